@@ -1,0 +1,1 @@
+//! What ebpf-profiler costs: one file a question.

@@ -1,0 +1,17 @@
+//! A whole-system, cross-language sampling profiler for Linux, to embed in any Rust program.
+#![deny(missing_docs)]
+#![deny(unsafe_code)]
+
+pub mod process;
+
+pub mod elf;
+
+pub mod unwind;
+
+pub mod trace;
+
+pub mod symbol;
+
+pub mod profile;
+
+pub mod sink;

@@ -1,0 +1,247 @@
+//! From traces to a profile.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash};
+use std::time::{Duration, SystemTime};
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use super::{
+    FrameId, NamedFrame, Process, ProcessId, Profile, StoredSample, StoredTrace, Thread, ThreadId, TraceId,
+};
+use crate::process::{Module, ModuleId};
+use crate::symbol::{Symbol, Symbolizer};
+use crate::trace::{Frame, Stop, Trace};
+
+/// Collects samples into a [`Profile`], everything interned by content.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use ebpf_profiler_core::profile::{Process, ProfileBuilder, Thread};
+/// use ebpf_profiler_core::symbol::NoSymbols;
+/// use ebpf_profiler_core::trace::{Frame, Stop, Trace};
+///
+/// let mut builder = ProfileBuilder::new(Duration::from_millis(10));
+/// let process = builder.process(Process { pid: 7, ..Process::default() });
+/// let thread = builder.thread(Thread { process, tid: 7, name: "cat".into() });
+/// let frames = [Frame::Kernel { address: 0xffffffff81000000 }].into();
+/// let trace = Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+/// builder.add(thread, &trace, 1_000);
+/// builder.add(thread, &trace, 2_000);
+///
+/// let profile = builder.finish(SystemTime::now(), Duration::from_secs(1), |_| None, &mut NoSymbols);
+/// assert_eq!(profile.samples().len(), 1);
+/// assert_eq!(profile.count(), 2);
+/// ```
+#[derive(Debug, Default)]
+pub struct ProfileBuilder {
+    period: Duration,
+    losses: BTreeMap<&'static str, u64>,
+    processes: Interner<Process>,
+    threads: Interner<Thread>,
+    frames: Interner<Frame>,
+    traces: Traces,
+    samples: Vec<StoredSample>,
+    by_identity: HashMap<(ThreadId, TraceId), u32>,
+}
+
+impl ProfileBuilder {
+    /// An empty profile whose ticks are `period` apart on each CPU.
+    pub fn new(period: Duration) -> ProfileBuilder {
+        ProfileBuilder { period, ..ProfileBuilder::default() }
+    }
+
+    /// The number of a process.
+    pub fn process(&mut self, process: Process) -> ProcessId {
+        ProcessId(self.processes.intern(process))
+    }
+
+    /// The number of a thread.
+    pub fn thread(&mut self, thread: Thread) -> ThreadId {
+        ThreadId(self.threads.intern(thread))
+    }
+
+    /// Adds one tick, seen at `time` nanoseconds since 1970.
+    pub fn add(&mut self, thread: ThreadId, trace: &Trace, time: u64) {
+        let trace = self.traces.intern(trace, &mut self.frames);
+        let next = self.samples.len() as u32;
+        let index = *self.by_identity.entry((thread, trace)).or_insert(next);
+        if index == next {
+            self.samples.push(StoredSample { thread, trace, timestamps: Vec::new() });
+        }
+        self.samples[index as usize].timestamps.push(time);
+    }
+
+    /// Counts ticks that never became samples.
+    pub fn lose(&mut self, reason: &'static str, count: u64) {
+        if count > 0 {
+            *self.losses.entry(reason).or_default() += count;
+        }
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty() && self.losses.is_empty()
+    }
+
+    /// Gives everything its name and ends the profile.
+    ///
+    /// `modules` gives the module for an id of the traces; the profile numbers them anew.
+    pub fn finish(
+        self,
+        start: SystemTime,
+        duration: Duration,
+        modules: impl Fn(ModuleId) -> Option<Module>,
+        symbolizer: &mut dyn Symbolizer,
+    ) -> Profile {
+        let (modules, frames) = number_modules(self.frames.items, modules);
+        let (symbols, frames) = Naming::new(frames, &modules).run(symbolizer);
+        Profile {
+            start,
+            duration,
+            period: self.period,
+            losses: self.losses,
+            modules,
+            processes: self.processes.items,
+            threads: self.threads.items,
+            symbols,
+            frames,
+            traces: self.traces.items,
+            samples: self.samples,
+        }
+    }
+}
+
+/// Gives the modules that occur consecutive numbers, in the order of first sight.
+fn number_modules(
+    mut frames: Vec<Frame>,
+    modules: impl Fn(ModuleId) -> Option<Module>,
+) -> (Vec<Module>, Vec<Frame>) {
+    let mut numbers: HashMap<ModuleId, ModuleId> = HashMap::new();
+    let mut found = Vec::new();
+    for frame in &mut frames {
+        if let Frame::Native { module, .. } = frame {
+            *module = *numbers.entry(*module).or_insert_with_key(|&id| {
+                found.push(modules(id).unwrap_or_else(|| Module::new("[unknown]")));
+                ModuleId(found.len() as u32 - 1)
+            });
+        }
+    }
+    (found, frames)
+}
+
+/// Asks for names module by module, addresses ascending.
+struct Naming<'m> {
+    modules: &'m [Module],
+    frames: Vec<NamedFrame>,
+    symbols: Vec<Symbol>,
+}
+
+impl<'m> Naming<'m> {
+    fn new(frames: Vec<Frame>, modules: &'m [Module]) -> Naming<'m> {
+        let named = |frame| NamedFrame { frame, symbols: 0..0 };
+        Naming { modules, frames: frames.into_iter().map(named).collect(), symbols: Vec::new() }
+    }
+
+    fn run(mut self, symbolizer: &mut dyn Symbolizer) -> (Vec<Symbol>, Vec<NamedFrame>) {
+        let mut wanted: Vec<(Option<ModuleId>, u64, u32)> = Vec::new();
+        for (index, named) in self.frames.iter().enumerate() {
+            match named.frame {
+                Frame::Kernel { address } => wanted.push((None, address, index as u32)),
+                Frame::Native { module, address, .. } => wanted.push((Some(module), address, index as u32)),
+                Frame::Anonymous { .. } => {}
+            }
+        }
+        wanted.sort_unstable();
+        for group in wanted.chunk_by(|a, b| a.0 == b.0) {
+            self.name_group(group, symbolizer);
+        }
+        (self.symbols, self.frames)
+    }
+
+    fn name_group(&mut self, group: &[(Option<ModuleId>, u64, u32)], symbolizer: &mut dyn Symbolizer) {
+        let addresses: Vec<u64> = group.iter().map(|&(_, address, _)| address).collect();
+        let Naming { modules, frames, symbols } = self;
+        let mut name = |number: usize, names: &[Symbol]| {
+            let start = symbols.len() as u32;
+            symbols.extend_from_slice(names);
+            if let Some(&(_, _, frame)) = group.get(number) {
+                frames[frame as usize].symbols = start..symbols.len() as u32;
+            }
+        };
+        match group[0].0 {
+            Some(module) => symbolizer.native(&modules[module.0 as usize], &addresses, &mut name),
+            None => symbolizer.kernel(&addresses, &mut name),
+        }
+    }
+}
+
+/// Numbers for distinct values.
+#[derive(Debug)]
+struct Interner<T> {
+    numbers: HashMap<T, u32>,
+    items: Vec<T>,
+}
+
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Interner { numbers: HashMap::new(), items: Vec::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Interner<T> {
+    fn intern(&mut self, item: T) -> u32 {
+        if let Some(&number) = self.numbers.get(&item) {
+            return number;
+        }
+        let number = self.items.len() as u32;
+        self.items.push(item.clone());
+        self.numbers.insert(item, number);
+        number
+    }
+}
+
+/// Numbers for distinct traces; a known one is found without allocating.
+#[derive(Debug, Default)]
+struct Traces {
+    hasher: DefaultHashBuilder,
+    numbers: HashTable<u32>,
+    items: Vec<StoredTrace>,
+    scratch: Vec<FrameId>,
+}
+
+impl Traces {
+    fn intern(&mut self, trace: &Trace, frames: &mut Interner<Frame>) -> TraceId {
+        self.scratch.clear();
+        self.scratch.extend(trace.frames.iter().map(|&frame| FrameId(frames.intern(frame))));
+        let Traces { hasher, numbers, items, scratch } = self;
+        let hash = hasher.hash_one((&scratch[..], trace.stop, trace.omitted, trace.gap));
+        let same = |&number: &u32| {
+            let stored = &items[number as usize];
+            *stored.frames == scratch[..] && stored.matches(trace.stop, trace.omitted, trace.gap)
+        };
+        if let Some(&number) = numbers.find(hash, same) {
+            return TraceId(number);
+        }
+        let number = items.len() as u32;
+        items.push(StoredTrace {
+            frames: scratch.as_slice().into(),
+            stop: trace.stop,
+            omitted: trace.omitted,
+            gap: trace.gap,
+        });
+        numbers.insert_unique(hash, number, |&number| {
+            let stored = &items[number as usize];
+            hasher.hash_one((&stored.frames[..], stored.stop, stored.omitted, stored.gap))
+        });
+        TraceId(number)
+    }
+}
+
+impl StoredTrace {
+    fn matches(&self, stop: Stop, omitted: u32, gap: u32) -> bool {
+        self.stop == stop && self.omitted == omitted && self.gap == gap
+    }
+}

@@ -1,0 +1,177 @@
+//! A finished profile: what was seen, how often, with names.
+//!
+//! ```text
+//!   Sample ── count, timestamps
+//!     ├── Thread ── Process
+//!     └── Trace ── why it ends
+//!           └── frames, leaf first ── Symbol, innermost first
+//! ```
+//!
+//! A [`Profile`] is built by a [`ProfileBuilder`], which interns every part by its content. It is immutable
+//! afterwards; the views here borrow from it.
+
+mod builder;
+mod view;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+use crate::process::{Module, ModuleId};
+use crate::symbol::Symbol;
+use crate::trace::{Frame, Stop};
+
+pub use builder::ProfileBuilder;
+pub use view::{FrameView, Sample, TraceView};
+
+/// Samples of a stretch of time, aggregated by exact content.
+#[derive(Debug)]
+pub struct Profile {
+    start: SystemTime,
+    duration: Duration,
+    period: Duration,
+    losses: BTreeMap<&'static str, u64>,
+    modules: Vec<Module>,
+    processes: Vec<Process>,
+    threads: Vec<Thread>,
+    symbols: Vec<Symbol>,
+    frames: Vec<NamedFrame>,
+    traces: Vec<StoredTrace>,
+    samples: Vec<StoredSample>,
+}
+
+/// A process, as its samples saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Process {
+    /// Its id in the initial namespace.
+    pub pid: u32,
+    /// Nanoseconds between boot and its creation, which tells two processes with one id apart; 0 if unknown.
+    pub created: u64,
+    /// The path of its executable; empty where it has none (a thread of the kernel) or it isn't known.
+    pub executable: Box<str>,
+    /// The container that it runs in, as its control group says; empty outside of any.
+    pub container: Box<str>,
+}
+
+/// A thread, as its samples saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Thread {
+    /// The process that it belongs to.
+    pub process: ProcessId,
+    /// Its id in the initial namespace.
+    pub tid: u32,
+    /// Its name: the command's name, unless it gave itself another one.
+    pub name: Box<str>,
+}
+
+/// A process of a profile, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProcessId(pub u32);
+
+/// A thread of a profile, by number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId(pub u32);
+
+/// A distinct frame of a profile, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FrameId(pub u32);
+
+/// A distinct trace of a profile, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TraceId(pub u32);
+
+#[derive(Debug)]
+struct NamedFrame {
+    frame: Frame,
+    /// In `Profile::symbols`, innermost first; empty where it has no name.
+    symbols: Range<u32>,
+}
+
+#[derive(Debug)]
+struct StoredTrace {
+    frames: Box<[FrameId]>,
+    stop: Stop,
+    omitted: u32,
+    gap: u32,
+}
+
+#[derive(Debug)]
+struct StoredSample {
+    thread: ThreadId,
+    trace: TraceId,
+    timestamps: Vec<u64>,
+}
+
+impl Profile {
+    /// When it begins.
+    pub fn start(&self) -> SystemTime {
+        self.start
+    }
+
+    /// How long it is.
+    pub fn duration(&self) -> Duration {
+        self.duration
+    }
+
+    /// The time between two ticks of a CPU: what one count stands for.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// What was seen: one entry for each distinct pair of thread and trace, in the order of first sight.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample<'_>> {
+        self.samples.iter().map(|stored| Sample { profile: self, stored })
+    }
+
+    /// How many ticks there are in all samples together.
+    pub fn count(&self) -> u64 {
+        self.samples().map(|sample| sample.count()).sum()
+    }
+
+    /// What is missing and why: ticks that never became samples, by reason. Reasons with 0 aren't listed.
+    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.losses.iter().map(|(reason, count)| (*reason, *count))
+    }
+
+    /// The modules, indexed by [`ModuleId`].
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// The processes, indexed by [`ProcessId`].
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// The threads, indexed by [`ThreadId`].
+    pub fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    /// The distinct frames, in the order of [`FrameId`].
+    pub fn frames(&self) -> impl ExactSizeIterator<Item = FrameView<'_>> {
+        (0..self.frames.len()).map(|index| FrameView { profile: self, id: FrameId(index as u32) })
+    }
+
+    /// The distinct traces, in the order of [`TraceId`].
+    pub fn traces(&self) -> impl ExactSizeIterator<Item = TraceView<'_>> {
+        (0..self.traces.len()).map(|index| TraceView { profile: self, id: TraceId(index as u32) })
+    }
+
+    /// The module with this id.
+    ///
+    /// # Panics
+    ///
+    /// When the id belongs to another profile.
+    pub fn module(&self, id: ModuleId) -> &Module {
+        &self.modules[id.0 as usize]
+    }
+
+    fn named(&self, id: FrameId) -> &NamedFrame {
+        &self.frames[id.0 as usize]
+    }
+
+    fn stored(&self, id: TraceId) -> &StoredTrace {
+        &self.traces[id.0 as usize]
+    }
+}

@@ -1,0 +1,167 @@
+//! Views into a profile.
+
+use std::fmt;
+
+use super::{FrameId, Process, Profile, StoredSample, Thread, ThreadId, TraceId};
+use crate::process::Module;
+use crate::symbol::Symbol;
+use crate::trace::{Found, Frame, Stop};
+
+/// One distinct pair of thread and trace, and when it was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'p> {
+    pub(super) profile: &'p Profile,
+    pub(super) stored: &'p StoredSample,
+}
+
+impl<'p> Sample<'p> {
+    /// How often it was seen.
+    pub fn count(&self) -> u64 {
+        self.stored.timestamps.len() as u64
+    }
+
+    /// When it was seen, in nanoseconds since 1970, ascending within one CPU.
+    pub fn timestamps(&self) -> &'p [u64] {
+        &self.stored.timestamps
+    }
+
+    /// The thread.
+    pub fn thread(&self) -> &'p Thread {
+        &self.profile.threads[self.stored.thread.0 as usize]
+    }
+
+    /// The number of the thread.
+    pub fn thread_id(&self) -> ThreadId {
+        self.stored.thread
+    }
+
+    /// The process of the thread.
+    pub fn process(&self) -> &'p Process {
+        &self.profile.processes[self.thread().process.0 as usize]
+    }
+
+    /// The stack.
+    pub fn trace(&self) -> TraceView<'p> {
+        TraceView { profile: self.profile, id: self.stored.trace }
+    }
+}
+
+/// A stack of a profile.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceView<'p> {
+    pub(super) profile: &'p Profile,
+    pub(super) id: TraceId,
+}
+
+impl<'p> TraceView<'p> {
+    /// Its number.
+    pub fn id(&self) -> TraceId {
+        self.id
+    }
+
+    /// The frames, leaf first.
+    pub fn frames(&self) -> impl DoubleEndedIterator<Item = FrameView<'p>> + ExactSizeIterator + use<'p> {
+        let profile = self.profile;
+        profile.stored(self.id).frames.iter().map(move |&id| FrameView { profile, id })
+    }
+
+    /// The frame that was interrupted; none where the stack couldn't be walked at all.
+    pub fn leaf(&self) -> Leaf<'p> {
+        Leaf(self.frames().next())
+    }
+
+    /// Why it ends where it ends.
+    pub fn stop(&self) -> Stop {
+        self.profile.stored(self.id).stop
+    }
+
+    /// How many frames are missing in its middle, and before which of the [`frames`](TraceView::frames).
+    pub fn omitted(&self) -> Option<(u32, usize)> {
+        let stored = self.profile.stored(self.id);
+        (stored.omitted > 0).then_some((stored.omitted, stored.gap as usize))
+    }
+
+    /// Whether nothing is missing between its leaf and its root.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.stop(), Stop::Root | Stop::NoUserStack)
+    }
+}
+
+/// The name of the interrupted function, for printing.
+#[derive(Clone, Copy, Debug)]
+pub struct Leaf<'p>(Option<FrameView<'p>>);
+
+impl fmt::Display for Leaf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(frame) => frame.fmt(f),
+            None => f.write_str("[no stack]"),
+        }
+    }
+}
+
+/// A distinct frame of a profile, with its names.
+#[derive(Clone, Copy, Debug)]
+pub struct FrameView<'p> {
+    pub(super) profile: &'p Profile,
+    pub(super) id: FrameId,
+}
+
+impl<'p> FrameView<'p> {
+    /// Its number.
+    pub fn id(&self) -> FrameId {
+        self.id
+    }
+
+    /// What it is, without names.
+    pub fn frame(&self) -> Frame {
+        self.profile.named(self.id).frame
+    }
+
+    /// The functions that it lies in, innermost first: all but the last were inlined into the one behind.
+    ///
+    /// Empty where there is no name.
+    pub fn symbols(&self) -> &'p [Symbol] {
+        let range = &self.profile.named(self.id).symbols;
+        &self.profile.symbols[range.start as usize..range.end as usize]
+    }
+
+    /// The file that it lies in.
+    pub fn module(&self) -> Option<&'p Module> {
+        match self.frame() {
+            Frame::Native { module, .. } => Some(self.profile.module(module)),
+            _ => None,
+        }
+    }
+
+    /// Whether it was found through the frame pointer of code without unwind data.
+    pub fn is_guessed(&self) -> bool {
+        let (Frame::Native { found, .. } | Frame::Anonymous { found, .. }) = self.frame() else {
+            return false;
+        };
+        found == Found::Guessed
+    }
+}
+
+/// The innermost function's name, or the file and address where there is none:
+/// `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`, `[anonymous]`.
+impl fmt::Display for FrameView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.symbols().first() {
+            Some(symbol) => f.write_str(&symbol.function),
+            None => self.fmt_unnamed(f),
+        }
+    }
+}
+
+impl FrameView<'_> {
+    fn fmt_unnamed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.frame() {
+            Frame::Kernel { .. } => f.write_str("[kernel]"),
+            Frame::Native { module, address, .. } => {
+                write!(f, "{}+{address:#x}", self.profile.module(module).name())
+            }
+            Frame::Anonymous { .. } => f.write_str("[anonymous]"),
+        }
+    }
+}

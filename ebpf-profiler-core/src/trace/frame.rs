@@ -1,0 +1,43 @@
+//! One frame of a stack.
+
+use crate::process::ModuleId;
+
+/// One frame.
+///
+/// Addresses are those that name the frame: of the interrupted instruction in the leaf, one byte before the
+/// return address in every caller, so that they lie in the call and not behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Frame {
+    /// Code of the kernel or of a BPF program, at a kernel address.
+    Kernel {
+        /// The address.
+        address: u64,
+    },
+    /// Code of a mapped file.
+    Native {
+        /// The file.
+        module: ModuleId,
+        /// The virtual address in the file, not in the process.
+        address: u64,
+        /// How the walker got here.
+        found: Found,
+    },
+    /// Code that no file holds: made at run time, or no longer there.
+    Anonymous {
+        /// The address in the process.
+        address: u64,
+        /// How the walker got here.
+        found: Found,
+    },
+}
+
+/// How sure a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Found {
+    /// By unwind data, or because it is the leaf.
+    Exactly,
+    /// Through the frame pointer of code without unwind data; plausible, not proven.
+    Guessed,
+}

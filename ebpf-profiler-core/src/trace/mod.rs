@@ -1,0 +1,30 @@
+//! Stacks: what the walkers found, before anything has a name.
+
+mod frame;
+
+pub use ebpf_programs::abi::reason::Stop;
+pub use frame::{Found, Frame};
+
+/// One stack, leaf first: kernel frames, then user frames.
+///
+/// Two traces are equal when everything in them is; nothing else decides identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Trace {
+    /// The frames, leaf first.
+    pub frames: Box<[Frame]>,
+    /// Why it ends where it ends.
+    pub stop: Stop,
+    /// How many frames are missing in the middle, for [`Stop::TooDeep`].
+    pub omitted: u32,
+    /// Where in `frames` the missing ones would stand, for [`Stop::TooDeep`].
+    pub gap: u32,
+}
+
+impl Trace {
+    /// Whether the stack reaches from its leaf to its root without a frame that is missing.
+    ///
+    /// A thread of the kernel has no user side, so its kernel frames are all there is.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.stop, Stop::Root | Stop::NoUserStack)
+    }
+}

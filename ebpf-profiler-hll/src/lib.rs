@@ -1,0 +1,1 @@
+//! High-level languages for ebpf-profiler.

@@ -1,0 +1,1 @@
+//! OpenTelemetry profiles and pprof from ebpf-profiler.

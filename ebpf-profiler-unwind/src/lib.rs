@@ -1,0 +1,1 @@
+//! Compact unwind tables from ELF files.

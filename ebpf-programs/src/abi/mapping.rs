@@ -1,0 +1,49 @@
+//! Which file is mapped where in a process.
+//!
+//! The executable mappings of a process are one sorted array of [`Mapping`] in the [arena](super::arena); the
+//! map `PROCESSES` leads from a process id to it.
+
+/// What the kernel side knows of a process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// The place of its mappings in the arena.
+    pub mappings: u32,
+    /// How many there are.
+    pub count: u32,
+    /// How many raw ticks the kernel side may still send for want of a mapping, until user space speaks again.
+    pub patience: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// One executable mapping.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mapping {
+    /// The first address.
+    pub start: u64,
+    /// The first address behind it.
+    pub end: u64,
+    /// What is added (wrapping) to an address of the process to make it a virtual address of the ELF file.
+    pub bias: u64,
+    /// The place of the file's table in the arena; meaningful for [`kind::TABLE`] only.
+    pub table: u32,
+    /// One of [`kind`].
+    pub kind: u32,
+}
+
+/// What is known of the code in a mapping.
+pub mod kind {
+    /// Its unwind table isn't there yet: the tick goes up raw.
+    pub const PENDING: u32 = 0;
+    /// It has an unwind table.
+    pub const TABLE: u32 = 1;
+    /// There is no unwind data for it, and won't be: code made at run time, or a file without any.
+    pub const BARE: u32 = 2;
+}
+
+const _: () = {
+    assert!(size_of::<Process>() == 16);
+    assert!(size_of::<Mapping>() == 32);
+};

@@ -1,0 +1,169 @@
+//! An unwind table: how to get from any instruction of one ELF file to the caller's frame.
+//!
+//! A table is one piece of bytes without pointers, so it is copied into the [arena](super::arena) as it is:
+//!
+//! ```text
+//!        0   Header            64 bytes
+//!       64   rules             16 bytes each, [`Rule`]; number 0 says that there is no data
+//!   header.directory           8 bytes a page of 64 KiB of the file's address space, [`Page`]
+//!      ...   rows              4 bytes each, [`Row`]: sorted by address within their page
+//! ```
+//!
+//! * The rows of one page never cross a multiple of 64 KiB of the table, so a search stays in one block.
+//! * The first row of a non-empty page has the low address 0: every page answers for itself.
+//! * A row holds from its address up to the next row's, or to the end of the page.
+//! * All addresses are virtual addresses of the ELF file, not of a process.
+
+use super::arena;
+
+/// Bytes of address space in a page.
+pub const PAGE: u64 = 1 << 16;
+
+/// The largest number of rows that a page can have.
+pub const PAGE_ROWS: usize = arena::BLOCK / size_of::<Row>();
+
+/// The number of the rule that says: there is no unwind data here.
+pub const NO_DATA: u16 = 0;
+
+/// The first 64 bytes of a table.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The virtual address of the first page, a multiple of [`PAGE`].
+    pub base: u64,
+    /// How many pages the directory has.
+    pub pages: u32,
+    /// Where the directory begins, in bytes from the start of the table; a multiple of 8.
+    pub directory: u32,
+    /// How many rules follow the header.
+    pub rules: u32,
+    /// How many rows the pages have in all.
+    pub rows: u32,
+    /// The size of the whole table in bytes.
+    pub size: u32,
+    /// [`super::VERSION`] of who built it.
+    pub version: u32,
+    /// Zero.
+    pub reserved: [u64; 4],
+}
+
+/// Where a page's rows are.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The first row, counted in rows (4 bytes) from the start of the table.
+    pub first: u32,
+    /// How many rows there are; 0 where the page has no unwind data at all.
+    pub count: u32,
+}
+
+/// From which address on which rule holds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The low 16 bits of the address.
+    pub low: u16,
+    /// The number of the rule.
+    pub rule: u16,
+}
+
+/// How one frame is left for its caller's.
+///
+/// In equations, with `reg` the register numbered `register` in DWARF's numbering and `word` = 8:
+///
+/// | `cfa`        | canonical frame address                                   |
+/// |--------------|-----------------------------------------------------------|
+/// | `NO_DATA`    | unknown: nothing describes this code                      |
+/// | `CANNOT`     | described, but in a way that a rule can't hold            |
+/// | `END`        | none: this is the outermost frame                         |
+/// | `REGISTER`   | `reg + offset`                                            |
+/// | `DEREF`      | `*(reg + offset) + aux`                                   |
+/// | `PLT`        | `reg + offset + (pc & 15 >= aux ? word : 0)`              |
+/// | `SIGNAL`     | all registers lie in a signal frame at `reg + offset`     |
+///
+/// | `ra`         | return address                    | `fp`       | caller's frame pointer        |
+/// |--------------|-----------------------------------|------------|-------------------------------|
+/// | `BELOW`      | `*(cfa - word)`                   | `SAME`     | unchanged                     |
+/// | `SAVED`      | `*(cfa + aux)`                    | `SAVED`    | `*(cfa + fp_offset)`          |
+/// | `REGISTER`   | the register numbered `aux`       | `DIRECT`   | `*(fp + fp_offset)`           |
+/// |              |                                   | `UNKNOWN`  | lost                          |
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rule {
+    /// One of [`cfa`].
+    pub cfa: u8,
+    /// The DWARF number of the register that the canonical frame address starts from.
+    pub register: u8,
+    /// One of [`ra`].
+    pub ra: u8,
+    /// One of [`fp`].
+    pub fp: u8,
+    /// Added to the register.
+    pub offset: i32,
+    /// The second number of the rule; see the tables above for who uses it.
+    pub aux: i32,
+    /// Where the caller's frame pointer lies.
+    pub fp_offset: i32,
+}
+
+impl Rule {
+    /// There is no unwind data here.
+    pub const NO_DATA: Rule = Rule::only(cfa::NO_DATA);
+    /// There is unwind data here, but a rule can't say it.
+    pub const CANNOT: Rule = Rule::only(cfa::CANNOT);
+    /// The outermost frame.
+    pub const END: Rule = Rule::only(cfa::END);
+
+    const fn only(cfa: u8) -> Rule {
+        Rule { cfa, register: 0, ra: ra::BELOW, fp: fp::SAME, offset: 0, aux: 0, fp_offset: 0 }
+    }
+}
+
+/// Kinds of canonical frame address.
+pub mod cfa {
+    /// Nothing describes this code.
+    pub const NO_DATA: u8 = 0;
+    /// Described, but in a way that a rule can't hold.
+    pub const CANNOT: u8 = 1;
+    /// The outermost frame.
+    pub const END: u8 = 2;
+    /// `reg + offset`
+    pub const REGISTER: u8 = 3;
+    /// `*(reg + offset) + aux`
+    pub const DEREF: u8 = 4;
+    /// `reg + offset + (pc & 15 >= aux ? 8 : 0)`
+    pub const PLT: u8 = 5;
+    /// All registers lie in a signal frame at `reg + offset`.
+    pub const SIGNAL: u8 = 6;
+}
+
+/// Kinds of return address.
+pub mod ra {
+    /// `*(cfa - 8)`
+    pub const BELOW: u8 = 0;
+    /// `*(cfa + aux)`
+    pub const SAVED: u8 = 1;
+    /// The register numbered `aux`.
+    pub const REGISTER: u8 = 2;
+    /// Set beside a kind: the return address is signed and wants its signature stripped (arm64).
+    pub const SIGNED: u8 = 0x80;
+}
+
+/// Kinds of frame pointer.
+pub mod fp {
+    /// Unchanged.
+    pub const SAME: u8 = 0;
+    /// `*(cfa + fp_offset)`
+    pub const SAVED: u8 = 1;
+    /// `*(fp + fp_offset)`
+    pub const DIRECT: u8 = 2;
+    /// Not recoverable.
+    pub const UNKNOWN: u8 = 3;
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == 64);
+    assert!(size_of::<Page>() == 8);
+    assert!(size_of::<Row>() == 4);
+    assert!(size_of::<Rule>() == 16);
+};

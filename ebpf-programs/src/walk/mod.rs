@@ -1,0 +1,1 @@
+//! One step from a frame to its caller.
