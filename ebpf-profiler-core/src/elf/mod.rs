@@ -37,6 +37,16 @@ impl ReadAt for std::fs::File {
     }
 }
 
+impl<T: ReadAt + ?Sized> ReadAt for Box<T> {
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, buffer)
+    }
+}
+
 impl<T: AsRef<[u8]> + Send + Sync> ReadAt for io::Cursor<T> {
     fn size(&self) -> io::Result<u64> {
         Ok(self.get_ref().as_ref().len() as u64)

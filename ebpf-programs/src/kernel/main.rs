@@ -13,6 +13,8 @@
 #![no_std]
 #![no_main]
 
+mod life;
+
 mod maps;
 
 mod output;
@@ -25,13 +27,27 @@ mod tick;
 
 mod user_registers;
 
-use aya_ebpf::macros::perf_event;
-use aya_ebpf::programs::PerfEventContext;
+use aya_ebpf::macros::{perf_event, raw_tracepoint};
+use aya_ebpf::programs::{PerfEventContext, RawTracePointContext};
 
-/// The entry point, run on every CPU for every tick of its clock.
+/// Runs on every CPU for every tick of its clock.
 #[perf_event]
-pub fn sample(context: PerfEventContext) -> u32 {
+fn sample(context: PerfEventContext) -> u32 {
     tick::take(&context);
+    0
+}
+
+/// Runs when a thread becomes another program.
+#[raw_tracepoint(tracepoint = "sched_process_exec")]
+fn executed(_: RawTracePointContext) -> i32 {
+    life::forget_current();
+    0
+}
+
+/// Runs when a thread ends.
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+fn exited(_: RawTracePointContext) -> i32 {
+    life::forget_current();
     0
 }
 

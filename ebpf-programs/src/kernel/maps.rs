@@ -23,10 +23,6 @@ pub(crate) static CONFIG: Array<Config, 1> = Array::new();
 #[btf_map]
 pub(crate) static PROCESSES: HashMap<u32, Process, 16384> = HashMap::new();
 
-/// The process ids that are asked for, where not all are.
-#[btf_map]
-pub(crate) static WANTED: HashMap<u32, u32, 4096> = HashMap::new();
-
 /// Tables and mappings.
 #[btf_map]
 pub(crate) static ARENA: ArrayOfMaps<Chunk, { CHUNKS as usize }> = ArrayOfMaps::new();

@@ -2,6 +2,7 @@
 
 use aya_ebpf::helpers::generated::bpf_probe_read_user;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
+use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::record::{LEAF_FRAMES, MAX_FRAMES, Tick};
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
@@ -43,10 +44,12 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Forgets what an earlier tick left.
+    /// Forgets what an earlier tick left, and prepares to walk through `process`.
     #[inline(always)]
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, process: Process) {
         self.window_len = 0;
+        self.walk.begin();
+        self.walk.process = process;
     }
 
     /// Word `index` of the record.

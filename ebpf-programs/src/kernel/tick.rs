@@ -7,13 +7,12 @@ use aya_ebpf::helpers::generated::{
 };
 use aya_ebpf::programs::PerfEventContext;
 use core::ffi::{c_long, c_void};
-use ebpf_programs::abi::config::Config;
-use ebpf_programs::abi::mapping::Process;
+use ebpf_programs::abi::mapping::wanted;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_KERNEL_FRAMES, MAX_STEPS, Tick};
 use ebpf_programs::walk::arch::X86_64;
 
-use crate::maps::{CONFIG, PROCESSES, SCRATCH, WANTED};
+use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
 use crate::scratch::{Scratch, TICK_WORDS};
 use crate::{raw, user_registers};
@@ -26,22 +25,25 @@ pub(crate) fn take(context: &PerfEventContext) {
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
     let (Some(counters), Some(config)) = (Counters::of(cpu), CONFIG.get(0)) else { return };
     counters.add(Counter::Ticks, 1);
-    if !is_wanted(config, pid) {
-        return counters.add(Counter::Filtered, 1);
-    }
     let Some(scratch) = SCRATCH.get_ptr_mut(cpu) else { return };
     // SAFETY: the value belongs to this CPU, and a tick doesn't interrupt a tick.
     let scratch = unsafe { &mut *scratch };
-    scratch.begin();
+    // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
+    let known = unsafe { PROCESSES.get(pid) }.copied();
+    scratch.begin(known.unwrap_or_default());
+    if pid == config.exclude || scratch.walk.process.wanted != wanted::YES {
+        return counters.add(Counter::Filtered, 1);
+    }
     let user = user_registers::hit_user_code(context);
     let kernel = if user { 0 } else { kernel_stack(context, scratch) };
     scratch.user_at = TICK_WORDS + kernel;
     let mut tick = head(pid, tid, cpu, kernel);
-    scratch.walk.begin();
-    let stop = if user_registers::fill(context, user, &mut scratch.walk.registers) {
-        walk(scratch, pid)
-    } else {
+    let stop = if !user_registers::fill(context, user, &mut scratch.walk.registers) {
         Stop::NoUserStack
+    } else if known.is_none() {
+        Stop::UnknownProcess
+    } else {
+        walk(scratch)
     };
     tick.stop = stop as u8;
     if raw::is_called_for(stop) && raw::may(pid, stop) {
@@ -50,12 +52,6 @@ pub(crate) fn take(context: &PerfEventContext) {
     } else {
         output::walked(scratch, tick, config, &counters);
     }
-}
-
-#[inline(always)]
-fn is_wanted(config: &Config, pid: u32) -> bool {
-    // SAFETY: the value is only tested for presence.
-    pid != config.exclude && (config.filtered == 0 || unsafe { WANTED.get(pid) }.is_some())
 }
 
 #[inline(always)]
@@ -80,10 +76,7 @@ fn kernel_stack(context: &PerfEventContext, scratch: &mut Scratch) -> u32 {
 
 /// Walks the user stack from the registers in `scratch`.
 #[inline(always)]
-fn walk(scratch: &mut Scratch, pid: u32) -> Stop {
-    // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
-    let Some(process) = (unsafe { PROCESSES.get(pid) }) else { return Stop::UnknownProcess };
-    scratch.walk.process = Process { ..*process };
+fn walk(scratch: &mut Scratch) -> Stop {
     scratch.stop = Stop::TooLong as u32;
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 /// What a walk keeps of a table's head.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Table {
+pub(super) struct Table {
     /// The page number of the first page.
     base: u64,
     /// How many pages there are.
