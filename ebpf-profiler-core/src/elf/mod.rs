@@ -37,6 +37,16 @@ impl ReadAt for std::fs::File {
     }
 }
 
+impl<T: ReadAt + ?Sized> ReadAt for Box<T> {
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, buffer)
+    }
+}
+
 impl<T: AsRef<[u8]> + Send + Sync> ReadAt for io::Cursor<T> {
     fn size(&self) -> io::Result<u64> {
         Ok(self.get_ref().as_ref().len() as u64)
@@ -227,6 +237,15 @@ impl Elf {
     /// When they reach beyond the end of the file, or the file can't be read.
     pub fn bytes(&self, offset: u64, size: u64) -> Result<Vec<u8>, ElfError> {
         parse::bytes(&*self.source, self.size, offset, size)
+    }
+
+    /// Fills `buffer` with the bytes of the file from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// When they reach beyond the end of the file, or the file can't be read.
+    pub fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ElfError> {
+        parse::fill(&*self.source, self.size, offset, buffer)
     }
 
     /// Fills `buffer` with what is loaded at virtual address `address`.
