@@ -239,6 +239,15 @@ impl Elf {
         parse::bytes(&*self.source, self.size, offset, size)
     }
 
+    /// Fills `buffer` with the bytes of the file from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// When they reach beyond the end of the file, or the file can't be read.
+    pub fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ElfError> {
+        parse::fill(&*self.source, self.size, offset, buffer)
+    }
+
     /// Fills `buffer` with what is loaded at virtual address `address`.
     ///
     /// # Errors
