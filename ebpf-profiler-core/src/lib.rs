@@ -21,3 +21,9 @@ pub mod profile;
 pub mod sink;
 
 pub mod pipeline;
+
+#[cfg(feature = "live")]
+pub mod live;
+
+#[cfg(feature = "live")]
+pub use live::Profiler;

@@ -94,6 +94,7 @@ pub(super) fn life(cpu: u32, watermark: u32) -> io::Result<OwnedFd> {
 fn open(mut attributes: Attributes, cpu: u32) -> io::Result<OwnedFd> {
     const EVERY_PROCESS: i32 = -1;
     const NO_GROUP: i32 = -1;
+    const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
     attributes.kind = SOFTWARE;
     attributes.size = size_of::<Attributes>() as u32;
     // SAFETY: the attributes are as long as they say, and the call keeps no reference to them.
@@ -104,7 +105,7 @@ fn open(mut attributes: Attributes, cpu: u32) -> io::Result<OwnedFd> {
             EVERY_PROCESS,
             cpu as i32,
             NO_GROUP,
-            libc::PERF_FLAG_FD_CLOEXEC,
+            CLOSE_ON_EXEC,
         )
     };
     if fd < 0 {
@@ -112,4 +113,26 @@ fn open(mut attributes: Attributes, cpu: u32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the call gave this descriptor to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Waits up to `wait` for one of `fds` to be readable; which of them are.
+pub(super) fn poll(fds: &[i32], wait: std::time::Duration) -> io::Result<Vec<bool>> {
+    let entry = |&fd: &i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
+    let wait = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the entries are as many as is said, and the call keeps no reference to them.
+    let count = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, wait) };
+    let error = io::Error::last_os_error();
+    if count < 0 && error.kind() != io::ErrorKind::Interrupted {
+        return Err(error);
+    }
+    Ok(entries.iter().map(|entry| entry.revents & libc::POLLIN != 0).collect())
+}
+
+/// Nanoseconds of a clock.
+pub(super) fn clock_now(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one `timespec`.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

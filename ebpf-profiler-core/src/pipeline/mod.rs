@@ -45,6 +45,8 @@ pub struct PipelineStats {
     pub whole: u64,
     /// Of all samples, the ones whose stacks were walked on this side of the border.
     pub raw: u64,
+    /// Ticks of processes that weren't asked for, before the kernel side knew that.
+    pub unwanted: u64,
     /// Records whose bytes made no sense.
     pub malformed: u64,
     /// Life events that the kernel had no room for.
@@ -140,6 +142,10 @@ impl Pipeline {
     }
 
     fn tick(&mut self, tick: &TickRecord<'_>) {
+        if !self.registry.is_wanted(tick.pid) {
+            self.stats.unwanted += 1;
+            return;
+        }
         self.frames.clear();
         self.kernel_frames(tick.kernel);
         let (mut omitted, mut gap, mut stop) = (0, 0, tick.stop);

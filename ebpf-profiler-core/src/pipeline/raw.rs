@@ -22,7 +22,7 @@ pub(super) fn walk(
     let mut looked_again = false;
     for _ in 0..MAX_TABLES {
         let bottom = registers.values[x86_64::SP];
-        let mut memory = Memory { stack, bottom, pid: tick.pid, system: registry.system() };
+        let memory = Memory { stack, bottom, pid: tick.pid, system: registry.system() };
         let mut read = |address| memory.read(address);
         let stop = walker.walk::<X86_64>(registers, &process, registry.tables(), &mut read);
         match stop {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, kind, wanted};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::layout::{self, Region};
 use super::modules::{Modules, Table};
@@ -40,6 +40,8 @@ pub struct Registry {
     allocator: Allocator,
     modules: Modules,
     processes: HashMap<u32, Entry>,
+    /// The processes that are asked for, with what they fork; all where there is none.
+    wanted: Option<HashSet<u32>>,
     stats: RegistryStats,
 }
 
@@ -62,9 +64,16 @@ pub struct RegistryStats {
 #[derive(Default)]
 struct Entry {
     regions: Arc<Vec<Region>>,
-    /// Where its mappings lie in the arena, and how many bytes they take.
-    told: Option<(u32, usize)>,
+    /// What the kernel side was told, as long as it is still so.
+    told: Option<Process>,
     description: Option<Description>,
+}
+
+impl Entry {
+    /// The place of what was told, and how many bytes it takes.
+    fn place(&self) -> Option<(u32, usize)> {
+        self.told.map(|told| (told.mappings, told.count as usize * size_of::<Mapping>()))
+    }
 }
 
 impl Registry {
@@ -82,8 +91,25 @@ impl Registry {
             allocator: Allocator::new(bytes),
             modules: Modules::default(),
             processes: HashMap::new(),
+            wanted: None,
             stats: RegistryStats::default(),
         }
+    }
+
+    /// Leaves out all processes but these and what they fork from now on; all are wanted if there is none.
+    pub fn want_only(&mut self, pids: &[u32]) {
+        self.wanted = (!pids.is_empty()).then(|| pids.iter().copied().collect());
+    }
+
+    /// Whether the ticks of a process are asked for. Lets the kernel side leave them out if not.
+    pub fn is_wanted(&mut self, pid: u32) -> bool {
+        let wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
+        if !wanted {
+            let process = Process { wanted: wanted::NO, ..Process::default() };
+            // Where there is no room the ticks go on coming, and are left out here.
+            let _ = self.tables.set_process(pid, &process);
+        }
+        wanted
     }
 
     /// Learns the mappings of all processes that run, so that what they fork is known too.
@@ -102,7 +128,12 @@ impl Registry {
                 self.processes.insert(event.pid, Entry::default());
             }
             Life::Mapped(map) => self.map(event.pid, map, event.time),
-            Life::Exited => self.forget(event.pid, event.time),
+            Life::Exited => {
+                self.forget(event.pid, event.time);
+                if let Some(wanted) = &mut self.wanted {
+                    wanted.remove(&event.pid);
+                }
+            }
             Life::Lost { .. } => self.rescan(event.time),
         }
     }
@@ -119,6 +150,18 @@ impl Registry {
     /// `None` when nothing is mapped in it, or there is no room.
     pub fn tell(&mut self, pid: u32, now: u64) -> Option<Process> {
         self.know(pid, now);
+        let told = match self.processes.get(&pid)?.told {
+            Some(told) => told,
+            None => self.lay_down(pid, now)?,
+        };
+        if self.tables.set_process(pid, &told).is_err() {
+            *self.stats.without_table.entry("processes beyond what the kernel side knows").or_default() += 1;
+        }
+        Some(told)
+    }
+
+    /// Writes the mappings of a process into the arena.
+    fn lay_down(&mut self, pid: u32, now: u64) -> Option<Process> {
         self.resolve(pid, now);
         let entry = self.processes.get_mut(&pid)?;
         let bytes = kernel_mappings(&entry.regions, &self.modules);
@@ -131,15 +174,20 @@ impl Registry {
             return None;
         }
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
-        let process = Process { mappings: place, count, patience: PATIENCE, wanted: wanted::YES };
-        let told = self.tables.set_process(pid, &process).is_ok();
-        if !told {
-            *self.stats.without_table.entry("processes beyond what the kernel side knows").or_default() += 1;
+        let told = Process { mappings: place, count, patience: PATIENCE, wanted: wanted::YES };
+        entry.told = Some(told);
+        Some(told)
+    }
+
+    /// What was told of a process is no longer so.
+    fn take_back(&mut self, pid: u32, now: u64) -> bool {
+        let Some(entry) = self.processes.get_mut(&pid) else { return false };
+        let place = entry.place();
+        entry.told = None;
+        if let Some((place, bytes)) = place {
+            self.allocator.give_back(place, bytes, now);
         }
-        if let Some((old, size)) = entry.told.replace((place, bytes.len())) {
-            self.allocator.give_back(old, size, now);
-        }
-        Some(process)
+        place.is_some()
     }
 
     /// Looks at the mappings of a process again: an address turned up that lies in none that is known.
@@ -150,7 +198,7 @@ impl Registry {
             return;
         }
         entry.regions = Arc::new(maps.into_iter().map(Region::new).collect());
-        if entry.told.is_some() {
+        if self.take_back(pid, now) {
             self.tell(pid, now);
         }
     }
@@ -209,7 +257,7 @@ impl Registry {
 
     /// Lets go of the tables of files that no process has mapped for a while.
     pub fn tidy(&mut self, now: u64) {
-        let mut mapped: hashbrown::HashSet<ModuleId> = hashbrown::HashSet::new();
+        let mut mapped: HashSet<ModuleId> = HashSet::new();
         for entry in self.processes.values().filter(|entry| entry.told.is_some()) {
             mapped.extend(entry.regions.iter().filter_map(|region| Some(region.file?.module)));
         }
@@ -245,6 +293,11 @@ impl Registry {
 
     fn fork(&mut self, pid: u32, parent: u32, now: u64) {
         self.forget(pid, now);
+        if let Some(wanted) = &mut self.wanted
+            && wanted.contains(&parent)
+        {
+            wanted.insert(pid);
+        }
         let regions = self.processes.get(&parent).map(|parent| parent.regions.clone()).unwrap_or_default();
         self.processes.insert(pid, Entry { regions, ..Entry::default() });
     }
@@ -252,18 +305,16 @@ impl Registry {
     fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
         let entry = self.processes.entry(pid).or_default();
         layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
-        if entry.told.is_some() {
+        if self.take_back(pid, now) {
             self.tell(pid, now);
         }
     }
 
     fn forget(&mut self, pid: u32, now: u64) {
-        if let Some(entry) = self.processes.remove(&pid)
-            && let Some((place, bytes)) = entry.told
-        {
+        if self.take_back(pid, now) {
             self.tables.remove_process(pid);
-            self.allocator.give_back(place, bytes, now);
         }
+        self.processes.remove(&pid);
     }
 
     /// Life events were lost: every process is looked at again when it is next sampled.
@@ -304,7 +355,7 @@ impl Registry {
         let (place, kind) = table.words();
         let words = (u64::from(place) | u64::from(kind) << 32).to_ne_bytes();
         for entry in self.processes.values() {
-            let Some((at, _)) = entry.told else { continue };
+            let Some((at, _)) = entry.place() else { continue };
             for (index, region) in entry.regions.iter().take(MAX_MAPPINGS).enumerate() {
                 if region.file.is_some_and(|file| file.module == id) {
                     let offset = index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
