@@ -14,7 +14,7 @@ use super::loader::{self, Loaded};
 use super::perf;
 use super::source::{LiveSource, Waker};
 use super::system::LiveSystem;
-use super::threads::{self, Command, Parts, Shared};
+use super::threads::{self, Command, Parts, Shared, State};
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
 use crate::process::{Registry, System};
 use crate::profile::Profile;
@@ -64,6 +64,10 @@ pub struct Health {
     pub bytes: u64,
     /// How often the kernel side woke this program.
     pub wakeups: u64,
+    /// How often the kernel ran the sampling program, where it keeps statistics (`kernel.bpf_stats_enabled`).
+    pub runs: u64,
+    /// How long that took in all.
+    pub run_time: Duration,
     /// What became of the rest.
     pub pipeline: PipelineStats,
     /// What sinks answered that couldn't take a profile.
@@ -134,16 +138,17 @@ impl Profiler {
 
     /// How it did up to the last profile that was finished.
     pub fn health(&self) -> Health {
-        let state = self.shared.state();
-        let counter = |counter: Counter| state.counters.get(counter as usize).copied().unwrap_or(0);
+        let State { counts, pipeline, sink_errors, .. } = self.shared.state();
         Health {
-            ticks: counter(Counter::Ticks),
-            filtered: counter(Counter::Filtered),
-            lost: counter(Counter::RingFull),
-            bytes: counter(Counter::Bytes),
-            wakeups: counter(Counter::Wakeups),
-            pipeline: state.pipeline,
-            sink_errors: state.sink_errors,
+            ticks: counts.get(Counter::Ticks),
+            filtered: counts.get(Counter::Filtered),
+            lost: counts.get(Counter::RingFull),
+            bytes: counts.get(Counter::Bytes),
+            wakeups: counts.get(Counter::Wakeups),
+            runs: counts.runs,
+            run_time: counts.run_time,
+            pipeline,
+            sink_errors,
         }
     }
 

@@ -11,7 +11,7 @@ use super::error::StartError;
 use super::loader::Counters;
 use super::sideband::Sideband;
 use super::{cpus, perf};
-use crate::sample::{Batch, Source, SourceError};
+use crate::sample::{Batch, Counts, Source, SourceError};
 
 /// How often the list of CPUs is looked at.
 const CPU_CHECK: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(super) struct LiveSource {
     checked: Instant,
     drained: Instant,
     wake: PipeReader,
-    _ebpf: Ebpf,
+    ebpf: Ebpf,
 }
 
 /// What is open on one CPU.
@@ -72,7 +72,7 @@ impl LiveSource {
             checked: now,
             drained: now,
             wake,
-            _ebpf: ebpf,
+            ebpf,
         };
         source.follow_cpus().map_err(|error| StartError::system("sample the CPUs", "CAP_PERFMON", error))?;
         Ok((source, Waker(waker)))
@@ -126,7 +126,9 @@ impl Source for LiveSource {
         Ok(true)
     }
 
-    fn counters(&self) -> Vec<u64> {
-        self.counters.sums()
+    fn counts(&self) -> Counts {
+        let info = self.ebpf.program("sample").and_then(|program| program.info().ok());
+        let (runs, run_time) = info.map_or_else(Default::default, |info| (info.run_count(), info.run_time()));
+        Counts { counters: self.counters.sums(), runs, run_time }
     }
 }

@@ -11,7 +11,7 @@ use ebpf_programs::abi::reason::Counter;
 
 use crate::pipeline::{Pipeline, PipelineStats, Unnamed};
 use crate::profile::Profile;
-use crate::sample::{Batch, Source};
+use crate::sample::{Batch, Counts, Source};
 use crate::sink::Sink;
 use crate::symbol::Symbolizer;
 
@@ -35,7 +35,7 @@ pub(super) enum Command {
 /// What goes from the drain thread to the pipeline thread.
 enum Message {
     Batch(Batch),
-    Flush(Reply, Vec<u64>),
+    Flush(Reply, Counts),
 }
 
 /// What the threads let others see.
@@ -48,8 +48,7 @@ pub(super) struct Shared {
 /// What became of the profiler so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
-    /// In the order of [`Counter::ALL`].
-    pub(super) counters: Vec<u64>,
+    pub(super) counts: Counts,
     pub(super) pipeline: PipelineStats,
     pub(super) sink_errors: Vec<String>,
     /// Why the source broke, if it did.
@@ -166,7 +165,7 @@ impl Drain {
 
     fn flush(&mut self, reply: Reply) {
         // Without a receiver the profiler is ending.
-        let _ = self.batches.send(Message::Flush(reply, self.source.counters()));
+        let _ = self.batches.send(Message::Flush(reply, self.source.counts()));
     }
 }
 
@@ -189,18 +188,18 @@ impl Process {
                     batch.clear();
                     let _ = self.used.try_send(batch);
                 }
-                Message::Flush(reply, counters) => self.flush(reply, counters),
+                Message::Flush(reply, counts) => self.flush(reply, counts),
             }
         }
     }
 
-    fn flush(&mut self, reply: Reply, counters: Vec<u64>) {
+    fn flush(&mut self, reply: Reply, counts: Counts) {
         let mut unnamed = self.pipeline.finish();
-        let lost = counters.get(Counter::RingFull as usize).copied().unwrap_or(0);
+        let lost = counts.get(Counter::RingFull);
         unnamed.lose(Counter::RingFull.text(), lost - self.lost);
         self.lost = lost;
         let stats = self.pipeline.stats();
-        self.shared.update(|state| (state.counters, state.pipeline) = (counters, stats));
+        self.shared.update(|state| (state.counts, state.pipeline) = (counts, stats));
         let _ = self.names.send((unnamed, reply));
     }
 }

@@ -11,6 +11,8 @@ mod tick;
 
 use std::time::Duration;
 
+use ebpf_programs::abi::reason::Counter;
+
 pub use batch::{Batch, Event};
 pub use life::{FileId, Life, LifeEvent, MapEvent};
 pub use tick::{Body, Malformed, TickRecord};
@@ -26,9 +28,27 @@ pub trait Source: Send {
     /// When the source is broken for good.
     fn next(&mut self, wait: Duration, batch: &mut Batch) -> Result<bool, SourceError>;
 
-    /// What the kernel side has counted up to now, in the order of
-    /// [`Counter::ALL`](ebpf_programs::abi::reason::Counter::ALL).
-    fn counters(&self) -> Vec<u64>;
+    /// What the kernel side has counted up to now.
+    fn counts(&self) -> Counts;
+}
+
+/// What the kernel side has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// In the order of [`Counter::ALL`].
+    pub counters: Vec<u64>,
+    /// How often the kernel ran the sampling program, where it keeps statistics (`kernel.bpf_stats_enabled`).
+    pub runs: u64,
+    /// How long that took in all.
+    pub run_time: Duration,
+}
+
+impl Counts {
+    /// One counter.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.counters.get(counter as usize).copied().unwrap_or(0)
+    }
 }
 
 /// Why no more events can come.
