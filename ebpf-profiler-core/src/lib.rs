@@ -15,3 +15,7 @@ pub mod symbol;
 pub mod profile;
 
 pub mod sink;
+
+pub mod testing;
+
+mod text;
