@@ -280,11 +280,17 @@ class Page {
   traits(frame) {
     const { model } = this;
     const label = model.label[frame];
-    const kind = frame === 0 ? "everything" : model.data.looks[model.kinds[label]][0];
-    const traits = [model.modules[model.moduleOf[label]], kind];
+    const traits = [model.modules[model.moduleOf[label]], this.kind(frame)];
     if (model.inlined[label]) traits.push("inlined");
     if (model.guessed[frame]) traits.push("guessed through its frame pointer");
     return traits.filter((trait) => trait !== "");
+  }
+
+  kind(frame) {
+    const { model } = this;
+    const kind = model.kinds[model.label[frame]];
+    if (kind > 0) return model.data.looks[kind][0];
+    return ["everything", "process", "thread"][model.level[frame]];
   }
 
   counts(frame) {
