@@ -27,3 +27,7 @@ pub mod live;
 
 #[cfg(feature = "live")]
 pub use live::Profiler;
+
+pub mod testing;
+
+mod text;

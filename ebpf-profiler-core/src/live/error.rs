@@ -87,7 +87,10 @@ impl fmt::Display for StartError {
             }
             StartError::System { what, error } => write!(f, "cannot {what}: {error}"),
             StartError::Object(error) => {
-                write!(f, "the kernel object doesn't fit this library: {error}; rebuild it: cargo xtask object")
+                write!(
+                    f,
+                    "the kernel object doesn't fit this library: {error}; rebuild it: cargo xtask object"
+                )
             }
             StartError::NoSink => {
                 f.write_str("an interval was set, but no sink takes the profiles; add one with Builder::sink")

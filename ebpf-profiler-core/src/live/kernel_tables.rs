@@ -92,9 +92,8 @@ fn create_chunk() -> Option<OwnedFd> {
     const MMAPABLE: u32 = 1 << 10;
     let attributes: [u32; 5] = [ARRAY, 4, BLOCK as u32, CHUNK_BLOCKS, MMAPABLE];
     // SAFETY: the attributes are as long as is said, and the call keeps no reference to them.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes))
-    };
+    let fd =
+        unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) };
     // SAFETY: the call gave this descriptor to us alone.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

@@ -88,7 +88,9 @@ impl fmt::Display for StopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopError::Broken(error) => f.write_str(error),
-            StopError::Gone => f.write_str("a thread of the profiler panicked; please report what it printed"),
+            StopError::Gone => {
+                f.write_str("a thread of the profiler panicked; please report what it printed")
+            }
         }
     }
 }
@@ -252,8 +254,7 @@ impl Builder {
         self.check()?;
         let exclude = if self.exclude_self { std::process::id() } else { 0 };
         let Loaded { ebpf, sampler, ring, tables, counters } = loader::load(self.ring, exclude)?;
-        let mut registry =
-            Registry::new(Box::new(LiveSystem), Box::new(tables), self.compiler, self.memory);
+        let mut registry = Registry::new(Box::new(LiveSystem), Box::new(tables), self.compiler, self.memory);
         registry.want_only(&self.pids);
         let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
         let pipeline = Pipeline::new(registry, clock(), period);

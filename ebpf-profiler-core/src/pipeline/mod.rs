@@ -187,7 +187,7 @@ impl Pipeline {
 
     fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, omitted: u32, gap: u32) {
         let thread = self.thread(tick);
-        let trace = Trace { frames: &self.frames, stop, omitted, gap };
+        let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
         self.builder.add(thread, &trace, tick.time.wrapping_add(self.clock.offset));
         self.stats.samples += 1;
         self.stats.whole += u64::from(trace.is_whole());

@@ -1,6 +1,5 @@
 //! The files that were seen mapped, each once, with their unwind tables.
 
-
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
@@ -114,7 +113,12 @@ impl Modules {
     }
 
     /// Drops the modules that `keep` doesn't want, and gives back their places.
-    pub(super) fn retain(&mut self, allocator: &mut Allocator, now: u64, keep: impl Fn(ModuleId, &Entry) -> bool) {
+    pub(super) fn retain(
+        &mut self,
+        allocator: &mut Allocator,
+        now: u64,
+        keep: impl Fn(ModuleId, &Entry) -> bool,
+    ) {
         self.entries.retain(|&id, entry| {
             let kept = entry.seen || keep(id, entry);
             if let (false, Table::Ready { place, bytes }) = (kept, entry.table) {
@@ -190,4 +194,3 @@ fn code_address(segments: &[Segment], offset: u64) -> Option<u64> {
     let segment = segments.iter().find(holds)?;
     Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
 }
-

@@ -386,4 +386,3 @@ fn kernel_mappings(regions: &[Region], modules: &Modules) -> Vec<u8> {
     }
     bytes
 }
-

@@ -27,7 +27,7 @@ use crate::trace::{Frame, Stop, Trace};
 /// let process = builder.process(Process { pid: 7, ..Process::default() });
 /// let thread = builder.thread(Thread { process, tid: 7, name: "cat".into() });
 /// let frames = [Frame::Kernel { address: 0xffffffff81000000 }];
-/// let trace = Trace { frames: &frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+/// let trace = Trace { frames: frames.as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
 /// builder.add(thread, &trace, 1_000);
 /// builder.add(thread, &trace, 2_000);
 ///

@@ -104,7 +104,8 @@ fn units(bytes: usize) -> Option<u32> {
 /// The first place in a free stretch where `units` may begin.
 fn fit(start: u32, len: u32, units: u32) -> Option<u32> {
     let left_in_block = BLOCK_UNITS - start % BLOCK_UNITS;
-    let place = if units <= left_in_block { start } else { start.checked_add(left_in_block % BLOCK_UNITS)? };
+    let place =
+        if units <= left_in_block { start } else { start.checked_add(left_in_block % BLOCK_UNITS)? };
     (place.checked_add(units)? <= start.checked_add(len)?).then_some(place)
 }
 

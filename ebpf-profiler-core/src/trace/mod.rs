@@ -1,5 +1,7 @@
 //! Stacks: what the walkers found, before anything has a name.
 
+use std::borrow::Cow;
+
 mod frame;
 
 mod walker;
@@ -11,10 +13,10 @@ pub use walker::{Stack, Walker};
 /// One stack, leaf first: kernel frames, then user frames.
 ///
 /// Two traces are equal when everything in them is; nothing else decides identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Trace<'a> {
     /// The frames, leaf first.
-    pub frames: &'a [Frame],
+    pub frames: Cow<'a, [Frame]>,
     /// Why it ends where it ends.
     pub stop: Stop,
     /// How many frames are missing in the middle, for [`Stop::TooDeep`].

@@ -2,8 +2,8 @@
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{
-    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_get_stack, bpf_ktime_get_ns,
-    bpf_loop,
+    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_get_stack,
+    bpf_ktime_get_ns, bpf_loop,
 };
 use aya_ebpf::programs::PerfEventContext;
 use core::ffi::{c_long, c_void};

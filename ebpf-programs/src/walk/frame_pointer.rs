@@ -32,7 +32,11 @@ pub(super) fn caller<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: 
 
 /// The return address, the caller's stack pointer and frame pointer.
 #[inline(always)]
-fn guess<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Result<(u64, u64, Option<u64>), Stop> {
+fn guess<A: Arch, M: Machine>(
+    walk: &Walk,
+    machine: &mut M,
+    pc: u64,
+) -> Result<(u64, u64, Option<u64>), Stop> {
     let sp = walk.registers.values[A::SP];
     let fp = walk.register(A::FP as u8);
     let exact = walk.flags & frame::EXACT != 0;
