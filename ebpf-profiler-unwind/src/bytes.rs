@@ -14,7 +14,7 @@ impl<'a> Bytes<'a> {
         self.0.len()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn u8(&mut self) -> Option<u8> {
         let (&first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -55,8 +55,8 @@ impl<'a> Bytes<'a> {
         Some(string)
     }
 
-    /// An unsigned number, seven bits a byte.
-    #[inline]
+    /// An unsigned number, seven bits a byte; nearly all have one.
+    #[inline(always)]
     pub(crate) fn uleb(&mut self) -> Option<u64> {
         match self.u8()? {
             byte @ 0..0x80 => Some(byte.into()),
@@ -64,6 +64,8 @@ impl<'a> Bytes<'a> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn long_uleb(&mut self, first: u8) -> Option<u64> {
         let mut value = u64::from(first & 0x7f);
         let mut shift = 7;

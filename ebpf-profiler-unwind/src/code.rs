@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Elf, Segment, segment_type};
+use ebpf_programs::abi::table::PAGE;
 
 /// The executable parts of a file's address space, in order, without overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,9 @@ const EXECUTE: u32 = 1;
 /// A table spans 4 GiB at most: 65,536 pages.
 const MAX_SPAN: u64 = 1 << 32;
 
+/// Whole pages end before the end of the address space.
+const LAST: u64 = u64::MAX - 2 * PAGE;
+
 impl Code {
     pub(crate) fn of(elf: &Elf) -> Code {
         let executable = |s: &&Segment| s.kind == segment_type::PT_LOAD && s.flags & EXECUTE != 0;
@@ -21,6 +25,7 @@ impl Code {
     }
 
     fn new(mut ranges: Vec<Range<u64>>) -> Code {
+        ranges.iter_mut().for_each(|range| range.end = range.end.min(LAST));
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by_key(|range| range.start);
         ranges.dedup_by(|next, range| {

@@ -2,7 +2,6 @@
 
 use ebpf_profiler_core::elf::{Elf, ElfError};
 use ebpf_profiler_core::unwind::{Compiled, UnwindCompiler};
-use ebpf_programs::abi::table::Rule;
 
 use crate::arch::Registers;
 use crate::code::Code;
@@ -14,6 +13,7 @@ use crate::eh_frame::state::State;
 use crate::index::{Index, Item};
 use crate::source;
 use crate::table::build::Builder;
+use crate::table::rules::Packed;
 
 /// Builds unwind tables from whatever a file brings along.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,13 +95,13 @@ impl<'a> Compiler<'a> {
             builder.push(at, translated.rule);
         });
         if done.is_none() {
-            builder.push(program.at(), Rule::CANNOT);
+            builder.push(program.at(), Packed::CANNOT);
         }
         done
     }
 
     fn finish(mut self) -> Compiled {
-        self.builder.push(self.end, Rule::NO_DATA);
+        self.builder.push(self.end, Packed::NO_DATA);
         let built = self.builder.finish();
         Compiled { image: built.image, unsupported: self.counts.unsupported + built.dropped, ..self.counts }
     }
@@ -114,7 +114,7 @@ fn close_gap(builder: &mut Builder, end: u64, begin: u64) {
     let gap = begin.saturating_sub(end);
     let alignment = 1u64.checked_shl(begin.trailing_zeros()).unwrap_or(0).min(MAX_PADDING + 1);
     if gap >= alignment {
-        builder.push(end, Rule::NO_DATA);
+        builder.push(end, Packed::NO_DATA);
     }
 }
 

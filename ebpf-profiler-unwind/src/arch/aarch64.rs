@@ -4,6 +4,8 @@ use ebpf_programs::abi::table::{Rule, cfa};
 
 use crate::eh_frame::state::State;
 
+use crate::table::rules::Packed;
+
 use super::Registers;
 
 pub(crate) static REGISTERS: Registers = Registers {
@@ -25,6 +27,6 @@ const SP: u8 = 31;
 const CONTEXT: i32 = 128;
 
 /// The trampoline of the vDSO, which describes itself by a frame record that the kernel made up beside the frame.
-fn signal(_: &State<'_>) -> Option<Rule> {
-    Some(Rule { cfa: cfa::SIGNAL, register: SP, offset: CONTEXT, ..Rule::CANNOT })
+fn signal(_: &State<'_>) -> Option<Packed> {
+    Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register: SP, offset: CONTEXT, ..Rule::CANNOT }))
 }

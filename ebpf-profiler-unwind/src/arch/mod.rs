@@ -3,10 +3,11 @@
 //! Each folder-mate answers the same questions under the same names.
 
 use ebpf_profiler_core::elf::Arch;
-use ebpf_programs::abi::table::{Rule, cfa, fp, ra};
+use ebpf_programs::abi::table::{cfa, fp, ra};
 
 use crate::eh_frame::expression::{self, Expression};
 use crate::eh_frame::state::{Cfa, Place, State};
+use crate::table::rules::Packed;
 
 pub(crate) mod aarch64;
 pub(crate) mod x86_64;
@@ -25,13 +26,13 @@ pub(crate) struct Registers {
     /// The names of the general registers.
     pub(crate) names: &'static [&'static str],
     /// The rule of a row in a signal frame, where it is one.
-    pub(crate) signal: for<'a, 'b> fn(&'a State<'b>) -> Option<Rule>,
+    pub(crate) signal: for<'a, 'b> fn(&'a State<'b>) -> Option<Packed>,
 }
 
 /// A rule, and whether it says all that the row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Translated {
-    pub(crate) rule: Rule,
+    pub(crate) rule: Packed,
     pub(crate) complete: bool,
 }
 
@@ -55,58 +56,75 @@ impl Registers {
             return Translated { rule, complete: true };
         }
         if state.ra == Place::Undefined {
-            return Translated { rule: Rule::END, complete: true };
+            return Translated { rule: Packed::END, complete: true };
         }
-        let said = self.cfa(state.cfa).and_then(|rule| self.ra(rule, state));
-        let Some(rule) = said else {
-            return Translated { rule: Rule::CANNOT, complete: false };
+        let Some((kinds, offset, aux)) = self.cfa(state.cfa).and_then(|cfa| self.ra(cfa, state)) else {
+            return Translated { rule: Packed::CANNOT, complete: false };
         };
-        match self.fp(state.fp) {
-            Some((fp, fp_offset)) => Translated { rule: Rule { fp, fp_offset, ..rule }, complete: true },
-            None => Translated { rule: Rule { fp: fp::UNKNOWN, ..rule }, complete: false },
+        let fp = self.fp(state.fp);
+        let (kind, fp_offset) = fp.unwrap_or((fp::UNKNOWN, 0));
+        let rule = Packed::new(kinds | u32::from(kind) << 24, offset, aux, fp_offset);
+        Translated { rule, complete: fp.is_some() }
+    }
+
+    #[inline]
+    fn cfa(&self, address: Cfa<'_>) -> Option<Parts> {
+        match address {
+            Cfa::Register { register, offset } => self.parts(cfa::REGISTER, register, offset, 0),
+            Cfa::Expression(code) => self.expression(expression::recognize(code)?),
+        }
+    }
+
+    #[cold]
+    fn expression(&self, expression: Expression) -> Option<Parts> {
+        match expression {
+            Expression::Register { register, offset } => {
+                self.parts(cfa::REGISTER, register.into(), offset, 0)
+            }
+            Expression::Deref { register, offset, added } => {
+                self.parts(cfa::DEREF, register.into(), offset, i32::try_from(added).ok()?)
+            }
+            Expression::Plt { register, offset, from } => {
+                self.parts(cfa::PLT, register.into(), offset, from.into())
+            }
         }
     }
 
     #[inline]
-    fn cfa(&self, address: Cfa<'_>) -> Option<Rule> {
-        let (cfa, register, offset, aux) = match address {
-            Cfa::Register { register, offset } => (cfa::REGISTER, register, offset, 0),
-            Cfa::Expression(code) => match expression::recognize(code)? {
-                Expression::Register { register, offset } => (cfa::REGISTER, register.into(), offset, 0),
-                Expression::Deref { register, offset, added } => (cfa::DEREF, register.into(), offset, added),
-                Expression::Plt { register, offset, from } => {
-                    (cfa::PLT, register.into(), offset, from.into())
-                }
-            },
-        };
-        if register >= self.count {
-            return None;
-        }
-        let (offset, aux) = (i32::try_from(offset).ok()?, i32::try_from(aux).ok()?);
-        Some(Rule { cfa, register: register as u8, offset, aux, ..Rule::CANNOT })
+    fn parts(&self, kind: u8, register: u16, offset: i64, aux: i32) -> Option<Parts> {
+        let known = register < self.count;
+        known.then_some((u32::from(kind) | u32::from(register) << 8, i32::try_from(offset).ok()?, aux))
     }
 
     #[inline]
-    fn ra(&self, rule: Rule, state: &State<'_>) -> Option<Rule> {
-        let (kind, aux) = match (state.ra, self.link) {
-            (Place::At(-8), _) => (ra::BELOW, 0),
+    fn ra(&self, (kinds, offset, aux): Parts, state: &State<'_>) -> Option<Parts> {
+        let signed = u32::from(state.signed) * u32::from(ra::SIGNED);
+        if state.ra == Place::At(-8) {
+            return Some((kinds | (u32::from(ra::BELOW) | signed) << 16, offset, aux));
+        }
+        let (kind, ra_aux) = match (state.ra, self.link) {
             (Place::At(offset), _) => (ra::SAVED, i32::try_from(offset).ok()?),
             (Place::Register(register), _) if register < self.count => (ra::REGISTER, register.into()),
             (Place::Unset | Place::Same, Some(link)) => (ra::REGISTER, link.into()),
             _ => return None,
         };
-        // Both the address and the return address may want the second number.
-        let free = rule.cfa == cfa::REGISTER || kind == ra::BELOW;
-        let aux = if kind == ra::BELOW { rule.aux } else { aux };
-        let signed = if state.signed { ra::SIGNED } else { 0 };
-        free.then_some(Rule { ra: kind | signed, aux, ..rule })
+        // The address may need the second number itself.
+        let free = kinds as u8 == cfa::REGISTER;
+        free.then_some((kinds | (u32::from(kind) | signed) << 16, offset, ra_aux))
     }
 
     #[inline]
     fn fp(&self, place: Place<'_>) -> Option<(u8, i32)> {
         match place {
-            Place::Unset | Place::Same => Some((fp::SAME, 0)),
             Place::At(offset) => Some((fp::SAVED, i32::try_from(offset).ok()?)),
+            Place::Unset | Place::Same => Some((fp::SAME, 0)),
+            other => self.unusual_fp(other),
+        }
+    }
+
+    #[cold]
+    fn unusual_fp(&self, place: Place<'_>) -> Option<(u8, i32)> {
+        match place {
             Place::Undefined => Some((fp::UNKNOWN, 0)),
             Place::Register(register) if register == self.fp => Some((fp::SAME, 0)),
             Place::Expression(code) => match expression::recognize(code)? {
@@ -119,3 +137,6 @@ impl Registers {
         }
     }
 }
+
+/// Kinds and numbers of an unfinished rule: see [`Packed::new`].
+type Parts = (u32, i32, i32);

@@ -5,6 +5,8 @@ use ebpf_programs::abi::table::{Rule, cfa};
 use crate::eh_frame::expression::{Expression, recognize};
 use crate::eh_frame::state::{Cfa, Place, State};
 
+use crate::table::rules::Packed;
+
 use super::Registers;
 
 pub(crate) static REGISTERS: Registers = Registers {
@@ -26,7 +28,7 @@ const CONTEXT_RSP: i64 = 160;
 const CONTEXT_RIP: i64 = 168;
 
 /// `cfa = *(register + k)` and `ra = *(register + k + 8)`: both lie in a context at `register + k - 160`.
-fn signal(state: &State<'_>) -> Option<Rule> {
+fn signal(state: &State<'_>) -> Option<Packed> {
     let (Cfa::Expression(stack), Place::Expression(instruction)) = (state.cfa, state.ra) else { return None };
     let Some(Expression::Deref { register, offset, added: 0 }) = recognize(stack) else { return None };
     let rip = offset.checked_add(CONTEXT_RIP - CONTEXT_RSP)?;
@@ -34,5 +36,5 @@ fn signal(state: &State<'_>) -> Option<Rule> {
         return None;
     }
     let offset = i32::try_from(offset.checked_sub(CONTEXT_RSP)?).ok()?;
-    Some(Rule { cfa: cfa::SIGNAL, register, offset, ..Rule::CANNOT })
+    Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register, offset, ..Rule::CANNOT }))
 }

@@ -29,10 +29,18 @@ pub(crate) struct Program<'p, 'a> {
     remembered: &'p mut Vec<State<'a>>,
 }
 
-/// Whether there is more to do.
-type Step = Option<bool>;
+/// What an instruction leads to.
+enum Flow {
+    /// The next instruction.
+    On,
+    /// The row is finished; the next begins at this address.
+    To(u64),
+}
 
-const GO_ON: Step = Some(true);
+/// `None` when the instruction makes no sense.
+type Step = Option<Flow>;
+
+const ON: Step = Some(Flow::On);
 
 /// How many states can be remembered at a time; compilers use one.
 const DEPTH: usize = 8;
@@ -65,62 +73,80 @@ impl<'p, 'a> Program<'p, 'a> {
     /// `None` when an instruction makes no sense; rows up to there have been given.
     #[inline]
     pub(crate) fn run(&mut self, mut code: Bytes<'a>, mut emit: impl FnMut(u64, &State<'a>)) -> Option<()> {
-        while let Some(byte) = code.u8() {
-            let operand = byte & 0x3f;
-            let go_on = match byte >> 6 {
-                1 => self.advance(operand.into(), &mut emit),
-                2 => self.offset(operand.into(), &mut code),
-                3 => self.restore(operand.into()),
-                _ => self.extended(byte, &mut code, &mut emit),
-            }?;
-            if !go_on {
+        loop {
+            let to = match code.u8() {
+                Some(byte) => match self.step(byte, &mut code)? {
+                    Flow::On => continue,
+                    Flow::To(to) => to,
+                },
+                None => self.range.end,
+            };
+            if to > self.at {
+                emit(self.at, &self.state);
+            } else if to < self.at {
+                return None;
+            }
+            self.at = to;
+            if to >= self.range.end {
                 return Some(());
             }
         }
-        emit(self.at, &self.state);
-        Some(())
+    }
+
+    /// In the order of how often they occur: branches are foretold better than jumps through a table.
+    #[inline(always)]
+    fn step(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
+        let operand = byte & 0x3f;
+        if byte & 0xc0 == 0x40 {
+            self.advance(operand.into())
+        } else if byte == 0x0e {
+            self.define_cfa_offset(code)
+        } else if byte >= 0xc0 {
+            self.restore(operand.into())
+        } else if byte >= 0x80 {
+            self.offset(operand.into(), code)
+        } else if byte == 0 {
+            ON
+        } else {
+            self.extended(byte, code)
+        }
     }
 
     #[inline]
-    fn extended(&mut self, byte: u8, code: &mut Bytes<'a>, emit: &mut impl FnMut(u64, &State<'a>)) -> Step {
+    fn extended(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
         match byte {
-            0x00 => GO_ON,
-            0x01 => {
-                let to =
-                    pointer::read(code, self.cie.encoding, 0).filter(|_| self.cie.encoding & 0xf0 == 0)?;
-                self.go_to(to, emit)
-            }
-            0x02 => self.advance(code.u8()?.into(), emit),
-            0x03 => self.advance(code.u16()?.into(), emit),
-            0x04 => self.advance(code.u32()?.into(), emit),
+            0x01 => self.set_location(code),
+            0x02 => self.advance(code.u8()?.into()),
+            0x03 => self.advance(code.u16()?.into()),
+            0x04 => self.advance(code.u32()?.into()),
             0x0a => self.remember(),
             0x0b => self.recall(),
-            0x0c..=0x0f | 0x12 | 0x13 => self.define_cfa(byte, code),
+            0x0c | 0x0d | 0x0f | 0x12 | 0x13 => self.define_cfa(byte, code),
             0x2d if self.registers.signs => {
                 self.state.signed = !self.state.signed;
-                GO_ON
+                ON
             }
-            0x2e => code.uleb().and(GO_ON),
+            0x2e => code.uleb().and(ON),
             _ => self.define_register(byte, code),
         }
     }
 
     #[inline]
-    fn advance(&mut self, delta: u64, emit: &mut impl FnMut(u64, &State<'a>)) -> Step {
-        let to = self.at.checked_add(delta.wrapping_mul(self.cie.code_align))?;
-        self.go_to(to, emit)
+    fn advance(&mut self, delta: u64) -> Step {
+        self.at.checked_add(delta.wrapping_mul(self.cie.code_align)).map(Flow::To)
+    }
+
+    /// Relative addresses would need to know where the instruction stands; nobody writes them.
+    fn set_location(&mut self, code: &mut Bytes<'a>) -> Step {
+        let absolute = self.cie.encoding & 0xf0 == 0;
+        pointer::read(code, self.cie.encoding, 0).filter(|_| absolute).map(Flow::To)
     }
 
     #[inline]
-    fn go_to(&mut self, to: u64, emit: &mut impl FnMut(u64, &State<'a>)) -> Step {
-        if to < self.at {
-            return None;
-        }
-        if to > self.at {
-            emit(self.at, &self.state);
-            self.at = to;
-        }
-        Some(to < self.range.end)
+    fn define_cfa_offset(&mut self, code: &mut Bytes<'a>) -> Step {
+        let Cfa::Register { offset, .. } = &mut self.state.cfa else { return None };
+        *offset = code.uleb()? as i64;
+        ON
     }
 
     #[inline]
@@ -128,15 +154,14 @@ impl<'p, 'a> Program<'p, 'a> {
         self.state.cfa = match byte {
             0x0c => Cfa::Register { register: register(code)?, offset: code.uleb()? as i64 },
             0x0d => Cfa::Register { register: register(code)?, offset: self.cfa()?.1 },
-            0x0e => Cfa::Register { register: self.cfa()?.0, offset: code.uleb()? as i64 },
             0x0f => Cfa::Expression(block(code)?),
             0x12 => Cfa::Register { register: register(code)?, offset: self.factored(code.sleb()?) },
             _ => Cfa::Register { register: self.cfa()?.0, offset: self.factored(code.sleb()?) },
         };
-        GO_ON
+        ON
     }
 
-    /// The parts of the present canonical frame address, where it has any.
+    /// The parts of the canonical frame address in force, where it has any.
     fn cfa(&self) -> Option<(u16, i64)> {
         match self.state.cfa {
             Cfa::Register { register, offset } => Some((register, offset)),
@@ -181,7 +206,7 @@ impl<'p, 'a> Program<'p, 'a> {
         if register == self.cie.ra {
             self.state.ra = place;
         }
-        GO_ON
+        ON
     }
 
     #[inline]
@@ -192,7 +217,7 @@ impl<'p, 'a> Program<'p, 'a> {
         if register == self.cie.ra {
             self.state.ra = self.cie.initial.ra;
         }
-        GO_ON
+        ON
     }
 
     fn remember(&mut self) -> Step {
@@ -200,12 +225,12 @@ impl<'p, 'a> Program<'p, 'a> {
             return None;
         }
         self.remembered.push(self.state);
-        GO_ON
+        ON
     }
 
     fn recall(&mut self) -> Step {
         self.state = self.remembered.pop()?;
-        GO_ON
+        ON
     }
 }
 

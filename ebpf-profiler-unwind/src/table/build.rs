@@ -1,9 +1,9 @@
 //! Builds the rows of a table, in the order of their addresses.
 
-use ebpf_programs::abi::table::{NO_DATA, PAGE, PAGE_ROWS, Rule};
+use ebpf_programs::abi::table::{NO_DATA, PAGE, PAGE_ROWS};
 
 use super::image;
-use super::rules::{CANNOT, Rules};
+use super::rules::{CANNOT, Packed, Rules};
 
 /// One row as it stands in the table: the low part of the address, the number of the rule.
 pub(super) type Row = [u8; 4];
@@ -18,8 +18,12 @@ pub(crate) struct Builder {
     rows: Vec<u8>,
     /// The rows of the page at work.
     page: Vec<Row>,
+    /// Where the page at work ends.
+    page_end: u64,
     /// The rule in force behind the last row.
     current: u16,
+    /// Where the last row begins, or [`NOWHERE`].
+    last: u64,
     /// How many rows the table has no room for.
     dropped: u32,
 }
@@ -33,8 +37,11 @@ pub(crate) struct Built {
 impl Builder {
     /// A table whose first row will be at `first`.
     pub(crate) fn new(first: u64) -> Builder {
+        let base = first & !(PAGE - 1);
         Builder {
-            base: first & !(PAGE - 1),
+            base,
+            page_end: base.saturating_add(PAGE),
+            last: NOWHERE,
             rules: Rules::new(),
             pages: Vec::new(),
             rows: Vec::new(),
@@ -46,7 +53,7 @@ impl Builder {
 
     /// From `address` on `rule` holds. Addresses must not go down.
     #[inline]
-    pub(crate) fn push(&mut self, address: u64, rule: Rule) {
+    pub(crate) fn push(&mut self, address: u64, rule: Packed) {
         let number = self.rules.number(rule).unwrap_or_else(|| {
             self.dropped += 1;
             CANNOT
@@ -58,41 +65,48 @@ impl Builder {
 
     #[inline]
     fn add(&mut self, address: u64, number: u16) {
-        let Some(distance) = address.checked_sub(self.base) else { return };
-        let page = (distance / PAGE) as usize;
-        if page > self.pages.len() {
-            self.turn_to(page);
-        }
-        let low = (distance % PAGE) as u16;
-        if self.page.is_empty() && low != 0 {
-            self.page.push(row(0, self.current));
+        let fits = address < self.page_end && !self.page.is_empty() && self.page.len() < PAGE_ROWS;
+        if fits && address != self.last {
+            self.page.push(row(address as u16, number));
+            self.last = address;
+        } else {
+            self.add_with_care(address, number);
         }
         self.current = number;
-        self.put(low, number);
-    }
-
-    /// Adds a row to the page at work, or replaces what was said about the same address.
-    #[inline]
-    fn put(&mut self, low: u16, number: u16) {
-        let [a, b] = low.to_le_bytes();
-        match self.page.last() {
-            Some(&[x, y, _, _]) if (x, y) == (a, b) => self.replace(low, number),
-            _ if self.page.len() < PAGE_ROWS => self.page.push(row(low, number)),
-            _ => self.overflow(),
-        }
     }
 
     #[cold]
+    fn add_with_care(&mut self, address: u64, number: u16) {
+        if address >= self.page_end {
+            self.turn_to(address);
+        }
+        let low = address as u16;
+        if self.page.is_empty() && low != 0 {
+            self.page.push(row(0, self.current));
+        }
+        if address == self.last && !self.page.is_empty() {
+            return self.replace(low, number);
+        }
+        self.last = address;
+        if self.page.len() < PAGE_ROWS {
+            self.page.push(row(low, number));
+        } else {
+            self.overflow();
+        }
+    }
+
+    /// Says something else about the address of the last row.
     fn replace(&mut self, low: u16, number: u16) {
         self.page.pop();
         let before = self.page.last().map(|&[_, _, x, y]| u16::from_le_bytes([x, y]));
-        if before != Some(number) {
+        if before == Some(number) {
+            self.last = NOWHERE;
+        } else {
             self.page.push(row(low, number));
         }
     }
 
     /// A page can't have more rows: the rest of it can't be said.
-    #[cold]
     fn overflow(&mut self) {
         self.dropped += 1;
         if let Some([_, _, rule @ ..]) = self.page.last_mut() {
@@ -100,11 +114,11 @@ impl Builder {
         }
     }
 
-    /// Finishes the page at work and all pages before `page`.
-    fn turn_to(&mut self, page: usize) {
-        self.finish_page();
-        while self.pages.len() < page {
+    /// Finishes the page at work and all pages before that of `address`.
+    fn turn_to(&mut self, address: u64) {
+        while address >= self.page_end {
             self.finish_page();
+            self.page_end += PAGE;
         }
     }
 
@@ -130,6 +144,9 @@ impl Builder {
         Built { image, dropped: self.dropped }
     }
 }
+
+/// No row's address: tables end before.
+const NOWHERE: u64 = u64::MAX;
 
 /// Bytes of rows at most, but for one row a page; real files stay under a tenth of it.
 const MAX_ROWS: usize = 256 << 20;

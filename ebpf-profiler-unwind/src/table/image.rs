@@ -4,6 +4,8 @@ use ebpf_programs::abi;
 use ebpf_programs::abi::arena::BLOCK;
 use ebpf_programs::abi::table::{Header, Page, Row, Rule};
 
+use super::rules::Packed;
+
 const ROW: usize = size_of::<Row>();
 
 /// Where everything stands in a table.
@@ -15,7 +17,7 @@ struct Layout {
 }
 
 /// The finished table of these parts; `rows` are those of all pages, one page after the other.
-pub(super) fn lay_out(base: u64, rules: &[Rule], pages: &[u32], rows: Vec<u8>) -> Vec<u8> {
+pub(super) fn lay_out(base: u64, rules: &[Packed], pages: &[u32], rows: Vec<u8>) -> Vec<u8> {
     let pages = &pages[..pages.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1)];
     let layout = Layout::new(rules.len(), pages);
     let header = Header {
@@ -31,7 +33,7 @@ pub(super) fn lay_out(base: u64, rules: &[Rule], pages: &[u32], rows: Vec<u8>) -
     let mut image = spread(rows, pages, &layout);
     write_header(&mut image, &header);
     for (rule, place) in rules.iter().zip(image[size_of::<Header>()..].chunks_exact_mut(size_of::<Rule>())) {
-        write_rule(place, rule);
+        place.copy_from_slice(&rule.bytes());
     }
     let entries = image[layout.directory..].chunks_exact_mut(size_of::<Page>());
     for (entry, (&count, &place)) in entries.zip(pages.iter().zip(&layout.places)) {
@@ -82,12 +84,5 @@ fn write_header(image: &mut [u8], header: &Header) {
     image[..8].copy_from_slice(&header.base.to_le_bytes());
     for (place, word) in image[8..].chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
-    }
-}
-
-fn write_rule(place: &mut [u8], rule: &Rule) {
-    place[..4].copy_from_slice(&[rule.cfa, rule.register, rule.ra, rule.fp]);
-    for (place, number) in place[4..].chunks_exact_mut(4).zip([rule.offset, rule.aux, rule.fp_offset]) {
-        place.copy_from_slice(&number.to_le_bytes());
     }
 }
