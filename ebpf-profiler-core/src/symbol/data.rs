@@ -8,6 +8,9 @@ use crate::elf::{Elf, ElfError, Section, section_type};
 pub(super) enum Data<'e> {
     /// In memory: inflated, or none.
     Owned(Vec<u8>),
+    /// In somebody's memory.
+    #[cfg(feature = "symbolize")]
+    Borrowed(&'e [u8]),
     /// In the file.
     File {
         /// The file.
@@ -30,9 +33,21 @@ impl<'e> Data<'e> {
         Data::File { elf, offset: section.offset, size }
     }
 
+    /// The same contents once more; what is in memory is borrowed.
+    #[cfg(feature = "symbolize")]
+    pub(super) fn view(&self) -> Data<'_> {
+        match self {
+            Data::Owned(bytes) => Data::Borrowed(bytes),
+            Data::Borrowed(bytes) => Data::Borrowed(bytes),
+            Data::File { elf, offset, size } => Data::File { elf, offset: *offset, size: *size },
+        }
+    }
+
     pub(super) fn size(&self) -> u64 {
         match self {
             Data::Owned(bytes) => bytes.len() as u64,
+            #[cfg(feature = "symbolize")]
+            Data::Borrowed(bytes) => bytes.len() as u64,
             Data::File { size, .. } => *size,
         }
     }
@@ -44,6 +59,8 @@ impl<'e> Data<'e> {
         }
         match self {
             Data::Owned(bytes) => Ok(bytes[at as usize..(at + size) as usize].into()),
+            #[cfg(feature = "symbolize")]
+            Data::Borrowed(bytes) => Ok(bytes[at as usize..(at + size) as usize].into()),
             Data::File { elf, offset, .. } => Ok(elf.bytes(offset + at, size)?.into()),
         }
     }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::debug_file::{self, DebugFile, Search};
+#[cfg(feature = "symbolize")]
+use super::dwarf;
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
 use super::table::{Files, SymbolTable};
@@ -69,6 +71,9 @@ pub(super) struct OpenFiles {
 pub(super) struct FileState {
     /// The symbols; none where they are too many to keep.
     table: Option<SymbolTable>,
+    /// Where which address is in the debug information; none where there is no such information.
+    #[cfg(feature = "symbolize")]
+    indexes: Option<dwarf::Indexes>,
     debug_path: Option<PathBuf>,
     common_path: Option<PathBuf>,
     /// Whether it names nothing: gone, or not what ran.
@@ -78,6 +83,14 @@ pub(super) struct FileState {
 impl OpenFiles {
     pub(super) fn files(&self) -> Files<'_> {
         Files { main: &self.main, debug: self.debug.as_ref().map(|debug| &debug.elf) }
+    }
+
+    /// The file with debug information, and that with what it has in common with others.
+    #[cfg(feature = "symbolize")]
+    fn with_dwarf(&self) -> Option<(&Elf, Option<&Elf>)> {
+        let Files { main, debug } = self.files();
+        let found = [Some(main), debug].into_iter().flatten().find(|elf| dwarf::has_any(elf))?;
+        Some((found, self.common.as_ref().map(|common| &common.elf)))
     }
 
     /// Opens the file for the first time.
@@ -125,7 +138,18 @@ impl FileState {
         let table = fits(open.files(), options).then(|| read_table(open.files(), None, stats));
         stats.large_tables += u64::from(table.is_none());
         let (debug_path, common_path) = (path_of(&open.debug), path_of(&open.common));
-        (FileState { table, debug_path, common_path, useless: false }, Some(open))
+        let state = FileState {
+            table,
+            #[cfg(feature = "symbolize")]
+            indexes: open
+                .with_dwarf()
+                .filter(|_| options.lines || options.inlined)
+                .map(|(main, common)| dwarf::Indexes::build(main, common, options, stats)),
+            debug_path,
+            common_path,
+            useless: false,
+        };
+        (state, Some(open))
     }
 
     /// Opens the file again.
@@ -147,8 +171,26 @@ impl FileState {
         }
     }
 
+    /// What the debug information says about `addresses`, ascending.
+    #[cfg(feature = "symbolize")]
+    pub(super) fn frames(
+        &self,
+        open: &OpenFiles,
+        addresses: &[u64],
+        options: &SymbolOptions,
+        stats: &mut SymbolStats,
+    ) -> Vec<Vec<dwarf::Frame>> {
+        match (&self.indexes, open.with_dwarf()) {
+            (Some(indexes), Some((main, common))) => indexes.frames(main, common, addresses, options, stats),
+            _ => vec![Vec::new(); addresses.len()],
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
-        size_of::<FileState>() + self.table.as_ref().map_or(0, SymbolTable::bytes)
+        let table = self.table.as_ref().map_or(0, SymbolTable::bytes);
+        #[cfg(feature = "symbolize")]
+        let table = table + self.indexes.as_ref().map_or(0, dwarf::Indexes::bytes);
+        size_of::<FileState>() + table
     }
 }
 

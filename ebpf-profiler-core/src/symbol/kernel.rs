@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   ffffffff81000010 T __entry_text_start
-//!   ffffffffc0a04000 t nft_do_chain	[nf_tables]
-//!   ffffffffc0201b3c t bpf_prog_6deef7357e7b4530_sd_fw_ingress	[bpf]
+//!   ffffffffc0a04000 t nft_do_chain  [nf_tables]
+//!   ffffffffc0201b3c t bpf_prog_6deef7357e7b4530_sd_fw_ingress  [bpf]
 //! ```
 //!
 //! Making these lines costs the kernel about 40 ms, so they are read when the first kernel address wants a name, and

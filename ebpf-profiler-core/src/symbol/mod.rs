@@ -4,14 +4,17 @@ mod cache;
 mod data;
 mod debug_file;
 mod demangle;
+#[cfg(feature = "symbolize")]
+mod dwarf;
 mod file;
 mod kernel;
 mod options;
 mod plt;
 mod stats;
-mod strings;
+
 mod symbols;
 mod table;
+mod window;
 
 use std::sync::Arc;
 

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use super::cache::Cache;
 use super::demangle::Texts;
+#[cfg(feature = "symbolize")]
+use super::dwarf::Frame;
 use super::file::{self, FileKey, FileState, OpenFiles};
 use super::kernel::{KernelFunction, KernelTable};
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
+use super::table::Found;
 use super::{Symbol, Symbolizer};
 use crate::process::Module;
 
@@ -140,11 +143,21 @@ impl Symbols {
     fn look_up(&mut self, file: u32, module: &Module, addresses: &[u64]) -> Vec<Vec<Symbol>> {
         let (state, open) = self.open(file, module);
         let Some(open) = open else { return vec![Vec::new(); addresses.len()] };
-        let texts = &mut self.texts;
-        state.with_table(&open, addresses, &mut self.stats, |table, _| {
+        let found: Vec<Option<Found>> = state.with_table(&open, addresses, &mut self.stats, |table, _| {
             let mut names = table.names(open.files());
-            addresses.iter().map(|&address| function(texts, names.find(address))).collect()
-        })
+            addresses.iter().map(|&address| names.find(address)).collect()
+        });
+        #[cfg(feature = "symbolize")]
+        {
+            let frames = state.frames(&open, addresses, &self.options, &mut self.stats);
+            found
+                .iter()
+                .zip(&frames)
+                .map(|(found, frames)| merge(&mut self.texts, found.as_ref(), frames))
+                .collect()
+        }
+        #[cfg(not(feature = "symbolize"))]
+        found.iter().map(|found| function(&mut self.texts, found.as_ref())).collect()
     }
 
     fn read_kernel(&mut self) {
@@ -222,7 +235,29 @@ impl Symbolizer for Symbols {
     }
 }
 
-fn function(texts: &mut Texts, found: Option<super::table::Found>) -> Vec<Symbol> {
+/// The functions of an address, as debug information gives them, the outermost called as the symbol table says.
+#[cfg(feature = "symbolize")]
+fn merge(texts: &mut Texts, found: Option<&Found>, frames: &[Frame]) -> Vec<Symbol> {
+    let Some((outer, inlined)) = frames.split_last() else { return function(texts, found) };
+    let mut symbol = |frame: &Frame, name: &[u8]| {
+        let name = texts.name(name);
+        Symbol {
+            function: name.function,
+            system_name: name.system,
+            file: texts.share(frame.file.as_deref().unwrap_or_default()),
+            line: frame.line,
+            column: frame.column,
+            start_line: frame.start_line,
+        }
+    };
+    let Some(name) = found.map(|found| &*found.name).or(outer.name.as_deref()) else { return Vec::new() };
+    let mut symbols: Vec<Symbol> =
+        inlined.iter().map(|frame| symbol(frame, frame.name.as_deref().unwrap_or(b"[inlined]"))).collect();
+    symbols.push(symbol(outer, name));
+    symbols
+}
+
+fn function(texts: &mut Texts, found: Option<&Found>) -> Vec<Symbol> {
     let Some(found) = found else { return Vec::new() };
     let name = texts.name(&found.name);
     vec![Symbol { function: name.function, system_name: name.system, ..Symbol::default() }]

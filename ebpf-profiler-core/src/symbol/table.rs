@@ -14,7 +14,7 @@ use object::pod;
 
 use super::data::Data;
 use super::plt;
-use super::strings::Strings;
+use super::window::{TEXTS, Window};
 use crate::elf::{EXECUTABLE, Elf, ElfError, Section, section_type};
 
 /// The functions of a file.
@@ -110,7 +110,10 @@ impl SymbolTable {
     pub(super) fn names<'e>(&self, files: Files<'e>) -> Names<'_, 'e> {
         let functions = if self.in_debug_file { files.debug.unwrap_or(files.main) } else { files.main };
         let open = |elf: &'e Elf, section: &Option<Section>| {
-            Strings::new(section.as_ref().map_or(Data::Owned(Vec::new()), |section| Data::of(elf, section)))
+            Window::new(
+                section.as_ref().map_or(Data::Owned(Vec::new()), |section| Data::of(elf, section)),
+                TEXTS,
+            )
         };
         Names {
             table: self,
@@ -155,8 +158,8 @@ impl SymbolTable {
 /// Looks functions up and reads their names.
 pub(super) struct Names<'t, 'e> {
     table: &'t SymbolTable,
-    functions: Strings<'e>,
-    plt: Strings<'e>,
+    functions: Window<'e>,
+    plt: Window<'e>,
 }
 
 impl Names<'_, '_> {
@@ -175,7 +178,7 @@ impl Names<'_, '_> {
 
     fn name(&mut self, entry: &Entry) -> Option<(Rank, Box<[u8]>)> {
         let strings = if entry.rank == Rank::Plt { &mut self.plt } else { &mut self.functions };
-        let name = strings.get(entry.name.into()).filter(|name| is_name(name))?;
+        let name = strings.text(entry.name.into()).filter(|name| is_name(name))?;
         let suffix: &[u8] = if entry.rank == Rank::Plt { b"@plt" } else { b"" };
         Some((entry.rank, [name, suffix].concat().into()))
     }
