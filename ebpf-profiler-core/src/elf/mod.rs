@@ -136,6 +136,13 @@ pub struct Segment {
     pub memory_size: u64,
 }
 
+impl Segment {
+    /// Whether it is loaded and may be executed.
+    pub fn is_code(&self) -> bool {
+        self.kind == segment_type::PT_LOAD && self.flags & 1 != 0
+    }
+}
+
 /// Values of [`Segment::kind`].
 pub mod segment_type {
     pub use object::elf::{PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_TLS};
@@ -269,11 +276,10 @@ impl Elf {
     }
 
     /// The virtual address at which byte `offset` of the file is loaded as code.
+    ///
+    /// A mapping begins at a page, a segment anywhere in it: the rest of a segment's first page counts too.
     pub fn code_address(&self, offset: u64) -> Option<u64> {
-        let executable = |s: &&Segment| s.kind == segment_type::PT_LOAD && s.flags & 1 != 0;
-        let holds = |s: &&Segment| s.offset <= offset && offset - s.offset < s.file_size;
-        let segment = self.segments.iter().filter(executable).find(holds)?;
-        Some(segment.address.wrapping_add(offset - segment.offset))
+        code_address(&self.segments, offset)
     }
 
     /// The GNU build id: from the note segment, or from the section of that name.
@@ -297,6 +303,17 @@ impl fmt::Debug for Elf {
             .field("sections", &self.sections.len())
             .finish_non_exhaustive()
     }
+}
+
+/// The virtual address at which byte `offset` is loaded as code by one of `segments`.
+pub(crate) fn code_address(segments: &[Segment], offset: u64) -> Option<u64> {
+    const PAGE: u64 = 0xfff;
+    let holds = |s: &&Segment| {
+        let end = s.offset.saturating_add(s.file_size);
+        s.is_code() && s.offset & !PAGE <= offset && offset < end
+    };
+    let segment = segments.iter().find(holds)?;
+    Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
 }
 
 /// Why a file, or a part of it, can't be had.

@@ -5,7 +5,7 @@ use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
 use super::{Module, ModuleId, System};
-use crate::elf::{Elf, Segment, segment_type};
+use crate::elf::{Elf, Segment, code_address};
 use crate::process::layout::Mapped;
 use crate::sample::{FileId, MapEvent};
 use crate::tables::{Allocator, Tables};
@@ -133,9 +133,8 @@ impl Modules {
 
 impl Entry {
     fn new(module: Module, elf: Option<&Elf>) -> Entry {
-        let executable = |s: &&Segment| s.kind == segment_type::PT_LOAD && s.flags & 1 != 0;
-        let segments: Vec<Segment> =
-            elf.map(|elf| elf.segments().iter().filter(executable).copied().collect()).unwrap_or_default();
+        let segments = elf.map_or(&[][..], Elf::segments);
+        let segments: Vec<Segment> = segments.iter().filter(|segment| segment.is_code()).copied().collect();
         let table = if segments.is_empty() { Table::None } else { Table::Pending };
         Entry { module, segments, table, seen: false, used: 0 }
     }
@@ -185,12 +184,4 @@ impl Module {
             self.end = self.end.max(end);
         }
     }
-}
-
-fn code_address(segments: &[Segment], offset: u64) -> Option<u64> {
-    // A mapping begins at a page, a segment anywhere in it.
-    const PAGE: u64 = 0xfff;
-    let holds = |s: &&Segment| s.offset & !PAGE <= offset && offset < s.offset.saturating_add(s.file_size);
-    let segment = segments.iter().find(holds)?;
-    Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
 }
