@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,7 +19,10 @@ use crate::symbol::Symbolizer;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Batches at most on their way from the drain thread to the pipeline thread.
-const BATCHES: usize = 8;
+const BATCHES: usize = 4;
+
+/// Bytes at most in a batch that waits for the pipeline; beyond it the ring fills, and then ticks are lost.
+const BATCH_BYTES: usize = 32 << 20;
 
 /// Where a profile goes: back to who asked, or to the sinks.
 type Reply = Option<Sender<Profile>>;
@@ -101,7 +104,14 @@ pub(super) fn start(parts: Parts, shared: &Arc<Shared>) -> io::Result<Vec<JoinHa
     let (used_in, used_out) = sync_channel(BATCHES);
     let (names_in, names_out) = channel();
     let Parts { source, pipeline, symbolizer, sinks, interval } = parts;
-    let drain = Drain { source, batches: batches_in, used: used_out, interval, shared: shared.clone() };
+    let drain = Drain {
+        source,
+        batch: Batch::default(),
+        batches: batches_in,
+        used: used_out,
+        interval,
+        shared: shared.clone(),
+    };
     let process = Process { pipeline, used: used_in, names: names_in, shared: shared.clone(), lost: 0 };
     let name = Name { symbolizer, sinks, shared: shared.clone() };
     Ok(vec![
@@ -118,6 +128,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHand
 /// Empties the kernel's buffers.
 struct Drain {
     source: Box<dyn Source>,
+    batch: Batch,
     batches: SyncSender<Message>,
     used: Receiver<Batch>,
     interval: Option<Duration>,
@@ -152,18 +163,35 @@ impl Drain {
 
     /// Passes on what waits; false when nothing will come any more.
     fn drain(&mut self, wait: Duration) -> bool {
-        let mut batch = self.used.try_recv().unwrap_or_default();
-        let more = self.source.next(wait, &mut batch).unwrap_or_else(|error| {
+        let more = self.source.next(wait, &mut self.batch).unwrap_or_else(|error| {
             self.shared.update(|state| state.broken = Some(error.to_string()));
             false
         });
-        if batch.is_empty() {
+        if self.batch.is_empty() {
             return more;
         }
-        self.batches.send(Message::Batch(batch)).is_ok() && more
+        let fresh = self.used.try_recv().unwrap_or_default();
+        let batch = Message::Batch(std::mem::replace(&mut self.batch, fresh));
+        match self.batches.try_send(batch) {
+            // The pipeline is behind: what comes next goes into the same batch, as long as that has a bound.
+            Err(TrySendError::Full(Message::Batch(batch))) if batch.size() < BATCH_BYTES => {
+                self.batch = batch
+            }
+            Err(TrySendError::Full(batch)) => return self.batches.send(batch).is_ok() && more,
+            Err(TrySendError::Disconnected(_)) => return false,
+            Ok(()) => {}
+        }
+        more
     }
 
     fn flush(&mut self, reply: Reply) {
+        if !self.batch.is_empty() {
+            let _ = self.batches.send(Message::Batch(std::mem::take(&mut self.batch)));
+        }
+        self.send_flush(reply);
+    }
+
+    fn send_flush(&mut self, reply: Reply) {
         // Without a receiver the profiler is ending.
         let _ = self.batches.send(Message::Flush(reply, self.source.counts()));
     }

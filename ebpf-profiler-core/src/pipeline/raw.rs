@@ -18,6 +18,10 @@ pub(super) fn walk(
     registers: &Registers,
     stack: &[u64],
 ) -> Stop {
+    if stack.is_empty() {
+        // The program's memory is gone already: the kernel is taking the process apart.
+        return Stop::NoUserStack;
+    }
     let Some(mut process) = registry.tell(tick.pid, tick.time) else { return Stop::UnknownProcess };
     let mut looked_again = false;
     for _ in 0..MAX_TABLES {
