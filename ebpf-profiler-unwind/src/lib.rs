@@ -12,6 +12,8 @@ mod index;
 
 mod eh_frame;
 
+mod gopclntab;
+
 mod arch;
 
 mod table;
