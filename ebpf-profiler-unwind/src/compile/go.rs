@@ -25,7 +25,7 @@ impl<'a> Go<'a> {
     /// Adds the rows of function `number`; `None` when what is told about it makes no sense.
     pub(super) fn function(&mut self, item: Item, number: usize, output: &mut Output) -> Option<()> {
         let function = self.table.function(number)?;
-        let end = self.table.entry(number + 1)?.min(item.next);
+        let end = self.table.entry(number + 1).filter(|&end| end > item.begin)?.min(item.next);
         if let Some(rule) = self.whole(&function) {
             // The kernel enters its way back from a signal at its first instruction, and whoever looks for a caller
             // looks in front of the return address.

@@ -52,7 +52,7 @@ pub(crate) fn eh_frame(elf: &Elf, table: &Table) -> Verdict {
     frames.set_vendor(vendor(elf));
     let bases = BaseAddresses::default().set_eh_frame(section.address);
     // Other sources may fill the gaps.
-    let alone = [".debug_frame", ".gopclntab"].iter().all(|name| elf.section(name).is_none());
+    let alone = elf.section(".debug_frame").is_none() && !is_go(elf);
     judge(&frames, &data, &bases, elf, Judge::new(table, elf.arch(), Compare { gaps: alone, is_go: false }))
 }
 
@@ -65,9 +65,12 @@ pub(crate) fn debug_frame(elf: &Elf, table: &Table) -> Verdict {
     let mut frames = DebugFrame::new(&data, LittleEndian);
     frames.set_address_size(8);
     frames.set_vendor(vendor(elf));
-    let is_go = elf.section(".gopclntab").is_some();
-    let how = Compare { gaps: false, is_go };
+    let how = Compare { gaps: false, is_go: is_go(elf) };
     judge(&frames, &data, &BaseAddresses::default(), elf, Judge::new(table, elf.arch(), how))
+}
+
+fn is_go(elf: &Elf) -> bool {
+    elf.sections().iter().any(|section| section.name.ends_with(".gopclntab"))
 }
 
 fn vendor(elf: &Elf) -> Vendor {
@@ -186,8 +189,8 @@ impl Judge {
                     Some(rule) if signal && rule.raw().cfa == cfa::SIGNAL => Equality::Equal,
                     Some(rule) if self.compare.is_go && is_special_in_go(rule) => Equality::Equal,
                     Some(rule) => self.compare(ours(rule.raw(), self.arch, pc), theirs(pc)),
-                    // On arm64 nothing is told about Go's changes of stack.
-                    None if self.compare.is_go => Equality::Unsaid,
+                    // On arm64 nothing is said about Go's changes of stack.
+                    None if self.compare.is_go => Equality::Equal,
                     None => Equality::Unequal,
                 };
                 if equality == Equality::Unequal && worst != Equality::Unequal {
