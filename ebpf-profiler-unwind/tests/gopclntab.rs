@@ -180,3 +180,20 @@ fn a_shared_table_is_not_walked_for_ever() {
     let table = table(X86_64, &data);
     assert!(table.malformed() > 0);
 }
+
+/// What the fuzzers of Go tables and of finished tables start from.
+#[test]
+#[ignore = "writes files"]
+fn write_seeds() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/gopclntab");
+    std::fs::create_dir_all(folder).unwrap();
+    let functions =
+        [("main.main", 0, FRAME), ("runtime.goexit", TOP_FRAME, FRAME), ("runtime.mcall", SP_WRITE, &[])];
+    for (name, go) in [("1.16", Go::V1_16), ("1.18", Go::V1_18), ("1.20", Go::V1_20)] {
+        std::fs::write(format!("{folder}/{name}"), go.table(1, &functions)).unwrap();
+    }
+    let image = table(X86_64, &Go::V1_20.table(1, &functions)).image().to_vec();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/image");
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(format!("{folder}/go"), image).unwrap();
+}
