@@ -5,6 +5,7 @@
 //! cargo test -p ebpf-profiler-unwind --test gimli --release -- --ignored --nocapture   # the whole system
 //! UNWIND_ROOTS=/usr/bin:/opt cargo test ... -- --ignored                           # other folders
 //! ```
+#![expect(clippy::print_stdout, reason = "the long test says how far it is")]
 
 mod oracle;
 

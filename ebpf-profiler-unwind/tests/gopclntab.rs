@@ -1,4 +1,5 @@
 //! Go tables made up function by function.
+#![expect(clippy::unwrap_used, reason = "a helper of tests may end a test")]
 
 mod elf;
 
