@@ -3,9 +3,13 @@
 //! The programs are compiled here, so a compiler and binutils have to be there; without them the tests fail and
 //! name the package.
 
+#![expect(clippy::panic, clippy::print_stdout, reason = "helpers of tests, which fail and tell")]
+
 mod address;
 #[cfg(feature = "symbolize")]
 mod demangle;
+#[cfg(feature = "symbolize")]
+mod hostile;
 mod kernel;
 mod names;
 mod program;
