@@ -63,10 +63,10 @@ impl Symbols {
     pub fn new(options: SymbolOptions) -> Symbols {
         Symbols {
             stats: SymbolStats::default(),
-            texts: Texts::new(options.memory / 4),
-            names: Cache::new(options.memory / 4),
+            texts: Texts::new(options.memory / 6),
+            names: Cache::new(options.memory / 6),
             numbers: Cache::new(options.memory / 32),
-            files: Cache::new(file::table_budget(&options)),
+            files: Cache::new(file::files_budget(&options)),
             kernel: None,
             kernel_number: 0,
             last_number: 0,

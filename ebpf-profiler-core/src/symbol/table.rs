@@ -227,12 +227,15 @@ pub(super) fn each<T: pod::Pod>(
     mut use_entry: impl FnMut(&T),
 ) -> Result<(), ElfError> {
     const AT_ONCE: usize = 2048;
+    /// More than any table has; a file with holes can claim any size.
+    const MAX: u64 = 512 << 20;
     let entry = size_of::<T>() as u64;
     let data = Data::of(elf, section);
     let mut buffer = vec![0; AT_ONCE * size_of::<T>()];
     let mut at = 0;
-    while at + entry <= data.size() {
-        let size = (data.size() - at).min(buffer.len() as u64) / entry * entry;
+    let end = data.size().min(MAX);
+    while at + entry <= end {
+        let size = (end - at).min(buffer.len() as u64) / entry * entry;
         let piece = &mut buffer[..size as usize];
         elf.fill(section.offset + at, piece)?;
         pod::slice_from_all_bytes(piece).unwrap_or_default().iter().for_each(&mut use_entry);

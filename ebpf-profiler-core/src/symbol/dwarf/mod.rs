@@ -17,10 +17,11 @@ mod unit;
 mod walk;
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
-use crate::elf::Elf;
+use crate::elf::{EXECUTABLE, Elf};
 use budget::{Budget, Fault};
 pub(super) use index::Index;
 use index::UnitAt;
@@ -52,6 +53,8 @@ pub(super) struct Frame {
 pub(super) struct Indexes {
     main: Index,
     common: Index,
+    /// Set when the work was too much, so that it isn't tried with every profile.
+    exhausted: AtomicBool,
 }
 
 impl Indexes {
@@ -65,9 +68,11 @@ impl Indexes {
         let mut index = |elf: &Elf| {
             let mut sections = Sections::open(elf, options.max_inflated, &mut stats.sections_skipped);
             let mut budget = Budget::of(sections.info.size());
-            Index::build(&mut sections, &mut budget, &mut stats.malformed)
+            let max = super::file::index_budget(options);
+            Index::build(&mut sections, first_code(elf), max, &mut budget, &mut stats.malformed)
         };
-        Indexes { main: index(main), common: common.map(index).unwrap_or_default() }
+        let (main, common) = (index(main), common.map(index).unwrap_or_default());
+        Indexes { main, common, exhausted: AtomicBool::new(false) }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -83,6 +88,9 @@ impl Indexes {
         options: &SymbolOptions,
         stats: &mut SymbolStats,
     ) -> Vec<Vec<Frame>> {
+        if self.exhausted.load(Ordering::Relaxed) {
+            return vec![Vec::new(); addresses.len()];
+        }
         // What is skipped was counted when the index was built.
         let open = |elf, index| {
             Source::new(Sections::open(elf, options.max_inflated, &mut 0), index, options.max_unit)
@@ -91,9 +99,17 @@ impl Indexes {
         let budget = Budget::of(main.sections.info.size() + main.sections.line.size());
         let names = Names::new(main, common.map(|elf| open(elf, &self.common)));
         let mut finder = Finder { names, budget, options, stats, frames: vec![Vec::new(); addresses.len()] };
-        finder.run(&self.main, addresses);
+        let exhausted = finder.run(&self.main, addresses).is_err();
+        self.exhausted.store(exhausted, Ordering::Relaxed);
         finder.frames
     }
+}
+
+/// The first address of code, or more than any address where there is no code.
+fn first_code(elf: &Elf) -> u64 {
+    let code =
+        elf.sections().iter().filter(|section| section.flags & EXECUTABLE != 0 && section.address != 0);
+    code.map(|section| section.address).min().unwrap_or(u64::MAX)
 }
 
 struct Finder<'f, 'e> {
@@ -105,16 +121,17 @@ struct Finder<'f, 'e> {
 }
 
 impl Finder<'_, '_> {
-    fn run(&mut self, index: &Index, addresses: &[u64]) {
+    fn run(&mut self, index: &Index, addresses: &[u64]) -> Result<(), Fault> {
         for (at, numbers) in index.units_of(addresses, &mut self.budget) {
             let wanted: Vec<u64> = numbers.iter().map(|&number| addresses[number as usize]).collect();
             if let Err(fault) = self.look_into(at, &wanted, &numbers) {
                 self.stats.malformed += 1;
                 if fault == Fault::Exhausted {
-                    return;
+                    return Err(fault);
                 }
             }
         }
+        Ok(())
     }
 
     fn look_into(&mut self, at: UnitAt, wanted: &[u64], numbers: &[u32]) -> Result<(), Fault> {
