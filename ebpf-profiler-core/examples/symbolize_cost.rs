@@ -25,22 +25,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = arguments.next().ok_or("which file?")?;
     let count = arguments.next().map_or(Ok(50_000), |count| count.parse())?;
     let addresses = spread(&Elf::open(File::open(&path)?)?, count)?;
-    println!("{path}: {} addresses", addresses.len());
 
-    let mut plain = SymbolOptions::default();
-    (plain.lines, plain.inlined) = (false, false);
-    run("symbol table", plain, &path, &addresses)?;
-    let mut lines = SymbolOptions::default();
-    lines.inlined = false;
-    run("with lines", lines, &path, &addresses)?;
-    let ours = run("with lines and inlined functions", SymbolOptions::default(), &path, &addresses)?;
+    if let Some(step) = arguments.next() {
+        return run(&step, &path, &addresses);
+    }
+    println!("{path}: {} addresses", addresses.len());
+    for step in STEPS {
+        // A process of its own, because memory that was used once doesn't go back to the system.
+        let status =
+            Command::new(std::env::current_exe()?).args([&path, &count.to_string(), step]).status()?;
+        status.success().then_some(()).ok_or("a step failed")?;
+    }
     match llvm(&path, &addresses) {
-        Ok(theirs) => {
-            println!(
-                "llvm-symbolizer: {theirs:?} CPU, ours is {:.2} of it",
-                ours.as_secs_f64() / theirs.as_secs_f64()
-            );
-        }
+        Ok(theirs) => println!("llvm-symbolizer: {theirs:?} CPU"),
         Err(error) => println!("llvm-symbolizer: {error}"),
     }
     Ok(())
@@ -60,30 +57,31 @@ fn spread(elf: &Elf, count: usize) -> Result<Vec<u64>, Box<dyn Error>> {
     Ok(addresses)
 }
 
-/// Names all addresses, then half of them again, then one address at a time.
-fn run(
-    what: &str,
-    options: SymbolOptions,
-    path: &str,
-    addresses: &[u64],
-) -> Result<Duration, Box<dyn Error>> {
+const STEPS: [&str; 3] = ["names", "lines", "inlined"];
+
+fn options(step: &str) -> SymbolOptions {
+    let mut options = SymbolOptions::default();
+    options.lines = step != "names";
+    options.inlined = step == "inlined";
+    options
+}
+
+/// Names all addresses, then some of them again.
+fn run(step: &str, path: &str, addresses: &[u64]) -> Result<(), Box<dyn Error>> {
     let mut module = Module::new(path);
     let file = path.to_owned();
     module.opener = Some(Arc::new(move || Ok(Box::new(File::open(&file)?) as Box<dyn ReadAt>)));
-    let mut symbols = Symbols::new(options);
+    let mut symbols = Symbols::new(options(step));
     let (start, mut functions) = (cpu()?, 0);
     symbols.native(&module, addresses, &mut |_, found| functions += found.len());
     let first = cpu()? - start;
     let again = cpu()?;
     symbols.native(&module, &addresses[..addresses.len() / 64], &mut |_, _| {});
     let again = cpu()? - again;
-    println!(
-        "{what}: {first:?} CPU for {functions} functions, {} a second time for 1/64 of them",
-        format_args!("{again:?}")
-    );
-    println!("    {} now, {} at most", memory("VmRSS")?, memory("VmHWM")?);
-    println!("    {:?}", symbols.stats());
-    Ok(first)
+    let (now, most) = (memory("VmRSS")?, memory("VmHWM")?);
+    println!("{step}: {first:?} CPU for {functions} functions, {now} in memory, {most} at most");
+    println!("    1/64 of them again: {again:?}; {:?}", symbols.stats());
+    Ok(())
 }
 
 /// The CPU time of this thread.

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::debug_file::{self, DebugFile, Search};
-#[cfg(feature = "symbolize")]
-use super::dwarf;
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
 use super::table::{Files, SymbolTable};
+#[cfg(feature = "symbolize")]
+use super::{Symbol, demangle::Texts, dwarf};
 use crate::elf::{Elf, section_type};
 use crate::process::{Module, Opener};
 
@@ -163,25 +163,28 @@ impl FileState {
         open: &OpenFiles,
         wanted: &[u64],
         stats: &mut SymbolStats,
-        use_table: impl FnOnce(&SymbolTable, &mut SymbolStats) -> T,
+        use_table: impl FnOnce(&SymbolTable) -> T,
     ) -> T {
         match &self.table {
-            Some(table) => use_table(table, stats),
-            None => use_table(&read_table(open.files(), Some(wanted), stats), stats),
+            Some(table) => use_table(table),
+            None => use_table(&read_table(open.files(), Some(wanted), stats)),
         }
     }
 
     /// What the debug information says about `addresses`, ascending.
     #[cfg(feature = "symbolize")]
-    pub(super) fn frames(
+    pub(super) fn functions(
         &self,
         open: &OpenFiles,
         addresses: &[u64],
         options: &SymbolOptions,
+        texts: &mut Texts,
         stats: &mut SymbolStats,
-    ) -> Vec<Vec<dwarf::Frame>> {
+    ) -> Vec<Vec<Symbol>> {
         match (&self.indexes, open.with_dwarf()) {
-            (Some(indexes), Some((main, common))) => indexes.frames(main, common, addresses, options, stats),
+            (Some(indexes), Some((main, common))) => {
+                indexes.functions(main, common, addresses, options, texts, stats)
+            }
             _ => vec![Vec::new(); addresses.len()],
         }
     }

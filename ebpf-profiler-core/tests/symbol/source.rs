@@ -11,12 +11,26 @@
 
 use std::path::Path;
 
-use ebpf_profiler_core::symbol::{SymbolOptions, SymbolStats};
+use ebpf_profiler_core::symbol::{Symbol, SymbolOptions, SymbolStats};
 use hashbrown::HashMap;
 
-use crate::address::{Function, assert_same, ours};
+use crate::address::{linker_name, ours};
 use crate::program::Program;
 use crate::tool::{run, run_with, text};
+
+/// A function with its place: linker's name, file, line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Function {
+    name: String,
+    file: String,
+    line: u32,
+}
+
+impl From<&Symbol> for Function {
+    fn from(symbol: &Symbol) -> Function {
+        Function { name: linker_name(symbol).into(), file: symbol.file.to_string(), line: symbol.line }
+    }
+}
 
 #[test]
 fn c() {
@@ -287,4 +301,15 @@ fn function(name: &str, place: &str) -> Function {
     let (file, line) = place.rsplit_once(':').expect("file:line");
     let known = |text: &str| if text == "??" { String::new() } else { text.to_owned() };
     Function { name: known(name), file: known(file), line: line.parse().unwrap_or(0) }
+}
+
+/// Fails if answers differ, and shows the first.
+fn assert_same<T: PartialEq + std::fmt::Debug>(what: &str, addresses: &[u64], ours: &[T], theirs: &[T]) {
+    assert_eq!(ours.len(), theirs.len(), "{what}: answers");
+    let rows = addresses.iter().zip(ours).zip(theirs);
+    let differing: Vec<_> = rows.filter(|((_, ours), theirs)| ours != theirs).collect();
+    for ((address, ours), theirs) in differing.iter().take(4) {
+        println!("{address:#x}\n  ours   {ours:?}\n  theirs {theirs:?}");
+    }
+    assert!(differing.is_empty(), "{what}: {} of {} addresses differ", differing.len(), addresses.len());
 }
