@@ -100,7 +100,7 @@ impl Drawing<'_> {
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">\n\
-             <style>\n{}{}</style>\n\
+             <style>\n{}{}</style>\n{HATCHING}\n\
              <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n\
              <text class=\"title\" x=\"{MARGIN}\" y=\"26\">{title}</text>\n\
              <text class=\"note\" x=\"{MARGIN}\" y=\"45\">{}</text>\n",
@@ -118,21 +118,22 @@ impl Drawing<'_> {
         note
     }
 
-    /// The kinds that occur, from the right.
+    /// What the colours say, for the kinds that occur.
     fn legend(&self, out: &mut String) {
-        let mut x = f64::from(self.svg.width) - MARGIN;
-        for (kind, look) in LOOKS.iter().enumerate().rev() {
-            if !self.layout.frames.iter().any(|placed| placed.label.kind == look.kind) {
-                continue;
+        let frames = &self.layout.frames;
+        let occurs = |wanted: &dyn Fn(&Placed<'_, '_>) -> bool| frames.iter().skip(1).any(wanted);
+        let mut x = MARGIN;
+        for (kind, look) in LOOKS.iter().enumerate() {
+            if occurs(&|placed| placed.label.kind == look.kind) {
+                x = swatch(out, x, &[&format!("c{kind}0")], look.name);
             }
-            x -= look.name.len() as f64 * 6.2 + 30.0;
-            let _ = write!(
-                out,
-                "<rect class=\"c{kind}0\" x=\"{x:.0}\" y=\"54\" width=\"11\" height=\"11\" rx=\"2\"/>\
-                 <text class=\"note\" x=\"{:.0}\" y=\"64\">{}</text>\n",
-                x + 16.0,
-                look.name,
-            );
+        }
+        let inlined = frames.iter().find(|placed| placed.label.inlined);
+        if let Some(placed) = inlined {
+            x = swatch(out, x, &[&class(placed)], "paler: inlined");
+        }
+        if occurs(&|placed| placed.guessed) {
+            swatch(out, x, &[&format!("c{}0", number(Kind::Native)), "g"], "hatched: guessed");
         }
     }
 
@@ -151,13 +152,11 @@ impl Drawing<'_> {
         let x = MARGIN + placed.start as f64 * self.scale;
         // Half a pixel stays free between neighbours.
         let width = (placed.total as f64 * self.scale - 0.5).max(0.5);
-        let _ = write!(
-            out,
-            "<g><title>{}</title><rect class=\"{}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" rx=\"1.5\"/>",
-            escape(&describe(placed, all)),
-            class(placed),
-            ROW - 1.0,
-        );
+        let _ = write!(out, "<g><title>{}</title>", escape(&describe(placed, all)),);
+        rect(out, &class(placed), x, y, width);
+        if placed.guessed {
+            rect(out, "g", x, y, width);
+        }
         let characters = ((width - 6.0) / CHARACTER).max(0.0) as usize;
         if characters >= 3 {
             let (x, y, name) = (x + 3.0, y + 12.5, fit(&placed.label.name, characters));
@@ -185,8 +184,27 @@ fn describe(placed: &Placed<'_, '_>, all: u64) -> String {
 
 fn class(placed: &Placed<'_, '_>) -> String {
     let inlined = if placed.label.inlined { "i" } else { "" };
-    let guessed = if placed.guessed { " g" } else { "" };
-    format!("{inlined}c{}{}{guessed}", number(placed.label.kind), shade(placed.label))
+    format!("{inlined}c{}{}", number(placed.label.kind), shade(placed.label))
+}
+
+fn rect(out: &mut String, class: &str, x: f64, y: f64, width: f64) {
+    let height = ROW - 1.0;
+    let _ = write!(
+        out,
+        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{height}\" rx=\"1.5\"/>"
+    );
+}
+
+/// Draws an entry of the legend; returns where the next one begins.
+fn swatch(out: &mut String, x: f64, classes: &[&str], name: &str) -> f64 {
+    for class in classes {
+        let _ = write!(
+            out,
+            "<rect class=\"{class}\" x=\"{x:.0}\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/>"
+        );
+    }
+    let _ = writeln!(out, "<text class=\"note\" x=\"{:.0}\" y=\"66\">{name}</text>", x + 16.0);
+    x + 40.0 + name.len() as f64 * 6.4
 }
 
 /// The rules for all kinds and shades, light and dark.
@@ -216,9 +234,12 @@ fn escape(text: &str) -> String {
     text.replace('"', "&quot;")
 }
 
-const DARK: &str = "text{fill:#f0ede8}.title{fill:#f0ede8}.note{fill:#a3abb8}\n";
+const DARK: &str =
+    "text{fill:#f0ede8}.title{fill:#f0ede8}.note{fill:#a3abb8}.hatch{stroke:#fff;stroke-opacity:.32}\n";
+const HATCHING: &str = "<pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
+    <path class=\"hatch\" d=\"M-1 7 7 -1M-4 4 4 -4M2 10 10 2\"/></pattern>";
 const MARGIN: f64 = 12.0;
-const HEAD: f64 = 76.0;
+const HEAD: f64 = 80.0;
 const ROW: f64 = 18.0;
 /// How wide a character is at most in the fonts of `svg.css`.
 const CHARACTER: f64 = 6.65;

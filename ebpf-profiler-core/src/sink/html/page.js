@@ -268,7 +268,7 @@ class Page {
 
   // Says what a frame is, in the status line and to screen readers.
   tell(frame) {
-    if (this.model.count === 0) return;
+    if (this.model.all === 0) return;
     find("status").textContent = find("spoken").textContent = this.words(frame);
   }
 
