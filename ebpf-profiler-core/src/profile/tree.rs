@@ -50,8 +50,9 @@ pub struct Tree<'p> {
 pub struct Label<'p> {
     /// The name of the function, process or thread, without control characters.
     pub name: Cow<'p, str>,
-    /// The last part of the path of the file that the function lies in; empty where there is none.
-    pub module: &'p str,
+    /// The last part of the path of the file that the function lies in; without control characters;
+    /// empty where there is none.
+    pub module: Cow<'p, str>,
     /// What kind of code it is.
     pub kind: Kind,
     /// Whether it was inlined into the one below it.
@@ -101,7 +102,7 @@ impl<'p> Tree<'p> {
     /// The tree of a profile.
     pub fn new(profile: &'p Profile) -> Tree<'p> {
         let mut grower = Grower::default();
-        let all = Label { name: "all".into(), module: "", kind: Kind::Origin, inlined: false };
+        let all = Label { name: "all".into(), module: Cow::Borrowed(""), kind: Kind::Origin, inlined: false };
         let all = grower.labels.intern(all);
         let root = grower.child(0, all);
         for sample in profile.samples() {
@@ -161,7 +162,7 @@ impl<'p> Grower<'p> {
     fn add(&mut self, root: u32, sample: &Sample<'p>) {
         let mut node = root;
         for name in origins(sample) {
-            let label = Label { name, module: "", kind: Kind::Origin, inlined: false };
+            let label = Label { name, module: Cow::Borrowed(""), kind: Kind::Origin, inlined: false };
             let label = self.labels.intern(label);
             node = self.child(node, label);
         }
@@ -256,7 +257,8 @@ fn label<'p>(call: &Call<'p>) -> Label<'p> {
         Some(symbol) if !symbol.function.is_empty() => clean(&symbol.function),
         _ => Cow::Owned(clean(&call.to_string()).into_owned()),
     };
-    Label { name, module: call.module().unwrap_or_default(), kind: call.kind(), inlined: call.is_inlined() }
+    let module = call.module().map_or(Cow::Borrowed(""), clean);
+    Label { name, module, kind: call.kind(), inlined: call.is_inlined() }
 }
 
 /// The children of every node, the widest first.
@@ -349,5 +351,9 @@ impl<'t, 'p> Placer<'t, 'p> {
     }
 }
 
-static NARROW: Label<'static> =
-    Label { name: Cow::Borrowed("[narrower frames]"), module: "", kind: Kind::Narrow, inlined: false };
+static NARROW: Label<'static> = Label {
+    name: Cow::Borrowed("[narrower frames]"),
+    module: Cow::Borrowed(""),
+    kind: Kind::Narrow,
+    inlined: false,
+};

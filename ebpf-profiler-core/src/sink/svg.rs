@@ -5,7 +5,7 @@ use std::io;
 
 use super::palette::{DARK_PAPER, LIGHT_PAPER, LOOKS, Look, Rgb, SHADES, number, shade};
 use crate::profile::{Kind, Layout, Placed, Profile, Tree};
-use crate::text::{Number, Share, fit};
+use crate::text::{Number, Share, clean, fit};
 
 /// A flame graph in SVG: without script, for documents.
 ///
@@ -40,7 +40,7 @@ impl<'p> Svg<'p> {
     /// What stands above it.
     #[must_use = "it is a new picture"]
     pub fn title(self, title: impl Into<String>) -> Svg<'p> {
-        Svg { title: title.into(), ..self }
+        Svg { title: clean(&title.into()).into_owned(), ..self }
     }
 
     /// How wide it is, in pixels; at least 300.

@@ -18,6 +18,7 @@ mod json;
 use std::io;
 
 use crate::profile::{Profile, Tree};
+use crate::text::clean;
 
 /// A flame graph that one can search and walk around in: one HTML file that needs nothing else.
 ///
@@ -50,7 +51,7 @@ impl<'p> Html<'p> {
     /// What stands above it.
     #[must_use = "it is a new page"]
     pub fn title(self, title: impl Into<String>) -> Html<'p> {
-        Html { title: title.into(), ..self }
+        Html { title: clean(&title.into()).into_owned(), ..self }
     }
 
     /// Writes it.
