@@ -5,7 +5,7 @@ use std::io;
 
 use super::palette::{DARK_PAPER, LIGHT_PAPER, LOOKS, Look, Rgb, SHADES, number, shade};
 use crate::profile::{Kind, Layout, Placed, Profile, Tree};
-use crate::text::{Number, Share, clean, fit};
+use crate::text::{Number, Share, clean, clip, fit};
 
 /// A flame graph in SVG: without script, for documents.
 ///
@@ -168,7 +168,7 @@ impl Drawing<'_> {
 
 /// `read (libc.so.6), inlined, guessed: 1,234 samples, 12.3 %`
 fn describe(placed: &Placed<'_, '_>, all: u64) -> String {
-    let mut text = placed.label.name.to_string();
+    let mut text = clip(&placed.label.name, LONGEST_NAME).into_owned();
     match placed.label.kind {
         Kind::Kernel => text.push_str(" (kernel)"),
         _ if !placed.label.module.is_empty() => {
@@ -238,6 +238,8 @@ const DARK: &str =
     "text{fill:#f0ede8}.title{fill:#f0ede8}.note{fill:#a3abb8}.hatch{stroke:#fff;stroke-opacity:.32}\n";
 const HATCHING: &str = "<pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
     <path class=\"hatch\" d=\"M-1 7 7 -1M-4 4 4 -4M2 10 10 2\"/></pattern>";
+/// Names of generic functions may have thousands of characters.
+const LONGEST_NAME: usize = 160;
 const MARGIN: f64 = 12.0;
 const HEAD: f64 = 80.0;
 const ROW: f64 = 18.0;

@@ -62,6 +62,10 @@ fn an_error_names_the_path_and_the_remedy() {
     fs::create_dir(folder.join("dir.svg")).expect("the folder is writable");
     let error = profile.write(folder.join("dir.svg")).expect_err("it is a folder");
     assert!(matches!(error, WriteError::Io { .. }));
+    // The sink finds out before there is a profile to lose.
+    for name in ["missing/x.svg", "dir.svg"] {
+        assert!(matches!(File::new(folder.join(name)), Err(WriteError::Io { .. })));
+    }
     // Nothing half-written stays.
     assert_eq!(names(&folder), ["dir.svg"]);
 }

@@ -139,7 +139,7 @@ function numbers(text) {
 
 function compile(pattern) {
   try {
-    return new RegExp(pattern, /\p{Lu}/u.test(pattern) ? "u" : "iu");
+    return new RegExp(pattern, /\p{Lu}/u.test(pattern) ? "" : "i");
   } catch {
     return null;
   }

@@ -374,7 +374,11 @@ class Page {
     if (this.view.icicle) parts.set("icicle", "1");
     const hash = `#${parts}`;
     if (hash === (location.hash || "#")) return;
-    history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
+    try {
+      history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
+    } catch {
+      // Shown inside another page it may have no address of its own.
+    }
   }
 
   readAddress() {
