@@ -33,7 +33,7 @@ use crate::text::clean;
 /// use ebpf_profiler_core::{profile::Tree, testing};
 ///
 /// let profile = testing::profile("cat;main;read 5\ncat;main;write 3\ncat;main 1");
-/// for placed in Tree::new(&profile).layout(1).frames {
+/// for placed in Tree::new(&profile).layout(1, 1_000).frames {
 ///     println!("{:width$}{} {}", "", placed.label.name, placed.total, width = placed.level);
 /// }
 /// ```
@@ -91,11 +91,23 @@ pub struct Placed<'t, 'p> {
 pub(crate) struct Node {
     pub(crate) label: u32,
     parent: u32,
+    level: u32,
     pub(crate) total: u64,
     pub(crate) own: u64,
     /// How many nodes there are in it, itself included.
     size: u64,
     guessed: bool,
+}
+
+/// The order in which frames find room: the widest first, of equally wide ones those nearest to the root.
+///
+/// What a frame called is never before it.
+type Rank = (Reverse<u64>, u32);
+
+impl Node {
+    fn rank(&self) -> Rank {
+        (Reverse(self.total), self.level)
+    }
 }
 
 impl<'p> Tree<'p> {
@@ -116,19 +128,23 @@ impl<'p> Tree<'p> {
         self.nodes[0].total
     }
 
-    /// The least number of samples with which at most `most` frames have to be drawn.
-    pub fn smallest(&self, most: usize) -> u64 {
-        let mut totals: Vec<u64> = self.nodes.iter().map(|node| node.total).collect();
-        if totals.len() <= most {
-            return 1;
-        }
-        let (_, first_too_many, _) = totals.select_nth_unstable_by_key(most, |&total| Reverse(total));
-        *first_too_many + 1
+    /// Puts the frames in drawing order.
+    ///
+    /// Those with less than `smallest` samples are merged, at most one in each place. So are, where there are more
+    /// than `most`, the narrowest, and of equally narrow ones those farthest from the root.
+    pub fn layout(&self, smallest: u64, most: usize) -> Layout<'_, 'p> {
+        let beyond = self.first_beyond(most).min((Reverse(smallest.saturating_sub(1)), 0));
+        Placer { tree: self, family: Family::new(self), beyond, todo: Vec::new() }.run()
     }
 
-    /// Puts the frames in drawing order; those with less than `smallest` samples are merged, at most one in each place.
-    pub fn layout(&self, smallest: u64) -> Layout<'_, 'p> {
-        Placer { tree: self, family: Family::new(self), smallest, todo: Vec::new() }.run()
+    /// The rank of the first frame that isn't among the `most` foremost.
+    fn first_beyond(&self, most: usize) -> Rank {
+        let mut ranks: Vec<Rank> = self.nodes.iter().map(Node::rank).collect();
+        if ranks.len() <= most {
+            return (Reverse(0), u32::MAX);
+        }
+        let (_, beyond, _) = ranks.select_nth_unstable(most);
+        *beyond
     }
 
     /// Every node with where it stands in drawing order and where what it called ends, in that order.
@@ -178,7 +194,8 @@ impl<'p> Grower<'p> {
         let next = self.nodes.len() as u32;
         let node = *self.children.entry((parent, label)).or_insert(next);
         if node == next {
-            self.nodes.push(Node { label, parent, total: 0, own: 0, size: 1, guessed: false });
+            let level = self.nodes.get(parent as usize).map_or(0, |parent| parent.level + 1);
+            self.nodes.push(Node { label, parent, level, total: 0, own: 0, size: 1, guessed: false });
         }
         node
     }
@@ -296,7 +313,7 @@ impl Family {
 struct Placer<'t, 'p> {
     tree: &'t Tree<'p>,
     family: Family,
-    smallest: u64,
+    beyond: Rank,
     todo: Vec<Todo>,
 }
 
@@ -324,7 +341,7 @@ impl<'t, 'p> Placer<'t, 'p> {
         let Placer { tree, family, todo, .. } = self;
         let first = todo.len();
         let children = family.children(parent);
-        let wide = children.partition_point(|&index| tree.nodes[index as usize].total >= self.smallest);
+        let wide = children.partition_point(|&index| tree.nodes[index as usize].rank() < self.beyond);
         let (wide, narrow) = children.split_at(wide);
         for &index in wide {
             todo.push(Todo::Node { index, level, start });

@@ -64,7 +64,7 @@ impl<'p> Svg<'p> {
         let tree = Tree::new(self.profile);
         let inner = f64::from(self.width) - 2.0 * MARGIN;
         let pixel = (tree.total() as f64 / inner).ceil() as u64;
-        let layout = tree.layout(pixel.max(tree.smallest(self.frames)).max(1));
+        let layout = tree.layout(pixel, self.frames);
         let drawing = Drawing { svg: self, layout, scale: inner / tree.total().max(1) as f64 };
         out.write_all(drawing.draw(tree.total()).as_bytes())
     }

@@ -89,8 +89,8 @@ fn every_layout_holds_all_samples() {
     on_random_profiles(|profile| {
         let tree = Tree::new(profile);
         assert_eq!(tree.total(), profile.count());
-        for smallest in [0, 1, 2, 10, 1_000] {
-            let frames = tree.layout(smallest).frames;
+        for (smallest, most) in [(0, 9_999), (2, 9_999), (10, 20), (1, 7), (1_000, 9), (1, 1), (0, 0)] {
+            let frames = tree.layout(smallest, most).frames;
             assert_eq!(frames.iter().map(|placed| placed.own).sum::<u64>(), profile.count());
             assert!(frames.iter().all(|placed| placed.start + placed.total <= profile.count()));
         }
@@ -103,7 +103,7 @@ fn frames_stand_on_their_callers() {
     on_random_profiles(|profile| {
         let tree = Tree::new(profile);
         let mut stem: Vec<(u64, u64)> = Vec::new();
-        for placed in tree.layout(3).frames {
+        for placed in tree.layout(3, 40).frames {
             stem.truncate(placed.level);
             assert_eq!(stem.len(), placed.level);
             if let Some((start, end)) = stem.last_mut() {
@@ -135,7 +135,7 @@ fn the_svg_holds_all_samples() {
         let all = svg.matches(&format!("<title>all: {} sample", profile.count())).count();
         assert_eq!(all, 1);
         let tree = Tree::new(profile);
-        assert_eq!(svg.matches("<title>").count(), tree.layout(1).frames.len());
+        assert_eq!(svg.matches("<title>").count(), tree.layout(1, 9_999).frames.len());
         assert_eq!(svg.matches("<g>").count(), svg.matches("</g>").count());
     });
 }

@@ -6,7 +6,7 @@ use ebpf_profiler_core::testing;
 fn drawn(stacks: &str, smallest: u64) -> String {
     let profile = testing::profile(stacks);
     let tree = Tree::new(&profile);
-    let frames = tree.layout(smallest).frames;
+    let frames = tree.layout(smallest, 9_999).frames;
     let line = |level: usize, text: String| format!("{}{text}\n", " ".repeat(level));
     frames
         .iter()
@@ -26,7 +26,7 @@ fn narrow_frames_are_merged_in_their_place() {
     let tree = drawn(stacks, 2);
     assert_eq!(tree, "all 11\n a 10\n  main 10\n   wide 8\n   [narrower frames] 2\n [narrower frames] 1\n");
     let profile = testing::profile(stacks);
-    assert_eq!(Tree::new(&profile).layout(2).merged, 5);
+    assert_eq!(Tree::new(&profile).layout(2, 9_999).merged, 5);
 }
 
 #[test]
@@ -37,22 +37,32 @@ fn numbered_threads_are_one_pool() {
 }
 
 #[test]
-fn the_smallest_count_keeps_so_many_frames() {
+fn of_too_many_frames_the_foremost_are_kept() {
     let stacks: String = (1..=50).map(|count| format!("a;main;f{count} {count}\n")).collect();
     let profile = testing::profile(&stacks);
     let tree = Tree::new(&profile);
-    assert_eq!(tree.smallest(1_000), 1);
-    for most in [3, 10, 40] {
-        let frames = tree.layout(tree.smallest(most)).frames;
-        assert_eq!(frames.iter().filter(|placed| placed.label.kind != Kind::Narrow).count(), most);
+    for (most, kept) in [(3, 3), (10, 10), (40, 40), (53, 53), (1_000, 53)] {
+        let frames = tree.layout(1, most).frames;
+        assert_eq!(frames.iter().filter(|placed| placed.label.kind != Kind::Narrow).count(), kept);
     }
+}
+
+#[test]
+fn of_equally_narrow_frames_those_near_the_root_are_kept() {
+    let profile = testing::profile("a;b;c;d 1\na;x;y;z 1\n");
+    let tree = Tree::new(&profile);
+    let frames = tree.layout(1, 6).frames;
+    let names: Vec<&str> = frames.iter().map(|placed| &*placed.label.name).collect();
+    let narrow = "[narrower frames]";
+    assert_eq!(names, ["all", "a", "b", "c", narrow, "x", "y", narrow]);
 }
 
 #[test]
 fn languages_are_told_apart() {
     let profile = testing::profile("a;main;core::fmt::write;std::sort(int*);libc.so.6`read;x_[k];y_[j] 1");
     let tree = Tree::new(&profile);
-    let kinds: Vec<Kind> = tree.layout(1).frames.iter().skip(2).map(|placed| placed.label.kind).collect();
+    let kinds: Vec<Kind> =
+        tree.layout(1, 999_999).frames.iter().skip(2).map(|placed| placed.label.kind).collect();
     let expected = [Kind::Native, Kind::Rust, Kind::Cpp, Kind::Native, Kind::Kernel, Kind::RunTime];
     assert_eq!(kinds, expected);
 }
@@ -61,5 +71,5 @@ fn languages_are_told_apart() {
 fn stacks_may_be_deeper_than_the_drawers_own() {
     let profile = testing::profile(&format!("deep{} 2", ";recurse".repeat(200_000)));
     let tree = Tree::new(&profile);
-    assert_eq!(tree.layout(1).frames.len(), 200_002);
+    assert_eq!(tree.layout(1, 999_999).frames.len(), 200_002);
 }

@@ -61,7 +61,7 @@ impl<'p> Html<'p> {
     /// When `out` can't take it.
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let tree = Tree::new(self.profile);
-        let layout = tree.layout(tree.smallest(MOST_FRAMES));
+        let layout = tree.layout(1, MOST_FRAMES);
         for part in PAGE.split("{{") {
             let Some((name, text)) = part.split_once("}}") else {
                 out.write_all(part.as_bytes())?;

@@ -79,9 +79,8 @@ class Model {
     return outer <= inner && inner < this.after[outer];
   }
 
-  // Where in its row the first frame stands that ends behind `position`.
-  firstBehind(row, position) {
-    let low = 0;
+  // Where in its row, from `low` on, the first frame stands that ends behind `position`.
+  firstBehind(row, position, low = 0) {
     let high = row.length;
     while (low < high) {
       const middle = (low + high) >> 1;

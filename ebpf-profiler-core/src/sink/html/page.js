@@ -36,8 +36,13 @@ class View {
     return { x, width: Math.min((this.model.end(frame) - this.from) * scale, this.width) - x };
   }
 
+  // What is drawn at `x`.
+  position(x) {
+    return this.from + (x / this.width) * (this.to - this.from);
+  }
+
   at(x, y) {
-    return this.model.at(this.levelAt(y), this.from + (x / this.width) * (this.to - this.from));
+    return this.model.at(this.levelAt(y), this.position(x));
   }
 
   // Whether it stands between the root and what is zoomed to.
