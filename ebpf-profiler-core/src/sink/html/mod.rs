@@ -7,8 +7,10 @@
 //!   page.html    what is on the page, with {{names}} where the others go
 //!   style.css
 //!   model.js     the frames, as arrays; searching them
+//!   view.js      which of them are seen, and where
 //!   paint.js     frames on a canvas
-//!   page.js      mouse, keyboard, address, tooltip, words for screen readers
+//!   words.js     frames in words
+//!   page.js      mouse, keyboard, address, tooltip
 //!   data.rs      the data, see there
 //! ```
 
@@ -84,4 +86,10 @@ const MOST_FRAMES: usize = 250_000;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 3] = [include_str!("model.js"), include_str!("paint.js"), include_str!("page.js")];
+const SCRIPTS: [&str; 5] = [
+    include_str!("model.js"),
+    include_str!("view.js"),
+    include_str!("paint.js"),
+    include_str!("words.js"),
+    include_str!("page.js"),
+];
