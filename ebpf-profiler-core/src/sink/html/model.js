@@ -161,6 +161,7 @@ function withoutBrackets(name) {
     else if (depth === 0) plain += character;
     if (depth < 0) return null;
   }
-  plain = plain.replace(/^(::)+/, "").trim();
+  // Where types stood between two paths, both separators are left.
+  plain = plain.trim().replaceAll("::::", "::").replace(/^(::)+|(::)+$/g, "");
   return depth === 0 && plain !== "" ? plain : null;
 }

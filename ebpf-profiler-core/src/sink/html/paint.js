@@ -106,7 +106,8 @@ class Painter {
     const { context } = this;
     // A gap tells neighbours apart as long as there is room for one.
     const inner = width > 3 ? width - 1 : width;
-    context.globalAlpha = view.isStem(frame) ? 0.55 : 1;
+    const isMatch = view.found?.labels[this.model.label[frame]];
+    context.globalAlpha = view.isStem(frame) && !isMatch ? 0.65 : 1;
     context.fillStyle = this.fill(view, frame);
     if (inner > 5) {
       context.beginPath();
