@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::io;
 
 use super::palette::{DARK_PAPER, LIGHT_PAPER, LOOKS, Look, Rgb, SHADES, number, shade};
-use crate::profile::{Kind, Layout, Placed, Profile, Tree};
+use crate::profile::{Kind, Layout, Limits, Placed, Profile, Tree};
 use crate::text::{Number, Share, clean, clip, fit};
 
 /// A flame graph in SVG: without script, for documents.
 ///
 /// Pointing at a frame shows its name, count and share. It follows the reader's preference for light or dark.
-/// Frames narrower than a pixel are merged, and so are the narrowest where there are more than a few thousand, which is said in
-/// the picture.
+/// Frames narrower than a pixel are merged, and so is what is too much or too high for a document; the picture
+/// says how many.
 ///
 /// # Examples
 ///
@@ -28,13 +28,14 @@ pub struct Svg<'p> {
     profile: &'p Profile,
     title: String,
     width: u32,
-    frames: usize,
+    limits: Limits,
 }
 
 impl<'p> Svg<'p> {
-    /// A picture of the profile, 1200 pixels wide, with at most about 2,000 frames.
+    /// A picture of the profile, 1200 pixels wide, with about 2,000 frames on 50 levels at most.
     pub fn new(profile: &'p Profile) -> Svg<'p> {
-        Svg { profile, title: super::title(profile), width: 1200, frames: 2_000 }
+        let limits = Limits { samples: 0, frames: 2_000, levels: 50 };
+        Svg { profile, title: super::title(profile), width: 1200, limits }
     }
 
     /// What stands above it.
@@ -49,10 +50,10 @@ impl<'p> Svg<'p> {
         Svg { width: width.max(300), ..self }
     }
 
-    /// Merges the narrowest frames so that about this many remain.
+    /// What is merged besides frames narrower than a pixel.
     #[must_use = "it is a new picture"]
-    pub fn frames(self, frames: usize) -> Svg<'p> {
-        Svg { frames, ..self }
+    pub fn limits(self, limits: Limits) -> Svg<'p> {
+        Svg { limits, ..self }
     }
 
     /// Writes it.
@@ -64,7 +65,7 @@ impl<'p> Svg<'p> {
         let tree = Tree::new(self.profile);
         let inner = f64::from(self.width) - 2.0 * MARGIN;
         let pixel = (tree.total() as f64 / inner).ceil() as u64;
-        let layout = tree.layout(pixel, self.frames);
+        let layout = tree.layout(Limits { samples: pixel.max(self.limits.samples), ..self.limits });
         let drawing = Drawing { svg: self, layout, scale: inner / tree.total().max(1) as f64 };
         out.write_all(drawing.draw(tree.total()).as_bytes())
     }
@@ -113,7 +114,7 @@ impl Drawing<'_> {
     fn note(&self) -> String {
         let mut note = self.svg.profile.summary().to_string();
         if self.layout.merged > 0 {
-            let _ = write!(note, ", {} merged", Number(self.layout.merged).of("narrower frame"));
+            let _ = write!(note, ", {} merged", Number(self.layout.merged).of("small frame"));
         }
         note
     }
@@ -204,7 +205,7 @@ fn swatch(out: &mut String, x: f64, classes: &[&str], name: &str) -> f64 {
         );
     }
     let _ = writeln!(out, "<text class=\"note\" x=\"{:.0}\" y=\"66\">{name}</text>", x + 16.0);
-    x + 40.0 + name.len() as f64 * 6.4
+    x + 38.0 + name.len() as f64 * 6.0
 }
 
 /// The rules for all kinds and shades, light and dark.

@@ -148,7 +148,7 @@ fn number<'p>(labels: &[Label<'p>]) -> (Vec<Option<usize>>, Vec<Function<'p>>) {
     let mut known = HashMap::new();
     let mut functions = Vec::new();
     let numbers = labels.iter().map(|label| {
-        let is_function = !matches!(label.kind, Kind::Origin | Kind::Missing | Kind::Narrow);
+        let is_function = !matches!(label.kind, Kind::Origin | Kind::Missing | Kind::Merged);
         let module = match label.kind {
             Kind::Kernel => &Cow::Borrowed("[kernel]"),
             Kind::RunTime => &Cow::Borrowed("[run time]"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use ebpf_profiler_core::profile::{Profile, Tree};
+use ebpf_profiler_core::profile::{Limits, Profile, Tree};
 use ebpf_profiler_core::sink::{Format, Table};
 use ebpf_profiler_core::testing;
 
@@ -89,8 +89,10 @@ fn every_layout_holds_all_samples() {
     on_random_profiles(|profile| {
         let tree = Tree::new(profile);
         assert_eq!(tree.total(), profile.count());
-        for (smallest, most) in [(0, 9_999), (2, 9_999), (10, 20), (1, 7), (1_000, 9), (1, 1), (0, 0)] {
-            let frames = tree.layout(smallest, most).frames;
+        let limits =
+            [(0, 9_999, 99), (2, 9_999, 99), (10, 20, 4), (1, 7, 99), (1_000, 9, 9), (1, 1, 1), (0, 0, 0)];
+        for (samples, frames, levels) in limits {
+            let frames = tree.layout(Limits { samples, frames, levels }).frames;
             assert_eq!(frames.iter().map(|placed| placed.own).sum::<u64>(), profile.count());
             assert!(frames.iter().all(|placed| placed.start + placed.total <= profile.count()));
         }
@@ -103,7 +105,7 @@ fn frames_stand_on_their_callers() {
     on_random_profiles(|profile| {
         let tree = Tree::new(profile);
         let mut stem: Vec<(u64, u64)> = Vec::new();
-        for placed in tree.layout(3, 40).frames {
+        for placed in tree.layout(Limits { samples: 3, frames: 40, levels: 9 }).frames {
             stem.truncate(placed.level);
             assert_eq!(stem.len(), placed.level);
             if let Some((start, end)) = stem.last_mut() {
@@ -135,7 +137,7 @@ fn the_svg_holds_all_samples() {
         let all = svg.matches(&format!("<title>all: {} sample", profile.count())).count();
         assert_eq!(all, 1);
         let tree = Tree::new(profile);
-        assert_eq!(svg.matches("<title>").count(), tree.layout(1, 9_999).frames.len());
+        assert_eq!(svg.matches("<title>").count(), tree.layout(Limits::default()).frames.len());
         assert_eq!(svg.matches("<g>").count(), svg.matches("</g>").count());
     });
 }

@@ -1,17 +1,26 @@
 //! The tree that pictures are drawn from.
 
-use ebpf_profiler_core::profile::{Kind, Tree};
+use std::fmt::Write as _;
+
+use ebpf_profiler_core::profile::{Kind, Limits, Tree};
 use ebpf_profiler_core::testing;
+
+fn samples(samples: u64) -> Limits {
+    Limits { samples, ..Limits::default() }
+}
+
+fn frames(frames: usize) -> Limits {
+    Limits { frames, ..Limits::default() }
+}
 
 fn drawn(stacks: &str, smallest: u64) -> String {
     let profile = testing::profile(stacks);
     let tree = Tree::new(&profile);
-    let frames = tree.layout(smallest, 9_999).frames;
-    let line = |level: usize, text: String| format!("{}{text}\n", " ".repeat(level));
-    frames
-        .iter()
-        .map(|placed| line(placed.level, format!("{} {}", placed.label.name, placed.total)))
-        .collect()
+    let mut text = String::new();
+    for placed in tree.layout(samples(smallest)).frames {
+        let _ = writeln!(text, "{}{} {}", " ".repeat(placed.level), placed.label.name, placed.total);
+    }
+    text
 }
 
 #[test]
@@ -24,9 +33,9 @@ fn the_widest_come_first() {
 fn narrow_frames_are_merged_in_their_place() {
     let stacks = "a;main;wide 8\na;main;thin;thinner 1\na;main;slim 1\nb;main 1";
     let tree = drawn(stacks, 2);
-    assert_eq!(tree, "all 11\n a 10\n  main 10\n   wide 8\n   [narrower frames] 2\n [narrower frames] 1\n");
+    assert_eq!(tree, "all 11\n a 10\n  main 10\n   wide 8\n   [merged frames] 2\n [merged frames] 1\n");
     let profile = testing::profile(stacks);
-    assert_eq!(Tree::new(&profile).layout(2, 9_999).merged, 5);
+    assert_eq!(Tree::new(&profile).layout(samples(2)).merged, 5);
 }
 
 #[test]
@@ -42,8 +51,8 @@ fn of_too_many_frames_the_foremost_are_kept() {
     let profile = testing::profile(&stacks);
     let tree = Tree::new(&profile);
     for (most, kept) in [(3, 3), (10, 10), (40, 40), (53, 53), (1_000, 53)] {
-        let frames = tree.layout(1, most).frames;
-        assert_eq!(frames.iter().filter(|placed| placed.label.kind != Kind::Narrow).count(), kept);
+        let frames = tree.layout(frames(most)).frames;
+        assert_eq!(frames.iter().filter(|placed| placed.label.kind != Kind::Merged).count(), kept);
     }
 }
 
@@ -51,10 +60,19 @@ fn of_too_many_frames_the_foremost_are_kept() {
 fn of_equally_narrow_frames_those_near_the_root_are_kept() {
     let profile = testing::profile("a;b;c;d 1\na;x;y;z 1\n");
     let tree = Tree::new(&profile);
-    let frames = tree.layout(1, 6).frames;
+    let frames = tree.layout(frames(6)).frames;
     let names: Vec<&str> = frames.iter().map(|placed| &*placed.label.name).collect();
-    let narrow = "[narrower frames]";
-    assert_eq!(names, ["all", "a", "b", "c", narrow, "x", "y", narrow]);
+    let merged = "[merged frames]";
+    assert_eq!(names, ["all", "a", "b", "c", merged, "x", "y", merged]);
+}
+
+#[test]
+fn what_is_too_high_is_merged() {
+    let profile = testing::profile("a;b;c;d 1\na;b;c;e 1\na;x 1");
+    let tree = Tree::new(&profile);
+    let layout = tree.layout(Limits { levels: 3, ..Limits::default() });
+    let names: Vec<&str> = layout.frames.iter().map(|placed| &*placed.label.name).collect();
+    assert_eq!((names, layout.merged), (vec!["all", "a", "b", "[merged frames]", "x"], 3));
 }
 
 #[test]
@@ -62,7 +80,7 @@ fn languages_are_told_apart() {
     let profile = testing::profile("a;main;core::fmt::write;std::sort(int*);libc.so.6`read;x_[k];y_[j] 1");
     let tree = Tree::new(&profile);
     let kinds: Vec<Kind> =
-        tree.layout(1, 999_999).frames.iter().skip(2).map(|placed| placed.label.kind).collect();
+        tree.layout(Limits::default()).frames.iter().skip(2).map(|placed| placed.label.kind).collect();
     let expected = [Kind::Native, Kind::Rust, Kind::Cpp, Kind::Native, Kind::Kernel, Kind::RunTime];
     assert_eq!(kinds, expected);
 }
@@ -71,5 +89,5 @@ fn languages_are_told_apart() {
 fn stacks_may_be_deeper_than_the_drawers_own() {
     let profile = testing::profile(&format!("deep{} 2", ";recurse".repeat(200_000)));
     let tree = Tree::new(&profile);
-    assert_eq!(tree.layout(1, 999_999).frames.len(), 200_002);
+    assert_eq!(tree.layout(Limits::default()).frames.len(), 200_002);
 }

@@ -7,13 +7,43 @@ use std::ops::Range;
 use super::{Label, Node, Tree};
 use crate::profile::Kind;
 
+/// How much of a tree is drawn; the rest is merged, at most one [`Kind::Merged`] in each place.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::{profile::{Limits, Tree}, testing};
+///
+/// let profile = testing::profile("a;main;wide 98\na;main;thin 1\na;main;slim 1");
+/// let tree = Tree::new(&profile);
+/// let layout = tree.layout(Limits { samples: 2, ..Limits::default() });
+/// assert_eq!(layout.merged, 2);
+/// assert_eq!(layout.frames.last().unwrap().label.name, "[merged frames]");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Frames with less samples are merged.
+    pub samples: u64,
+    /// Where there are more frames, the narrowest are merged, of equally narrow ones those farthest from the root.
+    pub frames: usize,
+    /// Frames that stand on so many others are merged.
+    pub levels: usize,
+}
+
+/// None.
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { samples: 0, frames: usize::MAX, levels: usize::MAX }
+    }
+}
+
 /// A tree with its nodes in drawing order.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Layout<'t, 'p> {
     /// What to draw; every frame directly before those that it called, the widest of them first.
     pub frames: Vec<Placed<'t, 'p>>,
-    /// How many frames were too narrow and are merged in [`Kind::Narrow`] ones.
+    /// How many frames are merged.
     pub merged: u64,
 }
 
@@ -37,12 +67,11 @@ pub struct Placed<'t, 'p> {
 
 impl<'p> Tree<'p> {
     /// Puts the frames in drawing order.
-    ///
-    /// Those with less than `smallest` samples are merged, at most one in each place. So are, where there are more
-    /// than `most`, the narrowest, and of equally narrow ones those farthest from the root.
-    pub fn layout(&self, smallest: u64, most: usize) -> Layout<'_, 'p> {
-        let beyond = self.first_beyond(most).min((Reverse(smallest.saturating_sub(1)), 0));
-        Placer { tree: self, family: Family::new(self), beyond, todo: Vec::new() }.run()
+    pub fn layout(&self, limits: Limits) -> Layout<'_, 'p> {
+        let too_narrow = (Reverse(limits.samples.saturating_sub(1)), 0);
+        let beyond = self.first_beyond(limits.frames).min(too_narrow);
+        Placer { tree: self, family: Family::new(self), beyond, levels: limits.levels, todo: Vec::new() }
+            .run()
     }
 
     /// The rank of the first frame that isn't among the `most` foremost.
@@ -103,13 +132,14 @@ struct Placer<'t, 'p> {
     tree: &'t Tree<'p>,
     family: Family,
     beyond: Rank,
+    levels: usize,
     todo: Vec<Todo>,
 }
 
 /// What is still to be placed, and where.
 enum Todo {
     Node { index: u32, level: usize, start: u64 },
-    Narrow { total: u64, level: usize, start: u64 },
+    Merged { total: u64, level: usize, start: u64 },
 }
 
 impl<'t, 'p> Placer<'t, 'p> {
@@ -125,23 +155,23 @@ impl<'t, 'p> Placer<'t, 'p> {
         layout
     }
 
-    /// Remembers what `parent` called, the first of them last; returns how many frames are too narrow.
+    /// Remembers what `parent` called, the first of them last; returns how many frames are merged.
     fn children(&mut self, parent: u32, level: usize, mut start: u64) -> u64 {
         let Placer { tree, family, todo, .. } = self;
         let first = todo.len();
         let children = family.children(parent);
-        let wide = children.partition_point(|&index| tree.nodes[index as usize].rank() < self.beyond);
-        let (wide, narrow) = children.split_at(wide);
-        for &index in wide {
+        let is_drawn = |&index: &u32| level < self.levels && tree.nodes[index as usize].rank() < self.beyond;
+        let (drawn, merged) = children.split_at(children.partition_point(is_drawn));
+        for &index in drawn {
             todo.push(Todo::Node { index, level, start });
             start += tree.nodes[index as usize].total;
         }
-        if !narrow.is_empty() {
-            let total = narrow.iter().map(|&index| tree.nodes[index as usize].total).sum();
-            todo.push(Todo::Narrow { total, level, start });
+        if !merged.is_empty() {
+            let total = merged.iter().map(|&index| tree.nodes[index as usize].total).sum();
+            todo.push(Todo::Merged { total, level, start });
         }
         todo[first..].reverse();
-        narrow.iter().map(|&index| tree.nodes[index as usize].size).sum()
+        merged.iter().map(|&index| tree.nodes[index as usize].size).sum()
     }
 
     fn placed(&self, todo: &Todo) -> Placed<'t, 'p> {
@@ -150,16 +180,16 @@ impl<'t, 'p> Placer<'t, 'p> {
                 let Node { label, total, own, guessed, .. } = self.tree.nodes[index as usize];
                 Placed { label: &self.tree.labels[label as usize], level, start, total, own, guessed }
             }
-            Todo::Narrow { total, level, start } => {
-                Placed { label: &NARROW, level, start, total, own: total, guessed: false }
+            Todo::Merged { total, level, start } => {
+                Placed { label: &MERGED, level, start, total, own: total, guessed: false }
             }
         }
     }
 }
 
-static NARROW: Label<'static> = Label {
-    name: Cow::Borrowed("[narrower frames]"),
+static MERGED: Label<'static> = Label {
+    name: Cow::Borrowed("[merged frames]"),
     module: Cow::Borrowed(""),
-    kind: Kind::Narrow,
+    kind: Kind::Merged,
     inlined: false,
 };

@@ -18,7 +18,7 @@ use std::ops::Range;
 use super::{Kind, Profile};
 use grow::Grower;
 
-pub use layout::{Layout, Placed};
+pub use layout::{Layout, Limits, Placed};
 
 /// All stacks of a profile, merged from their roots.
 ///
@@ -31,10 +31,10 @@ pub use layout::{Layout, Placed};
 /// # Examples
 ///
 /// ```
-/// use ebpf_profiler_core::{profile::Tree, testing};
+/// use ebpf_profiler_core::{profile::{Limits, Tree}, testing};
 ///
 /// let profile = testing::profile("cat;main;read 5\ncat;main;write 3\ncat;main 1");
-/// for placed in Tree::new(&profile).layout(1, 1_000).frames {
+/// for placed in Tree::new(&profile).layout(Limits::default()).frames {
 ///     println!("{:width$}{} {}", "", placed.label.name, placed.total, width = placed.level);
 /// }
 /// ```

@@ -45,7 +45,7 @@ pub(super) fn write(
 fn notes(profile: &Profile, layout: &Layout<'_, '_>) -> Vec<String> {
     let mut notes = Vec::from(profile.summary().parts());
     if layout.merged > 0 {
-        notes.push(format!("{} merged", Number(layout.merged).of("narrower frame")));
+        notes.push(format!("{} merged", Number(layout.merged).of("small frame")));
     }
     notes
 }

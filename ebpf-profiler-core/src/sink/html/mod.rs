@@ -19,7 +19,7 @@ mod json;
 
 use std::io;
 
-use crate::profile::{Profile, Tree};
+use crate::profile::{Limits, Profile, Tree};
 use crate::text::clean;
 
 /// A flame graph that one can search and walk around in: one HTML file that needs nothing else.
@@ -63,7 +63,7 @@ impl<'p> Html<'p> {
     /// When `out` can't take it.
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let tree = Tree::new(self.profile);
-        let layout = tree.layout(1, MOST_FRAMES);
+        let layout = tree.layout(Limits { frames: MOST_FRAMES, ..Limits::default() });
         for part in PAGE.split("{{") {
             let Some((name, text)) = part.split_once("}}") else {
                 out.write_all(part.as_bytes())?;
