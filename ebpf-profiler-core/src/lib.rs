@@ -2,6 +2,10 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod sample;
+
+pub mod tables;
+
 pub mod process;
 
 pub mod elf;
@@ -15,6 +19,14 @@ pub mod symbol;
 pub mod profile;
 
 pub mod sink;
+
+pub mod pipeline;
+
+#[cfg(feature = "live")]
+pub mod live;
+
+#[cfg(feature = "live")]
+pub use live::Profiler;
 
 pub mod testing;
 

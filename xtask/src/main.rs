@@ -1,2 +1,63 @@
-//! The project's tasks.
-fn main() {}
+//! The project's tasks. `cargo xtask` alone lists them.
+
+mod ci;
+mod debian;
+mod fixtures;
+mod json;
+mod kernels;
+mod layers;
+mod object;
+mod run;
+mod tally;
+mod test;
+
+use std::process::ExitCode;
+
+use run::Outcome;
+
+/// A task: its name, what it does, and the function that does it with the rest of the command line.
+type Task = (&'static str, &'static str, fn(&[String]) -> Outcome);
+
+const TASKS: &[Task] = &[
+    (
+        "test",
+        "all that can be run here: format, lints, layers, documentation, tests; as root the live tests",
+        test::task,
+    ),
+    ("ci", "installs what a fresh Debian machine lacks, then test, object --check and kernels", ci::task),
+    (
+        "object",
+        "rebuilds the kernel object; --check compares it with the one in the repository",
+        object::task,
+    ),
+    ("layers", "checks that each crate names only what stands below it", layers::task),
+    ("fixtures", "fetches the kernels that the tests boot into target/fixtures", fixtures::task),
+    (
+        "kernels",
+        "[--kernel 6.1] [--seconds 120] [--file FILE]... [-- PROGRAM ARGUMENT...]: boots them in QEMU",
+        kernels::task,
+    ),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let task = arguments.first().and_then(|name| TASKS.iter().find(|task| task.0 == name));
+    let Some((name, _, run)) = task else {
+        usage();
+        return ExitCode::from(2);
+    };
+    match run(&arguments[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("cargo xtask {name}: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() {
+    eprintln!("usage: cargo xtask TASK\n");
+    for (name, what, _) in TASKS {
+        eprintln!("  {name:<10} {what}");
+    }
+}

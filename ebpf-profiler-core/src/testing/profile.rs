@@ -1,5 +1,6 @@
 //! Profiles from folded text.
 
+use std::borrow::Cow;
 use std::time::{Duration, UNIX_EPOCH};
 
 use hashbrown::HashMap;
@@ -95,9 +96,9 @@ impl Maker {
         self.builder.thread(Thread { process, tid, name: name.into() })
     }
 
-    fn trace<'l>(&mut self, process: &'l str, parts: impl Iterator<Item = &'l str>) -> Trace {
+    fn trace<'l>(&mut self, process: &'l str, parts: impl Iterator<Item = &'l str>) -> Trace<'static> {
         let mut drafts: Vec<Draft<'l>> = Vec::new();
-        let mut trace = Trace { frames: Box::default(), stop: Stop::Root, omitted: 0, gap: 0 };
+        let mut trace = Trace { frames: Cow::default(), stop: Stop::Root, omitted: 0, gap: 0 };
         for part in parts {
             if let Some(stop) = truncated(part) {
                 trace.stop = stop;

@@ -1,0 +1,162 @@
+//! The cases: native code as compilers make it, without frame pointers.
+
+use crate::case::Case;
+
+/// Each line is a test.
+macro_rules! truth {
+    ($($name:ident: $case:expr,)*) => {
+        $(
+            #[test]
+            #[ignore = "profiles: needs root"]
+            fn $name() {
+                $case.check(stringify!($name));
+            }
+        )*
+    };
+}
+
+fn chain() -> Case {
+    Case::new("chain.c").known("main l1 spread l2 l3 leaf")
+}
+
+fn without_unwind_data() -> Case {
+    chain()
+        .flags(&["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-omit-frame-pointer"])
+        .frame_pointers("main l1 spread l2 l3 leaf now")
+}
+
+fn calls() -> Case {
+    Case::new("calls.c").step(400).known("main round_of_calls l1 l2 l3 leaf").prefixes()
+}
+
+fn recursion(levels: &'static str) -> Case {
+    Case::new("recursion.c").arguments(&[levels]).known("descend leaf").known("main descend")
+}
+
+fn signals(stack: &str, timer: &str) -> Case {
+    Case::new("signals.c")
+        .arguments(&[stack, timer])
+        .stop_at("handler_leaf")
+        .known("main l1 leaf")
+        .known("main l1 leaf <signal> handler handler_leaf")
+}
+
+fn plt() -> Case {
+    Case::new("plt.c")
+        .library("plt_library.c", "libplt.so")
+        .step(60)
+        .known("main l1 caller plt_leaf")
+        .flags(&["-fplt", "-Wl,-z,lazy"])
+}
+
+fn exceptions(how: &str) -> Case {
+    Case::new("exceptions.cpp")
+        .arguments(&[how])
+        .also("main l1 l2 l3 thrower __cxa_throw")
+        .also("main l1 l2 l3 thrower __cxa_allocate_exception")
+        .also("main l1 l2 l3 thrower std::runtime_error::runtime_error")
+        .also("main l1 l2 l3 thrower __cxa_init_primary_exception")
+        .also("main l1 l2 Guard::~Guard cleanup_leaf")
+        .also("main l1 l2 _Unwind_Resume")
+        .also("main l1 caught caught_leaf")
+        .also("main l1 caught std::runtime_error::what")
+        .also("main l1 __cxa_begin_catch")
+        .also("main l1 __cxa_end_catch")
+        .prefixes()
+        .beyond(&[
+            "__cxa_throw",
+            "__cxa_allocate_exception",
+            "std::runtime_error::runtime_error",
+            "_Unwind_Resume",
+            "__cxa_begin_catch",
+            "__cxa_end_catch",
+        ])
+}
+
+fn rust() -> Case {
+    Case::new("chain.rs").known("chain::l2 chain::Deeper::step chain::leaf").known("chain::main chain::l1")
+}
+
+fn vanish(how: &str) -> Case {
+    Case::new("vanish.c").arguments(&[how]).learn_from(&["stay"]).known("main l1 leaf")
+}
+
+fn plugin(before: &str) -> Case {
+    Case::new("plugin.c")
+        .library("plugin_library.c", "plugin.so")
+        .arguments(&["DIR/plugin.so", before])
+        .learn_from(&["DIR/plugin.so", "0"])
+        .learn_from(&["DIR/plugin.so", "1000"])
+        .known("main l1 plugin_entry plugin_leaf")
+        .known("main l1 wait_leaf")
+}
+
+truth! {
+    c: chain(),
+    c_stripped: chain().stripped(),
+    c_fixed_address: chain().flags(&["-no-pie", "-fno-pie"]),
+    c_fixed_address_stripped: chain().flags(&["-no-pie", "-fno-pie"]).stripped(),
+    c_static: chain().flags(&["-static"]),
+    c_static_stripped: chain().flags(&["-static"]).stripped(),
+    c_static_pie: chain().flags(&["-static-pie"]),
+    c_static_pie_stripped: chain().flags(&["-static-pie"]).stripped(),
+    c_unoptimized: chain().flags(&["-O0"]),
+    c_small: chain().flags(&["-Os"]),
+    c_one_segment: chain().flags(&["-Wl,-z,noseparate-code"]),
+    c_with_debug_data: chain().flags(&["-g"]),
+
+    calls_and_returns: calls(),
+    calls_and_returns_static: calls().flags(&["-static"]),
+    calls_and_returns_stripped: calls().stripped(),
+
+    cpp_exceptions: exceptions("long"),
+    cpp_exceptions_static: exceptions("long").flags(&["-static"]),
+    cpp_exceptions_quick: exceptions("quick"),
+    cpp_inlines: Case::new("inlines.cpp").flags(&["-g"])
+        .known("main shop::outer shop::Counter::middle shop::Counter::inner shop::leaf"),
+    cpp_inlines_without_debug_data: Case::new("inlines.cpp").known("main shop::outer shop::leaf"),
+
+    rust_release: rust(),
+    rust_stripped: rust().stripped(),
+    rust_static: rust().flags(&["-Ctarget-feature=+crt-static"]),
+    rust_with_lines: rust().flags(&["-Cdebuginfo=1"]),
+    rust_abort: rust().flags(&["-Cpanic=abort"]),
+
+    recursion_10: recursion("10"),
+    recursion_120: recursion("120"),
+    recursion_900: recursion("900"),
+    recursion_120_static_stripped: recursion("120").flags(&["-static"]).stripped(),
+
+    signal: signals("normal", "alarm"),
+    signal_on_alternate_stack: signals("alternate", "alarm"),
+    signal_of_profiling_timer: signals("alternate", "profile"),
+    signal_static: signals("alternate", "alarm").flags(&["-static"]),
+
+    vdso: Case::new("vdso.c").step(400).known("main l1 leaf").prefixes(),
+    vdso_static: Case::new("vdso.c").flags(&["-static"]).step(400).known("main l1 leaf").prefixes(),
+
+    plt_lazy: plt().flags(&["-fcf-protection=none"]),
+    plt_with_branch_protection: plt().flags(&["-fcf-protection=branch", "-Wl,-z,ibtplt"]),
+
+    threads: Case::new("threads.c").known("shallow w3 leaf").known("deep w2 w3 leaf").known("main wait_for_all leaf"),
+    threads_static: Case::new("threads.c").flags(&["-static"]).known("deep w2 w3 leaf"),
+
+    realigned: Case::new("realign.c").known("main l1 wide_arguments l2 l3 leaf"),
+    realigned_unoptimized: Case::new("realign.c").flags(&["-O0"]).known("main l1 wide_arguments l2 l3 leaf"),
+    realigned_avx: Case::new("realign.c").flags(&["-O3", "-mavx2"]).known("main l1 wide_arguments l2 l3 leaf"),
+
+    frame_pointers_only: without_unwind_data(),
+    frame_pointers_only_static: without_unwind_data().flags(&["-static"]),
+    run_time_code: Case::new("jit.c").known("main l1 ? ? leaf"),
+
+    memory_file: vanish("memfd"),
+    deleted: vanish("delete"),
+    replaced: vanish("replace"),
+    executes_itself: Case::new("exec.c").arguments(&["both"]).life(4.0).learn_from(&["before"]).learn_from(&["after"])
+        .known("main before1 leaf").known("main after1 after2 leaf").kernel_alone(EXEC),
+    loads_library: plugin("0"),
+    loads_library_later: plugin("1.5"),
+}
+
+/// Between two programs there is no user stack.
+const EXEC: &[&str] = &["do_execveat_common.isra.0", "bprm_execve", "begin_new_exec"];

@@ -1,0 +1,279 @@
+//! A profile against what gdb saw.
+//!
+//! A sample is exact if its user frames are, from the root to the leaf, one of the expected stacks. It is whole if its
+//! first user frame is the first frame of one. Frames of the kernel on top of it don't count.
+
+use std::fmt;
+
+use crate::folded::{Frame, Stack};
+use crate::name::{SIGNAL, Unnamed, plain, same, unnamed};
+
+/// A frame that an independent unwinder found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Expected {
+    /// The plain name; none where there is no symbol.
+    pub(crate) name: Option<String>,
+    /// The file's name without its directory; empty where there is none.
+    pub(crate) file: String,
+    /// The virtual address in the file; none where only the name is known.
+    pub(crate) address: Option<u64>,
+}
+
+/// What is allowed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rules {
+    /// Whole stacks, root first.
+    pub(crate) stacks: Vec<Vec<Expected>>,
+    /// Ways to the clock and back: each part of at least so many frames from the root will do.
+    pub(crate) clocks: Vec<(usize, Vec<Expected>)>,
+    /// The root side of an expected stack is fine too: the program calls and returns all the time.
+    pub(crate) prefixes: bool,
+    /// What lies above these functions is not ours to judge: run-time libraries at work.
+    pub(crate) beyond: Vec<String>,
+    /// Stacks without user frames are fine if one of these kernel functions is in them.
+    pub(crate) kernel_alone: Vec<String>,
+}
+
+/// How samples fared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) samples: u64,
+    pub(crate) whole: u64,
+    pub(crate) exact: u64,
+    /// Those that are not exact, most frequent first.
+    pub(crate) unequal: Vec<Stack>,
+}
+
+impl Rules {
+    /// Judges every stack.
+    pub(crate) fn judge(&self, stacks: &[Stack]) -> Verdict {
+        let mut verdict = Verdict::default();
+        for stack in stacks {
+            verdict.samples += stack.count;
+            if self.is_exact(stack) {
+                verdict.exact += stack.count;
+                verdict.whole += stack.count;
+            } else {
+                verdict.whole += if self.is_whole(stack) { stack.count } else { 0 };
+                verdict.unequal.push(stack.clone());
+            }
+        }
+        verdict.unequal.sort_by_key(|stack| std::cmp::Reverse(stack.count));
+        verdict
+    }
+
+    fn is_exact(&self, stack: &Stack) -> bool {
+        let user = stack.user();
+        if user.is_empty() {
+            return stack.frames.iter().any(|frame| self.kernel_alone.contains(&frame.name));
+        }
+        self.stacks.iter().any(|expected| self.same(&user, expected))
+            || self.clocks.iter().any(|(least, clock)| user.len() >= *least && is_start_of(&user, clock))
+    }
+
+    fn is_whole(&self, stack: &Stack) -> bool {
+        let user = stack.user();
+        let Some(root) = user.first() else { return false };
+        self.stacks.iter().filter_map(|expected| expected.first()).any(|first| same_frame(root, first, false))
+    }
+
+    fn same(&self, user: &[&Frame], expected: &[Expected]) -> bool {
+        let cut_user = self.cut(user.iter().map(|frame| Some(plain(&frame.name))));
+        let cut_expected = self.cut(expected.iter().map(|frame| frame.name.clone()));
+        let cut = cut_user.is_some() && cut_expected.is_some();
+        let user = &user[..cut_user.filter(|_| cut).unwrap_or(user.len())];
+        let expected = &expected[..cut_expected.filter(|_| cut).unwrap_or(expected.len())];
+        (self.prefixes || user.len() == expected.len()) && is_start_of(user, expected)
+    }
+
+    /// The length of a stack up to the first function beyond which nothing is judged.
+    fn cut(&self, mut names: impl Iterator<Item = Option<String>>) -> Option<usize> {
+        if self.beyond.is_empty() {
+            return None;
+        }
+        names
+            .position(|name| name.is_some_and(|name| self.beyond.iter().any(|beyond| plain(beyond) == name)))
+            .map(|at| at + 1)
+    }
+}
+
+fn is_start_of(user: &[&Frame], expected: &[Expected]) -> bool {
+    let is_leaf = |at: usize| at + 1 == user.len();
+    user.len() <= expected.len()
+        && user.iter().zip(expected).enumerate().all(|(at, (one, other))| same_frame(one, other, is_leaf(at)))
+}
+
+/// Whether a frame of the profile is the expected one.
+///
+/// A frame without a name is known by its address, which is only certain for callers: the leaf moves.
+fn same_frame(seen: &Frame, expected: &Expected, is_leaf: bool) -> bool {
+    match unnamed(&seen.name) {
+        Some(Unnamed::At(file, address)) => {
+            file == expected.file && (is_leaf || expected.address.is_none_or(|expected| expected == address))
+        }
+        Some(Unnamed::Nowhere) => expected.file.is_empty() || seen.name == UNKNOWN,
+        None => expected.name.as_deref().is_some_and(|name| same_name(&seen.name, name)),
+    }
+}
+
+fn same_name(seen: &str, expected: &str) -> bool {
+    let (seen, expected) = (plain(seen), plain(expected));
+    let aliases: &[&str] = match expected.as_str() {
+        SIGNAL => &["restore_rt"],
+        "clone3" | "clone" => &["clone", "clone3"],
+        _ => &[],
+    };
+    same(&seen, &expected) || aliases.contains(&seen.as_str()) || expected.strip_suffix("@plt") == Some(&seen)
+}
+
+/// What tools that keep neither name nor address of a frame write.
+const UNKNOWN: &str = "[unknown]";
+
+impl Verdict {
+    /// Whether at least 99.9 % are exact, and there is something to judge.
+    pub(crate) fn is_good(&self) -> bool {
+        self.samples > 0 && self.exact * 1000 >= self.samples * 999
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |part: u64| part as f64 * 100.0 / self.samples.max(1) as f64;
+        write!(
+            f,
+            "{:>6} samples  whole {:>6.2} %  exact {:>6.2} %",
+            self.samples,
+            percent(self.whole),
+            percent(self.exact)
+        )?;
+        for stack in self.unequal.iter().take(4) {
+            let names: Vec<_> = stack.frames.iter().map(|frame| frame.name.as_str()).collect();
+            write!(f, "\n    {:>5} x {}: {}", stack.count, stack.comm, shortened(&names))?;
+        }
+        Ok(())
+    }
+}
+
+/// A line that a person can read, whatever the depth.
+fn shortened(names: &[&str]) -> String {
+    match names {
+        [front @ .., _, _, _, _, _] if front.len() > 7 => format!(
+            "{} > ({} more) > {}",
+            front[..6].join(" > "),
+            front.len() - 6,
+            names[front.len()..].join(" > ")
+        ),
+        _ => names.join(" > "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folded::parse;
+
+    fn expected(text: &str) -> Vec<Expected> {
+        let frame = |(at, name): (usize, &str)| Expected {
+            name: (name != "?").then(|| name.to_owned()),
+            file: "chain".to_owned(),
+            address: Some(0x1000 + at as u64),
+        };
+        text.split(' ').enumerate().map(frame).collect()
+    }
+
+    fn rules(stacks: &[&str]) -> Rules {
+        Rules { stacks: stacks.iter().map(|text| expected(text)).collect(), ..Rules::default() }
+    }
+
+    fn judged(rules: &Rules, text: &str) -> (u64, u64, u64) {
+        let verdict = rules.judge(&parse(text).unwrap());
+        (verdict.samples, verdict.whole, verdict.exact)
+    }
+
+    #[test]
+    fn the_expected_stack_is_exact() {
+        let rules = rules(&["_start main l1 leaf"]);
+        assert_eq!(judged(&rules, "c;_start;main;l1;leaf 7"), (7, 7, 7));
+        assert_eq!(judged(&rules, "c;_start;main;l1;leaf;irq_entry_[k] 7"), (7, 7, 7));
+    }
+
+    #[test]
+    fn every_other_stack_is_not() {
+        let rules = rules(&["_start main l1 leaf"]);
+        for (line, whole) in [
+            ("c;_start;main;leaf 1", 1),          // a frame is missing
+            ("c;_start;main;l1;l1;leaf 1", 1),    // one too many
+            ("c;_start;main;l2;leaf 1", 1),       // another one
+            ("c;_start;main;l1 1", 1),            // without leaf
+            ("c;_start;main;l1;leaf;extra 1", 1), // beyond the leaf
+            ("c;main;l1;leaf 1", 0),              // without root
+            ("c;leaf 1", 0),
+            ("c;schedule_[k] 1", 0), // nothing of the user's
+            ("c 1", 0),
+        ] {
+            assert_eq!(judged(&rules, line), (1, whole, 0), "{line}");
+        }
+    }
+
+    #[test]
+    fn frames_without_names_are_known_by_address() {
+        let rules = rules(&["_start main l1 leaf"]);
+        assert_eq!(judged(&rules, "c;_start;main;chain+0x1002;chain+0x1999 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;chain+0x1000;main;l1;leaf 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;chain+0x1003;leaf 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;other+0x1002;leaf 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;[anonymous];leaf 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn a_name_where_gdb_knows_none_is_wrong() {
+        let rules = rules(&["_start ? leaf"]);
+        assert_eq!(judged(&rules, "c;_start;chain+0x1001;leaf 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;somewhere_near;leaf 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn prefixes_count_only_where_asked() {
+        let mut rules = rules(&["_start main l1 leaf"]);
+        rules.prefixes = true;
+        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;l1 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;l1;leaf;leaf 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn the_way_to_the_clock_is_the_chain_and_a_little_more() {
+        let mut rules = rules(&["_start main leaf"]);
+        rules.clocks = vec![(3, expected("_start main leaf now clock_gettime"))];
+        assert_eq!(judged(&rules, "c;_start;main;leaf;now;clock_gettime 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;leaf;now 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;now 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn what_lies_beyond_is_not_judged() {
+        let mut rules = rules(&["_start main l1 cxa_throw"]);
+        rules.beyond = vec!["__cxa_throw".to_owned()];
+        assert_eq!(judged(&rules, "c;_start;main;l1;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;l1;_Unwind_RaiseException;x 1"), (1, 1, 0));
+    }
+
+    #[test]
+    fn kernel_stacks_alone_count_only_where_named() {
+        let mut rules = rules(&["_start main"]);
+        rules.kernel_alone = vec!["do_exit".to_owned()];
+        assert_eq!(judged(&rules, "c;entry_[k];do_exit_[k];exit_mmap_[k] 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;entry_[k];schedule_[k] 1"), (1, 0, 0));
+    }
+
+    #[test]
+    fn the_limit_is_999_of_1000() {
+        let rules = rules(&["_start main"]);
+        let verdict = |text: &str| rules.judge(&parse(text).unwrap()).is_good();
+        assert!(verdict("c;_start;main 999\nc;main 1"));
+        assert!(!verdict("c;_start;main 998\nc;main 2"));
+        assert!(!verdict(""));
+    }
+}

@@ -1,0 +1,176 @@
+# Runs inside gdb, attached to a truth program: prints every stack it sees, root last, each only once.
+#
+#   stack
+#   leaf<TAB>/path/of/file<TAB>0x1150          name, file, virtual address in the file
+#   inline<TAB>...                             a function inlined into the next frame
+#   ?<TAB><TAB>0x7f0012345678                  no name; no file either: code made at run time
+#   <signal><TAB>...                           the frame a signal handler returns through
+#   clock 5                                    like stack, on a short way from the chain to the clock and back:
+#                                              each part of it of at least 5 frames is as good as the whole
+#
+# Addresses of callers are one byte before the return address, as a profiler names them.
+# ORACLE_STEPS=N: goes on for N single instructions and looks after each of them.
+# ORACLE_STOP=f: goes on until f is called, and looks there.
+# ORACLE_FRAME_POINTERS="f g": these functions have a frame pointer and no unwind data; gdb would read their first
+# instructions instead, and guess.
+
+import os
+import struct
+
+import gdb
+import gdb.unwinder
+
+
+class FramePointers(gdb.unwinder.Unwinder):
+    """Code that gdb knows nothing of, but we do: it has a frame pointer."""
+
+    def __init__(self):
+        super().__init__("frame pointers")
+
+    def __call__(self, pending):
+        pc = int(pending.read_register("rip")) & MASK
+        if file_of(pc) != "" and function_of(pc) not in WITH_FRAME_POINTER:
+            return None
+        base = pending.read_register("rbp").cast(gdb.lookup_type("unsigned long").pointer())
+        sp = gdb.Value(int(base) + 16).cast(gdb.lookup_type("unsigned long"))
+        identity = FrameId(sp, pending.read_register("rip"))
+        caller = pending.create_unwind_info(identity)
+        caller.add_saved_register("rip", (base + 1).dereference())
+        caller.add_saved_register("rbp", base.dereference())
+        caller.add_saved_register("rsp", sp)
+        return caller
+
+
+class FrameId:
+    def __init__(self, sp, pc):
+        self.sp, self.pc = sp, pc
+
+
+MASK = (1 << 64) - 1
+WITH_FRAME_POINTER = os.environ.get("ORACLE_FRAME_POINTERS", "").split()
+maps = []
+segments = {}
+
+
+def read_maps():
+    with open("/proc/%d/maps" % gdb.selected_inferior().pid) as lines:
+        for line in lines:
+            parts = line.split(None, 5)
+            start, end = (int(x, 16) for x in parts[0].split("-"))
+            maps.append((start, end, int(parts[2], 16), parts[5].strip() if len(parts) > 5 else ""))
+
+
+def map_of(pc):
+    for entry in maps:
+        if entry[0] <= pc < entry[1]:
+            return entry
+    return None
+
+
+def file_of(pc):
+    entry = map_of(pc)
+    return None if entry is None else entry[3]
+
+
+def function_of(pc):
+    return WITH_FRAME_POINTER and gdb.execute("info symbol %#x" % pc, to_string=True).split()[0]
+
+
+def load_segments(path):
+    if path not in segments:
+        segments[path] = []
+        try:
+            with open(path, "rb") as file:
+                header = file.read(64)
+                at, size, count = struct.unpack_from("<Q", header, 32)[0], *struct.unpack_from("<HH", header, 54)
+                file.seek(at)
+                table = file.read(size * count)
+            for i in range(count):
+                kind, _, offset, vaddr, _, length = struct.unpack_from("<IIQQQQ", table, i * size)
+                if kind == 1:
+                    segments[path].append((offset, length, vaddr))
+        except OSError:
+            pass
+    return segments[path]
+
+
+def place(pc):
+    """The file that pc lies in, and its virtual address there."""
+    entry = map_of(pc)
+    if entry is None or entry[3] == "":
+        return "", pc
+    start, _, offset, path = entry
+    if path == "[vdso]":
+        return path, pc - start
+    at = pc - start + offset
+    for begin, length, vaddr in load_segments(path.removesuffix(" (deleted)")):
+        if begin <= at < begin + length:
+            return path, vaddr + at - begin
+    return path, at
+
+
+def stack():
+    lines, frame, innermost, after_signal = [], gdb.newest_frame(), True, False
+    while frame is not None:
+        pc = int(frame.pc()) & MASK
+        exact = innermost or after_signal
+        path, address = place(pc if exact else pc - 1)
+        if frame.type() == gdb.SIGTRAMP_FRAME:
+            name, after_signal = "<signal>", True
+        else:
+            name = frame.name() or "?"
+        if frame.type() == gdb.INLINE_FRAME:
+            name = "inline " + name
+        elif frame.type() != gdb.SIGTRAMP_FRAME:
+            innermost = after_signal = False
+        lines.append("%s\t%s\t%#x" % (name, path, address))
+        frame = frame.older()
+    return lines
+
+
+def look(seen, kind="stack"):
+    lines = stack()
+    found = "\n".join(lines)
+    if found not in seen:
+        seen.add(found)
+        print(kind + "\n" + found, flush=True)
+    return len(lines)
+
+
+def look_at_clock(seen):
+    """Follows each thread to the clock and back. A tick of a virtual machine prefers that instruction."""
+    gdb.execute("set scheduler-locking step")
+    for thread in gdb.selected_inferior().threads():
+        stop = gdb.Breakpoint("clock_gettime", internal=True)
+        stop.thread = thread.num
+        gdb.execute("continue", to_string=True)
+        stop.delete()
+        chain = len(stack()) - 2
+        for _ in range(100):
+            if look(seen, "clock %d" % chain) < chain:
+                break
+            gdb.execute("stepi", to_string=True)
+
+
+def main():
+    gdb.execute("set backtrace past-main on")
+    gdb.execute("set backtrace limit 2000")
+    read_maps()
+    gdb.unwinder.register_unwinder(None, FramePointers(), replace=True)
+    seen = set()
+    for thread in gdb.selected_inferior().threads():
+        thread.switch()
+        look(seen)
+    if os.environ.get("ORACLE_STOP"):
+        stop = gdb.Breakpoint(os.environ["ORACLE_STOP"], internal=True)
+        gdb.execute("continue", to_string=True)
+        stop.delete()
+        look(seen)
+    for _ in range(int(os.environ.get("ORACLE_STEPS", "0"))):
+        gdb.execute("stepi", to_string=True)
+        look(seen)
+    look_at_clock(seen)
+    gdb.execute("detach", to_string=True)
+
+
+main()

@@ -1,0 +1,132 @@
+//! What is judged: the `flamegraph` example, or a stand-in.
+//!
+//! Everything that depends on how its command line and its last lines look stands here.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::folded::{self, Stack};
+use crate::perf;
+
+/// What to profile.
+#[derive(Clone, Debug)]
+pub(crate) struct Order {
+    /// One process; none for the whole machine.
+    pub(crate) pid: Option<u32>,
+    pub(crate) seconds: f64,
+    pub(crate) frequency: u32,
+    /// Where the folded text goes.
+    pub(crate) output: PathBuf,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outcome {
+    pub(crate) stacks: Vec<Stack>,
+    /// What it says of itself.
+    pub(crate) summary: Option<Summary>,
+}
+
+/// The numbers of a line such as `1234 samples, 1230 whole (99.7 %), 0 lost`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) samples: u64,
+    pub(crate) whole: u64,
+    pub(crate) lost: u64,
+}
+
+/// A profiler at work.
+pub(crate) struct Working {
+    child: Child,
+    order: Order,
+    /// Ticks of two profilers would disturb each other.
+    _alone: MutexGuard<'static, ()>,
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Profiles from beginning to end.
+pub(crate) fn profile(order: &Order) -> Outcome {
+    start(order).finish()
+}
+
+/// Starts to profile.
+pub(crate) fn start(order: &Order) -> Working {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut command = if is_perf() { perf::command(order) } else { flamegraph(order) };
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the profiler can't be run");
+    Working { child, order: order.clone(), _alone: alone }
+}
+
+impl Working {
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn finish(self) -> Outcome {
+        let output = self.child.wait_with_output().expect("it was started");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "the profiler failed: {said}");
+        let text = if is_perf() {
+            perf::folded(&self.order)
+        } else {
+            std::fs::read_to_string(&self.order.output).expect("it has written its output")
+        };
+        let stacks = folded::parse(&text);
+        assert!(stacks.is_ok(), "{stacks:?}");
+        Outcome { stacks: stacks.unwrap_or_default(), summary: said.lines().rev().find_map(summary) }
+    }
+}
+
+/// Whether the stand-in is judged.
+pub(crate) fn is_perf() -> bool {
+    env::var_os("TRUTH_PROFILER").is_some_and(|profiler| profiler == "perf")
+}
+
+fn flamegraph(order: &Order) -> Command {
+    let mut command = Command::new(binary());
+    command.args(["--seconds", &order.seconds.to_string(), "--frequency", &order.frequency.to_string()]);
+    if let Some(pid) = order.pid {
+        command.args(["--pid", &pid.to_string()]);
+    }
+    command.arg("--output").arg(&order.output);
+    command
+}
+
+/// The binary of this build, or the one that the environment names.
+fn binary() -> PathBuf {
+    let named = env::var_os("TRUTH_PROFILER").map(PathBuf::from);
+    let built = option_env!("CARGO_BIN_EXE_flamegraph").map(Path::new);
+    named
+        .or_else(|| built.map(Path::to_path_buf))
+        .expect("there is no flamegraph; TRUTH_PROFILER=perf judges perf")
+}
+
+/// Reads `1234 samples, 1230 whole (99.7 %), 0 lost`, wherever it stands in a line.
+fn summary(line: &str) -> Option<Summary> {
+    let before = |word: &str| -> Option<u64> {
+        let front = &line[..line.find(word)?];
+        let digits: String =
+            front.trim_end().chars().rev().take_while(|&c| c.is_ascii_digit() || c == ',').collect();
+        digits.chars().rev().filter(char::is_ascii_digit).collect::<String>().parse().ok()
+    };
+    Some(Summary { samples: before("samples")?, whole: before("whole")?, lost: before("lost")? })
+}
+
+#[test]
+fn the_last_line_is_understood() {
+    let expected = Some(Summary { samples: 1234, whole: 1230, lost: 7 });
+    assert_eq!(summary("1234 samples, 1230 whole (99.7 %), 7 lost"), expected);
+    assert_eq!(summary("done: 1,234 samples, 1,230 whole (99.7 %), 7 lost"), expected);
+    assert_eq!(summary("wrote x.folded"), None);
+    assert_eq!(summary("many samples, 1 whole, 0 lost"), None);
+}

@@ -1,0 +1,26 @@
+//! `cargo xtask ci`: what CI runs, on a machine that may be fresh.
+
+use crate::run::Outcome;
+use crate::tally::Tally;
+use crate::{debian, kernels, object, test};
+
+/// Debian packages, each with what needs it.
+const PACKAGES: &[&str] = &[
+    "gcc",             // truth programs
+    "g++",             // truth programs
+    "libc6-dev",       // static ones among them
+    "binutils",        // stripped ones among them
+    "gdb",             // says what their stacks are
+    "bpftool",         // the kernel's own count of runs
+    "qemu-system-x86", // other kernels
+];
+
+/// Installs, then does everything.
+pub(crate) fn task(_: &[String]) -> Outcome {
+    debian::install(PACKAGES)?;
+    let mut tally = Tally::default();
+    test::steps(&mut tally);
+    tally.step("kernel object", |_| object::task(&["--check".to_owned()]));
+    tally.step("kernels", |_| kernels::task(&[]));
+    tally.close()
+}

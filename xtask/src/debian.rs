@@ -1,0 +1,54 @@
+//! Debian's packages.
+
+use std::fs;
+use std::path::Path;
+
+use crate::run::{Outcome, command, output, run};
+
+/// Installs those of the packages that are missing.
+pub(crate) fn install(packages: &[&str]) -> Outcome {
+    let missing: Vec<_> = packages.iter().copied().filter(|package| !is_installed(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    eprintln!("missing: {}", missing.join(" "));
+    update()?;
+    let install = ["apt-get", "install", "--yes", "--no-install-recommends"];
+    run(command(&[&install[..], &missing].concat()).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// Brings the lists of packages up to date.
+pub(crate) fn update() -> Outcome {
+    run(&mut command(&["apt-get", "update", "--quiet"]))
+}
+
+/// The names of the packages that match a pattern, as the lists have them.
+pub(crate) fn names(pattern: &str) -> Result<Vec<String>, String> {
+    let lines = output(&mut command(&["apt-cache", "search", "--names-only", pattern]))?;
+    let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    Ok(lines.lines().map(name).collect())
+}
+
+/// Fetches a package and unpacks it into a directory, without installing it.
+pub(crate) fn unpack(package: &str, into: &Path) -> Outcome {
+    let fetched = into.with_extension("fetched");
+    fs::create_dir_all(&fetched).map_err(|error| format!("{}: {error}", fetched.display()))?;
+    // The user that apt fetches as may not write here; then it fetches as us, and says so.
+    let sandbox = ["-o", "APT::Sandbox::User=root"];
+    let download = [&["apt-get", "download"], &sandbox[..], &[package]].concat();
+    let fetch = || run(command(&download).current_dir(&fetched));
+    // Lists that are too old name files that are gone.
+    fetch().or_else(|_| update().and_then(|()| fetch()))?;
+    let file = fs::read_dir(&fetched)
+        .map_err(|error| error.to_string())?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .ok_or_else(|| format!("apt-get brought no file for {package}"))?;
+    run(command(&["dpkg-deb", "--extract"]).arg(&file).arg(into))?;
+    fs::remove_dir_all(&fetched).map_err(|error| error.to_string())
+}
+
+fn is_installed(package: &str) -> bool {
+    let query = ["dpkg-query", "--show", "--showformat", "${Status}", package];
+    output(&mut command(&query)).is_ok_and(|status| status.ends_with(" installed"))
+}

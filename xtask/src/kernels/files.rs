@@ -1,0 +1,71 @@
+//! What goes into the guest.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::archive::Archive;
+use crate::run::{command, output};
+
+/// Where the program and its files are in the guest.
+const TASK: &str = "/task";
+
+/// The archive with init, the program, its files, and the libraries that these need.
+pub(super) fn collect(init: &Path, program: &[String], files: &[PathBuf]) -> Result<Vec<u8>, String> {
+    let mut archive = Archive::default();
+    archive.file("/init", &read(init)?);
+    archive.directory("task");
+    let mut libraries = BTreeSet::new();
+    let programs = program.first().map(PathBuf::from);
+    for file in programs.iter().chain(files) {
+        archive.file(&in_guest(file), &read(file)?);
+        libraries.extend(libraries_of(file));
+    }
+    for library in &libraries {
+        archive.file(library, &read(Path::new(library))?);
+    }
+    if let Some((program, rest)) = program.split_first() {
+        let words: Vec<_> =
+            std::iter::once(in_guest(Path::new(program))).chain(rest.iter().cloned()).collect();
+        archive.file("/task/arguments", words.join("\n").as_bytes());
+    }
+    Ok(archive.finish())
+}
+
+fn in_guest(file: &Path) -> String {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    format!("{TASK}/{name}")
+}
+
+/// The shared libraries of a program, and its loader; nothing for a static one, or for data.
+fn libraries_of(file: &Path) -> Vec<String> {
+    let listed = output(command(&["ldd"]).arg(file)).unwrap_or_default();
+    listed.lines().filter_map(library_of).collect()
+}
+
+/// The path in `libc.so.6 => /lib/libc.so.6 (0x7f...)` or `/lib64/ld-linux.so.2 (0x7f...)`.
+fn library_of(line: &str) -> Option<String> {
+    let path = line.rsplit("=> ").next()?.trim().split(" (0x").next()?;
+    path.starts_with('/').then(|| path.to_owned())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, String> {
+    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[test]
+fn libraries_are_found_in_what_the_loader_says() {
+    let lines = [
+        ("\tlinux-vdso.so.1 (0x00007ffd)", None),
+        (
+            "\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)",
+            Some("/lib/x86_64-linux-gnu/libc.so.6"),
+        ),
+        ("\t/lib64/ld-linux-x86-64.so.2 (0x00007f)", Some("/lib64/ld-linux-x86-64.so.2")),
+        ("\tlibx.so => not found", None),
+        ("\tstatically linked", None),
+    ];
+    for (line, path) in lines {
+        assert_eq!(library_of(line).as_deref(), path, "{line}");
+    }
+}

@@ -1,0 +1,105 @@
+//! The emulated machine.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::run::{Outcome, command};
+
+/// Boots, prints what the guest prints, and says how it ended.
+pub(super) fn boot(image: &Path, archive: &Path, limit: Duration) -> Outcome {
+    let mut machine = Machine::start(image, archive)?;
+    let start = Instant::now();
+    let mut ended = None;
+    while let Some(line) = machine.line(limit.saturating_sub(start.elapsed()))? {
+        eprintln!("  | {line}");
+        ended = ended.or_else(|| status(&line));
+    }
+    eprintln!("  {:.1} s", start.elapsed().as_secs_f64());
+    match ended {
+        Some(0) => Ok(()),
+        Some(status) => Err(format!("the program ended with {status}")),
+        None => Err("the machine stopped before the program ended".to_owned()),
+    }
+}
+
+/// QEMU; ended with the value.
+struct Machine {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Machine {
+    fn start(image: &Path, archive: &Path) -> Result<Machine, String> {
+        let mut child = command(QEMU)
+            .arg("-kernel")
+            .arg(image)
+            .arg("-initrd")
+            .arg(archive)
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("qemu-system-x86_64: {error}; it is in the package qemu-system-x86"))?;
+        let (sender, lines) = mpsc::channel();
+        let serial = child.stdout.take().map(BufReader::new);
+        thread::spawn(move || {
+            for line in serial.into_iter().flat_map(|serial| serial.split(b'\n')).map_while(Result::ok) {
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Machine { child, lines })
+    }
+
+    /// The next line; none at the end.
+    fn line(&mut self, limit: Duration) -> Result<Option<String>, String> {
+        match self.lines.recv_timeout(limit) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Disconnected) => Ok(None),
+            Err(RecvTimeoutError::Timeout) => Err("it took too long".to_owned()),
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two processors and nothing else; a panic or the end of init stops it.
+const QEMU: &[&str] = &[
+    "qemu-system-x86_64",
+    "-accel",
+    "tcg",
+    "-cpu",
+    "max",
+    "-smp",
+    "2",
+    "-m",
+    "1024",
+    "-nographic",
+    "-no-reboot",
+    "-nic",
+    "none",
+    "-append",
+    "console=ttyS0 quiet panic=-1",
+];
+
+/// The exit status in init's last words.
+fn status(line: &str) -> Option<i32> {
+    line.split_once("guest: ended with ")?.1.trim().parse().ok()
+}
+
+#[test]
+fn the_verdict_is_init_s_last_line() {
+    assert_eq!(status("guest: ended with 0"), Some(0));
+    assert_eq!(status("[    1.2] guest: ended with 137"), Some(137));
+    assert_eq!(status("guest: Linux 6.1.0"), None);
+}

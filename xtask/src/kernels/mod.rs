@@ -1,0 +1,106 @@
+//! `cargo xtask kernels`: runs a program under other kernels, in QEMU and without privileges.
+//!
+//! Everything is in the initial file system: our init, the program, the shared libraries it needs, further files.
+//! What the guest prints on its serial line is printed here; the verdict is the program's exit status.
+
+mod archive;
+mod files;
+mod machine;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::fixtures::{KERNELS, Kernel};
+use crate::run::{Outcome, command, run, target};
+
+/// What to run, and where.
+#[derive(Debug, Default, PartialEq)]
+struct Order {
+    /// All if none is named.
+    kernel: Option<String>,
+    /// How long one kernel may take.
+    limit: Option<Duration>,
+    /// Files that the program finds beside itself.
+    files: Vec<PathBuf>,
+    /// The program and its arguments; if there is none, booting is the test.
+    program: Vec<String>,
+}
+
+/// Runs the program under each kernel.
+pub(crate) fn task(arguments: &[String]) -> Outcome {
+    let order = Order::parse(arguments)?;
+    let wanted = |kernel: &&Kernel| order.kernel.as_deref().is_none_or(|version| version == kernel.version);
+    let kernels: Vec<_> = KERNELS.iter().filter(wanted).collect();
+    if kernels.is_empty() {
+        return Err(format!("no such kernel; there are {}", versions()));
+    }
+    let archive = order.archive()?;
+    let results = kernels.iter().map(|kernel| (kernel.version, order.boot(kernel, &archive)));
+    let failed: Vec<_> =
+        results.filter_map(|(version, result)| Some(format!("{version}: {}", result.err()?))).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+impl Order {
+    fn parse(arguments: &[String]) -> Result<Order, String> {
+        let mut order = Order::default();
+        let mut arguments = arguments.iter();
+        while let Some(option) = arguments.next() {
+            if option == "--" {
+                order.program = arguments.cloned().collect();
+                break;
+            }
+            let value = arguments.next().ok_or_else(|| format!("{option} wants a value"))?;
+            match option.as_str() {
+                "--kernel" => order.kernel = Some(value.clone()),
+                "--file" => order.files.push(value.into()),
+                "--seconds" => {
+                    let seconds = value.parse().map_err(|_| format!("{value} is not a number of seconds"))?;
+                    order.limit = Some(Duration::from_secs(seconds));
+                }
+                _ => return Err(format!("unknown option {option}")),
+            }
+        }
+        Ok(order)
+    }
+
+    /// Writes the initial file system.
+    fn archive(&self) -> Result<PathBuf, String> {
+        let directory = target().join("kernels");
+        std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let init = directory.join("init");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/guest/init.c");
+        run(command(&["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", source, "-o"]).arg(&init))?;
+        let path = directory.join("initramfs.cpio");
+        let archive = files::collect(&init, &self.program, &self.files)?;
+        std::fs::write(&path, archive).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    fn boot(&self, kernel: &Kernel, archive: &std::path::Path) -> Outcome {
+        let image = kernel.image()?;
+        eprintln!("= Linux {}", kernel.version);
+        machine::boot(&image, archive, self.limit.unwrap_or(LIMIT))
+    }
+}
+
+/// An emulated boot takes some seconds; the rest is for the program.
+const LIMIT: Duration = Duration::from_secs(180);
+
+fn versions() -> String {
+    KERNELS.iter().map(|kernel| kernel.version).collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn the_command_line_is_read() {
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let order =
+        Order::parse(&words("--kernel 6.1 --seconds 9 --file a --file b -- prog --seconds 3")).unwrap();
+    assert_eq!(order.kernel.as_deref(), Some("6.1"));
+    assert_eq!(order.limit, Some(Duration::from_secs(9)));
+    assert_eq!(order.files, [PathBuf::from("a"), PathBuf::from("b")]);
+    assert_eq!(order.program, ["prog", "--seconds", "3"]);
+    for wrong in ["--kernel", "--seconds x", "--what 1"] {
+        assert!(Order::parse(&words(wrong)).is_err(), "{wrong}");
+    }
+}

@@ -1,0 +1,118 @@
+//! `cargo xtask layers`: a crate names only what stands below it.
+//!
+//! ```text
+//! ebpf-programs  <--  ebpf-profiler-core  <--  ebpf-profiler-unwind  <--  examples
+//!                                              ebpf-profiler-hll          benches
+//!                                              ebpf-profiler-otlp
+//! ```
+
+use crate::json::Json;
+use crate::run::{Outcome, cargo, output};
+
+/// Each crate, and the crates of ours that it may name.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("ebpf-programs", &[]),
+    ("ebpf-profiler-core", &["ebpf-programs"]),
+    ("ebpf-profiler-unwind", &["ebpf-programs", "ebpf-profiler-core"]),
+    ("ebpf-profiler-hll", &["ebpf-programs", "ebpf-profiler-core"]),
+    ("ebpf-profiler-otlp", &["ebpf-programs", "ebpf-profiler-core"]),
+    ("examples", ALL),
+    ("benches", ALL),
+    ("xtask", &[]),
+];
+
+const ALL: &[&str] = &[
+    "ebpf-programs",
+    "ebpf-profiler-core",
+    "ebpf-profiler-unwind",
+    "ebpf-profiler-hll",
+    "ebpf-profiler-otlp",
+];
+
+/// Checks the workspace.
+pub(crate) fn task(_: &[String]) -> Outcome {
+    let metadata = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
+    let wrong = wrong_edges(&Json::parse(&metadata)?)?;
+    if wrong.is_empty() {
+        eprintln!("{} crates name only what stands below them", ALLOWED.len());
+        return Ok(());
+    }
+    Err(wrong.join("; "))
+}
+
+/// Dependencies that point the wrong way, as sentences. Those of tests and build scripts count too.
+fn wrong_edges(metadata: &Json) -> Result<Vec<String>, String> {
+    let packages = metadata.get("packages").map(Json::list).filter(|packages| !packages.is_empty());
+    let mut wrong = Vec::new();
+    for package in packages.ok_or("cargo metadata names no packages")? {
+        let name = package.get("name").and_then(Json::text).ok_or("a package without a name")?;
+        let Some((_, allowed)) = ALLOWED.iter().find(|(crate_, _)| *crate_ == name) else {
+            wrong.push(format!("{name} has no place among the layers; give it one in xtask/src/layers.rs"));
+            continue;
+        };
+        let named = package.get("dependencies").map(Json::list).unwrap_or_default();
+        for other in named.iter().filter_map(|dependency| dependency.get("name")?.text()) {
+            if is_ours(other) && !allowed.contains(&other) {
+                wrong.push(format!("{name} names {other}, which does not stand below it"));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+fn is_ours(name: &str) -> bool {
+    ALLOWED.iter().any(|(crate_, _)| *crate_ == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(packages: &[(&str, &[&str])]) -> Vec<String> {
+        let dependency = |name: &&str| format!(r#"{{"name":"{name}","kind":null}}"#);
+        let package = |(name, dependencies): &(&str, &[&str])| {
+            let dependencies: Vec<_> = dependencies.iter().map(dependency).collect();
+            format!(r#"{{"name":"{name}","dependencies":[{}]}}"#, dependencies.join(","))
+        };
+        let packages: Vec<_> = packages.iter().map(package).collect();
+        let text = format!(r#"{{"packages":[{}]}}"#, packages.join(","));
+        wrong_edges(&Json::parse(&text).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn downwards_is_right() {
+        let packages: &[(&str, &[&str])] = &[
+            ("ebpf-programs", &["aya-ebpf"]),
+            ("ebpf-profiler-core", &["ebpf-programs", "object"]),
+            ("ebpf-profiler-unwind", &["ebpf-profiler-core", "gimli"]),
+            ("examples", &["ebpf-profiler-unwind", "ebpf-profiler-otlp"]),
+        ];
+        assert_eq!(wrong(packages), Vec::<String>::new());
+    }
+
+    #[test]
+    fn upwards_and_sideways_are_wrong() {
+        let edges: &[(&str, &str)] = &[
+            ("ebpf-programs", "ebpf-profiler-core"),
+            ("ebpf-profiler-core", "ebpf-profiler-unwind"),
+            ("ebpf-profiler-unwind", "ebpf-profiler-hll"),
+            ("ebpf-profiler-otlp", "ebpf-profiler-unwind"),
+            ("ebpf-profiler-hll", "examples"),
+            ("ebpf-profiler-core", "xtask"),
+        ];
+        for (from, to) in edges {
+            assert_eq!(wrong(&[(from, &[to])]).len(), 1, "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_wrong() {
+        assert_eq!(wrong(&[("ebpf-profiler-new", &[])]).len(), 1);
+    }
+
+    #[test]
+    fn no_packages_is_an_error() {
+        assert!(wrong_edges(&Json::parse("{}").unwrap()).is_err());
+        assert!(wrong_edges(&Json::parse(r#"{"packages":[]}"#).unwrap()).is_err());
+    }
+}

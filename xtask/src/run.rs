@@ -1,0 +1,75 @@
+//! Running other programs.
+
+use std::env;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// What a task comes to: done, or one sentence that says why not.
+pub(crate) type Outcome = Result<(), String>;
+
+/// A command in the root of the repository.
+pub(crate) fn command(line: &[&str]) -> Command {
+    let mut command = Command::new(line[0]);
+    command.args(&line[1..]).current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+/// Runs it; its output is the user's.
+pub(crate) fn run(command: &mut Command) -> Outcome {
+    eprintln!("+ {}", shown(command));
+    let status = command.status().map_err(|error| cannot(command, &error.to_string()))?;
+    if status.success() { Ok(()) } else { Err(cannot(command, &status.to_string())) }
+}
+
+/// Runs it; what it prints comes back.
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| cannot(command, &error.to_string()))?;
+    if !output.status.success() {
+        return Err(cannot(command, &String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs it; each line that it prints is the user's and `see`'s.
+pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Outcome {
+    eprintln!("+ {}", shown(command));
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().map_err(|error| cannot(command, &error.to_string()))?;
+    let lines = child.stdout.take().map(|stdout| BufReader::new(stdout).split(b'\n'));
+    for line in lines.into_iter().flatten().map_while(Result::ok) {
+        let line = String::from_utf8_lossy(&line);
+        // A closed terminal is no reason to fail.
+        let _ = writeln!(std::io::stdout(), "{line}");
+        see(&line);
+    }
+    let status = child.wait().map_err(|error| cannot(command, &error.to_string()))?;
+    if status.success() { Ok(()) } else { Err(cannot(command, &status.to_string())) }
+}
+
+/// The repository.
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Where tasks put what they make.
+pub(crate) fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The cargo that runs us.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    command(&[&[cargo.as_str()], arguments].concat())
+}
+
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let program = |word: &str| word.rsplit('/').next().unwrap_or(word).to_owned();
+    let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+    std::iter::once(program(&words[0])).chain(words[1..].iter().cloned()).collect::<Vec<_>>().join(" ")
+}
+
+fn cannot(command: &Command, why: &str) -> String {
+    format!("{}: {}", shown(command), why.trim())
+}
