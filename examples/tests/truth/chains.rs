@@ -119,7 +119,7 @@ truth! {
     rust_release: rust(),
     rust_stripped: rust().stripped(),
     rust_static: rust().flags(&["-Ctarget-feature=+crt-static"]),
-    rust_with_lines: rust().flags(&["-Cdebuginfo=1"]),
+    rust_with_lines: rust().flags(&["-Cdebuginfo=1"]).step(200),
     rust_abort: rust().flags(&["-Cpanic=abort"]),
 
     recursion_10: recursion("10"),
