@@ -2,6 +2,10 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
+pub mod sample;
+
+pub mod tables;
+
 pub mod process;
 
 pub mod elf;
@@ -15,3 +19,15 @@ pub mod symbol;
 pub mod profile;
 
 pub mod sink;
+
+pub mod pipeline;
+
+#[cfg(feature = "live")]
+pub mod live;
+
+#[cfg(feature = "live")]
+pub use live::Profiler;
+
+pub mod testing;
+
+mod text;

@@ -17,3 +17,9 @@ pub mod abi;
 pub mod machine;
 
 pub mod walk;
+
+#[cfg(feature = "object")]
+mod object;
+
+#[cfg(feature = "object")]
+pub use object::OBJECT;

@@ -1,1 +1,17 @@
-//! Programs that embed ebpf-profiler.
+//! What the example programs share, so that each of them shows the profiler and little else.
+
+mod options;
+
+mod privilege;
+
+mod signal;
+
+pub use options::{Options, Usage};
+pub use privilege::explain_start_error;
+pub use signal::{interrupted, sleep_until_interrupted};
+
+/// Ends a program with one sentence about what went wrong.
+pub fn fail(error: impl std::fmt::Display) -> ! {
+    eprintln!("error: {error}");
+    std::process::exit(1);
+}

@@ -37,6 +37,16 @@ impl ReadAt for std::fs::File {
     }
 }
 
+impl<T: ReadAt + ?Sized> ReadAt for Box<T> {
+    fn size(&self) -> io::Result<u64> {
+        (**self).size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, buffer)
+    }
+}
+
 impl<T: AsRef<[u8]> + Send + Sync> ReadAt for io::Cursor<T> {
     fn size(&self) -> io::Result<u64> {
         Ok(self.get_ref().as_ref().len() as u64)
@@ -124,6 +134,13 @@ pub struct Segment {
     pub file_size: u64,
     /// Bytes in memory.
     pub memory_size: u64,
+}
+
+impl Segment {
+    /// Whether it is loaded and may be executed.
+    pub fn is_code(&self) -> bool {
+        self.kind == segment_type::PT_LOAD && self.flags & 1 != 0
+    }
 }
 
 /// Values of [`Segment::kind`].
@@ -229,6 +246,15 @@ impl Elf {
         parse::bytes(&*self.source, self.size, offset, size)
     }
 
+    /// Fills `buffer` with the bytes of the file from `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// When they reach beyond the end of the file, or the file can't be read.
+    pub fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ElfError> {
+        parse::fill(&*self.source, self.size, offset, buffer)
+    }
+
     /// Fills `buffer` with what is loaded at virtual address `address`.
     ///
     /// # Errors
@@ -250,11 +276,10 @@ impl Elf {
     }
 
     /// The virtual address at which byte `offset` of the file is loaded as code.
+    ///
+    /// A mapping begins at a page, a segment anywhere in it: the rest of a segment's first page counts too.
     pub fn code_address(&self, offset: u64) -> Option<u64> {
-        let executable = |s: &&Segment| s.kind == segment_type::PT_LOAD && s.flags & 1 != 0;
-        let holds = |s: &&Segment| s.offset <= offset && offset - s.offset < s.file_size;
-        let segment = self.segments.iter().filter(executable).find(holds)?;
-        Some(segment.address.wrapping_add(offset - segment.offset))
+        code_address(&self.segments, offset)
     }
 
     /// The GNU build id: from the note segment, or from the section of that name.
@@ -278,6 +303,17 @@ impl fmt::Debug for Elf {
             .field("sections", &self.sections.len())
             .finish_non_exhaustive()
     }
+}
+
+/// The virtual address at which byte `offset` is loaded as code by one of `segments`.
+pub(crate) fn code_address(segments: &[Segment], offset: u64) -> Option<u64> {
+    const PAGE: u64 = 0xfff;
+    let holds = |s: &&Segment| {
+        let end = s.offset.saturating_add(s.file_size);
+        s.is_code() && s.offset & !PAGE <= offset && offset < end
+    };
+    let segment = segments.iter().find(holds)?;
+    Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
 }
 
 /// Why a file, or a part of it, can't be had.

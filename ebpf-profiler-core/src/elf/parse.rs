@@ -38,6 +38,7 @@ pub(super) fn open(source: Box<dyn ReadAt>) -> Result<Elf, ElfError> {
 }
 
 pub(super) fn bytes(source: &dyn ReadAt, file: u64, offset: u64, size: u64) -> Result<Vec<u8>, ElfError> {
+    // Before memory is taken for it.
     if offset.checked_add(size).is_none_or(|end| end > file) {
         return Err(ElfError::OutOfFile { offset, size });
     }
@@ -45,8 +46,16 @@ pub(super) fn bytes(source: &dyn ReadAt, file: u64, offset: u64, size: u64) -> R
         return Err(ElfError::TooLarge { size });
     }
     let mut buffer = vec![0; size as usize];
-    source.read_at(offset, &mut buffer).map_err(|error| ElfError::Read(error.kind()))?;
+    fill(source, file, offset, &mut buffer)?;
     Ok(buffer)
+}
+
+pub(super) fn fill(source: &dyn ReadAt, file: u64, offset: u64, buffer: &mut [u8]) -> Result<(), ElfError> {
+    let size = buffer.len() as u64;
+    if offset.checked_add(size).is_none_or(|end| end > file) {
+        return Err(ElfError::OutOfFile { offset, size });
+    }
+    source.read_at(offset, buffer).map_err(|error| ElfError::Read(error.kind()))
 }
 
 pub(super) fn note(elf: &Elf, owner: &[u8], kind: u32) -> Option<Vec<u8>> {

@@ -1,5 +1,15 @@
 //! Processes and the files that are mapped in them.
 
+mod layout;
+
 mod module;
 
+mod modules;
+
+mod registry;
+
+mod system;
+
 pub use module::{Module, ModuleId, Opener};
+pub use registry::{Registry, RegistryStats};
+pub use system::{Description, System};

@@ -26,8 +26,8 @@ use crate::trace::{Frame, Stop, Trace};
 /// let mut builder = ProfileBuilder::new(Duration::from_millis(10));
 /// let process = builder.process(Process { pid: 7, ..Process::default() });
 /// let thread = builder.thread(Thread { process, tid: 7, name: "cat".into() });
-/// let frames = [Frame::Kernel { address: 0xffffffff81000000 }].into();
-/// let trace = Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+/// let frames = [Frame::Kernel { address: 0xffffffff81000000 }];
+/// let trace = Trace { frames: frames.as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
 /// builder.add(thread, &trace, 1_000);
 /// builder.add(thread, &trace, 2_000);
 ///
@@ -64,7 +64,7 @@ impl ProfileBuilder {
     }
 
     /// Adds one tick, seen at `time` nanoseconds since 1970.
-    pub fn add(&mut self, thread: ThreadId, trace: &Trace, time: u64) {
+    pub fn add(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64) {
         let trace = self.traces.intern(trace, &mut self.frames);
         let next = self.samples.len() as u32;
         let index = *self.by_identity.entry((thread, trace)).or_insert(next);
@@ -213,7 +213,7 @@ struct Traces {
 }
 
 impl Traces {
-    fn intern(&mut self, trace: &Trace, frames: &mut Interner<Frame>) -> TraceId {
+    fn intern(&mut self, trace: &Trace<'_>, frames: &mut Interner<Frame>) -> TraceId {
         self.scratch.clear();
         self.scratch.extend(trace.frames.iter().map(|&frame| FrameId(frames.intern(frame))));
         let Traces { hasher, numbers, items, scratch } = self;

@@ -11,6 +11,9 @@
 //! afterwards; the views here borrow from it.
 
 mod builder;
+mod call;
+mod summary;
+mod tree;
 mod view;
 
 use std::collections::BTreeMap;
@@ -22,6 +25,9 @@ use crate::symbol::Symbol;
 use crate::trace::{Frame, Stop};
 
 pub use builder::ProfileBuilder;
+pub use call::{Call, Kind};
+pub use summary::Summary;
+pub use tree::{Label, Layout, Placed, Tree};
 pub use view::{FrameView, Sample, TraceView};
 
 /// Samples of a stretch of time, aggregated by exact content.
@@ -165,6 +171,17 @@ impl Profile {
     /// When the id belongs to another profile.
     pub fn module(&self, id: ModuleId) -> &Module {
         &self.modules[id.0 as usize]
+    }
+
+    /// Gives names to code that was made at run time, as an interpreter or a map of its compiler would.
+    pub(crate) fn name_anonymous<'s>(&mut self, names: impl Fn(u64) -> &'s [Symbol]) {
+        for named in &mut self.frames {
+            if let Frame::Anonymous { address, .. } = named.frame {
+                let start = self.symbols.len() as u32;
+                self.symbols.extend_from_slice(names(address));
+                named.symbols = start..self.symbols.len() as u32;
+            }
+        }
     }
 
     fn named(&self, id: FrameId) -> &NamedFrame {

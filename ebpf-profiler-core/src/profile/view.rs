@@ -155,7 +155,7 @@ impl fmt::Display for FrameView<'_> {
 }
 
 impl FrameView<'_> {
-    fn fmt_unnamed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(super) fn fmt_unnamed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.frame() {
             Frame::Kernel { .. } => f.write_str("[kernel]"),
             Frame::Native { module, address, .. } => {

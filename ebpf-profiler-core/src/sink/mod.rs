@@ -1,8 +1,31 @@
 //! Where finished profiles go.
+//!
+//! ```text
+//!   html     an interactive flame graph in one file
+//!   svg      a flame graph that stands still, for documents
+//!   folded   one line a stack, for other tools
+//!   table    the hottest functions, for a terminal
+//!   file     any of the first three, by the ending of a path
+//! ```
+//!
+//! Pictures are drawn from a [`Tree`](crate::profile::Tree).
+
+mod file;
+pub mod folded;
+mod html;
+mod palette;
+mod svg;
+mod table;
 
 use std::error::Error;
 
 use crate::profile::Profile;
+use crate::text::{Number, clean};
+
+pub use file::{File, Format, WriteError};
+pub use html::Html;
+pub use svg::Svg;
+pub use table::Table;
 
 /// What a sink answers with when it can't take a profile; the pipeline reports it and goes on.
 pub type SinkError = Box<dyn Error + Send + Sync>;
@@ -46,5 +69,17 @@ where
 {
     fn take(&mut self, profile: &Profile) -> Result<(), SinkError> {
         self(profile)
+    }
+}
+
+/// What stands above a picture unless someone chose a title.
+fn title(profile: &Profile) -> String {
+    match profile.processes() {
+        [] => "nothing".into(),
+        [process] => match process.executable.rsplit('/').next() {
+            Some(name) if !name.is_empty() => clean(name).into_owned(),
+            _ => format!("process {}", process.pid),
+        },
+        processes => format!("{} processes", Number(processes.len() as u64)),
     }
 }

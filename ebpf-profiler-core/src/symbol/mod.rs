@@ -1,18 +1,41 @@
 //! Names for frames.
 
+mod cache;
+mod data;
+mod debug_file;
+mod demangle;
+#[cfg(feature = "symbolize")]
+mod dwarf;
+mod file;
+mod kernel;
+mod options;
+mod plt;
+mod stats;
+
+mod symbols;
+mod table;
+mod window;
+
+use std::sync::Arc;
+
 use crate::process::Module;
+
+pub use options::SymbolOptions;
+pub use stats::SymbolStats;
+pub use symbols::Symbols;
 
 /// One function that an address lies in.
 ///
-/// An address has several where functions were inlined.
+/// An address has several where functions were inlined. The texts are shared: a name that occurs in a thousand
+/// frames is in memory once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Symbol {
     /// The name for people: demangled.
-    pub function: Box<str>,
+    pub function: Arc<str>,
     /// The name as the linker knows it; empty where it is the same.
-    pub system_name: Box<str>,
-    /// The source file; empty where it isn't known.
-    pub file: Box<str>,
+    pub system_name: Arc<str>,
+    /// The source file, or the kernel module; empty where it isn't known.
+    pub file: Arc<str>,
     /// The line of the call or the interrupted instruction; 0 where it isn't known.
     pub line: u32,
     /// Its column; 0 where it isn't known.

@@ -1,17 +1,22 @@
 //! Stacks: what the walkers found, before anything has a name.
 
+use std::borrow::Cow;
+
 mod frame;
+
+mod walker;
 
 pub use ebpf_programs::abi::reason::Stop;
 pub use frame::{Found, Frame};
+pub use walker::{Stack, Walker};
 
 /// One stack, leaf first: kernel frames, then user frames.
 ///
 /// Two traces are equal when everything in them is; nothing else decides identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Trace {
+pub struct Trace<'a> {
     /// The frames, leaf first.
-    pub frames: Box<[Frame]>,
+    pub frames: Cow<'a, [Frame]>,
     /// Why it ends where it ends.
     pub stop: Stop,
     /// How many frames are missing in the middle, for [`Stop::TooDeep`].
@@ -20,7 +25,7 @@ pub struct Trace {
     pub gap: u32,
 }
 
-impl Trace {
+impl Trace<'_> {
     /// Whether the stack reaches from its leaf to its root without a frame that is missing.
     ///
     /// A thread of the kernel has no user side, so its kernel frames are all there is.

@@ -13,8 +13,16 @@ pub struct Process {
     pub count: u32,
     /// How many raw ticks the kernel side may still send for want of a mapping, until user space speaks again.
     pub patience: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// One of [`wanted`].
+    pub wanted: u32,
+}
+
+/// Whether the ticks of a process are asked for.
+pub mod wanted {
+    /// They are.
+    pub const YES: u32 = 0;
+    /// They are counted and left out.
+    pub const NO: u32 = 1;
 }
 
 /// One executable mapping.

@@ -36,7 +36,7 @@ reasons! {
     Stop {
         /// The outermost frame was reached: `_start` or the entry of a thread.
         Root = 0, "reached the root";
-        /// The thread has no user stack: it belongs to the kernel, or is on its way out.
+        /// The thread has no user stack: it belongs to the kernel, or its memory is gone already because it ends.
         NoUserStack = 1, "no user stack";
         /// Frames are left out in the middle: the stack is deeper than the buffer, both ends were kept.
         TooDeep = 2, "deeper than the buffer, the middle is left out";

@@ -72,7 +72,7 @@ pub const MAX_KERNEL_FRAMES: usize = 127;
 pub const MAX_STEPS: u32 = 8192;
 
 /// Bytes of stack at most in a raw record.
-pub const MAX_COPY: usize = 64 * 1024;
+pub const MAX_COPY: usize = 60 * 1024;
 
 const _: () = {
     assert!(size_of::<Tick>() == 56);

@@ -1,1 +1,137 @@
-//! One step from a frame to its caller.
+//! From a frame to its caller, again and again.
+//!
+//! ```text
+//!   registers ──► mapping ──► row ──► rule ──► registers of the caller
+//!                    │          │
+//!                    │          └─ no data: frame_pointer (guess, check, mark)
+//!                    └─ no table: frame_pointer, or stop
+//! ```
+//!
+//! [`Walk::step`] takes one frame and knows nothing of the loop that drives it: `bpf_loop` in the kernel, a
+//! plain loop on the host.
+
+pub mod arch;
+
+mod arena;
+
+mod frame_pointer;
+
+mod native;
+
+use crate::abi::mapping::{Mapping, Process, kind};
+use crate::abi::reason::Stop;
+use crate::abi::record::frame;
+use crate::abi::registers::Registers;
+use crate::machine::Machine;
+use arch::Arch;
+use native::Table;
+
+pub use arena::find_mapping;
+pub use native::find_rule;
+
+/// A walk on its way.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Walk {
+    /// The registers in the current frame.
+    pub registers: Registers,
+    /// The process that is walked.
+    pub process: Process,
+    /// Flags of the current frame: how it was found.
+    pub flags: u64,
+    /// Frames taken so far.
+    pub taken: u32,
+    /// Frames taken that were found by guessing.
+    pub guessed: u32,
+    /// The mapping of the frame before, which is the current one's too more often than not.
+    mapping: Mapping,
+    /// The head of its table.
+    table: Table,
+}
+
+impl Walk {
+    /// Prepares for a walk from `self.registers` through `self.process`.
+    #[inline(always)]
+    pub fn begin(&mut self) {
+        self.flags = frame::EXACT;
+        self.taken = 0;
+        self.guessed = 0;
+        self.mapping = Mapping::default();
+    }
+
+    /// Takes the current frame and goes to its caller's; `Some` when the walk is over.
+    #[inline(always)]
+    pub fn step<A: Arch, M: Machine>(&mut self, machine: &mut M) -> Option<Stop> {
+        match self.try_step::<A, M>(machine) {
+            Ok(()) => None,
+            Err(stop) => Some(stop),
+        }
+    }
+
+    #[inline(always)]
+    fn try_step<A: Arch, M: Machine>(&mut self, machine: &mut M) -> Result<(), Stop> {
+        // A return address lies behind its call, perhaps already in the next function.
+        let behind = if self.flags & frame::EXACT == 0 { 1 } else { 0 };
+        let pc = (self.registers.pc & frame::ADDRESS).wrapping_sub(behind);
+        if pc.wrapping_sub(self.mapping.start) >= self.mapping.end.wrapping_sub(self.mapping.start) {
+            self.enter(machine, pc)?;
+        }
+        let bare = if self.mapping.kind == kind::BARE { frame::BARE } else { 0 };
+        machine.frame(pc | self.flags | bare);
+        self.taken += 1;
+        match self.mapping.kind {
+            kind::TABLE => native::caller::<A, M>(self, machine, pc),
+            kind::BARE => frame_pointer::caller::<A, M>(self, machine, pc),
+            _ => Err(Stop::Pending),
+        }
+    }
+
+    /// Makes the mapping of `pc` the current one.
+    #[inline(always)]
+    fn enter<M: Machine>(&mut self, machine: &M, pc: u64) -> Result<(), Stop> {
+        self.mapping = find_mapping(machine, &self.process, pc).ok_or(Stop::Unmapped)?;
+        if self.mapping.kind == kind::TABLE {
+            self.table = Table::load(machine, self.mapping.table).ok_or(Stop::BadTable)?;
+        }
+        Ok(())
+    }
+
+    /// Whether `pc` lies in executable memory.
+    #[inline(always)]
+    fn is_code<M: Machine>(&self, machine: &M, pc: u64) -> bool {
+        pc.wrapping_sub(self.mapping.start) < self.mapping.end.wrapping_sub(self.mapping.start)
+            || find_mapping(machine, &self.process, pc).is_some()
+    }
+
+    /// The value of a register, if it is known in this frame.
+    #[inline(always)]
+    fn register(&self, number: u8) -> Option<u64> {
+        let number = (number & 31) as usize;
+        if self.registers.known >> number & 1 == 0 {
+            return None;
+        }
+        Some(self.registers.values[number])
+    }
+
+    /// Goes to the caller's frame: only the program counter and the two pointers are known there.
+    #[inline(always)]
+    fn go<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
+        let pc = A::strip(pc);
+        if pc == 0 {
+            return Err(Stop::Root);
+        }
+        // A leaf of arm64 has no frame of its own; on any other step the stack must shrink.
+        let before = self.registers.values[A::SP];
+        if sp <= before && !(A::LEAF_WITHOUT_FRAME && sp == before && self.flags & frame::EXACT != 0) {
+            return Err(Stop::NoProgress);
+        }
+        self.registers.pc = pc;
+        self.registers.values[A::SP] = sp;
+        self.registers.known = 1 << A::SP;
+        if let Some(fp) = fp {
+            self.registers.values[A::FP] = fp;
+            self.registers.known |= 1 << A::FP;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Why a profiler can't start, each with what to do about it.
+
+use std::fmt;
+use std::io;
+
+/// Why a profiler can't start.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A frequency outside of 1 to 10,000.
+    Frequency {
+        /// The frequency that was asked for.
+        hertz: u32,
+    },
+    /// A process that isn't there.
+    NoProcess {
+        /// Its id.
+        pid: u32,
+    },
+    /// The program may not do what it must.
+    Privilege {
+        /// What was refused.
+        what: &'static str,
+        /// The capability that is missing.
+        capability: &'static str,
+    },
+    /// The kernel is older than 5.17.
+    OldKernel {
+        /// Its release.
+        release: String,
+    },
+    /// The kernel carries no type information.
+    NoTypes,
+    /// The kernel refuses the sampling program.
+    Rejected {
+        /// What it says.
+        error: String,
+        /// The verifier's log.
+        log: String,
+    },
+    /// The system said no for another reason.
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+    /// The kernel object doesn't fit this library.
+    Object(String),
+    /// There is nowhere to send profiles at an interval.
+    NoSink,
+}
+
+impl StartError {
+    /// A refusal by the system while `what` was tried.
+    pub(super) fn system(what: &'static str, capability: &'static str, error: io::Error) -> StartError {
+        match error.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => StartError::Privilege { what, capability },
+            _ => StartError::System { what, error },
+        }
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Frequency { hertz } => {
+                write!(f, "{hertz} ticks a second are not possible; choose a frequency from 1 to 10000")
+            }
+            StartError::NoProcess { pid } => {
+                write!(f, "there is no process {pid}; list the processes that run with: ps -e")
+            }
+            StartError::Privilege { what, capability } => write!(
+                f,
+                "cannot {what}: {capability} is missing; run as root (sudo), or: \
+                 setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep PROGRAM"
+            ),
+            StartError::OldKernel { release } => {
+                write!(f, "kernel {release} is too old for the sampling program; 5.17 or newer is needed")
+            }
+            StartError::NoTypes => f.write_str(
+                "this kernel carries no type information (/sys/kernel/btf/vmlinux); \
+                 use one that is built with CONFIG_DEBUG_INFO_BTF=y",
+            ),
+            StartError::Rejected { error, log } => {
+                write!(f, "the kernel refuses the sampling program: {error}; please report this log:\n{log}")
+            }
+            StartError::System { what, error } => write!(f, "cannot {what}: {error}"),
+            StartError::Object(error) => {
+                write!(
+                    f,
+                    "the kernel object doesn't fit this library: {error}; rebuild it: cargo xtask object"
+                )
+            }
+            StartError::NoSink => {
+                f.write_str("an interval was set, but no sink takes the profiles; add one with Builder::sink")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}

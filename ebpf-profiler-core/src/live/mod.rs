@@ -1,0 +1,36 @@
+//! The profiler of the running machine.
+//!
+//! ```text
+//!   kernel ──► drain thread ──► pipeline thread ──► naming thread ──► sinks
+//!              ring, life       walk, tables,       symbols
+//!              events           aggregate
+//! ```
+//!
+//! The drain thread does nothing but empty the kernel's buffers. The pipeline thread never opens a symbol
+//! table. What falls behind is bounded: the channel between two threads holds a few batches, and when the ring
+//! is full the kernel side counts what it loses.
+
+mod cpus;
+
+mod error;
+
+mod kernel_tables;
+
+mod loader;
+
+mod mmap;
+
+mod perf;
+
+mod profiler;
+
+mod sideband;
+
+mod source;
+
+mod system;
+
+mod threads;
+
+pub use error::StartError;
+pub use profiler::{Builder, Health, Profiler, StopError};

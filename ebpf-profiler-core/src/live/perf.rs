@@ -1,0 +1,138 @@
+//! Perf events: the clocks that tick, and the buffers of what happens to processes.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// `struct perf_event_attr` up to and including `build_id` among its flags.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_watermark: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+}
+
+const SOFTWARE: u32 = 1;
+const CPU_CLOCK: u64 = 0;
+const DUMMY: u64 = 9;
+const SAMPLE_TID: u64 = 1 << 1;
+const SAMPLE_TIME: u64 = 1 << 2;
+
+/// Bits of [`Attributes::flags`].
+mod flag {
+    pub(super) const EXCLUDE_IDLE: u64 = 1 << 7;
+    pub(super) const MMAP: u64 = 1 << 8;
+    pub(super) const COMM: u64 = 1 << 9;
+    pub(super) const TASK: u64 = 1 << 13;
+    pub(super) const WATERMARK: u64 = 1 << 14;
+    pub(super) const SAMPLE_ID_ALL: u64 = 1 << 18;
+    pub(super) const MMAP2: u64 = 1 << 23;
+    pub(super) const COMM_EXEC: u64 = 1 << 24;
+    pub(super) const USE_CLOCKID: u64 = 1 << 25;
+    pub(super) const BUILD_ID: u64 = 1 << 34;
+}
+
+/// A clock that runs `program` on `cpu`, `hertz` times a second while the CPU isn't idle.
+pub(super) fn clock(cpu: u32, hertz: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let event = open(
+        Attributes {
+            config: CPU_CLOCK,
+            // A period, not a frequency: the kernel limits frequencies by how busy it thinks it is.
+            period: 1_000_000_000 / u64::from(hertz),
+            flags: flag::EXCLUDE_IDLE,
+            ..Attributes::default()
+        },
+        cpu,
+    )?;
+    const SET_BPF: libc::c_ulong = 0x4004_2408;
+    // SAFETY: the request takes the number of a program.
+    let error = unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF as _, program.as_raw_fd()) };
+    if error < 0 { Err(io::Error::last_os_error()) } else { Ok(event) }
+}
+
+/// A stream of what happens to processes on `cpu`; wakes its reader when `watermark` bytes wait.
+pub(super) fn life(cpu: u32, watermark: u32) -> io::Result<OwnedFd> {
+    open(
+        Attributes {
+            config: DUMMY,
+            sample_type: SAMPLE_TID | SAMPLE_TIME,
+            flags: flag::MMAP
+                | flag::MMAP2
+                | flag::COMM
+                | flag::COMM_EXEC
+                | flag::TASK
+                | flag::WATERMARK
+                | flag::SAMPLE_ID_ALL
+                | flag::USE_CLOCKID
+                | flag::BUILD_ID,
+            wakeup_watermark: watermark,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attributes::default()
+        },
+        cpu,
+    )
+}
+
+fn open(mut attributes: Attributes, cpu: u32) -> io::Result<OwnedFd> {
+    const EVERY_PROCESS: i32 = -1;
+    const NO_GROUP: i32 = -1;
+    const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+    attributes.kind = SOFTWARE;
+    attributes.size = size_of::<Attributes>() as u32;
+    // SAFETY: the attributes are as long as they say, and the call keeps no reference to them.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw mut attributes,
+            EVERY_PROCESS,
+            cpu as i32,
+            NO_GROUP,
+            CLOSE_ON_EXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call gave this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Waits up to `wait` for one of `fds` to be readable; which of them are.
+pub(super) fn poll(fds: &[i32], wait: std::time::Duration) -> io::Result<Vec<bool>> {
+    let entry = |&fd: &i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
+    let wait = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: the entries are as many as is said, and the call keeps no reference to them.
+    let count = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, wait) };
+    let error = io::Error::last_os_error();
+    if count < 0 && error.kind() != io::ErrorKind::Interrupted {
+        return Err(error);
+    }
+    Ok(entries.iter().map(|entry| entry.revents & libc::POLLIN != 0).collect())
+}
+
+/// Nanoseconds of a clock.
+pub(super) fn clock_now(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes one `timespec`.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

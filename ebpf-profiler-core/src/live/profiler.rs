@@ -1,0 +1,292 @@
+//! The one type that most embedders touch.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
+use ebpf_programs::abi::reason::Counter;
+
+use super::error::StartError;
+use super::loader::{self, Loaded};
+use super::perf;
+use super::source::{LiveSource, Waker};
+use super::system::LiveSystem;
+use super::threads::{self, Command, Parts, Shared, State};
+use crate::pipeline::{Clock, Pipeline, PipelineStats};
+use crate::process::{Registry, System};
+use crate::profile::Profile;
+use crate::sink::Sink;
+use crate::symbol::{Symbolizer, Symbols};
+use crate::unwind::UnwindCompiler;
+
+/// A profiler of the running machine.
+///
+/// It runs in threads of its own from [`Builder::start`] on, until it is stopped or dropped.
+///
+/// # Minimum kernel version
+///
+/// 5.17, with type information (`/sys/kernel/btf/vmlinux`).
+#[must_use = "a profiler that is dropped stops"]
+pub struct Profiler {
+    shared: Arc<Shared>,
+    waker: Waker,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// How a [`Profiler`] is to be.
+#[must_use = "nothing runs before `start`"]
+pub struct Builder {
+    hertz: u32,
+    ring: u32,
+    memory: u64,
+    exclude_self: bool,
+    pids: Vec<u32>,
+    compiler: Option<Box<dyn UnwindCompiler>>,
+    symbolizer: Option<Box<dyn Symbolizer>>,
+    sinks: Vec<Box<dyn Sink>>,
+    interval: Option<Duration>,
+}
+
+/// How a profiler did.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Health {
+    /// Ticks that the kernel side took.
+    pub ticks: u64,
+    /// Of those, the ones of processes that weren't asked for.
+    pub filtered: u64,
+    /// Of those, the ones that didn't fit into the ring.
+    pub lost: u64,
+    /// Bytes that went through the ring.
+    pub bytes: u64,
+    /// How often the kernel side woke this program.
+    pub wakeups: u64,
+    /// How often the kernel ran the sampling program, where it keeps statistics (`kernel.bpf_stats_enabled`).
+    pub runs: u64,
+    /// How long that took in all.
+    pub run_time: Duration,
+    /// What became of the rest.
+    pub pipeline: PipelineStats,
+    /// What sinks answered that couldn't take a profile.
+    pub sink_errors: Vec<String>,
+}
+
+/// Why there is no profile.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StopError {
+    /// The stream of events broke.
+    Broken(String),
+    /// A thread of the profiler is gone: a bug.
+    Gone,
+}
+
+impl fmt::Display for StopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopError::Broken(error) => f.write_str(error),
+            StopError::Gone => {
+                f.write_str("a thread of the profiler panicked; please report what it printed")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StopError {}
+
+impl Profiler {
+    /// Whole system, 19 ticks a second, nothing plugged in.
+    pub fn builder() -> Builder {
+        Builder {
+            hertz: 19,
+            ring: 2 << 20,
+            memory: u64::from(CHUNKS) * u64::from(CHUNK_BLOCKS) * BLOCK as u64,
+            exclude_self: true,
+            pids: Vec::new(),
+            compiler: None,
+            symbolizer: None,
+            sinks: Vec::new(),
+            interval: None,
+        }
+    }
+
+    /// Runs for a while and stops; what was seen.
+    ///
+    /// # Errors
+    ///
+    /// When the stream of events broke on the way.
+    pub fn run_for(self, duration: Duration) -> Result<Profile, StopError> {
+        std::thread::sleep(duration);
+        self.snapshot()
+    }
+
+    /// What was seen since the start, or since the last time that this was asked.
+    ///
+    /// # Errors
+    ///
+    /// When the stream of events broke.
+    pub fn snapshot(&self) -> Result<Profile, StopError> {
+        let (reply, profile) = channel();
+        self.shared.push(Command::Snapshot(reply));
+        self.waker.wake();
+        profile.recv().map_err(|_| match self.shared.state().broken {
+            Some(error) => StopError::Broken(error),
+            None => StopError::Gone,
+        })
+    }
+
+    /// How it did up to the last profile that was finished.
+    pub fn health(&self) -> Health {
+        let State { counts, pipeline, sink_errors, .. } = self.shared.state();
+        Health {
+            ticks: counts.get(Counter::Ticks),
+            filtered: counts.get(Counter::Filtered),
+            lost: counts.get(Counter::RingFull),
+            bytes: counts.get(Counter::Bytes),
+            wakeups: counts.get(Counter::Wakeups),
+            runs: counts.runs,
+            run_time: counts.run_time,
+            pipeline,
+            sink_errors,
+        }
+    }
+
+    /// Stops, flushes the sinks, and says how it did.
+    ///
+    /// # Errors
+    ///
+    /// When the stream of events broke on the way.
+    pub fn stop(mut self) -> Result<Health, StopError> {
+        self.end()?;
+        match self.shared.state().broken {
+            Some(error) => Err(StopError::Broken(error)),
+            None => Ok(self.health()),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), StopError> {
+        self.shared.push(Command::Stop);
+        self.waker.wake();
+        let joined: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        if joined.iter().any(Result::is_err) { Err(StopError::Gone) } else { Ok(()) }
+    }
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            // Nobody is left to tell.
+            let _ = self.end();
+        }
+    }
+}
+
+impl fmt::Debug for Profiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profiler").field("health", &self.health()).finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Ticks a second on each CPU, 1 to 10,000. A prime number doesn't beat in time with what is profiled.
+    pub fn frequency(mut self, hertz: u32) -> Builder {
+        self.hertz = hertz;
+        self
+    }
+
+    /// Samples this process and what it forks from now on, and no other. May be called several times.
+    pub fn pid(mut self, pid: u32) -> Builder {
+        self.pids.push(pid);
+        self
+    }
+
+    /// Builds unwind tables: `ebpf_profiler_unwind::tables()`. Without it only frame pointers are followed.
+    pub fn unwind(mut self, compiler: impl UnwindCompiler + 'static) -> Builder {
+        self.compiler = Some(Box::new(compiler));
+        self
+    }
+
+    /// Gives names. Without it the symbol tables and debug information of this machine do.
+    pub fn symbolizer(mut self, symbolizer: impl Symbolizer + 'static) -> Builder {
+        self.symbolizer = Some(Box::new(symbolizer));
+        self
+    }
+
+    /// Hands a profile to the sinks every `interval`, instead of one at the end.
+    pub fn every(mut self, interval: Duration) -> Builder {
+        self.interval = Some(interval);
+        self
+    }
+
+    /// Takes finished profiles. May be called several times.
+    pub fn sink(mut self, sink: impl Sink + 'static) -> Builder {
+        self.sinks.push(Box::new(sink));
+        self
+    }
+
+    /// Samples this program too.
+    pub fn include_self(mut self) -> Builder {
+        self.exclude_self = false;
+        self
+    }
+
+    /// The size of the ring in bytes; rounded up to a power of two. 2 MiB if nothing else is said.
+    pub fn ring_size(mut self, bytes: u32) -> Builder {
+        self.ring = bytes.clamp(64 << 10, 1 << 30).next_power_of_two();
+        self
+    }
+
+    /// How many bytes of tables are kept at most; 1 GiB if nothing else is said.
+    pub fn table_memory(mut self, bytes: u64) -> Builder {
+        self.memory = self.memory.min(bytes);
+        self
+    }
+
+    /// Loads the kernel side and starts the clocks.
+    ///
+    /// # Errors
+    ///
+    /// When something is missing; the error says what and how to get it.
+    pub fn start(self) -> Result<Profiler, StartError> {
+        self.check()?;
+        let exclude = if self.exclude_self { std::process::id() } else { 0 };
+        let Loaded { ebpf, sampler, ring, tables, counters } = loader::load(self.ring, exclude)?;
+        let mut registry = Registry::new(Box::new(LiveSystem), Box::new(tables), self.compiler, self.memory);
+        registry.want_only(&self.pids);
+        let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
+        let pipeline = Pipeline::new(registry, clock(), period);
+        let (source, waker) = LiveSource::start(ebpf, ring, counters, sampler, self.hertz)?;
+        let parts = Parts {
+            source: Box::new(source),
+            pipeline,
+            symbolizer: self.symbolizer.unwrap_or_else(|| Box::new(Symbols::default())),
+            sinks: self.sinks,
+            interval: self.interval,
+        };
+        let shared = Arc::new(Shared::default());
+        let threads = threads::start(parts, &shared)
+            .map_err(|error| StartError::System { what: "start a thread", error })?;
+        Ok(Profiler { shared, waker, threads })
+    }
+
+    fn check(&self) -> Result<(), StartError> {
+        if !(1..=10_000).contains(&self.hertz) {
+            return Err(StartError::Frequency { hertz: self.hertz });
+        }
+        if let Some(&pid) = self.pids.iter().find(|&&pid| LiveSystem.mappings(pid).is_err()) {
+            return Err(StartError::NoProcess { pid });
+        }
+        if self.interval.is_some() && self.sinks.is_empty() {
+            return Err(StartError::NoSink);
+        }
+        Ok(())
+    }
+}
+
+fn clock() -> Clock {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Clock { offset: (now.as_nanos() as u64).wrapping_sub(perf::clock_now(libc::CLOCK_MONOTONIC)) }
+}

@@ -1,0 +1,134 @@
+//! Events of the running kernel.
+
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use aya::Ebpf;
+use aya::maps::{MapData, RingBuf};
+
+use super::error::StartError;
+use super::loader::Counters;
+use super::sideband::Sideband;
+use super::{cpus, perf};
+use crate::sample::{Batch, Counts, Source, SourceError};
+
+/// How often the list of CPUs is looked at.
+const CPU_CHECK: Duration = Duration::from_secs(1);
+
+/// The shortest time between two looks at the ring: many small batches cost more than a few larger ones.
+const BREATH: Duration = Duration::from_millis(4);
+
+/// The running kernel.
+pub(super) struct LiveSource {
+    ring: RingBuf<MapData>,
+    counters: Counters,
+    program: OwnedFd,
+    hertz: u32,
+    cpus: Vec<Cpu>,
+    checked: Instant,
+    drained: Instant,
+    wake: PipeReader,
+    ebpf: Ebpf,
+}
+
+/// What is open on one CPU.
+struct Cpu {
+    number: u32,
+    sideband: Sideband,
+    _clock: OwnedFd,
+}
+
+/// Interrupts a wait for events.
+#[derive(Debug)]
+pub(super) struct Waker(PipeWriter);
+
+impl Waker {
+    /// Lets the wait that is under way, or the next one, return.
+    pub(super) fn wake(&self) {
+        // A reader that is gone doesn't wait.
+        let _ = (&self.0).write(&[0]);
+    }
+}
+
+impl LiveSource {
+    /// Starts the clocks of all CPUs.
+    pub(super) fn start(
+        ebpf: Ebpf,
+        ring: RingBuf<MapData>,
+        counters: Counters,
+        program: OwnedFd,
+        hertz: u32,
+    ) -> Result<(LiveSource, Waker), StartError> {
+        let (wake, waker) =
+            io::pipe().map_err(|error| StartError::System { what: "create a pipe", error })?;
+        let now = Instant::now();
+        let mut source = LiveSource {
+            ring,
+            counters,
+            program,
+            hertz,
+            cpus: Vec::new(),
+            checked: now,
+            drained: now,
+            wake,
+            ebpf,
+        };
+        source.follow_cpus().map_err(|error| StartError::system("sample the CPUs", "CAP_PERFMON", error))?;
+        Ok((source, Waker(waker)))
+    }
+
+    /// Listens on CPUs that came, forgets those that went.
+    fn follow_cpus(&mut self) -> io::Result<()> {
+        let online = cpus::online()?;
+        // A CPU that went took its events with it, even if it comes back.
+        self.cpus.retain(|cpu| online.contains(&cpu.number));
+        for number in online {
+            if self.cpus.iter().all(|cpu| cpu.number != number) {
+                let sideband = Sideband::open(number)?;
+                let clock = perf::clock(number, self.hertz, self.program.as_fd())?;
+                self.cpus.push(Cpu { number, sideband, _clock: clock });
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, wait: Duration) -> io::Result<()> {
+        let breath = BREATH.saturating_sub(self.drained.elapsed());
+        if !breath.is_zero() {
+            std::thread::sleep(breath);
+        }
+        let mut fds = vec![self.ring.as_raw_fd(), self.wake.as_raw_fd()];
+        fds.extend(self.cpus.iter().map(|cpu| cpu.sideband.fd().as_raw_fd()));
+        if perf::poll(&fds, wait)?[1] {
+            self.wake.read(&mut [0; 16])?;
+        }
+        Ok(())
+    }
+}
+
+impl Source for LiveSource {
+    fn next(&mut self, wait: Duration, batch: &mut Batch) -> Result<bool, SourceError> {
+        self.wait(wait)?;
+        if self.checked.elapsed() > CPU_CHECK {
+            self.checked = Instant::now();
+            // A CPU that goes while it is looked at is met again in a second.
+            let _ = self.follow_cpus();
+        }
+        // Ticks first: whatever a tick depends on has happened before it, so it is in the other buffers.
+        while let Some(record) = self.ring.next() {
+            batch.push_tick(&record);
+        }
+        for cpu in &mut self.cpus {
+            cpu.sideband.drain(batch);
+        }
+        self.drained = Instant::now();
+        Ok(true)
+    }
+
+    fn counts(&self) -> Counts {
+        let info = self.ebpf.program("sample").and_then(|program| program.info().ok());
+        let (runs, run_time) = info.map_or_else(Default::default, |info| (info.run_count(), info.run_time()));
+        Counts { counters: self.counters.sums(), runs, run_time }
+    }
+}

@@ -1,0 +1,184 @@
+//! The processes of the running machine, through /proc.
+
+use std::fs::File;
+use std::io::{self, Cursor};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+
+use crate::elf::ReadAt;
+use crate::process::{Description, Opener, System};
+use crate::sample::{FileId, MapEvent};
+
+/// The running machine.
+#[derive(Debug, Default)]
+pub(super) struct LiveSystem;
+
+impl System for LiveSystem {
+    fn processes(&self) -> Vec<u32> {
+        let Ok(all) = procfs::process::all_processes() else { return Vec::new() };
+        all.filter_map(|process| u32::try_from(process.ok()?.pid).ok()).collect()
+    }
+
+    fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
+        let maps = process(pid)?.maps().map_err(io::Error::other)?;
+        let executable = |map: &MemoryMap| map.perms.contains(MMPermissions::EXECUTE);
+        // The page at the top that stands for old system calls has no code that one could be in.
+        let user = |map: &MemoryMap| map.address.0 >> 63 == 0;
+        Ok(maps.into_iter().filter(executable).filter(user).map(event).collect())
+    }
+
+    fn describe(&self, pid: u32) -> Description {
+        let mut description = Description::default();
+        let Ok(process) = process(pid) else { return description };
+        if let Ok(path) = process.exe() {
+            description.executable = path.to_string_lossy().into();
+        }
+        if let Ok(stat) = process.stat() {
+            let per_second = procfs::ticks_per_second().max(1);
+            description.created = stat.starttime * (1_000_000_000 / per_second);
+        }
+        if let Ok(groups) = process.cgroups() {
+            let id = groups.into_iter().find_map(|group| container_id(&group.pathname));
+            description.container = id.unwrap_or_default();
+        }
+        description
+    }
+
+    fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
+        Arc::new(MappedFile {
+            pid,
+            range: (mapping.start, mapping.end),
+            file: mapping.file.clone(),
+            path: mapping.path.clone(),
+            held: OnceLock::new(),
+        })
+    }
+
+    fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        File::open(format!("/proc/{pid}/mem"))?.read_exact_at(buffer, address)
+    }
+}
+
+fn process(pid: u32) -> io::Result<Process> {
+    Process::new(pid as i32).map_err(io::Error::other)
+}
+
+fn event(map: MemoryMap) -> MapEvent {
+    let path: Box<str> = match &map.pathname {
+        MMapPath::Path(path) => path.to_string_lossy().into(),
+        MMapPath::Vdso => "[vdso]".into(),
+        MMapPath::Anonymous => "//anon".into(),
+        other => format!("{other:?}").into(),
+    };
+    let device = (map.dev.0 as u32, map.dev.1 as u32);
+    let file = FileId::of(&path, device, map.inode);
+    MapEvent { start: map.address.0, end: map.address.1, offset: map.offset, file, path }
+}
+
+/// The id of a container in the path of its control group: 64 hexadecimal digits.
+fn container_id(path: &str) -> Option<Box<str>> {
+    let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    path.rsplit(['/', '-', '.', ':']).find(is_id).map(Into::into)
+}
+
+/// The file behind a mapping.
+struct MappedFile {
+    pid: u32,
+    range: (u64, u64),
+    file: FileId,
+    path: Box<str>,
+    /// Open from the first time on where no path leads to it any more: deleted, or in a world of its own.
+    held: OnceLock<Arc<File>>,
+}
+
+impl Opener for MappedFile {
+    fn open(&self) -> io::Result<Box<dyn ReadAt>> {
+        if self.file == FileId::VDSO {
+            return Ok(Box::new(Cursor::new(vdso()?)));
+        }
+        if let Some(file) = self.held.get() {
+            return Ok(Box::new(file.try_clone()?));
+        }
+        self.open_file().map(|file| Box::new(file) as Box<dyn ReadAt>)
+    }
+}
+
+impl MappedFile {
+    fn open_file(&self) -> io::Result<File> {
+        let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
+        if let Ok(file) = File::open(path)
+            && self.is_it(&file)
+        {
+            return Ok(file);
+        }
+        let (start, end) = self.range;
+        let ways = [
+            PathBuf::from(format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid)),
+            PathBuf::from(format!("/proc/{}/root{path}", self.pid)),
+        ];
+        for way in ways {
+            if let Ok(file) = File::open(way)
+                && self.is_it(&file)
+            {
+                let _ = self.held.set(Arc::new(file.try_clone()?));
+                return Ok(file);
+            }
+        }
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    /// Whether this is the file that was mapped, and not another one of its name.
+    fn is_it(&self, file: &File) -> bool {
+        let Ok(metadata) = file.metadata() else { return false };
+        match &self.file {
+            // Some file systems show another device in a mapping than in the file itself.
+            FileId::Inode { inode, .. } => metadata.is_file() && metadata.ino() == *inode,
+            // Whoever opens the file compares its build id.
+            _ => metadata.is_file(),
+        }
+    }
+}
+
+/// The code that the kernel lends to every process; ours is like all others.
+fn vdso() -> io::Result<Vec<u8>> {
+    static IMAGE: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    let image = IMAGE.get_or_init(|| {
+        let maps = Process::myself().and_then(|process| process.maps()).ok()?;
+        let map = maps.into_iter().find(|map| map.pathname == MMapPath::Vdso)?;
+        let mut image = vec![0; (map.address.1 - map.address.0) as usize];
+        File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, map.address.0).ok()?;
+        Some(image)
+    });
+    image.clone().ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containers_are_found_in_control_groups() {
+        let id = "a".repeat(64);
+        for path in [format!("/docker/{id}"), format!("/kubepods.slice/x/cri-containerd-{id}.scope")] {
+            assert_eq!(container_id(&path).as_deref(), Some(&*id));
+        }
+        assert_eq!(container_id("/user.slice/session-1.scope"), None);
+    }
+
+    #[test]
+    fn our_own_mappings_are_found_and_opened() {
+        let system = LiveSystem;
+        let pid = std::process::id();
+        let maps = system.mappings(pid).unwrap();
+        let here = our_own_mappings_are_found_and_opened as *const () as u64;
+        let map = maps.iter().find(|map| map.start <= here && here < map.end).unwrap();
+        let elf = crate::elf::Elf::open(system.opener(pid, map).open().unwrap()).unwrap();
+        assert!(elf.code_address(map.offset).is_some());
+        let vdso = maps.iter().find(|map| map.file == FileId::VDSO).unwrap();
+        let vdso = crate::elf::Elf::open(system.opener(pid, vdso).open().unwrap()).unwrap();
+        assert!(vdso.section(".eh_frame").is_some());
+    }
+}

@@ -1,0 +1,267 @@
+//! The three threads, and what passes between them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ebpf_programs::abi::reason::Counter;
+
+use crate::pipeline::{Pipeline, PipelineStats, Unnamed};
+use crate::profile::Profile;
+use crate::sample::{Batch, Counts, Source};
+use crate::sink::Sink;
+use crate::symbol::Symbolizer;
+
+/// How long the drain thread waits at most before it looks at the ring.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Batches at most on their way from the drain thread to the pipeline thread.
+const BATCHES: usize = 4;
+
+/// Bytes at most in a batch that waits for the pipeline; beyond it the ring fills, and then ticks are lost.
+const BATCH_BYTES: usize = 32 << 20;
+
+/// Where a profile goes: back to who asked, or to the sinks.
+type Reply = Option<Sender<Profile>>;
+
+/// What the drain thread is asked to do.
+pub(super) enum Command {
+    /// End the profile that is being collected and answer with it.
+    Snapshot(Sender<Profile>),
+    /// Flush and end.
+    Stop,
+}
+
+/// What goes from the drain thread to the pipeline thread.
+enum Message {
+    Batch(Batch),
+    Flush(Reply, Counts),
+}
+
+/// What the threads let others see.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    commands: Mutex<VecDeque<Command>>,
+    state: Mutex<State>,
+}
+
+/// What became of the profiler so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) counts: Counts,
+    pub(super) pipeline: PipelineStats,
+    pub(super) sink_errors: Vec<String>,
+    /// Why the source broke, if it did.
+    pub(super) broken: Option<String>,
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Command::Snapshot(_) => "Snapshot",
+            Command::Stop => "Stop",
+        })
+    }
+}
+
+impl Shared {
+    /// Leaves a command for the drain thread.
+    pub(super) fn push(&self, command: Command) {
+        lock(&self.commands).push_back(command);
+    }
+
+    /// What became of the profiler so far.
+    pub(super) fn state(&self) -> State {
+        lock(&self.state).clone()
+    }
+
+    fn update(&self, change: impl FnOnce(&mut State)) {
+        change(&mut lock(&self.state));
+    }
+}
+
+/// A thread that panicked while it held the lock left a value that is still whole.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// All that the threads are made of.
+pub(super) struct Parts {
+    pub(super) source: Box<dyn Source>,
+    pub(super) pipeline: Pipeline,
+    pub(super) symbolizer: Box<dyn Symbolizer>,
+    pub(super) sinks: Vec<Box<dyn Sink>>,
+    /// How often the sinks get a profile; never before the end without one.
+    pub(super) interval: Option<Duration>,
+}
+
+/// Starts the threads.
+pub(super) fn start(parts: Parts, shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
+    let (batches_in, batches_out) = sync_channel(BATCHES);
+    let (used_in, used_out) = sync_channel(BATCHES);
+    let (names_in, names_out) = channel();
+    let Parts { source, pipeline, symbolizer, sinks, interval } = parts;
+    let drain = Drain {
+        source,
+        batch: Batch::default(),
+        batches: batches_in,
+        used: used_out,
+        interval,
+        shared: shared.clone(),
+    };
+    let process = Process { pipeline, used: used_in, names: names_in, shared: shared.clone(), lost: 0 };
+    let name = Name { symbolizer, sinks, shared: shared.clone() };
+    Ok(vec![
+        spawn("ebpf-drain", move || drain.run())?,
+        spawn("ebpf-pipeline", move || process.run(&batches_out))?,
+        spawn("ebpf-names", move || name.run(&names_out))?,
+    ])
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)
+}
+
+/// Empties the kernel's buffers.
+struct Drain {
+    source: Box<dyn Source>,
+    batch: Batch,
+    batches: SyncSender<Message>,
+    used: Receiver<Batch>,
+    interval: Option<Duration>,
+    shared: Arc<Shared>,
+}
+
+impl Drain {
+    fn run(mut self) {
+        let mut next_flush = self.interval.map(|interval| Instant::now() + interval);
+        loop {
+            let wait = next_flush.map_or(WAIT, |at| WAIT.min(at.saturating_duration_since(Instant::now())));
+            if !self.drain(wait) {
+                break;
+            }
+            if next_flush.is_some_and(|at| Instant::now() >= at) {
+                next_flush = self.interval.map(|interval| Instant::now() + interval);
+                self.flush(None);
+            }
+            let command = lock(&self.shared.commands).pop_front();
+            match command {
+                Some(Command::Snapshot(reply)) => {
+                    self.drain(Duration::ZERO);
+                    self.flush(Some(reply));
+                }
+                Some(Command::Stop) => break,
+                None => {}
+            }
+        }
+        self.drain(Duration::ZERO);
+        self.flush(None);
+    }
+
+    /// Passes on what waits; false when nothing will come any more.
+    fn drain(&mut self, wait: Duration) -> bool {
+        let more = self.source.next(wait, &mut self.batch).unwrap_or_else(|error| {
+            self.shared.update(|state| state.broken = Some(error.to_string()));
+            false
+        });
+        if self.batch.is_empty() {
+            return more;
+        }
+        let fresh = self.used.try_recv().unwrap_or_default();
+        let batch = Message::Batch(std::mem::replace(&mut self.batch, fresh));
+        match self.batches.try_send(batch) {
+            // The pipeline is behind: what comes next goes into the same batch, as long as that has a bound.
+            Err(TrySendError::Full(Message::Batch(batch))) if batch.size() < BATCH_BYTES => {
+                self.batch = batch
+            }
+            Err(TrySendError::Full(batch)) => return self.batches.send(batch).is_ok() && more,
+            Err(TrySendError::Disconnected(_)) => return false,
+            Ok(()) => {}
+        }
+        more
+    }
+
+    fn flush(&mut self, reply: Reply) {
+        if !self.batch.is_empty() {
+            let _ = self.batches.send(Message::Batch(std::mem::take(&mut self.batch)));
+        }
+        self.send_flush(reply);
+    }
+
+    fn send_flush(&mut self, reply: Reply) {
+        // Without a receiver the profiler is ending.
+        let _ = self.batches.send(Message::Flush(reply, self.source.counts()));
+    }
+}
+
+/// Walks and aggregates.
+struct Process {
+    pipeline: Pipeline,
+    used: SyncSender<Batch>,
+    names: Sender<(Unnamed, Reply)>,
+    shared: Arc<Shared>,
+    lost: u64,
+}
+
+impl Process {
+    fn run(mut self, messages: &Receiver<Message>) {
+        self.pipeline.registry().scan();
+        while let Ok(message) = messages.recv() {
+            match message {
+                Message::Batch(mut batch) => {
+                    self.pipeline.take(&mut batch);
+                    batch.clear();
+                    let _ = self.used.try_send(batch);
+                }
+                Message::Flush(reply, counts) => self.flush(reply, counts),
+            }
+        }
+    }
+
+    fn flush(&mut self, reply: Reply, counts: Counts) {
+        let mut unnamed = self.pipeline.finish();
+        let lost = counts.get(Counter::RingFull);
+        unnamed.lose(Counter::RingFull.text(), lost - self.lost);
+        self.lost = lost;
+        let stats = self.pipeline.stats();
+        self.shared.update(|state| (state.counts, state.pipeline) = (counts, stats));
+        let _ = self.names.send((unnamed, reply));
+    }
+}
+
+/// Gives names and feeds the sinks.
+struct Name {
+    symbolizer: Box<dyn Symbolizer>,
+    sinks: Vec<Box<dyn Sink>>,
+    shared: Arc<Shared>,
+}
+
+impl Name {
+    fn run(mut self, profiles: &Receiver<(Unnamed, Reply)>) {
+        while let Ok((unnamed, reply)) = profiles.recv() {
+            match reply {
+                Some(reply) => {
+                    // Who asked may have gone away.
+                    let _ = reply.send(unnamed.name(&mut *self.symbolizer));
+                }
+                None if self.sinks.is_empty() => {}
+                None => {
+                    let profile = unnamed.name(&mut *self.symbolizer);
+                    self.each(|sink| sink.take(&profile));
+                }
+            }
+        }
+        self.each(|sink| sink.flush());
+    }
+
+    fn each(&mut self, mut act: impl FnMut(&mut dyn Sink) -> Result<(), crate::sink::SinkError>) {
+        for sink in &mut self.sinks {
+            if let Err(error) = act(&mut **sink) {
+                self.shared.update(|state| state.sink_errors.push(error.to_string()));
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! From a batch of events to samples in a profile: the one place that sees every stage.
+//!
+//! ```text
+//!   Batch ─┬─ life ──► Registry ──► tables, mappings ──► kernel side
+//!          └─ tick ─┬─ walked ─────────────────────┐
+//!                   └─ raw ──► Walker (same code) ─┴──► frames ──► ProfileBuilder
+//! ```
+//!
+//! Events are taken in the order of time. A raw tick is walked here, building the tables that its stack asks
+//! for; the kernel side knows them from then on.
+
+mod raw;
+
+use std::time::{Duration, SystemTime};
+
+use ebpf_programs::abi::record::frame;
+use hashbrown::HashMap;
+
+use crate::process::{Module, ModuleId, Registry, RegistryStats};
+use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
+use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
+use crate::symbol::Symbolizer;
+use crate::trace::{Found, Frame, Stop, Trace, Walker};
+
+/// Turns batches into profiles.
+pub struct Pipeline {
+    registry: Registry,
+    builder: ProfileBuilder,
+    threads: HashMap<(u32, u32, [u8; 16]), ThreadId>,
+    walker: Walker,
+    frames: Vec<Frame>,
+    clock: Clock,
+    period: Duration,
+    since: SystemTime,
+    stats: PipelineStats,
+}
+
+/// What a [`Pipeline`] has seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PipelineStats {
+    /// Ticks that became samples.
+    pub samples: u64,
+    /// Of those, the ones whose stacks are whole.
+    pub whole: u64,
+    /// Of all samples, the ones whose stacks were walked on this side of the border.
+    pub raw: u64,
+    /// Ticks of processes that weren't asked for, before the kernel side knew that.
+    pub unwanted: u64,
+    /// Records whose bytes made no sense.
+    pub malformed: u64,
+    /// Life events that the kernel had no room for.
+    pub life_lost: u64,
+    /// What the registry has done.
+    pub registry: RegistryStats,
+}
+
+/// How `CLOCK_MONOTONIC` and the time of day hang together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Clock {
+    /// Added (wrapping) to the first it gives nanoseconds since 1970.
+    pub offset: u64,
+}
+
+/// A profile that still wants its names.
+pub struct Unnamed {
+    builder: ProfileBuilder,
+    modules: HashMap<ModuleId, Module>,
+    start: SystemTime,
+    duration: Duration,
+}
+
+impl Unnamed {
+    /// Gives everything its name.
+    pub fn name(self, symbolizer: &mut dyn Symbolizer) -> Profile {
+        let Unnamed { builder, modules, start, duration } = self;
+        builder.finish(start, duration, |id| modules.get(&id).cloned(), symbolizer)
+    }
+
+    /// Counts ticks that never became samples.
+    pub fn lose(&mut self, reason: &'static str, count: u64) {
+        self.builder.lose(reason, count);
+    }
+}
+
+impl Pipeline {
+    /// Starts with nothing seen. `period` is the time between two ticks of a CPU.
+    pub fn new(registry: Registry, clock: Clock, period: Duration) -> Pipeline {
+        Pipeline {
+            registry,
+            builder: ProfileBuilder::new(period),
+            threads: HashMap::new(),
+            walker: Walker::default(),
+            frames: Vec::new(),
+            clock,
+            period,
+            since: SystemTime::now(),
+            stats: PipelineStats::default(),
+        }
+    }
+
+    /// The processes and files.
+    pub fn registry(&mut self) -> &mut Registry {
+        &mut self.registry
+    }
+
+    /// Takes everything in `batch`, in the order of time.
+    pub fn take(&mut self, batch: &mut Batch) {
+        batch.in_order(|event| match event {
+            Event::Life(event) => self.life(event),
+            Event::Tick(Ok(tick)) => self.tick(&tick),
+            Event::Tick(Err(_)) => self.stats.malformed += 1,
+        });
+    }
+
+    /// What was seen since the last time that this was asked.
+    pub fn finish(&mut self) -> Unnamed {
+        let now = SystemTime::now();
+        let start = std::mem::replace(&mut self.since, now);
+        self.threads.clear();
+        Unnamed {
+            builder: std::mem::replace(&mut self.builder, ProfileBuilder::new(self.period)),
+            modules: self.registry.take_modules(),
+            start,
+            duration: now.duration_since(start).unwrap_or_default(),
+        }
+    }
+
+    /// What was seen in all.
+    pub fn stats(&self) -> PipelineStats {
+        PipelineStats { registry: self.registry.stats(), ..self.stats.clone() }
+    }
+
+    fn life(&mut self, event: &LifeEvent) {
+        if let Life::Lost { count } = event.life {
+            self.stats.life_lost += count;
+        }
+        if matches!(event.life, Life::Executed | Life::Exited) {
+            self.threads.retain(|&(pid, ..), _| pid != event.pid);
+        }
+        self.registry.apply(event);
+    }
+
+    fn tick(&mut self, tick: &TickRecord<'_>) {
+        if !self.registry.is_wanted(tick.pid) {
+            self.stats.unwanted += 1;
+            return;
+        }
+        self.frames.clear();
+        self.kernel_frames(tick.kernel);
+        let (mut omitted, mut gap, mut stop) = (0, 0, tick.stop);
+        match &tick.body {
+            Body::Walked { leaf, root, omitted: count } => {
+                self.user_frames(tick.pid, leaf);
+                (omitted, gap) = (*count, self.frames.len() as u32);
+                self.user_frames(tick.pid, root[0]);
+                self.user_frames(tick.pid, root[1]);
+            }
+            Body::Raw { registers, stack } => {
+                self.stats.raw += 1;
+                let mut walker = std::mem::take(&mut self.walker);
+                stop = raw::walk(&mut walker, &mut self.registry, tick, registers, stack);
+                self.user_frames(tick.pid, walker.frames());
+                self.walker = walker;
+            }
+        }
+        if omitted == 0 {
+            gap = 0;
+        }
+        self.add(tick, stop, omitted, gap);
+    }
+
+    fn kernel_frames(&mut self, addresses: &[u64]) {
+        // All but the first are return addresses.
+        let behind = |(index, &address): (usize, &u64)| address.wrapping_sub(u64::from(index > 0));
+        let frames = addresses.iter().enumerate().map(behind);
+        self.frames.extend(frames.map(|address| Frame::Kernel { address }));
+    }
+
+    fn user_frames(&mut self, pid: u32, frames: &[u64]) {
+        for &raw in frames {
+            let found = if raw & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
+            let frame = self.registry.frame(pid, raw & frame::ADDRESS, found);
+            self.frames.push(frame);
+        }
+    }
+
+    fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, omitted: u32, gap: u32) {
+        let thread = self.thread(tick);
+        let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
+        self.builder.add(thread, &trace, tick.time.wrapping_add(self.clock.offset));
+        self.stats.samples += 1;
+        self.stats.whole += u64::from(trace.is_whole());
+    }
+
+    fn thread(&mut self, tick: &TickRecord<'_>) -> ThreadId {
+        let key = (tick.pid, tick.tid, tick.comm);
+        if let Some(&thread) = self.threads.get(&key) {
+            return thread;
+        }
+        let description = self.registry.describe(tick.pid);
+        let process = self.builder.process(Process {
+            pid: tick.pid,
+            created: description.created,
+            executable: description.executable.clone(),
+            container: description.container.clone(),
+        });
+        let thread = self.builder.thread(Thread { process, tid: tick.tid, name: tick.name().into() });
+        self.threads.insert(key, thread);
+        thread
+    }
+}

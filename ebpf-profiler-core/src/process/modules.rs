@@ -1,0 +1,187 @@
+//! The files that were seen mapped, each once, with their unwind tables.
+
+use ebpf_programs::abi::arena::UNIT;
+use ebpf_programs::abi::mapping::kind;
+use hashbrown::HashMap;
+
+use super::{Module, ModuleId, System};
+use crate::elf::{Elf, Segment, code_address};
+use crate::process::layout::Mapped;
+use crate::sample::{FileId, MapEvent};
+use crate::tables::{Allocator, Tables};
+use crate::unwind::UnwindCompiler;
+
+/// The files that were seen mapped.
+#[derive(Default)]
+pub(super) struct Modules {
+    entries: HashMap<ModuleId, Entry>,
+    by_file: HashMap<FileId, ModuleId>,
+    next: u32,
+}
+
+pub(super) struct Entry {
+    pub(super) module: Module,
+    /// The executable segments of an ELF file; none of another file.
+    segments: Vec<Segment>,
+    pub(super) table: Table,
+    /// Whether it occurred in a frame since the last profile was taken.
+    pub(super) seen: bool,
+    /// When it was last part of a process that was told to the kernel side.
+    pub(super) used: u64,
+}
+
+/// Where its unwind table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    /// Not built, because nothing asked for it yet.
+    Pending,
+    /// In the arena.
+    Ready { place: u32, bytes: usize },
+    /// There is none and won't be.
+    None,
+}
+
+impl Table {
+    /// The two words that stand for it in a mapping of the kernel side: place and kind.
+    pub(super) fn words(self) -> (u32, u32) {
+        match self {
+            Table::Pending => (0, kind::PENDING),
+            Table::Ready { place, .. } => (place, kind::TABLE),
+            Table::None => (0, kind::BARE),
+        }
+    }
+}
+
+impl Modules {
+    /// The module of a mapping and where it lies; none where its file can't be opened.
+    pub(super) fn resolve(&mut self, pid: u32, map: &MapEvent, system: &dyn System) -> Option<Mapped> {
+        let id = match self.by_file.get(&map.file) {
+            Some(&id) => id,
+            None => self.add(pid, map, system)?,
+        };
+        let entry = self.entries.get_mut(&id)?;
+        let address = code_address(&entry.segments, map.offset).unwrap_or(map.offset);
+        entry.module.extend(address, address.saturating_add(map.end - map.start), map.offset);
+        Some(Mapped { module: id, bias: address.wrapping_sub(map.start) })
+    }
+
+    /// Looks at a file for the first time. It may be one that is known by another of its identities.
+    fn add(&mut self, pid: u32, map: &MapEvent, system: &dyn System) -> Option<ModuleId> {
+        let opener = system.opener(pid, map);
+        let elf = opener.open().ok().and_then(|source| Elf::open(source).ok());
+        let build_id: Box<[u8]> = elf.as_ref().and_then(Elf::build_id).unwrap_or_default().into();
+        if let FileId::BuildId(expected) = &map.file
+            && **expected != *build_id
+        {
+            // Replaced since it was mapped, or gone together with its process.
+            return None;
+        }
+        let same = FileId::BuildId(build_id.clone());
+        if !build_id.is_empty()
+            && let Some(&id) = self.by_file.get(&same)
+        {
+            self.by_file.insert(map.file.clone(), id);
+            return Some(id);
+        }
+        let id = ModuleId(self.next);
+        self.next += 1;
+        if !build_id.is_empty() {
+            self.by_file.insert(same, id);
+        }
+        self.by_file.insert(map.file.clone(), id);
+        let mut module = Module::new(&*map.path);
+        module.build_id = build_id;
+        module.opener = Some(opener);
+        self.entries.insert(id, Entry::new(module, elf.as_ref()));
+        Some(id)
+    }
+
+    pub(super) fn get(&self, id: ModuleId) -> Option<&Entry> {
+        self.entries.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ModuleId) -> Option<&mut Entry> {
+        self.entries.get_mut(&id)
+    }
+
+    /// The modules that occurred in frames since this was asked last.
+    pub(super) fn take_seen(&mut self) -> HashMap<ModuleId, Module> {
+        let taken = |(&id, entry): (&ModuleId, &mut Entry)| {
+            std::mem::take(&mut entry.seen).then(|| (id, entry.module.clone()))
+        };
+        self.entries.iter_mut().filter_map(taken).collect()
+    }
+
+    /// Drops the modules that `keep` doesn't want, and gives back their places.
+    pub(super) fn retain(
+        &mut self,
+        allocator: &mut Allocator,
+        now: u64,
+        keep: impl Fn(ModuleId, &Entry) -> bool,
+    ) {
+        self.entries.retain(|&id, entry| {
+            let kept = entry.seen || keep(id, entry);
+            if let (false, Table::Ready { place, bytes }) = (kept, entry.table) {
+                allocator.give_back(place, bytes, now);
+            }
+            kept
+        });
+        let entries = &self.entries;
+        self.by_file.retain(|_, id| entries.contains_key(id));
+    }
+}
+
+impl Entry {
+    fn new(module: Module, elf: Option<&Elf>) -> Entry {
+        let segments = elf.map_or(&[][..], Elf::segments);
+        let segments: Vec<Segment> = segments.iter().filter(|segment| segment.is_code()).copied().collect();
+        let table = if segments.is_empty() { Table::None } else { Table::Pending };
+        Entry { module, segments, table, seen: false, used: 0 }
+    }
+
+    /// Whether its bytes are those of an ELF file's segments, so that addresses in it mean something.
+    pub(super) fn is_elf(&self) -> bool {
+        !self.segments.is_empty()
+    }
+
+    /// Builds the table and lays it into the arena. How many of its rows can't be said is returned.
+    pub(super) fn build(
+        &mut self,
+        compiler: Option<&dyn UnwindCompiler>,
+        tables: &mut dyn Tables,
+        allocator: &mut Allocator,
+        now: u64,
+    ) -> Result<u32, &'static str> {
+        self.table = Table::None;
+        let Some(compiler) = compiler else { return Ok(0) };
+        let opener = self.module.opener.as_ref().ok_or("files without a way to open them")?;
+        let source = opener.open().map_err(|_| "files that could not be opened")?;
+        let elf = Elf::open(source).map_err(|_| "files that are no ELF files")?;
+        let compiled = compiler.compile(&elf).map_err(|_| "files with unwind data that makes no sense")?;
+        if compiled.image.is_empty() {
+            return Ok(0);
+        }
+        let bytes = compiled.image.len();
+        let place = allocator.take(bytes, now).ok_or("tables that did not fit")?;
+        if tables.write(u64::from(place) * UNIT as u64, &compiled.image).is_err() {
+            allocator.give_back(place, bytes, now);
+            return Err("tables that did not fit");
+        }
+        self.table = Table::Ready { place, bytes };
+        Ok(compiled.unsupported)
+    }
+}
+
+impl Module {
+    /// Makes the range of its mapped addresses cover this one too.
+    fn extend(&mut self, start: u64, end: u64, offset: u64) {
+        if self.start == self.end {
+            (self.start, self.end, self.offset) = (start, end, offset);
+        } else {
+            if start < self.start {
+                (self.start, self.offset) = (start, offset);
+            }
+            self.end = self.end.max(end);
+        }
+    }
+}

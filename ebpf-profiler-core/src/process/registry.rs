@@ -1,0 +1,388 @@
+//! All processes that matter, and what the kernel side knows of them.
+//!
+//! ```text
+//!   life events ──► regions of each process ──► modules ──► tables ──► kernel side
+//!                                                 (on demand: when a walk asks)
+//! ```
+//!
+//! Nothing is done ahead of need. A process is told to the kernel side when it is first sampled, a table is
+//! built when a walk first stands in its file: most files that are mapped never have a frame on a stack.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ebpf_programs::abi::arena::UNIT;
+use ebpf_programs::abi::mapping::{Mapping, Process, kind, wanted};
+use hashbrown::{HashMap, HashSet};
+
+use super::layout::{self, Region};
+use super::modules::{Modules, Table};
+use super::{Description, Module, ModuleId, System};
+use crate::sample::{Life, LifeEvent, MapEvent};
+use crate::tables::{Allocator, Tables};
+use crate::trace::{Found, Frame};
+use crate::unwind::UnwindCompiler;
+
+/// How many raw ticks for want of a mapping a process is granted each time that it is told anew.
+const PATIENCE: u32 = 16;
+
+/// The most mappings of a process that are told to the kernel side: one search finds any of them.
+const MAX_MAPPINGS: usize = 1 << 14;
+
+/// How long a file without processes keeps its table, in nanoseconds.
+const KEEP: u64 = 60_000_000_000;
+
+/// Processes, their files, and the way down to the kernel side.
+pub struct Registry {
+    system: Box<dyn System>,
+    tables: Box<dyn Tables>,
+    compiler: Option<Box<dyn UnwindCompiler>>,
+    allocator: Allocator,
+    modules: Modules,
+    processes: HashMap<u32, Entry>,
+    /// The processes that are asked for, with what they fork; all where there is none.
+    wanted: Option<HashSet<u32>>,
+    stats: RegistryStats,
+}
+
+/// What a [`Registry`] has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegistryStats {
+    /// Tables that were built.
+    pub tables: u64,
+    /// Rows in them that can't be said.
+    pub unsupported_rows: u64,
+    /// Bytes of the arena that are taken.
+    pub table_bytes: u64,
+    /// Files without a table, by reason.
+    pub without_table: BTreeMap<&'static str, u64>,
+    /// Processes that are known.
+    pub processes: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    regions: Arc<Vec<Region>>,
+    /// What the kernel side was told, as long as it is still so.
+    told: Option<Process>,
+    description: Option<Description>,
+}
+
+impl Entry {
+    /// The place of what was told, and how many bytes it takes.
+    fn place(&self) -> Option<(u32, usize)> {
+        self.told.map(|told| (told.mappings, told.count as usize * size_of::<Mapping>()))
+    }
+}
+
+impl Registry {
+    /// Knows nothing yet. At most `bytes` of tables and mappings are kept.
+    pub fn new(
+        system: Box<dyn System>,
+        tables: Box<dyn Tables>,
+        compiler: Option<Box<dyn UnwindCompiler>>,
+        bytes: u64,
+    ) -> Registry {
+        Registry {
+            system,
+            tables,
+            compiler,
+            allocator: Allocator::new(bytes),
+            modules: Modules::default(),
+            processes: HashMap::new(),
+            wanted: None,
+            stats: RegistryStats::default(),
+        }
+    }
+
+    /// Leaves out all processes but these and what they fork from now on; all are wanted if there is none.
+    pub fn want_only(&mut self, pids: &[u32]) {
+        self.wanted = (!pids.is_empty()).then(|| pids.iter().copied().collect());
+    }
+
+    /// Whether the ticks of a process are asked for. Lets the kernel side leave them out if not.
+    pub fn is_wanted(&mut self, pid: u32) -> bool {
+        let wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
+        if !wanted {
+            let process = Process { wanted: wanted::NO, ..Process::default() };
+            // Where there is no room the ticks go on coming, and are left out here.
+            let _ = self.tables.set_process(pid, &process);
+        }
+        wanted
+    }
+
+    /// Learns the mappings of all processes that run, so that what they fork is known too.
+    pub fn scan(&mut self) {
+        for pid in self.system.processes() {
+            self.know(pid, 0);
+        }
+    }
+
+    /// Follows the life of processes.
+    pub fn apply(&mut self, event: &LifeEvent) {
+        match &event.life {
+            Life::Forked { parent } => self.fork(event.pid, *parent, event.time),
+            Life::Executed => {
+                self.forget(event.pid, event.time);
+                self.processes.insert(event.pid, Entry::default());
+            }
+            Life::Mapped(map) => self.map(event.pid, map, event.time),
+            Life::Exited => {
+                self.forget(event.pid, event.time);
+                if let Some(wanted) = &mut self.wanted {
+                    wanted.remove(&event.pid);
+                }
+            }
+            Life::Lost { .. } => self.rescan(event.time),
+        }
+    }
+
+    /// What the process is.
+    pub fn describe(&mut self, pid: u32) -> &Description {
+        let system = &self.system;
+        let entry = self.processes.entry(pid).or_default();
+        entry.description.get_or_insert_with(|| system.describe(pid))
+    }
+
+    /// What the kernel side would be told of a process: an up-to-date [`Process`] in the arena.
+    ///
+    /// `None` when nothing is mapped in it, or there is no room.
+    pub fn tell(&mut self, pid: u32, now: u64) -> Option<Process> {
+        self.know(pid, now);
+        let told = match self.processes.get(&pid)?.told {
+            Some(told) => told,
+            None => self.lay_down(pid, now)?,
+        };
+        if self.tables.set_process(pid, &told).is_err() {
+            *self.stats.without_table.entry("processes beyond what the kernel side knows").or_default() += 1;
+        }
+        Some(told)
+    }
+
+    /// Writes the mappings of a process into the arena.
+    fn lay_down(&mut self, pid: u32, now: u64) -> Option<Process> {
+        self.resolve(pid, now);
+        let entry = self.processes.get_mut(&pid)?;
+        let bytes = kernel_mappings(&entry.regions, &self.modules);
+        if bytes.is_empty() {
+            return None;
+        }
+        let place = self.allocator.take(bytes.len(), now)?;
+        if self.tables.write(u64::from(place) * UNIT as u64, &bytes).is_err() {
+            self.allocator.give_back(place, bytes.len(), now);
+            return None;
+        }
+        let count = (bytes.len() / size_of::<Mapping>()) as u32;
+        let told = Process { mappings: place, count, patience: PATIENCE, wanted: wanted::YES };
+        entry.told = Some(told);
+        Some(told)
+    }
+
+    /// What was told of a process is no longer so.
+    fn take_back(&mut self, pid: u32, now: u64) -> bool {
+        let Some(entry) = self.processes.get_mut(&pid) else { return false };
+        let place = entry.place();
+        entry.told = None;
+        if let Some((place, bytes)) = place {
+            self.allocator.give_back(place, bytes, now);
+        }
+        place.is_some()
+    }
+
+    /// Looks at the mappings of a process again: an address turned up that lies in none that is known.
+    pub fn look_again(&mut self, pid: u32, now: u64) {
+        let Ok(maps) = self.system.mappings(pid) else { return };
+        let entry = self.processes.entry(pid).or_default();
+        if same_layout(&entry.regions, &maps) {
+            return;
+        }
+        entry.regions = Arc::new(maps.into_iter().map(Region::new).collect());
+        if self.take_back(pid, now) {
+            self.tell(pid, now);
+        }
+    }
+
+    /// Builds the table for the file at `address` of a process, if that wasn't tried yet.
+    ///
+    /// True when the kernel side knows more of it than before.
+    pub fn build(&mut self, pid: u32, address: u64, now: u64) -> bool {
+        let Some(id) = self.module_at(pid, address) else { return false };
+        let Some(entry) = self.modules.get_mut(id) else { return false };
+        if entry.table != Table::Pending {
+            return false;
+        }
+        entry.used = now;
+        match entry.build(self.compiler.as_deref(), &mut *self.tables, &mut self.allocator, now) {
+            Ok(unsupported) => {
+                self.stats.tables += 1;
+                self.stats.unsupported_rows += u64::from(unsupported);
+            }
+            Err(reason) => *self.stats.without_table.entry(reason).or_default() += 1,
+        }
+        self.announce(id);
+        true
+    }
+
+    /// The frame for an address of a process, as it is mapped now.
+    pub fn frame(&mut self, pid: u32, address: u64, found: Found) -> Frame {
+        let anonymous = Frame::Anonymous { address, found };
+        let Some(entry) = self.processes.get(&pid) else { return anonymous };
+        let Some(index) = layout::find(&entry.regions, address) else { return anonymous };
+        let Some(mapped) = entry.regions[index].file else { return anonymous };
+        match self.modules.get_mut(mapped.module) {
+            Some(module) if module.is_elf() => {
+                module.seen = true;
+                let address = address.wrapping_add(mapped.bias);
+                Frame::Native { module: mapped.module, address, found }
+            }
+            _ => anonymous,
+        }
+    }
+
+    /// The arena, for walking on this side of the border.
+    pub fn tables(&self) -> &dyn Tables {
+        &*self.tables
+    }
+
+    /// The machine.
+    pub fn system(&self) -> &dyn System {
+        &*self.system
+    }
+
+    /// The modules that occurred in frames since this was asked last.
+    pub fn take_modules(&mut self) -> HashMap<ModuleId, Module> {
+        self.modules.take_seen()
+    }
+
+    /// Lets go of the tables of files that no process has mapped for a while.
+    pub fn tidy(&mut self, now: u64) {
+        let mut mapped: HashSet<ModuleId> = HashSet::new();
+        for entry in self.processes.values().filter(|entry| entry.told.is_some()) {
+            mapped.extend(entry.regions.iter().filter_map(|region| Some(region.file?.module)));
+        }
+        self.modules.retain(&mut self.allocator, now, |id, entry| {
+            mapped.contains(&id) || now.saturating_sub(entry.used) < KEEP
+        });
+        // A region may name a module that is gone; it is looked up anew when the process is told again.
+        let modules = &self.modules;
+        for entry in self.processes.values_mut().filter(|entry| entry.told.is_none()) {
+            if entry.regions.iter().any(|r| r.file.is_some_and(|file| modules.get(file.module).is_none())) {
+                for region in Arc::make_mut(&mut entry.regions) {
+                    region.file = None;
+                }
+            }
+        }
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> RegistryStats {
+        RegistryStats {
+            table_bytes: self.allocator.used(),
+            processes: self.processes.len() as u64,
+            ..self.stats.clone()
+        }
+    }
+
+    fn know(&mut self, pid: u32, now: u64) {
+        let known = self.processes.get(&pid).is_some_and(|entry| !entry.regions.is_empty());
+        if !known {
+            self.look_again(pid, now);
+        }
+    }
+
+    fn fork(&mut self, pid: u32, parent: u32, now: u64) {
+        self.forget(pid, now);
+        if let Some(wanted) = &mut self.wanted
+            && wanted.contains(&parent)
+        {
+            wanted.insert(pid);
+        }
+        let regions = self.processes.get(&parent).map(|parent| parent.regions.clone()).unwrap_or_default();
+        self.processes.insert(pid, Entry { regions, ..Entry::default() });
+    }
+
+    fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
+        let entry = self.processes.entry(pid).or_default();
+        layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
+        if self.take_back(pid, now) {
+            self.tell(pid, now);
+        }
+    }
+
+    fn forget(&mut self, pid: u32, now: u64) {
+        if self.take_back(pid, now) {
+            self.tables.remove_process(pid);
+        }
+        self.processes.remove(&pid);
+    }
+
+    /// Life events were lost: every process is looked at again when it is next sampled.
+    fn rescan(&mut self, now: u64) {
+        let known: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in known {
+            self.forget(pid, now);
+        }
+        self.scan();
+    }
+
+    /// Finds the file of every region.
+    fn resolve(&mut self, pid: u32, now: u64) {
+        let Registry { processes, modules, system, .. } = self;
+        let Some(entry) = processes.get_mut(&pid) else { return };
+        if entry.regions.iter().any(|region| region.file.is_none() && !region.is_anonymous()) {
+            for region in Arc::make_mut(&mut entry.regions) {
+                if region.file.is_none() && !region.is_anonymous() {
+                    region.file = modules.resolve(pid, &region.map, &**system);
+                }
+            }
+        }
+        for region in entry.regions.iter() {
+            if let Some(module) = region.file.and_then(|file| modules.get_mut(file.module)) {
+                module.used = now;
+            }
+        }
+    }
+
+    fn module_at(&self, pid: u32, address: u64) -> Option<ModuleId> {
+        let regions = &self.processes.get(&pid)?.regions;
+        Some(regions[layout::find(regions, address)?].file?.module)
+    }
+
+    /// Writes what became of a module's table into the mappings of every process that is told.
+    fn announce(&mut self, id: ModuleId) {
+        let Some(table) = self.modules.get(id).map(|entry| entry.table) else { return };
+        let (place, kind) = table.words();
+        let words = (u64::from(place) | u64::from(kind) << 32).to_ne_bytes();
+        for entry in self.processes.values() {
+            let Some((at, _)) = entry.place() else { continue };
+            for (index, region) in entry.regions.iter().take(MAX_MAPPINGS).enumerate() {
+                if region.file.is_some_and(|file| file.module == id) {
+                    let offset = index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
+                    // Written before, so the room is there.
+                    let _ = self.tables.write(u64::from(at) * UNIT as u64 + offset as u64, &words);
+                }
+            }
+        }
+    }
+}
+
+fn same_layout(regions: &[Region], maps: &[MapEvent]) -> bool {
+    let place = |map: &MapEvent| (map.start, map.end, map.offset);
+    regions.len() == maps.len() && regions.iter().zip(maps).all(|(a, b)| place(&a.map) == place(b))
+}
+
+/// The regions as the kernel side reads them.
+fn kernel_mappings(regions: &[Region], modules: &Modules) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(regions.len() * size_of::<Mapping>());
+    for region in regions.iter().take(MAX_MAPPINGS) {
+        let table = region.file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
+        let (place, kind) = table.map_or((0, kind::BARE), Table::words);
+        bytes.extend(region.map.start.to_ne_bytes());
+        bytes.extend(region.map.end.to_ne_bytes());
+        bytes.extend(region.file.map_or(0, |file| file.bias).to_ne_bytes());
+        bytes.extend(place.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+    }
+    bytes
+}

@@ -1,0 +1,72 @@
+//! A profile's health in one line.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::Profile;
+use crate::text::{Number, Share};
+
+/// How much a profile saw, how much of that is whole, and what was lost: for printing.
+///
+/// # Examples
+///
+/// ```
+/// let profile = ebpf_profiler_core::testing::profile("cat;main;read_[k] 3\ncat;[truncated: stack not readable];f 1");
+/// assert_eq!(profile.summary().to_string(), "4 samples in 1.0 s, 75.0 % of the stacks whole, none lost");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// How long the profile is.
+    pub duration: Duration,
+    /// Ticks that became samples.
+    pub samples: u64,
+    /// Those of them whose stack reaches from leaf to root.
+    pub whole: u64,
+    /// Ticks that did not become samples, by reason.
+    pub losses: Vec<(&'static str, u64)>,
+}
+
+impl Profile {
+    /// Its health in one line.
+    pub fn summary(&self) -> Summary {
+        let whole = self.samples().filter(|sample| sample.trace().is_whole());
+        Summary {
+            duration: self.duration(),
+            samples: self.count(),
+            whole: whole.map(|sample| sample.count()).sum(),
+            losses: self.losses().collect(),
+        }
+    }
+}
+
+impl Summary {
+    /// The parts of the line.
+    pub fn parts(&self) -> [String; 3] {
+        let seconds = self.duration.as_secs_f64();
+        let samples = format!("{} in {seconds:.1} s", Number(self.samples).of("sample"));
+        [samples, self.whole_part(), self.lost_part()]
+    }
+
+    fn whole_part(&self) -> String {
+        match self.samples {
+            0 => "no stacks".into(),
+            all => format!("{} of the stacks whole", Share { part: self.whole, all }),
+        }
+    }
+
+    fn lost_part(&self) -> String {
+        let reasons: Vec<String> =
+            self.losses.iter().map(|&(reason, count)| format!("{} {reason}", Number(count))).collect();
+        match reasons.is_empty() {
+            true => "none lost".into(),
+            false => format!("lost: {}", reasons.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.parts().join(", "))
+    }
+}

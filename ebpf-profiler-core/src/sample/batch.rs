@@ -1,0 +1,110 @@
+//! Events that were taken from the kernel together.
+
+use std::ops::Range;
+
+use super::{LifeEvent, Malformed, TickRecord};
+
+/// What happened since the last look: ticks and life events, in no particular order between the two.
+#[derive(Debug, Default)]
+pub struct Batch {
+    words: Vec<u64>,
+    ticks: Vec<Range<usize>>,
+    life: Vec<LifeEvent>,
+}
+
+/// One event of a batch, in the order of time.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A tick, or what should have been one.
+    Tick(Result<TickRecord<'a>, Malformed>),
+    /// Something that happened to a process.
+    Life(&'a LifeEvent),
+}
+
+impl Batch {
+    /// Forgets everything, keeps the memory.
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.ticks.clear();
+        self.life.clear();
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.ticks.is_empty() && self.life.is_empty()
+    }
+
+    /// The memory that its events take, in bytes.
+    pub fn size(&self) -> usize {
+        self.words.len() * 8 + self.life.len() * size_of::<LifeEvent>()
+    }
+
+    /// Takes the bytes of one record of the ring; a rest of fewer than eight is dropped, no record has one.
+    pub fn push_tick(&mut self, record: &[u8]) {
+        let start = self.words.len();
+        let (words, _) = record.as_chunks::<8>();
+        self.words.extend(words.iter().map(|word| u64::from_ne_bytes(*word)));
+        self.ticks.push(start..self.words.len());
+    }
+
+    /// Takes a life event.
+    pub fn push_life(&mut self, event: LifeEvent) {
+        self.life.push(event);
+    }
+
+    /// The bytes of every record, as words.
+    pub fn ticks(&self) -> impl Iterator<Item = &[u64]> {
+        self.ticks.iter().map(|range| &self.words[range.clone()])
+    }
+
+    /// The life events, as they came.
+    pub fn life(&self) -> &[LifeEvent] {
+        &self.life
+    }
+
+    /// Calls `each` for every event in the order of time; of a life event and a tick with one time the life
+    /// event comes first.
+    pub fn in_order(&mut self, mut each: impl FnMut(Event<'_>)) {
+        // Each CPU's events come in order, so these are a few runs that only want merging.
+        self.life.sort_by_key(|event| event.time);
+        let words = &self.words;
+        self.ticks.sort_by_key(|range| words.get(range.start).copied().unwrap_or(0));
+        let mut life = self.life.iter().peekable();
+        for range in &self.ticks {
+            let tick = TickRecord::decode(&words[range.clone()]);
+            let time = tick.map_or(0, |tick| tick.time);
+            while let Some(event) = life.next_if(|event| event.time <= time) {
+                each(Event::Life(event));
+            }
+            each(Event::Tick(tick));
+        }
+        life.for_each(|event| each(Event::Life(event)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Life;
+
+    #[test]
+    fn events_come_in_the_order_of_time() {
+        let mut batch = Batch::default();
+        for time in [5u64, 3, 9] {
+            let mut record = vec![0u8; 56];
+            record[..8].copy_from_slice(&time.to_ne_bytes());
+            record[20] = 1;
+            batch.push_tick(&record);
+        }
+        batch.push_life(LifeEvent { time: 4, pid: 1, life: Life::Exited });
+        batch.push_life(LifeEvent { time: 3, pid: 1, life: Life::Executed });
+        let mut times = Vec::new();
+        batch.in_order(|event| {
+            times.push(match event {
+                Event::Tick(tick) => tick.unwrap().time * 10,
+                Event::Life(life) => life.time * 10 + 1,
+            });
+        });
+        assert_eq!(times, [31, 30, 41, 50, 90]);
+    }
+}

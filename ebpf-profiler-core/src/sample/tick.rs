@@ -1,0 +1,199 @@
+//! One record of the ring.
+
+use ebpf_programs::abi::reason::Stop;
+use ebpf_programs::abi::record::{LEAF_FRAMES, MAX_FRAMES, Tick, kind};
+use ebpf_programs::abi::registers::{self, Registers};
+
+/// Words of eight bytes in the head of a record.
+const HEAD_WORDS: usize = size_of::<Tick>() / 8;
+
+/// Words of eight bytes in the registers.
+const REGISTER_WORDS: usize = size_of::<Registers>() / 8;
+
+/// A tick, decoded; it borrows from the words that it came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickRecord<'a> {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// The thread's name, ended by a zero byte.
+    pub comm: [u8; 16],
+    /// Why the kernel side's walk ended.
+    pub stop: Stop,
+    /// Return addresses of the kernel, innermost first.
+    pub kernel: &'a [u64],
+    /// The user side.
+    pub body: Body<'a>,
+}
+
+/// The user side of a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body<'a> {
+    /// The kernel side walked the stack.
+    Walked {
+        /// Frames with [flags](ebpf_programs::abi::record::frame), leaf first.
+        leaf: &'a [u64],
+        /// The root side in two pieces that follow each other, where `omitted` isn't 0.
+        root: [&'a [u64]; 2],
+        /// How many frames are missing between the two sides.
+        omitted: u32,
+    },
+    /// The stack is still to be walked.
+    Raw {
+        /// The registers of the leaf.
+        registers: Registers,
+        /// The stack from the stack pointer upwards.
+        stack: &'a [u64],
+    },
+}
+
+/// The bytes of a record contradict themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl<'a> TickRecord<'a> {
+    /// Makes sense of one record.
+    ///
+    /// # Errors
+    ///
+    /// When its parts don't add up to its length, or a number in it means nothing.
+    pub fn decode(words: &'a [u64]) -> Result<TickRecord<'a>, Malformed> {
+        let (head, rest) = words.split_at_checked(HEAD_WORDS).ok_or(Malformed)?;
+        let head = decode_head(head);
+        let (kernel, rest) = rest.split_at_checked(head.kernel.into()).ok_or(Malformed)?;
+        let body = match head.kind {
+            kind::WALKED => walked(&head, rest)?,
+            kind::RAW => raw(&head, rest)?,
+            _ => return Err(Malformed),
+        };
+        Ok(TickRecord {
+            time: head.time,
+            pid: head.pid,
+            tid: head.tid,
+            cpu: head.cpu,
+            comm: head.comm,
+            stop: Stop::from_number(head.stop).ok_or(Malformed)?,
+            kernel,
+            body,
+        })
+    }
+
+    /// The thread's name, as far as it is text.
+    pub fn name(&self) -> String {
+        let end = self.comm.iter().position(|&byte| byte == 0).unwrap_or(self.comm.len());
+        String::from_utf8_lossy(&self.comm[..end]).into_owned()
+    }
+}
+
+fn decode_head(words: &[u64]) -> Tick {
+    let halves = |word: u64| (word as u32, (word >> 32) as u32);
+    let (pid, tid) = halves(words[1]);
+    let (cpu, kinds) = halves(words[2]);
+    let (user, omitted) = halves(words[3]);
+    let (copied, reserved) = halves(words[4]);
+    let mut comm = [0; 16];
+    comm[..8].copy_from_slice(&words[5].to_ne_bytes());
+    comm[8..].copy_from_slice(&words[6].to_ne_bytes());
+    let [kind, stop, low, high] = kinds.to_ne_bytes();
+    let kernel = u16::from_ne_bytes([low, high]);
+    Tick { time: words[0], pid, tid, cpu, kind, stop, kernel, user, omitted, copied, reserved, comm }
+}
+
+fn walked<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
+    let frames = rest.get(..head.user as usize).ok_or(Malformed)?;
+    if head.omitted == 0 {
+        return Ok(Body::Walked { leaf: frames, root: [&[]; 2], omitted: 0 });
+    }
+    // The second half of the buffer goes round: its oldest frame stands where the next would be written.
+    let (leaf, round) = frames.split_at_checked(LEAF_FRAMES).ok_or(Malformed)?;
+    let turn = (MAX_FRAMES + head.omitted as usize) % (MAX_FRAMES - LEAF_FRAMES);
+    let (newer, older) = round.split_at_checked(turn).ok_or(Malformed)?;
+    Ok(Body::Walked { leaf, root: [older, newer], omitted: head.omitted })
+}
+
+fn raw<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
+    let (words, rest) = rest.split_at_checked(REGISTER_WORDS).ok_or(Malformed)?;
+    let stack = rest.get(..head.copied as usize / 8).ok_or(Malformed)?;
+    let mut values = [0; registers::COUNT];
+    values.copy_from_slice(&words[2..]);
+    Ok(Body::Raw { registers: Registers { pc: words[0], known: words[1], values }, stack })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u8, kernel: u16, user: u32, omitted: u32, copied: u32, rest: &[u64]) -> Vec<u64> {
+        let kinds = u32::from_ne_bytes([kind, 0, kernel.to_ne_bytes()[0], kernel.to_ne_bytes()[1]]);
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let name = u64::from_ne_bytes(*b"cat\0\0\0\0\0");
+        let mut words = vec![9, pair(1, 2), pair(3, kinds), pair(user, omitted), pair(copied, 0), name, 0];
+        words.extend_from_slice(rest);
+        words
+    }
+
+    #[test]
+    fn walked_stacks_come_apart() {
+        let words = record(kind::WALKED, 1, 2, 0, 0, &[0xffff, 10, 20]);
+        let tick = TickRecord::decode(&words).unwrap();
+        assert_eq!((tick.time, tick.pid, tick.tid, tick.cpu), (9, 1, 2, 3));
+        assert_eq!(tick.name(), "cat");
+        assert_eq!(tick.kernel, &[0xffff]);
+        assert_eq!(tick.body, Body::Walked { leaf: &[10, 20], root: [&[]; 2], omitted: 0 });
+    }
+
+    #[test]
+    fn deep_stacks_come_in_order() {
+        // 1,030 frames: the last six overwrote the first six of the second half.
+        let mut slots: Vec<u64> = (0..1024).collect();
+        for frame in 1024..1030 {
+            slots[LEAF_FRAMES + frame % 512] = frame as u64;
+        }
+        let words = record(kind::WALKED, 0, 1024, 6, 0, &slots);
+        let Body::Walked { leaf, root, omitted } = TickRecord::decode(&words).unwrap().body else { panic!() };
+        let all: Vec<u64> = leaf.iter().chain(root[0]).chain(root[1]).copied().collect();
+        let expected: Vec<u64> = (0..512).chain(518..1030).collect();
+        assert_eq!((all, omitted), (expected, 6));
+    }
+
+    #[test]
+    fn raw_ticks_come_apart() {
+        let mut rest = vec![0x1234, 0xffff];
+        rest.extend(100..132);
+        rest.extend([7, 8, 9]);
+        let words = record(kind::RAW, 0, 0, 0, 24, &rest);
+        let Body::Raw { registers, stack } = TickRecord::decode(&words).unwrap().body else { panic!() };
+        assert_eq!((registers.pc, registers.known, registers.values[7]), (0x1234, 0xffff, 107));
+        assert_eq!(stack, &[7, 8, 9]);
+    }
+
+    #[test]
+    fn every_truncation_is_malformed_and_never_a_panic() {
+        let mut rest = vec![0; 34];
+        rest.extend([1, 2, 3]);
+        for whole in [record(kind::RAW, 0, 0, 0, 24, &rest), record(kind::WALKED, 1, 2, 0, 0, &[1, 2, 3])] {
+            assert!(TickRecord::decode(&whole).is_ok());
+            for len in 0..whole.len() {
+                assert_eq!(TickRecord::decode(&whole[..len]), Err(Malformed), "{len} words");
+            }
+        }
+    }
+
+    #[test]
+    fn noise_never_panics() {
+        let mut seed = 1u64;
+        let mut words = vec![0u64; 64];
+        for _ in 0..20_000 {
+            for word in &mut words {
+                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                *word = seed >> (seed & 63);
+            }
+            let _ = TickRecord::decode(&words);
+        }
+    }
+}

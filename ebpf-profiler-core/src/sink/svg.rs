@@ -1,0 +1,224 @@
+//! A flame graph that stands still.
+
+use std::fmt::Write as _;
+use std::io;
+
+use super::palette::{DARK_PAPER, LIGHT_PAPER, LOOKS, Look, Rgb, SHADES, number, shade};
+use crate::profile::{Kind, Layout, Placed, Profile, Tree};
+use crate::text::{Number, Share, fit};
+
+/// A flame graph in SVG: without script, for documents.
+///
+/// Pointing at a frame shows its name, count and share. It follows the reader's preference for light or dark.
+/// Frames narrower than a pixel are merged, and so are the narrowest where there are more than a few thousand, which is said in
+/// the picture.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::{sink::Svg, testing};
+///
+/// let profile = testing::profile("cat;main;read_[k] 3\ncat;main 1");
+/// let mut picture = Vec::new();
+/// Svg::new(&profile).title("cat").width(800).write(&mut picture)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Svg<'p> {
+    profile: &'p Profile,
+    title: String,
+    width: u32,
+    frames: usize,
+}
+
+impl<'p> Svg<'p> {
+    /// A picture of the profile, 1200 pixels wide, with at most about 2,000 frames.
+    pub fn new(profile: &'p Profile) -> Svg<'p> {
+        Svg { profile, title: super::title(profile), width: 1200, frames: 2_000 }
+    }
+
+    /// What stands above it.
+    #[must_use = "it is a new picture"]
+    pub fn title(self, title: impl Into<String>) -> Svg<'p> {
+        Svg { title: title.into(), ..self }
+    }
+
+    /// How wide it is, in pixels; at least 300.
+    #[must_use = "it is a new picture"]
+    pub fn width(self, width: u32) -> Svg<'p> {
+        Svg { width: width.max(300), ..self }
+    }
+
+    /// Merges the narrowest frames so that about this many remain.
+    #[must_use = "it is a new picture"]
+    pub fn frames(self, frames: usize) -> Svg<'p> {
+        Svg { frames, ..self }
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    ///
+    /// When `out` can't take it.
+    pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+        let tree = Tree::new(self.profile);
+        let inner = f64::from(self.width) - 2.0 * MARGIN;
+        let pixel = (tree.total() as f64 / inner).ceil() as u64;
+        let layout = tree.layout(pixel.max(tree.smallest(self.frames)).max(1));
+        let drawing = Drawing { svg: self, layout, scale: inner / tree.total().max(1) as f64 };
+        out.write_all(drawing.draw(tree.total()).as_bytes())
+    }
+}
+
+/// A picture whose measures are known.
+struct Drawing<'d> {
+    svg: &'d Svg<'d>,
+    layout: Layout<'d, 'd>,
+    /// Pixels for each sample.
+    scale: f64,
+}
+
+// Writing to a string doesn't fail.
+impl Drawing<'_> {
+    fn draw(&self, all: u64) -> String {
+        let mut out = String::new();
+        let levels = self.layout.frames.iter().map(|placed| placed.level + 1).max().unwrap_or(1);
+        let height = HEAD + levels as f64 * ROW + MARGIN;
+        self.head(&mut out, height);
+        self.legend(&mut out);
+        match all {
+            0 => self.nothing(&mut out),
+            _ => self.rows(&mut out, levels, all),
+        }
+        out.push_str("</svg>\n");
+        out
+    }
+
+    fn head(&self, out: &mut String, height: f64) {
+        let (width, title) = (self.svg.width, escape(&self.svg.title));
+        let _ = write!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">\n\
+             <style>\n{}{}</style>\n\
+             <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n\
+             <text class=\"title\" x=\"{MARGIN}\" y=\"26\">{title}</text>\n\
+             <text class=\"note\" x=\"{MARGIN}\" y=\"45\">{}</text>\n",
+            include_str!("svg.css"),
+            colors(),
+            escape(&self.note()),
+        );
+    }
+
+    fn note(&self) -> String {
+        let mut note = self.svg.profile.summary().to_string();
+        if self.layout.merged > 0 {
+            let _ = write!(note, ", {} merged", Number(self.layout.merged).of("narrower frame"));
+        }
+        note
+    }
+
+    /// The kinds that occur, from the right.
+    fn legend(&self, out: &mut String) {
+        let mut x = f64::from(self.svg.width) - MARGIN;
+        for (kind, look) in LOOKS.iter().enumerate().rev() {
+            if !self.layout.frames.iter().any(|placed| placed.label.kind == look.kind) {
+                continue;
+            }
+            x -= look.name.len() as f64 * 6.2 + 30.0;
+            let _ = write!(
+                out,
+                "<rect class=\"c{kind}0\" x=\"{x:.0}\" y=\"54\" width=\"11\" height=\"11\" rx=\"2\"/>\
+                 <text class=\"note\" x=\"{:.0}\" y=\"64\">{}</text>\n",
+                x + 16.0,
+                look.name,
+            );
+        }
+    }
+
+    fn nothing(&self, out: &mut String) {
+        let _ = writeln!(out, "<text class=\"note\" x=\"{MARGIN}\" y=\"{}\">no samples</text>", HEAD + 12.0);
+    }
+
+    fn rows(&self, out: &mut String, levels: usize, all: u64) {
+        for placed in &self.layout.frames {
+            let y = HEAD + (levels - 1 - placed.level) as f64 * ROW;
+            self.frame(out, placed, y, all);
+        }
+    }
+
+    fn frame(&self, out: &mut String, placed: &Placed<'_, '_>, y: f64, all: u64) {
+        let x = MARGIN + placed.start as f64 * self.scale;
+        // Half a pixel stays free between neighbours.
+        let width = (placed.total as f64 * self.scale - 0.5).max(0.5);
+        let _ = write!(
+            out,
+            "<g><title>{}</title><rect class=\"{}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" rx=\"1.5\"/>",
+            escape(&describe(placed, all)),
+            class(placed),
+            ROW - 1.0,
+        );
+        let characters = ((width - 6.0) / CHARACTER).max(0.0) as usize;
+        if characters >= 3 {
+            let (x, y, name) = (x + 3.0, y + 12.5, fit(&placed.label.name, characters));
+            let _ = write!(out, "<text x=\"{x:.1}\" y=\"{y}\">{}</text>", escape(&name));
+        }
+        out.push_str("</g>\n");
+    }
+}
+
+/// `read (libc.so.6), inlined, guessed: 1,234 samples, 12.3 %`
+fn describe(placed: &Placed<'_, '_>, all: u64) -> String {
+    let mut text = placed.label.name.to_string();
+    match placed.label.kind {
+        Kind::Kernel => text.push_str(" (kernel)"),
+        _ if !placed.label.module.is_empty() => {
+            let _ = write!(text, " ({})", placed.label.module);
+        }
+        _ => {}
+    }
+    text.push_str(if placed.label.inlined { ", inlined" } else { "" });
+    text.push_str(if placed.guessed { ", guessed" } else { "" });
+    let _ = write!(text, ": {}, {}", Number(placed.total).of("sample"), Share { part: placed.total, all });
+    text
+}
+
+fn class(placed: &Placed<'_, '_>) -> String {
+    let inlined = if placed.label.inlined { "i" } else { "" };
+    let guessed = if placed.guessed { " g" } else { "" };
+    format!("{inlined}c{}{}{guessed}", number(placed.label.kind), shade(placed.label))
+}
+
+/// The rules for all kinds and shades, light and dark.
+fn colors() -> String {
+    let light = rules(|look| look.light, LIGHT_PAPER);
+    let dark = rules(|look| look.dark, DARK_PAPER);
+    format!("{light}@media (prefers-color-scheme: dark) {{\n{DARK}{dark}}}\n")
+}
+
+fn rules(color: impl Fn(&Look) -> Rgb, paper: Rgb) -> String {
+    let mut rules = String::new();
+    for (kind, look) in LOOKS.iter().enumerate() {
+        for shade in 0..SHADES {
+            let plain = color(look).shaded(shade, false, paper);
+            let inlined = color(look).shaded(shade, true, paper);
+            let _ = write!(rules, ".c{kind}{shade}{{fill:{plain}}}.ic{kind}{shade}{{fill:{inlined}}}");
+        }
+        rules.push('\n');
+    }
+    let _ = writeln!(rules, ".paper{{fill:{paper}}}");
+    rules
+}
+
+/// For text and for attributes in double quotes. XML knows no control characters; names hold none.
+fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;")
+}
+
+const DARK: &str = "text{fill:#f0ede8}.title{fill:#f0ede8}.note{fill:#a3abb8}\n";
+const MARGIN: f64 = 12.0;
+const HEAD: f64 = 76.0;
+const ROW: f64 = 18.0;
+/// How wide a character is at most in the fonts of `svg.css`.
+const CHARACTER: f64 = 6.65;

@@ -1,0 +1,159 @@
+//! The hottest functions, for a terminal.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use hashbrown::HashMap;
+
+use crate::profile::{Kind, Label, Profile, Tree};
+use crate::text::{Number, Share, clip};
+
+/// The hottest functions as a table: those that were running themselves most often come first.
+///
+/// A function counts once in `total` however often it stands in a stack. Shares are of all samples.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::{sink::Table, testing};
+///
+/// let profile = testing::profile("cat;main;copy;libc.so.6`read 3\ncat;main;copy 1");
+/// let table = "\
+///     self            total            function  module
+///        3   75.0 %       3   75.0 %   read      libc.so.6
+///        1   25.0 %       4  100.0 %   copy      cat
+///        0    0.0 %       4  100.0 %   main      cat
+/// ";
+/// # let unindented: String = table.lines().map(|line| line.trim_start().to_owned() + "\n").collect();
+/// # let ours: String = Table::new(&profile).to_string().lines().map(|line| line.trim_start().to_owned() + "\n").collect();
+/// # assert_eq!(ours, unindented);
+/// print!("{}", Table::new(&profile).rows(20).width(100));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Table<'p> {
+    all: u64,
+    functions: Vec<Function<'p>>,
+    rows: usize,
+    width: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Function<'p> {
+    name: String,
+    module: &'p str,
+    own: u64,
+    total: u64,
+}
+
+impl<'p> Table<'p> {
+    /// The table of a profile: 20 rows, 100 columns wide.
+    pub fn new(profile: &'p Profile) -> Table<'p> {
+        let tree = Tree::new(profile);
+        let mut functions = functions(&tree);
+        functions.sort_unstable_by(|a, b| {
+            let order = |function: &Function<'_>| (Reverse(function.own), Reverse(function.total));
+            order(a).cmp(&order(b)).then_with(|| (&a.name, a.module).cmp(&(&b.name, b.module)))
+        });
+        Table { all: tree.total(), functions, rows: 20, width: 100 }
+    }
+
+    /// Shows at most so many functions.
+    #[must_use = "it is a new table"]
+    pub fn rows(self, rows: usize) -> Table<'p> {
+        Table { rows, ..self }
+    }
+
+    /// Cuts names so that no line is longer than this many characters, but never below 60.
+    #[must_use = "it is a new table"]
+    pub fn width(self, width: usize) -> Table<'p> {
+        Table { width: width.max(60), ..self }
+    }
+}
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.all == 0 {
+            return writeln!(f, "no samples");
+        }
+        let shown = &self.functions[..self.functions.len().min(self.rows)];
+        let columns = Columns::of(shown, self.all, self.width);
+        columns.fmt_head(f)?;
+        shown.iter().try_for_each(|function| columns.fmt_row(f, function, self.all))
+    }
+}
+
+/// How wide the columns are.
+struct Columns {
+    count: usize,
+    name: usize,
+    module: usize,
+}
+
+impl Columns {
+    fn of(shown: &[Function<'_>], all: u64, width: usize) -> Columns {
+        let count = Number(all).to_string().len().max("total".len());
+        let modules = shown.iter().map(|function| function.module);
+        let module = longest(modules).clamp("module".len(), width / 4);
+        let left = width.saturating_sub(2 * (count + SHARE) + module + 2).max("function".len());
+        let name = longest(shown.iter().map(|function| &*function.name)).clamp("function".len(), left);
+        Columns { count, name, module }
+    }
+
+    fn fmt_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Columns { count, name, .. } = *self;
+        let share = " ".repeat(SHARE);
+        writeln!(f, "{:>count$}{share}{:>count$}{share}{:name$}  module", "self", "total", "function")
+    }
+
+    fn fmt_row(&self, f: &mut fmt::Formatter<'_>, function: &Function<'_>, all: u64) -> fmt::Result {
+        for part in [function.own, function.total] {
+            write!(f, "{:>count$}  {:>7}   ", Number(part), Share { part, all }, count = self.count)?;
+        }
+        let name = clip(&function.name, self.name);
+        let module = clip(function.module, self.module);
+        let line = format!("{name:width$}  {module}", width = self.name);
+        writeln!(f, "{}", line.trim_end())
+    }
+}
+
+fn longest<'t>(texts: impl Iterator<Item = &'t str>) -> usize {
+    texts.map(|text| text.chars().count()).max().unwrap_or(0)
+}
+
+/// Two spaces, `100.0 %`, three spaces.
+const SHARE: usize = 12;
+
+/// The functions of a tree, inlined or not.
+///
+/// The tree is walked in drawing order; for every function the end of its last outermost call is kept, and what
+/// lies before that end is recursion.
+fn functions<'p>(tree: &Tree<'p>) -> Vec<Function<'p>> {
+    let (numbers, mut functions) = number(tree.labels());
+    let mut covered = vec![0; functions.len()];
+    for (node, span) in tree.spans() {
+        let Some(number) = numbers[node.label as usize] else { continue };
+        functions[number].own += node.own;
+        if span.start >= covered[number] {
+            covered[number] = span.end;
+            functions[number].total += node.total;
+        }
+    }
+    functions
+}
+
+/// Gives each label the number of its function; one that is none has no number.
+fn number<'p>(labels: &[Label<'p>]) -> (Vec<Option<usize>>, Vec<Function<'p>>) {
+    let mut known = HashMap::new();
+    let mut functions = Vec::new();
+    let numbers = labels.iter().map(|label| {
+        let is_function = !matches!(label.kind, Kind::Origin | Kind::Missing | Kind::Narrow);
+        let module = if label.kind == Kind::Kernel { "[kernel]" } else { label.module };
+        is_function.then(|| {
+            *known.entry((&label.name, module)).or_insert_with(|| {
+                functions.push(Function { name: label.name.to_string(), module, own: 0, total: 0 });
+                functions.len() - 1
+            })
+        })
+    });
+    (numbers.collect(), functions)
+}

@@ -1,0 +1,95 @@
+//! A cache with a bound.
+
+use std::hash::Hash;
+
+use hashbrown::HashMap;
+
+/// Two generations: what is used moves to the young one, and when that holds half of the budget the old one goes.
+///
+/// So what was used lately stays, as with a list ordered by use, but a hit costs one look-up and a full cache
+/// frees its memory in one piece.
+#[derive(Debug)]
+pub(super) struct Cache<K, V> {
+    young: HashMap<K, Weighed<V>>,
+    old: HashMap<K, Weighed<V>>,
+    young_bytes: usize,
+    budget: usize,
+}
+
+#[derive(Debug)]
+struct Weighed<V> {
+    value: V,
+    bytes: usize,
+}
+
+impl<K: Hash + Eq, V> Cache<K, V> {
+    pub(super) fn new(budget: usize) -> Cache<K, V> {
+        Cache { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, budget }
+    }
+
+    pub(super) fn get(&mut self, key: &K) -> Option<&V> {
+        if !self.young.contains_key(key) {
+            let (key, found) = self.old.remove_entry(key)?;
+            self.put(key, found);
+        }
+        self.young.get(key).map(|found| &found.value)
+    }
+
+    /// Keeps `value`, which takes `bytes`, unless that alone is more than half of the budget.
+    pub(super) fn insert(&mut self, key: K, value: V, bytes: usize) {
+        let bytes = bytes + size_of::<(K, Weighed<V>)>();
+        if bytes <= self.budget / 2 {
+            self.put(key, Weighed { value, bytes });
+        }
+    }
+
+    fn put(&mut self, key: K, found: Weighed<V>) {
+        if self.young_bytes + found.bytes > self.budget / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += found.bytes;
+        if let Some(before) = self.young.insert(key, found) {
+            self.young_bytes -= before.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENTRY: usize = size_of::<(u32, Weighed<u32>)>();
+
+    #[test]
+    fn what_is_used_stays() {
+        let mut cache = Cache::new(8 * ENTRY);
+        for number in 0..1000 {
+            cache.insert(number, number, 0);
+            assert_eq!(cache.get(&0), Some(&0), "after {number}");
+            assert!(cache.young.len() + cache.old.len() <= 8);
+        }
+        assert_eq!(cache.get(&1), None);
+        assert_eq!(cache.get(&999), Some(&999));
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_kept() {
+        let mut cache = Cache::new(1000);
+        cache.insert(1, 1, 501);
+        assert_eq!(cache.get(&1), None);
+        cache.insert(1, 1, 100);
+        assert_eq!(cache.get(&1), Some(&1));
+    }
+
+    #[test]
+    fn a_value_put_twice_weighs_once() {
+        let mut cache = Cache::new(1000);
+        for _ in 0..100 {
+            cache.insert(1, 1, 100);
+            cache.insert(2, 2, 100);
+        }
+        assert_eq!(cache.get(&1), Some(&1));
+        assert!(cache.young_bytes <= 500);
+    }
+}

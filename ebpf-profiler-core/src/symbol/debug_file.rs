@@ -1,0 +1,212 @@
+//! Separate debug files: where a stripped file's symbols went.
+//!
+//! ```text
+//!   build id abcdef…      ──► FOLDER/.build-id/ab/cdef….debug
+//!   .gnu_debuglink x.debug ──► beside the file, in .debug beside it, in FOLDER and the file's own folder
+//!   .gnu_debugaltlink      ──► by build id as above, or at the path it names
+//! ```
+//!
+//! Whatever is found has to prove that it belongs to the file: by the same build id, or else by the checksum in the link.
+
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::options::SymbolOptions;
+use crate::elf::Elf;
+
+/// A debug file, and where it is.
+pub(super) struct DebugFile {
+    pub(super) path: PathBuf,
+    pub(super) elf: Elf,
+}
+
+/// What the search came to.
+pub(super) enum Search {
+    /// Here it is.
+    Found(DebugFile),
+    /// The file names one, but there is none that belongs to it.
+    Missing,
+    /// The file names none.
+    Unnamed,
+}
+
+/// The debug file of `elf`, which the process that mapped it knows as `path`.
+pub(super) fn find(elf: &Elf, path: &str, options: &SymbolOptions) -> Search {
+    let build_id = elf.build_id();
+    if let Some(found) = build_id.as_deref().and_then(|id| by_build_id(id, options)) {
+        return Search::Found(found);
+    }
+    let Some(link) = Link::read(elf) else { return Search::Unnamed };
+    let candidates = link.candidates(Path::new(path), options);
+    let found = candidates.into_iter().find_map(|path| {
+        let elf = open(&path)?;
+        belongs(&elf, &path, build_id.as_deref(), link.crc).then_some(DebugFile { path, elf })
+    });
+    found.map_or(Search::Missing, Search::Found)
+}
+
+/// The file with what several debug files have in common, made by `dwz`.
+pub(super) fn find_common(debug: &Elf, path: &Path, options: &SymbolOptions) -> Search {
+    let Some((name, build_id)) = common_link(debug) else { return Search::Unnamed };
+    if let Some(found) = by_build_id(&build_id, options) {
+        return Search::Found(found);
+    }
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let path = folder.join(name);
+    match open(&path) {
+        Some(elf) if elf.build_id().as_deref() == Some(&*build_id) => Search::Found(DebugFile { path, elf }),
+        _ => Search::Missing,
+    }
+}
+
+/// Opens a regular file; others might block, or never end.
+pub(super) fn open(path: &Path) -> Option<Elf> {
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    Elf::open(File::open(path).ok()?).ok()
+}
+
+fn by_build_id(id: &[u8], options: &SymbolOptions) -> Option<DebugFile> {
+    let (first, rest) = id.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    let name = rest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    options.debug_folders.iter().find_map(|folder| {
+        let path = folder.join(".build-id").join(format!("{first:02x}")).join(format!("{name}.debug"));
+        let elf = open(&path)?;
+        (elf.build_id().as_deref() == Some(id)).then_some(DebugFile { path, elf })
+    })
+}
+
+/// The contents of `.gnu_debuglink`.
+struct Link {
+    name: PathBuf,
+    crc: u32,
+}
+
+/// The most that a link section is read of.
+const MAX_LINK: u64 = 8 << 10;
+
+impl Link {
+    /// `name`, a zero byte, padding to four bytes, checksum.
+    fn read(elf: &Elf) -> Option<Link> {
+        let (name, rest) = text_and_rest(elf, ".gnu_debuglink")?;
+        let crc = rest.get((name.len() + 1).next_multiple_of(4) - name.len() - 1..)?.get(..4)?;
+        let crc = u32::from_le_bytes(crc.try_into().ok()?);
+        // Only a name: a path could lead anywhere.
+        let is_name = !name.is_empty() && !name.contains(&b'/') && name != b"..";
+        is_name.then(|| Link { name: PathBuf::from(std::ffi::OsStr::from_bytes(&name)), crc })
+    }
+
+    fn candidates(&self, path: &Path, options: &SymbolOptions) -> Vec<PathBuf> {
+        let folder = path.parent().unwrap_or(Path::new("/"));
+        let inner = folder.strip_prefix("/").unwrap_or(folder);
+        let mut found = vec![folder.join(&self.name), folder.join(".debug").join(&self.name)];
+        found.extend(options.debug_folders.iter().map(|debug| debug.join(inner).join(&self.name)));
+        found.retain(|candidate| candidate != path);
+        found
+    }
+}
+
+/// The path and build id of `.gnu_debugaltlink`.
+fn common_link(elf: &Elf) -> Option<(PathBuf, Box<[u8]>)> {
+    let (name, build_id) = text_and_rest(elf, ".gnu_debugaltlink")?;
+    Some((PathBuf::from(std::ffi::OsStr::from_bytes(&name)), build_id.into()))
+}
+
+/// The text that a section begins with, and what follows its zero byte.
+fn text_and_rest(elf: &Elf, section: &str) -> Option<(Vec<u8>, Vec<u8>)> {
+    let section = elf.section(section)?;
+    let mut text = elf.bytes(section.offset, section.size.min(MAX_LINK)).ok()?;
+    let end = text.iter().position(|&byte| byte == 0)?;
+    let rest = text.split_off(end + 1);
+    text.truncate(end);
+    Some((text, rest))
+}
+
+fn belongs(debug: &Elf, path: &Path, build_id: Option<&[u8]>, crc: u32) -> bool {
+    match (build_id, debug.build_id()) {
+        (Some(id), Some(of_debug)) => *id == *of_debug,
+        _ => file_crc(debug).is_some_and(|found| found == crc) && path.is_file(),
+    }
+}
+
+/// The largest file whose checksum is made.
+const MAX_CHECKED: u64 = 512 << 20;
+
+fn file_crc(elf: &Elf) -> Option<u32> {
+    if elf.size() > MAX_CHECKED {
+        return None;
+    }
+    let mut crc = Crc::default();
+    let mut buffer = vec![0; 256 << 10];
+    let mut at = 0;
+    while at < elf.size() {
+        let size = (elf.size() - at).min(buffer.len() as u64);
+        let piece = &mut buffer[..size as usize];
+        elf.fill(at, piece).ok()?;
+        crc.add(piece);
+        at += size;
+    }
+    Some(crc.finish())
+}
+
+/// The checksum of Ethernet and zip, which debug links use.
+struct Crc(u32);
+
+impl Default for Crc {
+    fn default() -> Self {
+        Crc(!0)
+    }
+}
+
+impl Crc {
+    fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = CRC_OF_BYTE[usize::from(self.0 as u8 ^ byte)] ^ (self.0 >> 8);
+        }
+    }
+
+    fn finish(self) -> u32 {
+        !self.0
+    }
+}
+
+const CRC_OF_BYTE: [u32; 256] = {
+    const POLYNOMIAL: u32 = 0xedb8_8320;
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = byte as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_is_the_known_one() {
+        let mut crc = Crc::default();
+        crc.add(b"12345");
+        crc.add(b"6789");
+        assert_eq!(crc.finish(), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn links_are_looked_for_where_debuggers_look() {
+        let link = Link { name: "tool.debug".into(), crc: 0 };
+        let found = link.candidates(Path::new("/usr/bin/tool"), &SymbolOptions::default());
+        let expected =
+            ["/usr/bin/tool.debug", "/usr/bin/.debug/tool.debug", "/usr/lib/debug/usr/bin/tool.debug"];
+        assert_eq!(found, expected.map(PathBuf::from));
+    }
+}

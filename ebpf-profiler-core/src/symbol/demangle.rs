@@ -1,0 +1,155 @@
+//! Names for people, made once for each name of a linker.
+
+use std::sync::Arc;
+
+use super::cache::Cache;
+
+/// A name in both forms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Name {
+    /// For people.
+    pub(super) function: Arc<str>,
+    /// As the linker knows it; empty where it is the same.
+    pub(super) system: Arc<str>,
+}
+
+/// Demangles and shares names and other texts.
+#[derive(Debug)]
+pub(super) struct Texts {
+    names: Cache<Box<[u8]>, Name>,
+    others: Cache<Box<[u8]>, Arc<str>>,
+    empty: Arc<str>,
+    /// Names that look mangled but couldn't be demangled.
+    pub(super) failed: u64,
+}
+
+impl Texts {
+    pub(super) fn new(budget: usize) -> Texts {
+        Texts {
+            names: Cache::new(budget / 2),
+            others: Cache::new(budget / 2),
+            empty: Arc::default(),
+            failed: 0,
+        }
+    }
+
+    /// The one copy of a text.
+    pub(super) fn share(&mut self, text: &[u8]) -> Arc<str> {
+        if text.is_empty() {
+            return self.empty.clone();
+        }
+        let text: Box<[u8]> = text.into();
+        if let Some(shared) = self.others.get(&text) {
+            return shared.clone();
+        }
+        let shared: Arc<str> = String::from_utf8_lossy(&text).into();
+        let bytes = text.len() + shared.len();
+        self.others.insert(text, shared.clone(), bytes);
+        shared
+    }
+
+    /// Both forms of a linker's name.
+    pub(super) fn name(&mut self, linker: &[u8]) -> Name {
+        let key: Box<[u8]> = linker.into();
+        if let Some(name) = self.names.get(&key) {
+            return name.clone();
+        }
+        let name = self.demangle(&String::from_utf8_lossy(linker));
+        let bytes = key.len() + name.function.len() + name.system.len();
+        self.names.insert(key, name.clone(), bytes);
+        name
+    }
+
+    fn demangle(&mut self, linker: &str) -> Name {
+        match demangled(linker) {
+            Demangled::As(function) => Name { function: function.into(), system: linker.into() },
+            Demangled::Plain => Name { function: linker.into(), system: self.empty.clone() },
+            #[cfg(feature = "symbolize")]
+            Demangled::Failed => {
+                self.failed += 1;
+                Name { function: linker.into(), system: self.empty.clone() }
+            }
+        }
+    }
+}
+
+enum Demangled {
+    /// It isn't mangled.
+    Plain,
+    /// This is it.
+    #[cfg_attr(not(feature = "symbolize"), expect(dead_code, reason = "nothing demangles"))]
+    As(String),
+    /// It is mangled wrongly, or beyond the bounds.
+    #[cfg(feature = "symbolize")]
+    Failed,
+}
+
+#[cfg(not(feature = "symbolize"))]
+fn demangled(_: &str) -> Demangled {
+    Demangled::Plain
+}
+
+/// Mangled names are made by whoever wrote the file, so what comes in and what goes out has a bound.
+#[cfg(feature = "symbolize")]
+fn demangled(linker: &str) -> Demangled {
+    let (name, suffix) = split_version(linker);
+    let is_cpp = name.starts_with("_Z");
+    if !is_cpp && !name.starts_with("_R") {
+        return Demangled::Plain;
+    }
+    if name.len() > MAX_MANGLED {
+        return Demangled::Failed;
+    }
+    let mut out = Bounded::default();
+    let done = match rustc_demangle::try_demangle(name) {
+        Ok(rust) => std::fmt::write(&mut out, format_args!("{rust:#}")).is_ok(),
+        Err(_) => is_cpp && demangle_cpp(name, &mut out),
+    };
+    if !done {
+        return Demangled::Failed;
+    }
+    out.0.push_str(suffix);
+    Demangled::As(out.0)
+}
+
+/// `memcpy@plt`, `pthread_create@@GLIBC_2.34`: what follows the name.
+#[cfg(feature = "symbolize")]
+fn split_version(linker: &str) -> (&str, &str) {
+    linker.find('@').map_or((linker, ""), |at| linker.split_at(at))
+}
+
+#[cfg(feature = "symbolize")]
+fn demangle_cpp(name: &str, out: &mut Bounded) -> bool {
+    let options = cpp_demangle::DemangleOptions::new().recursion_limit(MAX_DEPTH);
+    let parse = cpp_demangle::ParseOptions::default().recursion_limit(MAX_DEPTH);
+    cpp_demangle::Symbol::new_with_options(name, &parse)
+        .is_ok_and(|symbol| symbol.structured_demangle(out, &options).is_ok())
+}
+
+/// The longest name that is tried.
+#[cfg(feature = "symbolize")]
+const MAX_MANGLED: usize = 8 << 10;
+
+/// The longest name that comes out.
+#[cfg(feature = "symbolize")]
+const MAX_DEMANGLED: usize = 16 << 10;
+
+/// How deep names may lie in names.
+#[cfg(feature = "symbolize")]
+const MAX_DEPTH: u32 = 160;
+
+/// Refuses what is too long.
+#[cfg(feature = "symbolize")]
+#[derive(Default)]
+struct Bounded(String);
+
+#[cfg(feature = "symbolize")]
+impl std::fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        if self.0.len() + text.len() > MAX_DEMANGLED {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
+}

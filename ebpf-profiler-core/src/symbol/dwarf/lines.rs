@@ -1,0 +1,161 @@
+//! Source lines: one run of a unit's line program, in which only the wanted addresses are kept.
+
+use std::rc::Rc;
+
+use addr2line::gimli::{
+    ColumnType, DebugLine, DebugLineOffset, FileEntry, IncompleteLineProgram, LineProgramHeader, LineRow,
+    LittleEndian,
+};
+use hashbrown::HashMap;
+
+use super::budget::{Budget, Fault};
+use super::names::Names;
+use super::sections::{Bytes, Sections};
+use super::unit::{self, Text, Unit};
+
+/// A place in the source, its file as a number in the unit's table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) file: u64,
+    pub(super) line: u32,
+    pub(super) column: u32,
+}
+
+/// The line program of a unit, in memory.
+pub(super) struct Lines {
+    bytes: Vec<u8>,
+    address_size: u8,
+}
+
+impl Lines {
+    /// Reads the program of a unit, if it has one.
+    pub(super) fn read(unit: &Unit, sections: &Sections<'_>, max: usize) -> Result<Option<Lines>, Fault> {
+        let Some(offset) = unit.root.line_program else { return Ok(None) };
+        let rest = sections.line.size().checked_sub(offset).ok_or(Fault::Malformed)?;
+        let size = unit::length(&sections.line.range(offset, rest.min(12))?)?;
+        if size > max as u64 {
+            return Err(Fault::Malformed);
+        }
+        let bytes = sections.line.range(offset, size)?.into_owned();
+        let address_size = unit.header()?.encoding().address_size;
+        Ok(Some(Lines { bytes, address_size }))
+    }
+
+    fn program(&self) -> Result<IncompleteLineProgram<Bytes<'_>>, Fault> {
+        let section = DebugLine::new(&self.bytes, LittleEndian);
+        Ok(section.program(DebugLineOffset(0), self.address_size, None, None)?)
+    }
+
+    /// The places of `wanted`, ascending addresses; those found before a fault are kept.
+    pub(super) fn places(
+        &self,
+        wanted: &[u64],
+        budget: &mut Budget,
+    ) -> (Vec<Option<Place>>, Result<(), Fault>) {
+        let mut finder = Finder { wanted, places: vec![None; wanted.len()], before: None, next: 0 };
+        let result = self.run(&mut finder, budget);
+        (finder.places, result)
+    }
+
+    fn run(&self, finder: &mut Finder<'_>, budget: &mut Budget) -> Result<(), Fault> {
+        budget.spend(self.bytes.len() as u64)?;
+        let mut rows = self.program()?.rows();
+        while let Some((_, row)) = rows.next_row()? {
+            finder.take(row);
+        }
+        Ok(())
+    }
+}
+
+/// Compares rows with wanted addresses.
+struct Finder<'w> {
+    wanted: &'w [u64],
+    places: Vec<Option<Place>>,
+    before: Option<(u64, Place)>,
+    /// The first wanted address that isn't before the last row.
+    next: usize,
+}
+
+impl Finder<'_> {
+    fn take(&mut self, row: &LineRow) {
+        let address = row.address();
+        match self.before {
+            Some((_, place)) => self.settle(address, place),
+            // Linkers leave lines of code that they dropped at address 0.
+            None if address == 0 => return,
+            None => self.next = self.wanted.partition_point(|&wanted| wanted < address),
+        }
+        self.before = (!row.end_sequence()).then(|| (address, Place::of(row)));
+    }
+
+    /// Gives `place` to what is wanted before `end`.
+    fn settle(&mut self, end: u64, place: Place) {
+        while self.wanted.get(self.next).is_some_and(|&wanted| wanted < end) {
+            self.places[self.next].get_or_insert(place);
+            self.next += 1;
+        }
+    }
+}
+
+impl Place {
+    fn of(row: &LineRow) -> Place {
+        let column = match row.column() {
+            ColumnType::LeftEdge => 0,
+            ColumnType::Column(column) => column.get() as u32,
+        };
+        Place { file: row.file_index(), line: row.line().map_or(0, |line| line.get() as u32), column }
+    }
+}
+
+/// The paths of a unit's source files, put together when they are asked for.
+pub(super) struct Paths<'l> {
+    program: Option<IncompleteLineProgram<Bytes<'l>>>,
+    known: HashMap<u64, Option<Rc<[u8]>>>,
+}
+
+impl<'l> Paths<'l> {
+    pub(super) fn new(lines: Option<&'l Lines>) -> Paths<'l> {
+        Paths { program: lines.and_then(|lines| lines.program().ok()), known: HashMap::new() }
+    }
+
+    /// The path of file number `file`.
+    pub(super) fn get(&mut self, file: u64, unit: &Unit, names: &mut Names<'_>) -> Option<Rc<[u8]>> {
+        if let Some(known) = self.known.get(&file) {
+            return known.clone();
+        }
+        let header = self.program.as_ref()?.header();
+        let path = header.file(file).and_then(|entry| path(entry, header, unit, names));
+        self.known.insert(file, path.clone());
+        path
+    }
+}
+
+/// The unit's folder, the file's folder, its name; each only where the next isn't absolute.
+fn path(
+    entry: &FileEntry<Bytes<'_>>,
+    header: &LineProgramHeader<Bytes<'_>>,
+    unit: &Unit,
+    names: &mut Names<'_>,
+) -> Option<Rc<[u8]>> {
+    let mut path = match &unit.root.folder {
+        Some(folder) => names.text(folder, unit).map(|text| text.to_vec()).unwrap_or_default(),
+        None => Vec::new(),
+    };
+    // Folder 0 is the unit's.
+    if entry.directory_index() != 0
+        && let Some(folder) = entry.directory(header).and_then(|folder| Text::of(&folder))
+    {
+        join(&mut path, &names.text(&folder, unit)?);
+    }
+    join(&mut path, &names.text(&Text::of(&entry.path_name())?, unit)?);
+    Some(path.into())
+}
+
+fn join(path: &mut Vec<u8>, next: &[u8]) {
+    if next.starts_with(b"/") {
+        path.clear();
+    } else if !path.is_empty() && !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(next);
+}

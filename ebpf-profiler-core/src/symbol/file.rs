@@ -1,0 +1,255 @@
+//! A module's file, and what is known about it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::debug_file::{self, DebugFile, Search};
+#[cfg(feature = "symbolize")]
+use super::dwarf;
+use super::options::SymbolOptions;
+use super::stats::SymbolStats;
+use super::table::{Files, SymbolTable};
+use crate::elf::{Elf, section_type};
+use crate::process::{Module, Opener};
+
+/// What makes two modules the same file.
+///
+/// The build id alone doesn't: whoever writes a file chooses its build id, and the names of one file must not
+/// get into another. Without build id it takes the same opener too.
+#[derive(Clone)]
+pub(super) struct FileKey {
+    path: Box<str>,
+    build_id: Box<[u8]>,
+    opener: Option<Arc<dyn Opener>>,
+}
+
+impl FileKey {
+    pub(super) fn of(module: &Module) -> FileKey {
+        let opener = if module.build_id.is_empty() { module.opener.clone() } else { None };
+        FileKey { path: module.path.clone(), build_id: module.build_id.clone(), opener }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.path.len() + self.build_id.len()
+    }
+
+    /// Its parts as values that can be compared. The key holds the opener, so its address isn't used again.
+    fn parts(&self) -> (&str, &[u8], Option<*const ()>) {
+        (&self.path, &self.build_id, self.opener.as_ref().map(|opener| Arc::as_ptr(opener).cast()))
+    }
+}
+
+impl PartialEq for FileKey {
+    fn eq(&self, other: &FileKey) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for FileKey {}
+
+impl std::hash::Hash for FileKey {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl std::fmt::Debug for FileKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.parts().fmt(f)
+    }
+}
+
+/// A module's file and its debug files, open.
+pub(super) struct OpenFiles {
+    main: Elf,
+    debug: Option<DebugFile>,
+    common: Option<DebugFile>,
+}
+
+/// What is kept of a file while it is closed.
+#[derive(Debug, Default)]
+pub(super) struct FileState {
+    /// The symbols; none where they are too many to keep.
+    table: Option<SymbolTable>,
+    /// Where which address is in the debug information; none where there is no such information.
+    #[cfg(feature = "symbolize")]
+    indexes: Option<dwarf::Indexes>,
+    debug_path: Option<PathBuf>,
+    common_path: Option<PathBuf>,
+    /// Whether it names nothing: gone, or not what ran.
+    useless: bool,
+}
+
+impl OpenFiles {
+    pub(super) fn files(&self) -> Files<'_> {
+        Files { main: &self.main, debug: self.debug.as_ref().map(|debug| &debug.elf) }
+    }
+
+    /// The file with debug information, and that with what it has in common with others.
+    #[cfg(feature = "symbolize")]
+    fn with_dwarf(&self) -> Option<(&Elf, Option<&Elf>)> {
+        let Files { main, debug } = self.files();
+        let found = [Some(main), debug].into_iter().flatten().find(|elf| dwarf::has_any(elf))?;
+        Some((found, self.common.as_ref().map(|common| &common.elf)))
+    }
+
+    /// Opens the file for the first time.
+    fn find(module: &Module, options: &SymbolOptions, stats: &mut SymbolStats) -> Option<OpenFiles> {
+        let main = open_main(module, stats)?;
+        let mut open = OpenFiles { main, debug: None, common: None };
+        if options.debug_files && !is_complete(&open.main) {
+            open.debug = note(debug_file::find(&open.main, &module.path, options), stats);
+        }
+        let (with_debug, path) = match &open.debug {
+            Some(debug) => (&debug.elf, debug.path.as_path()),
+            None => (&open.main, module.path.as_ref().as_ref()),
+        };
+        if options.debug_files {
+            open.common = note(debug_file::find_common(with_debug, path, options), stats);
+        }
+        Some(open)
+    }
+
+    /// Opens again what was found before.
+    fn again(module: &Module, state: &FileState, stats: &mut SymbolStats) -> Option<OpenFiles> {
+        let reopen = |path: &Option<PathBuf>| {
+            let path = path.clone()?;
+            Some(DebugFile { elf: debug_file::open(&path)?, path })
+        };
+        let main = open_main(module, stats)?;
+        let same_id = |debug: &DebugFile| debug.elf.build_id() == main.build_id();
+        let debug = reopen(&state.debug_path).filter(same_id);
+        Some(OpenFiles { debug, common: reopen(&state.common_path), main })
+    }
+}
+
+impl FileState {
+    /// Looks at a file for the first time.
+    pub(super) fn new(
+        module: &Module,
+        options: &SymbolOptions,
+        stats: &mut SymbolStats,
+    ) -> (FileState, Option<OpenFiles>) {
+        stats.files += 1;
+        let Some(open) = OpenFiles::find(module, options, stats) else {
+            return (FileState { useless: true, ..FileState::default() }, None);
+        };
+        let path_of = |file: &Option<DebugFile>| file.as_ref().map(|file| file.path.clone());
+        let table = fits(open.files(), options).then(|| read_table(open.files(), None, stats));
+        stats.large_tables += u64::from(table.is_none());
+        let (debug_path, common_path) = (path_of(&open.debug), path_of(&open.common));
+        let state = FileState {
+            table,
+            #[cfg(feature = "symbolize")]
+            indexes: open
+                .with_dwarf()
+                .filter(|_| options.lines || options.inlined)
+                .map(|(main, common)| dwarf::Indexes::build(main, common, options, stats)),
+            debug_path,
+            common_path,
+            useless: false,
+        };
+        (state, Some(open))
+    }
+
+    /// Opens the file again.
+    pub(super) fn reopen(&self, module: &Module, stats: &mut SymbolStats) -> Option<OpenFiles> {
+        if self.useless { None } else { OpenFiles::again(module, self, stats) }
+    }
+
+    /// Calls `use_table` with the symbols, which are read once more where they couldn't be kept.
+    pub(super) fn with_table<T>(
+        &self,
+        open: &OpenFiles,
+        wanted: &[u64],
+        stats: &mut SymbolStats,
+        use_table: impl FnOnce(&SymbolTable, &mut SymbolStats) -> T,
+    ) -> T {
+        match &self.table {
+            Some(table) => use_table(table, stats),
+            None => use_table(&read_table(open.files(), Some(wanted), stats), stats),
+        }
+    }
+
+    /// What the debug information says about `addresses`, ascending.
+    #[cfg(feature = "symbolize")]
+    pub(super) fn frames(
+        &self,
+        open: &OpenFiles,
+        addresses: &[u64],
+        options: &SymbolOptions,
+        stats: &mut SymbolStats,
+    ) -> Vec<Vec<dwarf::Frame>> {
+        match (&self.indexes, open.with_dwarf()) {
+            (Some(indexes), Some((main, common))) => indexes.frames(main, common, addresses, options, stats),
+            _ => vec![Vec::new(); addresses.len()],
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let table = self.table.as_ref().map_or(0, SymbolTable::bytes);
+        #[cfg(feature = "symbolize")]
+        let table = table + self.indexes.as_ref().map_or(0, dwarf::Indexes::bytes);
+        size_of::<FileState>() + table
+    }
+}
+
+fn open_main(module: &Module, stats: &mut SymbolStats) -> Option<Elf> {
+    let source = module.opener.as_ref().and_then(|opener| opener.open().ok());
+    let Some(elf) = source.and_then(|source| Elf::open(source).ok()) else {
+        stats.unreadable += 1;
+        return None;
+    };
+    let expected = &module.build_id;
+    if !expected.is_empty() && elf.build_id().is_some_and(|found| *found != **expected) {
+        stats.replaced += 1;
+        return None;
+    }
+    Some(elf)
+}
+
+/// Whether a file holds all that a debug file could add.
+fn is_complete(elf: &Elf) -> bool {
+    let symbols = elf.sections().iter().any(|section| section.kind == section_type::SHT_SYMTAB);
+    let debug = [".debug_info", ".zdebug_info"].iter().any(|name| elf.section(name).is_some());
+    symbols && debug
+}
+
+fn note(search: Search, stats: &mut SymbolStats) -> Option<DebugFile> {
+    match search {
+        Search::Found(found) => {
+            stats.debug_files += 1;
+            Some(found)
+        }
+        Search::Missing => {
+            stats.debug_files_missing += 1;
+            None
+        }
+        Search::Unnamed => None,
+    }
+}
+
+/// Whether the symbol table, once sorted, may stay in the cache.
+fn fits(files: Files<'_>, options: &SymbolOptions) -> bool {
+    let symbols = |elf: &Elf| {
+        let tables = elf.sections().iter().filter(|section| section.kind == section_type::SHT_SYMTAB);
+        tables.map(|section| section.size).max().unwrap_or(0)
+    };
+    let largest = symbols(files.main).max(files.debug.map_or(0, symbols));
+    // 24 bytes in the file are 16 here, of those that are functions, and half of that half may be one table.
+    largest / 3 * 2 <= table_budget(options) as u64 / 2
+}
+
+/// What symbol tables may take together.
+pub(super) fn table_budget(options: &SymbolOptions) -> usize {
+    options.memory / 2
+}
+
+fn read_table(files: Files<'_>, wanted: Option<&[u64]>, stats: &mut SymbolStats) -> SymbolTable {
+    let table = SymbolTable::read(files, wanted).unwrap_or_else(|_| {
+        stats.malformed += 1;
+        SymbolTable::default()
+    });
+    stats.without_symbols += u64::from(table.len() == 0 && wanted.is_none());
+    table
+}

@@ -1,0 +1,264 @@
+//! The symbolizer that a profiler uses unless it is given another one.
+
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::demangle::Texts;
+#[cfg(feature = "symbolize")]
+use super::dwarf::Frame;
+use super::file::{self, FileKey, FileState, OpenFiles};
+use super::kernel::{KernelFunction, KernelTable};
+use super::options::SymbolOptions;
+use super::stats::SymbolStats;
+use super::table::Found;
+use super::{Symbol, Symbolizer};
+use crate::process::Module;
+
+/// Names from symbol tables and debug information of files, and from the kernel's list.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+/// use ebpf_profiler_core::elf::{Elf, ReadAt};
+/// use ebpf_profiler_core::process::Module;
+/// use ebpf_profiler_core::symbol::{Symbolizer, Symbols};
+///
+/// # let open = || Ok(std::fs::File::open("/proc/self/exe")?);
+/// let entry = Elf::open(open()?)?.entry();
+/// let mut module = Module::new("/proc/self/exe");
+/// module.opener = Some(Arc::new(move || open().map(|file| Box::new(file) as Box<dyn ReadAt>)));
+///
+/// let mut symbols = Symbols::default();
+/// symbols.native(&module, &[entry], &mut |number, functions| {
+///     assert_eq!(number, 0);
+///     assert_eq!(&*functions[0].function, "_start");
+/// });
+/// assert_eq!(symbols.stats().named, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Symbols {
+    options: SymbolOptions,
+    stats: SymbolStats,
+    texts: Texts,
+    /// The functions of an address of the file with a number.
+    names: Cache<(u32, u64), Arc<[Symbol]>>,
+    numbers: Cache<FileKey, u32>,
+    files: Cache<u32, Arc<FileState>>,
+    kernel: Option<KernelTable>,
+    /// The number that the kernel's functions have among `names`; another one each time that they are read.
+    kernel_number: u32,
+    last_number: u32,
+}
+
+impl Default for Symbols {
+    fn default() -> Symbols {
+        Symbols::new(SymbolOptions::default())
+    }
+}
+
+impl Symbols {
+    /// A symbolizer with empty caches.
+    pub fn new(options: SymbolOptions) -> Symbols {
+        Symbols {
+            stats: SymbolStats::default(),
+            texts: Texts::new(options.memory / 4),
+            names: Cache::new(options.memory / 4),
+            numbers: Cache::new(options.memory / 32),
+            files: Cache::new(file::table_budget(&options)),
+            kernel: None,
+            kernel_number: 0,
+            last_number: 0,
+            options,
+        }
+    }
+
+    /// What was found, missed, and why, since it was made.
+    pub fn stats(&self) -> SymbolStats {
+        SymbolStats { not_demangled: self.texts.failed, ..self.stats }
+    }
+
+    /// Forgets everything but the counts, and gives its memory back.
+    pub fn clear(&mut self) {
+        let stats = self.stats();
+        *self = Symbols::new(self.options.clone());
+        self.stats = stats;
+        self.texts.failed = stats.not_demangled;
+    }
+
+    fn next_number(&mut self) -> u32 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn number(&mut self, key: FileKey) -> u32 {
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        let number = self.next_number();
+        let bytes = key.bytes();
+        self.numbers.insert(key, number, bytes);
+        number
+    }
+
+    /// Calls `name` for what is cached, and gives the numbers of the others.
+    fn name_cached(
+        &mut self,
+        file: u32,
+        addresses: &[u64],
+        name: &mut dyn FnMut(usize, &[Symbol]),
+    ) -> Vec<usize> {
+        self.stats.addresses += addresses.len() as u64;
+        let mut missing = Vec::new();
+        for (number, &address) in addresses.iter().enumerate() {
+            match self.names.get(&(file, address)) {
+                Some(functions) if functions.is_empty() => self.stats.cached += 1,
+                Some(functions) => {
+                    self.stats.cached += 1;
+                    name(number, functions);
+                }
+                None => missing.push(number),
+            }
+        }
+        missing
+    }
+
+    fn keep(&mut self, file: u32, address: u64, functions: &[Symbol]) {
+        self.names.insert((file, address), functions.into(), size_of_val(functions) + 32);
+    }
+
+    fn open(&mut self, file: u32, module: &Module) -> (Arc<FileState>, Option<OpenFiles>) {
+        if let Some(state) = self.files.get(&file).cloned() {
+            let open = state.reopen(module, &mut self.stats);
+            return (state, open);
+        }
+        let (state, open) = FileState::new(module, &self.options, &mut self.stats);
+        let (state, bytes) = (Arc::new(state), 0);
+        self.files.insert(file, state.clone(), bytes + state.bytes());
+        (state, open)
+    }
+
+    /// Looks up addresses of a file, ascending.
+    fn look_up(&mut self, file: u32, module: &Module, addresses: &[u64]) -> Vec<Vec<Symbol>> {
+        let (state, open) = self.open(file, module);
+        let Some(open) = open else { return vec![Vec::new(); addresses.len()] };
+        let found: Vec<Option<Found>> = state.with_table(&open, addresses, &mut self.stats, |table, _| {
+            let mut names = table.names(open.files());
+            addresses.iter().map(|&address| names.find(address)).collect()
+        });
+        #[cfg(feature = "symbolize")]
+        {
+            let frames = state.frames(&open, addresses, &self.options, &mut self.stats);
+            found
+                .iter()
+                .zip(&frames)
+                .map(|(found, frames)| merge(&mut self.texts, found.as_ref(), frames))
+                .collect()
+        }
+        #[cfg(not(feature = "symbolize"))]
+        found.iter().map(|found| function(&mut self.texts, found.as_ref())).collect()
+    }
+
+    fn read_kernel(&mut self) {
+        self.stats.kernel_reads += 1;
+        let table = KernelTable::read(&self.options.kallsyms).unwrap_or_else(|_| {
+            self.stats.unreadable += 1;
+            KernelTable::default()
+        });
+        self.stats.kernel_hidden += u64::from(table.is_hidden());
+        self.kernel = Some(table);
+        // Programs and modules may have gone since, so what was found before doesn't count any more.
+        self.kernel_number = self.next_number();
+    }
+
+    /// Reads the kernel's list if that can change what `addresses` are called.
+    fn refresh_kernel(&mut self, addresses: impl Iterator<Item = u64>) {
+        let Some(table) = &self.kernel else { return self.read_kernel() };
+        let stale = |address| table.find(address).is_none_or(|found| found.uncertain);
+        if !table.is_hidden() && addresses.into_iter().any(stale) {
+            self.read_kernel();
+        }
+    }
+
+    fn kernel_function(&mut self, address: u64) -> Option<Symbol> {
+        let KernelFunction { name, module, .. } = self.kernel.as_ref()?.find(address)?;
+        let name = self.texts.name(name.as_bytes());
+        let file = self.texts.share(module.as_bytes());
+        Some(Symbol { function: name.function, system_name: name.system, file, ..Symbol::default() })
+    }
+
+    fn count(&mut self, functions: &[Symbol]) {
+        match functions {
+            [] => self.stats.unnamed += 1,
+            [.., outer] => {
+                self.stats.named += 1;
+                self.stats.inlined += functions.len() as u64 - 1;
+                self.stats.lines += u64::from(outer.line != 0);
+            }
+        }
+    }
+}
+
+impl Symbolizer for Symbols {
+    fn native(&mut self, module: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        let file = self.number(FileKey::of(module));
+        let missing = self.name_cached(file, addresses, name);
+        if missing.is_empty() {
+            return;
+        }
+        let wanted: Vec<u64> = missing.iter().map(|&number| addresses[number]).collect();
+        let found = self.look_up(file, module, &wanted);
+        for ((number, address), functions) in missing.into_iter().zip(wanted).zip(found) {
+            self.count(&functions);
+            self.keep(file, address, &functions);
+            if !functions.is_empty() {
+                name(number, &functions);
+            }
+        }
+    }
+
+    fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        let missing = self.name_cached(self.kernel_number, addresses, name);
+        if missing.is_empty() {
+            return;
+        }
+        self.refresh_kernel(missing.iter().map(|&number| addresses[number]));
+        for number in missing {
+            let functions = self.kernel_function(addresses[number]);
+            self.count(functions.as_slice());
+            self.keep(self.kernel_number, addresses[number], functions.as_slice());
+            if let Some(function) = functions {
+                name(number, &[function]);
+            }
+        }
+    }
+}
+
+/// The functions of an address, as debug information gives them, the outermost called as the symbol table says.
+#[cfg(feature = "symbolize")]
+fn merge(texts: &mut Texts, found: Option<&Found>, frames: &[Frame]) -> Vec<Symbol> {
+    let Some((outer, inlined)) = frames.split_last() else { return function(texts, found) };
+    let mut symbol = |frame: &Frame, name: &[u8]| {
+        let name = texts.name(name);
+        Symbol {
+            function: name.function,
+            system_name: name.system,
+            file: texts.share(frame.file.as_deref().unwrap_or_default()),
+            line: frame.line,
+            column: frame.column,
+            start_line: frame.start_line,
+        }
+    };
+    let Some(name) = found.map(|found| &*found.name).or(outer.name.as_deref()) else { return Vec::new() };
+    let mut symbols: Vec<Symbol> =
+        inlined.iter().map(|frame| symbol(frame, frame.name.as_deref().unwrap_or(b"[inlined]"))).collect();
+    symbols.push(symbol(outer, name));
+    symbols
+}
+
+fn function(texts: &mut Texts, found: Option<&Found>) -> Vec<Symbol> {
+    let Some(found) = found else { return Vec::new() };
+    let name = texts.name(&found.name);
+    vec![Symbol { function: name.function, system_name: name.system, ..Symbol::default() }]
+}

@@ -1,0 +1,307 @@
+//! The function symbols of a file, sorted by address.
+//!
+//! ```text
+//!   .symtab, else .dynsym ──► 16 bytes a function ──► binary search ──► name, read from the file
+//!   .plt and its relocations ──┘
+//! ```
+//!
+//! Names stay in the file: a profile meets a few hundred of them, and a string table is larger than everything
+//! else here. For the same reason aliases are kept, and judged by their names when an address meets them.
+
+use object::LittleEndian as LE;
+use object::elf::{self, Sym64};
+use object::pod;
+
+use super::data::Data;
+use super::plt;
+use super::window::{TEXTS, Window};
+use crate::elf::{EXECUTABLE, Elf, ElfError, Section, section_type};
+
+/// The functions of a file.
+#[derive(Debug, Default)]
+pub(super) struct SymbolTable {
+    /// What the starts are relative to.
+    base: u64,
+    entries: Box<[Entry]>,
+    /// Whether the names of functions are in the debug file.
+    in_debug_file: bool,
+    /// The string section for functions, and for the procedure linkage table.
+    strings: [Option<Section>; 2],
+}
+
+/// A function, or a label in assembler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    start: u32,
+    rank: Rank,
+    /// Where its name begins in the string section.
+    name: u32,
+    size: u32,
+}
+
+/// What names an address best comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Global,
+    Local,
+    GlobalLabel,
+    LocalLabel,
+    Plt,
+}
+
+/// A function before its place in the table is known.
+struct Raw {
+    address: u64,
+    size: u64,
+    name: u32,
+    rank: Rank,
+}
+
+/// A file and its separate debug file.
+#[derive(Clone, Copy)]
+pub(super) struct Files<'e> {
+    pub(super) main: &'e Elf,
+    pub(super) debug: Option<&'e Elf>,
+}
+
+/// What an address lies in.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Found {
+    /// Its first address.
+    pub(super) start: u64,
+    /// Its name as the linker knows it.
+    pub(super) name: Box<[u8]>,
+}
+
+impl SymbolTable {
+    /// Reads the best symbol table of a file: its own, its debug file's, the dynamic one.
+    ///
+    /// With `wanted`, ascending, only what can name one of these addresses is kept.
+    pub(super) fn read(files: Files<'_>, wanted: Option<&[u64]>) -> Result<SymbolTable, ElfError> {
+        let mut symbols = Vec::new();
+        let mut table = SymbolTable::default();
+        let debug = files.debug.map(|elf| (elf, section_type::SHT_SYMTAB, true));
+        let own = [section_type::SHT_SYMTAB, section_type::SHT_DYNSYM].map(|kind| (files.main, kind, false));
+        for (elf, kind, in_debug_file) in [Some(own[0]), debug, Some(own[1])].into_iter().flatten() {
+            let Some(section) = elf.sections().iter().find(|section| section.kind == kind) else { continue };
+            read_symbols(elf, section, wanted, &mut symbols)?;
+            if !symbols.is_empty() {
+                table.strings[0] = elf.sections().get(section.link as usize).cloned();
+                table.in_debug_file = in_debug_file;
+                break;
+            }
+        }
+        table.strings[1] = read_plt(files.main, &mut symbols)?;
+        table.fill(symbols);
+        Ok(table)
+    }
+
+    /// How many functions there are.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<SymbolTable>() + size_of_val(&*self.entries)
+    }
+
+    /// Reads names from `files`, the ones that the table was read from.
+    pub(super) fn names<'e>(&self, files: Files<'e>) -> Names<'_, 'e> {
+        let functions = if self.in_debug_file { files.debug.unwrap_or(files.main) } else { files.main };
+        let open = |elf: &'e Elf, section: &Option<Section>| {
+            Window::new(
+                section.as_ref().map_or(Data::Owned(Vec::new()), |section| Data::of(elf, section)),
+                TEXTS,
+            )
+        };
+        Names {
+            table: self,
+            functions: open(functions, &self.strings[0]),
+            plt: open(files.main, &self.strings[1]),
+        }
+    }
+
+    fn fill(&mut self, symbols: Vec<Raw>) {
+        self.base = symbols.iter().map(|symbol| symbol.address).min().unwrap_or(0);
+        let entry = |symbol: &Raw| {
+            let start = u32::try_from(symbol.address - self.base).ok()?;
+            let size = u32::try_from(symbol.size).unwrap_or(u32::MAX);
+            Some(Entry { start, rank: symbol.rank, name: symbol.name, size })
+        };
+        let mut entries: Vec<Entry> = symbols.iter().filter_map(entry).collect();
+        drop(symbols);
+        entries.sort_unstable();
+        entries.dedup();
+        self.entries = entries.into();
+    }
+
+    /// The entries that begin where the best one that holds `address` begins.
+    ///
+    /// Functions hold each other only where a table is strange, so the walk back is short.
+    fn holders(&self, address: u64) -> &[Entry] {
+        const STEPS: usize = 64;
+        let Some(address) = address.checked_sub(self.base).and_then(|offset| u32::try_from(offset).ok())
+        else {
+            return &[];
+        };
+        let behind = self.entries.partition_point(|entry| entry.start <= address);
+        let first = behind.saturating_sub(STEPS);
+        let holds = |entry: &Entry| address - entry.start < entry.size;
+        let Some(found) = self.entries[first..behind].iter().rposition(holds) else { return &[] };
+        let start = self.entries[first + found].start;
+        let from = self.entries[..behind].partition_point(|entry| entry.start < start);
+        &self.entries[from..=first + found]
+    }
+}
+
+/// Looks functions up and reads their names.
+pub(super) struct Names<'t, 'e> {
+    table: &'t SymbolTable,
+    functions: Window<'e>,
+    plt: Window<'e>,
+}
+
+impl Names<'_, '_> {
+    /// The function that `address` lies in.
+    pub(super) fn find(&mut self, address: u64) -> Option<Found> {
+        /// Nobody gives one function more names than this.
+        const ALIASES: usize = 64;
+        let table = self.table;
+        let holders = table.holders(address);
+        let start = table.base + u64::from(holders.first()?.start);
+        let holds = |entry: &&Entry| address - start < u64::from(entry.size);
+        let names = holders.iter().filter(holds).take(ALIASES).filter_map(|entry| self.name(entry));
+        let (_, name) = names.min_by(|a, b| preference(a).cmp(&preference(b)))?;
+        Some(Found { start, name })
+    }
+
+    fn name(&mut self, entry: &Entry) -> Option<(Rank, Box<[u8]>)> {
+        let strings = if entry.rank == Rank::Plt { &mut self.plt } else { &mut self.functions };
+        let name = strings.text(entry.name.into()).filter(|name| is_name(name))?;
+        let suffix: &[u8] = if entry.rank == Rank::Plt { b"@plt" } else { b"" };
+        Some((entry.rank, [name, suffix].concat().into()))
+    }
+}
+
+/// Of several names for one function: what is seen from outside, without underscores in front, short.
+fn preference((rank, name): &(Rank, Box<[u8]>)) -> (Rank, usize, usize, &[u8]) {
+    let underscores = name.iter().take_while(|&&byte| byte == b'_').count();
+    (*rank, underscores, name.len(), name)
+}
+
+/// Not empty, and not a mark for disassemblers as `$x`.
+fn is_name(name: &[u8]) -> bool {
+    !matches!(name, [] | [b'$', ..] | [b'.', b'L', ..])
+}
+
+fn read_symbols(
+    elf: &Elf,
+    section: &Section,
+    wanted: Option<&[u64]>,
+    symbols: &mut Vec<Raw>,
+) -> Result<(), ElfError> {
+    each::<Sym64<LE>>(elf, section, |symbol| {
+        let Some(raw) = function(elf, symbol) else { return };
+        if wanted.is_none_or(|wanted| names_one(&raw, wanted)) {
+            symbols.push(raw);
+        }
+    })?;
+    set_sizes(elf, symbols);
+    Ok(())
+}
+
+/// Whether a symbol can be the name of a wanted address.
+fn names_one(symbol: &Raw, wanted: &[u64]) -> bool {
+    // Where the size isn't known, this far at most.
+    const REACH: u64 = 64 << 10;
+    let size = if symbol.size == 0 { REACH } else { symbol.size };
+    let from = wanted.partition_point(|&address| address < symbol.address);
+    wanted.get(from).is_some_and(|address| address - symbol.address < size)
+}
+
+/// Calls `use_entry` for every entry of a section, which is read in pieces.
+pub(super) fn each<T: pod::Pod>(
+    elf: &Elf,
+    section: &Section,
+    mut use_entry: impl FnMut(&T),
+) -> Result<(), ElfError> {
+    const AT_ONCE: usize = 2048;
+    let entry = size_of::<T>() as u64;
+    let data = Data::of(elf, section);
+    let mut buffer = vec![0; AT_ONCE * size_of::<T>()];
+    let mut at = 0;
+    while at + entry <= data.size() {
+        let size = (data.size() - at).min(buffer.len() as u64) / entry * entry;
+        let piece = &mut buffer[..size as usize];
+        elf.fill(section.offset + at, piece)?;
+        pod::slice_from_all_bytes(piece).unwrap_or_default().iter().for_each(&mut use_entry);
+        at += size;
+    }
+    Ok(())
+}
+
+/// A symbol of the table as a function, if it is one.
+fn function(elf: &Elf, symbol: &Sym64<LE>) -> Option<Raw> {
+    let section = symbol.st_shndx.get(LE);
+    if section == elf::SHN_UNDEF || section == elf::SHN_ABS || symbol.st_name.get(LE) == 0 {
+        return None;
+    }
+    let local = symbol.st_bind() == elf::STB_LOCAL;
+    let rank = match (symbol.st_type(), local) {
+        (elf::STT_FUNC | elf::STT_GNU_IFUNC, false) => Rank::Global,
+        (elf::STT_FUNC | elf::STT_GNU_IFUNC, true) => Rank::Local,
+        (elf::STT_NOTYPE, _) if !is_code(elf, section) => return None,
+        (elf::STT_NOTYPE, false) => Rank::GlobalLabel,
+        (elf::STT_NOTYPE, true) => Rank::LocalLabel,
+        _ => return None,
+    };
+    let (address, size) = (symbol.st_value.get(LE), symbol.st_size.get(LE));
+    Some(Raw { address, size, name: symbol.st_name.get(LE), rank })
+}
+
+fn is_code(elf: &Elf, section: u16) -> bool {
+    elf.sections().get(usize::from(section)).is_some_and(|section| section.flags & EXECUTABLE != 0)
+}
+
+/// Drops labels within functions, and lets what has no size reach to the next symbol of its section.
+fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
+    symbols.sort_unstable_by_key(|symbol| (symbol.address, symbol.size == 0, symbol.rank));
+    let mut covered = 0;
+    symbols.retain(|symbol| {
+        let end = symbol.address.saturating_add(symbol.size);
+        let inside = symbol.size == 0 && symbol.address < covered;
+        covered = covered.max(end);
+        !inside
+    });
+    let (mut next, mut last) = (u64::MAX, u64::MAX);
+    for symbol in symbols.iter_mut().rev() {
+        if symbol.address != last {
+            (next, last) = (last, symbol.address);
+        }
+        if symbol.size == 0 {
+            let end = next.min(end_of_code(elf, symbol.address).unwrap_or(0));
+            symbol.size = end.saturating_sub(symbol.address);
+        }
+    }
+}
+
+/// The end of the executable section that `address` lies in.
+fn end_of_code(elf: &Elf, address: u64) -> Option<u64> {
+    let holds = |s: &&Section| s.flags & EXECUTABLE != 0 && address.wrapping_sub(s.address) < s.size;
+    let section = elf.sections().iter().find(holds)?;
+    section.address.checked_add(section.size)
+}
+
+/// Adds the entries of the procedure linkage table, and gives the section with their names.
+fn read_plt(elf: &Elf, symbols: &mut Vec<Raw>) -> Result<Option<Section>, ElfError> {
+    let entries = plt::entries(elf)?;
+    symbols.extend(entries.into_iter().map(|entry| Raw {
+        address: entry.address,
+        size: entry.size,
+        name: entry.name,
+        rank: Rank::Plt,
+    }));
+    let dynamic = elf.sections().iter().find(|section| section.kind == section_type::SHT_DYNSYM);
+    Ok(dynamic.and_then(|dynamic| elf.sections().get(dynamic.link as usize)).cloned())
+}

@@ -1,0 +1,149 @@
+//! Who has which part of the arena.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ebpf_programs::abi::arena::{BLOCK_UNITS, UNIT};
+
+/// Hands out places in the arena, lowest first.
+///
+/// What is given back rests for a while before it is handed out again: a walk that began before may still
+/// read it.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::tables::Allocator;
+///
+/// let mut places = Allocator::new(1 << 20);
+/// let small = places.take(100, 0).unwrap();
+/// let large = places.take(100_000, 0).unwrap();
+/// assert_eq!(small, 0);
+/// assert_eq!(large % 1024, 0, "what needs more than a block begins with one");
+/// ```
+#[derive(Debug)]
+pub struct Allocator {
+    /// First unit to number of units, never touching each other.
+    free: BTreeMap<u32, u32>,
+    /// When it was given back, first unit, number of units.
+    resting: VecDeque<(u64, u32, u32)>,
+    used: u64,
+}
+
+/// How long a place rests, in the unit of the times that the caller gives: nanoseconds.
+const REST: u64 = 1_000_000_000;
+
+impl Allocator {
+    /// An arena of `bytes`, all free.
+    pub fn new(bytes: u64) -> Allocator {
+        let units = u32::try_from(bytes / UNIT as u64).unwrap_or(u32::MAX);
+        Allocator { free: BTreeMap::from([(0, units)]), resting: VecDeque::new(), used: 0 }
+    }
+
+    /// A place for `bytes`: within one block where that is possible, from a block's start otherwise.
+    pub fn take(&mut self, bytes: usize, now: u64) -> Option<u32> {
+        self.wake(now);
+        let units = units(bytes)?;
+        let (start, len, place) =
+            self.free.iter().find_map(|(&start, &len)| Some((start, len, fit(start, len, units)?)))?;
+        self.free.remove(&start);
+        self.insert(start, place - start);
+        self.insert(place + units, start + len - place - units);
+        self.used += u64::from(units);
+        Some(place)
+    }
+
+    /// Takes back the place of `bytes` at `place`.
+    pub fn give_back(&mut self, place: u32, bytes: usize, now: u64) {
+        if let Some(units) = units(bytes) {
+            self.used -= u64::from(units);
+            self.resting.push_back((now, place, units));
+        }
+    }
+
+    /// How many bytes are taken.
+    pub fn used(&self) -> u64 {
+        self.used * UNIT as u64
+    }
+
+    fn wake(&mut self, now: u64) {
+        while let Some(&(since, place, units)) = self.resting.front() {
+            if now.saturating_sub(since) < REST {
+                break;
+            }
+            self.resting.pop_front();
+            self.release(place, units);
+        }
+    }
+
+    fn insert(&mut self, start: u32, len: u32) {
+        if len > 0 {
+            self.free.insert(start, len);
+        }
+    }
+
+    /// Makes it free and one with its neighbours.
+    fn release(&mut self, mut start: u32, mut len: u32) {
+        if let Some((&before, &before_len)) = self.free.range(..start).next_back()
+            && before + before_len == start
+        {
+            self.free.remove(&before);
+            start = before;
+            len += before_len;
+        }
+        if let Some(behind_len) = self.free.remove(&(start + len)) {
+            len += behind_len;
+        }
+        self.insert(start, len);
+    }
+}
+
+fn units(bytes: usize) -> Option<u32> {
+    u32::try_from(bytes.div_ceil(UNIT).max(1)).ok()
+}
+
+/// The first place in a free stretch where `units` may begin.
+fn fit(start: u32, len: u32, units: u32) -> Option<u32> {
+    let left_in_block = BLOCK_UNITS - start % BLOCK_UNITS;
+    let place =
+        if units <= left_in_block { start } else { start.checked_add(left_in_block % BLOCK_UNITS)? };
+    (place.checked_add(units)? <= start.checked_add(len)?).then_some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_never_crosses_a_block_unless_it_must() {
+        let mut places = Allocator::new(1 << 24);
+        let mut seed = 7u32;
+        for _ in 0..2000 {
+            seed = seed.wrapping_mul(1664525).wrapping_add(1013904223);
+            let bytes = (seed >> 16) as usize % 9000 + 1;
+            let Some(place) = places.take(bytes, 0) else { break };
+            let last = place + units(bytes).unwrap() - 1;
+            assert_eq!(place / BLOCK_UNITS, last / BLOCK_UNITS);
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_rests_and_then_serves_again() {
+        let mut places = Allocator::new(1 << 16);
+        let all = places.take(1 << 16, 0).unwrap();
+        assert_eq!(places.take(1, 0), None);
+        places.give_back(all, 1 << 16, 10);
+        assert_eq!(places.take(1, 11), None);
+        assert_eq!(places.take(1 << 16, 10 + REST), Some(all));
+    }
+
+    #[test]
+    fn neighbours_become_one_again() {
+        let mut places = Allocator::new(1 << 16);
+        let pieces: Vec<u32> = (0..16).map(|_| places.take(4096, 0).unwrap()).collect();
+        for &piece in pieces.iter().rev().step_by(2).chain(pieces.iter().rev().skip(1).step_by(2)) {
+            places.give_back(piece, 4096, 0);
+        }
+        assert_eq!(places.used(), 0);
+        assert_eq!(places.take(1 << 16, REST), Some(0));
+    }
+}

@@ -1,0 +1,53 @@
+//! Tables that no kernel sees.
+
+use std::collections::HashMap;
+
+use ebpf_programs::abi::arena::{BLOCK, BLOCK_WORDS, Block};
+use ebpf_programs::abi::mapping::Process;
+
+use super::{Full, Tables};
+
+/// An arena in plain memory: for replays, core dumps and tests.
+#[derive(Debug, Default)]
+pub struct MemoryTables {
+    blocks: Vec<Box<Block>>,
+    processes: HashMap<u32, Process>,
+}
+
+impl MemoryTables {
+    /// What was said last of a process.
+    pub fn process(&self, pid: u32) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+}
+
+impl Tables for MemoryTables {
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Full> {
+        let first = usize::try_from(at / 4).map_err(|_| Full)?;
+        for (number, word) in bytes.chunks(4).enumerate() {
+            let at = first + number;
+            while self.blocks.len() <= at / BLOCK_WORDS {
+                self.blocks.push(vec![0; BLOCK_WORDS].try_into().map_err(|_| Full)?);
+            }
+            let mut padded = [0; 4];
+            padded[..word.len()].copy_from_slice(word);
+            self.blocks[at / BLOCK_WORDS][at % BLOCK_WORDS] = u32::from_ne_bytes(padded);
+        }
+        Ok(())
+    }
+
+    fn block(&self, index: u32) -> Option<&Block> {
+        self.blocks.get(index as usize).map(|block| &**block)
+    }
+
+    fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {
+        self.processes.insert(pid, *process);
+        Ok(())
+    }
+
+    fn remove_process(&mut self, pid: u32) {
+        self.processes.remove(&pid);
+    }
+}
+
+const _: () = assert!(BLOCK == BLOCK_WORDS * 4);

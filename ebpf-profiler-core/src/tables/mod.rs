@@ -1,0 +1,43 @@
+//! What goes down to the kernel side: unwind tables and mappings, in the
+//! [arena](ebpf_programs::abi::arena).
+
+mod allocator;
+
+mod memory;
+
+use ebpf_programs::abi::arena::Block;
+use ebpf_programs::abi::mapping::Process;
+
+pub use allocator::Allocator;
+pub use memory::MemoryTables;
+
+/// The memory that the walkers look tables up in, and the list of processes that they know.
+///
+/// In a live profiler it is shared with the kernel; a replay keeps it to itself.
+pub trait Tables: Send {
+    /// Copies `bytes` to byte `at` of the arena, a multiple of eight, making room as needed.
+    ///
+    /// Eight bytes at a time are written in one go: a walk sees all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// When there is no memory for it.
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Full>;
+
+    /// Block `index`, where it was ever written to.
+    fn block(&self, index: u32) -> Option<&Block>;
+
+    /// Lets the kernel side know a process, or know it anew.
+    ///
+    /// # Errors
+    ///
+    /// When too many are known already.
+    fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full>;
+
+    /// Lets the kernel side forget a process.
+    fn remove_process(&mut self, pid: u32);
+}
+
+/// There is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;

@@ -1,0 +1,151 @@
+//! Text for people: numbers, shares, and names that nothing can go wrong with.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A number with its thousands told apart: `12,345`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number(pub(crate) u64);
+
+/// A part of something in percent: `12.3 %`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) part: u64,
+    pub(crate) all: u64,
+}
+
+impl Number {
+    /// With its noun: `1 sample`, `2 samples`.
+    pub(crate) fn of(self, noun: &str) -> String {
+        let plural = if self.0 == 1 { "" } else { "s" };
+        format!("{self} {noun}{plural}")
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        let mut text = String::with_capacity(digits.len() * 4 / 3);
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                text.push(',');
+            }
+            text.push(digit);
+        }
+        f.pad(&text)
+    }
+}
+
+/// Never rounded up to 100 %: who reads that takes it for all.
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = (u128::from(self.part) * 2_000 + u128::from(self.all))
+            .checked_div(u128::from(self.all) * 2)
+            .unwrap_or(0);
+        let tenths = if self.part < self.all { tenths.min(999) } else { tenths };
+        f.pad(&format!("{}.{} %", tenths / 10, tenths % 10))
+    }
+}
+
+/// The name without characters that move a cursor, break a line or turn the direction of writing.
+pub(crate) fn clean(name: &str) -> Cow<'_, str> {
+    if !name.contains(is_unruly) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.replace(is_unruly, "\u{fffd}"))
+}
+
+fn is_unruly(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// At most `most` characters of the text; the last is `…` where some are left out.
+pub(crate) fn clip(text: &str, most: usize) -> Cow<'_, str> {
+    if text.chars().nth(most).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let kept = text.chars().take(most.saturating_sub(1));
+    Cow::Owned(kept.chain((most > 0).then_some('…')).collect())
+}
+
+/// The name of a function in at most `most` characters, the parts that tell least left out first: arguments
+/// and parameters of types, then the path in front, then the end.
+pub(crate) fn fit(name: &str, most: usize) -> Cow<'_, str> {
+    let fits = |name: &str| name.chars().nth(most).is_none();
+    if fits(name) {
+        return Cow::Borrowed(name);
+    }
+    let Some(plain) = plain(name) else { return clip(name, most) };
+    let last = plain.match_indices("::").map(|(at, _)| &plain[at + 2..]);
+    let tails: Vec<&str> = std::iter::once(plain.as_str()).chain(last).collect();
+    let best = tails.iter().find(|tail| fits(tail)).or(tails.last()).copied().unwrap_or(name);
+    Cow::Owned(clip(best, most).into_owned())
+}
+
+/// The name without what stands in brackets; none where they don't match, or nothing is left.
+fn plain(name: &str) -> Option<String> {
+    let mut depth = 0_u32;
+    let mut plain = String::with_capacity(name.len());
+    for character in name.chars() {
+        match character {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth = depth.checked_sub(1)?,
+            _ if depth == 0 => plain.push(character),
+            _ => {}
+        }
+    }
+    let plain = plain.trim_start_matches("::").trim();
+    (depth == 0 && !plain.is_empty()).then(|| plain.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_thousands() {
+        let texts: Vec<_> = [0, 999, 1_000, 12_345_678].map(|number| Number(number).to_string()).into();
+        assert_eq!(texts, ["0", "999", "1,000", "12,345,678"]);
+        assert_eq!(Number(1).of("sample"), "1 sample");
+    }
+
+    #[test]
+    fn shares_are_rounded_but_never_to_all() {
+        let share = |part, all| Share { part, all }.to_string();
+        assert_eq!(share(1, 3), "33.3 %");
+        assert_eq!(share(2, 3), "66.7 %");
+        assert_eq!(share(99_999, 100_000), "99.9 %");
+        assert_eq!(share(7, 7), "100.0 %");
+        assert_eq!(share(0, 0), "0.0 %");
+        assert_eq!(share(u64::MAX, u64::MAX), "100.0 %");
+    }
+
+    #[test]
+    fn names_do_not_steer_a_terminal() {
+        assert_eq!(clean("main"), "main");
+        assert_eq!(clean("a\x1b[2Jb\n\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}c");
+    }
+
+    #[test]
+    fn clipped_text_says_so() {
+        assert_eq!(clip("abc", 3), "abc");
+        assert_eq!(clip("abcd", 3), "ab…");
+        assert_eq!(clip("äöüß", 3), "äö…");
+        assert_eq!(clip("abc", 0), "");
+    }
+
+    #[test]
+    fn a_function_keeps_the_part_that_tells_most() {
+        let name = "<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend";
+        assert_eq!(fit(name, 100), name);
+        assert_eq!(fit(name, 20), "extend");
+        assert_eq!(
+            fit("std::vector<int, std::allocator<int> >::push_back(int const&)", 30),
+            "std::vector::push_back"
+        );
+        assert_eq!(fit("std::vector<int>::push_back(int)", 18), "vector::push_back");
+        assert_eq!(fit("std::vector<int>::push_back(int)", 5), "push…");
+        assert_eq!(fit("operator<<", 5), "oper…");
+    }
+}

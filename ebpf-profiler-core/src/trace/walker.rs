@@ -1,0 +1,95 @@
+//! The kernel side's walkers, run on this side of the border.
+
+use ebpf_programs::abi::arena::Block;
+use ebpf_programs::abi::mapping::Process;
+use ebpf_programs::abi::reason::Stop;
+use ebpf_programs::abi::record::{MAX_STEPS, frame};
+use ebpf_programs::abi::registers::Registers;
+use ebpf_programs::machine::Machine;
+use ebpf_programs::walk::Walk;
+use ebpf_programs::walk::arch::Arch;
+
+use crate::tables::Tables;
+
+/// The memory of a walked thread.
+pub trait Stack {
+    /// Eight bytes at `address`, anywhere in the program; `None` where they can't be had.
+    fn read(&mut self, address: u64) -> Option<u64>;
+}
+
+impl<F: FnMut(u64) -> Option<u64>> Stack for F {
+    fn read(&mut self, address: u64) -> Option<u64> {
+        self(address)
+    }
+}
+
+/// Walks one stack over tables and memory of any kind.
+///
+/// It runs the very lines that run in the kernel.
+#[derive(Debug, Default)]
+pub struct Walker {
+    walk: Walk,
+    frames: Vec<u64>,
+}
+
+struct World<'a> {
+    tables: &'a dyn Tables,
+    memory: &'a mut dyn Stack,
+    frames: &'a mut Vec<u64>,
+}
+
+impl Machine for World<'_> {
+    fn block(&self, index: u32) -> Option<&Block> {
+        self.tables.block(index)
+    }
+
+    fn stack(&mut self, address: u64) -> Option<u64> {
+        self.memory.read(address)
+    }
+
+    fn memory(&mut self, address: u64) -> Option<u64> {
+        self.memory.read(address)
+    }
+
+    fn frame(&mut self, frame: u64) {
+        self.frames.push(frame);
+    }
+}
+
+impl Walker {
+    /// Walks from `registers` through `process`; how it ended.
+    pub fn walk<A: Arch>(
+        &mut self,
+        registers: &Registers,
+        process: &Process,
+        tables: &dyn Tables,
+        memory: &mut dyn Stack,
+    ) -> Stop {
+        self.frames.clear();
+        self.walk.registers = *registers;
+        self.walk.process = *process;
+        self.walk.begin();
+        let mut world = World { tables, memory, frames: &mut self.frames };
+        for _ in 0..MAX_STEPS {
+            if let Some(stop) = self.walk.step::<A, _>(&mut world) {
+                return stop;
+            }
+        }
+        Stop::TooLong
+    }
+
+    /// The frames of the last walk, leaf first, with [flags](ebpf_programs::abi::record::frame).
+    pub fn frames(&self) -> &[u64] {
+        &self.frames
+    }
+
+    /// The address of the frame in which the last walk ended.
+    pub fn address(&self) -> u64 {
+        self.frames.last().map_or(self.walk.registers.pc, |frame| frame & frame::ADDRESS)
+    }
+
+    /// The stack pointer in the frame in which the last walk ended.
+    pub fn sp<A: Arch>(&self) -> u64 {
+        self.walk.registers.values[A::SP]
+    }
+}

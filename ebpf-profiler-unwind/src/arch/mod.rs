@@ -1,0 +1,142 @@
+//! What depends on the instruction set: the numbers of registers, and which rows become which rules.
+//!
+//! Each folder-mate answers the same questions under the same names.
+
+use ebpf_profiler_core::elf::Arch;
+use ebpf_programs::abi::table::{cfa, fp, ra};
+
+use crate::eh_frame::expression::{self, Expression};
+use crate::eh_frame::state::{Cfa, Place, State};
+use crate::table::rules::Packed;
+
+pub(crate) mod aarch64;
+pub(crate) mod x86_64;
+
+/// The registers that rules speak about, in DWARF's numbering, and what is special about them.
+#[derive(Debug)]
+pub(crate) struct Registers {
+    /// The frame pointer.
+    pub(crate) fp: u16,
+    /// How many general registers there are, the stack pointer among them: a rule starts from one of them.
+    pub(crate) count: u16,
+    /// Where the return address is while nothing has been said about it.
+    pub(crate) link: Option<u16>,
+    /// Whether return addresses can be signed.
+    pub(crate) signs: bool,
+    /// The names of the general registers.
+    pub(crate) names: &'static [&'static str],
+    /// The rule of a row in a signal frame, where it is one.
+    pub(crate) signal: for<'a, 'b> fn(&'a State<'b>) -> Option<Packed>,
+}
+
+/// A rule, and whether it says all that the row says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Translated {
+    pub(crate) rule: Packed,
+    pub(crate) complete: bool,
+}
+
+impl Registers {
+    /// Those of an instruction set.
+    pub(crate) fn of(arch: Arch) -> Option<&'static Registers> {
+        match arch {
+            Arch::X86_64 => Some(&x86_64::REGISTERS),
+            Arch::Aarch64 => Some(&aarch64::REGISTERS),
+            _ => None,
+        }
+    }
+
+    /// The rule that means the same as a row.
+    ///
+    /// Where only the frame pointer can't be said, it is lost and the rest of the rule holds: most callers
+    /// never ask for it.
+    #[inline]
+    pub(crate) fn rule(&self, state: &State<'_>, signal: bool) -> Translated {
+        if signal && let Some(rule) = (self.signal)(state) {
+            return Translated { rule, complete: true };
+        }
+        if state.ra == Place::Undefined {
+            return Translated { rule: Packed::END, complete: true };
+        }
+        let Some((kinds, offset, aux)) = self.cfa(state.cfa).and_then(|cfa| self.ra(cfa, state)) else {
+            return Translated { rule: Packed::CANNOT, complete: false };
+        };
+        let fp = self.fp(state.fp);
+        let (kind, fp_offset) = fp.unwrap_or((fp::UNKNOWN, 0));
+        let rule = Packed::new(kinds | u32::from(kind) << 24, offset, aux, fp_offset);
+        Translated { rule, complete: fp.is_some() }
+    }
+
+    #[inline]
+    fn cfa(&self, address: Cfa<'_>) -> Option<Parts> {
+        match address {
+            Cfa::Register { register, offset } => self.parts(cfa::REGISTER, register, offset, 0),
+            Cfa::Expression(code) => self.expression(expression::recognize(code)?),
+        }
+    }
+
+    #[cold]
+    fn expression(&self, expression: Expression) -> Option<Parts> {
+        match expression {
+            Expression::Register { register, offset } => {
+                self.parts(cfa::REGISTER, register.into(), offset, 0)
+            }
+            Expression::Deref { register, offset, added } => {
+                self.parts(cfa::DEREF, register.into(), offset, i32::try_from(added).ok()?)
+            }
+            Expression::Plt { register, offset, from } => {
+                self.parts(cfa::PLT, register.into(), offset, from.into())
+            }
+        }
+    }
+
+    #[inline]
+    fn parts(&self, kind: u8, register: u16, offset: i64, aux: i32) -> Option<Parts> {
+        let known = register < self.count;
+        known.then_some((u32::from(kind) | u32::from(register) << 8, i32::try_from(offset).ok()?, aux))
+    }
+
+    #[inline]
+    fn ra(&self, (kinds, offset, aux): Parts, state: &State<'_>) -> Option<Parts> {
+        let signed = u32::from(state.signed) * u32::from(ra::SIGNED);
+        if state.ra == Place::At(-8) {
+            return Some((kinds | (u32::from(ra::BELOW) | signed) << 16, offset, aux));
+        }
+        let (kind, ra_aux) = match (state.ra, self.link) {
+            (Place::At(offset), _) => (ra::SAVED, i32::try_from(offset).ok()?),
+            (Place::Register(register), _) if register < self.count => (ra::REGISTER, register.into()),
+            (Place::Unset | Place::Same, Some(link)) => (ra::REGISTER, link.into()),
+            _ => return None,
+        };
+        // The address may need the second number itself.
+        let free = kinds as u8 == cfa::REGISTER;
+        free.then_some((kinds | (u32::from(kind) | signed) << 16, offset, ra_aux))
+    }
+
+    #[inline]
+    fn fp(&self, place: Place<'_>) -> Option<(u8, i32)> {
+        match place {
+            Place::At(offset) => Some((fp::SAVED, i32::try_from(offset).ok()?)),
+            Place::Unset | Place::Same => Some((fp::SAME, 0)),
+            other => self.unusual_fp(other),
+        }
+    }
+
+    #[cold]
+    fn unusual_fp(&self, place: Place<'_>) -> Option<(u8, i32)> {
+        match place {
+            Place::Undefined => Some((fp::UNKNOWN, 0)),
+            Place::Register(register) if register == self.fp => Some((fp::SAME, 0)),
+            Place::Expression(code) => match expression::recognize(code)? {
+                Expression::Register { register, offset } if u16::from(register) == self.fp => {
+                    Some((fp::DIRECT, i32::try_from(offset).ok()?))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// Kinds and numbers of an unfinished rule: see [`Packed::new`].
+type Parts = (u32, i32, i32);

@@ -1,0 +1,145 @@
+//! Common information entries: what several functions have in common.
+
+use crate::arch::Registers;
+use crate::bytes::Bytes;
+
+use super::entry::{Entry, Format, Kind, Section};
+use super::pointer;
+use super::program::Program;
+use super::state::State;
+
+/// A common information entry, its instructions already carried out.
+#[derive(Clone, Debug)]
+pub(crate) struct Cie<'a> {
+    /// How addresses of its functions are encoded.
+    pub(crate) encoding: u8,
+    /// Whether the FDEs have a piece of augmentation data in front of their instructions.
+    pub(crate) augmented: bool,
+    /// Whether its functions are signal frames.
+    pub(crate) signal: bool,
+    /// What advances count in.
+    pub(crate) code_align: u64,
+    /// What offsets count in.
+    pub(crate) data_align: i64,
+    /// The column that stands for the return address.
+    pub(crate) ra: u16,
+    /// The row that each function begins with.
+    pub(crate) initial: State<'a>,
+}
+
+/// The most bytes of instructions that a CIE can have.
+///
+/// Real ones have about ten. They are carried out once for each FDE when the cache doesn't help, so the
+/// bound keeps the time linear.
+const MAX_INSTRUCTIONS: usize = 1024;
+
+impl<'a> Cie<'a> {
+    /// Reads the CIE at `offset`.
+    pub(crate) fn read(section: &'a Section, offset: usize, registers: &Registers) -> Option<Cie<'a>> {
+        match section.entry(offset)? {
+            (entry @ Entry { kind: Kind::Cie, .. }, _) => Cie::parse(section, entry, registers),
+            _ => None,
+        }
+    }
+
+    fn parse(section: &'a Section, entry: Entry<'a>, registers: &Registers) -> Option<Cie<'a>> {
+        let mut body = entry.body;
+        let version = body.u8()?;
+        let augmentation = body.string()?;
+        check_version(&mut body, version, section.format)?;
+        let mut cie = Cie {
+            encoding: pointer::ABSOLUTE,
+            augmented: augmentation.first() == Some(&b'z'),
+            signal: false,
+            code_align: body.uleb()?,
+            data_align: body.sleb()?,
+            ra: if version == 1 { body.u8()?.into() } else { u16::try_from(body.uleb()?).ok()? },
+            initial: State::NEW,
+        };
+        if cie.augmented {
+            let size = body.uleb()?;
+            let data = Bytes(body.take(size)?);
+            let end =
+                section.address.wrapping_add((entry.body_offset + entry.body.len() - body.len()) as u64);
+            cie.augment(&augmentation[1..], data, end)?;
+        } else if !augmentation.is_empty() {
+            return None;
+        }
+        cie.begin(body, registers)?;
+        Some(cie)
+    }
+
+    /// Takes in the augmentation data, which ends at virtual address `end`.
+    fn augment(&mut self, augmentation: &[u8], mut data: Bytes<'_>, end: u64) -> Option<()> {
+        for letter in augmentation {
+            match letter {
+                b'R' => self.encoding = data.u8()?,
+                b'L' => drop(data.u8()?),
+                b'P' => {
+                    let encoding = data.u8()?;
+                    let place = end.wrapping_sub(data.len() as u64);
+                    pointer::skip(&mut data, encoding, place)?;
+                }
+                b'S' => self.signal = true,
+                // arm64: return addresses signed with key B; memory tagging.
+                b'B' | b'G' => {}
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+
+    fn begin(&mut self, instructions: Bytes<'a>, registers: &Registers) -> Option<()> {
+        if instructions.len() > MAX_INSTRUCTIONS {
+            return None;
+        }
+        let mut remembered = Vec::new();
+        let mut program = Program::new(self, registers, 0..u64::MAX, &mut remembered);
+        program.run(instructions, |_, _| {})?;
+        self.initial = program.state();
+        Some(())
+    }
+}
+
+/// Version 1 and 3 look alike up to here; 4 (only in `.debug_frame`) brings two sizes.
+fn check_version(body: &mut Bytes<'_>, version: u8, format: Format) -> Option<()> {
+    match version {
+        1 | 3 => Some(()),
+        4 if format == Format::DebugFrame => {
+            let (address_size, segment_size) = (body.u8()?, body.u8()?);
+            (address_size == 8 && segment_size == 0).then_some(())
+        }
+        _ => None,
+    }
+}
+
+/// The CIEs that were needed last.
+///
+/// Of bounded size whatever a file holds: an entry that isn't here is read again.
+pub(crate) struct Cache<'a> {
+    slots: Vec<Option<(usize, Cie<'a>)>>,
+}
+
+impl<'a> Cache<'a> {
+    const SLOTS: usize = 256;
+
+    pub(crate) fn new() -> Cache<'a> {
+        Cache { slots: vec![None; Cache::SLOTS] }
+    }
+
+    /// The CIE at `offset`.
+    #[inline]
+    pub(crate) fn get(
+        &mut self,
+        section: &'a Section,
+        offset: usize,
+        registers: &Registers,
+    ) -> Option<&Cie<'a>> {
+        // Entries are at least four bytes apart.
+        let slot = &mut self.slots[offset / 4 % Cache::SLOTS];
+        if slot.as_ref().is_none_or(|(cached, _)| *cached != offset) {
+            *slot = Some((offset, Cie::read(section, offset, registers)?));
+        }
+        slot.as_ref().map(|(_, cie)| cie)
+    }
+}

@@ -1,0 +1,61 @@
+//! Addresses in the encodings of `.eh_frame`.
+//!
+//! ```text
+//!   bit   7          6 5 4          3 2 1 0
+//!         indirect   relative to    format: 0 address, 1 uleb, 2-4 unsigned 2, 4, 8 bytes, 9-12 the same, signed
+//! ```
+
+use crate::bytes::Bytes;
+
+/// The address itself, eight bytes.
+pub(crate) const ABSOLUTE: u8 = 0x00;
+/// No pointer at all.
+const OMITTED: u8 = 0xff;
+/// Relative to its own place.
+const RELATIVE: u8 = 0x10;
+/// Padded to a multiple of eight bytes.
+const ALIGNED: u8 = 0x50;
+
+/// Reads an address that stands at virtual address `place`.
+///
+/// Encodings that only make sense at run time (indirect, or relative to a base that a file doesn't name) give
+/// `None`.
+#[inline]
+pub(crate) fn read(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<u64> {
+    let base = match encoding & 0xf0 {
+        0 => 0,
+        RELATIVE => place,
+        _ => return None,
+    };
+    Some(base.wrapping_add(value(bytes, encoding)?))
+}
+
+/// Reads the number that an address of this encoding is made of.
+#[inline]
+pub(crate) fn value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
+    Some(match encoding & 0x0f {
+        0x0b => i64::from(bytes.u32()? as i32) as u64,
+        0x00 | 0x04 | 0x0c => bytes.u64()?,
+        0x01 => bytes.uleb()?,
+        0x02 => bytes.u16()?.into(),
+        0x03 => bytes.u32()?.into(),
+        0x09 => bytes.sleb()? as u64,
+        0x0a => i64::from(bytes.u16()? as i16) as u64,
+        _ => return None,
+    })
+}
+
+/// Passes over a pointer, whatever it is relative to, that stands at virtual address `place`.
+pub(crate) fn skip(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<()> {
+    match encoding {
+        OMITTED => {}
+        ALIGNED => {
+            bytes.take(place.wrapping_neg() % 8)?;
+            bytes.u64()?;
+        }
+        _ => {
+            value(bytes, encoding)?;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,245 @@
+//! Carries out call frame instructions.
+//!
+//! ```text
+//!   00 nop                          40+n advance n             80+r offset r, uleb        c0+r restore r
+//!   01 set location                 02-04 advance 1, 2, 4 B    05 offset r, uleb          06 restore r
+//!   07 undefined r                  08 same r                  09 register r, r           0a remember   0b restore
+//!   0c cfa = r + uleb               0d cfa register r          0e cfa offset uleb         0f cfa = expression
+//!   10 r at expression              11 offset r, sleb          12 cfa = r + sleb          13 cfa offset sleb
+//!   14 r = cfa + uleb               15 r = cfa + sleb          16 r = expression
+//!   2d negate signing (arm64)       2e size of arguments       2f offset r, -uleb
+//! ```
+
+use std::ops::Range;
+
+use crate::arch::Registers;
+use crate::bytes::Bytes;
+
+use super::cie::Cie;
+use super::pointer;
+use super::state::{Cfa, Place, State};
+
+/// Instructions on their way through one function.
+pub(crate) struct Program<'p, 'a> {
+    cie: &'p Cie<'a>,
+    registers: &'p Registers,
+    range: Range<u64>,
+    at: u64,
+    state: State<'a>,
+    remembered: &'p mut Vec<State<'a>>,
+}
+
+/// What an instruction leads to.
+enum Flow {
+    /// The next instruction.
+    On,
+    /// The row is finished; the next begins at this address.
+    To(u64),
+}
+
+/// `None` when the instruction makes no sense.
+type Step = Option<Flow>;
+
+const ON: Step = Some(Flow::On);
+
+/// How many states can be remembered at a time; compilers use one.
+const DEPTH: usize = 8;
+
+impl<'p, 'a> Program<'p, 'a> {
+    /// A program for the function at `range`; `remembered` is room that is used again and again.
+    #[inline]
+    pub(crate) fn new(
+        cie: &'p Cie<'a>,
+        registers: &'p Registers,
+        range: Range<u64>,
+        remembered: &'p mut Vec<State<'a>>,
+    ) -> Program<'p, 'a> {
+        remembered.clear();
+        Program { cie, registers, at: range.start, range, state: cie.initial, remembered }
+    }
+
+    /// The row in force.
+    pub(crate) fn state(&self) -> State<'a> {
+        self.state
+    }
+
+    /// From where on the row in force holds.
+    pub(crate) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Carries out `code`, giving each finished row to `emit`: from which address on it holds, and the row.
+    ///
+    /// `None` when an instruction makes no sense; rows up to there have been given.
+    #[inline]
+    pub(crate) fn run(&mut self, mut code: Bytes<'a>, mut emit: impl FnMut(u64, &State<'a>)) -> Option<()> {
+        loop {
+            let to = match code.u8() {
+                Some(byte) => match self.step(byte, &mut code)? {
+                    Flow::On => continue,
+                    Flow::To(to) => to,
+                },
+                None => self.range.end,
+            };
+            if to > self.at {
+                emit(self.at, &self.state);
+            } else if to < self.at {
+                return None;
+            }
+            self.at = to;
+            if to >= self.range.end {
+                return Some(());
+            }
+        }
+    }
+
+    /// In the order of how often they occur: branches are foretold better than jumps through a table.
+    #[inline(always)]
+    fn step(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
+        let operand = byte & 0x3f;
+        if byte & 0xc0 == 0x40 {
+            self.advance(operand.into())
+        } else if byte == 0x0e {
+            self.define_cfa_offset(code)
+        } else if byte >= 0xc0 {
+            self.restore(operand.into())
+        } else if byte >= 0x80 {
+            self.offset(operand.into(), code)
+        } else if byte == 0 {
+            ON
+        } else {
+            self.extended(byte, code)
+        }
+    }
+
+    #[inline]
+    fn extended(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
+        match byte {
+            0x01 => self.set_location(code),
+            0x02 => self.advance(code.u8()?.into()),
+            0x03 => self.advance(code.u16()?.into()),
+            0x04 => self.advance(code.u32()?.into()),
+            0x0a => self.remember(),
+            0x0b => self.recall(),
+            0x0c | 0x0d | 0x0f | 0x12 | 0x13 => self.define_cfa(byte, code),
+            0x2d if self.registers.signs => {
+                self.state.signed = !self.state.signed;
+                ON
+            }
+            0x2e => code.uleb().and(ON),
+            _ => self.define_register(byte, code),
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, delta: u64) -> Step {
+        self.at.checked_add(delta.wrapping_mul(self.cie.code_align)).map(Flow::To)
+    }
+
+    /// Relative addresses would need to know where the instruction stands; nobody writes them.
+    fn set_location(&mut self, code: &mut Bytes<'a>) -> Step {
+        let absolute = self.cie.encoding & 0xf0 == 0;
+        pointer::read(code, self.cie.encoding, 0).filter(|_| absolute).map(Flow::To)
+    }
+
+    #[inline]
+    fn define_cfa_offset(&mut self, code: &mut Bytes<'a>) -> Step {
+        let Cfa::Register { offset, .. } = &mut self.state.cfa else { return None };
+        *offset = code.uleb()? as i64;
+        ON
+    }
+
+    #[inline]
+    fn define_cfa(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
+        self.state.cfa = match byte {
+            0x0c => Cfa::Register { register: register(code)?, offset: code.uleb()? as i64 },
+            0x0d => Cfa::Register { register: register(code)?, offset: self.cfa()?.1 },
+            0x0f => Cfa::Expression(block(code)?),
+            0x12 => Cfa::Register { register: register(code)?, offset: self.factored(code.sleb()?) },
+            _ => Cfa::Register { register: self.cfa()?.0, offset: self.factored(code.sleb()?) },
+        };
+        ON
+    }
+
+    /// The parts of the canonical frame address in force, where it has any.
+    fn cfa(&self) -> Option<(u16, i64)> {
+        match self.state.cfa {
+            Cfa::Register { register, offset } => Some((register, offset)),
+            Cfa::Expression(_) => None,
+        }
+    }
+
+    #[inline]
+    fn offset(&mut self, register: u16, code: &mut Bytes<'a>) -> Step {
+        let offset = self.factored(code.uleb()? as i64);
+        self.set(register, Place::At(offset))
+    }
+
+    fn define_register(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
+        let named = register(code)?;
+        let place = match byte {
+            0x05 => Place::At(self.factored(code.uleb()? as i64)),
+            0x06 => return self.restore(named),
+            0x07 => Place::Undefined,
+            0x08 => Place::Same,
+            0x09 => Place::Register(register(code)?),
+            0x10 => Place::Expression(block(code)?),
+            0x11 => Place::At(self.factored(code.sleb()?)),
+            0x14 => Place::Value(self.factored(code.uleb()? as i64)),
+            0x15 => Place::Value(self.factored(code.sleb()?)),
+            0x16 => Place::ValueExpression(block(code)?),
+            0x2f => Place::At(self.factored((code.uleb()? as i64).wrapping_neg())),
+            _ => return None,
+        };
+        self.set(named, place)
+    }
+
+    fn factored(&self, number: i64) -> i64 {
+        number.wrapping_mul(self.cie.data_align)
+    }
+
+    #[inline]
+    fn set(&mut self, register: u16, place: Place<'a>) -> Step {
+        if register == self.registers.fp {
+            self.state.fp = place;
+        }
+        if register == self.cie.ra {
+            self.state.ra = place;
+        }
+        ON
+    }
+
+    #[inline]
+    fn restore(&mut self, register: u16) -> Step {
+        if register == self.registers.fp {
+            self.state.fp = self.cie.initial.fp;
+        }
+        if register == self.cie.ra {
+            self.state.ra = self.cie.initial.ra;
+        }
+        ON
+    }
+
+    fn remember(&mut self) -> Step {
+        if self.remembered.len() == DEPTH {
+            return None;
+        }
+        self.remembered.push(self.state);
+        ON
+    }
+
+    fn recall(&mut self) -> Step {
+        self.state = self.remembered.pop()?;
+        ON
+    }
+}
+
+#[inline]
+fn register(code: &mut Bytes<'_>) -> Option<u16> {
+    u16::try_from(code.uleb()?).ok()
+}
+
+fn block<'a>(code: &mut Bytes<'a>) -> Option<&'a [u8]> {
+    let size = code.uleb()?;
+    code.take(size)
+}

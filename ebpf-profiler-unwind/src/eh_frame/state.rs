@@ -1,0 +1,56 @@
+//! What call frame instructions work on: one row of the table that they describe.
+
+/// One row: how to leave the frame at one instruction.
+///
+/// Of all registers only those are kept that a [`Rule`](ebpf_programs::abi::table::Rule) can speak about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct State<'a> {
+    /// The canonical frame address.
+    pub(crate) cfa: Cfa<'a>,
+    /// The frame pointer.
+    pub(crate) fp: Place<'a>,
+    /// The return address.
+    pub(crate) ra: Place<'a>,
+    /// Whether the return address is signed.
+    pub(crate) signed: bool,
+}
+
+impl State<'_> {
+    /// Nothing has been said yet.
+    pub(crate) const NEW: State<'static> = State {
+        cfa: Cfa::Register { register: 0, offset: 0 },
+        fp: Place::Unset,
+        ra: Place::Unset,
+        signed: false,
+    };
+}
+
+/// How the canonical frame address is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cfa<'a> {
+    /// `register + offset`
+    Register { register: u16, offset: i64 },
+    /// The result of an expression.
+    Expression(&'a [u8]),
+}
+
+/// Where the caller's value of a register is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// Nothing has been said.
+    Unset,
+    /// Lost.
+    Undefined,
+    /// Where it was.
+    Same,
+    /// `*(cfa + offset)`
+    At(i64),
+    /// `cfa + offset`
+    Value(i64),
+    /// In another register.
+    Register(u16),
+    /// At the address that an expression gives.
+    Expression(&'a [u8]),
+    /// The result of an expression.
+    ValueExpression(&'a [u8]),
+}

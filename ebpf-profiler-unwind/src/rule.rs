@@ -1,0 +1,162 @@
+//! Rules in readable form.
+
+use std::fmt;
+
+use ebpf_profiler_core::elf::Arch;
+use ebpf_programs::abi::table::{self, cfa, fp, ra};
+
+use crate::arch::Registers;
+
+/// How a frame is left for its caller's, at one instruction.
+///
+/// It prints as equations, `[x]` being the word at address `x`:
+///
+/// ```text
+/// cfa = rsp + 16, rbp = [cfa - 16], ra = [cfa - 8]
+/// ```
+///
+/// A frame pointer that isn't mentioned is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rule {
+    raw: table::Rule,
+    arch: Arch,
+}
+
+impl Rule {
+    /// A rule of a table for `arch`.
+    pub fn new(raw: table::Rule, arch: Arch) -> Rule {
+        Rule { raw, arch }
+    }
+
+    /// The rule as the table has it.
+    pub fn raw(&self) -> table::Rule {
+        self.raw
+    }
+
+    /// Whether there is unwind data at all.
+    pub fn is_described(&self) -> bool {
+        self.raw.cfa != cfa::NO_DATA
+    }
+
+    fn frame_pointer(&self) -> Name {
+        Name(self.arch, Registers::of(self.arch).map_or(u16::MAX, |registers| registers.fp) as u8)
+    }
+
+    fn cfa(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table::Rule { cfa, offset, aux, .. } = self.raw;
+        let sum = Sum(Name(self.arch, self.raw.register), offset);
+        match cfa {
+            cfa::REGISTER => write!(f, "cfa = {sum}"),
+            cfa::DEREF => write!(f, "cfa = {}", Sum(format_args!("[{sum}]"), aux)),
+            cfa::PLT => write!(f, "cfa = {sum} + (pc & 15 >= {aux} ? 8 : 0)"),
+            other => write!(f, "cfa of unknown kind {other}"),
+        }
+    }
+
+    fn fp(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.frame_pointer();
+        let offset = self.raw.fp_offset;
+        match self.raw.fp {
+            fp::SAME => Ok(()),
+            fp::SAVED => write!(f, ", {name} = [{}]", Sum("cfa", offset)),
+            fp::DIRECT => write!(f, ", {name} = [{}]", Sum(&name, offset)),
+            _ => write!(f, ", {name} = ?"),
+        }
+    }
+
+    fn ra(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let aux = self.raw.aux;
+        let (before, behind) = if self.raw.ra & ra::SIGNED != 0 { ("strip(", ")") } else { ("", "") };
+        write!(f, ", ra = {before}")?;
+        match self.raw.ra & !ra::SIGNED {
+            ra::BELOW => write!(f, "[cfa - 8]"),
+            ra::SAVED => write!(f, "[{}]", Sum("cfa", aux)),
+            ra::REGISTER => write!(f, "{}", Name(self.arch, aux as u8)),
+            _ => write!(f, "?"),
+        }?;
+        f.write_str(behind)
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.raw.cfa {
+            cfa::NO_DATA => f.write_str("no unwind data"),
+            cfa::CANNOT => f.write_str("more than a rule can say"),
+            cfa::END => f.write_str("outermost frame"),
+            cfa::SIGNAL => {
+                let place = Sum(Name(self.arch, self.raw.register), self.raw.offset);
+                write!(f, "all registers in the signal frame at {place}")
+            }
+            _ => {
+                self.cfa(f)?;
+                self.fp(f)?;
+                self.ra(f)
+            }
+        }
+    }
+}
+
+/// A register's name.
+struct Name(Arch, u8);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Registers::of(self.0).map_or(&[][..], |registers| registers.names);
+        match names.get(usize::from(self.1)) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "register {}", self.1),
+        }
+    }
+}
+
+/// Something and a number that is added to it or taken from it.
+struct Sum<T>(T, i32);
+
+impl<T: fmt::Display> fmt::Display for Sum<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            0 => write!(f, "{}", self.0),
+            1.. => write!(f, "{} + {}", self.0, self.1),
+            _ => write!(f, "{} - {}", self.0, self.1.unsigned_abs()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(raw: table::Rule, arch: Arch) -> String {
+        Rule::new(raw, arch).to_string()
+    }
+
+    #[test]
+    fn equations() {
+        let plain = table::Rule { cfa: cfa::REGISTER, register: 7, offset: 16, ..table::Rule::CANNOT };
+        assert_eq!(shown(plain, Arch::X86_64), "cfa = rsp + 16, ra = [cfa - 8]");
+        let saved = table::Rule { fp: fp::SAVED, fp_offset: -16, ..plain };
+        assert_eq!(shown(saved, Arch::X86_64), "cfa = rsp + 16, rbp = [cfa - 16], ra = [cfa - 8]");
+        let realigned = table::Rule { cfa: cfa::DEREF, register: 6, offset: -8, fp: fp::DIRECT, ..plain };
+        assert_eq!(shown(realigned, Arch::X86_64), "cfa = [rbp - 8], rbp = [rbp], ra = [cfa - 8]");
+        let plt = table::Rule { cfa: cfa::PLT, offset: 8, aux: 11, ..plain };
+        assert_eq!(shown(plt, Arch::X86_64), "cfa = rsp + 8 + (pc & 15 >= 11 ? 8 : 0), ra = [cfa - 8]");
+        let signal = table::Rule { cfa: cfa::SIGNAL, offset: 0, ..plain };
+        assert_eq!(shown(signal, Arch::X86_64), "all registers in the signal frame at rsp");
+    }
+
+    #[test]
+    fn return_addresses() {
+        let leaf = table::Rule {
+            register: 31,
+            cfa: cfa::REGISTER,
+            ra: ra::REGISTER,
+            aux: 30,
+            ..table::Rule::CANNOT
+        };
+        assert_eq!(shown(leaf, Arch::Aarch64), "cfa = sp, ra = x30");
+        let signed = table::Rule { ra: ra::SAVED | ra::SIGNED, aux: -24, fp: fp::UNKNOWN, ..leaf };
+        assert_eq!(shown(signed, Arch::Aarch64), "cfa = sp, x29 = ?, ra = strip([cfa - 24])");
+        assert_eq!(shown(table::Rule::END, Arch::Aarch64), "outermost frame");
+    }
+}

@@ -1,0 +1,55 @@
+//! Finds the unwind data of a file: by section, or through the program header when sections are gone.
+
+use ebpf_profiler_core::elf::{Elf, ElfError, Section as Header, Segment, section_type, segment_type};
+
+use crate::bytes::Bytes;
+use crate::eh_frame::entry::{Format, Section};
+use crate::eh_frame::pointer;
+
+/// The `.eh_frame` of a file; `None` where it has none.
+pub(crate) fn eh_frame(elf: &Elf) -> Result<Option<Section>, ElfError> {
+    let section = elf.section(".eh_frame").filter(|section| section.kind != section_type::SHT_NOBITS);
+    let by_section = section.map(|section| read(elf, section, Format::EhFrame));
+    match by_section {
+        Some(Ok(section)) => Ok(Some(section)),
+        _ => match by_program_header(elf) {
+            Ok(Some(section)) => Ok(Some(section)),
+            // What is wrong with the section says more than what is wrong with the other way to it.
+            other => by_section.map_or(other, |by_section| by_section.map(Some)),
+        },
+    }
+}
+
+fn read(elf: &Elf, section: &Header, format: Format) -> Result<Section, ElfError> {
+    Ok(Section { data: elf.data(section)?, address: section.address, format })
+}
+
+/// `.eh_frame_hdr` begins with `{version 1, encoding, encoding, encoding, address of .eh_frame}`.
+fn by_program_header(elf: &Elf) -> Result<Option<Section>, ElfError> {
+    let kind = segment_type::PT_GNU_EH_FRAME;
+    let Some(header) = elf.segments().iter().find(|segment| segment.kind == kind) else { return Ok(None) };
+    let data = elf.bytes(header.offset, header.file_size.min(12))?;
+    let Some(address) = eh_frame_address(&data, header.address) else { return Ok(None) };
+    let Some(offset) = elf.file_offset(address, 1) else { return Ok(None) };
+    let end =
+        elf.segments().iter().filter_map(|segment| end_in_file(segment, offset)).max().unwrap_or(offset);
+    let data = elf.bytes(offset, end.min(elf.size()).saturating_sub(offset))?;
+    Ok(Some(Section { data, address, format: Format::EhFrameUntilZero }))
+}
+
+fn eh_frame_address(header: &[u8], address: u64) -> Option<u64> {
+    /// Relative to the header's beginning.
+    const RELATIVE_TO_DATA: u8 = 0x30;
+    let mut bytes = Bytes(header);
+    let [1, encoding, _, _] = bytes.take(4)? else { return None };
+    if encoding & 0xf0 == RELATIVE_TO_DATA {
+        return Some(address.wrapping_add(pointer::value(&mut bytes, *encoding)?));
+    }
+    pointer::read(&mut bytes, *encoding, address.wrapping_add(4))
+}
+
+/// Where a loadable segment that holds byte `offset` of the file ends in the file.
+fn end_in_file(segment: &Segment, offset: u64) -> Option<u64> {
+    let end = segment.offset.checked_add(segment.file_size)?;
+    (segment.kind == segment_type::PT_LOAD && (segment.offset..end).contains(&offset)).then_some(end)
+}

@@ -1,0 +1,131 @@
+//! The rules of one table, each kept once.
+
+use ebpf_programs::abi::table::{NO_DATA, Rule};
+use hashbrown::HashMap;
+
+/// A set of rules that gives out their numbers.
+pub(crate) struct Rules {
+    list: Vec<Packed>,
+    numbers: HashMap<Packed, u16>,
+    /// Numbers of rules met before, by a cheap hash: a row's rule nearly always stands here.
+    recent: Vec<u16>,
+}
+
+/// A power of two, several times the number of rules that most files have.
+const RECENT: usize = 4096;
+
+/// The number of [`Rule::CANNOT`] in every table.
+pub(crate) const CANNOT: u16 = 1;
+
+impl Rules {
+    pub(crate) fn new() -> Rules {
+        let list = vec![Packed::NO_DATA, Packed::CANNOT];
+        let numbers = HashMap::from_iter([(Packed::NO_DATA, NO_DATA), (Packed::CANNOT, CANNOT)]);
+        Rules { list, numbers, recent: vec![NO_DATA; RECENT] }
+    }
+
+    /// The number of a rule; `None` when there are too many different ones.
+    #[inline]
+    pub(crate) fn number(&mut self, rule: Packed) -> Option<u16> {
+        let slot = rule.slot();
+        let recent = self.recent[slot];
+        if self.list.get(usize::from(recent)) == Some(&rule) {
+            return Some(recent);
+        }
+        self.look_up(rule, slot)
+    }
+
+    #[cold]
+    fn look_up(&mut self, rule: Packed, slot: usize) -> Option<u16> {
+        let number = match self.numbers.get(&rule) {
+            Some(&number) => number,
+            None => self.add(rule)?,
+        };
+        self.recent[slot] = number;
+        Some(number)
+    }
+
+    fn add(&mut self, rule: Packed) -> Option<u16> {
+        let number = u16::try_from(self.list.len()).ok()?;
+        self.list.push(rule);
+        self.numbers.insert(rule, number);
+        Some(number)
+    }
+
+    /// All rules, by their numbers.
+    pub(crate) fn list(&self) -> &[Packed] {
+        &self.list
+    }
+}
+
+/// A rule in two words, as it stands in the table.
+///
+/// Rows are made by the million, and a rule put together byte by byte in memory and then read as a whole is
+/// what takes longest about them: this one never leaves the registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Packed {
+    /// The kinds and the offset.
+    low: u64,
+    /// The second number and the offset of the frame pointer.
+    high: u64,
+}
+
+impl Packed {
+    pub(crate) const NO_DATA: Packed = Packed::of(&Rule::NO_DATA);
+    pub(crate) const CANNOT: Packed = Packed::of(&Rule::CANNOT);
+    pub(crate) const END: Packed = Packed::of(&Rule::END);
+
+    /// From the kinds (CFA, register, return address and frame pointer, the first lowest) and the numbers.
+    #[inline]
+    pub(crate) const fn new(kinds: u32, offset: i32, aux: i32, fp_offset: i32) -> Packed {
+        Packed { low: join(kinds, offset as u32), high: join(aux as u32, fp_offset as u32) }
+    }
+
+    pub(crate) const fn of(rule: &Rule) -> Packed {
+        let kinds = u32::from_le_bytes([rule.cfa, rule.register, rule.ra, rule.fp]);
+        Packed::new(kinds, rule.offset, rule.aux, rule.fp_offset)
+    }
+
+    /// The bytes of the rule in a table.
+    pub(crate) fn bytes(self) -> [u8; size_of::<Rule>()] {
+        (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()
+    }
+
+    #[inline]
+    fn slot(self) -> usize {
+        let mixed = (self.low ^ self.high.rotate_left(23)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> (64 - RECENT.trailing_zeros())) as usize
+    }
+}
+
+const fn join(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(offset: i32) -> Packed {
+        Packed::of(&Rule { offset, ..Rule::END })
+    }
+
+    #[test]
+    fn each_rule_has_one_number() {
+        let mut rules = Rules::new();
+        let numbers: Vec<_> = (0..9000).map(|n| rules.number(rule(n * 8)).unwrap()).collect();
+        for (n, number) in numbers.into_iter().enumerate() {
+            assert_eq!(rules.number(rule(n as i32 * 8)), Some(number));
+            assert_eq!(rules.list()[usize::from(number)], rule(n as i32 * 8));
+        }
+        assert_eq!(rules.number(Packed::NO_DATA), Some(NO_DATA));
+        assert_eq!(rules.number(Packed::CANNOT), Some(CANNOT));
+    }
+
+    #[test]
+    fn numbers_run_out() {
+        let mut rules = Rules::new();
+        let numbers = (0..70_000).filter_map(|offset| rules.number(rule(offset))).count();
+        assert_eq!(numbers + 2, 1 << 16);
+    }
+}

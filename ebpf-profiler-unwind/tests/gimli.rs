@@ -1,0 +1,100 @@
+//! Each row means the same as gimli's own evaluation.
+//!
+//! ```sh
+//! cargo test -p ebpf-profiler-unwind --test gimli                                  # some files, seconds
+//! cargo test -p ebpf-profiler-unwind --test gimli --release -- --ignored --nocapture   # the whole system
+//! UNWIND_ROOTS=/usr/bin:/opt cargo test ... -- --ignored                           # other folders
+//! ```
+
+mod oracle;
+
+use std::path::PathBuf;
+
+use ebpf_profiler_unwind::{Table, validate};
+use ebpf_programs::abi::table::cfa;
+use oracle::{files, judge};
+
+/// Compares all files; every so often a line says how far it is.
+fn compare(files: &[PathBuf]) -> judge::Verdict {
+    let mut total = judge::Verdict::default();
+    for (number, path) in files.iter().enumerate() {
+        let Some(elf) = files::open(path) else { continue };
+        let Ok(table) = Table::of(&elf) else { continue };
+        assert_eq!(validate(table.image()), Ok(()), "{}", path.display());
+        let verdict = judge::eh_frame(&elf, &table);
+        for example in verdict.examples.iter().take(3) {
+            println!("{}: {example}", path.display());
+        }
+        total.add(verdict);
+        if number % 500 == 499 {
+            println!(
+                "{} of {} files: {} rows, {} unequal",
+                number + 1,
+                files.len(),
+                total.rows,
+                total.unequal
+            );
+        }
+    }
+    report(&total);
+    total
+}
+
+fn report(total: &judge::Verdict) {
+    println!(
+        "{} files with unwind data, {} rows: {} unequal, {} unsaid ({:.5} %); tables of {} rows in {} bytes",
+        total.files,
+        total.rows,
+        total.unequal,
+        total.unsaid,
+        100.0 * total.unsaid as f64 / total.rows.max(1) as f64,
+        total.table_rows,
+        total.bytes,
+    );
+}
+
+/// The folders named in `UNWIND_ROOTS`, else where a system keeps its programs.
+fn roots() -> Vec<PathBuf> {
+    match std::env::var_os("UNWIND_ROOTS") {
+        Some(roots) => std::env::split_paths(&roots).collect(),
+        None => {
+            let toolchains =
+                std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".rustup/toolchains"));
+            let system = ["/usr/lib", "/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/local", "/opt"];
+            system.map(PathBuf::from).into_iter().chain(toolchains).collect()
+        }
+    }
+}
+
+#[test]
+fn some_files() {
+    let own = std::env::current_exe().unwrap();
+    let libraries = ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libcrypto.so.3", "libpython3.11.so.1.0"];
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let system =
+        folders.iter().flat_map(|folder| libraries.map(|library| PathBuf::from(folder).join(library)));
+    let found = system.filter_map(|path| path.canonicalize().ok());
+    let verdict = compare(&found.chain([own]).collect::<Vec<_>>());
+    assert!(verdict.rows > 10_000);
+    assert_eq!(verdict.unequal, 0, "{:#?}", verdict.examples);
+}
+
+/// A judge that never objects is none: one number of one rule is changed.
+#[test]
+fn a_wrong_rule_is_noticed() {
+    let elf = files::open(&std::env::current_exe().unwrap()).unwrap();
+    let table = Table::of(&elf).unwrap();
+    let mut image = table.image().to_vec();
+    let rule = table.rules().position(|rule| rule.raw().cfa == cfa::REGISTER).unwrap();
+    image[64 + rule * 16 + 4] ^= 8;
+    let wrong = Table::from_image(image, elf.arch()).unwrap();
+    assert_ne!(judge::eh_frame(&elf, &wrong).unequal, 0);
+}
+
+#[test]
+#[ignore = "takes a minute with optimizations, many without"]
+fn whole_system() {
+    let verdict = compare(&files::below(&roots()));
+    assert_eq!(verdict.unequal, 0, "{:#?}", verdict.examples);
+    assert!(verdict.unsaid as f64 <= verdict.rows as f64 * 0.000_02, "{} rows unsaid", verdict.unsaid);
+}

@@ -1,0 +1,204 @@
+//! Compares a table with gimli's rows, instruction by instruction.
+
+use std::ops::Range;
+
+use ebpf_profiler_core::elf::{Arch, Elf};
+use ebpf_profiler_unwind::{Row, Rule, Table};
+use ebpf_programs::abi::table::cfa;
+use gimli::{BaseAddresses, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection, Vendor};
+
+use super::machine::{Bytes, Context, Said, ours};
+use super::sections::{Fde, functions};
+
+/// What came out for one file, or for many.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    /// Files that have unwind data.
+    pub(crate) files: u64,
+    /// gimli's rows.
+    pub(crate) rows: u64,
+    /// Rows that mean something else in the table.
+    pub(crate) unequal: u64,
+    /// Rows that the table can't say, or not wholly.
+    pub(crate) unsaid: u64,
+    /// Bytes of all tables, and of all their rows.
+    pub(crate) bytes: u64,
+    pub(crate) table_rows: u64,
+    /// The first few unequal rows.
+    pub(crate) examples: Vec<String>,
+}
+
+impl Verdict {
+    pub(crate) fn add(&mut self, other: Verdict) {
+        self.files += other.files;
+        self.rows += other.rows;
+        self.unequal += other.unequal;
+        self.unsaid += other.unsaid;
+        self.bytes += other.bytes;
+        self.table_rows += other.table_rows;
+        self.examples.extend(other.examples);
+        self.examples.truncate(20);
+    }
+}
+
+/// Compares the table of a file's `.eh_frame` with what gimli makes of it.
+pub(crate) fn eh_frame(elf: &Elf, table: &Table) -> Verdict {
+    let Some(section) = elf.section(".eh_frame") else { return Verdict::default() };
+    let Ok(data) = elf.data(section) else { return Verdict::default() };
+    let mut frames = EhFrame::new(&data, LittleEndian);
+    frames.set_address_size(8);
+    if elf.arch() == Arch::Aarch64 {
+        frames.set_vendor(Vendor::AArch64);
+    }
+    let bases = BaseAddresses::default().set_eh_frame(section.address);
+    judge(&frames, &data, &bases, elf, table)
+}
+
+/// Compares a table with what gimli makes of a section.
+pub(crate) fn judge<'a, S>(
+    section: &S,
+    data: &'a [u8],
+    bases: &BaseAddresses,
+    elf: &Elf,
+    table: &Table,
+) -> Verdict
+where
+    S: UnwindSection<Bytes<'a>>,
+    S::Offset: std::hash::Hash + Eq,
+{
+    let functions = functions(section, bases, elf);
+    let mut judge = Judge::new(table, elf.arch());
+    let mut context = UnwindContext::new();
+    let mut end = 0;
+    for (number, fde) in functions.iter().enumerate() {
+        let next = functions.get(number + 1).map_or(u64::MAX, Fde::initial_address);
+        judge.gap(end..fde.initial_address());
+        end = fde.end_address().min(next);
+        judge.function(fde, end, section, data, bases, &mut context);
+    }
+    judge.gap(end..u64::MAX);
+    judge.verdict
+}
+
+struct Judge {
+    rows: Vec<Row>,
+    /// The next of our rows.
+    next: usize,
+    arch: Arch,
+    verdict: Verdict,
+}
+
+impl Judge {
+    fn new(table: &Table, arch: Arch) -> Judge {
+        let rows: Vec<Row> = table.rows().collect();
+        let verdict = Verdict {
+            files: 1,
+            bytes: table.image().len() as u64,
+            table_rows: rows.len() as u64,
+            ..Verdict::default()
+        };
+        Judge { rows, next: 0, arch, verdict }
+    }
+
+    /// Our rules for all parts of `range`; ranges must come in order.
+    fn ours(&mut self, range: Range<u64>) -> Vec<(Range<u64>, Option<Rule>)> {
+        let mut parts = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            while self.rows.get(self.next).is_some_and(|row| row.address <= at) {
+                self.next += 1;
+            }
+            let rule = self.next.checked_sub(1).map(|row| self.rows[row].rule);
+            let end = self.rows.get(self.next).map_or(range.end, |row| row.address.min(range.end));
+            parts.push((at..end, rule.filter(Rule::is_described)));
+            at = end;
+        }
+        parts
+    }
+
+    /// Between functions there is nothing, but for the padding of the next.
+    fn gap(&mut self, range: Range<u64>) {
+        let padding = range.end.wrapping_sub(range.start) < 16;
+        for (part, rule) in self.ours(range.clone()) {
+            if let Some(rule) = rule.filter(|_| !padding) {
+                self.unequal(part.start, format!("{rule} in the gap {range:x?}"));
+            }
+        }
+    }
+
+    fn function<'a, S: UnwindSection<Bytes<'a>>>(
+        &mut self,
+        fde: &Fde<'a>,
+        end: u64,
+        section: &S,
+        data: &'a [u8],
+        bases: &BaseAddresses,
+        unwind: &mut UnwindContext<usize>,
+    ) {
+        let context = Context {
+            data: EndianSlice::new(data, LittleEndian),
+            encoding: fde.cie().encoding(),
+            arch: self.arch,
+            ra: fde.cie().return_address_register(),
+        };
+        let signal = fde.is_signal_trampoline() && self.arch == Arch::Aarch64;
+        let mut at = fde.initial_address();
+        let mut rows = fde.rows(section, bases, unwind).ok();
+        while at < end {
+            let row = rows.as_mut().and_then(|rows| rows.next_row().ok().flatten());
+            let range = row.map_or(at..end, |row| row.start_address()..row.end_address().min(end));
+            at = range.end.max(at);
+            if range.is_empty() {
+                continue;
+            }
+            self.verdict.rows += 1;
+            let theirs = |pc| row.map_or(Said::Nothing, |row| context.theirs(row, pc));
+            self.row(range, theirs, signal);
+        }
+    }
+
+    fn row(&mut self, range: Range<u64>, theirs: impl Fn(u64) -> Said, signal: bool) {
+        let mut worst = Equality::Equal;
+        for (part, rule) in self.ours(range) {
+            for pc in [part.start, part.end - 1] {
+                let equality = match rule {
+                    Some(rule) if signal && rule.raw().cfa == cfa::SIGNAL => Equality::Equal,
+                    Some(rule) => compare(ours(rule.raw(), self.arch, pc), theirs(pc)),
+                    None => Equality::Unequal,
+                };
+                if equality == Equality::Unequal && worst != Equality::Unequal {
+                    let rule = rule.map_or("nothing".into(), |rule| rule.to_string());
+                    self.unequal(pc, format!("{rule}, but gimli: {:x?}", theirs(pc)));
+                }
+                worst = worst.max(equality);
+            }
+        }
+        self.verdict.unsaid += u64::from(worst == Equality::Unsaid);
+    }
+
+    fn unequal(&mut self, pc: u64, what: String) {
+        self.verdict.unequal += 1;
+        if self.verdict.examples.len() < 20 {
+            self.verdict.examples.push(format!("{pc:#x}: {what}"));
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Equality {
+    Equal,
+    Unsaid,
+    Unequal,
+}
+
+fn compare(ours: Said, theirs: Said) -> Equality {
+    match (ours, theirs) {
+        (Said::Nothing, _) => Equality::Unsaid,
+        (Said::Frame(our), Said::Frame(their)) if our.fp.is_none() && their.fp.is_some() => {
+            let same = Said::Frame(super::machine::Frame { fp: None, ..their }) == ours;
+            if same { Equality::Unsaid } else { Equality::Unequal }
+        }
+        (ours, theirs) if ours == theirs => Equality::Equal,
+        _ => Equality::Unequal,
+    }
+}

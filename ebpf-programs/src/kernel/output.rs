@@ -1,0 +1,78 @@
+//! Into the ring, counted.
+
+use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
+use aya_ebpf::helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query};
+use ebpf_programs::abi::config::Config;
+use ebpf_programs::abi::reason::{Counter, Stop};
+use ebpf_programs::abi::record::{MAX_FRAMES, Tick, kind};
+
+use crate::maps::{COUNTERS, COUNTERS_LEN, RING};
+use crate::scratch::{RECORD_WORDS, Scratch};
+
+/// The counters of one CPU.
+pub(crate) struct Counters(*mut [u64; COUNTERS_LEN]);
+
+impl Counters {
+    /// Those of `cpu`.
+    #[inline(always)]
+    pub(crate) fn of(cpu: u32) -> Option<Counters> {
+        COUNTERS.get_ptr_mut(cpu).map(Counters)
+    }
+
+    /// Adds `count`.
+    #[inline(always)]
+    pub(crate) fn add(&self, counter: Counter, count: u64) {
+        // SAFETY: the value belongs to this CPU; user space only reads it, a word at a time.
+        unsafe { (*self.0)[counter as usize] += count };
+    }
+}
+
+/// Sends the walked stack in `scratch`.
+#[inline(always)]
+pub(crate) fn walked(scratch: &mut Scratch, mut tick: Tick, config: &Config, counters: &Counters) {
+    let taken = scratch.walk.taken;
+    tick.kind = kind::WALKED;
+    tick.user = taken;
+    if taken > MAX_FRAMES as u32 {
+        tick.user = MAX_FRAMES as u32;
+        tick.omitted = taken - MAX_FRAMES as u32;
+        if tick.stop == Stop::Root as u8 {
+            tick.stop = Stop::TooDeep as u8;
+        }
+    }
+    counters.add(Counter::Frames, taken as u64);
+    let words = scratch.user_at + tick.user;
+    send(scratch, &tick, words, false, Counter::Samples, config, counters);
+}
+
+/// Sends the first `words` words of the record, headed by `tick`, and counts it as `counter`.
+#[inline(always)]
+pub(crate) fn send(
+    scratch: &mut Scratch,
+    tick: &Tick,
+    words: u32,
+    urgent: bool,
+    counter: Counter,
+    config: &Config,
+    counters: &Counters,
+) {
+    let record = scratch.record.as_mut_ptr();
+    // SAFETY: a record begins with the head.
+    unsafe { *record.cast::<Tick>() = *tick };
+    let bytes = (words as u64 & (RECORD_WORDS as u64 - 1)) * 8;
+    let ring = (&raw const RING).cast_mut().cast();
+    // SAFETY: the ring is a ring, and the record has at least `bytes` bytes.
+    let (wake, error) = unsafe {
+        let wake = urgent || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA as u64) >= config.wake_at as u64;
+        let flags = if wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
+        (wake, bpf_ringbuf_output(ring, record.cast(), bytes, flags as u64))
+    };
+    if error != 0 {
+        return counters.add(Counter::RingFull, 1);
+    }
+    counters.add(counter, 1);
+    counters.add(Counter::Bytes, bytes);
+    if wake {
+        counters.add(Counter::Wakeups, 1);
+    }
+}

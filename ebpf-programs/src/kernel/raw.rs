@@ -1,0 +1,85 @@
+//! Registers and a piece of the stack, for user space to walk when its tables are ready.
+
+use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user};
+use core::ffi::{c_long, c_void};
+use ebpf_programs::abi::config::Config;
+use ebpf_programs::abi::reason::{Counter, Stop};
+use ebpf_programs::abi::record::{MAX_COPY, Tick, kind};
+use ebpf_programs::abi::registers::{Registers, x86_64};
+
+use crate::maps::PROCESSES;
+use crate::output::{self, Counters};
+use crate::scratch::{PAGE, RECORD_WORDS, Scratch};
+
+/// Words of eight bytes in the registers.
+const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
+
+/// Whether a walk that ended so may go well in user space.
+#[inline(always)]
+pub(crate) fn is_called_for(stop: Stop) -> bool {
+    matches!(stop, Stop::UnknownProcess | Stop::Pending | Stop::Unmapped)
+}
+
+/// Whether this process may still send raw ticks.
+///
+/// An address in no mapping is most often a mapping that user space is about to hear of; where it isn't, each
+/// such tick would cost a copy of the stack for nothing, so user space grants them by number.
+#[inline(always)]
+pub(crate) fn may(pid: u32, stop: Stop) -> bool {
+    if !matches!(stop, Stop::Unmapped) {
+        return true;
+    }
+    let Some(process) = PROCESSES.get_ptr_mut(pid) else { return true };
+    // SAFETY: the value stays allocated while the program runs; a lost update grants one tick more.
+    let patience = unsafe { &mut (*process).patience };
+    let granted = *patience > 0;
+    if granted {
+        *patience -= 1;
+    }
+    granted
+}
+
+/// Sends what is needed to walk later: `registers` were filled anew, the walk has moved on from there.
+#[inline(always)]
+pub(crate) fn send(scratch: &mut Scratch, mut tick: Tick, config: &Config, counters: &Counters) {
+    tick.kind = kind::RAW;
+    let at = scratch.user_at & 0xff;
+    let registers = (&raw mut scratch.record[at as usize]).cast::<Registers>();
+    // SAFETY: behind at most 255 words the record has room for registers.
+    unsafe { *registers = scratch.walk.registers };
+    let from = scratch.walk.registers.values[x86_64::SP];
+    scratch.copy = Copy { from, at: at + REGISTER_WORDS, copied: 0 };
+    let mut state = scratch as *mut Scratch;
+    // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
+    unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
+    tick.copied = scratch.copy.copied;
+    let words = scratch.copy.at + tick.copied / 8;
+    output::send(scratch, &tick, words, true, Counter::Raw, config, counters);
+}
+
+/// How far the copy of the stack has come.
+#[repr(C)]
+pub(crate) struct Copy {
+    from: u64,
+    at: u32,
+    copied: u32,
+}
+
+/// One iteration: the rest of one page of the stack. Not 0 when the stack or the room for it ends.
+extern "C" fn copy_page(_: u32, state: *mut *mut Scratch) -> c_long {
+    // SAFETY: `state` points to the pointer that `send` laid on its stack.
+    let scratch = unsafe { &mut **state };
+    let from = scratch.copy.from + scratch.copy.copied as u64;
+    let size = (PAGE as u32 - (from as u32 & (PAGE as u32 - 1))) & !7;
+    if size == 0 || scratch.copy.copied + size > MAX_COPY as u32 {
+        return 1;
+    }
+    let at = (scratch.copy.at + scratch.copy.copied / 8) as usize & (RECORD_WORDS - 1);
+    let to = (&raw mut scratch.record[at]).cast();
+    // SAFETY: behind every masked index the record has room for a page; a failing read doesn't fault.
+    if unsafe { bpf_probe_read_user(to, size & 0x1fff, from as *const _) } != 0 {
+        return 1;
+    }
+    scratch.copy.copied += size;
+    0
+}

@@ -1,0 +1,101 @@
+//! One tick, from the clock to the ring.
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_get_stack,
+    bpf_ktime_get_ns, bpf_loop,
+};
+use aya_ebpf::programs::PerfEventContext;
+use core::ffi::{c_long, c_void};
+use ebpf_programs::abi::mapping::wanted;
+use ebpf_programs::abi::reason::{Counter, Stop};
+use ebpf_programs::abi::record::{MAX_KERNEL_FRAMES, MAX_STEPS, Tick};
+use ebpf_programs::walk::arch::X86_64;
+
+use crate::maps::{CONFIG, PROCESSES, SCRATCH};
+use crate::output::{self, Counters};
+use crate::scratch::{Scratch, TICK_WORDS};
+use crate::{raw, user_registers};
+
+/// Takes one tick.
+#[inline(always)]
+pub(crate) fn take(context: &PerfEventContext) {
+    // SAFETY: neither helper has conditions.
+    let (ids, cpu) = unsafe { (bpf_get_current_pid_tgid(), bpf_get_smp_processor_id()) };
+    let (pid, tid) = ((ids >> 32) as u32, ids as u32);
+    let (Some(counters), Some(config)) = (Counters::of(cpu), CONFIG.get(0)) else { return };
+    counters.add(Counter::Ticks, 1);
+    let Some(scratch) = SCRATCH.get_ptr_mut(cpu) else { return };
+    // SAFETY: the value belongs to this CPU, and a tick doesn't interrupt a tick.
+    let scratch = unsafe { &mut *scratch };
+    // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
+    let known = unsafe { PROCESSES.get(pid) }.copied();
+    scratch.begin(known.unwrap_or_default());
+    if pid == config.exclude || scratch.walk.process.wanted != wanted::YES {
+        return counters.add(Counter::Filtered, 1);
+    }
+    let user = user_registers::hit_user_code(context);
+    let kernel = if user { 0 } else { kernel_stack(context, scratch) };
+    scratch.user_at = TICK_WORDS + kernel;
+    let mut tick = head(pid, tid, cpu, kernel);
+    let stop = if !user_registers::fill(context, user, &mut scratch.walk.registers) {
+        Stop::NoUserStack
+    } else if known.is_none() {
+        Stop::UnknownProcess
+    } else {
+        walk(scratch)
+    };
+    tick.stop = stop as u8;
+    if raw::is_called_for(stop) && raw::may(pid, stop) {
+        user_registers::fill(context, user, &mut scratch.walk.registers);
+        raw::send(scratch, tick, config, &counters);
+    } else {
+        output::walked(scratch, tick, config, &counters);
+    }
+}
+
+#[inline(always)]
+fn head(pid: u32, tid: u32, cpu: u32, kernel: u32) -> Tick {
+    let mut tick = Tick { pid, tid, cpu, kernel: kernel as u16, ..Tick::default() };
+    // SAFETY: the name is written into the 16 bytes that it is given.
+    unsafe {
+        tick.time = bpf_ktime_get_ns();
+        bpf_get_current_comm((&raw mut tick.comm).cast(), 16);
+    }
+    tick
+}
+
+/// Copies the kernel's stack behind the head of the record; how many frames it has.
+#[inline(always)]
+fn kernel_stack(context: &PerfEventContext, scratch: &mut Scratch) -> u32 {
+    let at = (&raw mut scratch.record[TICK_WORDS as usize]).cast();
+    // SAFETY: the record has room for as many frames behind its head.
+    let bytes = unsafe { bpf_get_stack(context.as_ptr(), at, (MAX_KERNEL_FRAMES * 8) as u32, 0) };
+    if bytes < 0 { 0 } else { (bytes as u32 / 8) & 127 }
+}
+
+/// Walks the user stack from the registers in `scratch`.
+#[inline(always)]
+fn walk(scratch: &mut Scratch) -> Stop {
+    scratch.stop = Stop::TooLong as u32;
+    let mut state = scratch as *mut Scratch;
+    // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
+    unsafe { bpf_loop(MAX_STEPS, step as *mut c_void, (&raw mut state).cast(), 0) };
+    Stop::from_number(scratch.stop as u8).unwrap_or(Stop::BadTable)
+}
+
+/// One iteration: one frame. Not 0 when the walk is over.
+extern "C" fn step(_: u32, state: *mut *mut Scratch) -> c_long {
+    // SAFETY: `state` points to the pointer that `walk` laid on its stack.
+    let scratch = unsafe { &mut **state };
+    let machine: *mut Scratch = scratch;
+    // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one
+    // map value that belongs to this CPU.
+    match scratch.walk.step::<X86_64, Scratch>(unsafe { &mut *machine }) {
+        None => 0,
+        Some(stop) => {
+            scratch.stop = stop as u32;
+            1
+        }
+    }
+}

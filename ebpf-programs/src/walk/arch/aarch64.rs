@@ -1,0 +1,38 @@
+//! arm64.
+
+use super::{Arch, Prologue};
+use crate::abi::registers::aarch64;
+use crate::machine::Machine;
+
+/// The 64-bit instruction set of Arm.
+#[derive(Clone, Copy, Debug)]
+pub struct Aarch64;
+
+impl Arch for Aarch64 {
+    const SP: usize = aarch64::SP;
+    const FP: usize = aarch64::FP;
+    const LEAF_WITHOUT_FRAME: bool = true;
+    // A ucontext of 168 bytes with padding, the fault address, then x0 to x30, sp, pc.
+    const SIGNAL_FP: u64 = 176 + 8 + 29 * 8;
+    const SIGNAL_SP: u64 = 176 + 8 + 31 * 8;
+    const SIGNAL_PC: u64 = 176 + 8 + 32 * 8;
+
+    /// User addresses have at most 48 bits here; a signature lies above them.
+    #[inline(always)]
+    fn strip(address: u64) -> u64 {
+        address & 0xffff_ffff_ffff
+    }
+
+    #[inline(always)]
+    fn prologue<M: Machine>(_: &mut M, _: u64) -> Prologue {
+        Prologue::Done
+    }
+
+    /// `bl`, `blr` and its signing kin.
+    #[inline(always)]
+    fn follows_call<M: Machine>(machine: &mut M, address: u64) -> bool {
+        let Some(code) = machine.memory(address.wrapping_sub(4)) else { return false };
+        let code = code as u32;
+        code >> 26 == 0b100101 || code & 0xfeff_f000 == 0xd63f_0000
+    }
+}

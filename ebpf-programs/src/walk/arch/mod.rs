@@ -1,0 +1,44 @@
+//! What differs between instruction sets, and nothing else: every line that names a register lives here.
+
+mod aarch64;
+
+mod x86_64;
+
+use crate::machine::Machine;
+
+pub use aarch64::Aarch64;
+pub use x86_64::X86_64;
+
+/// An instruction set.
+pub trait Arch {
+    /// The DWARF number of the stack pointer.
+    const SP: usize;
+    /// The DWARF number of the frame pointer.
+    const FP: usize;
+    /// Whether a function that calls nothing may leave the stack as it found it.
+    const LEAF_WITHOUT_FRAME: bool;
+    /// Where the interrupted program counter lies in the context of a signal frame.
+    const SIGNAL_PC: u64;
+    /// Where the interrupted stack pointer lies in it.
+    const SIGNAL_SP: u64;
+    /// Where the interrupted frame pointer lies in it.
+    const SIGNAL_FP: u64;
+
+    /// A code address without the signature that the CPU may have put into its upper bits.
+    fn strip(address: u64) -> u64;
+
+    /// How far the function that is about to run the instruction at `pc` has set up its frame.
+    fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Prologue;
+
+    /// Whether the instruction before `address` is a call.
+    fn follows_call<M: Machine>(machine: &mut M, address: u64) -> bool;
+}
+
+/// How far a function has set up its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prologue {
+    /// It stands, as far as one can tell.
+    Done,
+    /// Not yet: this many bytes lie on the stack above the stack pointer before the return address.
+    Pushed(u64),
+}

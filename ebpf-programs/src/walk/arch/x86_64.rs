@@ -1,0 +1,59 @@
+//! x86_64.
+
+use super::{Arch, Prologue};
+use crate::abi::registers::x86_64;
+use crate::machine::Machine;
+
+/// The 64-bit instruction set of AMD and Intel.
+#[derive(Clone, Copy, Debug)]
+pub struct X86_64;
+
+impl Arch for X86_64 {
+    const SP: usize = x86_64::SP;
+    const FP: usize = x86_64::FP;
+    const LEAF_WITHOUT_FRAME: bool = false;
+    // A ucontext: 40 bytes, then r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
+    const SIGNAL_FP: u64 = 120;
+    const SIGNAL_SP: u64 = 160;
+    const SIGNAL_PC: u64 = 168;
+
+    #[inline(always)]
+    fn strip(address: u64) -> u64 {
+        address
+    }
+
+    #[inline(always)]
+    fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Prologue {
+        const ENDBR64: u64 = 0xfa1e_0ff3;
+        const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
+        let Some(code) = machine.memory(pc) else { return Prologue::Done };
+        let (first, three) = (code & 0xff, code & 0xff_ffff);
+        // push rbp; ret
+        if first == 0x55 || first == 0xc3 || code & 0xffff_ffff == ENDBR64 {
+            return Prologue::Pushed(0);
+        }
+        if three == MOV_RBP_RSP[0] || three == MOV_RBP_RSP[1] {
+            return Prologue::Pushed(8);
+        }
+        Prologue::Done
+    }
+
+    /// `e8 rel32`, or `ff /2` with two to seven bytes.
+    #[inline(always)]
+    fn follows_call<M: Machine>(machine: &mut M, address: u64) -> bool {
+        let Some(code) = machine.memory(address.wrapping_sub(8)) else { return false };
+        let direct = code >> 24 & 0xff == 0xe8;
+        direct
+            || is_indirect(code >> 48)
+            || is_indirect(code >> 40)
+            || is_indirect(code >> 32)
+            || is_indirect(code >> 16)
+            || is_indirect(code >> 8)
+    }
+}
+
+/// Whether the low two bytes begin an indirect call.
+#[inline(always)]
+fn is_indirect(code: u64) -> bool {
+    code & 0x38ff == 0x10ff
+}

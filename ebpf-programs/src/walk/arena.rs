@@ -1,0 +1,69 @@
+//! Reading what user space laid into the arena.
+
+use crate::abi::arena::{Block, UNIT};
+use crate::abi::mapping::{Mapping, Process};
+use crate::machine::Machine;
+
+/// Words of four bytes in a unit.
+pub(super) const UNIT_WORDS: u32 = (UNIT / 4) as u32;
+
+/// Steps of a search through 2^14 mappings or rows, the most that there can be in one run.
+pub(super) const SEARCH_STEPS: usize = 14;
+
+/// Words of four bytes in a mapping.
+const MAPPING_WORDS: u32 = (size_of::<Mapping>() / 4) as u32;
+
+/// The block that word number `word` of the arena lies in.
+#[inline(always)]
+pub(super) fn block<M: Machine>(machine: &M, word: u32) -> Option<&Block> {
+    machine.block(word >> 14)
+}
+
+/// Word number `word` of the arena, which lies in `block`.
+#[inline(always)]
+pub(super) fn word(block: &Block, word: u32) -> u32 {
+    block[(word & 0x3fff) as usize]
+}
+
+/// Two words as one, the low half first.
+#[inline(always)]
+pub(super) fn double(block: &Block, at: u32) -> u64 {
+    word(block, at) as u64 | (word(block, at + 1) as u64) << 32
+}
+
+/// 1 where `a <= b`, else 0, without a branch: both below 2^63. A branch here would double the number of paths
+/// that the verifier follows at every step of a search.
+#[inline(always)]
+pub(super) fn at_most(a: u64, b: u64) -> u32 {
+    1 - (b.wrapping_sub(a) >> 63) as u32
+}
+
+/// The mapping of `process` that `pc` lies in.
+#[inline(always)]
+pub fn find_mapping<M: Machine>(machine: &M, process: &Process, pc: u64) -> Option<Mapping> {
+    let first = process.mappings.wrapping_mul(UNIT_WORDS);
+    let mut base = 0;
+    let mut left = process.count;
+    for _ in 0..SEARCH_STEPS {
+        if left <= 1 {
+            break;
+        }
+        let half = left / 2;
+        let at = first.wrapping_add((base + half).wrapping_mul(MAPPING_WORDS));
+        base += half * at_most(double(block(machine, at)?, at), pc);
+        left -= half;
+    }
+    let at = first.wrapping_add(base.wrapping_mul(MAPPING_WORDS));
+    let block = block(machine, at)?;
+    let mapping = Mapping {
+        start: double(block, at),
+        end: double(block, at + 2),
+        bias: double(block, at + 4),
+        table: word(block, at + 6),
+        kind: word(block, at + 7),
+    };
+    if process.count == 0 || pc < mapping.start || pc >= mapping.end {
+        return None;
+    }
+    Some(mapping)
+}

@@ -1,0 +1,169 @@
+//! Frames of code that has an unwind table.
+
+use super::arch::Arch;
+use super::arena::{SEARCH_STEPS, UNIT_WORDS, at_most, block, double, word};
+use super::{Walk, frame_pointer};
+use crate::abi::reason::Stop;
+use crate::abi::record::frame;
+use crate::abi::table::{Header, NO_DATA, Rule, cfa, fp, ra};
+use crate::machine::Machine;
+
+/// What a walk keeps of a table's head.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Table {
+    /// The page number of the first page.
+    base: u64,
+    /// How many pages there are.
+    pages: u32,
+    /// The word of the arena at which the table begins.
+    start: u32,
+    /// The word of the arena at which its directory begins.
+    directory: u32,
+    /// How many rules there are.
+    rules: u32,
+}
+
+impl Table {
+    /// Reads the head of the table at `place`.
+    #[inline(always)]
+    pub(super) fn load<M: Machine>(machine: &M, place: u32) -> Option<Table> {
+        let start = place.wrapping_mul(UNIT_WORDS);
+        let block = block(machine, start)?;
+        Some(Table {
+            base: double(block, start) >> 16,
+            pages: word(block, start + 2),
+            start,
+            directory: start.wrapping_add(word(block, start + 3) / 4),
+            rules: word(block, start + 4),
+        })
+    }
+
+    /// The number of the rule at virtual address `address` of the file.
+    #[inline(always)]
+    fn number<M: Machine>(&self, machine: &M, address: u64) -> Option<u16> {
+        let page = (address >> 16).wrapping_sub(self.base);
+        if page >= self.pages as u64 {
+            return Some(NO_DATA);
+        }
+        let at = self.directory.wrapping_add(page as u32 * 2);
+        let directory = block(machine, at)?;
+        let first = self.start.wrapping_add(word(directory, at));
+        let count = word(directory, at + 1);
+        if count == 0 {
+            return Some(NO_DATA);
+        }
+        self.search(block(machine, first)?, first, count, address & 0xffff)
+    }
+
+    /// The last row at or below `low`, among `count` rows from word `first` on, all of which lie in `rows`.
+    #[inline(always)]
+    fn search(&self, rows: &crate::abi::arena::Block, first: u32, count: u32, low: u64) -> Option<u16> {
+        let mut base = first;
+        let mut left = count;
+        for _ in 0..SEARCH_STEPS {
+            if left <= 1 {
+                break;
+            }
+            let half = left / 2;
+            base += half * at_most(word(rows, base + half) as u64 & 0xffff, low);
+            left -= half;
+        }
+        Some((word(rows, base) >> 16) as u16)
+    }
+
+    /// Rule number `number`.
+    #[inline(always)]
+    fn rule<M: Machine>(&self, machine: &M, number: u16) -> Option<Rule> {
+        if number as u32 >= self.rules {
+            return None;
+        }
+        const HEADER_WORDS: u32 = (size_of::<Header>() / 4) as u32;
+        let at = self.start.wrapping_add(HEADER_WORDS + number as u32 * 4);
+        let block = block(machine, at)?;
+        let kinds = word(block, at);
+        Some(Rule {
+            cfa: kinds as u8,
+            register: (kinds >> 8) as u8,
+            ra: (kinds >> 16) as u8,
+            fp: (kinds >> 24) as u8,
+            offset: word(block, at + 1) as i32,
+            aux: word(block, at + 2) as i32,
+            fp_offset: word(block, at + 3) as i32,
+        })
+    }
+}
+
+/// The rule of the table at `place` for virtual address `address` of the file; `None` for a broken table.
+pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64) -> Option<Rule> {
+    let table = Table::load(machine, place)?;
+    match table.number(machine, address)? {
+        NO_DATA => Some(Rule::NO_DATA),
+        number => table.rule(machine, number),
+    }
+}
+
+/// Goes from the frame at `pc`, whose mapping is the current one, to its caller's.
+#[inline(always)]
+pub(super) fn caller<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<(), Stop> {
+    let address = pc.wrapping_add(walk.mapping.bias);
+    let number = walk.table.number(machine, address).ok_or(Stop::BadTable)?;
+    if number == NO_DATA {
+        return frame_pointer::caller::<A, M>(walk, machine, pc);
+    }
+    let rule = walk.table.rule(machine, number).ok_or(Stop::BadTable)?;
+    apply::<A, M>(walk, machine, pc, &rule)
+}
+
+/// Applies a rule to the registers.
+#[inline(always)]
+fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &Rule) -> Result<(), Stop> {
+    if rule.cfa < cfa::REGISTER {
+        return Err(if rule.cfa == cfa::END { Stop::Root } else { Stop::Unsupported });
+    }
+    let register = walk.register(rule.register).ok_or(Stop::LostRegister)?;
+    let base = register.wrapping_add(rule.offset as i64 as u64);
+    let cfa = match rule.cfa {
+        cfa::REGISTER => base,
+        cfa::DEREF => {
+            let value = machine.stack(base).ok_or(Stop::Unreadable)?;
+            value.wrapping_add(rule.aux as i64 as u64)
+        }
+        cfa::PLT if pc & 15 >= rule.aux as u64 => base.wrapping_add(8),
+        cfa::PLT => base,
+        _ => return signal::<A, M>(walk, machine, base),
+    };
+    let return_address = match rule.ra & !ra::SIGNED {
+        ra::BELOW => machine.stack(cfa.wrapping_sub(8)).ok_or(Stop::Unreadable)?,
+        ra::SAVED => machine.stack(cfa.wrapping_add(rule.aux as i64 as u64)).ok_or(Stop::Unreadable)?,
+        _ => walk.register(rule.aux as u8).ok_or(Stop::LostRegister)?,
+    };
+    let fp = match rule.fp {
+        fp::SAME => walk.register(A::FP as u8),
+        fp::SAVED => machine.stack(cfa.wrapping_add(rule.fp_offset as i64 as u64)),
+        fp::DIRECT => {
+            let fp = walk.register(A::FP as u8).ok_or(Stop::LostRegister)?;
+            machine.stack(fp.wrapping_add(rule.fp_offset as i64 as u64))
+        }
+        _ => None,
+    };
+    walk.go::<A>(return_address, cfa, fp)?;
+    walk.flags = 0;
+    Ok(())
+}
+
+/// Takes the registers of the code that a signal interrupted.
+#[inline(always)]
+fn signal<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, context: u64) -> Result<(), Stop> {
+    let pc = machine.stack(context.wrapping_add(A::SIGNAL_PC)).ok_or(Stop::Unreadable)?;
+    let sp = machine.stack(context.wrapping_add(A::SIGNAL_SP)).ok_or(Stop::Unreadable)?;
+    let fp = machine.stack(context.wrapping_add(A::SIGNAL_FP));
+    if A::strip(pc) == 0 {
+        return Err(Stop::Root);
+    }
+    // The handler may have run on a stack of its own, above or below this one: no order to check.
+    walk.registers.values[A::SP] = 0;
+    walk.go::<A>(pc, sp, fp)?;
+    walk.flags = frame::EXACT;
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! A program that profiles itself and the machine around it while it does its own work.
+//!
+//! ```text
+//! cargo run --release --bin embed -- --seconds 5
+//! ```
+
+use std::time::{Duration, Instant};
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
+use examples::{Options, Usage, explain_start_error, fail, interrupted};
+
+const USAGE: Usage = Usage {
+    about: "embed: a profiler inside a program, with a sink of its own",
+    options: &[("seconds", "N", "how long to work (5)")],
+    words: "",
+};
+
+fn main() {
+    let options = Options::parse(USAGE);
+    let end = Instant::now() + Duration::from_secs(options.get("seconds", 5));
+
+    let profiler = Profiler::builder()
+        .frequency(97)
+        .include_self()
+        .unwind(ebpf_profiler_unwind::tables())
+        .every(Duration::from_secs(1))
+        .sink(|profile: &Profile| {
+            report(profile);
+            Ok(())
+        })
+        .start()
+        .unwrap_or_else(|error| fail(explain_start_error(&error)));
+
+    // The program goes on with what it is there for.
+    let mut primes = 0;
+    while Instant::now() < end && !interrupted() {
+        primes += count_primes(200_000);
+    }
+
+    let health = profiler.stop().unwrap_or_else(|error| fail(error));
+    eprintln!("counted {primes} primes; {} ticks, {} lost", health.ticks, health.lost);
+}
+
+/// The sink: what ran most in the last second.
+#[expect(clippy::print_stdout, reason = "the program's result")]
+fn report(profile: &Profile) {
+    let mut samples: Vec<_> = profile.samples().collect();
+    samples.sort_by_key(|sample| std::cmp::Reverse(sample.count()));
+    println!("{} samples", profile.count());
+    for sample in samples.iter().take(5) {
+        println!("{:>6} {:<16} {}", sample.count(), sample.thread().name, sample.trace().leaf());
+    }
+}
+
+#[inline(never)]
+fn count_primes(limit: usize) -> usize {
+    let mut composite = vec![false; limit];
+    let mut count = 0;
+    for number in 2..limit {
+        if !composite[number] {
+            count += 1;
+            composite.iter_mut().skip(number * number).step_by(number).for_each(|mark| *mark = true);
+        }
+    }
+    count
+}

@@ -1,0 +1,91 @@
+//! Draws a flame graph of everything that runs on this machine, or of one process.
+//!
+//! ```text
+//! cargo run --release --bin flamegraph -- --seconds 10 --output machine.html
+//! ```
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::Health;
+use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::sink::{Format, Table};
+use examples::{Options, Usage, explain_start_error, fail, sleep_until_interrupted};
+
+const USAGE: Usage = Usage {
+    about: "flamegraph: a flame graph of everything that runs on this machine",
+    options: &[
+        ("seconds", "N", "how long to look (10)"),
+        ("frequency", "HZ", "ticks a second on each CPU, 1 to 10000 (97)"),
+        ("pid", "PID", "only this process and what it forks; may be given several times"),
+        ("output", "FILE", "x.html, x.svg or x.folded (flamegraph.html)"),
+    ],
+    words: "",
+};
+
+fn main() {
+    let options = Options::parse(USAGE);
+    let output = options.get("output", PathBuf::from("flamegraph.html"));
+    let seconds: f64 = options.get("seconds", 10.0);
+    check(&output, seconds);
+
+    let mut profiler =
+        Profiler::builder().frequency(options.get("frequency", 97)).unwind(ebpf_profiler_unwind::tables());
+    for pid in options.all("pid") {
+        profiler = profiler.pid(pid);
+    }
+    let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
+
+    wait(Duration::from_secs_f64(seconds));
+    let profile = profiler.snapshot().unwrap_or_else(|error| fail(error));
+    let health = profiler.stop().unwrap_or_else(|error| fail(error));
+
+    profile.write(&output).unwrap_or_else(|error| fail(error));
+    print(&profile, &health, &output);
+}
+
+/// What can't be written is better known before than after.
+fn check(output: &Path, seconds: f64) {
+    if !(seconds > 0.0 && seconds <= 1e6) {
+        fail(format!("--seconds can't be {seconds}; give a number above 0"));
+    }
+    Format::of(output).unwrap_or_else(|error| fail(error));
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        fail(format!("there is no folder {}; create it with: mkdir -p {0}", folder.display()));
+    }
+    if output.is_dir() {
+        fail(format!("{} is a folder; give the name of a file", output.display()));
+    }
+}
+
+/// A progress line, where someone looks at it.
+fn wait(duration: Duration) {
+    let start = Instant::now();
+    let shown = std::io::stderr().is_terminal();
+    sleep_until_interrupted(start + duration, || {
+        if shown {
+            let done = start.elapsed().as_secs_f32();
+            eprint!("\rsampling {done:.0} of {:.0} s; Ctrl-C ends early ", duration.as_secs_f32());
+            let _ = std::io::stderr().flush();
+        }
+    });
+    if shown {
+        eprint!("\r\x1b[K");
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the program's result")]
+fn print(profile: &Profile, health: &Health, output: &Path) {
+    print!("{}", Table::new(profile).rows(15));
+    let (all, whole) = (profile.count(), whole(profile));
+    let share = if all == 0 { 0.0 } else { 100.0 * whole as f64 / all as f64 };
+    println!("\n{all} samples, {whole} whole ({share:.1} %), {} lost", health.lost);
+    println!("{}", output.display());
+}
+
+fn whole(profile: &Profile) -> u64 {
+    profile.samples().filter(|sample| sample.trace().is_whole()).map(|sample| sample.count()).sum()
+}
