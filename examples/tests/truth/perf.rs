@@ -9,7 +9,7 @@ use crate::profiler::Order;
 /// is full before the end.
 pub(crate) fn command(order: &Order) -> Command {
     let mut command = Command::new("perf");
-    command.args(["record", "-q", "-e", "cpu-clock", "--call-graph"]);
+    command.args(["record", "-q", "-B", "-e", "cpu-clock", "--call-graph"]);
     command.arg(if order.pid.is_some() { "dwarf,65528" } else { "dwarf,4096" });
     command.args(["-F", &order.frequency.to_string()]);
     match order.pid {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::folded::{self, Stack};
 use crate::perf;
@@ -58,10 +58,11 @@ pub(crate) fn profile(order: &Order) -> Outcome {
 pub(crate) fn start(order: &Order) -> Working {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = if is_perf() { perf::command(order) } else { flamegraph(order) };
+    let said = File::create(said_path(order)).expect("the output's directory is there");
     let child = command
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(said_path(order)).expect("the output's directory is there"))
+        .stdout(said.try_clone().expect("a file can be written twice"))
+        .stderr(said)
         .spawn()
         .expect("the profiler can't be run");
     Working { child, order: order.clone(), _alone: alone }
@@ -80,8 +81,10 @@ impl Working {
 
     /// Waits for its end and looks at it every few milliseconds.
     pub(crate) fn finish_watched(mut self, mut look: impl FnMut()) -> Outcome {
+        let limit = Instant::now() + Duration::from_secs_f64(self.order.seconds * 2.0 + 60.0);
         let status = loop {
             look();
+            assert!(Instant::now() < limit, "the profiler does not come to an end");
             match self.child.try_wait().expect("it was started") {
                 Some(status) => break status,
                 None => std::thread::sleep(Duration::from_millis(2)),
