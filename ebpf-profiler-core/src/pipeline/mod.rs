@@ -22,6 +22,9 @@ use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::symbol::Symbolizer;
 use crate::trace::{Found, Frame, Stop, Trace, Walker};
 
+/// How often unused tables are let go, in nanoseconds.
+const TIDY: u64 = 10_000_000_000;
+
 /// Turns batches into profiles.
 pub struct Pipeline {
     registry: Registry,
@@ -31,6 +34,10 @@ pub struct Pipeline {
     frames: Vec<Frame>,
     clock: Clock,
     period: Duration,
+    /// The time of the latest event.
+    now: u64,
+    /// When unused tables were let go last.
+    tidied: u64,
     since: SystemTime,
     stats: PipelineStats,
 }
@@ -94,6 +101,8 @@ impl Pipeline {
             frames: Vec::new(),
             clock,
             period,
+            now: 0,
+            tidied: 0,
             since: SystemTime::now(),
             stats: PipelineStats::default(),
         }
@@ -111,6 +120,11 @@ impl Pipeline {
             Event::Tick(Ok(tick)) => self.tick(&tick),
             Event::Tick(Err(_)) => self.stats.malformed += 1,
         });
+        self.registry.expire(self.now);
+        if self.now.saturating_sub(self.tidied) > TIDY {
+            self.tidied = self.now;
+            self.registry.tidy(self.now);
+        }
     }
 
     /// What was seen since the last time that this was asked.
@@ -132,6 +146,7 @@ impl Pipeline {
     }
 
     fn life(&mut self, event: &LifeEvent) {
+        self.now = self.now.max(event.time);
         if let Life::Lost { count } = event.life {
             self.stats.life_lost += count;
         }
@@ -142,6 +157,7 @@ impl Pipeline {
     }
 
     fn tick(&mut self, tick: &TickRecord<'_>) {
+        self.now = self.now.max(tick.time);
         if !self.registry.is_wanted(tick.pid) {
             self.stats.unwanted += 1;
             return;

@@ -18,6 +18,7 @@ pub(super) fn walk(
     registers: &Registers,
     stack: &[u64],
 ) -> Stop {
+    walker.clear();
     if stack.is_empty() {
         // The program's memory is gone already: the kernel is taking the process apart.
         return Stop::NoUserStack;
@@ -26,9 +27,10 @@ pub(super) fn walk(
     let mut looked_again = false;
     for _ in 0..MAX_TABLES {
         let bottom = registers.values[x86_64::SP];
-        let memory = Memory { stack, bottom, pid: tick.pid, system: registry.system() };
+        let mut memory = Memory { stack, bottom, pid: tick.pid, system: registry.system(), missed: false };
         let mut read = |address| memory.read(address);
         let stop = walker.walk::<X86_64>(registers, &process, registry.tables(), &mut read);
+        let missed = memory.missed;
         match stop {
             Stop::Pending if registry.build(tick.pid, walker.address(), tick.time) => {}
             Stop::Unmapped if !looked_again => {
@@ -39,16 +41,11 @@ pub(super) fn walk(
                     None => return stop,
                 }
             }
-            Stop::Unreadable if beyond(walker, bottom, stack) => return Stop::CopyEnds,
+            Stop::Unreadable if missed => return Stop::CopyEnds,
             _ => return stop,
         }
     }
     Stop::Pending
-}
-
-/// Whether the walk left the copied part of the stack.
-fn beyond(walker: &Walker, bottom: u64, stack: &[u64]) -> bool {
-    walker.sp::<X86_64>().wrapping_sub(bottom) + 4096 >= stack.len() as u64 * 8
 }
 
 /// The copied stack, and for everything else the process as it is now: its code, most likely unchanged.
@@ -57,10 +54,12 @@ struct Memory<'a> {
     bottom: u64,
     pid: u32,
     system: &'a dyn System,
+    /// Whether a word behind the copied part was asked for.
+    missed: bool,
 }
 
 impl Memory<'_> {
-    fn read(&self, address: u64) -> Option<u64> {
+    fn read(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.bottom);
         if offset < self.stack.len() as u64 * 8 {
             let index = usize::try_from(offset / 8).ok()?;
@@ -75,9 +74,10 @@ impl Memory<'_> {
     }
 
     /// Not the stack, which has moved on since: only memory far from it is asked for.
-    fn other(&self, address: u64) -> Option<u64> {
+    fn other(&mut self, address: u64) -> Option<u64> {
         const STACK: u64 = 16 << 20;
         if address.wrapping_sub(self.bottom) < STACK {
+            self.missed = true;
             return None;
         }
         let mut bytes = [0; 8];

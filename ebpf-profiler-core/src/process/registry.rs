@@ -8,7 +8,7 @@
 //! Nothing is done ahead of need. A process is told to the kernel side when it is first sampled, a table is
 //! built when a walk first stands in its file: most files that are mapped never have a frame on a stack.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ebpf_programs::abi::arena::UNIT;
@@ -29,6 +29,9 @@ const PATIENCE: u32 = 16;
 /// The most mappings of a process that are told to the kernel side: one search finds any of them.
 const MAX_MAPPINGS: usize = 1 << 14;
 
+/// How long a process is known after its first thread ended, in nanoseconds.
+const LINGER: u64 = 1_000_000_000;
+
 /// How long a file without processes keeps its table, in nanoseconds.
 const KEEP: u64 = 60_000_000_000;
 
@@ -40,6 +43,8 @@ pub struct Registry {
     allocator: Allocator,
     modules: Modules,
     processes: HashMap<u32, Entry>,
+    /// Processes whose first thread ended, and when: others of their threads may still run.
+    leaving: VecDeque<(u64, u32)>,
     /// The processes that are asked for, with what they fork; all where there is none.
     wanted: Option<HashSet<u32>>,
     stats: RegistryStats,
@@ -67,6 +72,8 @@ struct Entry {
     /// What the kernel side was told, as long as it is still so.
     told: Option<Process>,
     description: Option<Description>,
+    /// When its first thread ended.
+    ended: Option<u64>,
 }
 
 impl Entry {
@@ -91,6 +98,7 @@ impl Registry {
             allocator: Allocator::new(bytes),
             modules: Modules::default(),
             processes: HashMap::new(),
+            leaving: VecDeque::new(),
             wanted: None,
             stats: RegistryStats::default(),
         }
@@ -129,10 +137,10 @@ impl Registry {
             }
             Life::Mapped(map) => self.map(event.pid, map, event.time),
             Life::Exited => {
-                self.forget(event.pid, event.time);
-                if let Some(wanted) = &mut self.wanted {
-                    wanted.remove(&event.pid);
+                if let Some(entry) = self.processes.get_mut(&event.pid) {
+                    entry.ended = Some(event.time);
                 }
+                self.leaving.push_back((event.time, event.pid));
             }
             Life::Lost { .. } => self.rescan(event.time),
         }
@@ -253,6 +261,23 @@ impl Registry {
     /// The modules that occurred in frames since this was asked last.
     pub fn take_modules(&mut self) -> HashMap<ModuleId, Module> {
         self.modules.take_seen()
+    }
+
+    /// Forgets the processes that ended a while ago.
+    pub fn expire(&mut self, now: u64) {
+        while let Some(&(ended, pid)) = self.leaving.front() {
+            if now.saturating_sub(ended) < LINGER {
+                break;
+            }
+            self.leaving.pop_front();
+            // Its number may belong to another process by now.
+            if self.processes.get(&pid).is_some_and(|entry| entry.ended == Some(ended)) {
+                self.forget(pid, now);
+                if let Some(wanted) = &mut self.wanted {
+                    wanted.remove(&pid);
+                }
+            }
+        }
     }
 
     /// Lets go of the tables of files that no process has mapped for a while.

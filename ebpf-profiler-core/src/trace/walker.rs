@@ -78,6 +78,11 @@ impl Walker {
         Stop::TooLong
     }
 
+    /// Forgets the last walk.
+    pub fn clear(&mut self) {
+        self.frames.clear();
+    }
+
     /// The frames of the last walk, leaf first, with [flags](ebpf_programs::abi::record::frame).
     pub fn frames(&self) -> &[u64] {
         &self.frames
@@ -86,10 +91,5 @@ impl Walker {
     /// The address of the frame in which the last walk ended.
     pub fn address(&self) -> u64 {
         self.frames.last().map_or(self.walk.registers.pc, |frame| frame & frame::ADDRESS)
-    }
-
-    /// The stack pointer in the frame in which the last walk ended.
-    pub fn sp<A: Arch>(&self) -> u64 {
-        self.walk.registers.values[A::SP]
     }
 }

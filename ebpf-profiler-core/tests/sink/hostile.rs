@@ -19,8 +19,9 @@ fn profile() -> Profile {
         builder.process(Process { executable: NAME.into(), container: NAME.into(), ..Process::default() });
     let thread = builder.thread(Thread { process, tid: 1, name: NAME.into() });
     let module = ebpf_profiler_core::process::ModuleId(0);
-    let frames =
-        [Frame::Kernel { address: 1 }, Frame::Native { module, address: 2, found: Found::Exactly }].to_vec().into();
+    let frames = [Frame::Kernel { address: 1 }, Frame::Native { module, address: 2, found: Found::Exactly }]
+        .to_vec()
+        .into();
     builder.add(thread, &Trace { frames, stop: Stop::Root, omitted: 0, gap: 0 }, 0);
     builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| Some(Module::new(NAME)), &mut Hostile)
 }
