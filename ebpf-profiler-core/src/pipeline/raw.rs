@@ -48,7 +48,7 @@ pub(super) fn walk(
 
 /// Whether the walk left the copied part of the stack.
 fn beyond(walker: &Walker, bottom: u64, stack: &[u64]) -> bool {
-    walker.sp::<X86_64>().wrapping_sub(bottom) + 4096 >= stack.len() as u64 * 8
+    walker.sp::<X86_64>().wrapping_sub(bottom).saturating_add(4096) >= stack.len() as u64 * 8
 }
 
 /// The copied stack, and for everything else the process as it is now: its code, most likely unchanged.
