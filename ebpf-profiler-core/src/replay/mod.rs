@@ -25,7 +25,8 @@
 //! equal, or its contents where it has no build id; nothing is named after any other. The names of the kernel's
 //! functions are in the recording.
 //!
-//! A recording holds pieces of the stacks of programs, so whatever secrets lie there.
+//! A recording holds pieces of the stacks of programs, so whatever secrets lie there. Where processes were asked
+//! for it holds no others' events, but the list of what the others had mapped at the start.
 //!
 //! # Format
 //!
@@ -72,6 +73,8 @@ mod record;
 mod encode;
 
 mod facts;
+
+mod wanted;
 
 mod recorder;
 

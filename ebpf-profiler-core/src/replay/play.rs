@@ -16,7 +16,7 @@ use super::source::RecordedSource;
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
 use crate::process::Registry;
 use crate::profile::Profile;
-use crate::sample::SourceError;
+use crate::sample::{Source, SourceError};
 use crate::sink::{Sink, SinkError};
 use crate::symbol::{Symbolizer, Symbols};
 use crate::tables::MemoryTables;
@@ -140,6 +140,16 @@ impl Replay {
         replayed.each(&mut sinks, |sink| sink.flush());
         replayed.pipeline = run.stats();
         Ok(replayed)
+    }
+
+    /// The stream of events alone, for a pipeline of one's own.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be read any more.
+    pub fn source(mut self) -> Result<impl Source, SourceError> {
+        self.input.rewind()?;
+        Ok(RecordedSource::new(Reader::open(self.input)?.0))
     }
 
     fn start(mut self) -> Result<(Run, Vec<Box<dyn Sink>>), SourceError> {

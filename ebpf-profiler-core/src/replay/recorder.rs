@@ -20,6 +20,7 @@ use ebpf_programs::abi;
 
 use super::encode::{Encoder, nanoseconds};
 use super::record::{MAGIC, MAX_RECORD, Start, VERSION, kind};
+use super::wanted::Wanted;
 use crate::pipeline::Clock;
 use crate::sample::{Batch, Counts};
 use crate::symbol::Symbol;
@@ -101,6 +102,7 @@ struct State {
     /// Addresses of the kernel whose names are written.
     named: HashSet<u64>,
     has_image: bool,
+    wanted: Wanted,
     stats: RecordStats,
 }
 
@@ -145,6 +147,7 @@ impl Recorder {
             ended: Some(ended),
             named: HashSet::new(),
             has_image: false,
+            wanted: Wanted::new(&options.pids),
             stats: RecordStats::default(),
         };
         state.begin(&options.start());
@@ -158,13 +161,15 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Writes down a batch that is about to be taken by the pipeline.
+    /// Writes down a batch that is about to be taken by the pipeline: what in it is about processes that were
+    /// asked for.
     pub fn batch(&self, batch: &Batch) {
         let mut state = self.lock();
-        for words in batch.ticks() {
+        let wanted = state.wanted.follow(batch);
+        for words in batch.ticks().filter(|words| wanted.has_tick(words)) {
             state.put(|encoder| encoder.tick(words));
         }
-        for event in batch.life() {
+        for event in batch.life().iter().filter(|event| wanted.has_life(event)) {
             state.record(kind::LIFE, |body| body.life(event));
         }
         state.record(kind::BATCH, |_| ());

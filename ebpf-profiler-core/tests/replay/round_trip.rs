@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use ebpf_profiler_core::pipeline::Clock;
 use ebpf_profiler_core::profile::Profile;
-use ebpf_profiler_core::sample::Counts;
+use ebpf_profiler_core::replay::{RecordOptions, Recorder};
+use ebpf_profiler_core::sample::{Batch, Counts, Source};
 
 use crate::world::{Shared, batches, record, recorder, replay, system, text};
 
@@ -61,6 +63,38 @@ fn a_process_is_asked_for_what_it_was_at_that_time() {
     let end = recording.len() - 20;
     recording.splice(end..end, [99, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3]);
     assert_eq!(replay(&recording).profile().unwrap().count(), 5);
+}
+
+#[test]
+fn the_events_come_through_the_trait_of_all_sources() {
+    let (recording, _) = record(system(PATH), batches(PATH));
+    let mut source = replay(&recording).source().unwrap();
+    for expected in batches(PATH) {
+        let mut batch = Batch::default();
+        assert!(source.next(Duration::ZERO, &mut batch).unwrap());
+        assert_eq!(batch.life(), expected.life());
+        assert!(batch.ticks().eq(expected.ticks()));
+    }
+    assert!(!source.next(Duration::ZERO, &mut Batch::default()).unwrap());
+    assert_eq!(source.counts(), Counts::default());
+}
+
+#[test]
+fn processes_that_were_not_asked_for_are_left_out() {
+    let out = Shared::default();
+    let mut options = RecordOptions::new(Clock::default(), Duration::from_millis(10));
+    options.pids = vec![8];
+    let recorder = Recorder::new(out.clone(), &options).unwrap();
+    batches(PATH).iter().for_each(|batch| recorder.batch(batch));
+    assert_eq!(recorder.finish().error, None);
+    let recording = out.0.lock().unwrap().clone();
+    let mut source = replay(&recording).source().unwrap();
+    let mut batch = Batch::default();
+    assert!(source.next(Duration::ZERO, &mut batch).unwrap());
+    // Of the first batch that 8 was forked, of the second its ticks, its life, and that events were lost.
+    assert_eq!((batch.ticks().count(), batch.life().len()), (0, 1));
+    assert!(source.next(Duration::ZERO, &mut batch).unwrap());
+    assert_eq!((batch.ticks().count(), batch.life().len()), (3, 5));
 }
 
 #[test]
