@@ -22,6 +22,8 @@ pub mod sink;
 
 pub mod pipeline;
 
+pub mod replay;
+
 #[cfg(feature = "live")]
 pub mod live;
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 /// Why a profiler can't start.
 #[derive(Debug)]
@@ -49,6 +50,13 @@ pub enum StartError {
     Object(String),
     /// There is nowhere to send profiles at an interval.
     NoSink,
+    /// The file of a recording can't be created.
+    Recording {
+        /// Its path.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
 }
 
 impl StartError {
@@ -91,6 +99,9 @@ impl fmt::Display for StartError {
                     f,
                     "the kernel object doesn't fit this library: {error}; rebuild it: cargo xtask object"
                 )
+            }
+            StartError::Recording { path, error } => {
+                write!(f, "cannot create {}: {error}; choose another file to record to", path.display())
             }
             StartError::NoSink => {
                 f.write_str("an interval was set, but no sink takes the profiles; add one with Builder::sink")

@@ -1,6 +1,7 @@
 //! The one type that most embedders touch.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -18,6 +19,7 @@ use super::threads::{self, Command, Parts, Shared, State};
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
 use crate::process::{Registry, System};
 use crate::profile::Profile;
+use crate::replay::{RecordOptions, RecordStats, Recorder, RecordingSymbolizer, RecordingSystem};
 use crate::sink::Sink;
 use crate::symbol::{Symbolizer, Symbols};
 use crate::unwind::UnwindCompiler;
@@ -34,6 +36,7 @@ pub struct Profiler {
     shared: Arc<Shared>,
     waker: Waker,
     threads: Vec<JoinHandle<()>>,
+    recorder: Option<Recorder>,
 }
 
 /// How a [`Profiler`] is to be.
@@ -48,6 +51,7 @@ pub struct Builder {
     symbolizer: Option<Box<dyn Symbolizer>>,
     sinks: Vec<Box<dyn Sink>>,
     interval: Option<Duration>,
+    recording: Option<PathBuf>,
 }
 
 /// How a profiler did.
@@ -72,6 +76,8 @@ pub struct Health {
     pub pipeline: PipelineStats,
     /// What sinks answered that couldn't take a profile.
     pub sink_errors: Vec<String>,
+    /// What became of the recording, where one was asked for.
+    pub recording: Option<RecordStats>,
 }
 
 /// Why there is no profile.
@@ -110,6 +116,7 @@ impl Profiler {
             symbolizer: None,
             sinks: Vec::new(),
             interval: None,
+            recording: None,
         }
     }
 
@@ -151,6 +158,7 @@ impl Profiler {
             run_time: counts.run_time,
             pipeline,
             sink_errors,
+            recording: self.recorder.as_ref().map(Recorder::stats),
         }
     }
 
@@ -171,6 +179,9 @@ impl Profiler {
         self.shared.push(Command::Stop);
         self.waker.wake();
         let joined: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
+        if let Some(recorder) = &self.recorder {
+            recorder.finish();
+        }
         if joined.iter().any(Result::is_err) { Err(StopError::Gone) } else { Ok(()) }
     }
 }
@@ -227,6 +238,16 @@ impl Builder {
         self
     }
 
+    /// Writes everything that profiles are made of to this file, for a
+    /// [`Replay`](crate::replay::Replay) without privileges, on this machine or another.
+    ///
+    /// A disk that fails or falls behind ends the recording, not the profiler: [`Health::recording`] says so.
+    /// Naming what the kernel's functions are called takes up to 100 ms at the end of a profile.
+    pub fn record(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.recording = Some(path.into());
+        self
+    }
+
     /// Samples this program too.
     pub fn include_self(mut self) -> Builder {
         self.exclude_self = false;
@@ -254,22 +275,37 @@ impl Builder {
         self.check()?;
         let exclude = if self.exclude_self { std::process::id() } else { 0 };
         let Loaded { ebpf, sampler, ring, tables, counters } = loader::load(self.ring, exclude)?;
-        let mut registry = Registry::new(Box::new(LiveSystem), Box::new(tables), self.compiler, self.memory);
-        registry.want_only(&self.pids);
-        let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
-        let pipeline = Pipeline::new(registry, clock(), period);
         let (source, waker) = LiveSource::start(ebpf, ring, counters, sampler, self.hertz)?;
+        let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
+        let clock = clock();
+        let recorder = self.recorder(clock, period)?;
+        let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(Symbols::default()));
+        let (system, symbolizer) = recorded(recorder.as_ref(), symbolizer);
+        let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
+        registry.want_only(&self.pids);
         let parts = Parts {
             source: Box::new(source),
-            pipeline,
-            symbolizer: self.symbolizer.unwrap_or_else(|| Box::new(Symbols::default())),
+            pipeline: Pipeline::new(registry, clock, period),
+            symbolizer,
             sinks: self.sinks,
             interval: self.interval,
+            recorder: recorder.clone(),
         };
         let shared = Arc::new(Shared::default());
         let threads = threads::start(parts, &shared)
             .map_err(|error| StartError::System { what: "start a thread", error })?;
-        Ok(Profiler { shared, waker, threads })
+        Ok(Profiler { shared, waker, threads, recorder })
+    }
+
+    /// Begins the recording, when everything else that can go wrong has gone well.
+    fn recorder(&self, clock: Clock, period: Duration) -> Result<Option<Recorder>, StartError> {
+        let Some(path) = &self.recording else { return Ok(None) };
+        let mut options = RecordOptions::new(clock, period);
+        options.table_memory = self.memory;
+        options.pids.clone_from(&self.pids);
+        Recorder::create(path, &options)
+            .map(Some)
+            .map_err(|error| StartError::Recording { path: path.clone(), error })
     }
 
     fn check(&self) -> Result<(), StartError> {
@@ -283,6 +319,20 @@ impl Builder {
             return Err(StartError::NoSink);
         }
         Ok(())
+    }
+}
+
+/// The machine and the names, told to the recorder where there is one.
+fn recorded(
+    recorder: Option<&Recorder>,
+    symbolizer: Box<dyn Symbolizer>,
+) -> (Box<dyn System>, Box<dyn Symbolizer>) {
+    match recorder {
+        Some(recorder) => (
+            Box::new(RecordingSystem::new(LiveSystem, recorder.clone())),
+            Box::new(RecordingSymbolizer::new(symbolizer, recorder.clone())),
+        ),
+        None => (Box::new(LiveSystem), symbolizer),
     }
 }
 

@@ -11,6 +11,7 @@ use ebpf_programs::abi::reason::Counter;
 
 use crate::pipeline::{Pipeline, PipelineStats, Unnamed};
 use crate::profile::Profile;
+use crate::replay::{KernelOnly, Recorder};
 use crate::sample::{Batch, Counts, Source};
 use crate::sink::Sink;
 use crate::symbol::Symbolizer;
@@ -96,6 +97,8 @@ pub(super) struct Parts {
     pub(super) sinks: Vec<Box<dyn Sink>>,
     /// How often the sinks get a profile; never before the end without one.
     pub(super) interval: Option<Duration>,
+    /// What is told everything that the pipeline is given.
+    pub(super) recorder: Option<Recorder>,
 }
 
 /// Starts the threads.
@@ -103,7 +106,7 @@ pub(super) fn start(parts: Parts, shared: &Arc<Shared>) -> io::Result<Vec<JoinHa
     let (batches_in, batches_out) = sync_channel(BATCHES);
     let (used_in, used_out) = sync_channel(BATCHES);
     let (names_in, names_out) = channel();
-    let Parts { source, pipeline, symbolizer, sinks, interval } = parts;
+    let Parts { source, pipeline, symbolizer, sinks, interval, recorder } = parts;
     let drain = Drain {
         source,
         batch: Batch::default(),
@@ -112,8 +115,9 @@ pub(super) fn start(parts: Parts, shared: &Arc<Shared>) -> io::Result<Vec<JoinHa
         interval,
         shared: shared.clone(),
     };
-    let process = Process { pipeline, used: used_in, names: names_in, shared: shared.clone(), lost: 0 };
-    let name = Name { symbolizer, sinks, shared: shared.clone() };
+    let name = Name { symbolizer, sinks, shared: shared.clone(), is_recorded: recorder.is_some() };
+    let process =
+        Process { pipeline, used: used_in, names: names_in, shared: shared.clone(), lost: 0, recorder };
     Ok(vec![
         spawn("ebpf-drain", move || drain.run())?,
         spawn("ebpf-pipeline", move || process.run(&batches_out))?,
@@ -204,6 +208,7 @@ struct Process {
     names: Sender<(Unnamed, Reply)>,
     shared: Arc<Shared>,
     lost: u64,
+    recorder: Option<Recorder>,
 }
 
 impl Process {
@@ -212,6 +217,10 @@ impl Process {
         while let Ok(message) = messages.recv() {
             match message {
                 Message::Batch(mut batch) => {
+                    // Here and not where it is drained, so that the answers to what it asks stand behind it.
+                    if let Some(recorder) = &self.recorder {
+                        recorder.batch(&batch);
+                    }
                     self.pipeline.take(&mut batch);
                     batch.clear();
                     let _ = self.used.try_send(batch);
@@ -222,6 +231,9 @@ impl Process {
     }
 
     fn flush(&mut self, reply: Reply, counts: Counts) {
+        if let Some(recorder) = &self.recorder {
+            recorder.flush(&counts);
+        }
         let mut unnamed = self.pipeline.finish();
         let lost = counts.get(Counter::RingFull);
         unnamed.lose(Counter::RingFull.text(), lost - self.lost);
@@ -237,6 +249,7 @@ struct Name {
     symbolizer: Box<dyn Symbolizer>,
     sinks: Vec<Box<dyn Sink>>,
     shared: Arc<Shared>,
+    is_recorded: bool,
 }
 
 impl Name {
@@ -247,7 +260,11 @@ impl Name {
                     // Who asked may have gone away.
                     let _ = reply.send(unnamed.name(&mut *self.symbolizer));
                 }
-                None if self.sinks.is_empty() => {}
+                None if self.sinks.is_empty() => {
+                    if self.is_recorded {
+                        unnamed.name(&mut KernelOnly(&mut *self.symbolizer));
+                    }
+                }
                 None => {
                     let profile = unnamed.name(&mut *self.symbolizer);
                     self.each(|sink| sink.take(&profile));

@@ -84,6 +84,11 @@ impl Unnamed {
         builder.finish(start, duration, |id| modules.get(&id).cloned(), symbolizer)
     }
 
+    /// Says when it was, where that wasn't just now.
+    pub fn between(&mut self, start: SystemTime, end: SystemTime) {
+        (self.start, self.duration) = (start, end.duration_since(start).unwrap_or_default());
+    }
+
     /// Counts ticks that never became samples.
     pub fn lose(&mut self, reason: &'static str, count: u64) {
         self.builder.lose(reason, count);

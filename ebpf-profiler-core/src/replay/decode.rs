@@ -1,0 +1,252 @@
+//! From bytes to values: a total function.
+//!
+//! Whatever the bytes are, the end is a value or [`SourceError::Format`]. No number in them is believed before
+//! it is held against the bytes that are really there, so nothing takes more memory than a small multiple of
+//! the record.
+
+use std::time::Duration;
+
+use super::encode;
+use super::record::{
+    Answer, Code, End, Facts, Flush, Known, MAX_SEGMENTS, Question, Start, Step, file_id, kind, life,
+};
+use crate::elf::{Arch, Segment, segment_type};
+use crate::process::Description;
+use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent, SourceError};
+use crate::symbol::Symbol;
+
+type Result<T> = std::result::Result<T, SourceError>;
+
+/// The largest count that is believed: adding a few of them can't overflow.
+const MAX_COUNT: u64 = 1 << 48;
+
+/// What the pipeline does with a record; none for one that is no step.
+pub(super) fn step(kind: u32, body: &[u8]) -> Result<Option<Step<'_>>> {
+    let mut fields = Fields(body);
+    let step = match kind {
+        kind::TICK => return Ok(Some(Step::Tick(body))),
+        kind::LIFE => Step::Life(fields.life()?),
+        kind::BATCH => Step::Batch,
+        kind::FLUSH => Step::Flush(fields.flush()?),
+        kind::END => Step::End(End { time: fields.u64()?, is_early: fields.u32()? != 0 }),
+        _ => return Ok(None),
+    };
+    fields.end().map(|()| Some(step))
+}
+
+/// What a record says that is no step; none for a step, and for kinds that are unknown.
+pub(super) fn known(kind: u32, body: &[u8]) -> Result<Option<Known>> {
+    let mut fields = Fields(body);
+    let known = match kind {
+        kind::PROCESSES | kind::MAPPINGS | kind::DESCRIPTION | kind::FILE | kind::MEMORY => {
+            let (question, answer) = fields.answer(kind)?;
+            Known::Answer(question, answer)
+        }
+        kind::IMAGE => Known::Image(fields.bytes()?.to_vec()),
+        kind::KERNEL => Known::Kernel(fields.u64()?, fields.symbols()?),
+        _ => return Ok(None),
+    };
+    fields.end().map(|()| Some(known))
+}
+
+/// How a recording begins.
+pub(super) fn start(kind: u32, body: &[u8]) -> Result<Start> {
+    if kind != kind::START {
+        return Err(SourceError::Format("it doesn't say how it began"));
+    }
+    let mut fields = Fields(body);
+    if fields.u32()? != encode::arch(Arch::HOST) {
+        return Err(SourceError::Format("it is from a machine of another architecture"));
+    }
+    fields.u32()?;
+    Ok(Start {
+        clock: fields.u64()?,
+        period: fields.u64()?,
+        time: fields.u64()?,
+        memory: fields.u64()?,
+        pids: fields.pids()?,
+    })
+}
+
+/// What is left of a record.
+struct Fields<'r>(&'r [u8]);
+
+impl<'r> Fields<'r> {
+    fn end(&self) -> Result<()> {
+        match self.0 {
+            [] => Ok(()),
+            _ => Err(SourceError::Format("a record is longer than what it says")),
+        }
+    }
+
+    fn life(&mut self) -> Result<LifeEvent> {
+        let (time, pid, what) = (self.u64()?, self.u32()?, self.u32()?);
+        let life = match what {
+            life::FORKED => Life::Forked { parent: self.u32()? },
+            life::EXECUTED => Life::Executed,
+            life::MAPPED => Life::Mapped(self.map()?),
+            life::EXITED => Life::Exited,
+            life::LOST => Life::Lost { count: self.u32()?.into() },
+            _ => return Err(SourceError::Format("something unknown happens to a process")),
+        };
+        Ok(LifeEvent { time, pid, life })
+    }
+
+    fn flush(&mut self) -> Result<Flush> {
+        let time = self.u64()?;
+        let counters = self.list(8, Fields::u64)?;
+        let (runs, run_time) = (self.u64()?, Duration::from_nanos(self.u64()?));
+        if counters.iter().any(|&count| count > MAX_COUNT) {
+            return Err(SourceError::Format("a count is larger than any that can be"));
+        }
+        Ok(Flush { time, counts: Counts { counters, runs, run_time } })
+    }
+
+    fn answer(&mut self, kind: u32) -> Result<(Question, Answer)> {
+        if kind == kind::PROCESSES {
+            return Ok((Question::Processes, Answer::Processes(self.pids()?)));
+        }
+        let pid = self.u32()?;
+        Ok(match kind {
+            kind::MAPPINGS => (Question::Mappings(pid), Answer::Mappings(self.optional(Fields::maps)?)),
+            kind::DESCRIPTION => (Question::Description(pid), Answer::Description(self.description()?)),
+            kind::FILE => (Question::File(pid, self.map()?), Answer::File(self.optional(Fields::facts)?)),
+            _ => self.memory(pid)?,
+        })
+    }
+
+    fn memory(&mut self, pid: u32) -> Result<(Question, Answer)> {
+        let (address, size) = (self.u64()?, self.u32()?);
+        let bytes = self.optional(|fields| fields.bytes().map(<[u8]>::to_vec))?;
+        if bytes.as_ref().is_some_and(|bytes| bytes.len() != size as usize) {
+            return Err(SourceError::Format("memory isn't as long as was asked for"));
+        }
+        Ok((Question::Memory(pid, address, size), Answer::Memory(bytes)))
+    }
+
+    fn pids(&mut self) -> Result<Vec<u32>> {
+        self.list(4, Fields::u32)
+    }
+
+    /// Mappings, which must be in order: the pipeline searches them.
+    fn maps(&mut self) -> Result<Vec<MapEvent>> {
+        let maps = self.list(32, Fields::map)?;
+        match maps.windows(2).all(|pair| pair[0].end <= pair[1].start) {
+            true => Ok(maps),
+            false => Err(SourceError::Format("mappings overlap or aren't in order")),
+        }
+    }
+
+    fn map(&mut self) -> Result<MapEvent> {
+        let (start, end, offset) = (self.u64()?, self.u64()?, self.u64()?);
+        if start >= end {
+            return Err(SourceError::Format("a mapping ends before it begins"));
+        }
+        Ok(MapEvent { start, end, offset, file: self.file_id()?, path: self.text()?.into() })
+    }
+
+    fn file_id(&mut self) -> Result<FileId> {
+        match self.u32()? {
+            file_id::ANONYMOUS => Ok(FileId::Anonymous),
+            file_id::INODE => Ok(FileId::Inode { device: (self.u32()?, self.u32()?), inode: self.u64()? }),
+            file_id::BUILD_ID => Ok(FileId::BuildId(self.bytes()?.into())),
+            _ => Err(SourceError::Format("a file is known in an unknown way")),
+        }
+    }
+
+    fn description(&mut self) -> Result<Description> {
+        Ok(Description {
+            executable: self.text()?.into(),
+            container: self.text()?.into(),
+            created: self.u64()?,
+        })
+    }
+
+    fn facts(&mut self) -> Result<Facts> {
+        Ok(Facts { size: self.u64()?, code: self.optional(Fields::code)? })
+    }
+
+    fn code(&mut self) -> Result<Code> {
+        let arch = match self.u32()? {
+            1 => Arch::X86_64,
+            2 => Arch::Aarch64,
+            _ => return Err(SourceError::Format("a file is of an unknown architecture")),
+        };
+        let build_id = self.bytes()?.to_vec();
+        let fingerprint = self.u64()?;
+        let segments = self.list(36, Fields::segment)?;
+        let inside = |s: &Segment| s.offset.checked_add(s.file_size).is_some();
+        match segments.len() <= MAX_SEGMENTS && segments.iter().all(inside) {
+            true => Ok(Code { arch, build_id, fingerprint, segments }),
+            false => Err(SourceError::Format("a file has segments that make no sense")),
+        }
+    }
+
+    fn segment(&mut self) -> Result<Segment> {
+        Ok(Segment {
+            kind: segment_type::PT_LOAD,
+            flags: self.u32()?,
+            offset: self.u64()?,
+            address: self.u64()?,
+            file_size: self.u64()?,
+            memory_size: self.u64()?,
+        })
+    }
+
+    fn symbols(&mut self) -> Result<Vec<Symbol>> {
+        self.list(12, |fields| {
+            Ok(Symbol {
+                function: fields.text()?.into(),
+                system_name: fields.text()?.into(),
+                file: fields.text()?.into(),
+                ..Symbol::default()
+            })
+        })
+    }
+
+    /// A list of things that take `least` bytes each or more.
+    fn list<T>(&mut self, least: usize, each: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        let count = self.u32()? as usize;
+        if count > self.0.len() / least {
+            return Err(SourceError::Format("a list is longer than its record"));
+        }
+        (0..count).map(|_| each(self)).collect()
+    }
+
+    fn optional<T>(&mut self, each: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
+        match self.u32()? {
+            0 => Ok(None),
+            1 => each(self).map(Some),
+            _ => Err(SourceError::Format("an answer is neither given nor refused")),
+        }
+    }
+
+    fn text(&mut self) -> Result<&'r str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| SourceError::Format("a text isn't UTF-8"))
+    }
+
+    fn bytes(&mut self) -> Result<&'r [u8]> {
+        let size = self.u32()? as usize;
+        self.take(size)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        let (word, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(u32::from_le_bytes(*word))
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        let (word, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*word))
+    }
+
+    fn take(&mut self, size: usize) -> Result<&'r [u8]> {
+        let (bytes, rest) = self.0.split_at_checked(size).ok_or(SHORT)?;
+        self.0 = rest;
+        Ok(bytes)
+    }
+}
+
+const SHORT: SourceError = SourceError::Format("a record is shorter than what it says");

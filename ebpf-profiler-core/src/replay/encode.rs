@@ -1,0 +1,173 @@
+//! From values to bytes.
+
+use super::record::{Facts, Start, file_id, kind, life};
+use crate::elf::{Arch, Segment};
+use crate::process::Description;
+use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent};
+use crate::symbol::Symbol;
+
+/// Writes one record after the other behind what is there.
+pub(super) struct Encoder<'b>(pub(super) &'b mut Vec<u8>);
+
+impl Encoder<'_> {
+    /// Writes a record; how many bytes its body has.
+    pub(super) fn record(&mut self, kind: u32, body: impl FnOnce(&mut Self)) -> usize {
+        self.u32(kind);
+        let at = self.0.len();
+        self.u32(0);
+        body(self);
+        let size = self.0.len() - at - 4;
+        // A size that doesn't fit is beyond what a recorder accepts by far.
+        let size_word = u32::try_from(size).unwrap_or(u32::MAX);
+        self.0[at..at + 4].copy_from_slice(&size_word.to_le_bytes());
+        size
+    }
+
+    pub(super) fn start(&mut self, start: &Start) {
+        self.u32(arch(Arch::HOST));
+        self.u32(0);
+        self.u64(start.clock);
+        self.u64(start.period);
+        self.u64(start.time);
+        self.u64(start.memory);
+        self.pids(&start.pids);
+    }
+
+    pub(super) fn tick(&mut self, words: &[u64]) {
+        self.0.reserve(words.len() * 8 + 8);
+        self.record(kind::TICK, |e| words.iter().for_each(|&word| e.u64(word)));
+    }
+
+    pub(super) fn life(&mut self, event: &LifeEvent) {
+        self.u64(event.time);
+        self.u32(event.pid);
+        match &event.life {
+            Life::Forked { parent } => {
+                self.u32(life::FORKED);
+                self.u32(*parent);
+            }
+            Life::Executed => self.u32(life::EXECUTED),
+            Life::Mapped(map) => {
+                self.u32(life::MAPPED);
+                self.map(map);
+            }
+            Life::Exited => self.u32(life::EXITED),
+            Life::Lost { count } => {
+                self.u32(life::LOST);
+                self.u32(u32::try_from(*count).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    pub(super) fn counts(&mut self, counts: &Counts) {
+        self.list(&counts.counters, |e, &counter| e.u64(counter));
+        self.u64(counts.runs);
+        self.u64(nanoseconds(counts.run_time));
+    }
+
+    pub(super) fn pids(&mut self, pids: &[u32]) {
+        self.list(pids, |e, &pid| e.u32(pid));
+    }
+
+    pub(super) fn maps(&mut self, maps: Option<&[MapEvent]>) {
+        self.optional(maps, |e, maps| e.list(maps, Encoder::map));
+    }
+
+    pub(super) fn map(&mut self, map: &MapEvent) {
+        self.u64(map.start);
+        self.u64(map.end);
+        self.u64(map.offset);
+        self.file_id(&map.file);
+        self.text(&map.path);
+    }
+
+    pub(super) fn description(&mut self, description: &Description) {
+        self.text(&description.executable);
+        self.text(&description.container);
+        self.u64(description.created);
+    }
+
+    pub(super) fn facts(&mut self, facts: &Facts) {
+        self.u64(facts.size);
+        self.optional(facts.code.as_ref(), |e, code| {
+            e.u32(arch(code.arch));
+            e.bytes(&code.build_id);
+            e.u64(code.fingerprint);
+            e.list(&code.segments, Encoder::segment);
+        });
+    }
+
+    pub(super) fn symbols(&mut self, symbols: &[Symbol]) {
+        self.list(symbols, |e, symbol| {
+            e.text(&symbol.function);
+            e.text(&symbol.system_name);
+            e.text(&symbol.file);
+        });
+    }
+
+    pub(super) fn optional<T>(&mut self, value: Option<T>, each: impl FnOnce(&mut Self, T)) {
+        self.u32(value.is_some().into());
+        if let Some(value) = value {
+            each(self, value);
+        }
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.u32(bytes.len() as u32);
+        self.0.extend_from_slice(bytes);
+    }
+
+    pub(super) fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(super) fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+
+    fn segment(&mut self, segment: &Segment) {
+        self.u32(segment.flags);
+        self.u64(segment.offset);
+        self.u64(segment.address);
+        self.u64(segment.file_size);
+        self.u64(segment.memory_size);
+    }
+
+    fn file_id(&mut self, file: &FileId) {
+        match file {
+            FileId::Anonymous => self.u32(file_id::ANONYMOUS),
+            FileId::Inode { device, inode } => {
+                self.u32(file_id::INODE);
+                self.u32(device.0);
+                self.u32(device.1);
+                self.u64(*inode);
+            }
+            FileId::BuildId(id) => {
+                self.u32(file_id::BUILD_ID);
+                self.bytes(id);
+            }
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn list<T>(&mut self, items: &[T], each: impl Fn(&mut Self, &T)) {
+        self.u32(items.len() as u32);
+        items.iter().for_each(|item| each(self, item));
+    }
+}
+
+/// The number of an instruction set.
+pub(super) fn arch(arch: Arch) -> u32 {
+    match arch {
+        Arch::X86_64 => 1,
+        Arch::Aarch64 => 2,
+    }
+}
+
+/// As many as fit: 584 years.
+pub(super) fn nanoseconds(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

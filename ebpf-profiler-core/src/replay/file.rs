@@ -1,0 +1,64 @@
+//! A file of a recording, opened on this machine.
+
+use std::fs::{self, File};
+use std::io::{self, Cursor};
+use std::sync::{Arc, OnceLock};
+
+use super::record::Facts;
+use super::skeleton::Skeleton;
+use crate::elf::{Elf, ReadAt};
+use crate::process::Opener;
+
+/// A file as it was when it was recorded.
+pub(super) struct RecordedFile {
+    /// Where it was.
+    path: Box<str>,
+    facts: Facts,
+    /// Its contents, where they are in the recording.
+    image: Option<Arc<[u8]>>,
+    /// Open once its contents were compared, which takes time.
+    compared: OnceLock<File>,
+}
+
+impl RecordedFile {
+    pub(super) fn new(path: &str, facts: Facts, image: Option<Arc<[u8]>>) -> RecordedFile {
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path).into();
+        RecordedFile { path, facts, image, compared: OnceLock::new() }
+    }
+
+    /// The file of that path, if it is the one.
+    fn here(&self) -> io::Result<Option<File>> {
+        if let Some(file) = self.compared.get() {
+            return file.try_clone().map(Some);
+        }
+        // Looked at before it is opened: what the recording calls a file may be a device or a pipe here.
+        let metadata = fs::metadata(&*self.path)?;
+        if !metadata.is_file() || metadata.len() != self.facts.size {
+            return Ok(None);
+        }
+        let file = File::open(&*self.path)?;
+        let Ok(elf) = Elf::open(file.try_clone()?) else { return Ok(None) };
+        if !self.facts.fit(&elf) {
+            return Ok(None);
+        }
+        if elf.build_id().is_none() {
+            let _ = self.compared.set(file.try_clone()?);
+        }
+        Ok(Some(file))
+    }
+}
+
+impl Opener for RecordedFile {
+    fn open(&self) -> io::Result<Box<dyn ReadAt>> {
+        if let Some(image) = &self.image {
+            return Ok(Box::new(Cursor::new(image.clone())));
+        }
+        if self.facts.code.is_none() {
+            return Ok(Box::new(Cursor::new([])));
+        }
+        match self.here() {
+            Ok(Some(file)) => Ok(Box::new(file)),
+            _ => Ok(Box::new(Skeleton::new(&self.facts))),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Names of the kernel's functions, kept with the recording: another machine's kernel has others, and so has
+//! this one after it started anew.
+
+use hashbrown::HashMap;
+
+use super::Recorder;
+use crate::process::Module;
+use crate::symbol::{Symbol, Symbolizer};
+
+/// Names as another symbolizer does, and writes down what the kernel's functions are called.
+pub struct RecordingSymbolizer {
+    symbolizer: Box<dyn Symbolizer>,
+    recorder: Recorder,
+}
+
+/// Names the kernel's functions as the recording does, everything else as another symbolizer does.
+pub(super) struct RecordedNames {
+    pub(super) symbolizer: Box<dyn Symbolizer>,
+    pub(super) kernel: HashMap<u64, Vec<Symbol>>,
+}
+
+/// Names the kernel's functions as another symbolizer does, and nothing else.
+///
+/// Enough for a recording that nobody wants a profile of yet: the names of files can be had later.
+pub struct KernelOnly<'s>(pub &'s mut dyn Symbolizer);
+
+impl RecordingSymbolizer {
+    /// Asks `symbolizer`, and tells `recorder`.
+    pub fn new(symbolizer: Box<dyn Symbolizer>, recorder: Recorder) -> RecordingSymbolizer {
+        RecordingSymbolizer { symbolizer, recorder }
+    }
+}
+
+impl std::fmt::Debug for RecordingSymbolizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordingSymbolizer").field("recorder", &self.recorder).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for KernelOnly<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KernelOnly")
+    }
+}
+
+impl Symbolizer for RecordingSymbolizer {
+    fn native(&mut self, module: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        self.symbolizer.native(module, addresses, name);
+    }
+
+    fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        let recorder = &self.recorder;
+        self.symbolizer.kernel(addresses, &mut |number, functions| {
+            if let Some(&address) = addresses.get(number) {
+                recorder.kernel(address, functions);
+            }
+            name(number, functions);
+        });
+    }
+}
+
+impl Symbolizer for KernelOnly<'_> {
+    fn native(&mut self, _: &Module, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}
+
+    fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        self.0.kernel(addresses, name);
+    }
+}
+
+impl Symbolizer for RecordedNames {
+    fn native(&mut self, module: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        self.symbolizer.native(module, addresses, name);
+    }
+
+    fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        for (number, address) in addresses.iter().enumerate() {
+            if let Some(functions) = self.kernel.get(address) {
+                name(number, functions);
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Answers as the recorded system did.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::file::RecordedFile;
+use super::record::{Answer, Known, Question};
+use crate::elf::ReadAt;
+use crate::process::{Description, Opener, System};
+use crate::sample::{FileId, MapEvent};
+use crate::symbol::Symbol;
+
+/// What a recording says besides its stream of events.
+#[derive(Debug, Default)]
+pub(super) struct Knowledge {
+    pub(super) answers: Answers,
+    pub(super) kernel: HashMap<u64, Vec<Symbol>>,
+    /// Whether the profiler went on without the recording.
+    pub(super) is_early: bool,
+}
+
+/// The answers to each question, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    answers: HashMap<Question, VecDeque<Answer>>,
+    image: Option<Arc<[u8]>>,
+}
+
+/// The machine that was recorded.
+///
+/// Who asks the same as the first time gets the same answers: the first question of a kind the first answer,
+/// the second the second. The last answer stays.
+#[derive(Debug)]
+pub(super) struct RecordedSystem {
+    answers: RefCell<Answers>,
+}
+
+impl Knowledge {
+    pub(super) fn add(&mut self, known: Known) {
+        match known {
+            Known::Answer(question, answer) => {
+                self.answers.answers.entry(question).or_default().push_back(answer);
+            }
+            Known::Image(image) => self.answers.image = Some(image.into()),
+            Known::Kernel(address, functions) => {
+                self.kernel.insert(address, functions);
+            }
+        }
+    }
+}
+
+impl RecordedSystem {
+    pub(super) fn new(answers: Answers) -> RecordedSystem {
+        RecordedSystem { answers: RefCell::new(answers) }
+    }
+
+    /// The next answer; none where it was never asked.
+    fn ask(&self, question: &Question) -> Option<Answer> {
+        let mut answers = self.answers.borrow_mut();
+        let left = answers.answers.get_mut(question)?;
+        if left.len() > 1 { left.pop_front() } else { left.front().cloned() }
+    }
+}
+
+impl System for RecordedSystem {
+    fn processes(&self) -> Vec<u32> {
+        match self.ask(&Question::Processes) {
+            Some(Answer::Processes(pids)) => pids,
+            _ => Vec::new(),
+        }
+    }
+
+    fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
+        match self.ask(&Question::Mappings(pid)) {
+            Some(Answer::Mappings(Some(maps))) => Ok(maps),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn describe(&self, pid: u32) -> Description {
+        match self.ask(&Question::Description(pid)) {
+            Some(Answer::Description(description)) => description,
+            _ => Description::default(),
+        }
+    }
+
+    fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
+        let Some(Answer::File(Some(facts))) = self.ask(&Question::File(pid, mapping.clone())) else {
+            return Arc::new(|| Err::<Box<dyn ReadAt>, _>(io::ErrorKind::NotFound.into()));
+        };
+        let image = match mapping.file {
+            FileId::VDSO => self.answers.borrow().image.clone(),
+            _ => None,
+        };
+        Arc::new(RecordedFile::new(&mapping.path, facts, image))
+    }
+
+    fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let size = u32::try_from(buffer.len()).map_err(io::Error::other)?;
+        match self.ask(&Question::Memory(pid, address, size)) {
+            Some(Answer::Memory(Some(bytes))) if bytes.len() == buffer.len() => {
+                buffer.copy_from_slice(&bytes);
+                Ok(())
+            }
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}

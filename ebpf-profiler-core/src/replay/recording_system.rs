@@ -1,0 +1,113 @@
+//! Writes down every answer of a [`System`].
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Recorder;
+use super::record::{Facts, kind};
+use crate::elf::ReadAt;
+use crate::process::{Description, Opener, System};
+use crate::sample::{FileId, MapEvent};
+
+/// Answers as another system does, and writes the answers down.
+#[derive(Debug)]
+pub struct RecordingSystem<S> {
+    system: S,
+    recorder: Recorder,
+}
+
+/// Opens files, and writes down which file it was the first time.
+struct RecordingOpener {
+    opener: Arc<dyn Opener>,
+    pid: u32,
+    mapping: MapEvent,
+    recorder: Recorder,
+    written: AtomicBool,
+}
+
+/// The most bytes that the code which the kernel lends to every process can have.
+const MAX_IMAGE: u64 = 1 << 20;
+
+impl<S: System> RecordingSystem<S> {
+    /// Asks `system`, and tells `recorder`.
+    pub fn new(system: S, recorder: Recorder) -> RecordingSystem<S> {
+        RecordingSystem { system, recorder }
+    }
+}
+
+impl<S: System> System for RecordingSystem<S> {
+    fn processes(&self) -> Vec<u32> {
+        let pids = self.system.processes();
+        self.recorder.answer(kind::PROCESSES, |body| body.pids(&pids));
+        pids
+    }
+
+    fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
+        let maps = self.system.mappings(pid);
+        self.recorder.answer(kind::MAPPINGS, |body| {
+            body.u32(pid);
+            body.maps(maps.as_deref().ok());
+        });
+        maps
+    }
+
+    fn describe(&self, pid: u32) -> Description {
+        let description = self.system.describe(pid);
+        self.recorder.answer(kind::DESCRIPTION, |body| {
+            body.u32(pid);
+            body.description(&description);
+        });
+        description
+    }
+
+    fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
+        Arc::new(RecordingOpener {
+            opener: self.system.opener(pid, mapping),
+            pid,
+            mapping: mapping.clone(),
+            recorder: self.recorder.clone(),
+            written: AtomicBool::new(false),
+        })
+    }
+
+    fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let result = self.system.read(pid, address, buffer);
+        self.recorder.answer(kind::MEMORY, |body| {
+            body.u32(pid);
+            body.u64(address);
+            body.u32(buffer.len() as u32);
+            body.optional(result.is_ok().then_some(&*buffer), |body, bytes| body.bytes(bytes));
+        });
+        result
+    }
+}
+
+impl Opener for RecordingOpener {
+    fn open(&self) -> io::Result<Box<dyn ReadAt>> {
+        if !self.written.swap(true, Ordering::Relaxed) {
+            self.write();
+        }
+        self.opener.open()
+    }
+}
+
+impl RecordingOpener {
+    fn write(&self) {
+        if self.mapping.file == FileId::VDSO {
+            self.recorder.image(|| whole(&*self.opener.open()?));
+        }
+        let facts = self.opener.open().and_then(Facts::of).ok();
+        self.recorder.answer(kind::FILE, |body| {
+            body.u32(self.pid);
+            body.map(&self.mapping);
+            body.optional(facts.as_ref(), |body, facts| body.facts(facts));
+        });
+    }
+}
+
+fn whole(source: &dyn ReadAt) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; source.size()?.min(MAX_IMAGE) as usize];
+    source.read_at(0, &mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,95 @@
+//! Ticks that were thought up.
+
+use ebpf_programs::abi::reason::Stop;
+use ebpf_programs::abi::record::kind;
+use ebpf_programs::abi::registers::Registers;
+
+/// One tick, in the bytes that the ring would have had.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::sample::Batch;
+/// use ebpf_profiler_core::testing::FakeTick;
+/// use ebpf_profiler_core::trace::Stop;
+///
+/// let tick = FakeTick::walked(1_000, 7, "cat", &[0x401000, 0x402000]).kernel(&[0xffffffff81000000]);
+/// let mut batch = Batch::default();
+/// batch.push_tick(&tick.stop(Stop::Unreadable).bytes());
+/// ```
+#[derive(Clone, Debug)]
+pub struct FakeTick {
+    time: u64,
+    pid: u32,
+    name: [u8; 16],
+    kind: u8,
+    stop: Stop,
+    kernel: Vec<u64>,
+    /// Frames that were walked, or registers and stack.
+    rest: Vec<u64>,
+}
+
+impl FakeTick {
+    /// Of a stack that the kernel side walked to its root; frames may have
+    /// [flags](ebpf_programs::abi::record::frame).
+    pub fn walked(time: u64, pid: u32, name: &str, frames: &[u64]) -> FakeTick {
+        FakeTick::new(time, pid, name, kind::WALKED, frames.to_vec())
+    }
+
+    /// Of a stack that is still to be walked: its registers, and what lies from the stack pointer upwards.
+    pub fn raw(time: u64, pid: u32, name: &str, registers: &Registers, stack: &[u64]) -> FakeTick {
+        let mut rest = vec![registers.pc, registers.known];
+        rest.extend(registers.values);
+        rest.extend(stack);
+        FakeTick { stop: Stop::UnknownProcess, ..FakeTick::new(time, pid, name, kind::RAW, rest) }
+    }
+
+    /// With kernel frames, innermost first; 127 at most.
+    #[must_use = "it is a tick of its own"]
+    pub fn kernel(self, addresses: &[u64]) -> FakeTick {
+        FakeTick { kernel: addresses.to_vec(), ..self }
+    }
+
+    /// Whose walk ended so.
+    #[must_use = "it is a tick of its own"]
+    pub fn stop(self, stop: Stop) -> FakeTick {
+        FakeTick { stop, ..self }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.words().iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    fn new(time: u64, pid: u32, name: &str, kind: u8, rest: Vec<u64>) -> FakeTick {
+        let mut comm = [0; 16];
+        let len = name.len().min(15);
+        comm[..len].copy_from_slice(&name.as_bytes()[..len]);
+        FakeTick { time, pid, name: comm, kind, stop: Stop::Root, kernel: Vec::new(), rest }
+    }
+
+    fn words(&self) -> Vec<u64> {
+        const REGISTERS: usize = size_of::<Registers>() / 8;
+        let (user, copied) = match self.kind {
+            kind::WALKED => (self.rest.len(), 0),
+            _ => (0, (self.rest.len() - REGISTERS) * 8),
+        };
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let [low, high] = (self.kernel.len() as u16).to_ne_bytes();
+        let kinds = u32::from_ne_bytes([self.kind, self.stop as u8, low, high]);
+        let (left, right) = self.name.split_at(8);
+        let text = |half: &[u8]| half.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        let mut words = vec![
+            self.time,
+            pair(self.pid, self.pid),
+            pair(0, kinds),
+            pair(user as u32, 0),
+            pair(copied as u32, 0),
+            text(left),
+            text(right),
+        ];
+        words.extend(&self.kernel);
+        words.extend(&self.rest);
+        words
+    }
+}

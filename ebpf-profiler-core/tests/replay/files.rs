@@ -1,0 +1,84 @@
+//! A file is the one that was recorded, or nothing is named after it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::process::Module;
+use ebpf_profiler_core::replay::Replay;
+use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
+
+use crate::world::{batches, program, record, system};
+
+/// A file of a test, gone with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, contents: &[u8]) -> Scratch {
+        let path = std::env::temp_dir().join(format!("replay-{}-{name}", std::process::id()));
+        fs::write(&path, contents).unwrap();
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Names everything after the last byte of its file.
+struct LastByte;
+
+impl Symbolizer for LastByte {
+    fn native(&mut self, module: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        let elf = Elf::open(module.opener.as_ref().unwrap().open().unwrap()).unwrap();
+        let last = elf.bytes(elf.size() - 1, 1).unwrap()[0];
+        let symbol = Symbol { function: format!("{last:#x}").into(), ..Symbol::default() };
+        (0..addresses.len()).for_each(|number| name(number, &[symbol.clone()]));
+    }
+
+    fn kernel(&mut self, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}
+}
+
+/// The name of the first sample's root and its module's build id, when the file of that path is `now`.
+fn named(file: &Scratch, was: &[u8], now: Option<&[u8]>) -> (String, usize) {
+    let path = file.0.to_str().unwrap();
+    let (recording, _) = record(system(path).file(path, was), batches(path));
+    match now {
+        Some(now) => fs::write(&file.0, now).unwrap(),
+        None => fs::remove_file(&file.0).unwrap(),
+    }
+    let replay = Replay::read(std::io::Cursor::new(recording)).unwrap().symbolizer(LastByte);
+    let profile = replay.profile().unwrap();
+    let module = &profile.modules()[0];
+    assert_eq!(&*module.path, path);
+    let leaf = profile.samples().next().unwrap().trace().calls().next().unwrap().to_string();
+    (leaf, module.build_id.len())
+}
+
+#[test]
+fn the_file_itself_gives_names() {
+    let file = Scratch::new("same", b"");
+    assert_eq!(named(&file, &program(1), Some(&program(1))), ("0x90".to_owned(), 20));
+}
+
+#[test]
+fn a_file_that_is_gone_or_another_gives_none() {
+    let file = Scratch::new("other", b"");
+    let longer = [program(1), vec![0x90]].concat();
+    for now in [None, Some(&*program(2)), Some(&*longer), Some(b"no ELF file")] {
+        // What stands in for it is all zeros, and has its build id.
+        assert_eq!(named(&file, &program(1), now), ("0x0".to_owned(), 20));
+    }
+}
+
+#[test]
+fn without_build_id_the_contents_decide() {
+    let bare: Vec<u8> = [program(1)[..120].to_vec(), vec![0; 56], vec![0x90; 4096 - 176]].concat();
+    let mut changed = bare.clone();
+    changed[2000] = 0x91;
+    let file = Scratch::new("bare", b"");
+    assert_eq!(named(&file, &bare, Some(&bare)), ("0x90".to_owned(), 0));
+    assert_eq!(named(&file, &bare, Some(&changed)), ("0x0".to_owned(), 0));
+}

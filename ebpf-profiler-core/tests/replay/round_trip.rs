@@ -1,0 +1,115 @@
+//! What was recorded comes out again.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use ebpf_profiler_core::pipeline::Clock;
+use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::replay::{RecordOptions, Recorder};
+use ebpf_profiler_core::sample::{Batch, Counts, Source};
+
+use crate::world::{Shared, batches, record, recorder, replay, system, text};
+
+const PATH: &str = "/made/up/program";
+
+#[test]
+fn a_replay_gives_the_profiles_that_were_recorded() {
+    let (recording, texts) = record(system(PATH), batches(PATH));
+    let profiles: Vec<Profile> = replay(&recording).profiles().unwrap().map(Result::unwrap).collect();
+    assert_eq!(profiles.iter().map(text).collect::<Vec<_>>(), texts);
+    // Two callers by frame pointer, and the kernel's name, which no file of this machine has.
+    assert!(texts[0].contains("do_it_[k]"), "{}", texts[0]);
+    assert!(texts[0].lines().any(|line| line.matches(';').count() == 3), "{}", texts[0]);
+    assert_eq!(texts[1].lines().count(), 3, "{}", texts[1]);
+}
+
+#[test]
+fn all_of_it_is_one_profile() {
+    let (recording, _) = record(system(PATH), batches(PATH));
+    let before = SystemTime::now();
+    let profile = replay(&recording).profile().unwrap();
+    assert_eq!(profile.count(), 5);
+    assert_eq!(profile.period(), Duration::from_millis(10));
+    assert!(profile.start() <= before && profile.start() + Duration::from_secs(600) > before);
+    let first = profile.samples().next().unwrap();
+    assert_eq!(first.timestamps(), [1_100]);
+}
+
+#[test]
+fn sinks_get_each_profile_and_their_errors_are_kept() {
+    let (recording, texts) = record(system(PATH), batches(PATH));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sink = seen.clone();
+    let replayed = replay(&recording)
+        .sink(move |profile: &Profile| {
+            sink.lock().unwrap().push(text(profile));
+            Err("no more paper".into())
+        })
+        .run()
+        .unwrap();
+    assert_eq!(*seen.lock().unwrap(), texts);
+    assert_eq!((replayed.profiles, replayed.sink_errors.len()), (2, 2));
+    assert_eq!((replayed.pipeline.samples, replayed.pipeline.malformed), (5, 1));
+    assert_eq!(replayed.pipeline.life_lost, 3);
+}
+
+#[test]
+fn a_process_is_asked_for_what_it_was_at_that_time() {
+    // The same process id twice, with another program the second time.
+    let (mut recording, texts) = record(system(PATH), batches(PATH));
+    let again = replay(&recording).profiles().unwrap().map(|profile| text(&profile.unwrap()));
+    assert_eq!(again.collect::<Vec<_>>(), texts);
+    // A kind that isn't known yet is passed over.
+    let end = recording.len() - 20;
+    recording.splice(end..end, [99, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3]);
+    assert_eq!(replay(&recording).profile().unwrap().count(), 5);
+}
+
+#[test]
+fn the_events_come_through_the_trait_of_all_sources() {
+    let (recording, _) = record(system(PATH), batches(PATH));
+    let mut source = replay(&recording).source().unwrap();
+    for expected in batches(PATH) {
+        let mut batch = Batch::default();
+        assert!(source.next(Duration::ZERO, &mut batch).unwrap());
+        assert_eq!(batch.life(), expected.life());
+        assert!(batch.ticks().eq(expected.ticks()));
+    }
+    assert!(!source.next(Duration::ZERO, &mut Batch::default()).unwrap());
+    assert_eq!(source.counts(), Counts::default());
+}
+
+#[test]
+fn processes_that_were_not_asked_for_are_left_out() {
+    let out = Shared::default();
+    let mut options = RecordOptions::new(Clock::default(), Duration::from_millis(10));
+    options.pids = vec![8];
+    let recorder = Recorder::new(out.clone(), &options).unwrap();
+    batches(PATH).iter().for_each(|batch| recorder.batch(batch));
+    assert_eq!(recorder.finish().error, None);
+    let recording = out.0.lock().unwrap().clone();
+    let mut source = replay(&recording).source().unwrap();
+    let mut batch = Batch::default();
+    assert!(source.next(Duration::ZERO, &mut batch).unwrap());
+    // Of the first batch that 8 was forked, of the second its ticks, its life, and that events were lost.
+    assert_eq!((batch.ticks().count(), batch.life().len()), (0, 1));
+    assert!(source.next(Duration::ZERO, &mut batch).unwrap());
+    assert_eq!((batch.ticks().count(), batch.life().len()), (3, 5));
+}
+
+#[test]
+fn lost_ticks_are_in_the_profile_in_which_they_were_lost() {
+    let out = Shared::default();
+    let recorder = recorder(&out);
+    for lost in [3, 3, 10] {
+        let mut counts = Counts::default();
+        counts.counters = vec![0, 0, 0, 0, lost];
+        recorder.flush(&counts);
+    }
+    assert_eq!(recorder.finish().error, None);
+    let recording = out.0.lock().unwrap().clone();
+    let lost = |profile: &Profile| profile.losses().map(|(_, count)| count).sum::<u64>();
+    let profiles = replay(&recording).profiles().unwrap();
+    assert_eq!(profiles.map(|profile| lost(&profile.unwrap())).collect::<Vec<_>>(), [3, 0, 7]);
+    assert_eq!(lost(&replay(&recording).profile().unwrap()), 10);
+}

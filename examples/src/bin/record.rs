@@ -1,0 +1,56 @@
+//! Records this machine, or one process, to be looked at later and elsewhere with `replay`.
+//!
+//! ```text
+//! cargo run --release --bin record -- --seconds 10 --output run.ticks
+//! ```
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::Health;
+use examples::{Options, Usage, explain_start_error, fail, sleep_until_interrupted};
+
+const USAGE: Usage = Usage {
+    about: "record: writes down what runs on this machine, to be replayed without privileges",
+    options: &[
+        ("seconds", "N", "how long to look (10)"),
+        ("frequency", "HZ", "ticks a second on each CPU, 1 to 10000 (97)"),
+        ("pid", "PID", "only this process and what it forks; may be given several times"),
+        ("output", "FILE", "the recording (run.ticks)"),
+    ],
+    words: "",
+};
+
+fn main() {
+    let options = Options::parse(USAGE);
+    let output = options.get("output", PathBuf::from("run.ticks"));
+    let seconds: f64 = options.get("seconds", 10.0);
+    if !(seconds > 0.0 && seconds <= 1e6) {
+        fail(format!("--seconds can't be {seconds}; give a number above 0"));
+    }
+
+    let mut profiler = Profiler::builder()
+        .frequency(options.get("frequency", 97))
+        .unwind(ebpf_profiler_unwind::tables())
+        .record(&output);
+    for pid in options.all("pid") {
+        profiler = profiler.pid(pid);
+    }
+    let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
+
+    sleep_until_interrupted(Instant::now() + Duration::from_secs_f64(seconds), || {});
+    let health = profiler.stop().unwrap_or_else(|error| fail(error));
+    print(&health);
+    eprintln!("look at it with: cargo run --release --bin replay -- {}", output.display());
+}
+
+#[expect(clippy::print_stdout, reason = "the program's result")]
+fn print(health: &Health) {
+    let recording = health.recording.clone().unwrap_or_default();
+    if let Some(error) = recording.error {
+        fail(format!("{error}; {} events are missing", recording.left_out));
+    }
+    let samples = health.pipeline.samples;
+    println!("{samples} samples in {} bytes, {} lost", recording.bytes, health.lost);
+}

@@ -1,0 +1,52 @@
+//! Makes a profile of what `record` wrote down, without privileges.
+//!
+//! ```text
+//! cargo run --release --bin replay -- run.ticks --output machine.html
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::replay::Replay;
+use ebpf_profiler_core::sample::SourceError;
+use ebpf_profiler_core::sink::{Format, Table};
+use examples::{Options, Usage, fail};
+
+const USAGE: Usage = Usage {
+    about: "replay: makes a profile of a recording",
+    options: &[("output", "FILE", "x.html, x.svg or x.folded; none if it isn't given")],
+    words: "run.ticks",
+};
+
+fn main() {
+    let options = Options::parse(USAGE);
+    let [recording] = options.words() else { fail("give one recording: replay run.ticks") };
+    let output: Option<PathBuf> = options.one("output");
+    if let Some(output) = &output {
+        Format::of(output).unwrap_or_else(|error| fail(error));
+    }
+
+    let profile = replay(recording).unwrap_or_else(|error| fail(format!("{recording}: {error}")));
+
+    if let Some(output) = &output {
+        profile.write(output).unwrap_or_else(|error| fail(error));
+    }
+    print(&profile, output.as_deref());
+}
+
+fn replay(recording: &str) -> Result<Profile, SourceError> {
+    let replay = Replay::open(recording)?;
+    if replay.ended_early() {
+        eprintln!("{recording} ended before the profiler did");
+    }
+    replay.unwind(ebpf_profiler_unwind::tables()).profile()
+}
+
+#[expect(clippy::print_stdout, reason = "the program's result")]
+fn print(profile: &Profile, output: Option<&Path>) {
+    print!("{}", Table::new(profile).rows(15));
+    println!("\n{}", profile.summary());
+    if let Some(output) = output {
+        println!("{}", output.display());
+    }
+}

@@ -1,0 +1,10 @@
+//! Recordings of real programs, replayed without privileges.
+//!
+//! ```text
+//! cargo test -p examples --test replay                                         this process, walked from a copy of its stack
+//! sudo -E cargo test --release -p examples --test replay -- --ignored          a workload, live and replayed
+//! ```
+
+mod live;
+#[cfg(target_arch = "x86_64")]
+mod own_stack;

@@ -1,0 +1,104 @@
+//! This process takes a tick of itself: its registers and a copy of its stack, as the kernel side would send them.
+//!
+//! So a stack that the walker gets wrong can be reproduced without root and without BPF, from a few lines.
+
+use std::arch::asm;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, Cursor, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ebpf_profiler_core::pipeline::{Clock, Pipeline};
+use ebpf_profiler_core::process::Registry;
+use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::replay::{RecordOptions, Recorder, RecordingSystem, Replay};
+use ebpf_profiler_core::sample::{Batch, Counts};
+use ebpf_profiler_core::symbol::{NoSymbols, Symbols};
+use ebpf_profiler_core::tables::MemoryTables;
+use ebpf_profiler_core::testing::{FakeSystem, FakeTick};
+use ebpf_profiler_core::trace::Stop;
+use ebpf_programs::abi::record::MAX_COPY;
+use ebpf_programs::abi::registers::{Registers, x86_64};
+
+const DEPTH: usize = 30;
+
+/// Calls itself so often, then takes the tick.
+#[inline(never)]
+fn descend(depth: usize) -> FakeTick {
+    let tick = if depth > 1 { descend(black_box(depth - 1)) } else { tick_here() };
+    // Something is left to do after the call, so that it stays one.
+    black_box(tick)
+}
+
+#[inline(never)]
+fn tick_here() -> FakeTick {
+    let (pc, sp, fp): (u64, u64, u64);
+    // SAFETY: reads three registers and changes nothing.
+    unsafe {
+        asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp", out(reg) pc, out(reg) sp, out(reg) fp, options(nomem, nostack));
+    }
+    let mut registers = Registers { pc, known: 1 << x86_64::SP | 1 << x86_64::FP, ..Registers::default() };
+    registers.values[x86_64::SP] = sp;
+    registers.values[x86_64::FP] = fp;
+    let mut stack = vec![0; MAX_COPY];
+    let len = File::open("/proc/self/mem").unwrap().read_at(&mut stack, sp).unwrap();
+    let words: Vec<u64> =
+        stack[..len].chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap())).collect();
+    FakeTick::raw(1_000, std::process::id(), "own", &registers, &words)
+}
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Follows the tick through a pipeline, and records that.
+fn record(tick: &FakeTick) -> Vec<u8> {
+    let out = Shared::default();
+    let recorder =
+        Recorder::new(out.clone(), &RecordOptions::new(Clock::default(), Duration::from_millis(10))).unwrap();
+    let system = RecordingSystem::new(FakeSystem::this_process().unwrap(), recorder.clone());
+    let tables = Box::new(MemoryTables::default());
+    let compiler = Box::new(ebpf_profiler_unwind::tables());
+    let mut registry = Registry::new(Box::new(system), tables, Some(compiler), 1 << 30);
+    registry.scan();
+    let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
+    let mut batch = Batch::default();
+    batch.push_tick(&tick.bytes());
+    recorder.batch(&batch);
+    pipeline.take(&mut batch);
+    recorder.flush(&Counts::default());
+    pipeline.finish().name(&mut NoSymbols);
+    assert_eq!(recorder.finish().error, None);
+    let recording = out.0.lock().unwrap().clone();
+    recording
+}
+
+fn functions(profile: &Profile) -> (Stop, Vec<String>) {
+    let sample = profile.samples().next().unwrap();
+    let calls = sample.trace().calls().map(|call| call.to_string()).collect();
+    (sample.trace().stop(), calls)
+}
+
+#[test]
+fn a_stack_of_this_process_is_walked_again_from_its_recording() {
+    let recording = record(&descend(DEPTH));
+    let replay = || Replay::read(Cursor::new(recording.clone())).unwrap().symbolizer(Symbols::default());
+
+    let (stop, calls) = functions(&replay().unwind(ebpf_profiler_unwind::tables()).profile().unwrap());
+    assert_eq!(stop, Stop::Root, "{calls:#?}");
+    let descents = calls.iter().filter(|call| call.contains("descend")).count();
+    assert_eq!(descents, DEPTH, "{calls:#?}");
+    assert!(calls.last().unwrap().contains("tick_here"), "{calls:#?}");
+}
