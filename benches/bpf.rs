@@ -1,0 +1,174 @@
+//! The kernel's own stack walk as a program of ten instructions, and the kernel's statistics of programs.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// The kernel counts the runs of all programs, and the time they take, for as long as this is held.
+#[derive(Debug)]
+#[must_use = "statistics end when this is dropped"]
+pub struct Statistics {
+    _held: OwnedFd,
+}
+
+impl Statistics {
+    /// Starts to count.
+    ///
+    /// # Errors
+    ///
+    /// Without CAP_SYS_ADMIN.
+    pub fn enable() -> io::Result<Statistics> {
+        const ENABLE_STATS: libc::c_long = 32;
+        const RUN_TIME: u32 = 0;
+        bpf(ENABLE_STATS, &[u64::from(RUN_TIME)]).map(|held| Statistics { _held: held })
+    }
+}
+
+/// `bpf_get_stackid`, first for the kernel's stack and then for the user's: what a profiler that trusts frame
+/// pointers does at least.
+#[derive(Debug)]
+pub struct StackIds {
+    stacks: OwnedFd,
+    program: OwnedFd,
+    clocks: Vec<OwnedFd>,
+    depth: u32,
+}
+
+impl StackIds {
+    /// Loads the program for stacks of up to `depth` frames.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, as it does where `kernel.perf_event_max_stack` is less than `depth`.
+    pub fn load(depth: u32) -> io::Result<StackIds> {
+        const MAP_CREATE: libc::c_long = 0;
+        const PROG_LOAD: libc::c_long = 5;
+        const STACK_TRACE: u32 = 7;
+        const PERF_EVENT: u32 = 7;
+        const ENTRIES: u32 = 16384;
+        let stacks = bpf(MAP_CREATE, &[pair(STACK_TRACE, 4), pair(depth * 8, ENTRIES), 0])?;
+        let code = code(stacks.as_raw_fd());
+        let license = c"GPL";
+        let attributes =
+            [pair(PERF_EVENT, code.len() as u32), code.as_ptr() as u64, license.as_ptr() as u64, 0, 0, 0];
+        let program = bpf(PROG_LOAD, &attributes)?;
+        Ok(StackIds { stacks, program, clocks: Vec::new(), depth })
+    }
+
+    /// Runs the program `hertz` times in each second that the thread `tid` runs.
+    ///
+    /// # Errors
+    ///
+    /// When the thread is gone.
+    pub fn watch(&mut self, tid: u32, hertz: u32) -> io::Result<()> {
+        const SET_BPF: libc::c_ulong = 0x4004_2408;
+        let clock = clock(tid, hertz)?;
+        // SAFETY: the request takes the number of a program.
+        check(unsafe { libc::ioctl(clock.as_raw_fd(), SET_BPF as _, self.program.as_raw_fd()) }.into())?;
+        self.clocks.push(clock);
+        Ok(())
+    }
+
+    /// How often it ran, and how long that took.
+    ///
+    /// # Errors
+    ///
+    /// Where /proc isn't there.
+    pub fn runs(&self) -> io::Result<(u64, Duration)> {
+        let field = |name| fd_field(self.program.as_raw_fd(), name);
+        Ok((field("run_cnt")?, Duration::from_nanos(field("run_time_ns")?)))
+    }
+
+    /// The number of frames in the deepest stack that was seen.
+    pub fn deepest(&self) -> usize {
+        const LOOKUP: libc::c_long = 1;
+        const NEXT_KEY: libc::c_long = 4;
+        let map = self.stacks.as_raw_fd() as u64;
+        let (mut key, mut next, mut deepest) = (u32::MAX, 0u32, 0);
+        let mut stack = vec![0u64; self.depth as usize];
+        while bpf_call(NEXT_KEY, &[map, &raw const key as u64, &raw mut next as u64]).is_ok() {
+            key = next;
+            if bpf_call(LOOKUP, &[map, &raw const key as u64, stack.as_mut_ptr() as u64, 0]).is_ok() {
+                deepest = deepest.max(stack.iter().take_while(|&&address| address != 0).count());
+            }
+        }
+        deepest
+    }
+}
+
+/// A number that `/proc/self/fdinfo` says of one of our descriptors.
+///
+/// # Errors
+///
+/// When there is no such number.
+pub fn fd_field(fd: i32, name: &str) -> io::Result<u64> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}"))?;
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|value| value.trim().parse().ok()).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// The program, instruction by instruction.
+fn code(stacks: i32) -> [u64; 12] {
+    const KERNEL: i32 = 0;
+    const USER: i32 = 1 << 8;
+    const GET_STACKID: i32 = 27;
+    let instruction = |code: u8, registers: u8, immediate: i32| {
+        u64::from(code) | u64::from(registers) << 8 | u64::from(immediate as u32) << 32
+    };
+    [
+        instruction(0xbf, 0x16, 0),      // r6 = r1
+        instruction(0x18, 0x12, stacks), // r2 = stacks
+        0,
+        instruction(0xb7, 0x03, KERNEL),      // r3 = KERNEL
+        instruction(0x85, 0x00, GET_STACKID), // call
+        instruction(0xbf, 0x61, 0),           // r1 = r6
+        instruction(0x18, 0x12, stacks),      // r2 = stacks
+        0,
+        instruction(0xb7, 0x03, USER),        // r3 = USER
+        instruction(0x85, 0x00, GET_STACKID), // call
+        instruction(0xb7, 0x00, 0),           // r0 = 0
+        instruction(0x95, 0x00, 0),           // exit
+    ]
+}
+
+/// The clock that the profiler uses, but of one thread.
+fn clock(tid: u32, hertz: u32) -> io::Result<OwnedFd> {
+    const SOFTWARE_SIZE_136: u64 = 1 | 136 << 32;
+    const EXCLUDE_IDLE: u64 = 1 << 7;
+    let mut attributes = [0u64; 17];
+    attributes[0] = SOFTWARE_SIZE_136;
+    attributes[2] = 1_000_000_000 / u64::from(hertz);
+    attributes[5] = EXCLUDE_IDLE;
+    // SAFETY: the attributes are as long as they say, and the call keeps no reference to them.
+    descriptor(unsafe {
+        libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), tid as i32, -1, -1, 8)
+    })
+}
+
+fn bpf(command: libc::c_long, attributes: &[u64]) -> io::Result<OwnedFd> {
+    bpf_call(command, attributes).and_then(descriptor)
+}
+
+fn bpf_call(command: libc::c_long, attributes: &[u64]) -> io::Result<libc::c_long> {
+    // SAFETY: the attributes are as long as is said; what they point to outlives the call.
+    check(unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(attributes)) })
+}
+
+fn descriptor(fd: libc::c_long) -> io::Result<OwnedFd> {
+    // SAFETY: the call gave this descriptor to us alone.
+    check(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn check(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Two fields of four bytes as they lie in memory.
+fn pair(low: u32, high: u32) -> u64 {
+    if cfg!(target_endian = "little") {
+        u64::from(low) | u64::from(high) << 32
+    } else {
+        u64::from(high) | u64::from(low) << 32
+    }
+}
