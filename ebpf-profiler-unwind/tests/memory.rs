@@ -51,7 +51,6 @@ fn bound(elf: &Elf, table: &Table) -> usize {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures are what one wants to see")]
 fn a_table_and_little_more() {
     // This program, and where it exists something large.
     let large = std::env::var_os("UNWIND_LARGE").unwrap_or("/usr/bin/node".into());
