@@ -3,6 +3,8 @@
 //! Eight bytes a function: the address as a distance from the first code, and where its description stands.
 //! Entries are read again when their turn comes, which is cheaper than to keep what was read.
 
+use std::ops::Range;
+
 use crate::arch::Registers;
 use crate::code::Code;
 use crate::eh_frame::cie::Cache;
@@ -81,12 +83,13 @@ impl Index {
         let mut entries = section.entries();
         for entry in entries.by_ref() {
             let Kind::Fde(cie) = entry.kind else { continue };
-            let begin = begin(section, &entry, cie, &mut cache, registers);
             let place = Place::Frames { section: number, offset: entry.offset };
-            match begin {
-                Some(begin) if self.add(begin, place, code).is_some() => {}
+            match range(section, &entry, cie, &mut cache, registers) {
+                // Linkers fold equal functions and leave descriptions of nothing behind.
+                Some(range) if range.is_empty() => {}
+                Some(range) if self.add(range.start, place, code).is_some() => {}
                 // The function was dropped, its description stayed.
-                Some(DROPPED) if section.format == Format::DebugFrame => {}
+                Some(range) if range.start == DROPPED && section.format == Format::DebugFrame => {}
                 _ => self.malformed += 1,
             }
         }
@@ -130,15 +133,15 @@ impl Index {
 /// Where linkers move descriptions of functions that they leave out.
 const DROPPED: u64 = 0;
 
-/// Where the function of an FDE begins.
+/// The function of an FDE.
 #[inline]
-fn begin<'a>(
+fn range<'a>(
     section: &'a Section,
     entry: &Entry<'a>,
     cie: usize,
     cache: &mut Cache<'a>,
     registers: &Registers,
-) -> Option<u64> {
+) -> Option<Range<u64>> {
     let fde = Fde::parse(section, entry, cache.get(section, cie, registers)?)?;
-    Some(fde.range.start)
+    Some(fde.range)
 }

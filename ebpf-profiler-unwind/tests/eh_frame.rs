@@ -136,6 +136,18 @@ fn the_function_that_begins_last_holds() {
 }
 
 #[test]
+fn a_description_of_nothing_hides_no_function() {
+    let mut frames = Frames::default();
+    let cie = frames.cie("zR", 16, ENTRY);
+    frames.fde(cie, CODE, 0, &[]);
+    frames.fde(cie, CODE, 16, &[0x0e, 24]);
+    frames.fde(cie, CODE + 8, 0, &[]);
+    let table = frames.table(X86_64);
+    assert_eq!(rows(&table), shown([(0, "cfa = rsp + 24, ra = [cfa - 8]"), (16, NOTHING)]));
+    assert_eq!(table.malformed(), 0);
+}
+
+#[test]
 fn rules_beyond_the_usual() {
     let mut frames = Frames::default();
     let cie = frames.cie("zR", 16, ENTRY);

@@ -46,14 +46,14 @@ fn compare(files: &[PathBuf]) -> judge::Verdict {
 
 fn report(total: &judge::Verdict) {
     println!(
-        "{} files with unwind data, {} rows: {} unequal, {} unsaid ({:.5} %); tables of {} rows in {} bytes",
+        "{} files with unwind data, {} rows: {} unequal, {} unsaid ({:.5} %); tables of {} rows, {:.3} bytes each",
         total.files,
         total.rows,
         total.unequal,
         total.unsaid,
         100.0 * total.unsaid as f64 / total.rows.max(1) as f64,
         total.table_rows,
-        total.bytes,
+        total.bytes as f64 / total.table_rows.max(1) as f64,
     );
 }
 
@@ -100,5 +100,6 @@ fn a_wrong_rule_is_noticed() {
 fn whole_system() {
     let verdict = compare(&files::below(&roots()));
     assert_eq!(verdict.unequal, 0, "{:#?}", verdict.examples);
+    assert!(verdict.bytes as f64 <= verdict.table_rows as f64 * 4.2, "{} bytes", verdict.bytes);
     assert!(verdict.unsaid as f64 <= verdict.rows as f64 * 0.000_02, "{} rows unsaid", verdict.unsaid);
 }

@@ -2,6 +2,7 @@
 
 use ebpf_programs::abi::table::{NO_DATA, PAGE, PAGE_ROWS};
 
+use super::blocks::{Blocks, Place};
 use super::image;
 use super::rules::{CANNOT, Packed, Rules};
 
@@ -12,10 +13,10 @@ pub(super) type Row = [u8; 4];
 pub(crate) struct Builder {
     base: u64,
     rules: Rules,
-    /// How many rows each finished page has.
-    pages: Vec<u32>,
+    /// Where the rows of each finished page are.
+    pages: Vec<Place>,
     /// The rows of finished pages.
-    rows: Vec<u8>,
+    rows: Blocks,
     /// The rows of the page at work.
     page: Vec<Row>,
     /// Where the page at work ends.
@@ -44,7 +45,7 @@ impl Builder {
             last: NOWHERE,
             rules: Rules::new(),
             pages: Vec::new(),
-            rows: Vec::new(),
+            rows: Blocks::default(),
             page: Vec::with_capacity(PAGE_ROWS),
             current: NO_DATA,
             dropped: 0,
@@ -130,17 +131,14 @@ impl Builder {
             self.dropped += self.page.len() as u32;
             self.page = vec![row(0, CANNOT)];
         }
-        self.pages.push(self.page.len() as u32);
-        let rows = self.page.as_flattened();
-        grow(&mut self.rows, rows.len());
-        self.rows.extend_from_slice(rows);
+        self.pages.push(self.rows.add(self.page.as_flattened()));
         self.page.clear();
     }
 
     /// The table, laid out.
     pub(crate) fn finish(mut self) -> Built {
         self.finish_page();
-        let image = image::lay_out(self.base, self.rules.list(), &self.pages, self.rows);
+        let image = image::lay_out(self.base, self.rules.list(), &mut self.pages, self.rows);
         Built { image, dropped: self.dropped }
     }
 }
@@ -154,11 +152,4 @@ const MAX_ROWS: usize = 256 << 20;
 fn row(low: u16, rule: u16) -> Row {
     let ([a, b], [c, d]) = (low.to_le_bytes(), rule.to_le_bytes());
     [a, b, c, d]
-}
-
-/// Makes room in small steps: doubling would cost as much memory as the table itself.
-fn grow(rows: &mut Vec<u8>, more: usize) {
-    if rows.capacity() - rows.len() < more {
-        rows.reserve_exact(more + rows.len() / 16 + (64 << 10));
-    }
 }

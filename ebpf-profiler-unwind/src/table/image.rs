@@ -1,82 +1,46 @@
 //! Lays a table out as [`ebpf_programs::abi::table`] says.
 
 use ebpf_programs::abi;
-use ebpf_programs::abi::arena::BLOCK;
 use ebpf_programs::abi::table::{Header, Page, Row, Rule};
 
+use super::blocks::{Blocks, Place};
 use super::rules::Packed;
 
-const ROW: usize = size_of::<Row>();
-
-/// Where everything stands in a table.
-struct Layout {
-    directory: usize,
-    /// The offset of each page's rows in the table.
-    places: Vec<usize>,
-    size: usize,
-}
-
-/// The finished table of these parts; `rows` are those of all pages, one page after the other.
-pub(super) fn lay_out(base: u64, rules: &[Packed], pages: &[u32], rows: Vec<u8>) -> Vec<u8> {
-    let pages = &pages[..pages.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1)];
-    let layout = Layout::new(rules.len(), pages);
+/// The finished table of these parts: `pages` tells where in `rows` those of each page are.
+pub(super) fn lay_out(base: u64, rules: &[Packed], pages: &mut [Place], rows: Blocks) -> Vec<u8> {
+    let count = pages.iter().rposition(|page| page.count > 0).map_or(0, |last| last + 1);
+    let pages = &mut pages[..count];
+    let directory = size_of::<Header>() + rules.len() * size_of::<Rule>();
+    let mut packed = rows.pack(directory + pages.len() * size_of::<Page>(), pages);
+    let entries = pages.iter().map(|&page| match page.count {
+        0 => Page::default(),
+        count => Page { first: (packed.start(page) / size_of::<Row>()) as u32, count },
+    });
+    let entries: Vec<Page> = entries.collect();
     let header = Header {
         base,
         pages: pages.len() as u32,
-        directory: layout.directory as u32,
+        directory: directory as u32,
         rules: rules.len() as u32,
-        rows: (rows.len() / ROW) as u32,
-        size: layout.size as u32,
+        rows: entries.iter().map(|page| page.count).sum(),
+        size: packed.image.len() as u32,
         version: abi::VERSION,
         reserved: [0; 4],
     };
-    let mut image = spread(rows, pages, &layout);
-    write_header(&mut image, &header);
-    for (rule, place) in rules.iter().zip(image[size_of::<Header>()..].chunks_exact_mut(size_of::<Rule>())) {
-        place.copy_from_slice(&rule.bytes());
-    }
-    let entries = image[layout.directory..].chunks_exact_mut(size_of::<Page>());
-    for (entry, (&count, &place)) in entries.zip(pages.iter().zip(&layout.places)) {
-        let first = if count == 0 { 0 } else { (place / ROW) as u32 };
-        entry[..4].copy_from_slice(&first.to_le_bytes());
-        entry[4..].copy_from_slice(&count.to_le_bytes());
-    }
-    image
+    write_header(&mut packed.image, &header);
+    write_all(&mut packed.image[size_of::<Header>()..], rules, |rule| rule.bytes());
+    write_all(&mut packed.image[directory..], &entries, page_bytes);
+    packed.image
 }
 
-impl Layout {
-    fn new(rules: usize, pages: &[u32]) -> Layout {
-        let directory = size_of::<Header>() + rules * size_of::<Rule>();
-        let mut end = directory + size_of_val(pages) / size_of::<u32>() * size_of::<Page>();
-        let mut place = |&count: &u32| {
-            let size = count as usize * ROW;
-            if end % BLOCK + size > BLOCK {
-                end = end.next_multiple_of(BLOCK);
-            }
-            end += size;
-            end - size
-        };
-        let places = pages.iter().map(&mut place).collect();
-        Layout { directory, places, size: end }
+fn write_all<T: Copy, const N: usize>(image: &mut [u8], values: &[T], bytes: impl Fn(T) -> [u8; N]) {
+    for (place, &value) in image.chunks_exact_mut(N).zip(values) {
+        place.copy_from_slice(&bytes(value));
     }
 }
 
-/// Moves each page's rows to their place, the last page first, without a second copy of the table.
-fn spread(mut rows: Vec<u8>, pages: &[u32], layout: &Layout) -> Vec<u8> {
-    let mut end = rows.len();
-    rows.reserve_exact(layout.size - end);
-    rows.resize(layout.size, 0);
-    // What stands behind the page that is moved next.
-    let mut next = layout.size;
-    for (&count, &place) in pages.iter().zip(&layout.places).rev() {
-        let size = count as usize * ROW;
-        let begin = end - size;
-        rows.copy_within(begin..end, place);
-        rows[place + size..next].fill(0);
-        (end, next) = (begin, place);
-    }
-    rows[..next].fill(0);
-    rows
+fn page_bytes(page: Page) -> [u8; size_of::<Page>()] {
+    (u64::from(page.first) | u64::from(page.count) << 32).to_le_bytes()
 }
 
 fn write_header(image: &mut [u8], header: &Header) {

@@ -10,6 +10,8 @@ pub(crate) mod rules;
 
 pub(crate) mod build;
 
+mod blocks;
+
 mod image;
 
 mod view;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_unwind::{Row, Rule, Table};
-use ebpf_programs::abi::table::cfa;
+use ebpf_programs::abi::table::{self, cfa};
 use gimli::{
     BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection, Vendor,
 };
@@ -23,7 +23,7 @@ pub(crate) struct Verdict {
     pub(crate) unequal: u64,
     /// Rows that the table can't say, or not wholly.
     pub(crate) unsaid: u64,
-    /// Bytes of all tables, and of all their rows.
+    /// Bytes of all tables, but for their rules.
     pub(crate) bytes: u64,
     pub(crate) table_rows: u64,
     /// The first few unequal rows.
@@ -117,7 +117,7 @@ impl Judge {
         let rows: Vec<Row> = table.rows().collect();
         let verdict = Verdict {
             files: 1,
-            bytes: table.image().len() as u64,
+            bytes: (table.image().len() - table.rules().count() * size_of::<table::Rule>()) as u64,
             table_rows: rows.len() as u64,
             ..Verdict::default()
         };
