@@ -132,7 +132,8 @@ impl Builder {
         let start = u32::try_from(self.names.len()).ok()?;
         self.names.extend_from_slice(name);
         self.names.push(0);
-        self.functions.push((address, Entry { start: 0, name: start, module, global: !matches!(kind, [b't']) }));
+        self.functions
+            .push((address, Entry { start: 0, name: start, module, global: !matches!(kind, [b't']) }));
         Some(())
     }
 
