@@ -1,8 +1,41 @@
 //! ELF files, read piece by piece.
 //!
+//! ```text
+//!   file, memory ──ReadAt──► Elf: header, segments, sections ──► contents, addresses, notes
+//! ```
+//!
 //! A file of another process can be of any size and can change while it is looked at, so it is read, never
 //! mapped into memory: only the headers stay, sections are read when they are asked for, and every size that
-//! the file claims is held against its real length first.
+//! the file claims is held against its real length first. What is more than any real file has (131,072 sections,
+//! 262,144 segments, 1 GiB at once) is refused.
+//!
+//! Supported are 64-bit little-endian files of x86_64 and arm64: programs, libraries, debug files, core dumps.
+//!
+//! # Examples
+//!
+//! Where the code of an address is in a file, and which file it is:
+//!
+//! ```
+//! use ebpf_profiler_core::elf::Elf;
+//!
+//! let elf = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+//! let offset = elf.file_offset(elf.entry(), 1).ok_or("not loaded")?;
+//! assert_eq!(elf.code_address(offset), Some(elf.entry()));
+//!
+//! let id = elf.build_id().unwrap_or_default();
+//! println!("{} bytes, build id {id:02x?}", elf.size());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Bytes that are no file, as the vDSO in the memory of a process:
+//!
+//! ```
+//! use std::io::Cursor;
+//! use ebpf_profiler_core::elf::{Elf, ElfError};
+//!
+//! let error = Elf::open(Cursor::new(b"#!/bin/sh".to_vec())).unwrap_err();
+//! assert_eq!(error, ElfError::NotElf);
+//! ```
 
 use std::borrow::Cow;
 use std::fmt;

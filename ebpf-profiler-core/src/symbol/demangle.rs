@@ -117,7 +117,12 @@ fn split_version(linker: &str) -> (&str, &str) {
 
 #[cfg(feature = "symbolize")]
 fn demangle_cpp(name: &str, out: &mut Bounded) -> bool {
-    let options = cpp_demangle::DemangleOptions::new().recursion_limit(MAX_DEPTH);
+    // Parameters make a name several times longer, and the linker's name still tells overloads apart.
+    let options = cpp_demangle::DemangleOptions::new()
+        .no_params()
+        .no_return_type()
+        .hide_expression_literal_types()
+        .recursion_limit(MAX_DEPTH);
     let parse = cpp_demangle::ParseOptions::default().recursion_limit(MAX_DEPTH);
     cpp_demangle::Symbol::new_with_options(name, &parse)
         .is_ok_and(|symbol| symbol.structured_demangle(out, &options).is_ok())
@@ -131,9 +136,10 @@ const MAX_MANGLED: usize = 8 << 10;
 #[cfg(feature = "symbolize")]
 const MAX_DEMANGLED: usize = 16 << 10;
 
-/// How deep names may lie in names.
+/// How deep names may lie in names. A level takes up to 10 KB of stack in a build without optimization; of the 16,000
+/// functions of LLVM one is deeper.
 #[cfg(feature = "symbolize")]
-const MAX_DEPTH: u32 = 160;
+const MAX_DEPTH: u32 = 64;
 
 /// Refuses what is too long.
 #[cfg(feature = "symbolize")]

@@ -117,27 +117,28 @@ struct Builder {
 impl Builder {
     /// Takes a line; one that isn't `address type name` or `address type name [module]` is passed over.
     fn add(&mut self, line: &[u8]) -> Option<()> {
-        let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
-        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let address = hexadecimal(words.next()?)?;
         let kind = words.next()?;
         let name = words.next()?;
         if address == 0 {
             self.zeros += 1;
             return None;
         }
-        if !matches!(kind, "t" | "T" | "w" | "W") {
+        if !matches!(kind, [b't' | b'T' | b'w' | b'W']) {
             return None;
         }
-        let module = self.module(words.next().unwrap_or(""))?;
+        let module = self.module(words.next().unwrap_or_default())?;
         let start = u32::try_from(self.names.len()).ok()?;
-        self.names.extend_from_slice(name.as_bytes());
+        self.names.extend_from_slice(name);
         self.names.push(0);
-        self.functions.push((address, Entry { start: 0, name: start, module, global: kind != "t" }));
+        self.functions
+            .push((address, Entry { start: 0, name: start, module, global: !matches!(kind, [b't']) }));
         Some(())
     }
 
-    fn module(&mut self, name: &str) -> Option<u16> {
-        let name = name.trim_start_matches('[').trim_end_matches(']');
+    fn module(&mut self, word: &[u8]) -> Option<u16> {
+        let name = std::str::from_utf8(word).ok()?.trim_start_matches('[').trim_end_matches(']');
         // Lines of one module follow each other.
         let known = self.modules.iter().rposition(|module| **module == *name);
         let number = known.unwrap_or_else(|| {
@@ -161,6 +162,15 @@ impl Builder {
             modules: self.modules,
         }
     }
+}
+
+/// The number that a word of hexadecimal digits stands for.
+fn hexadecimal(word: &[u8]) -> Option<u64> {
+    let add = |number: u64, &digit: &u8| {
+        let digit = char::from(digit).to_digit(16)?;
+        number.checked_mul(16).map(|number| number + u64::from(digit))
+    };
+    word.iter().try_fold(0, add)
 }
 
 #[cfg(test)]

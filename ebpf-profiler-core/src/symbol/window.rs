@@ -50,7 +50,7 @@ impl<'e> Window<'e> {
 }
 
 /// What is read at once of a string section.
-pub(super) const TEXTS: u64 = 4 << 10;
+pub(super) const TEXTS: u64 = 1 << 10;
 
 /// The longest text; the names of some templates are that long.
 const MAX_TEXT: u64 = 64 << 10;

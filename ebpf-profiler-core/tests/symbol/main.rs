@@ -7,6 +7,7 @@
 
 mod address;
 #[cfg(feature = "symbolize")]
+#[expect(clippy::print_stdout, reason = "tests say what differs")]
 mod demangle;
 #[cfg(feature = "symbolize")]
 mod hostile;

@@ -129,6 +129,29 @@ fn linkage_entries(program: &Program) -> Vec<(u64, String)> {
 }
 
 #[test]
+fn functions_that_the_kernel_maps() {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
+    let line = maps.lines().find(|line| line.ends_with("[vdso]")).expect("a vDSO");
+    let (start, end) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+    let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).expect("an address"));
+    let mut image = vec![0; (end - start) as usize];
+    let memory = std::fs::File::open("/proc/self/mem").expect("memory");
+    std::os::unix::fs::FileExt::read_exact_at(&memory, &mut image, start).expect("mapped");
+
+    let path = folder("vdso").join("vdso.so");
+    std::fs::write(&path, &image).expect("written");
+    let program = Program { path };
+    let functions = listed(&program, "--dyn-syms");
+    let mut module = ebpf_profiler_core::process::Module::new("[vdso]");
+    module.opener = Some(std::sync::Arc::new(move || {
+        Ok(Box::new(std::io::Cursor::new(image.clone())) as Box<dyn ebpf_profiler_core::elf::ReadAt>)
+    }));
+    let clock = functions.iter().find(|f| f.name.ends_with("clock_gettime")).expect("a function");
+    let (found, _) = ours(&module, &[clock.range.start, clock.range.end - 1], SymbolOptions::default());
+    assert!(found.iter().all(|functions| &*functions[0].function == "clock_gettime"), "{found:?}");
+}
+
+#[test]
 fn a_replaced_file_names_nothing() {
     let program = Program::compile("replaced", "plain.c", &["-O2", "-Wl,--build-id=sha1"]);
     let addresses = program.addresses(".text");

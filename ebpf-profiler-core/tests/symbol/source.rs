@@ -170,6 +170,24 @@ fn a_debug_file_by_build_id() {
     assert_eq!(compare_with(&stripped, &program, options(&program.path)).debug_files, 1);
 }
 
+#[test]
+#[ignore = "needs dwz, of package dwz"]
+fn what_two_programs_have_in_common() {
+    let one = Program::compile("common-1", "objects.cpp", &["-g", "-O2"]);
+    let two = Program::compile("common-2", "objects.cpp", &["-g", "-O1"]);
+    let [smaller, other] = [one.copy("smaller", &[]), two.copy("other", &[])];
+    let common = one.path.with_file_name("common.debug");
+    run("dwz", "dwz", &["-m", text(&common), "-r", text(&smaller.path), text(&other.path)]);
+    assert!(smaller.elf().section(".gnu_debugaltlink").is_some());
+    // LLVM doesn't read such files, so it is asked about the program as it was. binutils does.
+    assert_eq!(compare_with(&smaller, &one, options(&one.path)).debug_files, 1);
+
+    std::fs::remove_file(&common).expect("removed");
+    let addresses = smaller.addresses(".text");
+    let (_, stats) = ours(&smaller.module(), &addresses, options(&one.path));
+    assert!(stats.debug_files_missing == 1 && stats.lines > 0 && stats.inlined > 0, "{stats:?}");
+}
+
 fn link(debug: &Path) -> String {
     format!("--add-gnu-debuglink={}", text(debug))
 }
