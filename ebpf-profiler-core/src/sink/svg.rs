@@ -32,9 +32,9 @@ pub struct Svg<'p> {
 }
 
 impl<'p> Svg<'p> {
-    /// A picture of the profile, 1200 pixels wide, with about 2,000 frames on 50 levels at most.
+    /// A picture of the profile, 1200 pixels wide, with about 2,000 frames on 40 levels at most.
     pub fn new(profile: &'p Profile) -> Svg<'p> {
-        let limits = Limits { samples: 0, frames: 2_000, levels: 50 };
+        let limits = Limits { samples: 0, frames: 2_000, levels: 40 };
         Svg { profile, title: super::title(profile), width: 1200, limits }
     }
 
