@@ -1,7 +1,7 @@
 //! Debian's packages.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::run::{Outcome, command, output, run};
 
@@ -31,7 +31,7 @@ pub(crate) fn names(pattern: &str) -> Result<Vec<String>, String> {
 
 /// Fetches a package and unpacks it into a directory, without installing it.
 pub(crate) fn unpack(package: &str, into: &Path) -> Outcome {
-    let fetched = into.with_extension("fetched");
+    let fetched = PathBuf::from(format!("{}.fetched", into.display()));
     fs::create_dir_all(&fetched).map_err(|error| format!("{}: {error}", fetched.display()))?;
     // The user that apt fetches as may not write here; then it fetches as us, and says so.
     let sandbox = ["-o", "APT::Sandbox::User=root"];

@@ -29,6 +29,9 @@ use native::Table;
 pub use arena::find_mapping;
 pub use native::find_rule;
 
+/// How often a walk may go to a lower address.
+const MAX_SWITCHES: u32 = 4;
+
 /// A walk on its way.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +46,8 @@ pub struct Walk {
     pub taken: u32,
     /// Frames taken that were found by guessing.
     pub guessed: u32,
+    /// How often the walk went to a lower address.
+    switches: u32,
     /// The mapping of the frame before, which is the current one's too more often than not.
     mapping: Mapping,
     /// The head of its table.
@@ -56,6 +61,7 @@ impl Walk {
         self.flags = frame::EXACT;
         self.taken = 0;
         self.guessed = 0;
+        self.switches = 0;
         self.mapping = Mapping::default();
     }
 
@@ -120,9 +126,16 @@ impl Walk {
         if pc == 0 {
             return Err(Stop::Root);
         }
-        // A leaf of arm64 has no frame of its own; on any other step the stack must shrink.
         let before = self.registers.values[A::SP];
-        if sp <= before && !(A::LEAF_WITHOUT_FRAME && sp == before && self.flags & frame::EXACT != 0) {
+        if sp < before {
+            // Onto another stack: the scheduler's of Go, the one behind a signal handler's. A walk that does
+            // this again and again goes in circles.
+            self.switches += 1;
+            if self.switches > MAX_SWITCHES {
+                return Err(Stop::NoProgress);
+            }
+        } else if sp == before && !(A::LEAF_WITHOUT_FRAME && self.flags & frame::EXACT != 0) {
+            // Only a leaf of arm64 has no frame of its own.
             return Err(Stop::NoProgress);
         }
         self.registers.pc = pc;

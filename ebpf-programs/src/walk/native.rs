@@ -122,6 +122,10 @@ fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &
         return Err(if rule.cfa == cfa::END { Stop::Root } else { Stop::Unsupported });
     }
     let register = walk.register(rule.register).ok_or(Stop::LostRegister)?;
+    if register == 0 {
+        // By convention the outermost frame of a stack has no frame pointer.
+        return Err(Stop::Root);
+    }
     let base = register.wrapping_add(rule.offset as i64 as u64);
     let cfa = match rule.cfa {
         cfa::REGISTER => base,
@@ -161,8 +165,6 @@ fn signal<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, context: u64) -
     if A::strip(pc) == 0 {
         return Err(Stop::Root);
     }
-    // The handler may have run on a stack of its own, above or below this one: no order to check.
-    walk.registers.values[A::SP] = 0;
     walk.go::<A>(pc, sp, fp)?;
     walk.flags = frame::EXACT;
     Ok(())

@@ -1,12 +1,13 @@
 /* main > l1 > leaf, out of a file that can't be opened by its name any more.
  *
- * SECONDS stay|memfd|delete|replace: runs itself from a memory file, or removes its file, or puts a file that is
- * no program in its place. Give it a copy of itself to run.
+ * SECONDS stay|memfd|delete|replace|pipe: runs itself from a memory file, or removes its file, or puts a file that
+ * is no program in its place, or a pipe that nobody ever writes to. Give it a copy of itself to run.
  */
 #include "truth.h"
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 extern char **environ;
 
@@ -37,10 +38,12 @@ static int run_from_memory(char **argv)
     return 1;
 }
 
-static int replace(const char *path)
+static int replace(const char *path, int by_pipe)
 {
     char other[4096];
     snprintf(other, sizeof other, "%s.new", path);
+    if (by_pipe)
+        return mkfifo(other, 0666) != 0 || rename(other, path) != 0;
     FILE *file = fopen(other, "w");
     if (!file)
         return 1;
@@ -57,7 +60,9 @@ int main(int argc, char **argv)
         return run_from_memory(argv);
     if (strcmp(how, "delete") == 0 && unlink(argv[0]) != 0)
         return 1;
-    if (strcmp(how, "replace") == 0 && replace(argv[0]) != 0)
+    if (strcmp(how, "replace") == 0 && replace(argv[0], 0) != 0)
+        return 1;
+    if (strcmp(how, "pipe") == 0 && replace(argv[0], 1) != 0)
         return 1;
     ready();
     int r = l1(argc);

@@ -175,6 +175,10 @@ impl Case {
             rules.clocks.extend(seen.clocks);
         }
         self.require_known(name, &rules.stacks);
+        if self.build.stripped {
+            let clocks = rules.clocks.iter_mut().map(|(_, clock)| clock);
+            rules.stacks.iter_mut().chain(clocks).for_each(|stack| stack.retain(|frame| !frame.inlined));
+        }
         let root = root_of(&rules.stacks);
         rules.stacks.extend(self.also.iter().map(|chain| graft(&root, chain)));
         rules

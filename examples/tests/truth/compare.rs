@@ -17,6 +17,8 @@ pub(crate) struct Expected {
     pub(crate) file: String,
     /// The virtual address in the file; none where only the name is known.
     pub(crate) address: Option<u64>,
+    /// Whether it was inlined into the frame before it, which only debug data tells.
+    pub(crate) inlined: bool,
 }
 
 /// What is allowed.
@@ -28,7 +30,8 @@ pub(crate) struct Rules {
     pub(crate) clocks: Vec<(usize, Vec<Expected>)>,
     /// The root side of an expected stack is fine too: the program calls and returns all the time.
     pub(crate) prefixes: bool,
-    /// What lies above these functions is not ours to judge: run-time libraries at work.
+    /// These functions, those without a name in these files, and what lies above them is not ours to judge: run-time
+    /// libraries at work. What lies below is.
     pub(crate) beyond: Vec<String>,
     /// Stacks without user frames are fine if one of these kernel functions is in them.
     pub(crate) kernel_alone: Vec<String>,
@@ -78,22 +81,23 @@ impl Rules {
     }
 
     fn same(&self, user: &[&Frame], expected: &[Expected]) -> bool {
-        let cut_user = self.cut(user.iter().map(|frame| Some(plain(&frame.name))));
-        let cut_expected = self.cut(expected.iter().map(|frame| frame.name.clone()));
-        let cut = cut_user.is_some() && cut_expected.is_some();
-        let user = &user[..cut_user.filter(|_| cut).unwrap_or(user.len())];
-        let expected = &expected[..cut_expected.filter(|_| cut).unwrap_or(expected.len())];
-        (self.prefixes || user.len() == expected.len()) && is_start_of(user, expected)
+        let user_ends = user.iter().position(|frame| self.is_beyond(&frame.name));
+        let expected_ends =
+            expected.iter().position(|frame| frame.name.as_deref().is_some_and(|name| self.is_beyond(name)));
+        match (user_ends, expected_ends) {
+            (Some(one), Some(other)) => one == other && is_start_of(&user[..one], &expected[..other]),
+            _ => (self.prefixes || user.len() == expected.len()) && is_start_of(user, expected),
+        }
     }
 
-    /// The length of a stack up to the first function beyond which nothing is judged.
-    fn cut(&self, mut names: impl Iterator<Item = Option<String>>) -> Option<usize> {
-        if self.beyond.is_empty() {
-            return None;
-        }
-        names
-            .position(|name| name.is_some_and(|name| self.beyond.iter().any(|beyond| plain(beyond) == name)))
-            .map(|at| at + 1)
+    /// Whether a frame is one of those that, with all above it, are not judged.
+    fn is_beyond(&self, name: &str) -> bool {
+        let named = |beyond: &String| match unnamed(name) {
+            Some(Unnamed::At(file, _)) => file.starts_with(beyond.as_str()),
+            Some(Unnamed::Nowhere) => false,
+            None => plain(beyond) == plain(name),
+        };
+        self.beyond.iter().any(named)
     }
 }
 
@@ -177,6 +181,7 @@ mod tests {
             name: (name != "?").then(|| name.to_owned()),
             file: "chain".to_owned(),
             address: Some(0x1000 + at as u64),
+            inlined: false,
         };
         text.split(' ').enumerate().map(frame).collect()
     }
@@ -258,6 +263,10 @@ mod tests {
         assert_eq!(judged(&rules, "c;_start;main;l1;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 1));
         assert_eq!(judged(&rules, "c;_start;main;__cxa_throw;_Unwind_RaiseException;x 1"), (1, 1, 0));
         assert_eq!(judged(&rules, "c;_start;main;l1;_Unwind_RaiseException;x 1"), (1, 1, 0));
+        assert_eq!(judged(&rules, "c;_start;main;l1;libstdc++.so.6+0x12;x 1"), (1, 1, 0));
+        rules.beyond.push("libstdc++.so".to_owned());
+        assert_eq!(judged(&rules, "c;_start;main;l1;libstdc++.so.6+0x12;x 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main;libstdc++.so.6+0x12;x 1"), (1, 1, 0));
     }
 
     #[test]

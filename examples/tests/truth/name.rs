@@ -21,7 +21,8 @@ pub(crate) fn plain(name: &str) -> String {
     let name = without_rust_hash(name);
     let name = without_part(name);
     let name = without_groups(name);
-    let name = one_closure(&name);
+    let name = without_type(&name);
+    let name = one_closure(name);
     let name = name.strip_suffix("_impl").unwrap_or(&name);
     let name = name.strip_prefix("__GI_").or_else(|| name.strip_prefix("__vdso_")).unwrap_or(name);
     name.trim_start_matches('_').trim().to_owned()
@@ -77,6 +78,11 @@ fn without_groups(name: &str) -> String {
         }
     }
     plain.trim_end().trim_end_matches(" const").to_owned()
+}
+
+/// Instances of templates are printed with the type that they give back.
+fn without_type(name: &str) -> &str {
+    if name.contains("operator") { name } else { name.rsplit(' ').next().unwrap_or(name) }
 }
 
 /// Where the group that was open before `text` closes.
@@ -136,6 +142,7 @@ fn printers_agree_on_plain_names() {
         ("std::rt::lang_start::{{closure}}::hfcf11bfcdd5ba216", "std::rt::lang_start::{closure}"),
         ("std::rt::lang_start_internal::{closure#0}", "std::rt::lang_start_internal::{closure}"),
         ("shop::Counter::middle<long>(long)", "shop::Counter::middle"),
+        ("int shop::Counter::middle<long>(long)", "shop::Counter::middle"),
         ("plt_leaf@plt", "plt_leaf@plt"),
         ("Guard::~Guard()", "Guard::~Guard"),
         ("Shelf::count(int) const", "Shelf::count"),

@@ -74,6 +74,7 @@ fn parse(text: &str) -> Seen {
 fn parse_frame(line: &str) -> Option<Expected> {
     let mut parts = line.split('\t');
     let (name, file, address) = (parts.next()?, parts.next()?, parts.next()?);
+    let inlined = name.starts_with("inline ");
     let name = name.strip_prefix("inline ").unwrap_or(name);
     let file = file.strip_suffix(" (deleted)").unwrap_or(file);
     Some(Expected {
@@ -84,6 +85,7 @@ fn parse_frame(line: &str) -> Option<Expected> {
         },
         file: file.rsplit('/').next().unwrap_or_default().to_owned(),
         address: u64::from_str_radix(address.strip_prefix("0x")?, 16).ok(),
+        inlined,
     })
 }
 

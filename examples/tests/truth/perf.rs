@@ -5,10 +5,12 @@ use std::process::Command;
 
 use crate::profiler::Order;
 
-/// `perf record` with copies of the user stack, as large as it goes.
+/// `perf record` with copies of the user stack, as large as it goes; of the whole machine's smaller ones, or the disk
+/// is full before the end.
 pub(crate) fn command(order: &Order) -> Command {
     let mut command = Command::new("perf");
-    command.args(["record", "-q", "-e", "cpu-clock", "--call-graph", "dwarf,65528"]);
+    command.args(["record", "-q", "-B", "-e", "cpu-clock", "--call-graph"]);
+    command.arg(if order.pid.is_some() { "dwarf,65528" } else { "dwarf,4096" });
     command.args(["-F", &order.frequency.to_string()]);
     match order.pid {
         Some(pid) => command.args(["-p", &pid.to_string()]),
@@ -21,7 +23,8 @@ pub(crate) fn command(order: &Order) -> Command {
 /// What it recorded, folded.
 pub(crate) fn folded(order: &Order) -> String {
     let output = Command::new("perf")
-        .args(["script", "--max-stack", "2000", "-F", "comm,ip,sym,dso", "-i"])
+        .args(["script", "--no-inline"].iter().filter(|word| order.pid.is_none() || **word == "script"))
+        .args(["--max-stack", "2000", "-F", "comm,ip,sym,dso", "-i"])
         .arg(data(order))
         .output()
         .expect("perf has just been run");

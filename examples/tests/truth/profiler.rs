@@ -3,9 +3,11 @@
 //! Everything that depends on how its command line and its last lines look stands here.
 
 use std::env;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::folded::{self, Stack};
 use crate::perf;
@@ -56,10 +58,11 @@ pub(crate) fn profile(order: &Order) -> Outcome {
 pub(crate) fn start(order: &Order) -> Working {
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = if is_perf() { perf::command(order) } else { flamegraph(order) };
+    let said = File::create(said_path(order)).expect("the output's directory is there");
     let child = command
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(said.try_clone().expect("a file can be written twice"))
+        .stderr(said)
         .spawn()
         .expect("the profiler can't be run");
     Working { child, order: order.clone(), _alone: alone }
@@ -73,9 +76,23 @@ impl Working {
 
     /// Waits for its end.
     pub(crate) fn finish(self) -> Outcome {
-        let output = self.child.wait_with_output().expect("it was started");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "the profiler failed: {said}");
+        self.finish_watched(|| {})
+    }
+
+    /// Waits for its end and looks at it every few milliseconds.
+    pub(crate) fn finish_watched(mut self, mut look: impl FnMut()) -> Outcome {
+        let limit = Instant::now() + Duration::from_secs_f64(self.order.seconds * 2.0 + 60.0);
+        let status = loop {
+            look();
+            assert!(Instant::now() < limit, "the profiler does not come to an end");
+            match self.child.try_wait().expect("it was started") {
+                Some(status) => break status,
+                None => std::thread::sleep(Duration::from_millis(2)),
+            }
+        };
+        let said = std::fs::read(said_path(&self.order)).expect("it was created");
+        let said = String::from_utf8_lossy(&said);
+        assert!(status.success(), "the profiler failed: {said}");
         let text = if is_perf() {
             perf::folded(&self.order)
         } else {
@@ -83,13 +100,29 @@ impl Working {
         };
         let stacks = folded::parse(&text);
         assert!(stacks.is_ok(), "{stacks:?}");
-        Outcome { stacks: stacks.unwrap_or_default(), summary: said.lines().rev().find_map(summary) }
+        Outcome {
+            stacks: stacks.unwrap_or_default(),
+            summary: said.split(['\n', '\r']).rev().find_map(summary),
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
 /// Whether the stand-in is judged.
 pub(crate) fn is_perf() -> bool {
     env::var_os("TRUTH_PROFILER").is_some_and(|profiler| profiler == "perf")
+}
+
+/// Where what it says goes.
+fn said_path(order: &Order) -> PathBuf {
+    order.output.with_extension("said")
 }
 
 fn flamegraph(order: &Order) -> Command {

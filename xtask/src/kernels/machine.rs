@@ -15,7 +15,7 @@ pub(super) fn boot(image: &Path, archive: &Path, limit: Duration) -> Outcome {
     let start = Instant::now();
     let mut ended = None;
     while let Some(line) = machine.line(limit.saturating_sub(start.elapsed()))? {
-        eprintln!("  | {line}");
+        eprintln!("  | {}", shown(&line));
         ended = ended.or_else(|| status(&line));
     }
     eprintln!("  {:.1} s", start.elapsed().as_secs_f64());
@@ -92,9 +92,24 @@ const QEMU: &[&str] = &[
     "console=ttyS0 quiet panic=-1",
 ];
 
+/// The line without the control sequences that firmware sends to terminals.
+fn shown(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts
+        .map(|part| part.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).get(1..).unwrap_or_default());
+    rest.fold(first, |shown, part| shown + part)
+}
+
 /// The exit status in init's last words.
 fn status(line: &str) -> Option<i32> {
     line.split_once("guest: ended with ")?.1.trim().parse().ok()
+}
+
+#[test]
+fn control_sequences_are_not_shown() {
+    assert_eq!(shown("\u{1b}c\u{1b}[?7l\u{1b}[2J\u{1b}[0mSeaBIOS"), "SeaBIOS");
+    assert_eq!(shown("142 ready"), "142 ready");
 }
 
 #[test]
