@@ -76,11 +76,21 @@ pub(crate) fn fit(name: &str, most: usize) -> Cow<'_, str> {
     if fits(name) {
         return Cow::Borrowed(name);
     }
+    if let Some(function) = without_folders(name) {
+        return clip(function, most);
+    }
     let Some(plain) = plain(name) else { return clip(name, most) };
     let last = plain.match_indices("::").map(|(at, _)| &plain[at + 2..]);
     let tails: Vec<&str> = std::iter::once(plain.as_str()).chain(last).collect();
     let best = tails.iter().find(|tail| fits(tail)).or(tails.last()).copied().unwrap_or(name);
     Cow::Owned(clip(best, most).into_owned())
+}
+
+/// A function of Go without the folders of its package: `ssa.(*Func).NewBlock`.
+fn without_folders(name: &str) -> Option<&str> {
+    let path = name.find(['(', '[', '<', ' ', ':']).map_or(name, |end| &name[..end]);
+    let (folders, _) = path.rsplit_once('/')?;
+    Some(&name[folders.len() + 1..])
 }
 
 /// The name without what stands in brackets; none where they don't match, or nothing is left.
@@ -151,5 +161,7 @@ mod tests {
         assert_eq!(fit("a::run::<(), b::{closure#0}>::{closure#1}", 21), "a::run::{closure#1}");
         assert_eq!(fit("tempfile::tempdir_in::<&str>", 25), "tempfile::tempdir_in");
         assert_eq!(fit("operator<<", 5), "oper…");
+        assert_eq!(fit("cmd/compile/ssa.(*Func).NewBlock", 22), "ssa.(*Func).NewBlock");
+        assert_eq!(fit("slices.Sort[go/types.T]", 15), "slices.Sort[go…");
     }
 }

@@ -140,9 +140,9 @@ fn language(symbol: &Symbol) -> Kind {
     if linked.starts_with("_Z") {
         return Kind::Cpp;
     }
-    match symbol.file.rsplit('.').next() {
-        Some("rs") => Kind::Rust,
-        Some("cc" | "cpp" | "cxx" | "hh" | "hpp") => Kind::Cpp,
+    match symbol.file.rsplit_once('.') {
+        Some((_, "rs")) => Kind::Rust,
+        Some((_, "cc" | "cpp" | "cxx" | "hh" | "hpp")) => Kind::Cpp,
         _ => Kind::Native,
     }
 }
@@ -150,11 +150,47 @@ fn language(symbol: &Symbol) -> Kind {
 /// Rust's older names look like C++ but end in `17h`, a hash of 16 digits and `E`, perhaps with a suffix that
 /// LLVM appended behind a dot.
 fn is_legacy_rust(name: &str) -> bool {
-    let name = name.split('.').next().unwrap_or(name);
-    let hash =
-        name.strip_suffix('E').and_then(|name| name.len().checked_sub(19).and_then(|at| name.get(at..)));
-    name.starts_with("_ZN")
-        && hash
-            .and_then(|hash| hash.strip_prefix("17h"))
-            .is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    let Some((path, hash)) = name.rsplit_once("17h") else { return false };
+    let (Some(digits), Some(rest)) = (hash.get(..16), hash.get(16..)) else { return false };
+    path.starts_with("_ZN")
+        && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        && (rest == "E" || rest.starts_with("E."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(linked: &str, file: &str) -> Kind {
+        language(&Symbol {
+            function: "f".into(),
+            system_name: linked.into(),
+            file: file.into(),
+            ..Symbol::default()
+        })
+    }
+
+    #[test]
+    fn the_linkers_name_tells_the_language() {
+        let hash = "17h0123456789abcdefE";
+        for rust in ["_RNvC1a1f", &format!("_ZN4core3fmt5write{hash}"), &format!("_ZN1a1b{hash}.llvm.1234")] {
+            assert_eq!(kind(rust, ""), Kind::Rust, "{rust}");
+        }
+        let shim = format!("_ZN4core3ops8function6FnOnce40call_once$u7b$$u7b$vtable.shim$u7d$$u7d${hash}");
+        assert_eq!(kind(&shim, ""), Kind::Rust);
+        for cpp in
+            ["_ZN1a1bE", "_ZNSt6vectorIiE9push_backEi", "_ZN3f17hE", "_ZN1a17h0123456789abcdefgE", "_Z1fv"]
+        {
+            assert_eq!(kind(cpp, ""), Kind::Cpp, "{cpp}");
+        }
+        assert_eq!(kind("main", ""), Kind::Native);
+    }
+
+    #[test]
+    fn or_else_the_source_does() {
+        assert_eq!(kind("f", "/src/main.rs"), Kind::Rust);
+        assert_eq!(kind("f", "a.cpp"), Kind::Cpp);
+        assert_eq!(kind("f", "a.c"), Kind::Native);
+        assert_eq!(kind("f", "rs"), Kind::Native);
+    }
 }

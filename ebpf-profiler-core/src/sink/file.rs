@@ -30,7 +30,8 @@ impl Format {
     /// [`WriteError::UnknownEnding`] when it is none of those known here.
     pub fn of(path: impl AsRef<Path>) -> Result<Format, WriteError> {
         let path = path.as_ref();
-        match path.extension().and_then(|ending| ending.to_str()) {
+        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
+        match ending.to_str() {
             Some("html") => Ok(Format::Html),
             Some("svg") => Ok(Format::Svg),
             Some("folded") => Ok(Format::Folded),

@@ -9,7 +9,7 @@ use crate::text::{Number, Share, clean, clip, fit};
 
 /// A flame graph in SVG: without script, for documents.
 ///
-/// Pointing at a frame shows its name, count and share. It follows the reader's preference for light or dark.
+/// Pointing at a frame of some width shows its name, count and share. It follows the reader's preference for light or dark.
 /// Frames narrower than a pixel are merged, and so is what is too much or too high for a document; the picture
 /// says how many.
 ///
@@ -32,9 +32,9 @@ pub struct Svg<'p> {
 }
 
 impl<'p> Svg<'p> {
-    /// A picture of the profile, 1200 pixels wide, with about 2,000 frames on 50 levels at most.
+    /// A picture of the profile, 1200 pixels wide, with about 2,000 frames on 40 levels at most.
     pub fn new(profile: &'p Profile) -> Svg<'p> {
-        let limits = Limits { samples: 0, frames: 2_000, levels: 50 };
+        let limits = Limits { samples: 0, frames: 2_000, levels: 40 };
         Svg { profile, title: super::title(profile), width: 1200, limits }
     }
 
@@ -153,7 +153,16 @@ impl Drawing<'_> {
         let x = MARGIN + placed.start as f64 * self.scale;
         // Half a pixel stays free between neighbours.
         let width = (placed.total as f64 * self.scale - 0.5).max(0.5);
-        let _ = write!(out, "<g><title>{}</title>", escape(&describe(placed, all)),);
+        match width {
+            // Too narrow to be pointed at, but not to be seen; the merged ones among them not even that.
+            ..1.5 if placed.label.kind == Kind::Merged => {}
+            ..1.5 => rect(out, &class(placed), x, y, width),
+            _ => self.wide(out, placed, [x, y, width], all),
+        }
+    }
+
+    fn wide(&self, out: &mut String, placed: &Placed<'_, '_>, [x, y, width]: [f64; 3], all: u64) {
+        let _ = write!(out, "<g><title>{}</title>", escape(&describe(placed, all)));
         rect(out, &class(placed), x, y, width);
         if placed.guessed {
             rect(out, "g", x, y, width);
@@ -190,9 +199,10 @@ fn class(placed: &Placed<'_, '_>) -> String {
 
 fn rect(out: &mut String, class: &str, x: f64, y: f64, width: f64) {
     let height = ROW - 1.0;
+    let round = if width > 5.0 { " rx=\"1.5\"" } else { "" };
     let _ = write!(
         out,
-        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{height}\" rx=\"1.5\"/>"
+        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{height}\"{round}/>"
     );
 }
 
@@ -240,7 +250,7 @@ const DARK: &str =
 const HATCHING: &str = "<pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
     <path class=\"hatch\" d=\"M-1 7 7 -1M-4 4 4 -4M2 10 10 2\"/></pattern>";
 /// Names of generic functions may have thousands of characters.
-const LONGEST_NAME: usize = 160;
+const LONGEST_NAME: usize = 120;
 const MARGIN: f64 = 12.0;
 const HEAD: f64 = 80.0;
 const ROW: f64 = 18.0;

@@ -28,12 +28,12 @@ fn names(folder: &Path) -> Vec<String> {
 fn the_ending_decides() {
     let folder = folder("endings");
     let profile = testing::profile("cat;main 3");
-    for (name, begins) in [("x.html", "<!doctype html>"), ("x.svg", "<svg "), ("x.folded", "cat;main 3\n")] {
+    for (name, begins) in [("x.html", "<!doctype html>"), ("x.SVG", "<svg "), ("x.folded", "cat;main 3\n")] {
         profile.write(folder.join(name)).expect("it is writable");
         let text = fs::read_to_string(folder.join(name)).expect("it is there");
         assert!(text.starts_with(begins), "{name}: {text:.60}");
     }
-    assert_eq!(names(&folder), ["x.folded", "x.html", "x.svg"]);
+    assert_eq!(names(&folder), ["x.SVG", "x.folded", "x.html"]);
 }
 
 #[test]

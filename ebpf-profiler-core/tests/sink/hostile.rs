@@ -19,10 +19,9 @@ fn profile() -> Profile {
         builder.process(Process { executable: NAME.into(), container: NAME.into(), ..Process::default() });
     let thread = builder.thread(Thread { process, tid: 1, name: NAME.into() });
     let module = ebpf_profiler_core::process::ModuleId(0);
-    let frames = [Frame::Kernel { address: 1 }, Frame::Native { module, address: 2, found: Found::Exactly }]
-        .to_vec()
-        .into();
-    builder.add(thread, &Trace { frames, stop: Stop::Root, omitted: 0, gap: 0 }, 0);
+    let frames =
+        vec![Frame::Kernel { address: 1 }, Frame::Native { module, address: 2, found: Found::Exactly }];
+    builder.add(thread, &Trace { frames: frames.into(), stop: Stop::Root, omitted: 0, gap: 0 }, 0);
     builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| Some(Module::new(NAME)), &mut Hostile)
 }
 

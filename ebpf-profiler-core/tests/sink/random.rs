@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ebpf_profiler_core::profile::{Limits, Profile, Tree};
-use ebpf_profiler_core::sink::{Format, Table};
+use ebpf_profiler_core::sink::{Format, Svg, Table};
 use ebpf_profiler_core::testing;
 
 use crate::written;
@@ -130,12 +130,14 @@ fn the_page_holds_all_samples() {
     });
 }
 
+/// So wide that each frame has its text.
 #[test]
 fn the_svg_holds_all_samples() {
     on_random_profiles(|profile| {
-        let svg = written(profile, Format::Svg);
-        let all = svg.matches(&format!("<title>all: {} sample", profile.count())).count();
-        assert_eq!(all, 1);
+        let mut svg = Vec::new();
+        Svg::new(profile).width(1_000_000).write(&mut svg).expect("memory takes everything");
+        let svg = String::from_utf8(svg).expect("it is text");
+        assert_eq!(svg.matches(&format!("<title>all: {} sample", profile.count())).count(), 1);
         let tree = Tree::new(profile);
         assert_eq!(svg.matches("<title>").count(), tree.layout(Limits::default()).frames.len());
         assert_eq!(svg.matches("<g>").count(), svg.matches("</g>").count());

@@ -1,7 +1,8 @@
 //! An interactive flame graph in one file.
 //!
-//! The file holds the page, its style, its script and the data; it asks for nothing else, and its content security policy
-//! would refuse it. The parts lie beside this file:
+//! The file holds the page, its style, its script and the data. It asks for nothing else, and its content security
+//! policy would refuse it. Names of functions may be hostile: they are escaped in the data, go into the page as text
+//! only, and the policy's nonce keeps any script but ours from running. The parts lie beside this file:
 //!
 //! ```text
 //!   page.html    what is on the page, with {{names}} where the others go

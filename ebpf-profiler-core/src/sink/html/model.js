@@ -144,8 +144,11 @@ function compile(pattern) {
   }
 }
 
-// The parts of a name that tell least left out first: arguments and parameters of types, then the path.
+// The name with less and less of it, what tells least left out first: the folders of a package of Go; or arguments
+// and parameters of types, then the path.
 function shorter(name) {
+  const folders = /^[^([<: ]*\//.exec(name);
+  if (folders) return [name.slice(folders[0].length)];
   const plain = withoutBrackets(name);
   if (plain === null) return [];
   const parts = plain.split("::");

@@ -72,34 +72,35 @@ class Painter {
   drawRow(view, row, y) {
     const { model } = this;
     let index = model.firstBehind(row, view.from);
+    let drawn = 0;
     while (index < row.length && model.start[row[index]] < view.to) {
       const { x, width } = view.place(row[index]);
       if (width < 1) {
-        index = this.drawSlivers(view, row, index, x, y);
+        [index, drawn] = this.drawSlivers(view, row, index, Math.max(Math.floor(x), drawn), y);
       } else {
         this.drawFrame(view, row[index], x, y, width);
-        index += 1;
+        [index, drawn] = [index + 1, Math.floor(x + width)];
       }
     }
   }
 
   // Frames narrower than a pixel: one for each pixel, those of one colour in one go, so that a row costs no more
-  // than its pixels however many frames it has. Returns which frame follows.
-  drawSlivers(view, row, first, x, y) {
-    const { model } = this;
-    const fill = this.sliverFill(view, row[first]);
-    const left = Math.floor(x);
-    let right = left + 1;
-    let index = model.firstBehind(row, view.position(right), first + 1);
+  // than its pixels however many frames it has. Returns which frame follows, and from which pixel on.
+  drawSlivers(view, row, first, left, y) {
+    let [index, right, fill] = [first, left, null];
     while (index < row.length && right < this.width) {
-      const next = view.place(row[index]);
-      if (next.width >= 1 || Math.floor(next.x) > right || this.sliverFill(view, row[index]) !== fill) break;
-      right = Math.floor(next.x) + 1;
-      index = model.firstBehind(row, view.position(right), index + 1);
+      const place = view.place(row[index]);
+      const pixel = Math.max(Math.floor(place.x), right);
+      if (place.width >= 1 || (pixel > right && index > first)) break;
+      const next = this.model.firstBehind(row, view.position(pixel + 1), index + 1);
+      const own = this.sliverFill(view, row, index, next);
+      if (own !== (fill ?? own)) break;
+      [index, right, fill] = [next, pixel + 1, own];
     }
     this.context.fillStyle = fill;
     this.context.fillRect(left, y, right - left, ROW - 1);
-    return index;
+    // Beyond the right edge nothing is seen.
+    return [Math.max(index, first + 1), right];
   }
 
   drawFrame(view, frame, x, y, width) {
@@ -132,11 +133,13 @@ class Painter {
     return fills[model.kinds[label]][this.shades[label] + (model.inlined[label] ? 4 : 0)];
   }
 
-  // Without shades, which nobody sees in one pixel.
-  sliverFill(view, frame) {
+  // Without shades, which nobody sees in one pixel; a match among the frames of a pixel is what is seen.
+  sliverFill(view, row, index, next) {
     const { model } = this;
-    const label = model.label[frame];
-    if (view.found?.labels[label]) return this.match;
+    for (let at = index; view.found && at < next; at += 1) {
+      if (view.found.labels[model.label[row[at]]]) return this.match;
+    }
+    const label = model.label[row[index]];
     const fills = view.found ? this.faded : this.fills;
     return fills[model.kinds[label]][model.inlined[label] ? 5 : 1];
   }
