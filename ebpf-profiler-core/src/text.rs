@@ -95,7 +95,9 @@ fn plain(name: &str) -> Option<String> {
             _ => {}
         }
     }
-    let plain = plain.trim_start_matches("::").trim();
+    // Where types stood between two paths, both separators are left.
+    let plain = plain.trim().replace("::::", "::");
+    let plain = plain.trim_start_matches("::").trim_end_matches("::");
     (depth == 0 && !plain.is_empty()).then(|| plain.to_owned())
 }
 
@@ -146,6 +148,8 @@ mod tests {
         );
         assert_eq!(fit("std::vector<int>::push_back(int)", 18), "vector::push_back");
         assert_eq!(fit("std::vector<int>::push_back(int)", 5), "push…");
+        assert_eq!(fit("a::run::<(), b::{closure#0}>::{closure#1}", 21), "a::run::{closure#1}");
+        assert_eq!(fit("tempfile::tempdir_in::<&str>", 25), "tempfile::tempdir_in");
         assert_eq!(fit("operator<<", 5), "oper…");
     }
 }

@@ -6,8 +6,10 @@
 use crate::arch::Registers;
 use crate::code::Code;
 use crate::eh_frame::cie::Cache;
-use crate::eh_frame::entry::{Kind, Section};
+use crate::eh_frame::entry::{Entry, Format, Kind, Section};
 use crate::eh_frame::fde::Fde;
+use crate::gopclntab::Pclntab;
+use crate::source::Sources;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
@@ -26,30 +28,84 @@ pub(crate) struct Item {
     /// Where the next function begins.
     pub(crate) next: u64,
     /// Where its description stands.
-    pub(crate) place: u32,
+    pub(crate) place: Place,
+}
+
+/// Where a description stands.
+///
+/// As a number: two bits for the source, in the order in which they are preferred, thirty for the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a section of call frame information, at an offset.
+    Frames { section: usize, offset: usize },
+    /// In Go's table.
+    Go { number: usize },
+}
+
+const SOURCE_SHIFT: u32 = 30;
+const GO: u32 = 3;
+
+impl Place {
+    fn number(self) -> u64 {
+        match self {
+            Place::Frames { section, offset } => (section << SOURCE_SHIFT | offset) as u64,
+            Place::Go { number } => u64::from(GO << SOURCE_SHIFT) | number as u64,
+        }
+    }
+
+    fn of(number: u32) -> Place {
+        let rest = (number & ((1 << SOURCE_SHIFT) - 1)) as usize;
+        match number >> SOURCE_SHIFT {
+            GO => Place::Go { number: rest },
+            section => Place::Frames { section: section as usize, offset: rest },
+        }
+    }
 }
 
 impl Index {
-    /// The functions that `section` describes.
-    pub(crate) fn of(section: &Section, code: &Code, registers: &Registers) -> Index {
+    /// The functions that the sources of a file describe.
+    pub(crate) fn of(sources: &Sources, code: &Code, registers: &Registers) -> Index {
         let mut index = Index::default();
+        for (number, section) in sources.frames.iter().enumerate() {
+            index.add_section(number, section, code, registers);
+        }
+        if let Some(table) = &sources.go {
+            index.add_go(table, code);
+        }
+        index.sort();
+        index
+    }
+
+    fn add_section(&mut self, number: usize, section: &Section, code: &Code, registers: &Registers) {
         let mut cache = Cache::new();
         let mut entries = section.entries();
         for entry in entries.by_ref() {
             let Kind::Fde(cie) = entry.kind else { continue };
-            let fde = cache.get(section, cie, registers).and_then(|cie| Fde::parse(section, &entry, cie));
-            match fde {
-                Some(fde) if fde.range.is_empty() => {}
-                Some(fde) if code.end(fde.range.start).is_some() => {
-                    let distance = fde.range.start - code.start();
-                    index.keys.push(distance << 32 | entry.offset as u64);
-                }
-                _ => index.malformed += 1,
+            let begin = begin(section, &entry, cie, &mut cache, registers);
+            let place = Place::Frames { section: number, offset: entry.offset };
+            match begin {
+                Some(begin) if self.add(begin, place, code).is_some() => {}
+                // The function was dropped, its description stayed.
+                Some(DROPPED) if section.format == Format::DebugFrame => {}
+                _ => self.malformed += 1,
             }
         }
-        index.malformed += u32::from(entries.is_truncated());
-        index.sort();
-        index
+        self.malformed += u32::from(entries.is_truncated());
+    }
+
+    fn add_go(&mut self, table: &Pclntab, code: &Code) {
+        for number in 0..table.len().min(1 << SOURCE_SHIFT) {
+            let entry = table.entry(number).and_then(|entry| self.add(entry, Place::Go { number }, code));
+            self.malformed += u32::from(entry.is_none());
+        }
+    }
+
+    /// Adds a function; `None` when there is no code where it begins.
+    #[inline]
+    fn add(&mut self, begin: u64, place: Place, code: &Code) -> Option<()> {
+        code.end(begin)?;
+        self.keys.push((begin - code.start()) << 32 | place.number());
+        Some(())
     }
 
     /// Of several descriptions of one address the first in the file holds.
@@ -65,10 +121,24 @@ impl Index {
         let start = code.start();
         let begin = move |key: &u64| start + (key >> 32);
         let following = self.keys.iter().skip(1).map(begin).chain([u64::MAX]);
-        self.keys.iter().zip(following).map(move |(key, next)| Item {
-            begin: begin(key),
-            next,
-            place: *key as u32,
-        })
+        let item =
+            move |(key, next): (&u64, u64)| Item { begin: begin(key), next, place: Place::of(*key as u32) };
+        self.keys.iter().zip(following).map(item)
     }
+}
+
+/// Where linkers move descriptions of functions that they leave out.
+const DROPPED: u64 = 0;
+
+/// Where the function of an FDE begins.
+#[inline]
+fn begin<'a>(
+    section: &'a Section,
+    entry: &Entry<'a>,
+    cie: usize,
+    cache: &mut Cache<'a>,
+    registers: &Registers,
+) -> Option<u64> {
+    let fde = Fde::parse(section, entry, cache.get(section, cie, registers)?)?;
+    Some(fde.range.start)
 }

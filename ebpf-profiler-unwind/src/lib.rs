@@ -1,8 +1,82 @@
-//! Compact unwind tables from ELF files.
+//! Compact unwind tables from ELF files: for each instruction, how to get to the caller's frame.
+//!
+//! ```
+//! use ebpf_profiler_unwind::Table;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let bytes = std::fs::read("/proc/self/exe")?;
+//! let table = Table::from_elf(&bytes)?;
+//! for row in table.rows().take(4) {
+//!     println!("{:x}  {}", row.address, row.rule);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! ```text
+//! 2020  cfa = rsp + 16, ra = [cfa - 8]
+//! 2026  cfa = rsp + 24, ra = [cfa - 8]
+//! 2030  cfa = rsp + 8 + (pc & 15 >= 11 ? 8 : 0), ra = [cfa - 8]
+//! 22d5  cfa = rsp + 112, rbp = [cfa - 48], ra = [cfa - 8]
+//! ```
+//!
+//! To the profiler it is one call, `.unwind(ebpf_profiler_unwind::tables())`: stacks then go through code without
+//! frame pointers, which is most of what a distribution ships.
+//!
+//! # The way of a row
+//!
+//! ```text
+//! .eh_frame ──┐         functions          rows             16 bytes           4 bytes a row
+//! .debug_frame├──► index ────────► decoder ────► translation ───────► rules ──► pages ──► image
+//! .gopclntab ─┘   by address                    registers, stack      each once            [Compiled]
+//! ```
+//!
+//! The image is what `ebpf-programs` defines: position-independent bytes, copied into the kernel as they are,
+//! searched by page and then within the page. [`Table`] reads it, [`validate`] checks it.
+//!
+//! # What it understands
+//!
+//! | source          | of                                             | gives                                     |
+//! |-----------------|------------------------------------------------|-------------------------------------------|
+//! | `.eh_frame`     | nearly everything, stripped or not             | all call frame instructions               |
+//! | `.debug_frame`  | code for debuggers only; compressed, too       | where `.eh_frame` says nothing            |
+//! | `.gopclntab`    | Go 1.16 to 1.27, stripped or not, PIE or not   | distance of the stack pointer, outermost functions, changes of stack, signal returns |
+//!
+//! On x86_64 and arm64 alike, with the sections found by name or through the program headers. The canonical frame
+//! address may start from any register, from a slot of the stack (realigned frames), or be that of a PLT; the return
+//! address may be on the stack, in a register, or signed; signal frames and outermost frames are said to be such.
+//! Of 36 million rows in 3,199 files of a Debian system with two Rust toolchains, node and two JDKs each means what
+//! [gimli] makes of it, and 47 (0.0001 %) are more than a rule can say. Those are counted ([`Table::unsupported`]) and
+//! say so themselves.
+//!
+//! # What it does not do
+//!
+//! * It reads nothing by itself but through [`Elf`], and never a live process.
+//! * Registers other than stack, frame and instruction pointer have no rules: a frame whose address starts from one of
+//!   them can be left while it is the innermost, where all registers are known.
+//! * Code without unwind data stays without: the walkers then try frame pointers.
+//! * 32-bit and big-endian files are refused.
+//!
+//! # Cost
+//!
+//! Building takes 0.4 to 0.7 of the CPU time of a bare walk over all rows with gimli: 9 ms for node's 277,509 rows,
+//! 17 ms for the 1,110,955 of LLVM's library. A row takes 4.1 to 4.3 bytes, rules and everything else included, and
+//! building needs memory for the section, the table and eight bytes a function.
+//!
+//! # Security
+//!
+//! Files are input of unknown origin. No unsafe code, no panic, time linear in the size of the file, memory bounded by
+//! a small multiple of the unwind data plus 1 MiB; what makes no sense is passed over and counted
+//! ([`Table::malformed`]). Every parser has a fuzz target.
+//!
+//! # Minimum kernel version
+//!
+//! None: tables are built and looked at anywhere.
+//!
+//! [gimli]: https://docs.rs/gimli
+//! [`Elf`]: ebpf_profiler_core::elf::Elf
+//! [Compiled]: ebpf_profiler_core::unwind::Compiled
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
-
-mod compile;
 
 mod source;
 
@@ -12,7 +86,11 @@ mod index;
 
 mod eh_frame;
 
+mod gopclntab;
+
 mod arch;
+
+mod compile;
 
 mod table;
 

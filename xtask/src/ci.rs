@@ -17,10 +17,11 @@ const PACKAGES: &[&str] = &[
 
 /// Installs, then does everything.
 pub(crate) fn task(_: &[String]) -> Outcome {
-    debian::install(PACKAGES)?;
+    debian::install(&[PACKAGES, object::PACKAGES].concat())?;
     let mut tally = Tally::default();
-    test::steps(&mut tally);
+    // First, because what is tested is the object of this source.
     tally.step("kernel object", |_| object::task(&["--check".to_owned()]));
+    test::steps(&mut tally);
     tally.step("kernels", |_| kernels::task(&[]));
     tally.close()
 }

@@ -1,6 +1,25 @@
 //! `cargo xtask object`: the compiled kernel program.
+//!
+//! It is built by stable Rust with the sources of `core`, and linked by bpf-linker. Beside the object lies a
+//! file that says what built it: with the same tools a fresh build is the same, byte for byte.
 
-use crate::run::Outcome;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::run::{Outcome, command, output, root, run, target};
+
+/// Where the object lies, from the repository's root.
+const OBJECT: &str = "ebpf-programs/object/sampler.x86_64.o";
+
+/// What built it.
+const BUILT_WITH: &str = "ebpf-programs/object/BUILT_WITH";
+
+/// The version of the linker that is installed where there is none.
+const LINKER: &str = "0.13.0";
+
+/// Debian packages that the build needs.
+pub(crate) const PACKAGES: &[&str] =
+    &["rustc-web", "cargo-web", "rust-web-src", "llvm-22-dev", "libpolly-22-dev", "zlib1g-dev", "libzstd-dev"];
 
 /// Rebuilds it, or with `--check` compares a fresh build with the one in the repository.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
@@ -11,13 +30,122 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     }
 }
 
-/// The place for the build: `ebpf-programs` with its kernel feature, for the BPF target.
 fn rebuild() -> Outcome {
-    Err("there is no kernel program yet".to_owned())
+    let tools = Tools::find()?;
+    let fresh = tools.build()?;
+    write(&root().join(OBJECT), &fresh)?;
+    write(&root().join(BUILT_WITH), tools.versions()?.as_bytes())?;
+    eprintln!("{OBJECT}: {} bytes", fresh.len());
+    Ok(())
 }
 
-/// Byte for byte where the toolchain is the recorded one; where it is another, says so and tests the fresh build.
+/// Byte for byte where the tools are the recorded ones; where they are others, says so and puts the fresh
+/// build in its place, so that what is tested afterwards is that.
 fn compare() -> Outcome {
-    eprintln!("there is no kernel program yet: nothing to compare");
+    let tools = Tools::find()?;
+    let fresh = tools.build()?;
+    let recorded = fs::read_to_string(root().join(BUILT_WITH)).unwrap_or_default();
+    let present = tools.versions()?;
+    if recorded != present {
+        eprintln!("the object was built with\n{recorded}here there is\n{present}the fresh build is tested instead");
+        return write(&root().join(OBJECT), &fresh);
+    }
+    let committed = fs::read(root().join(OBJECT)).map_err(|error| format!("{OBJECT}: {error}"))?;
+    if fresh != committed {
+        let at = fresh.iter().zip(&committed).position(|(a, b)| a != b).unwrap_or(0);
+        return Err(format!("{OBJECT} is not what its source gives, from byte {at} on; run: cargo xtask object"));
+    }
+    eprintln!("{OBJECT} is what its source gives");
     Ok(())
+}
+
+/// A compiler with the sources of `core`, and where they are.
+struct Tools {
+    rustc: String,
+    cargo: String,
+    objcopy: PathBuf,
+}
+
+impl Tools {
+    /// Debian's compiler, or a nightly of rustup with the component rust-src.
+    fn find() -> Result<Tools, String> {
+        install_linker()?;
+        let objcopy = objcopy()?;
+        if Path::new("/usr/lib/rustlib/src/rust/library/core").exists() && Path::new("/usr/bin/rustc").exists() {
+            return Ok(Tools { rustc: "/usr/bin/rustc".into(), cargo: "/usr/bin/cargo".into(), objcopy });
+        }
+        let which = |tool| output(&mut command(&["rustup", "which", "--toolchain", "nightly", tool]));
+        match (which("rustc"), which("cargo")) {
+            (Ok(rustc), Ok(cargo)) => {
+                Ok(Tools { rustc: rustc.trim().into(), cargo: cargo.trim().into(), objcopy })
+            }
+            _ => Err(format!(
+                "the sources of core are missing; on Debian: apt-get install {}, elsewhere: \
+                 rustup toolchain install nightly --component rust-src",
+                PACKAGES.join(" ")
+            )),
+        }
+    }
+
+    /// The bytes of a fresh object.
+    fn build(&self) -> Result<Vec<u8>, String> {
+        let folder = target().join("bpf");
+        let repository = root().canonicalize().map_err(|error| error.to_string())?;
+        let home = std::env::var("CARGO_HOME")
+            .unwrap_or_else(|_| format!("{}/.cargo", std::env::var("HOME").unwrap_or_default()));
+        let flags = [
+            "-Cdebuginfo=2".to_owned(),
+            "-Clink-arg=--btf".to_owned(),
+            "-Ctarget-cpu=v3".to_owned(),
+            "-Clinker=bpf-linker".to_owned(),
+            "--cfg=bpf_target_arch=\"x86_64\"".to_owned(),
+            // No path of the machine that builds it stays in the object.
+            format!("--remap-path-prefix={}=.", repository.display()),
+            format!("--remap-path-prefix={home}/registry/src=deps"),
+        ];
+        run(command(&[&self.cargo, "build", "--locked", "--release", "--quiet"])
+            .args(["--package", "ebpf-programs", "--features", "kernel", "--bin", "sampler"])
+            .args(["--target", "bpfel-unknown-none", "-Zbuild-std=core"])
+            .arg("--target-dir")
+            .arg(&folder)
+            .env("RUSTC", &self.rustc)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env_remove("RUSTFLAGS")
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("CARGO_TARGET_DIR")
+            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}")))?;
+        let built = folder.join("bpfel-unknown-none/release/sampler");
+        let stripped = folder.join("sampler.o");
+        run(command(&[&self.objcopy.to_string_lossy(), "--strip-debug"]).arg(&built).arg(&stripped))?;
+        fs::read(&stripped).map_err(|error| format!("{}: {error}", stripped.display()))
+    }
+
+    /// What a build depends on.
+    fn versions(&self) -> Result<String, String> {
+        let rustc = output(&mut command(&[&self.rustc, "--version"]))?;
+        let linker = output(&mut command(&["bpf-linker", "--version"]))?;
+        let objcopy = output(&mut command(&[&self.objcopy.to_string_lossy(), "--version"]))?;
+        let llvm = objcopy.lines().find(|line| line.contains("version")).unwrap_or_default();
+        Ok(format!("{}\n{}\n{}\n", rustc.trim(), linker.trim(), llvm.trim()))
+    }
+}
+
+fn objcopy() -> Result<PathBuf, String> {
+    let places = ["/usr/lib/llvm-22/bin/llvm-objcopy", "/usr/bin/llvm-objcopy"];
+    let found = places.into_iter().map(PathBuf::from).find(|place| place.exists());
+    found.ok_or_else(|| "llvm-objcopy is missing; on Debian: apt-get install llvm-22-dev".to_owned())
+}
+
+fn install_linker() -> Outcome {
+    if output(&mut command(&["bpf-linker", "--version"])).is_ok() {
+        return Ok(());
+    }
+    eprintln!("installing bpf-linker {LINKER}");
+    run(command(&["cargo", "install", "bpf-linker", "--version", LINKER, "--locked", "--quiet"])
+        .args(["--no-default-features", "--features", "llvm-22"])
+        .env("LLVM_PREFIX", "/usr/lib/llvm-22"))
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Outcome {
+    fs::write(path, bytes).map_err(|error| format!("{}: {error}", path.display()))
 }

@@ -272,7 +272,7 @@ impl Elf {
             s.kind == segment_type::PT_LOAD && s.address <= address && end - s.address <= s.file_size
         };
         let segment = self.segments.iter().find(holds)?;
-        Some(segment.offset + (address - segment.address))
+        segment.offset.checked_add(address - segment.address)
     }
 
     /// The virtual address at which byte `offset` of the file is loaded as code.
@@ -338,7 +338,7 @@ pub enum ElfError {
     },
     /// More than what is read at once.
     TooLarge {
-        /// The size asked for.
+        /// The size asked for, or the number of headers.
         size: u64,
     },
     /// It can't be read.
@@ -354,7 +354,7 @@ impl fmt::Display for ElfError {
                 write!(f, "{size} bytes at offset {offset} reach beyond the end of the file")
             }
             ElfError::NotLoaded { address } => write!(f, "nothing is loaded at address {address:#x}"),
-            ElfError::TooLarge { size } => write!(f, "{size} bytes are more than is read at once"),
+            ElfError::TooLarge { size } => write!(f, "{size} bytes or headers are more than is read at once"),
             ElfError::Read(kind) => write!(f, "cannot read: {kind}"),
         }
     }

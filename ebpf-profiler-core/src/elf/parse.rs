@@ -12,8 +12,20 @@ const MAX_READ: u64 = 1 << 30;
 /// The most that the names of all sections take.
 const MAX_NAMES: u64 = 1 << 20;
 
+/// The longest name of a section; the rest is cut.
+const MAX_NAME: usize = 256;
+
+/// More sections than any file has that is loaded.
+const MAX_SECTIONS: u64 = 1 << 17;
+
+/// More segments than a core dump of the largest process has.
+const MAX_SEGMENTS: u64 = 1 << 18;
+
 /// The most of one note section or segment that is searched.
 const MAX_NOTES: u64 = 1 << 20;
+
+/// How many note sections and segments are searched.
+const MAX_NOTE_PARTS: usize = 64;
 
 pub(super) fn open(source: Box<dyn ReadAt>) -> Result<Elf, ElfError> {
     let size = source.size().map_err(|error| ElfError::Read(error.kind()))?;
@@ -69,7 +81,7 @@ pub(super) fn note(elf: &Elf, owner: &[u8], kind: u32) -> Option<Vec<u8>> {
         .iter()
         .filter(|section| section.kind == section_type::SHT_NOTE)
         .map(|section| (section.offset, section.size));
-    in_segments.chain(in_sections).find_map(|(offset, size)| {
+    in_segments.chain(in_sections).take(MAX_NOTE_PARTS).find_map(|(offset, size)| {
         let data = elf.bytes(offset, size.min(MAX_NOTES)).ok()?;
         find_note(&data, owner, kind)
     })
@@ -129,6 +141,7 @@ fn segments(source: &dyn ReadAt, size: u64, header: &FileHeader64<LE>) -> Result
         elf::PN_XNUM => first_section(source, size, header)?.sh_info.get(LE).into(),
         count => u64::from(count),
     };
+    check_count(count, MAX_SEGMENTS)?;
     let data = headers::<ProgramHeader64<LE>>(source, size, header.e_phoff.get(LE), count)?;
     let segment = |header: &ProgramHeader64<LE>| Segment {
         kind: header.p_type.get(LE),
@@ -150,6 +163,7 @@ fn sections(source: &dyn ReadAt, size: u64, header: &FileHeader64<LE>) -> Result
         0 => first_section(source, size, header)?.sh_size.get(LE),
         count => count.into(),
     };
+    check_count(count, MAX_SECTIONS)?;
     let data = headers::<SectionHeader64<LE>>(source, size, offset, count)?;
     let headers = table::<SectionHeader64<LE>>(&data);
     let names = match header.e_shstrndx.get(LE) {
@@ -183,6 +197,10 @@ fn first_section(
     table(&data).first().copied().ok_or(ElfError::OutOfFile { offset, size: 64 })
 }
 
+fn check_count(count: u64, most: u64) -> Result<(), ElfError> {
+    if count > most { Err(ElfError::TooLarge { size: count }) } else { Ok(()) }
+}
+
 /// The bytes of `count` headers.
 fn headers<T>(source: &dyn ReadAt, size: u64, offset: u64, count: u64) -> Result<Vec<u8>, ElfError> {
     bytes(source, size, offset, count.saturating_mul(size_of::<T>() as u64))
@@ -195,6 +213,7 @@ fn table<T: Pod>(data: &[u8]) -> &[T] {
 
 fn name(names: &[u8], offset: usize) -> Box<str> {
     let bytes = names.get(offset..).unwrap_or_default();
+    let bytes = &bytes[..bytes.len().min(MAX_NAME)];
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into()
 }

@@ -44,8 +44,8 @@ pub enum Kind {
     RunTime,
     /// No function: a note that something is missing from the stack.
     Missing,
-    /// No function: several that are too narrow to be drawn, merged.
-    Narrow,
+    /// No function: several that find no room in a picture.
+    Merged,
 }
 
 impl<'p> TraceView<'p> {

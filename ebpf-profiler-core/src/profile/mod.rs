@@ -27,7 +27,7 @@ use crate::trace::{Frame, Stop};
 pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
 pub use summary::Summary;
-pub use tree::{Label, Layout, Placed, Tree};
+pub use tree::{Label, Layout, Limits, Placed, Tree};
 pub use view::{FrameView, Sample, TraceView};
 
 /// Samples of a stretch of time, aggregated by exact content.

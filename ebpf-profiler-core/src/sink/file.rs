@@ -80,7 +80,7 @@ impl Profile {
 ///
 /// # Examples
 ///
-/// ```
+/// ```no_run
 /// use ebpf_profiler_core::sink::File;
 ///
 /// let latest = File::new("machine.html")?; // the latest profile
@@ -96,20 +96,26 @@ pub struct File {
 impl File {
     /// A file that holds the latest profile.
     ///
+    /// Whether it can be written is found out here, not when there is a profile to lose: an empty file appears
+    /// beside it for a moment.
+    ///
     /// # Errors
     ///
-    /// When the path's ending is unknown.
+    /// When the ending of the path is unknown, or no file can be written there.
     pub fn new(path: impl Into<PathBuf>) -> Result<File, WriteError> {
         let path = path.into();
         Format::of(&path)?;
-        Ok(File { path, number: None })
+        match attempt(&path) {
+            Ok(()) => Ok(File { path, number: None }),
+            Err(source) => Err(WriteError::Io { path, source }),
+        }
     }
 
     /// A file for each profile: a number from 1 on stands before the ending of the path.
     ///
     /// # Errors
     ///
-    /// When the path's ending is unknown.
+    /// As for [`new`](File::new).
     pub fn numbered(path: impl Into<PathBuf>) -> Result<File, WriteError> {
         Ok(File { number: Some(0), ..File::new(path)? })
     }
@@ -192,6 +198,16 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>
         let _ = fs::remove_file(&beside);
     }
     written
+}
+
+/// Goes as far as one can without touching what is there.
+fn attempt(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let beside = beside(path);
+    write_new(&beside, |_| Ok(()))?;
+    fs::remove_file(&beside)
 }
 
 fn write_new(path: &Path, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {

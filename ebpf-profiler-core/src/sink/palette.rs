@@ -25,7 +25,7 @@ pub(super) const LOOKS: [Look; 8] = [
     look(Kind::Native, "native", 0xf9b262, 0x9a5a18),
     look(Kind::RunTime, "made at run time", 0x8ed4a0, 0x2f7a4c),
     look(Kind::Missing, "missing", 0xd8a8d4, 0x7a4677),
-    look(Kind::Narrow, "narrower frames", 0xe9ecf1, 0x2a303b),
+    look(Kind::Merged, "merged frames", 0xe9ecf1, 0x2a303b),
 ];
 
 /// How many shades each kind has, so that neighbours differ.

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::io;
 
 use super::palette::{DARK_PAPER, LIGHT_PAPER, LOOKS, Look, Rgb, SHADES, number, shade};
-use crate::profile::{Kind, Layout, Placed, Profile, Tree};
-use crate::text::{Number, Share, fit};
+use crate::profile::{Kind, Layout, Limits, Placed, Profile, Tree};
+use crate::text::{Number, Share, clean, clip, fit};
 
 /// A flame graph in SVG: without script, for documents.
 ///
 /// Pointing at a frame shows its name, count and share. It follows the reader's preference for light or dark.
-/// Frames narrower than a pixel are merged, and so are the narrowest where there are more than a few thousand, which is said in
-/// the picture.
+/// Frames narrower than a pixel are merged, and so is what is too much or too high for a document; the picture
+/// says how many.
 ///
 /// # Examples
 ///
@@ -28,19 +28,20 @@ pub struct Svg<'p> {
     profile: &'p Profile,
     title: String,
     width: u32,
-    frames: usize,
+    limits: Limits,
 }
 
 impl<'p> Svg<'p> {
-    /// A picture of the profile, 1200 pixels wide, with at most about 2,000 frames.
+    /// A picture of the profile, 1200 pixels wide, with about 2,000 frames on 50 levels at most.
     pub fn new(profile: &'p Profile) -> Svg<'p> {
-        Svg { profile, title: super::title(profile), width: 1200, frames: 2_000 }
+        let limits = Limits { samples: 0, frames: 2_000, levels: 50 };
+        Svg { profile, title: super::title(profile), width: 1200, limits }
     }
 
     /// What stands above it.
     #[must_use = "it is a new picture"]
     pub fn title(self, title: impl Into<String>) -> Svg<'p> {
-        Svg { title: title.into(), ..self }
+        Svg { title: clean(&title.into()).into_owned(), ..self }
     }
 
     /// How wide it is, in pixels; at least 300.
@@ -49,10 +50,10 @@ impl<'p> Svg<'p> {
         Svg { width: width.max(300), ..self }
     }
 
-    /// Merges the narrowest frames so that about this many remain.
+    /// What is merged besides frames narrower than a pixel.
     #[must_use = "it is a new picture"]
-    pub fn frames(self, frames: usize) -> Svg<'p> {
-        Svg { frames, ..self }
+    pub fn limits(self, limits: Limits) -> Svg<'p> {
+        Svg { limits, ..self }
     }
 
     /// Writes it.
@@ -64,7 +65,7 @@ impl<'p> Svg<'p> {
         let tree = Tree::new(self.profile);
         let inner = f64::from(self.width) - 2.0 * MARGIN;
         let pixel = (tree.total() as f64 / inner).ceil() as u64;
-        let layout = tree.layout(pixel.max(tree.smallest(self.frames)).max(1));
+        let layout = tree.layout(Limits { samples: pixel.max(self.limits.samples), ..self.limits });
         let drawing = Drawing { svg: self, layout, scale: inner / tree.total().max(1) as f64 };
         out.write_all(drawing.draw(tree.total()).as_bytes())
     }
@@ -100,7 +101,7 @@ impl Drawing<'_> {
             out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
              viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">\n\
-             <style>\n{}{}</style>\n\
+             <style>\n{}{}</style>\n{HATCHING}\n\
              <rect class=\"paper\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n\
              <text class=\"title\" x=\"{MARGIN}\" y=\"26\">{title}</text>\n\
              <text class=\"note\" x=\"{MARGIN}\" y=\"45\">{}</text>\n",
@@ -113,26 +114,27 @@ impl Drawing<'_> {
     fn note(&self) -> String {
         let mut note = self.svg.profile.summary().to_string();
         if self.layout.merged > 0 {
-            let _ = write!(note, ", {} merged", Number(self.layout.merged).of("narrower frame"));
+            let _ = write!(note, ", {} merged", Number(self.layout.merged).of("small frame"));
         }
         note
     }
 
-    /// The kinds that occur, from the right.
+    /// What the colours say, for the kinds that occur.
     fn legend(&self, out: &mut String) {
-        let mut x = f64::from(self.svg.width) - MARGIN;
-        for (kind, look) in LOOKS.iter().enumerate().rev() {
-            if !self.layout.frames.iter().any(|placed| placed.label.kind == look.kind) {
-                continue;
+        let frames = &self.layout.frames;
+        let occurs = |wanted: &dyn Fn(&Placed<'_, '_>) -> bool| frames.iter().skip(1).any(wanted);
+        let mut x = MARGIN;
+        for (kind, look) in LOOKS.iter().enumerate() {
+            if occurs(&|placed| placed.label.kind == look.kind) {
+                x = swatch(out, x, &[&format!("c{kind}0")], look.name);
             }
-            x -= look.name.len() as f64 * 6.2 + 30.0;
-            let _ = write!(
-                out,
-                "<rect class=\"c{kind}0\" x=\"{x:.0}\" y=\"54\" width=\"11\" height=\"11\" rx=\"2\"/>\
-                 <text class=\"note\" x=\"{:.0}\" y=\"64\">{}</text>\n",
-                x + 16.0,
-                look.name,
-            );
+        }
+        let inlined = frames.iter().find(|placed| placed.label.inlined);
+        if let Some(placed) = inlined {
+            x = swatch(out, x, &[&class(placed)], "paler: inlined");
+        }
+        if occurs(&|placed| placed.guessed) {
+            swatch(out, x, &[&format!("c{}0", number(Kind::Native)), "g"], "hatched: guessed");
         }
     }
 
@@ -151,13 +153,11 @@ impl Drawing<'_> {
         let x = MARGIN + placed.start as f64 * self.scale;
         // Half a pixel stays free between neighbours.
         let width = (placed.total as f64 * self.scale - 0.5).max(0.5);
-        let _ = write!(
-            out,
-            "<g><title>{}</title><rect class=\"{}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" rx=\"1.5\"/>",
-            escape(&describe(placed, all)),
-            class(placed),
-            ROW - 1.0,
-        );
+        let _ = write!(out, "<g><title>{}</title>", escape(&describe(placed, all)),);
+        rect(out, &class(placed), x, y, width);
+        if placed.guessed {
+            rect(out, "g", x, y, width);
+        }
         let characters = ((width - 6.0) / CHARACTER).max(0.0) as usize;
         if characters >= 3 {
             let (x, y, name) = (x + 3.0, y + 12.5, fit(&placed.label.name, characters));
@@ -169,7 +169,7 @@ impl Drawing<'_> {
 
 /// `read (libc.so.6), inlined, guessed: 1,234 samples, 12.3 %`
 fn describe(placed: &Placed<'_, '_>, all: u64) -> String {
-    let mut text = placed.label.name.to_string();
+    let mut text = clip(&placed.label.name, LONGEST_NAME).into_owned();
     match placed.label.kind {
         Kind::Kernel => text.push_str(" (kernel)"),
         _ if !placed.label.module.is_empty() => {
@@ -185,8 +185,27 @@ fn describe(placed: &Placed<'_, '_>, all: u64) -> String {
 
 fn class(placed: &Placed<'_, '_>) -> String {
     let inlined = if placed.label.inlined { "i" } else { "" };
-    let guessed = if placed.guessed { " g" } else { "" };
-    format!("{inlined}c{}{}{guessed}", number(placed.label.kind), shade(placed.label))
+    format!("{inlined}c{}{}", number(placed.label.kind), shade(placed.label))
+}
+
+fn rect(out: &mut String, class: &str, x: f64, y: f64, width: f64) {
+    let height = ROW - 1.0;
+    let _ = write!(
+        out,
+        "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{height}\" rx=\"1.5\"/>"
+    );
+}
+
+/// Draws an entry of the legend; returns where the next one begins.
+fn swatch(out: &mut String, x: f64, classes: &[&str], name: &str) -> f64 {
+    for class in classes {
+        let _ = write!(
+            out,
+            "<rect class=\"{class}\" x=\"{x:.0}\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/>"
+        );
+    }
+    let _ = writeln!(out, "<text class=\"note\" x=\"{:.0}\" y=\"66\">{name}</text>", x + 16.0);
+    x + 38.0 + name.len() as f64 * 6.0
 }
 
 /// The rules for all kinds and shades, light and dark.
@@ -216,9 +235,14 @@ fn escape(text: &str) -> String {
     text.replace('"', "&quot;")
 }
 
-const DARK: &str = "text{fill:#f0ede8}.title{fill:#f0ede8}.note{fill:#a3abb8}\n";
+const DARK: &str =
+    "text{fill:#f0ede8}.title{fill:#f0ede8}.note{fill:#a3abb8}.hatch{stroke:#fff;stroke-opacity:.32}\n";
+const HATCHING: &str = "<pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
+    <path class=\"hatch\" d=\"M-1 7 7 -1M-4 4 4 -4M2 10 10 2\"/></pattern>";
+/// Names of generic functions may have thousands of characters.
+const LONGEST_NAME: usize = 160;
 const MARGIN: f64 = 12.0;
-const HEAD: f64 = 76.0;
+const HEAD: f64 = 80.0;
 const ROW: f64 = 18.0;
 /// How wide a character is at most in the fonts of `svg.css`.
 const CHARACTER: f64 = 6.65;

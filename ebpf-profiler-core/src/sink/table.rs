@@ -1,5 +1,6 @@
 //! The hottest functions, for a terminal.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::fmt;
 
@@ -39,8 +40,8 @@ pub struct Table<'p> {
 
 #[derive(Clone, Debug)]
 struct Function<'p> {
-    name: String,
-    module: &'p str,
+    name: Cow<'p, str>,
+    module: Cow<'p, str>,
     own: u64,
     total: u64,
 }
@@ -52,7 +53,7 @@ impl<'p> Table<'p> {
         let mut functions = functions(&tree);
         functions.sort_unstable_by(|a, b| {
             let order = |function: &Function<'_>| (Reverse(function.own), Reverse(function.total));
-            order(a).cmp(&order(b)).then_with(|| (&a.name, a.module).cmp(&(&b.name, b.module)))
+            order(a).cmp(&order(b)).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
         });
         Table { all: tree.total(), functions, rows: 20, width: 100 }
     }
@@ -92,10 +93,11 @@ struct Columns {
 impl Columns {
     fn of(shown: &[Function<'_>], all: u64, width: usize) -> Columns {
         let count = Number(all).to_string().len().max("total".len());
-        let modules = shown.iter().map(|function| function.module);
-        let module = longest(modules).clamp("module".len(), width / 4);
-        let left = width.saturating_sub(2 * (count + SHARE) + module + 2).max("function".len());
-        let name = longest(shown.iter().map(|function| &*function.name)).clamp("function".len(), left);
+        let left = width.saturating_sub(2 * (count + SHARE) + 2);
+        let modules = shown.iter().map(|function| &*function.module);
+        let module = longest(modules).min(left / 3).max("module".len());
+        let names = shown.iter().map(|function| &*function.name);
+        let name = longest(names).min(left.saturating_sub(module)).max("function".len());
         Columns { count, name, module }
     }
 
@@ -110,7 +112,7 @@ impl Columns {
             write!(f, "{:>count$}  {:>7}   ", Number(part), Share { part, all }, count = self.count)?;
         }
         let name = clip(&function.name, self.name);
-        let module = clip(function.module, self.module);
+        let module = clip(&function.module, self.module);
         let line = format!("{name:width$}  {module}", width = self.name);
         writeln!(f, "{}", line.trim_end())
     }
@@ -146,11 +148,20 @@ fn number<'p>(labels: &[Label<'p>]) -> (Vec<Option<usize>>, Vec<Function<'p>>) {
     let mut known = HashMap::new();
     let mut functions = Vec::new();
     let numbers = labels.iter().map(|label| {
-        let is_function = !matches!(label.kind, Kind::Origin | Kind::Missing | Kind::Narrow);
-        let module = if label.kind == Kind::Kernel { "[kernel]" } else { label.module };
+        let is_function = !matches!(label.kind, Kind::Origin | Kind::Missing | Kind::Merged);
+        let module = match label.kind {
+            Kind::Kernel => &Cow::Borrowed("[kernel]"),
+            Kind::RunTime => &Cow::Borrowed("[run time]"),
+            _ => &label.module,
+        };
         is_function.then(|| {
             *known.entry((&label.name, module)).or_insert_with(|| {
-                functions.push(Function { name: label.name.to_string(), module, own: 0, total: 0 });
+                functions.push(Function {
+                    name: label.name.clone(),
+                    module: module.clone(),
+                    own: 0,
+                    total: 0,
+                });
                 functions.len() - 1
             })
         })

@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 
 /// Two generations: what is used moves to the young one, and when that holds half of the budget the old one goes.
 ///
@@ -27,7 +27,7 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         Cache { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, budget }
     }
 
-    pub(super) fn get(&mut self, key: &K) -> Option<&V> {
+    pub(super) fn get<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<&V> {
         if !self.young.contains_key(key) {
             let (key, found) = self.old.remove_entry(key)?;
             self.put(key, found);

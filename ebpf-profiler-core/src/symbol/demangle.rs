@@ -38,25 +38,22 @@ impl Texts {
         if text.is_empty() {
             return self.empty.clone();
         }
-        let text: Box<[u8]> = text.into();
-        if let Some(shared) = self.others.get(&text) {
+        if let Some(shared) = self.others.get(text) {
             return shared.clone();
         }
-        let shared: Arc<str> = String::from_utf8_lossy(&text).into();
-        let bytes = text.len() + shared.len();
-        self.others.insert(text, shared.clone(), bytes);
+        let shared: Arc<str> = String::from_utf8_lossy(text).into();
+        self.others.insert(text.into(), shared.clone(), text.len() + shared.len());
         shared
     }
 
     /// Both forms of a linker's name.
     pub(super) fn name(&mut self, linker: &[u8]) -> Name {
-        let key: Box<[u8]> = linker.into();
-        if let Some(name) = self.names.get(&key) {
+        if let Some(name) = self.names.get(linker) {
             return name.clone();
         }
         let name = self.demangle(&String::from_utf8_lossy(linker));
-        let bytes = key.len() + name.function.len() + name.system.len();
-        self.names.insert(key, name.clone(), bytes);
+        let bytes = linker.len() + name.function.len() + name.system.len();
+        self.names.insert(linker.into(), name.clone(), bytes);
         name
     }
 

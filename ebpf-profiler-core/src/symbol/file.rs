@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::debug_file::{self, DebugFile, Search};
-#[cfg(feature = "symbolize")]
-use super::dwarf;
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
 use super::table::{Files, SymbolTable};
+#[cfg(feature = "symbolize")]
+use super::{Symbol, demangle::Texts, dwarf};
 use crate::elf::{Elf, section_type};
 use crate::process::{Module, Opener};
 
@@ -163,25 +163,28 @@ impl FileState {
         open: &OpenFiles,
         wanted: &[u64],
         stats: &mut SymbolStats,
-        use_table: impl FnOnce(&SymbolTable, &mut SymbolStats) -> T,
+        use_table: impl FnOnce(&SymbolTable) -> T,
     ) -> T {
         match &self.table {
-            Some(table) => use_table(table, stats),
-            None => use_table(&read_table(open.files(), Some(wanted), stats), stats),
+            Some(table) => use_table(table),
+            None => use_table(&read_table(open.files(), Some(wanted), stats)),
         }
     }
 
     /// What the debug information says about `addresses`, ascending.
     #[cfg(feature = "symbolize")]
-    pub(super) fn frames(
+    pub(super) fn functions(
         &self,
         open: &OpenFiles,
         addresses: &[u64],
         options: &SymbolOptions,
+        texts: &mut Texts,
         stats: &mut SymbolStats,
-    ) -> Vec<Vec<dwarf::Frame>> {
+    ) -> Vec<Vec<Symbol>> {
         match (&self.indexes, open.with_dwarf()) {
-            (Some(indexes), Some((main, common))) => indexes.frames(main, common, addresses, options, stats),
+            (Some(indexes), Some((main, common))) => {
+                indexes.functions(main, common, addresses, options, texts, stats)
+            }
             _ => vec![Vec::new(); addresses.len()],
         }
     }
@@ -236,13 +239,20 @@ fn fits(files: Files<'_>, options: &SymbolOptions) -> bool {
         tables.map(|section| section.size).max().unwrap_or(0)
     };
     let largest = symbols(files.main).max(files.debug.map_or(0, symbols));
-    // 24 bytes in the file are 16 here, of those that are functions, and half of that half may be one table.
-    largest / 3 * 2 <= table_budget(options) as u64 / 2
+    // 24 bytes in the file are 16 here, of those that are functions.
+    largest / 3 * 2 <= (files_budget(options) / 4) as u64
 }
 
-/// What symbol tables may take together.
-pub(super) fn table_budget(options: &SymbolOptions) -> usize {
-    options.memory / 2
+/// What may be kept of all files together. One file takes half of that at most, as the cache wants it: half of this
+/// for its symbols, half for its index.
+pub(super) fn files_budget(options: &SymbolOptions) -> usize {
+    options.memory / 3 * 2
+}
+
+/// What the index of a file's debug information may take.
+#[cfg(feature = "symbolize")]
+pub(super) fn index_budget(options: &SymbolOptions) -> usize {
+    files_budget(options) / 5
 }
 
 fn read_table(files: Files<'_>, wanted: Option<&[u64]>, stats: &mut SymbolStats) -> SymbolTable {

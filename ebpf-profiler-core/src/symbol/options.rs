@@ -27,7 +27,7 @@ pub struct SymbolOptions {
     pub lines: bool,
     /// Whether inlined functions are looked up; needs feature `symbolize`.
     pub inlined: bool,
-    /// How many bytes all caches together may hold: 16 MiB. The kernel's names come on top, about 40 bytes each.
+    /// How many bytes all caches together may hold: 24 MiB. The kernel's names come on top, about 40 bytes each.
     pub memory: usize,
     /// How many bytes of debug information are held at once for one compilation unit: 16 MiB.
     ///
@@ -45,7 +45,7 @@ impl Default for SymbolOptions {
             debug_files: true,
             lines: true,
             inlined: true,
-            memory: 16 << 20,
+            memory: 24 << 20,
             max_unit: 16 << 20,
             max_inflated: 64 << 20,
         }

@@ -3,14 +3,11 @@
 use std::sync::Arc;
 
 use super::cache::Cache;
-use super::demangle::Texts;
-#[cfg(feature = "symbolize")]
-use super::dwarf::Frame;
+use super::demangle::{Name, Texts};
 use super::file::{self, FileKey, FileState, OpenFiles};
 use super::kernel::{KernelFunction, KernelTable};
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
-use super::table::Found;
 use super::{Symbol, Symbolizer};
 use crate::process::Module;
 
@@ -63,10 +60,10 @@ impl Symbols {
     pub fn new(options: SymbolOptions) -> Symbols {
         Symbols {
             stats: SymbolStats::default(),
-            texts: Texts::new(options.memory / 4),
-            names: Cache::new(options.memory / 4),
+            texts: Texts::new(options.memory / 6),
+            names: Cache::new(options.memory / 6),
             numbers: Cache::new(options.memory / 32),
-            files: Cache::new(file::table_budget(&options)),
+            files: Cache::new(file::files_budget(&options)),
             kernel: None,
             kernel_number: 0,
             last_number: 0,
@@ -139,25 +136,42 @@ impl Symbols {
         (state, open)
     }
 
-    /// Looks up addresses of a file, ascending.
-    fn look_up(&mut self, file: u32, module: &Module, addresses: &[u64]) -> Vec<Vec<Symbol>> {
+    /// Looks up addresses of a file, ascending, and calls `take` with the functions of each.
+    fn look_up(
+        &mut self,
+        file: u32,
+        module: &Module,
+        addresses: &[u64],
+        mut take: impl FnMut(&mut Symbols, usize, Vec<Symbol>),
+    ) {
+        /// What is not passed on yet is in memory, so it is little at a time.
+        const AT_ONCE: usize = 8192;
         let (state, open) = self.open(file, module);
-        let Some(open) = open else { return vec![Vec::new(); addresses.len()] };
-        let found: Vec<Option<Found>> = state.with_table(&open, addresses, &mut self.stats, |table, _| {
+        for (piece, addresses) in addresses.chunks(AT_ONCE).enumerate() {
+            let found = match &open {
+                Some(open) => self.functions(&state, open, addresses),
+                None => vec![Vec::new(); addresses.len()],
+            };
+            let numbers = piece * AT_ONCE..;
+            numbers.zip(found).for_each(|(number, functions)| take(self, number, functions));
+        }
+    }
+
+    /// The functions of each address, innermost first; the outermost is called as the symbol table says.
+    fn functions(&mut self, state: &FileState, open: &OpenFiles, addresses: &[u64]) -> Vec<Vec<Symbol>> {
+        let Symbols { options, stats, texts, .. } = self;
+        let names: Vec<Option<Name>> = state.with_table(open, addresses, stats, |table| {
             let mut names = table.names(open.files());
-            addresses.iter().map(|&address| names.find(address)).collect()
+            addresses.iter().map(|&address| names.find(address, texts)).collect()
         });
         #[cfg(feature = "symbolize")]
-        {
-            let frames = state.frames(&open, addresses, &self.options, &mut self.stats);
-            found
-                .iter()
-                .zip(&frames)
-                .map(|(found, frames)| merge(&mut self.texts, found.as_ref(), frames))
-                .collect()
-        }
+        let known = state.functions(open, addresses, options, texts, stats);
         #[cfg(not(feature = "symbolize"))]
-        found.iter().map(|found| function(&mut self.texts, found.as_ref())).collect()
+        let known = {
+            let _ = options;
+            vec![Vec::new(); addresses.len()]
+        };
+        names.into_iter().zip(known).map(|(name, functions)| merge(name, functions)).collect()
     }
 
     fn read_kernel(&mut self) {
@@ -208,14 +222,13 @@ impl Symbolizer for Symbols {
             return;
         }
         let wanted: Vec<u64> = missing.iter().map(|&number| addresses[number]).collect();
-        let found = self.look_up(file, module, &wanted);
-        for ((number, address), functions) in missing.into_iter().zip(wanted).zip(found) {
-            self.count(&functions);
-            self.keep(file, address, &functions);
+        self.look_up(file, module, &wanted, |symbols, place, functions| {
+            symbols.count(&functions);
+            symbols.keep(file, wanted[place], &functions);
             if !functions.is_empty() {
-                name(number, &functions);
+                name(missing[place], &functions);
             }
-        }
+        });
     }
 
     fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
@@ -235,30 +248,19 @@ impl Symbolizer for Symbols {
     }
 }
 
-/// The functions of an address, as debug information gives them, the outermost called as the symbol table says.
-#[cfg(feature = "symbolize")]
-fn merge(texts: &mut Texts, found: Option<&Found>, frames: &[Frame]) -> Vec<Symbol> {
-    let Some((outer, inlined)) = frames.split_last() else { return function(texts, found) };
-    let mut symbol = |frame: &Frame, name: &[u8]| {
-        let name = texts.name(name);
-        Symbol {
-            function: name.function,
-            system_name: name.system,
-            file: texts.share(frame.file.as_deref().unwrap_or_default()),
-            line: frame.line,
-            column: frame.column,
-            start_line: frame.start_line,
+/// What debug information and the symbol table say about one address.
+fn merge(name: Option<Name>, mut functions: Vec<Symbol>) -> Vec<Symbol> {
+    if let Some(name) = name {
+        if functions.is_empty() {
+            functions.push(Symbol::default());
         }
-    };
-    let Some(name) = found.map(|found| &*found.name).or(outer.name.as_deref()) else { return Vec::new() };
-    let mut symbols: Vec<Symbol> =
-        inlined.iter().map(|frame| symbol(frame, frame.name.as_deref().unwrap_or(b"[inlined]"))).collect();
-    symbols.push(symbol(outer, name));
-    symbols
-}
-
-fn function(texts: &mut Texts, found: Option<&Found>) -> Vec<Symbol> {
-    let Some(found) = found else { return Vec::new() };
-    let name = texts.name(&found.name);
-    vec![Symbol { function: name.function, system_name: name.system, ..Symbol::default() }]
+        if let Some(outer) = functions.last_mut() {
+            (outer.function, outer.system_name) = (name.function, name.system);
+        }
+    }
+    // A line without a function isn't a name.
+    if functions.last().is_some_and(|outer| outer.function.is_empty()) {
+        functions.clear();
+    }
+    functions
 }

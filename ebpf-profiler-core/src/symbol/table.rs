@@ -8,11 +8,14 @@
 //! Names stay in the file: a profile meets a few hundred of them, and a string table is larger than everything
 //! else here. For the same reason aliases are kept, and judged by their names when an address meets them.
 
+use std::ops::Range;
+
 use object::LittleEndian as LE;
 use object::elf::{self, Sym64};
 use object::pod;
 
 use super::data::Data;
+use super::demangle::{Name, Texts};
 use super::plt;
 use super::window::{TEXTS, Window};
 use crate::elf::{EXECUTABLE, Elf, ElfError, Section, section_type};
@@ -64,15 +67,6 @@ pub(super) struct Files<'e> {
     pub(super) debug: Option<&'e Elf>,
 }
 
-/// What an address lies in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Found {
-    /// Its first address.
-    pub(super) start: u64,
-    /// Its name as the linker knows it.
-    pub(super) name: Box<[u8]>,
-}
-
 impl SymbolTable {
     /// Reads the best symbol table of a file: its own, its debug file's, the dynamic one.
     ///
@@ -119,6 +113,7 @@ impl SymbolTable {
             table: self,
             functions: open(functions, &self.strings[0]),
             plt: open(files.main, &self.strings[1]),
+            last: None,
         }
     }
 
@@ -139,20 +134,30 @@ impl SymbolTable {
     /// The entries that begin where the best one that holds `address` begins.
     ///
     /// Functions hold each other only where a table is strange, so the walk back is short.
-    fn holders(&self, address: u64) -> &[Entry] {
+    fn holders(&self, address: u64) -> Option<Holders<'_>> {
         const STEPS: usize = 64;
-        let Some(address) = address.checked_sub(self.base).and_then(|offset| u32::try_from(offset).ok())
-        else {
-            return &[];
-        };
+        let address = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let behind = self.entries.partition_point(|entry| entry.start <= address);
         let first = behind.saturating_sub(STEPS);
         let holds = |entry: &Entry| address - entry.start < entry.size;
-        let Some(found) = self.entries[first..behind].iter().rposition(holds) else { return &[] };
-        let start = self.entries[first + found].start;
+        let found = first + self.entries[first..behind].iter().rposition(holds)?;
+        let start = self.entries[found].start;
         let from = self.entries[..behind].partition_point(|entry| entry.start < start);
-        &self.entries[from..=first + found]
+        let entries = &self.entries[from..=found];
+        let shortest = entries.iter().filter(|entry| holds(entry)).map(|entry| entry.size).min()?;
+        let next = self.entries.get(behind).map_or(u32::MAX, |entry| entry.start);
+        let end = next.min(start.saturating_add(shortest));
+        let range = self.base + u64::from(address)..self.base + u64::from(end);
+        Some(Holders { entries, start: self.base + u64::from(start), range })
     }
+}
+
+/// Entries that begin at one address.
+struct Holders<'t> {
+    entries: &'t [Entry],
+    start: u64,
+    /// Where the answer is the same, from the address asked for on.
+    range: Range<u64>,
 }
 
 /// Looks functions up and reads their names.
@@ -160,20 +165,30 @@ pub(super) struct Names<'t, 'e> {
     table: &'t SymbolTable,
     functions: Window<'e>,
     plt: Window<'e>,
+    /// The last answer, and where it holds: addresses come sorted.
+    last: Option<(Range<u64>, Name)>,
 }
 
 impl Names<'_, '_> {
-    /// The function that `address` lies in.
-    pub(super) fn find(&mut self, address: u64) -> Option<Found> {
+    /// The name of the function that `address` lies in.
+    pub(super) fn find(&mut self, address: u64, texts: &mut Texts) -> Option<Name> {
+        if let Some((range, name)) = &self.last
+            && range.contains(&address)
+        {
+            return Some(name.clone());
+        }
+        let holders = self.table.holders(address)?;
+        let name = texts.name(&self.best(&holders, address)?);
+        self.last = Some((holders.range, name.clone()));
+        Some(name)
+    }
+
+    fn best(&mut self, holders: &Holders<'_>, address: u64) -> Option<Box<[u8]>> {
         /// Nobody gives one function more names than this.
         const ALIASES: usize = 64;
-        let table = self.table;
-        let holders = table.holders(address);
-        let start = table.base + u64::from(holders.first()?.start);
-        let holds = |entry: &&Entry| address - start < u64::from(entry.size);
-        let names = holders.iter().filter(holds).take(ALIASES).filter_map(|entry| self.name(entry));
-        let (_, name) = names.min_by(|a, b| preference(a).cmp(&preference(b)))?;
-        Some(Found { start, name })
+        let holds = |entry: &&Entry| address - holders.start < u64::from(entry.size);
+        let names = holders.entries.iter().filter(holds).take(ALIASES).filter_map(|entry| self.name(entry));
+        names.min_by(|a, b| preference(a).cmp(&preference(b))).map(|(_, name)| name)
     }
 
     fn name(&mut self, entry: &Entry) -> Option<(Rank, Box<[u8]>)> {
@@ -227,12 +242,15 @@ pub(super) fn each<T: pod::Pod>(
     mut use_entry: impl FnMut(&T),
 ) -> Result<(), ElfError> {
     const AT_ONCE: usize = 2048;
+    /// More than any table has; a file with holes can claim any size.
+    const MAX: u64 = 512 << 20;
     let entry = size_of::<T>() as u64;
     let data = Data::of(elf, section);
     let mut buffer = vec![0; AT_ONCE * size_of::<T>()];
     let mut at = 0;
-    while at + entry <= data.size() {
-        let size = (data.size() - at).min(buffer.len() as u64) / entry * entry;
+    let end = data.size().min(MAX);
+    while at + entry <= end {
+        let size = (end - at).min(buffer.len() as u64) / entry * entry;
         let piece = &mut buffer[..size as usize];
         elf.fill(section.offset + at, piece)?;
         pod::slice_from_all_bytes(piece).unwrap_or_default().iter().for_each(&mut use_entry);

@@ -1,17 +1,17 @@
 //! arm64.
 
-use ebpf_programs::abi::table::{Rule, cfa};
+use ebpf_programs::abi::table::{Rule, cfa, fp, ra};
 
 use crate::eh_frame::state::State;
 
 use crate::table::rules::Packed;
 
-use super::Registers;
+use super::{Go, Registers};
 
 pub(crate) static REGISTERS: Registers = Registers {
     fp: 29,
     count: 32,
-    link: Some(30),
+    link: Some(LINK as u16),
     signs: true,
     names: &[
         "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
@@ -19,9 +19,12 @@ pub(crate) static REGISTERS: Registers = Registers {
         "x30", "sp",
     ],
     signal,
+    // A frame pointer doesn't tell where a Go frame ends here, and signal handlers return to the vDSO.
+    go: Go { row: go_row, switched: None, signal_return: None },
 };
 
 const SP: u8 = 31;
+const LINK: i32 = 30;
 
 /// The kernel's signal frame at `sp`: 128 bytes of `siginfo`, then the `ucontext`.
 const CONTEXT: i32 = 128;
@@ -29,4 +32,17 @@ const CONTEXT: i32 = 128;
 /// The trampoline of the vDSO, which describes itself by a frame record that the kernel made up beside the frame.
 fn signal(_: &State<'_>) -> Option<Packed> {
     Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register: SP, offset: CONTEXT, ..Rule::CANNOT }))
+}
+
+/// A frame has the return address at its low end and the caller's frame pointer below that.
+fn go_row(distance: i32) -> Option<Packed> {
+    let frame = Rule { cfa: cfa::REGISTER, register: SP, offset: distance, ..Rule::CANNOT };
+    match distance {
+        ..0 => None,
+        0 => Some(Packed::of(&Rule { ra: ra::REGISTER, aux: LINK, ..frame })),
+        _ => {
+            let (fp_offset, aux) = ((-distance).checked_sub(8)?, -distance);
+            Some(Packed::of(&Rule { ra: ra::SAVED, aux, fp: fp::SAVED, fp_offset, ..frame }))
+        }
+    }
 }

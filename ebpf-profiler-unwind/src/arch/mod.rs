@@ -27,6 +27,19 @@ pub(crate) struct Registers {
     pub(crate) names: &'static [&'static str],
     /// The rule of a row in a signal frame, where it is one.
     pub(crate) signal: for<'a, 'b> fn(&'a State<'b>) -> Option<Packed>,
+    /// How Go uses them.
+    pub(crate) go: Go,
+}
+
+/// How Go uses registers and stack.
+#[derive(Debug)]
+pub(crate) struct Go {
+    /// The rule where the stack pointer is so far from where it was at the entry.
+    pub(crate) row: fn(i32) -> Option<Packed>,
+    /// The rule in functions that change to another stack.
+    pub(crate) switched: Option<Packed>,
+    /// The rule where signal handlers return to.
+    pub(crate) signal_return: Option<Packed>,
 }
 
 /// A rule, and whether it says all that the row says.

@@ -1,13 +1,13 @@
 //! x86_64.
 
-use ebpf_programs::abi::table::{Rule, cfa};
+use ebpf_programs::abi::table::{Rule, cfa, fp};
 
 use crate::eh_frame::expression::{Expression, recognize};
 use crate::eh_frame::state::{Cfa, Place, State};
 
 use crate::table::rules::Packed;
 
-use super::Registers;
+use super::{Go, Registers};
 
 pub(crate) static REGISTERS: Registers = Registers {
     fp: RBP,
@@ -19,9 +19,15 @@ pub(crate) static REGISTERS: Registers = Registers {
         "r14", "r15",
     ],
     signal,
+    go: Go {
+        row: go_row,
+        switched: Some(Packed::of(&GO_SWITCHED)),
+        signal_return: Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register: RSP, ..Rule::CANNOT })),
+    },
 };
 
 const RBP: u16 = 6;
+const RSP: u8 = 7;
 
 /// Where `rsp` and `rip` stand in the kernel's `ucontext`: behind five words of header and 15 or 16 registers.
 const CONTEXT_RSP: i64 = 160;
@@ -38,3 +44,23 @@ fn signal(state: &State<'_>) -> Option<Packed> {
     let offset = i32::try_from(offset.checked_sub(CONTEXT_RSP)?).ok()?;
     Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register, offset, ..Rule::CANNOT }))
 }
+
+/// A frame keeps the caller's frame pointer below the return address; a function without a frame leaves it alone.
+fn go_row(distance: i32) -> Option<Packed> {
+    let frame = Rule { cfa: cfa::REGISTER, register: RSP, offset: distance.checked_add(8)?, ..Rule::CANNOT };
+    match distance {
+        ..0 => None,
+        0..8 => Some(Packed::of(&frame)),
+        _ => Some(Packed::of(&Rule { fp: fp::SAVED, fp_offset: -16, ..frame })),
+    }
+}
+
+/// The frame pointer stays the caller's on the new stack, so the way goes on behind that caller's frame.
+const GO_SWITCHED: Rule = Rule {
+    cfa: cfa::REGISTER,
+    register: RBP as u8,
+    offset: 16,
+    fp: fp::SAVED,
+    fp_offset: -16,
+    ..Rule::CANNOT
+};

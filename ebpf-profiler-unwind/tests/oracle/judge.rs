@@ -5,10 +5,12 @@ use std::ops::Range;
 use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_unwind::{Row, Rule, Table};
 use ebpf_programs::abi::table::cfa;
-use gimli::{BaseAddresses, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection, Vendor};
+use gimli::{
+    BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection, Vendor,
+};
 
-use super::machine::{Bytes, Context, Said, ours};
-use super::sections::{Fde, functions};
+use super::machine::{Bytes, Context, Frame, Said, ours};
+use super::sections::{self, Fde, functions};
 
 /// What came out for one file, or for many.
 #[derive(Clone, Debug, Default)]
@@ -47,27 +49,41 @@ pub(crate) fn eh_frame(elf: &Elf, table: &Table) -> Verdict {
     let Ok(data) = elf.data(section) else { return Verdict::default() };
     let mut frames = EhFrame::new(&data, LittleEndian);
     frames.set_address_size(8);
-    if elf.arch() == Arch::Aarch64 {
-        frames.set_vendor(Vendor::AArch64);
-    }
+    frames.set_vendor(vendor(elf));
     let bases = BaseAddresses::default().set_eh_frame(section.address);
-    judge(&frames, &data, &bases, elf, table)
+    // Other sources may fill the gaps.
+    let alone = elf.section(".debug_frame").is_none() && !is_go(elf);
+    judge(&frames, &data, &bases, elf, Judge::new(table, elf.arch(), Compare { gaps: alone, is_go: false }))
+}
+
+/// Compares the table with `.debug_frame`.
+///
+/// Go's linker derives its own from the same numbers as the table that we read, in a way of its own; it says nothing
+/// about frame pointers.
+pub(crate) fn debug_frame(elf: &Elf, table: &Table) -> Verdict {
+    let Some(data) = sections::debug_frame(elf) else { return Verdict::default() };
+    let mut frames = DebugFrame::new(&data, LittleEndian);
+    frames.set_address_size(8);
+    frames.set_vendor(vendor(elf));
+    let how = Compare { gaps: false, is_go: is_go(elf) };
+    judge(&frames, &data, &BaseAddresses::default(), elf, Judge::new(table, elf.arch(), how))
+}
+
+fn is_go(elf: &Elf) -> bool {
+    elf.sections().iter().any(|section| section.name.ends_with(".gopclntab"))
+}
+
+fn vendor(elf: &Elf) -> Vendor {
+    if elf.arch() == Arch::Aarch64 { Vendor::AArch64 } else { Vendor::Default }
 }
 
 /// Compares a table with what gimli makes of a section.
-pub(crate) fn judge<'a, S>(
-    section: &S,
-    data: &'a [u8],
-    bases: &BaseAddresses,
-    elf: &Elf,
-    table: &Table,
-) -> Verdict
+fn judge<'a, S>(section: &S, data: &'a [u8], bases: &BaseAddresses, elf: &Elf, mut judge: Judge) -> Verdict
 where
     S: UnwindSection<Bytes<'a>>,
     S::Offset: std::hash::Hash + Eq,
 {
     let functions = functions(section, bases, elf);
-    let mut judge = Judge::new(table, elf.arch());
     let mut context = UnwindContext::new();
     let mut end = 0;
     for (number, fde) in functions.iter().enumerate() {
@@ -80,16 +96,24 @@ where
     judge.verdict
 }
 
+/// What is compared.
+#[derive(Clone, Copy, Debug)]
+struct Compare {
+    gaps: bool,
+    is_go: bool,
+}
+
 struct Judge {
     rows: Vec<Row>,
     /// The next of our rows.
     next: usize,
     arch: Arch,
+    compare: Compare,
     verdict: Verdict,
 }
 
 impl Judge {
-    fn new(table: &Table, arch: Arch) -> Judge {
+    fn new(table: &Table, arch: Arch, compare: Compare) -> Judge {
         let rows: Vec<Row> = table.rows().collect();
         let verdict = Verdict {
             files: 1,
@@ -97,7 +121,7 @@ impl Judge {
             table_rows: rows.len() as u64,
             ..Verdict::default()
         };
-        Judge { rows, next: 0, arch, verdict }
+        Judge { rows, next: 0, arch, compare, verdict }
     }
 
     /// Our rules for all parts of `range`; ranges must come in order.
@@ -118,7 +142,7 @@ impl Judge {
 
     /// Between functions there is nothing, but for the padding of the next.
     fn gap(&mut self, range: Range<u64>) {
-        let padding = range.end.wrapping_sub(range.start) < 16;
+        let padding = !self.compare.gaps || range.end.wrapping_sub(range.start) < 16;
         for (part, rule) in self.ours(range.clone()) {
             if let Some(rule) = rule.filter(|_| !padding) {
                 self.unequal(part.start, format!("{rule} in the gap {range:x?}"));
@@ -163,7 +187,10 @@ impl Judge {
             for pc in [part.start, part.end - 1] {
                 let equality = match rule {
                     Some(rule) if signal && rule.raw().cfa == cfa::SIGNAL => Equality::Equal,
-                    Some(rule) => compare(ours(rule.raw(), self.arch, pc), theirs(pc)),
+                    Some(rule) if self.compare.is_go && is_special_in_go(rule) => Equality::Equal,
+                    Some(rule) => self.compare(ours(rule.raw(), self.arch, pc), theirs(pc)),
+                    // On arm64 nothing is said about Go's changes of stack.
+                    None if self.compare.is_go => Equality::Equal,
                     None => Equality::Unequal,
                 };
                 if equality == Equality::Unequal && worst != Equality::Unequal {
@@ -176,6 +203,22 @@ impl Judge {
         self.verdict.unsaid += u64::from(worst == Equality::Unsaid);
     }
 
+    fn compare(&self, ours: Said, theirs: Said) -> Equality {
+        let without_fp = |said| match said {
+            Said::Frame(frame) => Said::Frame(Frame { fp: None, ..frame }),
+            other => other,
+        };
+        let fp_unsaid = matches!((ours, theirs), (Said::Frame(our), Said::Frame(their)) if our.fp.is_none() && their.fp.is_some());
+        match ours {
+            Said::Nothing => Equality::Unsaid,
+            _ if ours == theirs => Equality::Equal,
+            _ if without_fp(ours) != without_fp(theirs) => Equality::Unequal,
+            _ if self.compare.is_go => Equality::Equal,
+            _ if fp_unsaid => Equality::Unsaid,
+            _ => Equality::Unequal,
+        }
+    }
+
     fn unequal(&mut self, pc: u64, what: String) {
         self.verdict.unequal += 1;
         if self.verdict.examples.len() < 20 {
@@ -184,21 +227,16 @@ impl Judge {
     }
 }
 
+/// Outermost functions, returns from signals, and changes of stack, which its call frame information leaves out.
+fn is_special_in_go(rule: Rule) -> bool {
+    let raw = rule.raw();
+    let rbp = raw.cfa == cfa::REGISTER && raw.register == 6;
+    rbp || raw.cfa == cfa::SIGNAL || raw.cfa == cfa::END
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Equality {
     Equal,
     Unsaid,
     Unequal,
-}
-
-fn compare(ours: Said, theirs: Said) -> Equality {
-    match (ours, theirs) {
-        (Said::Nothing, _) => Equality::Unsaid,
-        (Said::Frame(our), Said::Frame(their)) if our.fp.is_none() && their.fp.is_some() => {
-            let same = Said::Frame(super::machine::Frame { fp: None, ..their }) == ours;
-            if same { Equality::Unsaid } else { Equality::Unequal }
-        }
-        (ours, theirs) if ours == theirs => Equality::Equal,
-        _ => Equality::Unequal,
-    }
 }

@@ -1,8 +1,9 @@
 //! The functions that a section describes, as gimli reads them.
 
 use std::collections::HashMap;
+use std::io::Read;
 
-use ebpf_profiler_core::elf::{Elf, segment_type};
+use ebpf_profiler_core::elf::{COMPRESSED, Elf, segment_type};
 use gimli::{BaseAddresses, CieOrFde, FrameDescriptionEntry, UnwindSection};
 
 use super::machine::Bytes;
@@ -34,6 +35,18 @@ where
     functions.sort_by_key(Fde::initial_address);
     functions.dedup_by_key(|fde| fde.initial_address());
     functions
+}
+
+/// `.debug_frame`, unpacked.
+pub(crate) fn debug_frame(elf: &Elf) -> Option<Vec<u8>> {
+    let section = elf.section(".debug_frame")?;
+    let data = elf.data(section).ok()?;
+    if section.flags & COMPRESSED == 0 {
+        return Some(data);
+    }
+    let mut unpacked = Vec::new();
+    flate2::read::ZlibDecoder::new(data.get(24..)?).read_to_end(&mut unpacked).ok()?;
+    Some(unpacked)
 }
 
 fn is_code(elf: &Elf, fde: &Fde<'_>) -> bool {

@@ -45,7 +45,7 @@ pub(super) fn write(
 fn notes(profile: &Profile, layout: &Layout<'_, '_>) -> Vec<String> {
     let mut notes = Vec::from(profile.summary().parts());
     if layout.merged > 0 {
-        notes.push(format!("{} merged", Number(layout.merged).of("narrower frame")));
+        notes.push(format!("{} merged", Number(layout.merged).of("small frame")));
     }
     notes
 }
@@ -94,7 +94,7 @@ impl<'p> Tables<'p> {
         let number = *self.by_label.entry(ptr::from_ref(label)).or_insert(next);
         if number == next {
             self.labels.push(label);
-            let module = self.module(label.module);
+            let module = self.module(&label.module);
             self.numbers.push(2 * palette::number(label.kind) as u64 + u64::from(label.inlined));
             self.numbers.push(module);
         }

@@ -7,8 +7,10 @@
 //!   page.html    what is on the page, with {{names}} where the others go
 //!   style.css
 //!   model.js     the frames, as arrays; searching them
+//!   view.js      which of them are seen, and where
 //!   paint.js     frames on a canvas
-//!   page.js      mouse, keyboard, address, tooltip, words for screen readers
+//!   words.js     frames in words
+//!   page.js      mouse, keyboard, address, tooltip
 //!   data.rs      the data, see there
 //! ```
 
@@ -17,7 +19,8 @@ mod json;
 
 use std::io;
 
-use crate::profile::{Profile, Tree};
+use crate::profile::{Limits, Profile, Tree};
+use crate::text::clean;
 
 /// A flame graph that one can search and walk around in: one HTML file that needs nothing else.
 ///
@@ -50,7 +53,7 @@ impl<'p> Html<'p> {
     /// What stands above it.
     #[must_use = "it is a new page"]
     pub fn title(self, title: impl Into<String>) -> Html<'p> {
-        Html { title: title.into(), ..self }
+        Html { title: clean(&title.into()).into_owned(), ..self }
     }
 
     /// Writes it.
@@ -60,7 +63,7 @@ impl<'p> Html<'p> {
     /// When `out` can't take it.
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let tree = Tree::new(self.profile);
-        let layout = tree.layout(tree.smallest(MOST_FRAMES));
+        let layout = tree.layout(Limits { frames: MOST_FRAMES, ..Limits::default() });
         for part in PAGE.split("{{") {
             let Some((name, text)) = part.split_once("}}") else {
                 out.write_all(part.as_bytes())?;
@@ -83,4 +86,10 @@ const MOST_FRAMES: usize = 250_000;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
-const SCRIPTS: [&str; 3] = [include_str!("model.js"), include_str!("paint.js"), include_str!("page.js")];
+const SCRIPTS: [&str; 5] = [
+    include_str!("model.js"),
+    include_str!("view.js"),
+    include_str!("paint.js"),
+    include_str!("words.js"),
+    include_str!("page.js"),
+];

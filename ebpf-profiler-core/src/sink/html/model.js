@@ -79,9 +79,8 @@ class Model {
     return outer <= inner && inner < this.after[outer];
   }
 
-  // Where in its row the first frame stands that ends behind `position`.
-  firstBehind(row, position) {
-    let low = 0;
+  // Where in its row, from `low` on, the first frame stands that ends behind `position`.
+  firstBehind(row, position, low = 0) {
     let high = row.length;
     while (low < high) {
       const middle = (low + high) >> 1;
@@ -139,7 +138,7 @@ function numbers(text) {
 
 function compile(pattern) {
   try {
-    return new RegExp(pattern, /\p{Lu}/u.test(pattern) ? "u" : "iu");
+    return new RegExp(pattern, /\p{Lu}/u.test(pattern) ? "" : "i");
   } catch {
     return null;
   }
@@ -162,6 +161,7 @@ function withoutBrackets(name) {
     else if (depth === 0) plain += character;
     if (depth < 0) return null;
   }
-  plain = plain.replace(/^(::)+/, "").trim();
+  // Where types stood between two paths, both separators are left.
+  plain = plain.trim().replaceAll("::::", "::").replace(/^(::)+|(::)+$/g, "");
   return depth === 0 && plain !== "" ? plain : null;
 }

@@ -1,56 +1,9 @@
-// What is seen of the frames, and where.
-class View {
-  constructor(model) {
-    this.model = model;
-    this.zoomed = 0;
-    this.hovered = -1;
-    this.focused = -1;
-    this.found = null;
-    this.icicle = false;
-    this.from = 0;
-    this.to = model.all;
-    this.width = 0;
-    this.height = 0;
-    this.scrolled = 0;
-  }
-
-  // How high everything is; at least as high as the window onto it.
-  get depth() {
-    return Math.max(this.model.rows.length * ROW + 2 * EDGE, this.height);
-  }
-
-  // Where a level is drawn.
-  top(level) {
-    const y = this.icicle ? EDGE + level * ROW : this.depth - EDGE - (level + 1) * ROW;
-    return y - this.scrolled;
-  }
-
-  levelAt(y) {
-    const down = y + this.scrolled - EDGE;
-    return Math.floor((this.icicle ? down : this.depth - 2 * EDGE - down) / ROW);
-  }
-
-  place(frame) {
-    const scale = this.width / (this.to - this.from);
-    const x = Math.max((this.model.start[frame] - this.from) * scale, 0);
-    return { x, width: Math.min((this.model.end(frame) - this.from) * scale, this.width) - x };
-  }
-
-  at(x, y) {
-    return this.model.at(this.levelAt(y), this.from + (x / this.width) * (this.to - this.from));
-  }
-
-  // Whether it stands between the root and what is zoomed to.
-  isStem(frame) {
-    return frame !== this.zoomed && this.model.contains(frame, this.zoomed);
-  }
-}
-
 // The page: what its reader does, and what it tells.
 class Page {
   constructor(data) {
     this.model = new Model(data);
     this.view = new View(this.model);
+    this.words = new Words(this.model, this.view);
     this.painter = new Painter(find("canvas"), this.model);
     this.describe(data);
     this.listen();
@@ -228,7 +181,7 @@ class Page {
     this.showTip(frame, event?.clientX, event?.clientY);
     if (frame === view.hovered) return;
     view.hovered = frame;
-    find("status").textContent = frame >= 0 ? this.words(frame) : "";
+    find("status").textContent = frame >= 0 ? this.words.of(frame) : "";
     this.draw();
   }
 
@@ -268,41 +221,8 @@ class Page {
 
   // Says what a frame is, in the status line and to screen readers.
   tell(frame) {
-    if (this.model.count === 0) return;
-    find("status").textContent = find("spoken").textContent = this.words(frame);
-  }
-
-  words(frame) {
-    const { model } = this;
-    return [model.name(frame), ...this.traits(frame), this.counts(frame)].join(", ");
-  }
-
-  traits(frame) {
-    const { model } = this;
-    const label = model.label[frame];
-    const traits = [model.modules[model.moduleOf[label]], this.kind(frame)];
-    if (model.inlined[label]) traits.push("inlined");
-    if (model.guessed[frame]) traits.push("guessed through its frame pointer");
-    return traits.filter((trait) => trait !== "");
-  }
-
-  kind(frame) {
-    const { model } = this;
-    const kind = model.kinds[model.label[frame]];
-    if (kind > 0) return model.data.looks[kind][0];
-    return ["everything", "process", "thread"][model.level[frame]];
-  }
-
-  counts(frame) {
-    const { model, view } = this;
-    const total = model.total[frame];
-    const parts = [`${plural(total, "sample")}, ${percent(model.share(total))}`];
-    if (view.zoomed > 0 && model.contains(view.zoomed, frame)) {
-      parts.push(`${percent(total / model.total[view.zoomed])} of this view`);
-    }
-    if (model.data.period > 0) parts.push(`${seconds(total * model.data.period)} of CPU time`);
-    if (model.own[frame] > 0) parts.push(`itself ${percent(model.share(model.own[frame]))}`);
-    return parts.join(", ");
+    if (this.model.all === 0) return;
+    find("status").textContent = find("spoken").textContent = this.words.of(frame);
   }
 
   showTip(frame, x = 0, y = 0) {
@@ -311,8 +231,8 @@ class Page {
     if (frame < 0) return;
     const lines = [
       element("b", this.model.name(frame)),
-      element("i", this.traits(frame).join(", ")),
-      element("span", this.counts(frame)),
+      element("i", this.words.traits(frame).join(", ")),
+      element("span", this.words.counts(frame)),
     ];
     tip.replaceChildren(...lines);
     const { width, height } = tip.getBoundingClientRect();
@@ -374,7 +294,11 @@ class Page {
     if (this.view.icicle) parts.set("icicle", "1");
     const hash = `#${parts}`;
     if (hash === (location.hash || "#")) return;
-    history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
+    try {
+      history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
+    } catch {
+      // Shown inside another page it may have no address of its own.
+    }
   }
 
   readAddress() {
@@ -403,8 +327,6 @@ class Page {
   }
 }
 
-const EDGE = 6;
-
 function find(id) {
   return document.getElementById(id);
 }
@@ -427,20 +349,6 @@ function legendEntry(name, fills) {
   const entry = element("li", "");
   entry.append(swatch, name);
   return entry;
-}
-
-function plural(count, noun) {
-  return `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
-}
-
-// Never rounded up to 100 %: who reads that takes it for all.
-function percent(share) {
-  const tenths = Math.round(share * 1000);
-  return `${((share < 1 ? Math.min(tenths, 999) : tenths) / 10).toFixed(1)} %`;
-}
-
-function seconds(time) {
-  return time < 1 ? `${Math.round(time * 1000)} ms` : `${time.toFixed(time < 100 ? 1 : 0)} s`;
 }
 
 window.flamegraph = new Page(JSON.parse(find("data").textContent));

@@ -21,6 +21,7 @@ class Painter {
     this.ring = color("--ring");
     this.match = this.dark ? "#b52a8f" : "#d63bb0";
     this.fills = this.model.data.looks.map((look) => this.fillsOf(look[this.dark ? 2 : 1]));
+    this.faded = this.fills.map((fills) => fills.map((fill) => mix(fill, this.paper, 0.7)));
     this.hatching = this.hatch();
   }
 
@@ -69,23 +70,44 @@ class Painter {
   }
 
   drawRow(view, row, y) {
-    // Frames narrower than a pixel are drawn as one, so that a row costs no more than its pixels.
-    let drawn = -1;
-    for (let index = this.model.firstBehind(row, view.from); index < row.length; index += 1) {
-      const frame = row[index];
-      if (this.model.start[frame] >= view.to) return;
-      const { x, width } = view.place(frame);
-      if (x + width <= drawn) continue;
-      this.drawFrame(view, frame, Math.max(x, drawn), y, Math.max(width, 0.6));
-      drawn = width < 1 ? x + 1 : x + width;
+    const { model } = this;
+    let index = model.firstBehind(row, view.from);
+    while (index < row.length && model.start[row[index]] < view.to) {
+      const { x, width } = view.place(row[index]);
+      if (width < 1) {
+        index = this.drawSlivers(view, row, index, x, y);
+      } else {
+        this.drawFrame(view, row[index], x, y, width);
+        index += 1;
+      }
     }
+  }
+
+  // Frames narrower than a pixel: one for each pixel, those of one colour in one go, so that a row costs no more
+  // than its pixels however many frames it has. Returns which frame follows.
+  drawSlivers(view, row, first, x, y) {
+    const { model } = this;
+    const fill = this.sliverFill(view, row[first]);
+    const left = Math.floor(x);
+    let right = left + 1;
+    let index = model.firstBehind(row, view.position(right), first + 1);
+    while (index < row.length && right < this.width) {
+      const next = view.place(row[index]);
+      if (next.width >= 1 || Math.floor(next.x) > right || this.sliverFill(view, row[index]) !== fill) break;
+      right = Math.floor(next.x) + 1;
+      index = model.firstBehind(row, view.position(right), index + 1);
+    }
+    this.context.fillStyle = fill;
+    this.context.fillRect(left, y, right - left, ROW - 1);
+    return index;
   }
 
   drawFrame(view, frame, x, y, width) {
     const { context } = this;
     // A gap tells neighbours apart as long as there is room for one.
     const inner = width > 3 ? width - 1 : width;
-    context.globalAlpha = view.isStem(frame) ? 0.55 : 1;
+    const isMatch = view.found?.labels[this.model.label[frame]];
+    context.globalAlpha = view.isStem(frame) && !isMatch ? 0.65 : 1;
     context.fillStyle = this.fill(view, frame);
     if (inner > 5) {
       context.beginPath();
@@ -105,9 +127,18 @@ class Painter {
   fill(view, frame) {
     const { model } = this;
     const label = model.label[frame];
-    const fill = this.fills[model.kinds[label]][this.shades[label] + (model.inlined[label] ? 4 : 0)];
-    if (!view.found) return fill;
-    return view.found.labels[label] ? this.match : mix(fill, this.paper, 0.7);
+    if (view.found?.labels[label]) return this.match;
+    const fills = view.found ? this.faded : this.fills;
+    return fills[model.kinds[label]][this.shades[label] + (model.inlined[label] ? 4 : 0)];
+  }
+
+  // Without shades, which nobody sees in one pixel.
+  sliverFill(view, frame) {
+    const { model } = this;
+    const label = model.label[frame];
+    if (view.found?.labels[label]) return this.match;
+    const fills = view.found ? this.faded : this.fills;
+    return fills[model.kinds[label]][model.inlined[label] ? 5 : 1];
   }
 
   write(view, frame, x, y, room) {
@@ -169,17 +200,11 @@ function shadeOf(name) {
   return (hash >>> 13) % 4;
 }
 
-const mixed = new Map();
-
 // `share` of the second colour in the first.
 function mix(first, second, share) {
-  const key = `${first}${second}${share}`;
-  if (!mixed.has(key)) {
-    const channel = (at) => {
-      const [a, b] = [first, second].map((color) => parseInt(color.slice(at, at + 2), 16));
-      return Math.round(a + (b - a) * share).toString(16).padStart(2, "0");
-    };
-    mixed.set(key, `#${channel(1)}${channel(3)}${channel(5)}`);
-  }
-  return mixed.get(key);
+  const channel = (at) => {
+    const [a, b] = [first, second].map((color) => parseInt(color.slice(at, at + 2), 16));
+    return Math.round(a + (b - a) * share).toString(16).padStart(2, "0");
+  };
+  return `#${channel(1)}${channel(3)}${channel(5)}`;
 }

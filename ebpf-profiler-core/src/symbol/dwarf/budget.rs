@@ -23,7 +23,9 @@ pub(super) enum Fault {
 impl Budget {
     /// Enough for `bytes` of debug information.
     pub(super) fn of(bytes: u64) -> Budget {
-        Budget((4 << 20) + bytes.saturating_mul(4))
+        /// Beyond this a file isn't given more, whatever size it claims.
+        const LARGE: u64 = 512 << 20;
+        Budget((4 << 20) + bytes.min(LARGE) * 2)
     }
 
     pub(super) fn spend(&mut self, steps: u64) -> Result<(), Fault> {

@@ -1,6 +1,6 @@
 //! Which unit holds which address.
 //!
-//! This is all that is kept of a file's debug information: 16 bytes a unit and 24 for each stretch of code.
+//! This is all that is kept of a file's debug information: 16 bytes a unit and 12 for each stretch of code.
 
 use addr2line::gimli::{DebugAranges, Encoding, LittleEndian, Range, UnitType};
 use hashbrown::HashSet;
@@ -16,6 +16,10 @@ use crate::symbol::window::Window;
 pub(crate) struct Index {
     units: Vec<UnitAt>,
     stretches: Vec<Stretch>,
+    /// What addresses are relative to.
+    base: u64,
+    /// How many stretches there may be.
+    most: usize,
 }
 
 /// Where a unit is in its section.
@@ -28,18 +32,30 @@ pub(super) struct UnitAt {
 /// A piece of code of a unit.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
-    begin: u64,
-    end: u64,
+    begin: u32,
+    size: u32,
     unit: u32,
 }
+
+/// The most of `.debug_aranges` that is read.
+const MAX_ARANGES: u64 = 32 << 20;
 
 /// How much of a unit is read to look at its root: little, and more where that isn't enough.
 const HEADS: [u64; 2] = [512, 64 << 10];
 
 impl Index {
-    /// Looks at the heads of all units; `malformed` counts those that made no sense.
-    pub(super) fn build(sections: &mut Sections<'_>, budget: &mut Budget, malformed: &mut u64) -> Index {
-        let mut index = Index { units: units(&sections.info), stretches: Vec::new() };
+    /// Looks at the heads of all units of a file whose code begins at `base`; `malformed` counts those that made no
+    /// sense. It takes `max_bytes` at most, what is beyond is left out.
+    pub(super) fn build(
+        sections: &mut Sections<'_>,
+        base: u64,
+        max_bytes: usize,
+        budget: &mut Budget,
+        malformed: &mut u64,
+    ) -> Index {
+        let units = units(&sections.info, max_bytes / 2 / size_of::<UnitAt>());
+        let most = max_bytes / 2 / size_of::<Stretch>();
+        let mut index = Index { units, stretches: Vec::new(), base, most };
         let listed = index.add_listed(&sections.aranges).unwrap_or_else(|_| {
             *malformed += 1;
             HashSet::new()
@@ -55,6 +71,7 @@ impl Index {
                 Err(Fault::Exhausted) => break,
             }
         }
+        *malformed += u64::from(index.stretches.len() == most);
         index.stretches.shrink_to_fit();
         index
     }
@@ -74,8 +91,10 @@ impl Index {
     pub(super) fn units_of(&self, addresses: &[u64], budget: &mut Budget) -> Vec<(UnitAt, Vec<u32>)> {
         let mut pairs = Vec::new();
         for stretch in &self.stretches {
-            let from = addresses.partition_point(|&address| address < stretch.begin);
-            let held = addresses[from..].partition_point(|&address| address < stretch.end);
+            let begin = self.base + u64::from(stretch.begin);
+            let end = begin + u64::from(stretch.size);
+            let from = addresses.partition_point(|&address| address < begin);
+            let held = addresses[from..].partition_point(|&address| address < end);
             if budget.spend(held as u64).is_err() {
                 break;
             }
@@ -92,7 +111,7 @@ impl Index {
 
     /// Adds what `.debug_aranges` lists, and gives the numbers of the units it knows.
     fn add_listed(&mut self, aranges: &Data<'_>) -> Result<HashSet<u32>, Fault> {
-        let bytes = aranges.range(0, aranges.size())?;
+        let bytes = aranges.range(0, aranges.size().min(MAX_ARANGES))?;
         let mut sets = DebugAranges::new(&bytes, LittleEndian).headers();
         let mut listed = HashSet::new();
         while let Some(set) = sets.next()? {
@@ -128,22 +147,31 @@ impl Index {
     }
 
     fn add(&mut self, unit: u32, range: Range) -> bool {
-        let is_code = range.begin < range.end && range.begin != 0;
-        if is_code {
-            self.stretches.push(Stretch { begin: range.begin, end: range.end, unit });
+        let (Some(begin), true) = (range.begin.checked_sub(self.base), range.begin < range.end) else {
+            return false;
+        };
+        let (Ok(begin), Ok(size)) = (begin.try_into(), (range.end - range.begin).try_into()) else {
+            return false;
+        };
+        let fits = self.stretches.len() < self.most;
+        if fits {
+            self.stretches.push(Stretch { begin, size, unit });
         }
-        is_code
+        fits
     }
 }
 
-/// All units of a section; those behind a broken one are lost.
-fn units(info: &Data<'_>) -> Vec<UnitAt> {
-    /// The longest form of a size.
+/// All units of a section, up to `most`; those behind a broken one are lost.
+fn units(info: &Data<'_>, most: usize) -> Vec<UnitAt> {
+    /// The longest form of a size. No unit is shorter.
     const LENGTH: u64 = 12;
     let mut heads = Window::new(info.view(), 64);
     let (mut units, mut offset) = (Vec::new(), 0);
     while let Some(Ok(size)) = heads.at(offset, LENGTH).map(unit::length) {
         let Some(end) = offset.checked_add(size).filter(|&end| end <= info.size()) else { break };
+        if size < LENGTH || units.len() == most {
+            break;
+        }
         units.push(UnitAt { offset, size });
         offset = end;
     }

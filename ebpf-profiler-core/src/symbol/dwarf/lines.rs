@@ -1,6 +1,6 @@
 //! Source lines: one run of a unit's line program, in which only the wanted addresses are kept.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use addr2line::gimli::{
     ColumnType, DebugLine, DebugLineOffset, FileEntry, IncompleteLineProgram, LineProgramHeader, LineRow,
@@ -110,7 +110,7 @@ impl Place {
 /// The paths of a unit's source files, put together when they are asked for.
 pub(super) struct Paths<'l> {
     program: Option<IncompleteLineProgram<Bytes<'l>>>,
-    known: HashMap<u64, Option<Rc<[u8]>>>,
+    known: HashMap<u64, Arc<str>>,
 }
 
 impl<'l> Paths<'l> {
@@ -118,13 +118,15 @@ impl<'l> Paths<'l> {
         Paths { program: lines.and_then(|lines| lines.program().ok()), known: HashMap::new() }
     }
 
-    /// The path of file number `file`.
-    pub(super) fn get(&mut self, file: u64, unit: &Unit, names: &mut Names<'_>) -> Option<Rc<[u8]>> {
+    /// The path of file number `file`; empty where there is none.
+    pub(super) fn get(&mut self, file: u64, unit: &Unit, names: &mut Names<'_, '_>) -> Arc<str> {
         if let Some(known) = self.known.get(&file) {
             return known.clone();
         }
-        let header = self.program.as_ref()?.header();
-        let path = header.file(file).and_then(|entry| path(entry, header, unit, names));
+        let header = self.program.as_ref().map(|program| program.header());
+        let entry = header.and_then(|header| Some((header.file(file)?, header)));
+        let path = entry.and_then(|(entry, header)| path(entry, header, unit, names)).unwrap_or_default();
+        let path = names.texts.share(&path);
         self.known.insert(file, path.clone());
         path
     }
@@ -135,20 +137,26 @@ fn path(
     entry: &FileEntry<Bytes<'_>>,
     header: &LineProgramHeader<Bytes<'_>>,
     unit: &Unit,
-    names: &mut Names<'_>,
-) -> Option<Rc<[u8]>> {
-    let mut path = match &unit.root.folder {
-        Some(folder) => names.text(folder, unit).map(|text| text.to_vec()).unwrap_or_default(),
-        None => Vec::new(),
+    names: &mut Names<'_, '_>,
+) -> Option<Vec<u8>> {
+    let mut path = Vec::new();
+    if let Some(folder) = &unit.root.folder {
+        names.push_text(&mut path, folder, unit);
+    }
+    let mut add = |text: &Text| {
+        let mut next = Vec::new();
+        names.push_text(&mut next, text, unit)?;
+        join(&mut path, &next);
+        Some(())
     };
     // Folder 0 is the unit's.
     if entry.directory_index() != 0
         && let Some(folder) = entry.directory(header).and_then(|folder| Text::of(&folder))
     {
-        join(&mut path, &names.text(&folder, unit)?);
+        add(&folder)?;
     }
-    join(&mut path, &names.text(&Text::of(&entry.path_name())?, unit)?);
-    Some(path.into())
+    add(&Text::of(&entry.path_name())?)?;
+    Some(path)
 }
 
 fn join(path: &mut Vec<u8>, next: &[u8]) {

@@ -17,15 +17,18 @@ mod unit;
 mod walk;
 
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::Symbol;
+use super::demangle::Texts;
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
-use crate::elf::Elf;
+use crate::elf::{EXECUTABLE, Elf};
 use budget::{Budget, Fault};
 pub(super) use index::Index;
 use index::UnitAt;
 use lines::{Lines, Paths, Place};
-use names::{Names, Source};
+use names::{Names, Origin, Source};
 use sections::Sections;
 
 use unit::Unit;
@@ -36,22 +39,13 @@ pub(super) fn has_any(elf: &Elf) -> bool {
     sections::has_any(elf)
 }
 
-/// One function that an address lies in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Frame {
-    /// As the linker knows it.
-    pub(super) name: Option<Rc<[u8]>>,
-    pub(super) file: Option<Rc<[u8]>>,
-    pub(super) line: u32,
-    pub(super) column: u32,
-    pub(super) start_line: u32,
-}
-
 /// The indexes of a file's debug information, and of that which it has in common with others.
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
     main: Index,
     common: Index,
+    /// Set when the work was too much, so that it isn't tried with every profile.
+    exhausted: AtomicBool,
 }
 
 impl Indexes {
@@ -65,9 +59,11 @@ impl Indexes {
         let mut index = |elf: &Elf| {
             let mut sections = Sections::open(elf, options.max_inflated, &mut stats.sections_skipped);
             let mut budget = Budget::of(sections.info.size());
-            Index::build(&mut sections, &mut budget, &mut stats.malformed)
+            let max = super::file::index_budget(options);
+            Index::build(&mut sections, first_code(elf), max, &mut budget, &mut stats.malformed)
         };
-        Indexes { main: index(main), common: common.map(index).unwrap_or_default() }
+        let (main, common) = (index(main), common.map(index).unwrap_or_default());
+        Indexes { main, common, exhausted: AtomicBool::new(false) }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -75,46 +71,60 @@ impl Indexes {
     }
 
     /// The functions of each of `addresses`, ascending: innermost first.
-    pub(super) fn frames(
+    pub(super) fn functions(
         &self,
         main: &Elf,
         common: Option<&Elf>,
         addresses: &[u64],
         options: &SymbolOptions,
+        texts: &mut Texts,
         stats: &mut SymbolStats,
-    ) -> Vec<Vec<Frame>> {
+    ) -> Vec<Vec<Symbol>> {
+        if self.exhausted.load(Ordering::Relaxed) {
+            return vec![Vec::new(); addresses.len()];
+        }
         // What is skipped was counted when the index was built.
         let open = |elf, index| {
             Source::new(Sections::open(elf, options.max_inflated, &mut 0), index, options.max_unit)
         };
         let main = open(main, &self.main);
         let budget = Budget::of(main.sections.info.size() + main.sections.line.size());
-        let names = Names::new(main, common.map(|elf| open(elf, &self.common)));
-        let mut finder = Finder { names, budget, options, stats, frames: vec![Vec::new(); addresses.len()] };
-        finder.run(&self.main, addresses);
-        finder.frames
+        let names = Names::new(main, common.map(|elf| open(elf, &self.common)), texts);
+        let functions = vec![Vec::new(); addresses.len()];
+        let mut finder = Finder { names, budget, options, stats, functions };
+        let exhausted = finder.run(&self.main, addresses).is_err();
+        self.exhausted.store(exhausted, Ordering::Relaxed);
+        finder.functions
     }
 }
 
+/// The first address of code, or more than any address where there is no code.
+fn first_code(elf: &Elf) -> u64 {
+    let code =
+        elf.sections().iter().filter(|section| section.flags & EXECUTABLE != 0 && section.address != 0);
+    code.map(|section| section.address).min().unwrap_or(u64::MAX)
+}
+
 struct Finder<'f, 'e> {
-    names: Names<'e>,
+    names: Names<'e, 'f>,
     budget: Budget,
     options: &'f SymbolOptions,
     stats: &'f mut SymbolStats,
-    frames: Vec<Vec<Frame>>,
+    functions: Vec<Vec<Symbol>>,
 }
 
 impl Finder<'_, '_> {
-    fn run(&mut self, index: &Index, addresses: &[u64]) {
+    fn run(&mut self, index: &Index, addresses: &[u64]) -> Result<(), Fault> {
         for (at, numbers) in index.units_of(addresses, &mut self.budget) {
             let wanted: Vec<u64> = numbers.iter().map(|&number| addresses[number as usize]).collect();
             if let Err(fault) = self.look_into(at, &wanted, &numbers) {
                 self.stats.malformed += 1;
                 if fault == Fault::Exhausted {
-                    return;
+                    return Err(fault);
                 }
             }
         }
+        Ok(())
     }
 
     fn look_into(&mut self, at: UnitAt, wanted: &[u64], numbers: &[u32]) -> Result<(), Fault> {
@@ -148,54 +158,79 @@ impl Finder<'_, '_> {
         of_lines.and(of_calls)
     }
 
-    fn put_together(
+    fn put_together<'u>(
         &mut self,
-        unit: &Unit,
-        lines: Option<&Lines>,
+        unit: &'u Unit,
+        lines: Option<&'u Lines>,
         places: &[Option<Place>],
         calls: &Calls,
         numbers: &[u32],
     ) {
-        let mut paths = Paths::new(lines);
+        let mut of_unit = OfUnit { unit, paths: Paths::new(lines), origins: vec![None; calls.nodes.len()] };
         for ((&number, chain), place) in numbers.iter().zip(&calls.chains).zip(places) {
-            let known = self.frames[number as usize].len();
+            let known = self.functions[number as usize].len();
             // Several units may claim an address; the one that knows most about it is right.
-            if known > chain.len().max(usize::from(place.is_some())) {
-                continue;
+            if known <= chain.len().max(usize::from(place.is_some())) {
+                self.functions[number as usize] = self.chain(&mut of_unit, *place, chain, &calls.nodes);
             }
-            let chain = chain.iter().filter_map(|&node| calls.nodes.get(node as usize)).collect::<Vec<_>>();
-            self.frames[number as usize] = self.chain(unit, &mut paths, *place, &chain);
         }
     }
 
-    /// The frames of one address, from what holds it, outermost first.
+    /// The functions of one address, from what holds it, outermost first.
     fn chain(
         &mut self,
-        unit: &Unit,
-        paths: &mut Paths<'_>,
+        of: &mut OfUnit<'_>,
         place: Option<Place>,
-        nodes: &[&Node],
-    ) -> Vec<Frame> {
+        chain: &[u32],
+        nodes: &[Node],
+    ) -> Vec<Symbol> {
         let mut place = place;
-        let mut frames = Vec::with_capacity(nodes.len().max(1));
-        for node in nodes.iter().rev() {
-            let origin = self.names.of(&node.naming, unit, &mut self.budget);
-            let mut frame = self.frame(unit, paths, place);
-            (frame.name, frame.start_line) = (origin.name, origin.start_line);
-            frames.push(frame);
+        let mut functions = Vec::with_capacity(chain.len().max(1));
+        for &number in chain.iter().rev() {
+            let Some(node) = nodes.get(number as usize) else { continue };
+            let origin = self.origin(of, number, node);
+            let mut function = self.at(of, place);
+            function.start_line = origin.start_line;
+            if let Some(name) = origin.name {
+                (function.function, function.system_name) = (name.function, name.system);
+            }
+            functions.push(function);
             place = node.call.map(Place::from);
         }
-        if nodes.is_empty() && place.is_some() {
-            frames.push(self.frame(unit, paths, place));
+        if chain.is_empty() && place.is_some() {
+            functions.push(self.at(of, place));
         }
-        frames
+        functions
     }
 
-    fn frame(&mut self, unit: &Unit, paths: &mut Paths<'_>, place: Option<Place>) -> Frame {
-        let Some(place) = place.filter(|_| self.options.lines) else { return Frame::default() };
-        let file = paths.get(place.file, unit, &mut self.names);
-        Frame { file, line: place.line, column: place.column, ..Frame::default() }
+    /// A function without name at a place.
+    fn at(&mut self, of: &mut OfUnit<'_>, place: Option<Place>) -> Symbol {
+        let Some(place) = place.filter(|_| self.options.lines) else { return Symbol::default() };
+        let file = of.paths.get(place.file, of.unit, &mut self.names);
+        Symbol { file, line: place.line, column: place.column, ..Symbol::default() }
     }
+
+    fn origin(&mut self, of: &mut OfUnit<'_>, number: u32, node: &Node) -> Origin {
+        if let Some(Some(known)) = of.origins.get(number as usize) {
+            return known.clone();
+        }
+        let mut origin = self.names.of(&node.naming, of.unit, &mut self.budget);
+        if origin.name.is_none() && node.call.is_some() {
+            origin.name = Some(self.names.texts.name(b"[inlined]"));
+        }
+        if let Some(known) = of.origins.get_mut(number as usize) {
+            *known = Some(origin.clone());
+        }
+        origin
+    }
+}
+
+/// What was found out about a unit on the way.
+struct OfUnit<'u> {
+    unit: &'u Unit,
+    paths: Paths<'u>,
+    /// For each node what it is called, once that is known.
+    origins: Vec<Option<Origin>>,
 }
 
 /// How much of a unit that is too large is read, for its root entry.

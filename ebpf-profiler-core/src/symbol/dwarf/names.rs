@@ -15,11 +15,12 @@ use super::budget::{Budget, Fault};
 use super::index::Index;
 use super::sections::{Bytes, Sections};
 use super::unit::{AbbreviationCache, Text, Unit};
+use crate::symbol::demangle::{Name, Texts};
 
 /// A function's name and where it is declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Origin {
-    pub(super) name: Option<Rc<[u8]>>,
+    pub(super) name: Option<Name>,
     pub(super) start_line: u32,
 }
 
@@ -125,10 +126,10 @@ impl<'e> Source<'e> {
     }
 
     /// A text that an entry of `unit` refers to, unless it is in the common file.
-    pub(super) fn text(&mut self, text: &Text, unit: &Unit) -> Option<Rc<[u8]>> {
+    fn text<'t>(&'t mut self, text: &'t Text, unit: &Unit) -> Option<&'t [u8]> {
         let sections = &mut self.sections;
-        let found = match text {
-            Text::Here(text) => Some(&**text),
+        match text {
+            Text::Here(text) => Some(text),
             Text::Texts(at) => sections.texts.text(*at),
             Text::LineTexts(at) => sections.line_texts.text(*at),
             Text::Index(index) => {
@@ -137,32 +138,30 @@ impl<'e> Source<'e> {
                 sections.texts.text(at)
             }
             Text::Common(_) => None,
-        };
-        found.map(Rc::from)
+        }
     }
 }
 
 /// The names of functions, each looked for once.
-pub(super) struct Names<'e> {
+pub(super) struct Names<'e, 't> {
     pub(super) main: Source<'e>,
-    pub(super) common: Option<Source<'e>>,
+    common: Option<Source<'e>>,
+    pub(super) texts: &'t mut Texts,
     known: HashMap<Reference, Origin>,
 }
 
 /// How many arrows are followed.
 const MAX_HOPS: usize = 8;
 
-impl<'e> Names<'e> {
-    pub(super) fn new(main: Source<'e>, common: Option<Source<'e>>) -> Names<'e> {
-        Names { main, common, known: HashMap::new() }
+impl<'e, 't> Names<'e, 't> {
+    pub(super) fn new(main: Source<'e>, common: Option<Source<'e>>, texts: &'t mut Texts) -> Names<'e, 't> {
+        Names { main, common, texts, known: HashMap::new() }
     }
 
-    /// A text that an entry of `unit`, a unit of the main file, refers to.
-    pub(super) fn text(&mut self, text: &Text, unit: &Unit) -> Option<Rc<[u8]>> {
-        match text {
-            Text::Common(at) => self.common.as_mut()?.text(&Text::Texts(*at), unit),
-            own => self.main.text(own, unit),
-        }
+    /// Adds a text that an entry of `unit`, a unit of the main file, refers to.
+    pub(super) fn push_text(&mut self, to: &mut Vec<u8>, text: &Text, unit: &Unit) -> Option<()> {
+        to.extend_from_slice(find_text(&mut self.main, self.common.as_mut(), text, unit, false)?);
+        Some(())
     }
 
     /// The name of the function that an entry of `unit` describes.
@@ -208,11 +207,24 @@ impl<'e> Names<'e> {
     }
 
     fn own(&mut self, naming: &Naming, unit: &Unit, in_common: bool) -> Origin {
+        let Names { main, common, texts, .. } = self;
         let text = naming.linker.as_ref().or(naming.plain.as_ref());
-        let name = text.and_then(|text| match (in_common, &mut self.common) {
-            (true, Some(common)) => common.text(text, unit),
-            _ => self.text(text, unit),
-        });
-        Origin { name, start_line: naming.line }
+        let name = text.and_then(|text| find_text(main, common.as_mut(), text, unit, in_common));
+        Origin { name: name.map(|name| texts.name(name)), start_line: naming.line }
+    }
+}
+
+/// A text that an entry of `unit` refers to; `in_common` says which file the unit belongs to.
+fn find_text<'t>(
+    main: &'t mut Source<'_>,
+    common: Option<&'t mut Source<'_>>,
+    text: &'t Text,
+    unit: &Unit,
+    in_common: bool,
+) -> Option<&'t [u8]> {
+    match text {
+        Text::Common(at) => common?.sections.texts.text(*at),
+        own if in_common => common?.text(own, unit),
+        own => main.text(own, unit),
     }
 }

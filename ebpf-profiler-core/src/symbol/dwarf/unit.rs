@@ -162,6 +162,7 @@ impl Root {
     ) -> Result<bool, Fault> {
         let mut any = false;
         let mut take = |range: Range| {
+            // Linkers leave what they dropped at address 0.
             if range.begin < range.end && range.begin != 0 {
                 any = true;
                 use_range(range);

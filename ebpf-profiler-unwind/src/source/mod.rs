@@ -5,9 +5,36 @@ use ebpf_profiler_core::elf::{Elf, ElfError, Section as Header, Segment, section
 use crate::bytes::Bytes;
 use crate::eh_frame::entry::{Format, Section};
 use crate::eh_frame::pointer;
+use crate::gopclntab::{Pclntab, find};
+
+mod debug_frame;
+
+/// All unwind data of a file.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    /// Call frame information, the preferred first.
+    pub(crate) frames: Vec<Section>,
+    /// Go's own table.
+    pub(crate) go: Option<Pclntab>,
+}
+
+impl Sources {
+    /// Reads them.
+    ///
+    /// Without `.eh_frame` a file can't be unwound by anybody else either, so only what is wrong with that is an error.
+    pub(crate) fn of(elf: &Elf) -> Result<Sources, ElfError> {
+        let mut frames = Vec::from_iter(eh_frame(elf)?);
+        let go = find::pclntab(elf).ok().flatten();
+        // Go's linker makes one from the other, and says nothing about frame pointers in it.
+        if go.is_none() {
+            frames.extend(debug_frame::read(elf).ok().flatten());
+        }
+        Ok(Sources { frames, go })
+    }
+}
 
 /// The `.eh_frame` of a file; `None` where it has none.
-pub(crate) fn eh_frame(elf: &Elf) -> Result<Option<Section>, ElfError> {
+fn eh_frame(elf: &Elf) -> Result<Option<Section>, ElfError> {
     let section = elf.section(".eh_frame").filter(|section| section.kind != section_type::SHT_NOBITS);
     let by_section = section.map(|section| read(elf, section, Format::EhFrame));
     match by_section {

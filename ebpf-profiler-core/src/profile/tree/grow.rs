@@ -1,0 +1,132 @@
+//! From samples to a tree.
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+
+use super::{Label, Node, Tree};
+use crate::profile::{Call, Kind, Sample};
+use crate::text::clean;
+
+/// A tree that still grows.
+#[derive(Default)]
+pub(super) struct Grower<'p> {
+    labels: Labels<'p>,
+    nodes: Vec<Node>,
+    children: HashMap<(u32, u32), u32>,
+}
+
+impl<'p> Grower<'p> {
+    /// A root.
+    pub(super) fn new() -> Grower<'p> {
+        let mut grower = Grower::default();
+        let all = grower.labels.intern(origin(Cow::Borrowed("all")));
+        grower.child(0, all);
+        grower
+    }
+
+    pub(super) fn add(&mut self, sample: &Sample<'p>) {
+        let mut node = 0;
+        for name in origins(sample) {
+            let label = self.labels.intern(origin(name));
+            node = self.child(node, label);
+        }
+        for call in sample.trace().calls() {
+            let label = self.labels.of(&call);
+            node = self.child(node, label);
+            self.nodes[node as usize].guessed |= call.is_guessed();
+        }
+        self.nodes[node as usize].own += sample.count();
+    }
+
+    fn child(&mut self, parent: u32, label: u32) -> u32 {
+        let next = self.nodes.len() as u32;
+        let node = *self.children.entry((parent, label)).or_insert(next);
+        if node == next {
+            let level = self.nodes.get(parent as usize).map_or(0, |parent| parent.level + 1);
+            self.nodes.push(Node { label, parent, level, total: 0, own: 0, size: 1, guessed: false });
+        }
+        node
+    }
+
+    pub(super) fn finish(mut self) -> Tree<'p> {
+        for index in (0..self.nodes.len()).rev() {
+            let node = &mut self.nodes[index];
+            node.total += node.own;
+            let Node { parent, total, size, .. } = *node;
+            if index > 0 {
+                let parent = &mut self.nodes[parent as usize];
+                parent.total += total;
+                parent.size += size;
+            }
+        }
+        Tree { labels: self.labels.items, nodes: self.nodes }
+    }
+}
+
+/// The names of the process and, where it is another one, of the thread.
+fn origins<'p>(sample: &Sample<'p>) -> impl Iterator<Item = Cow<'p, str>> + use<'p> {
+    let thread = &*sample.thread().name;
+    let executable = sample.process().executable.rsplit('/').next().unwrap_or_default();
+    let executable = executable.strip_suffix(" (deleted)").unwrap_or(executable);
+    // The kernel keeps 15 bytes of a command's name.
+    let is_same = thread == executable || thread.len() == 15 && executable.starts_with(thread);
+    let process = (!executable.is_empty()).then(|| clean(executable));
+    let thread = (process.is_none() || !is_same).then(|| unnumbered(thread));
+    process.into_iter().chain(thread)
+}
+
+fn origin(name: Cow<'_, str>) -> Label<'_> {
+    Label { name, module: Cow::Borrowed(""), kind: Kind::Origin, inlined: false }
+}
+
+/// A thread's name with a star for the number at its end, so that a pool of threads is one.
+fn unnumbered(name: &str) -> Cow<'_, str> {
+    let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
+    match name {
+        "" => Cow::Borrowed("[unknown]"),
+        _ if stem.len() < name.len() && stem.ends_with(['.', '-', '_', ':', '/', '#', ' ']) => {
+            Cow::Owned(format!("{}*", clean(stem)))
+        }
+        _ => clean(name),
+    }
+}
+
+/// Labels by content; those of a frame are made once.
+#[derive(Default)]
+struct Labels<'p> {
+    items: Vec<Label<'p>>,
+    numbers: HashMap<Label<'p>, u32>,
+    of_functions: HashMap<(u32, u32), u32>,
+}
+
+impl<'p> Labels<'p> {
+    fn of(&mut self, call: &Call<'p>) -> u32 {
+        let Call::Function { frame, depth } = call else { return self.intern(label(call)) };
+        let key = (frame.id().0, *depth as u32);
+        if let Some(&number) = self.of_functions.get(&key) {
+            return number;
+        }
+        let number = self.intern(label(call));
+        self.of_functions.insert(key, number);
+        number
+    }
+
+    fn intern(&mut self, label: Label<'p>) -> u32 {
+        let next = self.items.len() as u32;
+        let number = *self.numbers.entry(label.clone()).or_insert(next);
+        if number == next {
+            self.items.push(label);
+        }
+        number
+    }
+}
+
+fn label<'p>(call: &Call<'p>) -> Label<'p> {
+    let name = match call.symbol() {
+        Some(symbol) if !symbol.function.is_empty() => clean(&symbol.function),
+        _ => Cow::Owned(clean(&call.to_string()).into_owned()),
+    };
+    let module = call.module().map_or(Cow::Borrowed(""), clean);
+    Label { name, module, kind: call.kind(), inlined: call.is_inlined() }
+}

@@ -1,0 +1,107 @@
+//! All stacks of a profile, merged from their roots: what flame graphs draw.
+//!
+//! ```text
+//!   all                      9
+//!   └─ cat                   9
+//!      └─ main               9
+//!         ├─ read            5
+//!         │  └─ sys_read     4
+//!         └─ write           3
+//! ```
+
+mod grow;
+mod layout;
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::{Kind, Profile};
+use grow::Grower;
+
+pub use layout::{Layout, Limits, Placed};
+
+/// All stacks of a profile, merged from their roots.
+///
+/// Below the root stand the processes, by the name of their executable; then the threads whose name is another
+/// one, without a number at its end (`worker-1`, `worker-2` are `worker-*`); then the functions, each with its
+/// name, its module and its kind. Whatever is equal in those is merged.
+///
+/// Nothing here recurses: a stack may be as deep as it likes.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::{profile::{Limits, Tree}, testing};
+///
+/// let profile = testing::profile("cat;main;read 5\ncat;main;write 3\ncat;main 1");
+/// for placed in Tree::new(&profile).layout(Limits::default()).frames {
+///     println!("{:width$}{} {}", "", placed.label.name, placed.total, width = placed.level);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Tree<'p> {
+    labels: Vec<Label<'p>>,
+    /// Every node stands behind its parent; the first is the root.
+    nodes: Vec<Node>,
+}
+
+/// What a node of the tree stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Label<'p> {
+    /// The name of the function, process or thread, without control characters.
+    pub name: Cow<'p, str>,
+    /// The last part of the path of the file that the function lies in, without control characters;
+    /// empty where there is none.
+    pub module: Cow<'p, str>,
+    /// What kind of code it is.
+    pub kind: Kind,
+    /// Whether it was inlined into the one below it.
+    pub inlined: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) label: u32,
+    parent: u32,
+    level: u32,
+    pub(crate) total: u64,
+    pub(crate) own: u64,
+    /// How many nodes there are in it, itself included.
+    size: u64,
+    guessed: bool,
+}
+
+impl<'p> Tree<'p> {
+    /// The tree of a profile.
+    pub fn new(profile: &'p Profile) -> Tree<'p> {
+        let mut grower = Grower::new();
+        for sample in profile.samples() {
+            grower.add(&sample);
+        }
+        grower.finish()
+    }
+
+    /// How many samples there are.
+    pub fn total(&self) -> u64 {
+        self.nodes[0].total
+    }
+
+    /// Every node with where it stands in drawing order and where what it called ends, in that order.
+    pub(crate) fn spans(&self) -> Vec<(&Node, Range<u64>)> {
+        let mut next = vec![0; self.nodes.len()];
+        let mut spans = Vec::with_capacity(self.nodes.len());
+        for (index, node) in self.nodes.iter().enumerate() {
+            let start = next[node.parent as usize];
+            next[node.parent as usize] += node.size;
+            next[index] = start + 1;
+            spans.push((node, start..start + node.size));
+        }
+        spans.sort_unstable_by_key(|(_, span)| span.start);
+        spans
+    }
+
+    pub(crate) fn labels(&self) -> &[Label<'p>] {
+        &self.labels
+    }
+}

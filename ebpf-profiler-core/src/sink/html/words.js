@@ -1,0 +1,54 @@
+// Frames in words, for tooltips, the status line and screen readers.
+class Words {
+  constructor(model, view) {
+    this.model = model;
+    this.view = view;
+  }
+
+  of(frame) {
+    const { model } = this;
+    return [model.name(frame), ...this.traits(frame), this.counts(frame)].join(", ");
+  }
+
+  traits(frame) {
+    const { model } = this;
+    const label = model.label[frame];
+    const traits = [model.modules[model.moduleOf[label]], this.kind(frame)];
+    if (model.inlined[label]) traits.push("inlined");
+    if (model.guessed[frame]) traits.push("guessed through its frame pointer");
+    return traits.filter((trait) => trait !== "");
+  }
+
+  kind(frame) {
+    const { model } = this;
+    const kind = model.kinds[model.label[frame]];
+    if (kind > 0) return model.data.looks[kind][0];
+    return ["everything", "process", "thread"][model.level[frame]];
+  }
+
+  counts(frame) {
+    const { model, view } = this;
+    const total = model.total[frame];
+    const parts = [`${plural(total, "sample")}, ${percent(model.share(total))}`];
+    if (view.zoomed > 0 && model.contains(view.zoomed, frame)) {
+      parts.push(`${percent(total / model.total[view.zoomed])} of this view`);
+    }
+    if (model.data.period > 0) parts.push(`${seconds(total * model.data.period)} of CPU time`);
+    if (model.own[frame] > 0) parts.push(`itself ${percent(model.share(model.own[frame]))}`);
+    return parts.join(", ");
+  }
+}
+
+function plural(count, noun) {
+  return `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+// Never rounded up to 100 %: who reads that takes it for all.
+function percent(share) {
+  const tenths = Math.round(share * 1000);
+  return `${((share < 1 ? Math.min(tenths, 999) : tenths) / 10).toFixed(1)} %`;
+}
+
+function seconds(time) {
+  return time < 1 ? `${Math.round(time * 1000)} ms` : `${time.toFixed(time < 100 ? 1 : 0)} s`;
+}

@@ -1,0 +1,96 @@
+//! Files.
+
+use std::error::Error as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ebpf_profiler_core::sink::{File, Sink, WriteError};
+use ebpf_profiler_core::testing;
+
+/// A fresh folder for a test.
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sink-file").join(name);
+    // It may be there from an earlier run.
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).expect("the target folder is writable");
+    path
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("it is there");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("it is there").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn the_ending_decides() {
+    let folder = folder("endings");
+    let profile = testing::profile("cat;main 3");
+    for (name, begins) in [("x.html", "<!doctype html>"), ("x.svg", "<svg "), ("x.folded", "cat;main 3\n")] {
+        profile.write(folder.join(name)).expect("it is writable");
+        let text = fs::read_to_string(folder.join(name)).expect("it is there");
+        assert!(text.starts_with(begins), "{name}: {text:.60}");
+    }
+    assert_eq!(names(&folder), ["x.folded", "x.html", "x.svg"]);
+}
+
+#[test]
+fn an_unknown_ending_names_the_known_ones() {
+    let profile = testing::profile("cat;main 3");
+    for path in ["x.png", "x", "x.pb.gz", ".html", ""] {
+        let error = profile.write(path).expect_err("it names no format");
+        let expected = format!(
+            "the ending of {path} names no format; use .html, .svg or .folded (.pb.gz is written by ebpf-profiler-otlp)"
+        );
+        assert_eq!(error.to_string(), expected);
+        assert!(File::new(path).is_err());
+    }
+}
+
+#[test]
+fn an_error_names_the_path_and_the_remedy() {
+    let folder = folder("errors");
+    let profile = testing::profile("cat;main 3");
+    let path = folder.join("missing/x.svg");
+    let error = profile.write(&path).expect_err("its folder is missing");
+    let text = error.to_string();
+    assert!(text.starts_with(&format!("cannot write {}: ", path.display())), "{text}");
+    assert!(text.ends_with("; make its folder first"), "{text}");
+    assert!(error.source().is_some());
+    fs::create_dir(folder.join("dir.svg")).expect("the folder is writable");
+    let error = profile.write(folder.join("dir.svg")).expect_err("it is a folder");
+    assert!(matches!(error, WriteError::Io { .. }));
+    // The sink finds out before there is a profile to lose.
+    for name in ["missing/x.svg", "dir.svg"] {
+        assert!(matches!(File::new(folder.join(name)), Err(WriteError::Io { .. })));
+    }
+    // Nothing half-written stays.
+    assert_eq!(names(&folder), ["dir.svg"]);
+}
+
+#[test]
+fn a_file_is_replaced_as_a_whole() {
+    let folder = folder("replaced");
+    let path = folder.join("x.folded");
+    fs::write(&path, "what was there before, and longer than what comes").expect("the folder is writable");
+    testing::profile("cat;main 3").write(&path).expect("it is writable");
+    assert_eq!(fs::read_to_string(&path).expect("it is there"), "cat;main 3\n");
+    assert_eq!(names(&folder), ["x.folded"]);
+}
+
+#[test]
+fn the_sink_keeps_the_latest_or_all() {
+    let folder = folder("sink");
+    let mut latest = File::new(folder.join("latest.folded")).expect("its ending is known");
+    let mut all = File::numbered(folder.join("all.folded")).expect("its ending is known");
+    for count in 1..=2 {
+        let profile = testing::profile(&format!("cat;main {count}"));
+        latest.take(&profile).expect("it is writable");
+        all.take(&profile).expect("it is writable");
+    }
+    assert_eq!(names(&folder), ["all-0001.folded", "all-0002.folded", "latest.folded"]);
+    let read = |name| fs::read_to_string(folder.join(name)).expect("it is there");
+    assert_eq!([read("all-0001.folded"), read("latest.folded")], ["cat;main 1\n", "cat;main 2\n"]);
+}

@@ -1,0 +1,21 @@
+//! What we say about addresses.
+
+use ebpf_profiler_core::process::Module;
+use ebpf_profiler_core::symbol::{Symbol, SymbolOptions, SymbolStats, Symbolizer, Symbols};
+
+/// What we say about each address; nothing where there is no name.
+pub(crate) fn ours(
+    module: &Module,
+    addresses: &[u64],
+    options: SymbolOptions,
+) -> (Vec<Vec<Symbol>>, SymbolStats) {
+    let mut symbols = Symbols::new(options);
+    let mut found = vec![Vec::new(); addresses.len()];
+    symbols.native(module, addresses, &mut |number, functions| found[number] = functions.to_vec());
+    (found, symbols.stats())
+}
+
+/// The name as the linker knows it.
+pub(crate) fn linker_name(symbol: &Symbol) -> &str {
+    if symbol.system_name.is_empty() { &symbol.function } else { &symbol.system_name }
+}

@@ -1,0 +1,19 @@
+//! Names and lines against tools that we didn't write, for every address of small programs.
+//!
+//! The programs are compiled here, so a compiler and binutils have to be there; without them the tests fail and
+//! name the package.
+
+#![expect(clippy::panic, reason = "helpers of tests, which fail and tell")]
+
+mod address;
+#[cfg(feature = "symbolize")]
+mod demangle;
+#[cfg(feature = "symbolize")]
+mod hostile;
+mod kernel;
+mod names;
+mod program;
+#[cfg(feature = "symbolize")]
+#[expect(clippy::print_stdout, reason = "tests say what they compared")]
+mod source;
+mod tool;

@@ -1,0 +1,67 @@
+//! Rows from Go's own table.
+
+use crate::arch::Registers;
+use crate::gopclntab::steps::Steps;
+use crate::gopclntab::{Function, Pclntab};
+use crate::index::Item;
+use crate::table::rules::Packed;
+
+use super::output::Output;
+
+/// The functions of a Go binary.
+pub(super) struct Go<'a> {
+    table: &'a Pclntab,
+    registers: &'static Registers,
+    /// How many steps are left: pc tables are shared, so a lying file could have each of its functions walk the
+    /// whole of it. Real ones have one step for five to ten bytes.
+    budget: usize,
+}
+
+impl<'a> Go<'a> {
+    pub(super) fn new(table: &'a Pclntab, registers: &'static Registers) -> Go<'a> {
+        Go { table, registers, budget: table.size() }
+    }
+
+    /// Adds the rows of function `number`; `None` when what is told about it makes no sense.
+    pub(super) fn function(&mut self, item: Item, number: usize, output: &mut Output) -> Option<()> {
+        let function = self.table.function(number)?;
+        let end = self.table.entry(number + 1).filter(|&end| end > item.begin)?.min(item.next);
+        if let Some(rule) = self.whole(&function) {
+            // The kernel enters its way back from a signal at its first instruction, and whoever looks for a caller
+            // looks in front of the return address.
+            let before = u64::from(function.is_signal_return() && output.end() < item.begin);
+            output.function(item.begin - before, end);
+            output.row(item.begin - before, rule);
+        } else if let Some(stack) = function.stack.filter(|_| !function.switches_stack) {
+            output.function(item.begin, end);
+            self.rows(Steps::new(stack, item.begin, self.table.quantum()), end, output)?;
+        }
+        Some(())
+    }
+
+    /// One rule for all of a function.
+    fn whole(&self, function: &Function<'_>) -> Option<Packed> {
+        if function.is_outermost {
+            Some(Packed::END)
+        } else if function.is_signal_return() {
+            self.registers.go.signal_return
+        } else if function.switches_stack {
+            self.registers.go.switched
+        } else {
+            None
+        }
+    }
+
+    fn rows(&mut self, steps: Steps<'_>, end: u64, output: &mut Output) -> Option<()> {
+        for (range, distance) in steps {
+            self.budget = self.budget.checked_sub(1)?;
+            let rule = (self.registers.go.row)(distance);
+            output.count_unsupported(u32::from(rule.is_none()));
+            output.row(range.start, rule.unwrap_or(Packed::CANNOT));
+            if range.end >= end {
+                break;
+            }
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,80 @@
+//! From a file to its table.
+//!
+//! ```text
+//!   .eh_frame ──┐           functions              rows               pages
+//!   .debug_frame├──► Index ───────────► Frames, Go ──────► Output ──────────► image
+//!   .gopclntab ─┘   by address           one at a time    gaps, counts
+//! ```
+
+use ebpf_profiler_core::elf::{Elf, ElfError};
+use ebpf_profiler_core::unwind::{Compiled, UnwindCompiler};
+
+use crate::arch::Registers;
+use crate::code::Code;
+use crate::index::{Index, Item, Place};
+use crate::source::Sources;
+
+mod frames;
+
+mod go;
+
+mod output;
+
+use frames::Frames;
+use go::Go;
+use output::Output;
+
+/// Builds unwind tables from whatever a file brings along.
+///
+/// That is `.eh_frame`, found by its section or through the program headers; what `.debug_frame` adds to it; and
+/// `.gopclntab` of Go programs. Where several describe one address, the first of these holds, and of several
+/// functions the one that begins last.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tables {}
+
+/// Builds unwind tables from whatever a file brings along: what to hand to the profiler's builder.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::unwind::UnwindCompiler;
+///
+/// let elf = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+/// let compiled = ebpf_profiler_unwind::tables().compile(&elf)?;
+/// assert!(!compiled.image.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn tables() -> Tables {
+    Tables {}
+}
+
+impl UnwindCompiler for Tables {
+    fn compile(&self, elf: &Elf) -> Result<Compiled, ElfError> {
+        let Some(registers) = Registers::of(elf.arch()) else { return Ok(Compiled::default()) };
+        let code = Code::of(elf);
+        let sources = Sources::of(elf)?;
+        let index = Index::of(&sources, &code, registers);
+        Ok(compile(&sources, &index, &code, registers))
+    }
+}
+
+fn compile(sources: &Sources, index: &Index, code: &Code, registers: &'static Registers) -> Compiled {
+    let Some(first) = index.items(code).next() else {
+        return Compiled { malformed: index.malformed, ..Compiled::default() };
+    };
+    let mut output = Output::new(first.begin, index.malformed);
+    let mut frames: Vec<_> = sources.frames.iter().map(|section| Frames::new(section, registers)).collect();
+    let mut go = sources.go.as_ref().map(|table| Go::new(table, registers));
+    for item in index.items(code) {
+        let item = Item { next: item.next.min(code.end(item.begin).unwrap_or(item.begin)), ..item };
+        let done = match item.place {
+            Place::Frames { section, offset } => {
+                frames.get_mut(section).and_then(|frames| frames.function(item, offset, &mut output))
+            }
+            Place::Go { number } => go.as_mut().and_then(|go| go.function(item, number, &mut output)),
+        };
+        output.malformed += u32::from(done.is_none());
+    }
+    output.finish()
+}

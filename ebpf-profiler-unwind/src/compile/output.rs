@@ -1,0 +1,63 @@
+//! Where rows go, whatever they come from.
+
+use ebpf_profiler_core::unwind::Compiled;
+
+use crate::table::build::Builder;
+use crate::table::rules::Packed;
+
+/// A table at work, and what couldn't be said so far.
+pub(super) struct Output {
+    builder: Builder,
+    /// Where the last function ends.
+    end: u64,
+    unsupported: u32,
+    pub(super) malformed: u32,
+}
+
+impl Output {
+    /// A table whose first function begins at `first`.
+    pub(super) fn new(first: u64, malformed: u32) -> Output {
+        Output { builder: Builder::new(first), end: first, unsupported: 0, malformed }
+    }
+
+    /// A function begins, and ends.
+    ///
+    /// Between the last one and this there is nothing, unless it is only padding in front of an aligned function:
+    /// then the row before goes on, and a table has a fifth fewer rows.
+    #[inline]
+    pub(super) fn function(&mut self, begin: u64, end: u64) {
+        let gap = begin.saturating_sub(self.end);
+        let alignment = 1u64.checked_shl(begin.trailing_zeros()).unwrap_or(0).min(MAX_PADDING + 1);
+        if gap >= alignment {
+            self.builder.push(self.end, Packed::NO_DATA);
+        }
+        self.end = end;
+    }
+
+    /// Where the last function ends.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// From `at` on `rule` holds.
+    #[inline]
+    pub(super) fn row(&mut self, at: u64, rule: Packed) {
+        self.builder.push(at, rule);
+    }
+
+    /// A row that a rule doesn't hold, or not all of it.
+    #[inline]
+    pub(super) fn count_unsupported(&mut self, rows: u32) {
+        self.unsupported += rows;
+    }
+
+    pub(super) fn finish(mut self) -> Compiled {
+        self.builder.push(self.end, Packed::NO_DATA);
+        let built = self.builder.finish();
+        let unsupported = self.unsupported.saturating_add(built.dropped);
+        Compiled { image: built.image, unsupported, malformed: self.malformed }
+    }
+}
+
+/// The longest padding between two functions.
+const MAX_PADDING: u64 = 15;

@@ -1,0 +1,55 @@
+//! `.debug_frame`: call frame information that only debuggers asked for, often compressed.
+
+use std::io::Read;
+
+use ebpf_profiler_core::elf::{COMPRESSED, Elf, ElfError, section_type};
+use flate2::read::ZlibDecoder;
+
+use crate::bytes::Bytes;
+use crate::eh_frame::entry::{Format, Section};
+
+/// The section of a file, unpacked; `None` where it has none, or one that is packed in an unknown way.
+pub(super) fn read(elf: &Elf) -> Result<Option<Section>, ElfError> {
+    let Some(section) = elf.section(".debug_frame").or_else(|| elf.section(".zdebug_frame")) else {
+        return Ok(None);
+    };
+    if section.kind == section_type::SHT_NOBITS {
+        return Ok(None);
+    }
+    let data = elf.data(section)?;
+    let data = if section.flags & COMPRESSED != 0 {
+        unpack(&data, compressed)
+    } else if &*section.name == ".zdebug_frame" {
+        unpack(&data, old_compressed)
+    } else {
+        Some(data)
+    };
+    Ok(data.map(|data| Section { data, address: 0, format: Format::DebugFrame }))
+}
+
+/// The header of a compressed section: `{type, 0, size, alignment}`.
+fn compressed(bytes: &mut Bytes<'_>) -> Option<u64> {
+    const ZLIB: u32 = 1;
+    let kind = bytes.u32()?;
+    bytes.u32()?;
+    let size = bytes.u64()?;
+    bytes.u64()?;
+    (kind == ZLIB).then_some(size)
+}
+
+/// The header before there was one: `ZLIB`, and the size with its high byte first.
+fn old_compressed(bytes: &mut Bytes<'_>) -> Option<u64> {
+    let is_zlib = bytes.take(4)? == b"ZLIB";
+    bytes.u64().filter(|_| is_zlib).map(u64::swap_bytes)
+}
+
+/// The most that is unpacked: real ones are a hundredth of it.
+const MAX_SIZE: u64 = 1 << 28;
+
+fn unpack(data: &[u8], header: fn(&mut Bytes<'_>) -> Option<u64>) -> Option<Vec<u8>> {
+    let mut bytes = Bytes(data);
+    let size = header(&mut bytes).filter(|&size| size <= MAX_SIZE)?;
+    let mut unpacked = Vec::new();
+    ZlibDecoder::new(bytes.0).take(size).read_to_end(&mut unpacked).ok()?;
+    Some(unpacked)
+}
