@@ -76,6 +76,7 @@ fn exceptions(how: &str) -> Case {
             "_Unwind_RaiseException",
             "_Unwind_Resume",
             "_Unwind_DeleteException",
+            "free",
             "__cxa_begin_catch",
             "__cxa_end_catch",
         ])
