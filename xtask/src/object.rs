@@ -18,8 +18,15 @@ const BUILT_WITH: &str = "ebpf-programs/object/BUILT_WITH";
 const LINKER: &str = "0.13.0";
 
 /// Debian packages that the build needs.
-pub(crate) const PACKAGES: &[&str] =
-    &["rustc-web", "cargo-web", "rust-web-src", "llvm-22-dev", "libpolly-22-dev", "zlib1g-dev", "libzstd-dev"];
+pub(crate) const PACKAGES: &[&str] = &[
+    "rustc-web",
+    "cargo-web",
+    "rust-web-src",
+    "llvm-22-dev",
+    "libpolly-22-dev",
+    "zlib1g-dev",
+    "libzstd-dev",
+];
 
 /// Rebuilds it, or with `--check` compares a fresh build with the one in the repository.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
@@ -47,13 +54,17 @@ fn compare() -> Outcome {
     let recorded = fs::read_to_string(root().join(BUILT_WITH)).unwrap_or_default();
     let present = tools.versions()?;
     if recorded != present {
-        eprintln!("the object was built with\n{recorded}here there is\n{present}the fresh build is tested instead");
+        eprintln!(
+            "the object was built with\n{recorded}here there is\n{present}the fresh build is tested instead"
+        );
         return write(&root().join(OBJECT), &fresh);
     }
     let committed = fs::read(root().join(OBJECT)).map_err(|error| format!("{OBJECT}: {error}"))?;
     if fresh != committed {
         let at = fresh.iter().zip(&committed).position(|(a, b)| a != b).unwrap_or(0);
-        return Err(format!("{OBJECT} is not what its source gives, from byte {at} on; run: cargo xtask object"));
+        return Err(format!(
+            "{OBJECT} is not what its source gives, from byte {at} on; run: cargo xtask object"
+        ));
     }
     eprintln!("{OBJECT} is what its source gives");
     Ok(())
@@ -71,7 +82,9 @@ impl Tools {
     fn find() -> Result<Tools, String> {
         install_linker()?;
         let objcopy = objcopy()?;
-        if Path::new("/usr/lib/rustlib/src/rust/library/core").exists() && Path::new("/usr/bin/rustc").exists() {
+        if Path::new("/usr/lib/rustlib/src/rust/library/core").exists()
+            && Path::new("/usr/bin/rustc").exists()
+        {
             return Ok(Tools { rustc: "/usr/bin/rustc".into(), cargo: "/usr/bin/cargo".into(), objcopy });
         }
         let which = |tool| output(&mut command(&["rustup", "which", "--toolchain", "nightly", tool]));
