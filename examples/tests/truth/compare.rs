@@ -65,6 +65,17 @@ impl Rules {
         verdict
     }
 
+    /// Takes out the inlined functions: without debug data nobody knows of them.
+    pub(crate) fn forget_inlined(&mut self) {
+        for (least, clock) in &mut self.clocks {
+            *least -= clock.iter().take(*least).filter(|frame| frame.inlined).count();
+            clock.retain(|frame| !frame.inlined);
+        }
+        for stack in &mut self.stacks {
+            stack.retain(|frame| !frame.inlined);
+        }
+    }
+
     fn is_exact(&self, stack: &Stack) -> bool {
         let user = stack.user();
         if user.is_empty() {
@@ -95,7 +106,7 @@ impl Rules {
         let named = |beyond: &String| match unnamed(name) {
             Some(Unnamed::At(file, _)) => file.starts_with(beyond.as_str()),
             Some(Unnamed::Nowhere) => false,
-            None => plain(beyond) == plain(name),
+            None => plain(beyond) == plain(name.trim_end_matches("@plt")),
         };
         self.beyond.iter().any(named)
     }
@@ -134,9 +145,9 @@ fn same_name(seen: &str, expected: &str) -> bool {
 const UNKNOWN: &str = "[unknown]";
 
 impl Verdict {
-    /// Whether at least 99.9 % are exact, and there is something to judge.
-    pub(crate) fn is_good(&self) -> bool {
-        self.samples > 0 && self.exact * 1000 >= self.samples * 999
+    /// Whether so many of 1,000 are exact, and there is something to judge.
+    pub(crate) fn is_good(&self, per_mille: u64) -> bool {
+        self.samples > 0 && self.exact * 1000 >= self.samples * per_mille
     }
 }
 
@@ -257,6 +268,18 @@ mod tests {
     }
 
     #[test]
+    fn inlined_functions_can_be_forgotten() {
+        let mut rules = rules(&["_start main inner leaf"]);
+        rules.stacks[0][2].inlined = true;
+        rules.clocks = vec![(3, rules.stacks[0].clone())];
+        assert_eq!(judged(&rules, "c;_start;main;leaf 1"), (1, 1, 0));
+        rules.forget_inlined();
+        assert_eq!(judged(&rules, "c;_start;main;leaf 1"), (1, 1, 1));
+        assert_eq!(judged(&rules, "c;_start;main 1"), (1, 1, 1), "two frames are left of the three");
+        assert_eq!(judged(&rules, "c;_start 1"), (1, 1, 0));
+    }
+
+    #[test]
     fn what_lies_beyond_is_not_judged() {
         let mut rules = rules(&["_start main l1 cxa_throw"]);
         rules.beyond = vec!["__cxa_throw".to_owned()];
@@ -280,7 +303,7 @@ mod tests {
     #[test]
     fn the_limit_is_999_of_1000() {
         let rules = rules(&["_start main"]);
-        let verdict = |text: &str| rules.judge(&parse(text).unwrap()).is_good();
+        let verdict = |text: &str| rules.judge(&parse(text).unwrap()).is_good(999);
         assert!(verdict("c;_start;main 999\nc;main 1"));
         assert!(!verdict("c;_start;main 998\nc;main 2"));
         assert!(!verdict(""));

@@ -2,10 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
 
 use crate::compile::Build;
 use crate::process::Running;
-use crate::profiler::{self, Order};
+use crate::profiler;
 
 /// How often the programs of a process have been run on a perf event, by the kernel's count.
 ///
@@ -57,30 +63,37 @@ impl Drop for Statistics {
     }
 }
 
-/// All processors are kept busy, so that no tick falls into idleness, which is nobody's sample.
+/// All processors are kept busy, so that no tick falls into idleness, which is nobody's sample. The profiler runs in
+/// this process: so the last look at the count is one right before its end.
 #[test]
 #[ignore = "profiles: needs root"]
 fn every_sample_is_delivered_or_counted() {
-    if profiler::is_perf() {
-        return;
-    }
     let _statistics = Statistics::on();
+    let _alone = profiler::alone();
     let built = Build::new("threads.c").build("every_sample");
     let _busy = Running::start(&built.program, &["20".to_owned()]);
-    let order =
-        Order { pid: None, seconds: 4.0, frequency: 997, output: built.directory.join("profile.folded") };
-    let working = profiler::start(&order);
-    let pid = working.pid();
-    let mut runs = 0;
-    let outcome = working.finish_watched(|| runs = runs_of(pid).unwrap_or(runs));
-    let written: u64 = outcome.stacks.iter().map(|stack| stack.count).sum();
-    let said = outcome.summary.expect("the profiler says at its end what it has");
-    eprintln!("{runs} runs, {} samples, {} lost, {written} written", said.samples, said.lost);
-    assert!(runs > 0, "the kernel has counted nothing");
-    assert_eq!(said.samples, written, "the file holds what the last line says");
-    // What the last look at the count can have missed: some milliseconds on two processors.
-    let unseen = 40 + runs / 200;
-    assert!((said.samples + said.lost).abs_diff(runs) <= unseen, "samples are missing and not counted");
+    let delivered = Arc::new(AtomicU64::new(0));
+    let sum = Arc::clone(&delivered);
+    let profiler = Profiler::builder()
+        .frequency(997)
+        .unwind(ebpf_profiler_unwind::tables())
+        .include_self()
+        .sink(move |profile: &Profile| {
+            sum.fetch_add(profile.count(), Ordering::Relaxed);
+            Ok(())
+        })
+        .start()
+        .expect("root may profile");
+    std::thread::sleep(Duration::from_secs(4));
+    let runs = runs_of(std::process::id()).expect("the kernel counts runs");
+    let health = profiler.stop().expect("it has run until now");
+    let delivered = delivered.load(Ordering::Relaxed);
+    eprintln!("{runs} runs by the kernel's count a moment before the end; {delivered} samples; {health:#?}");
+    assert!(health.runs >= runs, "its own word on the kernel's count is older than ours");
+    assert_eq!(health.ticks, health.runs, "each run takes a tick");
+    let counted = health.lost + health.filtered + health.pipeline.unwanted + health.pipeline.malformed;
+    assert_eq!(delivered + counted, health.ticks, "a sample is missing and not counted");
+    assert_eq!(health.lost, 0, "the ring was full");
 }
 
 #[test]

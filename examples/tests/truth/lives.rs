@@ -41,12 +41,11 @@ fn lives_of_100_ms() {
     fate("lives_100", 100, 997).require(0.99);
 }
 
-/// A life has room for one tick and a sixth of another: without the first nearly nothing would be left. So few
-/// samples scatter by some 2 %.
+/// A life has room for one tick and a sixth of another: without the first nearly nothing would be left.
 #[test]
 #[ignore = "profiles: needs root"]
 fn the_first_tick_of_a_life_is_delivered() {
-    fate("lives_12", 12, 97).require(0.93);
+    fate("lives_12", 12, 97).require(0.99);
 }
 
 /// Children that never execute anything are processes too: they have their parent's mappings from the first tick.
@@ -91,7 +90,7 @@ fn ten_thousand_lives_leave_nothing_behind() {
 
 fn fate(name: &str, milliseconds: u32, frequency: u32) -> Fate {
     let (built, arguments) = nursery(name, LIVES, milliseconds);
-    let seconds = LIVES as f64 * (f64::from(milliseconds) + 5.0) / 1000.0 * 1.3 + 1.0;
+    let seconds = LIVES as f64 * (f64::from(milliseconds) + 5.0) / 1000.0 * 2.0 + 1.0;
     let order = Order { pid: None, seconds, frequency, output: built.directory.join("profile.folded") };
     let working = profiler::start(&order);
     std::thread::sleep(std::time::Duration::from_millis(700)); // it is the lives that are tested, not its start
@@ -157,7 +156,10 @@ impl Fate {
         self.whole as f64 / self.expected
     }
 
+    /// Requires a share, less what ticks scatter: where they fall is chance.
     fn require(&self, share: f64) {
+        let scatter = 1.5 / self.expected.max(1.0).sqrt();
+        let share = share - scatter;
         assert!(self.share() >= share, "delivered and whole is less than {:.1} %: {self}", share * 100.0);
     }
 }

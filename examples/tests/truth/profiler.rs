@@ -56,7 +56,7 @@ pub(crate) fn profile(order: &Order) -> Outcome {
 
 /// Starts to profile.
 pub(crate) fn start(order: &Order) -> Working {
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = alone();
     let mut command = if is_perf() { perf::command(order) } else { flamegraph(order) };
     let said = File::create(said_path(order)).expect("the output's directory is there");
     let child = command
@@ -105,6 +105,11 @@ impl Working {
             summary: said.split(['\n', '\r']).rev().find_map(summary),
         }
     }
+}
+
+/// Held while one test profiles.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Working {

@@ -98,11 +98,20 @@ fn print_shares(stacks: &[Stack], roots: &Roots) {
     for (comm, (all, good)) in by_count.iter().take(8) {
         eprintln!("  {comm:<16} {all:>6}  {:>6.2} %", percent(*good, *all));
     }
-    let mut broken: Vec<_> = stacks.iter().filter(|stack| roots.is_whole(stack) == Some(false)).collect();
-    broken.sort_by_key(|stack| std::cmp::Reverse(stack.count));
-    for stack in broken.iter().take(5) {
-        let first: Vec<_> = stack.user().iter().take(4).map(|frame| frame.name.clone()).collect();
-        eprintln!("  {:>5} x {} begin with {}", stack.count, stack.comm, first.join(" > "));
+    print_broken(stacks.iter().filter(|stack| roots.is_whole(stack) == Some(false)));
+}
+
+/// How stacks begin that are not whole, the most frequent beginnings first.
+fn print_broken<'s>(stacks: impl Iterator<Item = &'s Stack>) {
+    let mut beginnings: BTreeMap<String, u64> = BTreeMap::new();
+    for stack in stacks {
+        let first: Vec<_> = stack.user().iter().take(3).map(|frame| frame.name.clone()).collect();
+        *beginnings.entry(format!("{}: {}", stack.comm, first.join(" > "))).or_default() += stack.count;
+    }
+    let mut beginnings: Vec<_> = beginnings.into_iter().collect();
+    beginnings.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (beginning, count) in beginnings.iter().take(10) {
+        eprintln!("  {count:>5} x {beginning}");
     }
 }
 

@@ -7,11 +7,11 @@ mod archive;
 mod files;
 mod machine;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::fixtures::{KERNELS, Kernel};
-use crate::run::{Outcome, command, run, target};
+use crate::run::{Outcome, cargo, command, run, target};
 
 /// What to run, and where.
 #[derive(Debug, Default, PartialEq)]
@@ -22,13 +22,13 @@ struct Order {
     limit: Option<Duration>,
     /// Files that the program finds beside itself.
     files: Vec<PathBuf>,
-    /// The program and its arguments; if there is none, booting is the test.
+    /// The program and its arguments; if none is named, a known chain is profiled.
     program: Vec<String>,
 }
 
 /// Runs the program under each kernel.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
-    let order = Order::parse(arguments)?;
+    let order = Order::parse(arguments)?.or_profile()?;
     let wanted = |kernel: &&Kernel| order.kernel.as_deref().is_none_or(|version| version == kernel.version);
     let kernels: Vec<_> = KERNELS.iter().filter(wanted).collect();
     if kernels.is_empty() {
@@ -64,24 +64,45 @@ impl Order {
         Ok(order)
     }
 
+    /// Without a program: flamegraph, a chain for it to look at, and who judges what it saw.
+    fn or_profile(mut self) -> Result<Order, String> {
+        if self.program.is_empty() {
+            run(&mut cargo(&["build", "--release", "--package", "examples", "--bin", "flamegraph"]))?;
+            self.files.push(target().join("release/flamegraph"));
+            self.files.push(compile("examples/tests/programs/chain.c")?);
+            self.program.push(compile("xtask/guest/profile.c")?.to_string_lossy().into_owned());
+        }
+        Ok(self)
+    }
+
     /// Writes the initial file system.
     fn archive(&self) -> Result<PathBuf, String> {
-        let directory = target().join("kernels");
-        std::fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        let init = directory.join("init");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/guest/init.c");
-        run(command(&["gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-static", source, "-o"]).arg(&init))?;
-        let path = directory.join("initramfs.cpio");
+        let init = compile("xtask/guest/init.c")?;
+        let path = directory().join("initramfs.cpio");
         let archive = files::collect(&init, &self.program, &self.files)?;
         std::fs::write(&path, archive).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(path)
     }
 
-    fn boot(&self, kernel: &Kernel, archive: &std::path::Path) -> Outcome {
+    fn boot(&self, kernel: &Kernel, archive: &Path) -> Outcome {
         let image = kernel.image()?;
         eprintln!("= Linux {}", kernel.version);
         machine::boot(&image, archive, self.limit.unwrap_or(LIMIT))
     }
+}
+
+/// Builds a program for the guest, without libraries and without frame pointers.
+fn compile(source: &str) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(directory()).map_err(|error| format!("{}: {error}", directory().display()))?;
+    let stem = Path::new(source).file_stem().unwrap_or_default();
+    let program = directory().join(stem);
+    let flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-static", "-pthread", "-fomit-frame-pointer"];
+    run(command(&["gcc"]).args(flags).arg(source).arg("-o").arg(&program))?;
+    Ok(program)
+}
+
+fn directory() -> PathBuf {
+    target().join("kernels")
 }
 
 /// An emulated boot takes some seconds; the rest is for the program.
