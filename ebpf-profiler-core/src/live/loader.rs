@@ -17,7 +17,7 @@ use super::kernel_tables::KernelTables;
 use super::mmap::Mmap;
 
 /// The oldest kernel that has `bpf_loop`.
-const MINIMUM_KERNEL: (u32, u32) = (5, 17);
+pub(super) const MINIMUM_KERNEL: (u32, u32) = (5, 17);
 
 /// The loaded kernel side, taken apart.
 pub(super) struct Loaded {

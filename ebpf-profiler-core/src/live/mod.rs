@@ -24,6 +24,8 @@ mod perf;
 
 mod profiler;
 
+mod requirements;
+
 mod sideband;
 
 mod source;
@@ -34,3 +36,4 @@ mod threads;
 
 pub use error::StartError;
 pub use profiler::{Builder, Health, Profiler, StopError};
+pub use requirements::{Requirement, State, requirements};

@@ -1,0 +1,152 @@
+//! What a profiler needs of a machine, and what there is.
+
+use std::fs;
+
+/// One thing that a profiler needs, or works better with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Requirement {
+    /// What it is.
+    pub what: &'static str,
+    /// Whether it is there.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What it is good for, or how to get it where it is missing.
+    pub advice: &'static str,
+}
+
+/// Whether something is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum State {
+    /// It is.
+    There,
+    /// It isn't, and something will be missing from profiles.
+    Limited,
+    /// It isn't, and no profiler can start.
+    Missing,
+}
+
+/// What a profiler needs of this machine, and what there is.
+///
+/// # Examples
+///
+/// ```
+/// for requirement in ebpf_profiler_core::live::requirements() {
+///     println!("{:<20} {:?}: {}", requirement.what, requirement.state, requirement.found);
+/// }
+/// ```
+pub fn requirements() -> Vec<Requirement> {
+    vec![
+        kernel(),
+        types(),
+        compiler(),
+        capability("CAP_BPF", 39, "loads the sampling program"),
+        capability("CAP_PERFMON", 38, "reads the stacks of the kernel and of other users' programs"),
+        helpful_capability(
+            "CAP_SYS_PTRACE",
+            19,
+            "opens the files and reads the code of other users' programs",
+        ),
+        helpful_capability("CAP_DAC_READ_SEARCH", 2, "opens programs that only their owner may read"),
+        kernel_names(),
+        lockdown(),
+    ]
+}
+
+fn kernel() -> Requirement {
+    let release = read("/proc/sys/kernel/osrelease");
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let state = if version >= super::loader::MINIMUM_KERNEL { State::There } else { State::Missing };
+    Requirement {
+        what: "kernel",
+        state,
+        found: release,
+        advice: "5.17 or newer, for the loop that walks stacks",
+    }
+}
+
+fn types() -> Requirement {
+    let size = fs::metadata("/sys/kernel/btf/vmlinux").map(|file| file.len());
+    let (state, found) = match size {
+        Ok(size) => (State::There, format!("{} KiB", size / 1024)),
+        Err(error) => (State::Missing, error.to_string()),
+    };
+    Requirement {
+        what: "type information",
+        state,
+        found,
+        advice: "a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+    }
+}
+
+fn compiler() -> Requirement {
+    // A kernel that can do nothing else doesn't have the switch.
+    let found = match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
+        "0" => "off",
+        _ => "on",
+    };
+    let state = if found == "on" { State::There } else { State::Limited };
+    let advice = "makes walks fast; switch it on with: sysctl net.core.bpf_jit_enable=1";
+    Requirement { what: "BPF compiler", state, found: found.to_owned(), advice }
+}
+
+fn capability(what: &'static str, bit: u32, advice: &'static str) -> Requirement {
+    let status = read("/proc/self/status");
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or("0");
+    let held = u64::from_str_radix(line.trim(), 16).unwrap_or(0);
+    // CAP_SYS_ADMIN stands for the two that were split from it.
+    const ADMIN: u64 = 1 << 21;
+    let there = held >> bit & 1 != 0 || (bit >= 38 && held & ADMIN != 0);
+    let (state, found) = if there { (State::There, "held") } else { (State::Missing, "not held") };
+    Requirement { what, state, found: found.to_owned(), advice }
+}
+
+fn helpful_capability(what: &'static str, bit: u32, advice: &'static str) -> Requirement {
+    let requirement = capability(what, bit, advice);
+    let state = if requirement.state == State::Missing { State::Limited } else { requirement.state };
+    Requirement { state, ..requirement }
+}
+
+fn kernel_names() -> Requirement {
+    let names = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let shown = names.lines().take(64).any(|line| !line.starts_with("0000000000000000"));
+    let (state, found) = match (names.is_empty(), shown) {
+        (true, _) => (State::Limited, "no list"),
+        (false, false) => (State::Limited, "addresses are hidden"),
+        (false, true) => (State::There, "readable"),
+    };
+    let advice = "names for the kernel's functions: CAP_SYSLOG, and kernel.kptr_restrict at most 1";
+    Requirement { what: "kernel symbols", state, found: found.to_owned(), advice }
+}
+
+fn lockdown() -> Requirement {
+    let modes = read("/sys/kernel/security/lockdown");
+    let mode = modes.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
+    let state = if mode == "confidentiality" { State::Missing } else { State::There };
+    Requirement {
+        what: "lockdown",
+        state,
+        found: mode,
+        advice: "confidentiality forbids to read what is running",
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_runs_this_has_a_kernel() {
+        let all = requirements();
+        assert_eq!(all[0].what, "kernel");
+        assert!(!all[0].found.is_empty());
+        assert!(all.iter().all(|requirement| !requirement.advice.is_empty()));
+    }
+}
