@@ -198,6 +198,11 @@ impl Registry {
         place.is_some()
     }
 
+    /// Whether the kernel side knows this process as it is now.
+    pub fn is_told(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|entry| entry.told.is_some())
+    }
+
     /// Looks at the mappings of a process again: an address turned up that lies in none that is known.
     pub fn look_again(&mut self, pid: u32, now: u64) {
         let Ok(maps) = self.system.mappings(pid) else { return };
