@@ -334,6 +334,10 @@ impl Registry {
 
     fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
         let entry = self.processes.entry(pid).or_default();
+        if entry.regions.iter().any(|region| is_same(&region.map, map)) {
+            // Seen already when its mappings were looked at.
+            return;
+        }
         layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
         if self.take_back(pid, now) {
             self.tell(pid, now);
@@ -398,8 +402,12 @@ impl Registry {
 }
 
 fn same_layout(regions: &[Region], maps: &[MapEvent]) -> bool {
-    let place = |map: &MapEvent| (map.start, map.end, map.offset);
-    regions.len() == maps.len() && regions.iter().zip(maps).all(|(a, b)| place(&a.map) == place(b))
+    regions.len() == maps.len() && regions.iter().zip(maps).all(|(a, b)| is_same(&a.map, b))
+}
+
+/// Whether two looks at a process saw one mapping; the two ways to look name its file differently.
+fn is_same(a: &MapEvent, b: &MapEvent) -> bool {
+    (a.start, a.end, a.offset, &a.path) == (b.start, b.end, b.offset, &b.path)
 }
 
 /// The regions as the kernel side reads them.

@@ -86,7 +86,10 @@ extern "C" fn copy_page(_: u32, state: *mut *mut Scratch) -> c_long {
     let scratch = unsafe { &mut **state };
     let from = scratch.copy.from + scratch.copy.copied as u64;
     let size = (PAGE as u32 - (from as u32 & (PAGE as u32 - 1))) & !7;
-    if size == 0 || scratch.copy.copied + size > scratch.copy.limit || scratch.copy.copied + size > MAX_COPY as u32 {
+    if size == 0
+        || scratch.copy.copied + size > scratch.copy.limit
+        || scratch.copy.copied + size > MAX_COPY as u32
+    {
         return 1;
     }
     let at = (scratch.copy.at + scratch.copy.copied / 8) as usize & (RECORD_WORDS - 1);
