@@ -2,6 +2,9 @@
 //! rules of the schema and the habits of those who take it.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod check;
+mod consumers;
 mod content;
 mod fake;
 mod round_trip;
+mod rules;
