@@ -87,6 +87,7 @@ impl Table {
         &self.bytes
     }
 
+    #[cfg(any(test, feature = "pprof"))]
     /// The contents, without tags and lengths, in the order of their numbers.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
         self.elements.iter().map(|element| &self.bytes[element.start..element.end])

@@ -19,10 +19,11 @@ use bytes::Bytes;
 use ebpf_profiler_core::profile::{Profile, Sample};
 
 use crate::identity::{BuildIds, Identities};
+use crate::kernel;
 use crate::resource::Resource;
 use batch::Batch;
 use dictionary::Dictionary;
-use numbers::{Facts, KERNEL_NAME};
+use numbers::Facts;
 
 /// Encodes a profile as one OTLP `ProfilesData`, which is also an `ExportProfilesServiceRequest`.
 ///
@@ -125,7 +126,7 @@ impl Encoder {
 
     fn facts(&mut self, profile: &Profile) -> Facts {
         let modules = profile.modules().iter().map(|module| self.identities.of(module)).collect();
-        let kernel = BuildIds::without_file(self.resource.kernel_build_id(), KERNEL_NAME);
+        let kernel = BuildIds::without_file(self.resource.kernel_build_id(), kernel::NAME);
         Facts { modules, kernel, rust: self.rust }
     }
 }

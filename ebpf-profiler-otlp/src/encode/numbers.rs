@@ -10,15 +10,10 @@ use ebpf_profiler_core::trace::Frame;
 use super::dictionary::{Dictionary, Function, Line, Location, Mapping};
 use super::fields::sample;
 use crate::identity::BuildIds;
+use crate::kernel;
 use crate::marker::markers;
 use crate::semantic::{self, frame_type};
 use crate::wire::Wire;
-
-/// Where the kernel has its half of the addresses, on every architecture.
-pub(crate) const KERNEL_SPACE: std::ops::Range<u64> = 1 << 63..u64::MAX;
-
-/// The file name of the kernel's mapping.
-pub(crate) const KERNEL_NAME: &str = "[kernel]";
 
 /// What numbers need besides the profile.
 #[derive(Debug)]
@@ -170,9 +165,7 @@ impl<'p> Numbers<'p> {
 
     fn kernel(&mut self) -> u32 {
         if self.kernel == 0 {
-            let mut kernel = Module::new(KERNEL_NAME);
-            (kernel.start, kernel.end) = (KERNEL_SPACE.start, KERNEL_SPACE.end);
-            self.kernel = self.new_mapping(&kernel, &self.facts.kernel);
+            self.kernel = self.new_mapping(&kernel::module(), &self.facts.kernel);
         }
         self.kernel
     }

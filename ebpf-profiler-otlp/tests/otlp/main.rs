@@ -6,5 +6,7 @@ mod check;
 mod consumers;
 mod content;
 mod fake;
+#[cfg(feature = "pprof")]
+mod pprof;
 mod round_trip;
 mod rules;
