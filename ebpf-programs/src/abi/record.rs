@@ -76,5 +76,5 @@ pub const MAX_COPY: usize = 64 * 1024;
 
 const _: () = {
     assert!(size_of::<Tick>() == 56);
-    assert!(size_of::<Registers>() % 8 == 0);
+    assert!(size_of::<Registers>().is_multiple_of(8));
 };
