@@ -27,13 +27,6 @@ struct Element {
     end: usize,
 }
 
-/// How much a table held at some time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mark {
-    bytes: usize,
-    elements: usize,
-}
-
 impl Table {
     /// A table for the repeated `field`, with the empty element as number 0.
     pub(crate) fn new(field: u8) -> Table {
@@ -92,18 +85,6 @@ impl Table {
     pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
         self.elements.iter().map(|element| &self.bytes[element.start..element.end])
     }
-
-    /// How much it holds now.
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { bytes: self.bytes.len(), elements: self.elements.len() }
-    }
-
-    /// Goes back to what it held at `mark`. It can be written then, or cleared, but takes nothing any more.
-    pub(crate) fn truncate(&mut self, mark: Mark) {
-        self.bytes.truncate(mark.bytes);
-        self.elements.truncate(mark.elements);
-        self.numbers.clear();
-    }
 }
 
 /// The table wants its bits in both ends of a word.
@@ -134,17 +115,5 @@ mod tests {
             assert_eq!(table.intern(&(n as u32).to_le_bytes()), number);
         }
         assert_eq!(table.len(), 10_001);
-    }
-
-    #[test]
-    fn going_back_drops_what_came_later() {
-        let mut table = Table::new(1);
-        table.intern(b"a");
-        let mark = table.mark();
-        table.intern(b"b");
-        table.truncate(mark);
-        assert_eq!((table.len(), table.bytes().len()), (2, 5));
-        table.clear();
-        assert_eq!(table.intern(b"b"), 1);
     }
 }

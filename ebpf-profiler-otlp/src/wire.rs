@@ -21,7 +21,8 @@ pub(crate) const fn bytes_tag(field: u8) -> u8 {
 /// How many bytes a varint takes.
 pub(crate) const fn varint_len(value: u64) -> usize {
     let bits = u64::BITS - (value | 1).leading_zeros();
-    bits.div_ceil(7) as usize
+    // Divides by 7, rounding up, for all numbers of bits that there are.
+    ((bits * 9 + 64) / 64) as usize
 }
 
 /// How many bytes a field of bytes takes.
@@ -32,6 +33,34 @@ pub(crate) const fn bytes_len(content: usize) -> usize {
 /// How many bytes a number's field takes, none if it is zero.
 pub(crate) const fn number_len(value: u64) -> usize {
     if value == 0 { 0 } else { 1 + varint_len(value) }
+}
+
+/// A varint that is written more than once: its bytes, and in the top byte how many there are.
+///
+/// It is appended by a store of fixed length, without a look at the value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Varint(u64);
+
+impl Varint {
+    pub(crate) fn new(value: u32) -> Varint {
+        let mut bytes = [0; 8];
+        let (mut rest, mut len) = (value, 0);
+        while rest >= 0x80 {
+            bytes[len] = rest as u8 | 0x80;
+            rest >>= 7;
+            len += 1;
+        }
+        bytes[len] = rest as u8;
+        bytes[7] = len as u8 + 1;
+        Varint(u64::from_le_bytes(bytes))
+    }
+
+    /// Writes the bytes to the start of `buffer`, and others that don't count behind them; says how many count.
+    #[inline]
+    pub(crate) fn store(self, buffer: &mut [u8; 8]) -> usize {
+        *buffer = self.0.to_le_bytes();
+        (self.0 >> 56) as usize
+    }
 }
 
 /// Appends fields to a buffer.
@@ -57,8 +86,8 @@ pub(crate) trait Wire {
     /// Numbers in one field, left out if there are none.
     fn packed(&mut self, field: u8, values: &[u32]);
 
-    /// Numbers of eight bytes in one field, `lists` one behind the other.
-    fn packed_fixed64<'a>(&mut self, field: u8, count: usize, lists: impl Iterator<Item = &'a [u64]>);
+    /// Numbers of eight bytes, as they stand in a packed field.
+    fn fixed64s(&mut self, values: &[u64]);
 }
 
 impl Wire for Vec<u8> {
@@ -113,15 +142,10 @@ impl Wire for Vec<u8> {
         }
     }
 
-    fn packed_fixed64<'a>(&mut self, field: u8, count: usize, lists: impl Iterator<Item = &'a [u64]>) {
-        self.message(field, count * 8);
-        for list in lists {
-            let start = self.len();
-            self.resize(start + list.len() * 8, 0);
-            for (bytes, value) in self[start..].chunks_exact_mut(8).zip(list) {
-                bytes.copy_from_slice(&value.to_le_bytes());
-            }
-        }
+    #[inline]
+    fn fixed64s(&mut self, values: &[u64]) {
+        self.reserve(values.len() * 8);
+        values.iter().for_each(|value| self.extend_from_slice(&value.to_le_bytes()));
     }
 }
 
@@ -142,6 +166,16 @@ mod tests {
     }
 
     #[test]
+    fn varints_kept_are_those_written() {
+        for value in [0, 1, 127, 128, 16_383, 16_384, 2_097_152, u32::MAX] {
+            let (mut buffer, mut kept) = (Vec::new(), [0; 8]);
+            buffer.varint(value.into());
+            let len = Varint::new(value).store(&mut kept);
+            assert_eq!(kept[..len], buffer, "{value}");
+        }
+    }
+
+    #[test]
     fn bytes_on_the_wire() {
         let mut buffer = Vec::new();
         buffer.number(1, 150);
@@ -150,18 +184,11 @@ mod tests {
         buffer.bytes(2, b"hi");
         buffer.fixed64(3, 1);
         buffer.packed(4, &[3, 270]);
+        buffer.fixed64s(&[2]);
         let expected = [
             &[0x08, 0x96, 0x01, 0x18, 0x00, 0x12, 2, b'h', b'i'][..],
-            &[0x19, 1, 0, 0, 0, 0, 0, 0, 0, 0x22, 3, 3, 0x8e, 0x02],
+            &[0x19, 1, 0, 0, 0, 0, 0, 0, 0, 0x22, 3, 3, 0x8e, 0x02, 2, 0, 0, 0, 0, 0, 0, 0],
         ];
         assert_eq!(buffer, expected.concat());
-    }
-
-    #[test]
-    fn fixed_numbers_from_several_lists_are_one_field() {
-        let mut buffer = Vec::new();
-        buffer.packed_fixed64(5, 3, [&[1, 2][..], &[3]].into_iter());
-        assert_eq!(buffer.len(), bytes_len(24));
-        assert_eq!(buffer[18], 3);
     }
 }

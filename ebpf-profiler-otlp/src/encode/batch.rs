@@ -2,7 +2,7 @@
 
 use ebpf_profiler_core::profile::{Process, Profile, Sample, ThreadId};
 
-use super::dictionary::Marks;
+use super::dictionary::Dictionary;
 use super::envelope::Envelope;
 use super::fields::{DICTIONARY, RESOURCE_PROFILES, profile, sample};
 use super::numbers::{Facts, Numbers};
@@ -25,6 +25,9 @@ pub(super) struct Batch<'p> {
     alike: bool,
 }
 
+/// More than scope, types, times and lengths around the last group and the dictionary take.
+const FRAMING: usize = 1024;
+
 /// A sample, numbered.
 #[derive(Clone, Copy, Debug)]
 struct Planned<'p> {
@@ -43,21 +46,12 @@ struct Group {
     size: usize,
 }
 
-/// How much a batch held at some time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Before {
-    dictionary: Marks,
-    groups: usize,
-    closed: usize,
-    size: usize,
-}
-
 impl<'p> Batch<'p> {
     pub(super) fn new(
         profile: &'p Profile,
         facts: &'p Facts,
         resource: &'p Resource,
-        dictionary: &'p mut super::dictionary::Dictionary,
+        dictionary: &'p mut Dictionary,
     ) -> Batch<'p> {
         let mut batch = Batch {
             numbers: Numbers::new(profile, facts, dictionary),
@@ -67,32 +61,19 @@ impl<'p> Batch<'p> {
             closed: 0,
             alike: false,
         };
-        batch.clear();
+        batch.refill(&[]);
         batch
     }
 
-    /// Begins the next message.
-    pub(super) fn clear(&mut self) {
+    /// Begins the next message with these samples.
+    pub(super) fn refill(&mut self, samples: &[Sample<'p>]) {
         self.numbers.clear();
         self.envelope.intern_types(self.numbers.dictionary());
         self.planned.clear();
         self.groups.clear();
         self.closed = 0;
         self.alike = false;
-    }
-
-    /// How many samples it holds.
-    pub(super) fn len(&self) -> usize {
-        self.planned.len()
-    }
-
-    pub(super) fn before(&mut self) -> Before {
-        Before {
-            dictionary: self.numbers.dictionary().marks(),
-            groups: self.groups.len(),
-            closed: self.closed,
-            size: self.groups.last().map_or(0, |group| group.size),
-        }
+        samples.iter().for_each(|sample| self.add(*sample));
     }
 
     pub(super) fn add(&mut self, sample: Sample<'p>) {
@@ -116,19 +97,16 @@ impl<'p> Batch<'p> {
         self.groups.push(Group { process, resource, first: self.planned.len(), size: 0 });
     }
 
-    /// Takes the last sample out again. What is left can only be written.
-    pub(super) fn undo(&mut self, before: Before) {
-        self.numbers.dictionary().truncate(before.dictionary);
-        self.groups.truncate(before.groups);
-        self.closed = before.closed;
-        if let Some(group) = self.groups.last_mut() {
-            group.size = before.size;
-        }
-        self.planned.pop();
+    /// Whether the message is longer than `limit`.
+    pub(super) fn exceeds(&mut self, limit: usize) -> bool {
+        // Close to the truth is quickly said, and most of the time far from the limit.
+        let last = self.groups.last().map_or(0, |group| group.size + group.resource.len());
+        let rest = self.closed + self.numbers.dictionary().len() + FRAMING;
+        last.saturating_add(rest) > limit && self.size() > limit
     }
 
     /// The length of the message; joining equal samples can make it a little less.
-    pub(super) fn size(&mut self) -> usize {
+    fn size(&mut self) -> usize {
         self.closed + self.last_len() + bytes_len(self.numbers.dictionary().len())
     }
 
@@ -155,15 +133,8 @@ impl<'p> Batch<'p> {
         let group = &self.groups[index];
         out.message(RESOURCE_PROFILES, self.envelope.len(&group.resource, group.size));
         self.envelope.open(&group.resource, group.size, out);
-        let numbers = &mut self.numbers;
         for same in samples_of(&self.groups, &self.planned, index).chunk_by(Planned::is_same) {
-            let first = &same[0];
-            let count = same.iter().map(|planned| planned.sample.timestamps().len()).sum();
-            let thread = numbers.thread(first.thread);
-            out.message(profile::SAMPLES, sample_len(first.stack, thread, count));
-            out.number(sample::STACK, first.stack.into());
-            out.extend_from_slice(thread);
-            out.packed_fixed64(sample::TIMESTAMPS, count, same.iter().map(|it| it.sample.timestamps()));
+            put_sample(same, &mut self.numbers, out);
         }
         self.envelope.close(out);
     }
@@ -188,6 +159,18 @@ impl Planned<'_> {
     fn is_same(&self, other: &Self) -> bool {
         self.stack == other.stack && self.thread == other.thread
     }
+}
+
+/// One sample; of those that became equal all timestamps.
+fn put_sample<'p>(same: &[Planned<'p>], numbers: &mut Numbers<'p>, out: &mut Vec<u8>) {
+    let Some(first) = same.first() else { return };
+    let thread = numbers.thread(first.thread);
+    let count = same.iter().map(|planned| planned.sample.timestamps().len()).sum();
+    out.message(profile::SAMPLES, sample_len(first.stack, thread, count));
+    out.number(sample::STACK, first.stack.into());
+    out.extend_from_slice(thread);
+    out.message(sample::TIMESTAMPS, count * 8);
+    same.iter().for_each(|planned| out.fixed64s(planned.sample.timestamps()));
 }
 
 fn samples_of<'a, 'p>(groups: &[Group], planned: &'a [Planned<'p>], index: usize) -> &'a [Planned<'p>] {

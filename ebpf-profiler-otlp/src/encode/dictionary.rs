@@ -1,8 +1,10 @@
 //! The tables of one message.
 
+use std::ops::Range;
+
 use super::fields::{any_value, attribute, dictionary, function, line, location, mapping, stack};
-use crate::table::{Mark, Table};
-use crate::wire::{Wire, bytes_len, number_len};
+use crate::table::Table;
+use crate::wire::{Varint, Wire, bytes_len, bytes_tag, number_len, varint_len};
 
 /// The tables that samples refer to, each with the empty element as number 0.
 #[derive(Debug)]
@@ -14,13 +16,13 @@ pub(super) struct Dictionary {
     locations: Table,
     stacks: Table,
     content: Vec<u8>,
-    numbers: Vec<u8>,
+    stack: Vec<u8>,
 }
 
 /// The element 0 of the links, and there are no others: nothing tells us of spans yet.
 ///
 /// Empty, not with ids of zeros as a comment of the schema allows: the checkers refuse those.
-const LINKS: [u8; 2] = [crate::wire::bytes_tag(dictionary::LINKS), 0];
+const LINKS: [u8; 2] = [bytes_tag(dictionary::LINKS), 0];
 
 /// A mapping, everything that it refers to numbered.
 #[derive(Clone, Copy, Debug)]
@@ -58,9 +60,37 @@ pub(super) struct Function {
     pub(super) start_line: u64,
 }
 
-/// How much the tables held at some time.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Marks([Mark; 6]);
+/// A stack in the making: the numbers of its locations, leaf first, behind room for the field's tag and length.
+#[derive(Debug)]
+pub(super) struct Stack {
+    bytes: Vec<u8>,
+    end: usize,
+}
+
+/// Room for a tag and a length.
+const HEAD: usize = 6;
+/// There is at most one where frames were left out, and one at the end.
+const MARKERS: usize = 2;
+
+impl Stack {
+    #[inline]
+    pub(super) fn push(&mut self, location: Varint) {
+        if let Some(room) = self.bytes.get_mut(self.end..).and_then(|rest| rest.first_chunk_mut()) {
+            self.end += location.store(room);
+        }
+    }
+
+    /// Puts tag and length right before the numbers; where both stand then.
+    fn finish(&mut self) -> Range<usize> {
+        let len = self.end - HEAD;
+        let start = HEAD - 1 - varint_len(len as u64);
+        self.bytes[start] = bytes_tag(stack::LOCATIONS);
+        let mut length = [0; 8];
+        let size = Varint::new(len as u32).store(&mut length);
+        self.bytes[start + 1..HEAD].copy_from_slice(&length[..size]);
+        if len == 0 { 0..0 } else { start..self.end }
+    }
+}
 
 impl Dictionary {
     pub(super) fn new() -> Dictionary {
@@ -72,7 +102,7 @@ impl Dictionary {
             locations: Table::new(dictionary::LOCATIONS),
             stacks: Table::new(dictionary::STACKS),
             content: Vec::new(),
-            numbers: Vec::new(),
+            stack: Vec::new(),
         }
     }
 
@@ -82,7 +112,7 @@ impl Dictionary {
     }
 
     pub(super) fn string(&mut self, text: &str) -> u32 {
-        self.strings.intern(text.as_bytes())
+        if text.is_empty() { 0 } else { self.strings.intern(text.as_bytes()) }
     }
 
     /// An attribute with a text; the text stands in it, since not all consumers look it up.
@@ -139,15 +169,20 @@ impl Dictionary {
         self.locations.intern(&self.content)
     }
 
-    /// The number of a stack of these locations, leaf first.
-    pub(super) fn stack(&mut self, locations: &[u32]) -> u32 {
-        self.numbers.clear();
-        locations.iter().for_each(|&number| self.numbers.varint(number.into()));
-        self.content.clear();
-        if !locations.is_empty() {
-            self.content.bytes(stack::LOCATIONS, &self.numbers);
-        }
-        self.stacks.intern(&self.content)
+    /// Begins a stack of about so many locations.
+    pub(super) fn begin_stack(&mut self, locations: usize) -> Stack {
+        let mut bytes = std::mem::take(&mut self.stack);
+        let len = HEAD + (locations + MARKERS) * 5 + 8;
+        bytes.resize(bytes.len().max(len), 0);
+        Stack { bytes, end: HEAD }
+    }
+
+    /// The number of a stack.
+    pub(super) fn end_stack(&mut self, mut stack: Stack) -> u32 {
+        let content = stack.finish();
+        let number = self.stacks.intern(&stack.bytes[content]);
+        self.stack = stack.bytes;
+        number
     }
 
     /// How many distinct stacks there are, the empty one included.
@@ -164,17 +199,6 @@ impl Dictionary {
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         self.tables().iter().for_each(|table| out.extend_from_slice(table.bytes()));
         out.extend_from_slice(&LINKS);
-    }
-
-    pub(super) fn marks(&self) -> Marks {
-        Marks(self.tables().map(Table::mark))
-    }
-
-    /// Drops what came after `marks`; only [`put`](Dictionary::put) and [`clear`](Dictionary::clear) may follow.
-    pub(super) fn truncate(&mut self, marks: Marks) {
-        for (table, mark) in self.tables_mut().into_iter().zip(marks.0) {
-            table.truncate(mark);
-        }
     }
 
     fn tables(&self) -> [&Table; 6] {

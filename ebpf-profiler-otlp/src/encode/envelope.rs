@@ -110,10 +110,9 @@ impl<'p> Envelope<'p> {
 fn window(profile: &Profile) -> std::ops::Range<u64> {
     let start = nanos_since_1970(profile.start());
     let end = start.saturating_add(nanos(profile.duration()));
-    let timestamps = || profile.samples().flat_map(|sample| sample.timestamps());
-    let first = timestamps().copied().min().unwrap_or(start);
-    let last = timestamps().copied().max().unwrap_or(start);
-    start.min(first)..end.max(last.saturating_add(1))
+    let timestamps = profile.samples().flat_map(|sample| sample.timestamps());
+    timestamps
+        .fold(start..end, |window, &time| window.start.min(time)..window.end.max(time.saturating_add(1)))
 }
 
 fn nanos_since_1970(time: SystemTime) -> u64 {

@@ -13,6 +13,7 @@ mod batch;
 mod dictionary;
 mod envelope;
 mod fields;
+mod functions;
 mod numbers;
 
 use bytes::Bytes;
@@ -107,18 +108,18 @@ impl Encoder {
         let samples = by_process(profile);
         let facts = self.facts(profile);
         let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.dictionary);
-        let mut messages = Vec::new();
-        for sample in samples {
-            let before = batch.before();
-            batch.add(sample);
-            if batch.len() > 1 && batch.size() > self.limit {
-                batch.undo(before);
+        let (mut messages, mut first) = (Vec::new(), 0);
+        for (index, sample) in samples.iter().enumerate() {
+            batch.add(*sample);
+            if index > first && batch.exceeds(self.limit) {
+                // One too many: the tables hold what only it needs, so they are made again without it.
+                batch.refill(&samples[first..index]);
                 messages.push(batch.write().into());
-                batch.clear();
-                batch.add(sample);
+                batch.refill(&samples[index..=index]);
+                first = index;
             }
         }
-        if batch.len() > 0 {
+        if !samples.is_empty() {
             messages.push(batch.write().into());
         }
         messages
@@ -133,7 +134,18 @@ impl Encoder {
 
 /// The samples, those of a process together, otherwise in the order of the profile.
 fn by_process(profile: &Profile) -> Vec<Sample<'_>> {
-    let mut samples: Vec<_> = profile.samples().collect();
-    samples.sort_by_key(|sample| sample.thread().process);
-    samples
+    let samples: Vec<_> = profile.samples().collect();
+    let mut numbers = vec![0; profile.processes().len() + 1];
+    let process = |sample: &Sample<'_>| sample.thread().process.0 as usize;
+    samples.iter().for_each(|sample| numbers[process(sample) + 1] += 1);
+    for process in 1..numbers.len() {
+        numbers[process] += numbers[process - 1];
+    }
+    let mut order = samples.clone();
+    for sample in samples {
+        let next = &mut numbers[process(&sample)];
+        order[*next] = sample;
+        *next += 1;
+    }
+    order
 }

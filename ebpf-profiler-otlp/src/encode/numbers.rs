@@ -9,11 +9,12 @@ use ebpf_profiler_core::trace::Frame;
 
 use super::dictionary::{Dictionary, Function, Line, Location, Mapping};
 use super::fields::sample;
+use super::functions::Functions;
 use crate::identity::BuildIds;
 use crate::kernel;
 use crate::marker::markers;
 use crate::semantic::{self, frame_type};
-use crate::wire::Wire;
+use crate::wire::{Varint, Wire};
 
 /// What numbers need besides the profile.
 #[derive(Debug)]
@@ -31,16 +32,16 @@ pub(super) struct Numbers<'p> {
     profile: &'p Profile,
     facts: &'p Facts,
     dictionary: &'p mut Dictionary,
+    functions: Functions<'p>,
     /// Each of these holds 0, the empty element's number, for what wasn't asked for yet.
     stacks: Vec<u32>,
-    locations: Vec<u32>,
+    locations: Vec<Varint>,
     mappings: Vec<u32>,
     kernel: u32,
     frame_types: Vec<(&'static str, u32)>,
     /// Where in `thread_attributes` those of a thread stand.
     threads: Vec<(u32, u32)>,
     thread_attributes: Vec<u8>,
-    stack: Vec<u32>,
     lines: Vec<Line>,
 }
 
@@ -50,14 +51,14 @@ impl<'p> Numbers<'p> {
             profile,
             facts,
             dictionary,
+            functions: Functions::default(),
             stacks: vec![0; profile.traces().len()],
-            locations: vec![0; profile.frames().len()],
+            locations: vec![Varint::default(); profile.frames().len()],
             mappings: vec![0; profile.modules().len()],
             kernel: 0,
             frame_types: Vec::new(),
             threads: vec![(0, 0); profile.threads().len()],
             thread_attributes: Vec::new(),
-            stack: Vec::new(),
             lines: Vec::new(),
         }
     }
@@ -65,8 +66,9 @@ impl<'p> Numbers<'p> {
     /// Begins a new dictionary.
     pub(super) fn clear(&mut self) {
         self.dictionary.clear();
+        self.functions.clear();
         self.stacks.fill(0);
-        self.locations.fill(0);
+        self.locations.fill(Varint::default());
         self.mappings.fill(0);
         self.kernel = 0;
         self.frame_types.clear();
@@ -91,43 +93,40 @@ impl<'p> Numbers<'p> {
     }
 
     fn new_stack(&mut self, trace: TraceView<'p>) -> u32 {
-        let mut stack = std::mem::take(&mut self.stack);
-        stack.clear();
-        stack.extend(trace.frames().map(|frame| self.location(frame)));
         let markers = markers(trace);
+        let mut stack = self.dictionary.begin_stack(trace.frames().len());
+        let mut frames = trace.frames();
         if let Some((gap, text)) = markers.gap {
-            stack.insert(gap, self.marker(text));
+            frames.by_ref().take(gap).for_each(|frame| stack.push(self.location(frame)));
+            stack.push(self.marker(text));
         }
-        stack.extend(markers.end.map(|text| self.marker(&text)));
-        let number = self.dictionary.stack(&stack);
-        self.stack = stack;
-        number
+        frames.for_each(|frame| stack.push(self.location(frame)));
+        if let Some(text) = markers.end {
+            stack.push(self.marker(&text));
+        }
+        self.dictionary.end_stack(stack)
     }
 
     /// A location that is no code but says something.
-    fn marker(&mut self, text: &str) -> u32 {
+    fn marker(&mut self, text: &str) -> Varint {
         let name = self.dictionary.string(text);
         let function = Function { name, system_name: 0, filename: 0, start_line: 0 };
         let line = Line { function: self.dictionary.function(&function), line: 0, column: 0 };
         let attributes = [self.frame_type(frame_type::ABORT_MARKER)];
-        self.dictionary.location(&Location {
-            mapping: 0,
-            address: 0,
-            lines: &[line],
-            attributes: &attributes,
-        })
+        let location = Location { mapping: 0, address: 0, lines: &[line], attributes: &attributes };
+        Varint::new(self.dictionary.location(&location))
     }
 
-    fn location(&mut self, frame: FrameView<'p>) -> u32 {
-        let known = self.locations[frame.id().0 as usize];
-        if known != 0 {
-            return known;
+    #[inline]
+    fn location(&mut self, frame: FrameView<'p>) -> Varint {
+        let index = frame.id().0 as usize;
+        if self.locations[index] == Varint::default() {
+            self.locations[index] = Varint::new(self.new_location(frame));
         }
-        let number = self.new_location(frame);
-        self.locations[frame.id().0 as usize] = number;
-        number
+        self.locations[index]
     }
 
+    #[cold]
     fn new_location(&mut self, frame: FrameView<'p>) -> u32 {
         let (mapping, address) = self.place(frame.frame());
         let mut lines = std::mem::take(&mut self.lines);
@@ -142,14 +141,8 @@ impl<'p> Numbers<'p> {
         number
     }
 
-    fn line(&mut self, symbol: &Symbol) -> Line {
-        let function = Function {
-            name: self.dictionary.string(&symbol.function),
-            system_name: self.dictionary.string(&symbol.system_name),
-            filename: self.dictionary.string(&symbol.file),
-            start_line: symbol.start_line.into(),
-        };
-        let function = self.dictionary.function(&function);
+    fn line(&mut self, symbol: &'p Symbol) -> Line {
+        let function = self.functions.number(symbol, self.dictionary);
         Line { function, line: symbol.line.into(), column: symbol.column.into() }
     }
 
@@ -241,12 +234,12 @@ impl Facts {
 
     /// The innermost function decides; a Go program holds C as well.
     fn native_type(&self, module: usize, symbols: &[Symbol]) -> &'static str {
-        let file = symbols.first().map_or("", |symbol| &symbol.file);
+        let file = symbols.first().map_or(&b""[..], |symbol| symbol.file.as_bytes());
         let is_go = !self.modules[module].go.is_empty();
-        match file.rsplit_once('.').map_or("", |(_, ending)| ending) {
-            "go" => frame_type::GO,
-            "" | "s" if is_go => frame_type::GO,
-            "rs" if self.rust => frame_type::RUST,
+        match file {
+            [.., b'.', b'g', b'o'] => frame_type::GO,
+            [] | [.., b'.', b's'] if is_go => frame_type::GO,
+            [.., b'.', b'r', b's'] if self.rust => frame_type::RUST,
             _ => frame_type::NATIVE,
         }
     }
