@@ -13,10 +13,17 @@ mod wire;
 
 mod encode;
 
+#[cfg(any(feature = "http", feature = "pprof"))]
+mod gzip;
 #[cfg(feature = "pprof")]
 mod pprof;
 
+#[cfg(feature = "http")]
+mod export;
+
 pub use encode::{Encoder, encode};
+#[cfg(feature = "http")]
+pub use export::{ExportError, Exporter, Settings, Stats};
 pub use identity::htlhash;
 #[cfg(feature = "pprof")]
 pub use pprof::pprof;

@@ -12,15 +12,14 @@
 mod fields;
 mod tables;
 
-use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use ebpf_profiler_core::profile::{Profile, Sample};
 use flate2::Compression;
-use flate2::write::GzEncoder;
 use hashbrown::HashMap;
 
+use crate::gzip::gzip;
 use crate::semantic;
 use crate::wire::{Wire, bytes_len, number_len, varint_len};
 use fields::{label, profile, sample, value_type};
@@ -42,15 +41,6 @@ use tables::Tables;
 /// ```
 pub fn pprof(profile: &Profile) -> Bytes {
     gzip(&encode(profile), Compression::fast())
-}
-
-/// Compresses; writing to memory doesn't fail.
-pub(crate) fn gzip(bytes: &[u8], level: Compression) -> Bytes {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 2), level);
-    let written = encoder.write_all(bytes);
-    let compressed = encoder.finish().unwrap_or_default();
-    debug_assert!(written.is_ok());
-    compressed.into()
 }
 
 fn encode(from: &Profile) -> Vec<u8> {
