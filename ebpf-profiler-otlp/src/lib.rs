@@ -1,4 +1,8 @@
-//! OpenTelemetry profiles and pprof from ebpf-profiler.
+#![cfg_attr(all(feature = "http", feature = "pprof"), doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(all(feature = "http", feature = "pprof")),
+    doc = "OpenTelemetry profiles and pprof from ebpf-profiler."
+)]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
