@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 /// Why an exporter can't begin, or what it lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,13 @@ pub enum ExportError {
     Header {
         /// Its name.
         name: String,
+    },
+    /// The directory for messages that wait can't be used.
+    Spool {
+        /// Where it is.
+        path: PathBuf,
+        /// What went wrong.
+        kind: io::ErrorKind,
     },
     /// The thread of the exporter couldn't be started, or broke.
     Thread(io::ErrorKind),
@@ -57,6 +65,13 @@ impl fmt::Display for ExportError {
             }
             ExportError::Header { name } => {
                 write!(f, "cannot send the header {name:?}: a name has no spaces, a value only one line")
+            }
+            ExportError::Spool { path, kind } => {
+                write!(
+                    f,
+                    "cannot keep messages in {}: {kind}; wanted: a directory to write to",
+                    path.display()
+                )
             }
             ExportError::Thread(kind) => write!(f, "the thread of the exporter is not there: {kind}"),
             ExportError::NotTaken { lost, why } => {

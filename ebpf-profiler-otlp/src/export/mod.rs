@@ -4,7 +4,7 @@
 //!   Profile ──► Encoder ──► queue ──► worker ──► POST /v1development/profiles
 //!               in take()   bounded   a thread   gzip, one connection a request
 //!                                       │
-//!                                       └─ answer ──► delivered · partly · again, later · refused
+//!                            spool ◄──► └─ answer ──► delivered · partly · again, later · refused
 //! ```
 //!
 //! The pipeline's thread encodes and queues; all that can wait for the network waits in the worker.
@@ -14,8 +14,10 @@ mod endpoint;
 mod error;
 mod http;
 mod queue;
+mod request;
 mod retry;
 mod settings;
+mod spool;
 mod stats;
 mod worker;
 
@@ -77,7 +79,8 @@ impl Exporter {
     /// # Errors
     ///
     /// When the endpoint can't be understood or isn't supported, or the thread can't be started. Whether somebody
-    /// listens there isn't asked: collectors come and go.
+    /// listens there isn't asked: collectors come and go. Also when there is to be a
+    /// [spool](Settings::spool) and its directory can't be used.
     pub fn new(settings: Settings) -> Result<Exporter, ExportError> {
         let queue = Arc::new(Queue::new(settings.queue_bytes));
         let counters = Arc::new(Counters::default());

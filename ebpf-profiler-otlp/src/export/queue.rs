@@ -25,6 +25,27 @@ struct State {
     closed: Option<Instant>,
 }
 
+/// Why a pause ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// It is time for the next attempt.
+    Over,
+    /// A message came in.
+    Message,
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.closed.is_some_and(|end| Instant::now() >= end)
+    }
+
+    fn take(&mut self) -> Option<Bytes> {
+        let message = self.messages.pop_front()?;
+        self.sending = Some(message.len());
+        Some(message)
+    }
+}
+
 impl Queue {
     pub(super) fn new(most_bytes: usize) -> Queue {
         Queue { most_bytes, state: Mutex::default(), changed: Condvar::new() }
@@ -55,12 +76,23 @@ impl Queue {
         while state.messages.is_empty() && state.closed.is_none() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.closed.is_some_and(|end| Instant::now() >= end) {
-            return None;
-        }
-        let message = state.messages.pop_front()?;
-        state.sending = Some(message.len());
-        Some(message)
+        if state.is_over() { None } else { state.take() }
+    }
+
+    /// Gives the next message if there is one and time for it.
+    pub(super) fn try_next(&self) -> Option<Bytes> {
+        let mut state = self.lock();
+        if state.is_over() { None } else { state.take() }
+    }
+
+    /// Gives the next message if there is one, also when time is over.
+    pub(super) fn take(&self) -> Option<Bytes> {
+        self.lock().take()
+    }
+
+    /// Whether the queue is closed and its time over.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().is_over()
     }
 
     /// Whatever became of the message that was given last, it takes no room any more.
@@ -70,24 +102,26 @@ impl Queue {
         state.bytes -= sent;
     }
 
-    /// Waits before the next attempt; false if there is to be none, since the time of a closed queue is over.
+    /// Waits before the next attempt; if `wake` is set, only until there is a message.
     ///
-    /// Closing the queue ends the wait: what is left then is tried at once.
-    pub(super) fn pause(&self, time: Duration) -> bool {
+    /// In a closed queue the waits are short: what is left is to be tried before time is over.
+    pub(super) fn pause(&self, time: Duration, wake: bool) -> Pause {
         let until = Instant::now() + time;
         let mut state = self.lock();
         while state.closed.is_none() {
             let rest = until.saturating_duration_since(Instant::now());
+            if wake && !state.messages.is_empty() {
+                return Pause::Message;
+            }
             if rest.is_zero() {
-                return true;
+                return Pause::Over;
             }
             state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let end = state.closed.unwrap_or(until);
+        let end = state.closed.unwrap_or(until).min(until);
         drop(state);
-        let rest = end.saturating_duration_since(Instant::now());
-        std::thread::sleep(rest.min(time).min(LAST_PAUSE));
-        Instant::now() < end
+        std::thread::sleep(end.saturating_duration_since(Instant::now()).min(LAST_PAUSE));
+        Pause::Over
     }
 
     /// Until when an attempt may take that would otherwise end at `deadline`.
@@ -156,9 +190,9 @@ mod tests {
     fn closing_ends_a_pause() {
         let queue = Queue::new(10);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| queue.pause(Duration::from_secs(600)));
+            let waiting = scope.spawn(|| queue.pause(Duration::from_secs(600), false));
             queue.close(Instant::now());
-            assert!(!waiting.join().unwrap());
+            assert_eq!(waiting.join().unwrap(), Pause::Over);
         });
     }
 }

@@ -22,7 +22,7 @@ impl Default for Policy {
     }
 }
 
-/// The waits of one message: each half as long again as the one before, and none exactly so long.
+/// The waits between attempts: each half as long again as the one before, and none exactly so long.
 ///
 /// Without the chance in it, all machines that lost one collector would come back at the same moment.
 #[derive(Debug)]
@@ -36,6 +36,16 @@ pub(super) struct Backoff {
 impl Backoff {
     pub(super) fn new(policy: Policy) -> Backoff {
         Backoff { policy, next: policy.first, random: RandomState::new(), attempts: 0 }
+    }
+
+    /// Begins with the first wait again.
+    pub(super) fn reset(&mut self) {
+        self.next = self.policy.first;
+    }
+
+    /// The longest wait, without the part that is chance.
+    pub(super) fn longest(&self) -> Duration {
+        self.policy.longest
     }
 
     /// How long to wait now, `after` at least if the other side said so; none when it is time to give up.

@@ -1,5 +1,6 @@
 //! What an exporter can be told, in code or by the environment.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::error::ExportError;
@@ -29,6 +30,7 @@ pub struct Settings {
     pub(super) gzip: Option<u32>,
     pub(super) policy: Policy,
     pub(super) queue_bytes: usize,
+    pub(super) spool: Option<(PathBuf, u64)>,
     pub(super) limit: usize,
     pub(super) hard_limit: usize,
     pub(super) rust_frames: bool,
@@ -49,6 +51,7 @@ impl Settings {
             gzip: Some(1),
             policy: Policy::default(),
             queue_bytes: 64 << 20,
+            spool: None,
             limit: 4 << 20,
             hard_limit: 64 << 20,
             rust_frames: false,
@@ -135,6 +138,15 @@ impl Settings {
     /// Sets how many bytes of messages wait at most; 64 MiB without it.
     pub fn queue_bytes(mut self, bytes: usize) -> Settings {
         self.queue_bytes = bytes;
+        self
+    }
+
+    /// Keeps messages in a directory of their own while the collector doesn't take them, up to so many bytes.
+    ///
+    /// They stay there until they are delivered, also beyond the end of the program: the next exporter with this
+    /// directory sends them. Nothing is given up after a time then. Only one exporter may use a directory.
+    pub fn spool(mut self, directory: impl Into<PathBuf>, most_bytes: u64) -> Settings {
+        self.spool = Some((directory.into(), most_bytes));
         self
     }
 

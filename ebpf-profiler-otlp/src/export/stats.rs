@@ -4,12 +4,15 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// What became of the messages of an exporter. Every message is in exactly one of the first seven numbers.
+/// What became of the messages of an exporter. Every message is in one of the numbers from
+/// `queued` to `abandoned`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Messages that wait, or are on their way.
     pub queued: u64,
+    /// Messages that wait on disk, those of earlier runs included.
+    pub spooled: u64,
     /// Messages that the collector took, also if only in part.
     pub delivered: u64,
     /// Messages dropped because the queue was full.
@@ -20,6 +23,8 @@ pub struct Stats {
     pub refused: u64,
     /// Messages dropped because they could not be delivered for too long.
     pub gave_up: u64,
+    /// Messages dropped because the disk couldn't take them or give them back, or had no room left for them.
+    pub spool_failed: u64,
     /// Messages dropped because the exporter came to its end.
     pub abandoned: u64,
     /// Samples that the collector rejected out of messages that it took.
@@ -35,17 +40,17 @@ pub struct Stats {
 impl Stats {
     /// Messages that were dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
-        self.queue_full + self.too_large + self.refused + self.gave_up + self.abandoned
+        self.queue_full + self.too_large + self.refused + self.gave_up + self.spool_failed + self.abandoned
     }
 }
 
 impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stats { queued, delivered, retries, bytes, .. } = self;
+        let Stats { queued, spooled, delivered, retries, bytes, .. } = self;
         let dropped = self.dropped();
         write!(
             f,
-            "{delivered} delivered, {queued} queued, {dropped} dropped, {retries} retries, {bytes} bytes"
+            "{delivered} delivered, {queued} queued, {spooled} on disk, {dropped} dropped, {retries} retries, {bytes} bytes"
         )?;
         if self.last_error.is_empty() { Ok(()) } else { write!(f, "; last: {}", self.last_error) }
     }
@@ -59,6 +64,8 @@ pub(super) struct Counters {
     too_large: AtomicU64,
     refused: AtomicU64,
     gave_up: AtomicU64,
+    spooled: AtomicU64,
+    spool_failed: AtomicU64,
     abandoned: AtomicU64,
     rejected_samples: AtomicU64,
     retries: AtomicU64,
@@ -75,6 +82,8 @@ impl Counters {
             too_large: self.too_large.load(Relaxed),
             refused: self.refused.load(Relaxed),
             gave_up: self.gave_up.load(Relaxed),
+            spooled: self.spooled.load(Relaxed),
+            spool_failed: self.spool_failed.load(Relaxed),
             abandoned: self.abandoned.load(Relaxed),
             rejected_samples: self.rejected_samples.load(Relaxed),
             retries: self.retries.load(Relaxed),
@@ -102,6 +111,14 @@ impl Counters {
 
     pub(super) fn gave_up(&self) {
         self.gave_up.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn spooled(&self, messages: u64) {
+        self.spooled.store(messages, Relaxed);
+    }
+
+    pub(super) fn spool_failed(&self) {
+        self.spool_failed.fetch_add(1, Relaxed);
     }
 
     pub(super) fn abandoned(&self, messages: u64) {

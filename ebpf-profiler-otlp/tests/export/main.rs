@@ -5,6 +5,7 @@
 mod collector;
 
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use collector::{Act, Collector};
@@ -231,6 +232,80 @@ fn flushing_ends_in_time_and_counts_what_is_left() {
     assert!(exporter.flush().is_err());
     assert!(start.elapsed() < 3 * SECOND, "{:?}", start.elapsed());
     assert_eq!((watch().abandoned, watch().queued), (3, 0), "{}", watch());
+}
+
+/// A directory that is gone when the test ends.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        Directory(std::env::temp_dir().join(format!("export-{name}-{}", std::process::id())))
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(&self.0).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_spool_keeps_messages_beyond_the_end() {
+    let directory = Directory::new("restart");
+    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let before =
+        settings(&format!("http://{absent}")).spool(&directory.0, 1 << 20).flush_timeout(100 * MILLI);
+    let mut exporter = Exporter::new(before).unwrap();
+    for stacks in 1..=5 {
+        exporter.take(&profile(stacks)).unwrap();
+    }
+    exporter.flush().unwrap();
+    let stats = exporter.stats();
+    assert_eq!((stats.spooled, stats.queued, stats.dropped(), directory.files()), (5, 0, 0, 5), "{stats:?}");
+
+    let collector = Collector::new([Act::answer(503, "", b""), Act::ok()]);
+    let exporter = Exporter::new(settings(&collector.url()).spool(&directory.0, 1 << 20)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.spooled == 0);
+    assert_eq!((stats.delivered, stats.dropped(), directory.files()), (5, 0, 0), "{stats:?}");
+    let mut bodies: Vec<_> = collector.requests().into_iter().map(|request| request.body).collect();
+    bodies.dedup();
+    let sent: Vec<_> = (1..=5).map(|stacks| encode(&profile(stacks), &Resource::new())).collect();
+    assert_eq!(bodies, sent);
+}
+
+#[test]
+fn a_spool_takes_more_than_the_queue_holds() {
+    let directory = Directory::new("queue");
+    let collector = Collector::new([Act::answer(503, "Retry-After: 1\r\n", b""), Act::ok()]);
+    let len = encode(&profile(3), &Resource::new()).len();
+    let settings = settings(&collector.url()).spool(&directory.0, 1 << 20).queue_bytes(2 * len);
+    let mut exporter = Exporter::new(settings).unwrap();
+    for _ in 0..20 {
+        exporter.take(&profile(3)).unwrap();
+        wait_for(&exporter, |stats| stats.queued < 2);
+    }
+    assert!(exporter.stats().spooled > 2);
+    let stats = wait_for(&exporter, |stats| stats.delivered == 20);
+    assert_eq!((stats.dropped(), stats.spooled), (0, 0));
+}
+
+#[test]
+fn a_disk_that_does_not_take_it_is_counted() {
+    let directory = Directory::new("full");
+    let collector = Collector::new([Act::answer(503, "", b"")]);
+    let mut exporter = Exporter::new(settings(&collector.url()).spool(&directory.0, 10)).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.spool_failed == 1);
+    assert_eq!((stats.spooled, stats.dropped()), (0, 1));
+    assert!(stats.last_error.starts_with("cannot write to the spool: "), "{stats}");
+
+    std::fs::write(directory.0.join("file"), "").unwrap();
+    let bad = settings(&collector.url()).spool(directory.0.join("file"), 10);
+    assert!(matches!(Exporter::new(bad), Err(ExportError::Spool { .. })));
 }
 
 #[test]
