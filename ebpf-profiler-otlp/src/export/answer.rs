@@ -9,7 +9,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::http::{Failure, Response};
+use super::connection::Failure;
+use super::http::Response;
 
 /// What to do with a message after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

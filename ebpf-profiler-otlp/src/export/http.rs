@@ -4,11 +4,7 @@
 //! would bring the case that the other side closed it in between. The answer is read up to a bound, the whole
 //! attempt ends at a deadline, and nothing that comes in decides how much memory is taken.
 
-use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
-
+use super::connection::{Connection, Deadline, Failure};
 use super::endpoint::Endpoint;
 
 /// An answer.
@@ -26,30 +22,6 @@ impl Response {
     }
 }
 
-/// Why there is no answer.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// Nobody is there, or the connection broke.
-    Io(&'static str, io::Error),
-    /// Time was over.
-    Timeout(&'static str),
-    /// What came is no HTTP, or too much of it.
-    Garbage(&'static str),
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Io(doing, error) => write!(f, "{doing}: {error}"),
-            Failure::Timeout(doing) => write!(f, "{doing}: no end in the time that it may take"),
-            Failure::Garbage(what) => write!(f, "the answer is not HTTP: {what}"),
-        }
-    }
-}
-
-/// When the attempt ends, which can become earlier while it goes on.
-pub(super) type Deadline<'a> = &'a dyn Fn() -> Instant;
-
 /// Sends a request and reads the answer; `head` is everything up to the empty line.
 pub(super) fn exchange(
     endpoint: &Endpoint,
@@ -57,8 +29,8 @@ pub(super) fn exchange(
     body: &[u8],
     deadline: Deadline<'_>,
 ) -> Result<Response, Failure> {
-    let mut connection = Connection { stream: connect(endpoint, deadline)?, deadline, received: Vec::new() };
-    let sent = connection.send(head.as_bytes()).and_then(|()| connection.send(body));
+    let mut connection = Exchange(Connection::open(endpoint, deadline)?);
+    let sent = connection.0.send(head.as_bytes()).and_then(|()| connection.0.send(body));
     // One who refuses a body may answer and close before it is all there.
     match (connection.response(), sent) {
         (Ok(response), _) => Ok(response),
@@ -67,82 +39,15 @@ pub(super) fn exchange(
     }
 }
 
-fn connect(endpoint: &Endpoint, deadline: Deadline<'_>) -> Result<TcpStream, Failure> {
-    const DOING: &str = "cannot connect";
-    let address = (&*endpoint.host, endpoint.port);
-    let addresses = address.to_socket_addrs().map_err(|error| Failure::Io("cannot find the host", error))?;
-    let mut last = Failure::Io(DOING, io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, rest(deadline, DOING)?) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = failure(DOING, error),
-        }
-    }
-    Err(last)
-}
-
-/// The time that is left, never zero: that would mean no limit.
-fn rest(deadline: Deadline<'_>, doing: &'static str) -> Result<Duration, Failure> {
-    let rest = deadline().saturating_duration_since(Instant::now());
-    if rest.is_zero() { Err(Failure::Timeout(doing)) } else { Ok(rest) }
-}
-
-fn failure(doing: &'static str, error: io::Error) -> Failure {
-    if is_timeout(&error) { Failure::Timeout(doing) } else { Failure::Io(doing, error) }
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-/// How long one system call waits before the deadline is looked at again.
-const LOOK: Duration = Duration::from_millis(100);
-
 /// The most that headers take.
 const MOST_HEAD: usize = 64 << 10;
 /// The most that a body takes, as the specification recommends.
 const MOST_BODY: usize = 4 << 20;
 
-struct Connection<'d> {
-    stream: TcpStream,
-    deadline: Deadline<'d>,
-    /// Came in and wasn't looked at yet.
-    received: Vec<u8>,
-}
+/// The reading side of an exchange.
+struct Exchange<'d>(Connection<'d>);
 
-impl Connection<'_> {
-    fn send(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
-        while !bytes.is_empty() {
-            let written = self.patiently("cannot send", |mut stream| stream.write(bytes))?;
-            bytes = &bytes[written..];
-        }
-        Ok(())
-    }
-
-    /// Receives some more bytes; false at the end.
-    fn receive(&mut self) -> Result<bool, Failure> {
-        let mut buffer = [0; 4096];
-        let read = self.patiently("cannot read the answer", |mut stream| stream.read(&mut buffer))?;
-        self.received.extend_from_slice(&buffer[..read]);
-        Ok(read > 0)
-    }
-
-    /// Tries until it works or fails, or time is over.
-    fn patiently(
-        &self,
-        doing: &'static str,
-        mut run: impl FnMut(&TcpStream) -> io::Result<usize>,
-    ) -> Result<usize, Failure> {
-        loop {
-            let timeout = Some(rest(self.deadline, doing)?.min(LOOK));
-            let set = self.stream.set_read_timeout(timeout).and(self.stream.set_write_timeout(timeout));
-            match set.and_then(|()| run(&self.stream)) {
-                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result.map_err(|error| failure(doing, error)),
-            }
-        }
-    }
-
+impl Exchange<'_> {
     /// The answer; those that only announce it (1xx) are skipped.
     fn response(&mut self) -> Result<Response, Failure> {
         loop {
@@ -175,16 +80,16 @@ impl Connection<'_> {
     fn line(&mut self) -> Result<String, Failure> {
         let mut searched = 0;
         loop {
-            if let Some(end) = self.received[searched..].iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = self.received.drain(..=searched + end).collect();
+            if let Some(end) = self.0.received[searched..].iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.0.received.drain(..=searched + end).collect();
                 let line = String::from_utf8_lossy(&line);
                 return Ok(line.trim_end_matches(['\r', '\n']).to_owned());
             }
-            searched = self.received.len();
+            searched = self.0.received.len();
             if searched > MOST_HEAD {
                 return Err(Failure::Garbage("a line has no end"));
             }
-            if !self.receive()? {
+            if !self.0.receive()? {
                 return Err(Failure::Garbage("it ends too early"));
             }
         }
@@ -206,22 +111,17 @@ impl Connection<'_> {
         if len > MOST_BODY {
             return Err(Failure::Garbage("its body is too large"));
         }
-        while self.received.len() < len {
-            if !self.receive()? {
-                return Err(Failure::Garbage("it ends too early"));
-            }
-        }
-        Ok(self.received.drain(..len).collect())
+        self.0.bytes(len)
     }
 
     /// Everything up to the end of the connection.
     fn rest(&mut self) -> Result<Vec<u8>, Failure> {
-        while self.receive()? {
-            if self.received.len() > MOST_BODY {
+        while self.0.receive()? {
+            if self.0.received.len() > MOST_BODY {
                 return Err(Failure::Garbage("its body is too large"));
             }
         }
-        Ok(std::mem::take(&mut self.received))
+        Ok(std::mem::take(&mut self.0.received))
     }
 
     /// Chunks: a line with the size in hexadecimal, so many bytes, an empty line; the last has size 0.

@@ -10,6 +10,7 @@
 //! The pipeline's thread encodes and queues; all that can wait for the network waits in the worker.
 
 mod answer;
+mod connection;
 mod endpoint;
 mod error;
 mod http;

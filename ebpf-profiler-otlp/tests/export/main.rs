@@ -129,10 +129,14 @@ fn what_may_be_sent_again_is_sent_again() {
         ("dropped", Act::Drop, "cannot"),
         ("hanging", Act::Hang, "cannot read the answer: no end"),
         ("dripping", Act::Drip(vec![b'H'; 100], 50 * MILLI), "cannot read the answer: no end"),
-        ("garbage", Act::Say(b"SSH-2.0-OpenSSH\r\n".into()), "the answer is not HTTP"),
-        ("zeros", Act::Say(vec![0; 200_000]), "the answer is not HTTP"),
+        ("garbage", Act::Say(b"SSH-2.0-OpenSSH\r\n".into()), "the answer is not what was expected"),
+        ("zeros", Act::Say(vec![0; 200_000]), "the answer is not what was expected"),
         ("endless", Act::Say([b"HTTP/1.1 200 OK\r\n".to_vec(), vec![b'a'; 200_000]].concat()), "the answer"),
-        ("cut", Act::Say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab".into()), "the answer is not HTTP"),
+        (
+            "cut",
+            Act::Say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab".into()),
+            "the answer is not what was expected",
+        ),
         ("vast", Act::Say(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n".into()), "the answer"),
     ] {
         let (stats, _) = export_one([act, Act::ok()]);
