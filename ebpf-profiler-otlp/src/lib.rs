@@ -27,7 +27,7 @@ mod export;
 
 pub use encode::{Encoder, encode};
 #[cfg(feature = "http")]
-pub use export::{ExportError, Exporter, Settings, Stats};
+pub use export::{ExportError, Exporter, Protocol, Settings, Stats};
 pub use identity::htlhash;
 #[cfg(feature = "pprof")]
 pub use pprof::pprof;

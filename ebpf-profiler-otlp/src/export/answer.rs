@@ -33,16 +33,19 @@ pub(super) fn verdict(outcome: Result<Response, Failure>, now: SystemTime) -> Ve
 
 fn of_response(response: &Response, now: SystemTime) -> Verdict {
     match response.status {
-        200..300 => {
-            let (rejected, message) = partial_success(&response.body).unwrap_or_default();
-            Verdict::Delivered { rejected, message }
-        }
+        200..300 => delivered(&response.body),
         429 | 502 | 503 | 504 => {
             let after = response.header("retry-after").and_then(|value| retry_after(value, now));
             Verdict::Later { after, why: describe(response) }
         }
         _ => Verdict::Refused { why: describe(response) },
     }
+}
+
+/// What a body says about a message that was taken.
+pub(super) fn delivered(body: &[u8]) -> Verdict {
+    let (rejected, message) = partial_success(body).unwrap_or_default();
+    Verdict::Delivered { rejected, message }
 }
 
 /// The status and what the body says about it, which is a `google.rpc.Status` or plain text.
@@ -59,7 +62,7 @@ fn describe(response: &Response) -> String {
 }
 
 /// As much of what a collector says as goes into an error.
-const MESSAGE: usize = 200;
+pub(super) const MESSAGE: usize = 200;
 
 /// `ExportProfilesServiceResponse { partial_success 1 { rejected_profiles 1, error_message 2 } }`
 fn partial_success(body: &[u8]) -> Option<(u64, String)> {
@@ -80,14 +83,14 @@ fn partial_success(body: &[u8]) -> Option<(u64, String)> {
 
 /// A field of a message, by its number; fields of other kinds are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field<'a> {
+pub(super) enum Field<'a> {
     Number(u64, u64),
     Bytes(u64, &'a [u8]),
     Other,
 }
 
 /// The fields of a message, up to the first that is none.
-fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+pub(super) fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     std::iter::from_fn(move || {
         let tag = varint(&mut message)?;
         match tag & 7 {

@@ -13,6 +13,8 @@ mod answer;
 mod connection;
 mod endpoint;
 mod error;
+#[cfg(feature = "grpc")]
+mod grpc;
 mod http;
 mod queue;
 mod request;
@@ -20,6 +22,7 @@ mod retry;
 mod settings;
 mod spool;
 mod stats;
+mod transport;
 mod worker;
 
 use std::sync::Arc;
@@ -30,7 +33,7 @@ use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{Sink, SinkError};
 
 pub use error::ExportError;
-pub use settings::Settings;
+pub use settings::{Protocol, Settings};
 pub use stats::Stats;
 
 use crate::encode::Encoder;
@@ -38,7 +41,7 @@ use queue::Queue;
 use stats::Counters;
 use worker::Worker;
 
-/// Sends profiles to a collector over OTLP/HTTP.
+/// Sends profiles to a collector over OTLP/HTTP, or over OTLP/gRPC with the feature `grpc`.
 ///
 /// Taking a profile never waits for the network: it is encoded and queued, and a thread of the exporter sends it.
 /// What can't be delivered for some time is sent again, as the specification says; what doesn't fit into the queue,

@@ -23,6 +23,7 @@ use crate::resource::{Resource, percent_decoded};
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub(super) endpoint: String,
+    pub(super) protocol: Protocol,
     pub(super) resource: Resource,
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
@@ -36,6 +37,18 @@ pub struct Settings {
     pub(super) rust_frames: bool,
 }
 
+/// How profiles are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// OTLP/HTTP: a POST to the path of the endpoint.
+    #[default]
+    Http,
+    /// OTLP/gRPC: the path is given, that of the endpoint doesn't count.
+    #[cfg(feature = "grpc")]
+    Grpc,
+}
+
 /// The path that the specification gives profiles.
 const PATH: &str = "/v1development/profiles";
 
@@ -44,6 +57,7 @@ impl Settings {
     pub fn new(endpoint: impl Into<String>) -> Settings {
         Settings {
             endpoint: endpoint.into(),
+            protocol: Protocol::default(),
             resource: Resource::of_this_machine(),
             headers: Vec::new(),
             timeout: Duration::from_secs(10),
@@ -63,11 +77,11 @@ impl Settings {
     /// | variable | default |
     /// | --- | --- |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT` | the next one and `/v1development/profiles` |
-    /// | `OTEL_EXPORTER_OTLP_ENDPOINT` | `http://localhost:4318` |
+    /// | `OTEL_EXPORTER_OTLP_ENDPOINT` | `http://localhost:4318`; with gRPC port 4317 and no path |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_HEADERS`, `OTEL_EXPORTER_OTLP_HEADERS` | none; `name=value,name=value` |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_TIMEOUT`, `OTEL_EXPORTER_OTLP_TIMEOUT` | 10000, in milliseconds |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION`, `OTEL_EXPORTER_OTLP_COMPRESSION` | `gzip`; or `none` |
-    /// | `OTEL_EXPORTER_OTLP_PROFILES_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf`, the only one |
+    /// | `OTEL_EXPORTER_OTLP_PROFILES_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf`; or `grpc` with the feature of that name |
     /// | `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME` | none; for all processes, see [`Resource::with_env`] |
     ///
     /// # Errors
@@ -84,9 +98,10 @@ impl Settings {
     /// When a value can't be understood or asks for what isn't there.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, ExportError> {
         let variables = Variables(&variable);
-        variables.check("PROTOCOL", &["http/protobuf"], "http/protobuf")?;
+        let protocol = variables.protocol()?;
         variables.check("COMPRESSION", &["gzip", "none"], "gzip or none")?;
-        let mut settings = Settings::new(variables.endpoint())
+        let mut settings = Settings::new(variables.endpoint(protocol))
+            .protocol(protocol)
             .resource(Resource::of_this_machine().with_variables(&variable))
             .gzip((variables.value("COMPRESSION") != Some("none".into())).then_some(1));
         if let Some(timeout) = variables.timeout()? {
@@ -96,6 +111,12 @@ impl Settings {
             settings = settings.header(name, value);
         }
         Ok(settings)
+    }
+
+    /// Sets how to send; OTLP/HTTP without it.
+    pub fn protocol(mut self, protocol: Protocol) -> Settings {
+        self.protocol = protocol;
+        self
     }
 
     /// Sets what goes with every process; without it [what this machine is](Resource::of_this_machine).
@@ -189,8 +210,26 @@ impl Variables<'_> {
         }
     }
 
-    /// A URL for profiles is taken as it is, one for everything gets the path.
-    fn endpoint(&self) -> String {
+    #[cfg(not(feature = "grpc"))]
+    fn protocol(&self) -> Result<Protocol, ExportError> {
+        self.check("PROTOCOL", &["http/protobuf"], "http/protobuf; grpc needs the feature of that name")?;
+        Ok(Protocol::Http)
+    }
+
+    #[cfg(feature = "grpc")]
+    fn protocol(&self) -> Result<Protocol, ExportError> {
+        self.check("PROTOCOL", &["http/protobuf", "grpc"], "http/protobuf or grpc")?;
+        let grpc = self.value("PROTOCOL").as_deref() == Some("grpc");
+        Ok(if grpc { Protocol::Grpc } else { Protocol::Http })
+    }
+
+    /// A URL for profiles is taken as it is, one for everything gets the path; gRPC needs none.
+    fn endpoint(&self, protocol: Protocol) -> String {
+        #[cfg(feature = "grpc")]
+        if protocol == Protocol::Grpc {
+            return self.value("ENDPOINT").unwrap_or_else(|| "http://localhost:4317".into());
+        }
+        let Protocol::Http = protocol else { return String::new() };
         match self.find("ENDPOINT") {
             Some((name, url)) if name.contains("PROFILES") => url,
             Some((_, url)) => format!("{}{PATH}", url.trim_end_matches('/')),
@@ -249,10 +288,20 @@ mod tests {
         assert_eq!(own.endpoint, "http://a:1/x");
     }
 
+    #[cfg(feature = "grpc")]
+    #[test]
+    fn grpc_has_its_own_port_and_no_path() {
+        let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
+        let settings = from(&[grpc]).unwrap();
+        assert_eq!((&*settings.endpoint, settings.protocol), ("http://localhost:4317", Protocol::Grpc));
+        let settings = from(&[grpc, ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1")]).unwrap();
+        assert_eq!(settings.endpoint, "http://a:1");
+    }
+
     #[test]
     fn what_is_not_there_is_an_error() {
         for (name, value) in [
-            ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+            ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),

@@ -9,28 +9,25 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use flate2::Compression;
 
-use super::answer::{Verdict, verdict};
-use super::endpoint::Endpoint;
+use super::answer::Verdict;
 use super::error::ExportError;
-use super::http::exchange;
 use super::queue::{Pause, Queue};
-use super::request::Request;
 use super::retry::Backoff;
 use super::settings::Settings;
 use super::spool::{Spool, Spooled};
 use super::stats::Counters;
+use super::transport::Transport;
 use crate::gzip::gzip;
 
 /// Takes messages from the queue and sends one after the other.
 #[derive(Debug)]
 pub(super) struct Worker {
-    endpoint: Endpoint,
-    request: Request,
+    transport: Transport,
     gzip: Option<Compression>,
     timeout: Duration,
     backoff: Backoff,
@@ -57,15 +54,13 @@ impl Worker {
         queue: Arc<Queue>,
         counters: Arc<Counters>,
     ) -> Result<Worker, ExportError> {
-        let endpoint = Endpoint::parse(&settings.endpoint)?;
         let spool = settings.spool.clone().map(|(directory, most_bytes)| {
             let path = directory.clone();
             Spool::open(directory, most_bytes)
                 .map_err(|error| ExportError::Spool { path, kind: error.kind() })
         });
         let worker = Worker {
-            request: Request::new(&endpoint, &settings.headers)?,
-            endpoint,
+            transport: Transport::new(settings)?,
             gzip: settings.gzip.map(Compression::new),
             timeout: settings.timeout,
             backoff: Backoff::new(settings.policy),
@@ -131,10 +126,8 @@ impl Worker {
 
     fn attempt(&self, job: &Job) -> Verdict {
         let end = Instant::now() + self.timeout;
-        let head = self.request.head(job.body.len(), job.gzip);
         self.counters.sent(job.body.len());
-        let outcome = exchange(&self.endpoint, &head, &job.body, &|| self.queue.shorten(end));
-        verdict(outcome, SystemTime::now())
+        self.transport.attempt(&job.body, job.gzip, &|| self.queue.shorten(end))
     }
 
     fn delivered(&mut self, job: Job, rejected: u64, message: &str) {

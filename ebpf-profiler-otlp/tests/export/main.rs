@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod collector;
+#[cfg(feature = "grpc")]
+mod grpc;
 
 use std::net::TcpListener;
 use std::path::PathBuf;
