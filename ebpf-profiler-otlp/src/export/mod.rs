@@ -1,8 +1,8 @@
 //! Brings profiles to a collector.
 //!
 //! ```text
-//!   Profile ──► Encoder ──► queue ──► worker ──► POST /v1development/profiles
-//!               in take()   bounded   a thread   gzip, one connection a request
+//!   Profile ──► Encoder ──► queue ──► worker ──► OTLP/HTTP or OTLP/gRPC
+//!               in take()   bounded   a thread   gzip, one connection a message
 //!                                       │
 //!                            spool ◄──► └─ answer ──► delivered · partly · again, later · refused
 //! ```
