@@ -225,15 +225,14 @@ impl Variables<'_> {
 
     /// A URL for profiles is taken as it is, one for everything gets the path; gRPC needs none.
     fn endpoint(&self, protocol: Protocol) -> String {
-        #[cfg(feature = "grpc")]
-        if protocol == Protocol::Grpc {
-            return self.value("ENDPOINT").unwrap_or_else(|| "http://localhost:4317".into());
-        }
-        let Protocol::Http = protocol else { return String::new() };
-        match self.find("ENDPOINT") {
-            Some((name, url)) if name.contains("PROFILES") => url,
-            Some((_, url)) => format!("{}{PATH}", url.trim_end_matches('/')),
-            None => format!("http://localhost:4318{PATH}"),
+        match (protocol, self.find("ENDPOINT")) {
+            #[cfg(feature = "grpc")]
+            (Protocol::Grpc, Some((_, url))) => url,
+            #[cfg(feature = "grpc")]
+            (Protocol::Grpc, None) => "http://localhost:4317".into(),
+            (Protocol::Http, Some((name, url))) if name.contains("PROFILES") => url,
+            (Protocol::Http, Some((_, url))) => format!("{}{PATH}", url.trim_end_matches('/')),
+            (Protocol::Http, None) => format!("http://localhost:4318{PATH}"),
         }
     }
 
