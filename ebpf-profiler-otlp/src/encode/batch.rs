@@ -11,16 +11,18 @@ use crate::wire::{Wire, bytes_len, number_len};
 
 /// A message in the making.
 ///
-/// Samples come process by process. First everything gets its number and the sizes are added up, then all is
-/// written in one go into a buffer of the right size.
+/// Samples come process by process and are encoded as they come. When all are there their sizes are known, and the
+/// message is put together in one go in a buffer of the right size.
 #[derive(Debug)]
 pub(super) struct Batch<'p> {
     numbers: Numbers<'p>,
     envelope: Envelope<'p>,
-    planned: Vec<Planned<'p>>,
+    /// The fields of all samples.
+    bytes: Vec<u8>,
     groups: Vec<Group>,
     /// What all groups but the last take.
     closed: usize,
+    planned: Vec<Planned<'p>>,
     /// Whether samples of different traces have become equal and must be joined.
     alike: bool,
 }
@@ -41,9 +43,9 @@ struct Planned<'p> {
 struct Group {
     process: u32,
     resource: Vec<u8>,
+    /// Where its samples begin, in `planned` and in `bytes`.
     first: usize,
-    /// What their fields take.
-    size: usize,
+    start: usize,
 }
 
 impl<'p> Batch<'p> {
@@ -56,9 +58,10 @@ impl<'p> Batch<'p> {
         let mut batch = Batch {
             numbers: Numbers::new(profile, facts, dictionary),
             envelope: Envelope::new(profile, resource),
-            planned: Vec::with_capacity(profile.samples().len()),
+            bytes: Vec::new(),
             groups: Vec::new(),
             closed: 0,
+            planned: Vec::with_capacity(profile.samples().len()),
             alike: false,
         };
         batch.refill(&[]);
@@ -69,6 +72,7 @@ impl<'p> Batch<'p> {
     pub(super) fn refill(&mut self, samples: &[Sample<'p>]) {
         self.numbers.clear();
         self.envelope.intern_types(self.numbers.dictionary());
+        self.bytes.clear();
         self.planned.clear();
         self.groups.clear();
         self.closed = 0;
@@ -84,34 +88,33 @@ impl<'p> Batch<'p> {
         }
         let (stack, alike) = self.numbers.stack(sample.trace());
         self.alike |= alike;
-        let size = sample_len(stack, self.numbers.thread(thread), sample.timestamps().len());
-        if let Some(group) = self.groups.last_mut() {
-            group.size += bytes_len(size);
-        }
-        self.planned.push(Planned { sample, thread, stack });
+        let planned = Planned { sample, thread, stack };
+        put_sample(&[planned], self.numbers.thread(thread), &mut self.bytes);
+        self.planned.push(planned);
     }
 
     fn begin(&mut self, process: u32, attributes: &Process) {
         self.closed += self.last_len();
         let resource = self.envelope.resource(attributes);
-        self.groups.push(Group { process, resource, first: self.planned.len(), size: 0 });
+        self.groups.push(Group { process, resource, first: self.planned.len(), start: self.bytes.len() });
     }
 
     /// Whether the message is longer than `limit`.
     pub(super) fn exceeds(&mut self, limit: usize) -> bool {
         // Close to the truth is quickly said, and most of the time far from the limit.
-        let last = self.groups.last().map_or(0, |group| group.size + group.resource.len());
+        let last = self.groups.last().map_or(0, |it| self.bytes.len() - it.start + it.resource.len());
         let rest = self.closed + self.numbers.dictionary().len() + FRAMING;
         last.saturating_add(rest) > limit && self.size() > limit
     }
 
-    /// The length of the message; joining equal samples can make it a little less.
+    /// The length of the message; joining equal samples makes it a little less.
     fn size(&mut self) -> usize {
         self.closed + self.last_len() + bytes_len(self.numbers.dictionary().len())
     }
 
     fn last_len(&self) -> usize {
-        let len = |group: &Group| bytes_len(self.envelope.len(&group.resource, group.size));
+        let len =
+            |group: &Group| bytes_len(self.envelope.len(&group.resource, self.bytes.len() - group.start));
         self.groups.last().map_or(0, len)
     }
 
@@ -120,7 +123,8 @@ impl<'p> Batch<'p> {
         if self.alike {
             self.join();
         }
-        let mut out = Vec::with_capacity(self.size());
+        let mut out =
+            Vec::with_capacity(self.closed + self.last_len() + self.numbers.dictionary().len() + HEAD);
         for index in 0..self.groups.len() {
             self.write_group(index, &mut out);
         }
@@ -129,28 +133,27 @@ impl<'p> Batch<'p> {
         out
     }
 
-    fn write_group(&mut self, index: usize, out: &mut Vec<u8>) {
+    fn write_group(&self, index: usize, out: &mut Vec<u8>) {
         let group = &self.groups[index];
-        out.message(RESOURCE_PROFILES, self.envelope.len(&group.resource, group.size));
-        self.envelope.open(&group.resource, group.size, out);
-        for same in samples_of(&self.groups, &self.planned, index).chunk_by(Planned::is_same) {
-            put_sample(same, &mut self.numbers, out);
-        }
+        let end = self.groups.get(index + 1).map_or(self.bytes.len(), |next| next.start);
+        let samples = &self.bytes[group.start..end];
+        out.message(RESOURCE_PROFILES, self.envelope.len(&group.resource, samples.len()));
+        self.envelope.open(&group.resource, samples.len(), out);
+        out.extend_from_slice(samples);
         self.envelope.close(out);
     }
 
-    /// Brings samples with equal identities together and corrects the sizes.
+    /// Brings samples with equal identities together and encodes all samples again.
     fn join(&mut self) {
+        self.bytes.clear();
         for index in 0..self.groups.len() {
-            let range = range_of(&self.groups, self.planned.len(), index);
-            let samples = &mut self.planned[range];
+            let end = self.groups.get(index + 1).map_or(self.planned.len(), |next| next.first);
+            let samples = &mut self.planned[self.groups[index].first..end];
             samples.sort_by_key(|planned| (planned.thread, planned.stack));
-            let numbers = &mut self.numbers;
-            let len = |same: &[Planned<'p>]| {
-                let count = same.iter().map(|planned| planned.sample.timestamps().len()).sum();
-                bytes_len(sample_len(same[0].stack, numbers.thread(same[0].thread), count))
-            };
-            self.groups[index].size = samples.chunk_by(Planned::is_same).map(len).sum();
+            self.groups[index].start = self.bytes.len();
+            for same in samples.chunk_by(Planned::is_same) {
+                put_sample(same, self.numbers.thread(same[0].thread), &mut self.bytes);
+            }
         }
     }
 }
@@ -162,25 +165,17 @@ impl Planned<'_> {
 }
 
 /// One sample; of those that became equal all timestamps.
-fn put_sample<'p>(same: &[Planned<'p>], numbers: &mut Numbers<'p>, out: &mut Vec<u8>) {
-    let Some(first) = same.first() else { return };
-    let thread = numbers.thread(first.thread);
-    let count = same.iter().map(|planned| planned.sample.timestamps().len()).sum();
-    out.message(profile::SAMPLES, sample_len(first.stack, thread, count));
-    out.number(sample::STACK, first.stack.into());
+fn put_sample(same: &[Planned<'_>], thread: &[u8], out: &mut Vec<u8>) {
+    let stack = same.first().map_or(0, |planned| planned.stack);
+    let timestamps: usize = same.iter().map(|planned| 8 * planned.sample.timestamps().len()).sum();
+    let len = number_len(stack.into()) + thread.len() + bytes_len(timestamps);
+    out.reserve(len + HEAD);
+    out.message(profile::SAMPLES, len);
+    out.number(sample::STACK, stack.into());
     out.extend_from_slice(thread);
-    out.message(sample::TIMESTAMPS, count * 8);
+    out.message(sample::TIMESTAMPS, timestamps);
     same.iter().for_each(|planned| out.fixed64s(planned.sample.timestamps()));
 }
 
-fn samples_of<'a, 'p>(groups: &[Group], planned: &'a [Planned<'p>], index: usize) -> &'a [Planned<'p>] {
-    &planned[range_of(groups, planned.len(), index)]
-}
-
-fn range_of(groups: &[Group], planned: usize, index: usize) -> std::ops::Range<usize> {
-    groups[index].first..groups.get(index + 1).map_or(planned, |next| next.first)
-}
-
-fn sample_len(stack: u32, thread: &[u8], timestamps: usize) -> usize {
-    number_len(stack.into()) + thread.len() + bytes_len(8 * timestamps)
-}
+/// More than a tag and a length take.
+const HEAD: usize = 16;
