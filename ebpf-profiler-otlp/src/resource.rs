@@ -123,7 +123,7 @@ fn word(bytes: &[u8], offset: usize) -> Option<u32> {
 fn boot_time() -> Option<SystemTime> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let seconds = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
-    Some(UNIX_EPOCH + Duration::from_secs(seconds.trim().parse().ok()?))
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
 /// `%20` becomes a space; what isn't valid stays as it is.

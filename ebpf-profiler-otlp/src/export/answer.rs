@@ -132,8 +132,8 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let parts: Vec<&str> = date.split([' ', ':']).collect();
     let [day, month, year, hour, minute, second, "GMT"] = parts[..] else { return None };
     let month = MONTHS.iter().position(|name| *name == month)?;
-    let days = days_before(year.parse().ok()?, month)? + day.parse::<u64>().ok()?.checked_sub(1)?;
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number <= 60);
+    let days = days_before(year.parse().ok()?, month)? + number(day)?.checked_sub(1)?;
     let seconds = days * 86_400 + number(hour)? * 3_600 + number(minute)? * 60 + number(second)?;
     let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
     Some(time.duration_since(now).unwrap_or_default())
@@ -187,6 +187,8 @@ mod tests {
             ("Sun, 06 Nov 1994 08:49:37 GMT", Some(30)),
             ("Sun, 06 Nov 1984 08:49:37 GMT", Some(0)),
             ("Sun, 06 Nov 99999 08:49:37 GMT", None),
+            ("Sun, 18446744073709551615 Nov 1994 08:49:37 GMT", None),
+            ("18446744073709551615", Some(u64::MAX)),
             ("tomorrow", None),
             ("", None),
         ] {
@@ -207,6 +209,19 @@ mod tests {
         for body in [&b""[..], b"\x0a\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"<html>", b"{}"]
         {
             assert_eq!(verdict(Ok(response(200, &[], body)), at(0)), nothing, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn random_bodies_are_read() {
+        let mut seed = 1u64;
+        let mut byte = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8 & 0x1f
+        };
+        for len in 0..2_000 {
+            let body: Vec<u8> = (0..len % 50).map(|_| byte()).collect();
+            verdict(Ok(response(200 + 200 * (len % 2), &[], &body)), at(0));
         }
     }
 

@@ -57,9 +57,12 @@ impl Backoff {
         let jittered = self.next.mul_f64(0.5 + chance as f64 / 1_000.0);
         self.next = self.next.mul_f64(1.5).min(self.policy.longest);
         let wait = jittered.max(after.unwrap_or_default());
-        (elapsed + wait <= self.policy.give_up).then_some(wait)
+        (elapsed.saturating_add(wait) <= self.policy.give_up).then_some(wait.min(LONGEST))
     }
 }
+
+/// Whoever wants to be left alone for longer is asked again all the same.
+const LONGEST: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
 mod tests {
@@ -84,5 +87,8 @@ mod tests {
         let after = Some(Duration::from_secs(100));
         assert_eq!(backoff.wait(Duration::ZERO, after), after);
         assert_eq!(backoff.wait(Duration::from_secs(201), after), None);
+        assert_eq!(backoff.wait(Duration::from_secs(1), Some(Duration::MAX)), None);
+        let endless = Policy { give_up: Duration::MAX, ..Policy::default() };
+        assert_eq!(Backoff::new(endless).wait(Duration::from_secs(1), Some(Duration::MAX)), Some(LONGEST));
     }
 }

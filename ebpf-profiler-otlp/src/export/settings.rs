@@ -49,6 +49,9 @@ pub enum Protocol {
     Grpc,
 }
 
+/// Times that are longer than this are no times to wait; the clock can't count all of them.
+const DAY: Duration = Duration::from_secs(86_400);
+
 /// The path that the specification gives profiles.
 const PATH: &str = "/v1development/profiles";
 
@@ -133,13 +136,13 @@ impl Settings {
 
     /// Sets how long one attempt may take; 10 seconds without it.
     pub fn timeout(mut self, timeout: Duration) -> Settings {
-        self.timeout = timeout;
+        self.timeout = timeout.min(DAY);
         self
     }
 
     /// Sets how long the end may take, in which what is queued is sent; 10 seconds without it.
     pub fn flush_timeout(mut self, timeout: Duration) -> Settings {
-        self.flush_timeout = timeout;
+        self.flush_timeout = timeout.min(DAY);
         self
     }
 
@@ -152,7 +155,7 @@ impl Settings {
     /// Sets the time before the second attempt, the longest between two attempts, and when to give a message up;
     /// 5, 30 and 300 seconds without it.
     pub fn retry(mut self, first: Duration, longest: Duration, give_up: Duration) -> Settings {
-        self.policy = Policy { first, longest, give_up };
+        self.policy = Policy { first: first.min(DAY), longest: longest.min(DAY), give_up };
         self
     }
 
@@ -295,6 +298,13 @@ mod tests {
         assert_eq!((&*settings.endpoint, settings.protocol), ("http://localhost:4317", Protocol::Grpc));
         let settings = from(&[grpc, ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1")]).unwrap();
         assert_eq!(settings.endpoint, "http://a:1");
+    }
+
+    #[test]
+    fn no_time_is_too_long() {
+        let most = Duration::MAX;
+        let settings = Settings::new("http://a").timeout(most).flush_timeout(most).retry(most, most, most);
+        assert_eq!((settings.timeout, settings.flush_timeout, settings.policy.first), (DAY, DAY, DAY));
     }
 
     #[test]

@@ -230,6 +230,19 @@ mod tests {
     }
 
     #[test]
+    fn whatever_comes_it_is_read_or_refused() {
+        let mut seed = 1u64;
+        let mut byte = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 56) as u8
+        };
+        for len in 0..2_000 {
+            let block: Vec<u8> = (0..len % 50).map(|_| byte()).collect();
+            Decoder::new().decode(&block);
+        }
+    }
+
+    #[test]
     fn what_is_no_block_is_an_error() {
         for block in [
             &[0x80][..],
