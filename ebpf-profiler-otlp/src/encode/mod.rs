@@ -53,6 +53,8 @@ pub fn encode(profile: &Profile, resource: &Resource) -> Bytes {
 
 /// Encodes profiles, and keeps what is the same from one to the next.
 ///
+/// The build ids of a file are read when a profile first has it: some headers and 8 KiB.
+///
 /// # Examples
 ///
 /// ```
