@@ -1,1 +1,34 @@
-//! OpenTelemetry profiles and pprof from ebpf-profiler.
+#![cfg_attr(all(feature = "http", feature = "pprof"), doc = include_str!("../README.md"))]
+#![cfg_attr(
+    not(all(feature = "http", feature = "pprof")),
+    doc = "OpenTelemetry profiles and pprof from ebpf-profiler."
+)]
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+mod kernel;
+mod marker;
+mod resource;
+pub mod semantic;
+
+mod identity;
+mod table;
+mod wire;
+
+mod encode;
+
+#[cfg(any(feature = "http", feature = "pprof"))]
+mod gzip;
+#[cfg(feature = "pprof")]
+mod pprof;
+
+#[cfg(feature = "http")]
+mod export;
+
+pub use encode::{Encoder, encode};
+#[cfg(feature = "http")]
+pub use export::{ExportError, Exporter, Protocol, Settings, Stats};
+pub use identity::htlhash;
+#[cfg(feature = "pprof")]
+pub use pprof::pprof;
+pub use resource::Resource;

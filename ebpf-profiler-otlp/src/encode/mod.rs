@@ -1,0 +1,153 @@
+//! A profile as OpenTelemetry takes it.
+//!
+//! ```text
+//!   Profile ──► by process ──► numbers ──► one message, or several below the limit ──► Bytes
+//!               samples        of strings, attributes, functions, mappings,
+//!                              locations and stacks in the tables
+//! ```
+//!
+//! Tables hold their elements as the bytes that go out, so a part of the profile is encoded when it gets its
+//! number, and equal parts are found by comparing bytes.
+
+mod batch;
+mod dictionary;
+mod envelope;
+mod fields;
+mod functions;
+mod numbers;
+
+use bytes::Bytes;
+use ebpf_profiler_core::profile::{Profile, Sample};
+
+use crate::identity::{BuildIds, Identities};
+use crate::kernel;
+use crate::resource::Resource;
+use batch::Batch;
+use dictionary::Dictionary;
+use numbers::Facts;
+
+/// Encodes a profile as one OTLP `ProfilesData`, which is also an `ExportProfilesServiceRequest`.
+///
+/// There is one resource for each process. A profile without samples gives no bytes at all, which decode as an
+/// empty message; it should not be sent.
+///
+/// Who encodes more than once, or for a receiver with a limit, keeps an [`Encoder`].
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_otlp::{Resource, encode};
+/// # use std::time::{Duration, SystemTime};
+/// # use ebpf_profiler_core::{profile::ProfileBuilder, symbol::NoSymbols};
+/// # let empty = ProfileBuilder::new(Duration::from_millis(50));
+/// # let profile = empty.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
+///
+/// let bytes = encode(&profile, &Resource::of_this_machine());
+/// std::fs::write("/dev/null", &bytes)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn encode(profile: &Profile, resource: &Resource) -> Bytes {
+    let mut encoder = Encoder::new(resource.clone()).limit(usize::MAX);
+    encoder.encode(profile).pop().unwrap_or_default()
+}
+
+/// Encodes profiles, and keeps what is the same from one to the next.
+///
+/// The build ids of a file are read when a profile first has it: some headers and 8 KiB.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_otlp::{Encoder, Resource};
+/// # use std::time::{Duration, SystemTime};
+/// # use ebpf_profiler_core::{profile::ProfileBuilder, symbol::NoSymbols};
+/// # let empty = ProfileBuilder::new(Duration::from_millis(50));
+/// # let profile = empty.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
+///
+/// let mut encoder = Encoder::new(Resource::of_this_machine()).limit(1 << 20);
+/// for message in encoder.encode(&profile) {
+///     assert!(message.len() <= 1 << 20);
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Encoder {
+    resource: Resource,
+    limit: usize,
+    rust: bool,
+    identities: Identities,
+    dictionary: Dictionary,
+}
+
+/// What every collector takes unless it was told otherwise: 4 MiB, the default of gRPC servers.
+const LIMIT: usize = 4 << 20;
+
+impl Encoder {
+    /// An encoder for one machine, whose messages have at most 4 MiB.
+    pub fn new(resource: Resource) -> Encoder {
+        let (identities, dictionary) = (Identities::default(), Dictionary::new());
+        Encoder { resource, limit: LIMIT, rust: false, identities, dictionary }
+    }
+
+    /// Sets the size in bytes above which a message is split; each part stands for itself.
+    ///
+    /// A single sample is never split, so one with very many timestamps can make a message that is larger.
+    pub fn limit(mut self, bytes: usize) -> Encoder {
+        self.limit = bytes;
+        self
+    }
+
+    /// Whether frames of Rust code are called `rust`, as the conventions want it, or `native`.
+    ///
+    /// They are `native` unless this is set, because some consumers refuse a whole request over a frame type
+    /// that they don't know.
+    pub fn rust_frames(mut self, named: bool) -> Encoder {
+        self.rust = named;
+        self
+    }
+
+    /// Encodes a profile: one message, several if the limit wants it, none if it has no samples.
+    pub fn encode(&mut self, profile: &Profile) -> Vec<Bytes> {
+        let samples = by_process(profile);
+        let facts = self.facts(profile);
+        let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.dictionary);
+        let (mut messages, mut first) = (Vec::new(), 0);
+        for (index, sample) in samples.iter().enumerate() {
+            batch.add(*sample);
+            if index > first && batch.exceeds(self.limit) {
+                // One too many: the tables hold what only it needs, so they are made again without it.
+                batch.refill(&samples[first..index]);
+                messages.push(batch.write().into());
+                batch.refill(&samples[index..=index]);
+                first = index;
+            }
+        }
+        if !samples.is_empty() {
+            messages.push(batch.write().into());
+        }
+        messages
+    }
+
+    fn facts(&mut self, profile: &Profile) -> Facts {
+        let modules = profile.modules().iter().map(|module| self.identities.of(module)).collect();
+        let kernel = BuildIds::without_file(self.resource.kernel_build_id(), kernel::NAME);
+        Facts { modules, kernel, rust: self.rust }
+    }
+}
+
+/// The samples, those of a process together, otherwise in the order of the profile.
+fn by_process(profile: &Profile) -> Vec<Sample<'_>> {
+    let samples: Vec<_> = profile.samples().collect();
+    let mut numbers = vec![0; profile.processes().len() + 1];
+    let process = |sample: &Sample<'_>| sample.thread().process.0 as usize;
+    samples.iter().for_each(|sample| numbers[process(sample) + 1] += 1);
+    for process in 1..numbers.len() {
+        numbers[process] += numbers[process - 1];
+    }
+    let mut order = samples.clone();
+    for sample in samples {
+        let next = &mut numbers[process(&sample)];
+        order[*next] = sample;
+        *next += 1;
+    }
+    order
+}

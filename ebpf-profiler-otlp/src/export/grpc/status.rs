@@ -1,0 +1,174 @@
+//! What the status of a call means: the table of the specification.
+//!
+//! | status | meaning |
+//! | --- | --- |
+//! | OK | delivered, perhaps not all of it |
+//! | CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS | later |
+//! | RESOURCE_EXHAUSTED | later if it says when (`RetryInfo`), else refused |
+//! | anything else | refused, never to be sent again |
+
+use std::time::Duration;
+
+use super::Answer;
+use crate::export::answer::{Field, MESSAGE, Verdict, delivered, fields};
+use crate::resource::percent_decoded;
+
+/// What to do with a message after this answer.
+pub(in crate::export) fn verdict(answer: &Answer) -> Verdict {
+    let Some(status) = answer.text("grpc-status") else { return without_status(answer) };
+    let why = format!("the collector answered with gRPC status {status}{}", reason(answer));
+    match status.parse() {
+        Ok(0) => delivered(answer.body.get(5..).unwrap_or_default()),
+        Ok(1 | 4 | 10 | 11 | 14 | 15) => Verdict::Later { after: retry_info(answer), why },
+        Ok(8) => match retry_info(answer) {
+            None => Verdict::Refused { why },
+            after => Verdict::Later { after, why },
+        },
+        _ => Verdict::Refused { why },
+    }
+}
+
+/// Somebody on the way answered who speaks HTTP only.
+fn without_status(answer: &Answer) -> Verdict {
+    let status = answer.text(":status").unwrap_or_default();
+    let why = format!("the collector answered {status} without gRPC status");
+    match &*status {
+        "429" | "502" | "503" | "504" => Verdict::Later { after: None, why },
+        _ => Verdict::Refused { why },
+    }
+}
+
+fn reason(answer: &Answer) -> String {
+    let message = percent_decoded(&answer.text("grpc-message").unwrap_or_default());
+    let message: String = message.chars().filter(|c| !c.is_control()).take(MESSAGE).collect();
+    if message.is_empty() { message } else { format!(": {message}") }
+}
+
+impl Answer {
+    /// The last header of this name.
+    fn text(&self, name: &str) -> Option<String> {
+        let header = self.headers.iter().rev().find(|(known, _)| known == name.as_bytes());
+        header.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
+    }
+}
+
+/// `google.rpc.Status { details 3: Any { type_url 1, value 2: RetryInfo { retry_delay 1: Duration } } }`
+fn retry_info(answer: &Answer) -> Option<Duration> {
+    let status = base64(answer.text("grpc-status-details-bin")?.as_bytes())?;
+    let details = fields(&status).filter_map(|field| bytes(field, 3));
+    let retry_info = details.filter_map(|any| {
+        let is_retry_info = |url: &[u8]| url.ends_with(b"/google.rpc.RetryInfo");
+        let right = fields(any).filter_map(|field| bytes(field, 1)).any(is_retry_info);
+        fields(any).find_map(|field| bytes(field, 2)).filter(|_| right)
+    });
+    retry_info.filter_map(|info| fields(info).find_map(|field| bytes(field, 1))).map(duration).next()
+}
+
+fn bytes(field: Field<'_>, number: u64) -> Option<&[u8]> {
+    match field {
+        Field::Bytes(known, content) if known == number => Some(content),
+        _ => None,
+    }
+}
+
+/// `google.protobuf.Duration { seconds 1, nanos 2 }`; a negative one is none.
+fn duration(message: &[u8]) -> Duration {
+    let number = |wanted| {
+        let mut numbers = fields(message).filter_map(|field| match field {
+            Field::Number(known, number) if known == wanted => Some(number),
+            _ => None,
+        });
+        numbers.next().filter(|&number| number <= i64::MAX as u64).unwrap_or_default()
+    };
+    Duration::from_secs(number(1)).saturating_add(Duration::from_nanos(number(2)))
+}
+
+/// With or without padding at the end.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let text = text.trim_ascii_end();
+    let end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
+    let (mut bits, mut count, mut out) = (0u32, 0, Vec::new());
+    for &byte in &text[..end] {
+        bits = bits << 6 | u32::from(sextet(byte)?);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            out.push((bits >> count) as u8);
+        }
+    }
+    Some(out)
+}
+
+fn sextet(byte: u8) -> Option<u8> {
+    match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(headers: &[(&str, &str)]) -> Answer {
+        let header = |(name, value): &(&str, &str)| (name.as_bytes().to_vec(), value.as_bytes().to_vec());
+        Answer { headers: headers.iter().map(header).collect(), body: Vec::new() }
+    }
+
+    #[test]
+    fn the_table_of_the_specification() {
+        for status in 0..20 {
+            let verdict = verdict(&answer(&[("grpc-status", &status.to_string())]));
+            let expected = match (status, &verdict) {
+                (0, Verdict::Delivered { rejected: 0, .. }) => true,
+                (1 | 4 | 10 | 11 | 14 | 15, Verdict::Later { after: None, .. }) => true,
+                (0 | 1 | 4 | 10 | 11 | 14 | 15, _) => false,
+                (_, Verdict::Refused { .. }) => true,
+                _ => false,
+            };
+            assert!(expected, "{status}: {verdict:?}");
+        }
+    }
+
+    /// Status { 8, "full", [Any { "type.googleapis.com/google.rpc.RetryInfo", RetryInfo { 3.5 s } }] }
+    #[test]
+    fn a_collector_that_is_full_may_say_when_to_come_back() {
+        let url = b"type.googleapis.com/google.rpc.RetryInfo";
+        let delay = [0x0a, 8, 0x08, 3, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01];
+        let any = [&[0x0a, url.len() as u8][..], url, &[0x12, delay.len() as u8], &delay].concat();
+        let status = [&[0x08, 8, 0x12, 4][..], b"full", &[0x1a, any.len() as u8], &any].concat();
+        let details = to_base64(&status);
+        let full = answer(&[("grpc-status", "8"), ("grpc-status-details-bin", &details)]);
+        let why = "the collector answered with gRPC status 8".to_owned();
+        let after = Some(Duration::from_millis(3_500));
+        assert_eq!(verdict(&full), Verdict::Later { after, why });
+    }
+
+    fn to_base64(bytes: &[u8]) -> String {
+        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let chunk = |chunk: &[u8]| {
+            let bits =
+                chunk.iter().fold(0u32, |bits, &byte| bits << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
+            let digit = move |place: usize| DIGITS[(bits >> (18 - 6 * place) & 63) as usize] as char;
+            (0..=chunk.len()).map(digit).collect::<String>()
+        };
+        bytes.chunks(3).map(chunk).collect()
+    }
+
+    #[test]
+    fn an_answer_without_status_is_judged_by_that_of_http() {
+        assert!(matches!(verdict(&answer(&[(":status", "503")])), Verdict::Later { .. }));
+        assert!(matches!(verdict(&answer(&[(":status", "404")])), Verdict::Refused { .. }));
+    }
+
+    #[test]
+    fn a_refusal_says_why() {
+        let refused = answer(&[("grpc-status", "3"), ("grpc-message", "bad%20frame\n")]);
+        let why = "the collector answered with gRPC status 3: bad frame".to_owned();
+        assert_eq!(verdict(&refused), Verdict::Refused { why });
+    }
+}

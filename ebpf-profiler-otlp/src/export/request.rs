@@ -1,0 +1,42 @@
+//! What stands before the body of a request.
+
+use super::endpoint::Endpoint;
+use super::error::ExportError;
+
+/// The part of it that is always the same.
+#[derive(Debug)]
+pub(super) struct Request {
+    head: String,
+}
+
+impl Request {
+    pub(super) fn new(endpoint: &Endpoint, headers: &[(String, String)]) -> Request {
+        let mut head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/x-protobuf\r\n\
+             User-Agent: ebpf-profiler-otlp/{}\r\n",
+            endpoint.path,
+            endpoint.authority,
+            env!("CARGO_PKG_VERSION"),
+        );
+        for (name, value) in headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        Request { head }
+    }
+
+    /// All of it for a body of this length.
+    pub(super) fn head(&self, len: usize, gzip: bool) -> String {
+        let encoding = if gzip { "Content-Encoding: gzip\r\n" } else { "" };
+        format!("{}{encoding}Content-Length: {len}\r\n\r\n", self.head)
+    }
+}
+
+/// A line break in a header would be a header of its own, or the end of them.
+pub(super) fn check_header(name: &str, value: &str) -> Result<(), ExportError> {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let line = |c: char| c == '\t' || !c.is_control();
+    if !name.is_empty() && name.bytes().all(token) && value.chars().all(line) {
+        return Ok(());
+    }
+    Err(ExportError::Header { name: name.to_owned() })
+}

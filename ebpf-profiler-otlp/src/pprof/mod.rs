@@ -1,0 +1,137 @@
+//! A profile as `go tool pprof` and its relatives take it.
+//!
+//! ```text
+//! sample      labels process.pid, process.executable.name, container.id, thread.id, thread.name
+//!             values samples/count, cpu/nanoseconds = count * period
+//! location    mapping, address in the file, functions innermost first
+//! mapping     file, addresses, GNU build id
+//! ```
+//!
+//! Times are lost: pprof only knows how often something was seen.
+
+mod fields;
+mod tables;
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use ebpf_profiler_core::profile::{Profile, Sample};
+use flate2::Compression;
+use hashbrown::HashMap;
+
+use crate::gzip::gzip;
+use crate::semantic;
+use crate::wire::{Wire, bytes_len, number_len, varint_len};
+use fields::{label, profile, sample, value_type};
+use tables::Tables;
+
+/// Encodes a profile as a gzip'd `profile.proto`.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_otlp::pprof;
+/// # use std::time::{Duration, SystemTime};
+/// # use ebpf_profiler_core::{profile::ProfileBuilder, symbol::NoSymbols};
+/// # let empty = ProfileBuilder::new(Duration::from_millis(50));
+/// # let profile = empty.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
+///
+/// std::fs::write("/dev/null", pprof(&profile))?; // and then: go tool pprof -http=: machine.pb.gz
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn pprof(profile: &Profile) -> Bytes {
+    gzip(&encode(profile), Compression::fast())
+}
+
+fn encode(from: &Profile) -> Vec<u8> {
+    let mut tables = Tables::new(from);
+    let mut out = Vec::new();
+    for types in [semantic::SAMPLES, semantic::CPU] {
+        put_type(profile::SAMPLE_TYPE, types, &mut tables, &mut out);
+    }
+    put_samples(from, &mut tables, &mut out);
+    put_times(from, &mut out);
+    put_type(profile::PERIOD_TYPE, semantic::CPU, &mut tables, &mut out);
+    out.number(profile::PERIOD, nanos(from.period()));
+    put_comments(from, &mut tables, &mut out);
+    tables.put(&mut out);
+    out
+}
+
+fn put_type(field: u8, (kind, unit): (&str, &str), tables: &mut Tables<'_>, out: &mut Vec<u8>) {
+    let (kind, unit) = (tables.string(kind).into(), tables.string(unit).into());
+    out.message(field, number_len(kind) + number_len(unit));
+    out.number(value_type::TYPE, kind);
+    out.number(value_type::UNIT, unit);
+}
+
+fn put_times(from: &Profile, out: &mut Vec<u8>) {
+    let start = from.start().duration_since(UNIX_EPOCH).unwrap_or_default();
+    out.number(profile::TIME, nanos(start));
+    out.number(profile::DURATION, nanos(from.duration()));
+}
+
+/// pprof shows what was lost with `-comments`.
+fn put_comments(from: &Profile, tables: &mut Tables<'_>, out: &mut Vec<u8>) {
+    let lost: Vec<u32> =
+        from.losses().map(|(reason, count)| tables.string(&format!("lost: {count} {reason}"))).collect();
+    out.packed(profile::COMMENT, &lost);
+}
+
+/// Traces that differ only in what pprof can't say become one sample.
+fn put_samples<'p>(from: &'p Profile, tables: &mut Tables<'p>, out: &mut Vec<u8>) {
+    let mut numbers: HashMap<(Box<[u32]>, u32), usize> = HashMap::new();
+    let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
+    let mut stack = Vec::new();
+    for sample in from.samples() {
+        tables.stack(sample.trace(), &mut stack);
+        let number = *numbers.entry((stack.as_slice().into(), sample.thread_id().0)).or_insert(samples.len());
+        if number == samples.len() {
+            samples.push((identity(&sample, &stack, tables), 0));
+        }
+        samples[number].1 += sample.count();
+    }
+    let period = nanos(from.period());
+    for (identity, count) in samples {
+        put_sample(&identity, [count, count.saturating_mul(period).min(i64::MAX as u64)], out);
+    }
+}
+
+/// The fields of a sample without its values.
+fn identity(sample: &Sample<'_>, stack: &[u32], tables: &mut Tables<'_>) -> Vec<u8> {
+    let (process, thread) = (sample.process(), sample.thread());
+    let mut out = Vec::new();
+    out.packed(sample::LOCATION, stack);
+    // Numbers would be taken for quantities with a unit.
+    for (key, text) in [
+        (semantic::PROCESS_PID, &*process.pid.to_string()),
+        (semantic::PROCESS_EXECUTABLE_NAME, process.executable.rsplit('/').next().unwrap_or_default()),
+        (semantic::CONTAINER_ID, &process.container),
+        (semantic::THREAD_ID, &thread.tid.to_string()),
+        (semantic::THREAD_NAME, &thread.name),
+    ] {
+        if !text.is_empty() {
+            put_label(key, text, tables, &mut out);
+        }
+    }
+    out
+}
+
+fn put_label(key: &str, text: &str, tables: &mut Tables<'_>, out: &mut Vec<u8>) {
+    let (key, text) = (tables.string(key).into(), tables.string(text).into());
+    out.message(sample::LABEL, number_len(key) + number_len(text));
+    out.number(label::KEY, key);
+    out.number(label::TEXT, text);
+}
+
+fn put_sample(identity: &[u8], values: [u64; 2], out: &mut Vec<u8>) {
+    let len = values.iter().map(|&value| varint_len(value)).sum();
+    out.message(profile::SAMPLE, identity.len() + bytes_len(len));
+    out.extend_from_slice(identity);
+    out.message(sample::VALUE, len);
+    values.iter().for_each(|&value| out.varint(value));
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(i64::MAX as u64)
+}

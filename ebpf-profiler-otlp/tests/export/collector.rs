@@ -1,0 +1,126 @@
+//! A collector on this machine that does what it is told, also what no collector should do.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::sleep;
+use std::time::Duration;
+
+use flate2::read::GzDecoder;
+
+/// What to do with a connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Read the request, answer with these bytes, close.
+    Say(Vec<u8>),
+    /// The same, a byte at a time with a rest in between.
+    Drip(Vec<u8>, Duration),
+    /// Answer at once, without reading the body, and close.
+    Interrupt(Vec<u8>),
+    /// Read the request and say nothing, while the connection stays.
+    Hang,
+    /// Close at once.
+    Drop,
+}
+
+impl Act {
+    /// An answer with this status, these header lines and this body.
+    pub(crate) fn answer(status: u16, headers: &str, body: &[u8]) -> Act {
+        let head =
+            format!("HTTP/1.1 {status} Some Reason\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+        Act::Say([head.as_bytes(), body].concat())
+    }
+
+    /// What everybody hopes for.
+    pub(crate) fn ok() -> Act {
+        Act::answer(200, "Content-Type: application/x-protobuf\r\n", b"")
+    }
+}
+
+/// A request, its body unpacked.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+/// The collector; it goes on acting as in the last of its acts.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    pub(crate) address: SocketAddr,
+    requests: Receiver<Request>,
+}
+
+impl Collector {
+    pub(crate) fn new(acts: impl Into<Vec<Act>>) -> Collector {
+        Collector::on(TcpListener::bind("127.0.0.1:0").unwrap(), acts)
+    }
+
+    pub(crate) fn on(listener: TcpListener, acts: impl Into<Vec<Act>>) -> Collector {
+        let address = listener.local_addr().unwrap();
+        let (sender, requests) = channel();
+        let acts = Arc::new(Mutex::new(VecDeque::from(acts.into())));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut acts = acts.lock().unwrap();
+                let act = if acts.len() > 1 { acts.pop_front() } else { acts.front().cloned() };
+                let (sender, act) = (sender.clone(), act.unwrap());
+                std::thread::spawn(move || serve(stream.unwrap(), act, &sender));
+            }
+        });
+        Collector { address, requests }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/v1development/profiles", self.address)
+    }
+
+    /// The requests that came so far, and were read.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.requests.try_iter().collect()
+    }
+}
+
+fn serve(mut stream: TcpStream, act: Act, requests: &Sender<Request>) {
+    if let Act::Drop = act {
+        return;
+    }
+    if let Act::Interrupt(answer) = act {
+        let _ = stream.write_all(&answer);
+        return;
+    }
+    let request = read(&mut stream);
+    // The test may be over already.
+    let _ = requests.send(request);
+    match act {
+        Act::Say(answer) => drop(stream.write_all(&answer)),
+        Act::Drip(answer, pause) => {
+            for byte in answer {
+                sleep(pause);
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+            }
+        }
+        _ => sleep(Duration::from_secs(60)),
+    }
+}
+
+fn read(stream: &mut TcpStream) -> Request {
+    let mut reader = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+    }
+    let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+    let mut packed = vec![0; len.parse().unwrap()];
+    reader.read_exact(&mut packed).unwrap();
+    if !head.contains("Content-Encoding: gzip") {
+        return Request { head, body: packed };
+    }
+    let mut body = Vec::new();
+    GzDecoder::new(&packed[..]).read_to_end(&mut body).unwrap();
+    Request { head, body }
+}

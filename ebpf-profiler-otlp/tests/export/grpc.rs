@@ -1,0 +1,246 @@
+//! The exporter against a gRPC server that does what it is told.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use ebpf_profiler_core::sink::Sink;
+use ebpf_profiler_otlp::{Exporter, Protocol, Resource, Settings, Stats, encode};
+use flate2::read::GzDecoder;
+
+use crate::{profile, settings, wait_for};
+
+/// What the server does with a call, once it has read the message or before.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Answers with these trailers, and a message before them where there is one.
+    Answer(Vec<(&'static str, String)>, Option<Vec<u8>>),
+    /// The same, but opens its windows only by so much at a time.
+    Stingy(u32),
+    /// Answers with trailers alone before anything of the message was read.
+    Early(&'static str),
+    /// Sends these bytes in the place of an answer.
+    Raw(Vec<u8>),
+    /// Says nothing.
+    Hang,
+}
+
+impl Act {
+    fn status(status: u32) -> Act {
+        Act::Answer(vec![("grpc-status", status.to_string()), ("grpc-message", "some%20words".into())], None)
+    }
+}
+
+/// A server, the port that it listens on, and the messages that it got.
+struct Server {
+    url: String,
+    messages: Receiver<Vec<u8>>,
+}
+
+impl Server {
+    fn new(acts: Vec<Act>) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, messages) = channel();
+        std::thread::spawn(move || {
+            let last = acts.last().cloned();
+            let acts = acts.into_iter().chain(std::iter::repeat(last.unwrap()));
+            for (stream, act) in listener.incoming().zip(acts) {
+                let sender = sender.clone();
+                std::thread::spawn(move || Connection(stream.unwrap()).serve(act, &sender));
+            }
+        });
+        Server { url, messages }
+    }
+
+    fn settings(&self) -> Settings {
+        settings(&self.url).protocol(Protocol::Grpc)
+    }
+}
+
+struct Connection(TcpStream);
+
+impl Connection {
+    /// None when the other side has closed.
+    fn frame(&mut self) -> Option<(u8, u8, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).ok()?;
+        let len = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        assert!(len <= 16_384);
+        let mut payload = vec![0; len];
+        self.0.read_exact(&mut payload).ok()?;
+        Some((head[3], head[4], payload))
+    }
+
+    fn put(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
+        let len = (payload.len() as u32).to_be_bytes();
+        let head = [len[1], len[2], len[3], kind, flags, 0, 0, 0, stream];
+        // The other side may have heard enough.
+        let _ = self.0.write_all(&[&head, payload].concat());
+    }
+
+    fn serve(mut self, act: Act, messages: &Sender<Vec<u8>>) {
+        let mut preface = [0; 24];
+        self.0.read_exact(&mut preface).unwrap();
+        assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        let window = if let Act::Stingy(window) = act { window } else { 65_535 };
+        self.put(4, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat());
+        self.put(6, 0, 0, b"a ping!!");
+        match &act {
+            Act::Raw(bytes) => return drop(self.0.write_all(bytes)),
+            Act::Early(status) => {
+                self.headers(&[(":status", "200"), ("grpc-status", status)], 5);
+                while self.frame().is_some() {}
+                return;
+            }
+            _ => {}
+        }
+        let message = self.message(window);
+        let _ = messages.send(message);
+        match act {
+            Act::Answer(trailers, body) => self.answer(&trailers, body),
+            Act::Stingy(_) => self.answer(&[("grpc-status", "0".into())], None),
+            _ => std::thread::sleep(Duration::from_secs(60)),
+        }
+    }
+
+    /// Reads the message, and lets the other side send more whenever some came.
+    fn message(&mut self, window: u32) -> Vec<u8> {
+        let (mut message, mut acks) = (Vec::new(), 0);
+        while let Some((kind, flags, payload)) = self.frame() {
+            match kind {
+                0 => {
+                    message.extend_from_slice(&payload);
+                    if flags & 1 != 0 {
+                        break;
+                    }
+                    assert!(payload.len() as u32 <= window);
+                    let len = (payload.len() as u32).to_be_bytes();
+                    self.put(8, 0, 0, &len);
+                    self.put(8, 0, 1, &len);
+                }
+                4 | 6 if flags & 1 != 0 => acks += 1,
+                _ => {}
+            }
+        }
+        assert!(acks <= 2);
+        let (head, packed) = message.split_at(5);
+        assert_eq!(u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize, packed.len());
+        let mut body = Vec::new();
+        GzDecoder::new(packed).read_to_end(&mut body).unwrap();
+        body
+    }
+
+    fn answer(&mut self, trailers: &[(&str, String)], body: Option<Vec<u8>>) {
+        self.headers(&[(":status", "200"), ("content-type", "application/grpc")], 4);
+        if let Some(body) = body {
+            let len = (body.len() as u32).to_be_bytes();
+            self.put(0, 0, 1, &[&[0][..], &len, &body].concat());
+        }
+        let trailers: Vec<_> = trailers.iter().map(|(name, value)| (*name, &**value)).collect();
+        self.headers(&trailers, 5);
+        while self.frame().is_some() {}
+    }
+
+    /// Headers that go into no table, in frames of three bytes of which each goes on with the one before.
+    fn headers(&mut self, headers: &[(&str, &str)], flags: u8) {
+        let mut block = Vec::new();
+        for (name, value) in headers {
+            for (first, text) in [(Some(0), name), (None, value)] {
+                block.extend(first);
+                block.push(text.len() as u8);
+                block.extend_from_slice(text.as_bytes());
+            }
+        }
+        let last = block.chunks(3).len() - 1;
+        for (index, part) in block.chunks(3).enumerate() {
+            let (kind, end_stream) = if index == 0 { (1, flags & 1) } else { (9, 0) };
+            let end_headers = if index == last { flags & 4 } else { 0 };
+            self.put(kind, end_stream | end_headers, 1, part);
+        }
+    }
+}
+
+/// Exports one profile to a server that does these things, until it is delivered or dropped.
+fn export_one(acts: Vec<Act>) -> (Stats, Server) {
+    let server = Server::new(acts);
+    let mut exporter = Exporter::new(server.settings()).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    (wait_for(&exporter, |stats| stats.queued == 0), server)
+}
+
+#[test]
+fn a_profile_arrives_as_it_was_encoded() {
+    let (stats, server) = export_one(vec![Act::status(0)]);
+    assert_eq!((stats.delivered, stats.retries), (1, 0), "{stats}");
+    assert_eq!(server.messages.recv().unwrap(), encode(&profile(3), &Resource::new()));
+}
+
+#[test]
+fn windows_are_respected() {
+    for window in [1, 7, 100, 1_000] {
+        let (stats, server) = export_one(vec![Act::Stingy(window)]);
+        assert_eq!((stats.delivered, stats.retries), (1, 0), "{window}: {stats}");
+        assert_eq!(server.messages.recv().unwrap(), encode(&profile(3), &Resource::new()));
+    }
+}
+
+#[test]
+fn a_large_message_takes_many_frames() {
+    let server = Server::new(vec![Act::status(0)]);
+    let mut exporter = Exporter::new(server.settings().timeout(Duration::from_secs(10))).unwrap();
+    let large = profile(30_000);
+    exporter.take(&large).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.queued == 0);
+    assert!(stats.delivered == 1 && stats.bytes > 100_000, "{stats}");
+    assert_eq!(server.messages.recv().unwrap(), encode(&large, &Resource::new()));
+}
+
+#[test]
+fn each_status_has_its_meaning() {
+    for status in [1, 4, 10, 11, 14, 15] {
+        let (stats, _) = export_one(vec![Act::status(status), Act::status(0)]);
+        assert_eq!((stats.delivered, stats.retries), (1, 1), "{status}: {stats}");
+        assert!(stats.last_error.ends_with(&format!("gRPC status {status}: some words")), "{stats}");
+    }
+    for status in [2, 3, 5, 7, 8, 12, 13, 16] {
+        let (stats, _) = export_one(vec![Act::status(status), Act::status(0)]);
+        assert_eq!((stats.refused, stats.retries), (1, 0), "{status}: {stats}");
+    }
+}
+
+#[test]
+fn partial_success_is_not_sent_again() {
+    let body = [&[0x0a, 13, 0x08, 2, 0x12, 9][..], b"too large"].concat();
+    let (stats, _) = export_one(vec![Act::Answer(vec![("grpc-status", "0".into())], Some(body))]);
+    assert_eq!((stats.delivered, stats.rejected_samples, stats.retries), (1, 2, 0));
+    assert_eq!(stats.last_error, "the collector rejected 2 samples: too large");
+}
+
+#[test]
+fn an_answer_may_come_before_the_message() {
+    let (stats, _) = export_one(vec![Act::Early("16")]);
+    assert_eq!((stats.refused, stats.retries), (1, 0), "{stats}");
+}
+
+#[test]
+fn a_server_that_makes_no_sense_is_asked_again() {
+    let go_away = [&[0, 0, 8, 7, 0, 0, 0, 0, 0][..], &[0; 8]].concat();
+    let reset = [&[0, 0, 4, 3, 0, 0, 0, 0, 1][..], &[0, 0, 0, 7]].concat();
+    let broken = [&[0, 0, 2, 1, 4, 0, 0, 0, 1][..], &[0xff, 0xff]].concat();
+    let padded = [&[0, 0, 1, 1, 12, 0, 0, 0, 1][..], &[9]].concat();
+    for (name, act) in [
+        ("going away", Act::Raw(go_away)),
+        ("reset", Act::Raw(reset)),
+        ("broken headers", Act::Raw(broken)),
+        ("too much padding", Act::Raw(padded)),
+        ("a frame of 16 MiB", Act::Raw(vec![0xff; 100])),
+        ("HTTP/1.1", Act::Raw(b"HTTP/1.1 400 Bad Request\r\n\r\n".into())),
+        ("nothing", Act::Raw(Vec::new())),
+        ("hanging", Act::Hang),
+    ] {
+        let (stats, _) = export_one(vec![act, Act::status(0)]);
+        assert_eq!((stats.delivered, stats.dropped(), stats.retries), (1, 0, 1), "{name}: {stats}");
+    }
+}

@@ -1,0 +1,325 @@
+//! The exporter against a collector that misbehaves in all the ways that were thought of.
+#![cfg(feature = "http")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod collector;
+#[cfg(feature = "grpc")]
+mod grpc;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use collector::{Act, Collector};
+use ebpf_profiler_core::profile::{Process, Profile, ProfileBuilder, Thread};
+use ebpf_profiler_core::sink::Sink;
+use ebpf_profiler_core::symbol::NoSymbols;
+use ebpf_profiler_core::trace::{Frame, Stop, Trace};
+use ebpf_profiler_otlp::{ExportError, Exporter, Resource, Settings, Stats, encode};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MILLI: Duration = Duration::from_millis(1);
+
+/// A profile of some stacks; equal for equal numbers.
+fn profile(stacks: u64) -> Profile {
+    let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+    let process = builder.process(Process { pid: 7, ..Process::default() });
+    let thread = builder.thread(Thread { process, tid: 7, name: "worker".into() });
+    for stack in 0..stacks {
+        let frames = [Frame::Kernel { address: (1 << 63) + stack }].into();
+        builder.add(thread, &Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 }, 1_000 + stack);
+    }
+    builder.finish(UNIX_EPOCH, SECOND, |_| None, &mut NoSymbols)
+}
+
+/// Settings that make tests short.
+fn settings(url: &str) -> Settings {
+    Settings::new(url).resource(Resource::new()).timeout(300 * MILLI).flush_timeout(5 * SECOND).retry(
+        10 * MILLI,
+        20 * MILLI,
+        10 * SECOND,
+    )
+}
+
+fn wait_for(exporter: &Exporter, what: impl Fn(&Stats) -> bool) -> Stats {
+    let end = Instant::now() + 10 * SECOND;
+    loop {
+        let stats = exporter.stats();
+        if what(&stats) {
+            return stats;
+        }
+        assert!(Instant::now() < end, "{stats:?}");
+        std::thread::sleep(5 * MILLI);
+    }
+}
+
+/// Exports one profile to a collector that does these things, until it is delivered or dropped.
+fn export_one(acts: impl Into<Vec<Act>>) -> (Stats, Collector) {
+    let collector = Collector::new(acts);
+    let mut exporter = Exporter::new(settings(&collector.url())).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    (wait_for(&exporter, |stats| stats.queued == 0), collector)
+}
+
+#[test]
+fn a_profile_arrives_as_it_was_encoded() {
+    let (stats, collector) = export_one([Act::ok()]);
+    assert_eq!((stats.delivered, stats.dropped(), stats.retries), (1, 0, 0));
+    let requests = collector.requests();
+    assert_eq!(requests[0].body, encode(&profile(3), &Resource::new()));
+    let head = &requests[0].head;
+    assert!(head.starts_with("POST /v1development/profiles HTTP/1.1\r\n"), "{head}");
+    assert!(head.contains(&format!("Host: {}\r\n", collector.address)));
+    assert!(head.contains("Content-Type: application/x-protobuf\r\nUser-Agent: ebpf-profiler"));
+}
+
+#[test]
+fn headers_are_sent_and_compression_can_be_off() {
+    let collector = Collector::new([Act::ok()]);
+    let settings = settings(&collector.url()).header("dd-api-key", "secret").gzip(None);
+    let mut exporter = Exporter::new(settings).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    exporter.flush().unwrap();
+    let requests = collector.requests();
+    assert!(requests[0].head.contains("dd-api-key: secret\r\n"));
+    assert!(!requests[0].head.contains("gzip"));
+    assert_eq!(requests[0].body, encode(&profile(3), &Resource::new()));
+}
+
+#[test]
+fn a_header_can_not_bring_another() {
+    for (name, value) in [("a", "b\r\nc: d"), ("a b", "c"), ("", "a"), ("a\r\n", "b")] {
+        let settings = settings("http://127.0.0.1:1").header(name, value);
+        assert!(matches!(Exporter::new(settings), Err(ExportError::Header { .. })));
+    }
+}
+
+#[test]
+fn nothing_is_sent_for_a_profile_without_samples() {
+    let collector = Collector::new([Act::ok()]);
+    let mut exporter = Exporter::new(settings(&collector.url())).unwrap();
+    exporter.take(&profile(0)).unwrap();
+    exporter.flush().unwrap();
+    assert!(collector.requests().is_empty());
+}
+
+#[test]
+fn a_collector_that_is_absent_is_waited_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let mut exporter = Exporter::new(settings(&url)).unwrap();
+    for _ in 0..5 {
+        exporter.take(&profile(3)).unwrap();
+    }
+    let stats = wait_for(&exporter, |stats| stats.retries > 2);
+    assert_eq!((stats.queued, stats.delivered), (5, 0));
+    assert!(stats.last_error.starts_with("cannot connect: "), "{stats}");
+    let collector = Collector::on(TcpListener::bind(address).unwrap(), [Act::ok()]);
+    exporter.flush().unwrap();
+    assert_eq!((exporter.stats().delivered, collector.requests().len()), (5, 5));
+}
+
+#[test]
+fn what_may_be_sent_again_is_sent_again() {
+    for (name, act, error) in [
+        ("429", Act::answer(429, "", b"slow down"), "the collector answered 429: slow down"),
+        ("502", Act::answer(502, "", b""), "the collector answered 502"),
+        ("503", Act::answer(503, "", b"\x08\x0e\x12\x04full"), "the collector answered 503: full"),
+        ("504", Act::answer(504, "", b""), "the collector answered 504"),
+        ("dropped", Act::Drop, "cannot"),
+        ("hanging", Act::Hang, "cannot read the answer: no end"),
+        ("dripping", Act::Drip(vec![b'H'; 100], 50 * MILLI), "cannot read the answer: no end"),
+        ("garbage", Act::Say(b"SSH-2.0-OpenSSH\r\n".into()), "the answer is not what was expected"),
+        ("zeros", Act::Say(vec![0; 200_000]), "the answer is not what was expected"),
+        ("endless", Act::Say([b"HTTP/1.1 200 OK\r\n".to_vec(), vec![b'a'; 200_000]].concat()), "the answer"),
+        (
+            "cut",
+            Act::Say(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab".into()),
+            "the answer is not what was expected",
+        ),
+        ("vast", Act::Say(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n".into()), "the answer"),
+    ] {
+        let (stats, _) = export_one([act, Act::ok()]);
+        assert_eq!((stats.delivered, stats.dropped(), stats.retries), (1, 0, 1), "{name}: {stats:?}");
+        assert!(stats.last_error.starts_with(error), "{name}: {stats}");
+    }
+}
+
+#[test]
+fn what_is_refused_is_not_sent_again() {
+    for status in [400, 401, 403, 404, 413, 415, 500, 501, 301] {
+        let (stats, collector) = export_one([Act::answer(status, "", b"no"), Act::ok()]);
+        assert_eq!((stats.delivered, stats.refused, stats.retries), (0, 1, 0), "{status}");
+        assert_eq!(stats.last_error, format!("the collector answered {status}: no"));
+        assert_eq!(collector.requests().len(), 1);
+    }
+}
+
+#[test]
+fn a_refusal_counts_even_before_the_body_is_sent() {
+    let collector = Collector::new([Act::Interrupt(
+        b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".into(),
+    )]);
+    let mut exporter = Exporter::new(settings(&collector.url())).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.queued == 0 || stats.retries > 3);
+    // The answer may get lost in the reset that follows it; then it is one of no connection.
+    assert!(stats.refused == 1 || stats.last_error.starts_with("cannot"), "{stats:?}");
+}
+
+#[test]
+fn a_collector_says_when_it_wants_to_be_asked_again() {
+    let start = Instant::now();
+    let (stats, _) = export_one([Act::answer(429, "Retry-After: 1\r\n", b""), Act::ok()]);
+    assert!(start.elapsed() >= SECOND);
+    assert_eq!((stats.delivered, stats.retries), (1, 1));
+}
+
+#[test]
+fn partial_success_is_not_sent_again() {
+    let body = [&[0x0a, 13, 0x08, 2, 0x12, 9][..], b"too large"].concat();
+    let (stats, _) = export_one([Act::answer(200, "", &body), Act::ok()]);
+    assert_eq!((stats.delivered, stats.rejected_samples, stats.retries), (1, 2, 0));
+    assert_eq!(stats.last_error, "the collector rejected 2 samples: too large");
+}
+
+#[test]
+fn all_forms_of_an_answer_are_read() {
+    for answer in [
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\n\n\0\r\n0\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\n\r\n",
+        "HTTP/1.0 200 OK\n\n{}",
+    ] {
+        let (stats, _) = export_one([Act::Say(answer.into())]);
+        assert_eq!((stats.delivered, stats.retries), (1, 0), "{answer:?}: {stats:?}");
+    }
+}
+
+#[test]
+fn a_message_is_given_up_in_the_end() {
+    let collector = Collector::new([Act::answer(503, "", b"")]);
+    let settings = settings(&collector.url()).retry(10 * MILLI, 20 * MILLI, 100 * MILLI);
+    let mut exporter = Exporter::new(settings).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.queued == 0);
+    assert_eq!((stats.gave_up, stats.delivered), (1, 0));
+    assert!(stats.retries > 2);
+}
+
+#[test]
+fn a_full_queue_is_said_and_counted_without_waiting() {
+    let collector = Collector::new([Act::Hang]);
+    let len = encode(&profile(3), &Resource::new()).len();
+    let settings = settings(&collector.url()).timeout(60 * SECOND).queue_bytes(2 * len);
+    let mut exporter = Exporter::new(settings.flush_timeout(10 * MILLI)).unwrap();
+    let start = Instant::now();
+    exporter.take(&profile(3)).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    let error = exporter.take(&profile(3)).unwrap_err().to_string();
+    assert!(error.starts_with("1 messages dropped, the queue is full"), "{error}");
+    assert!(start.elapsed() < SECOND);
+    assert_eq!((exporter.stats().queued, exporter.stats().queue_full), (2, 1));
+}
+
+#[test]
+fn flushing_ends_in_time_and_counts_what_is_left() {
+    let collector = Collector::new([Act::Hang]);
+    let settings = settings(&collector.url()).timeout(60 * SECOND).flush_timeout(300 * MILLI);
+    let mut exporter = Exporter::new(settings).unwrap();
+    for _ in 0..3 {
+        exporter.take(&profile(3)).unwrap();
+    }
+    let watch = exporter.watch();
+    std::thread::sleep(50 * MILLI);
+    let start = Instant::now();
+    assert!(exporter.flush().is_err());
+    assert!(start.elapsed() < 3 * SECOND, "{:?}", start.elapsed());
+    assert_eq!((watch().abandoned, watch().queued), (3, 0), "{}", watch());
+}
+
+/// A directory that is gone when the test ends.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        Directory(std::env::temp_dir().join(format!("export-{name}-{}", std::process::id())))
+    }
+
+    fn files(&self) -> usize {
+        std::fs::read_dir(&self.0).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_spool_keeps_messages_beyond_the_end() {
+    let directory = Directory::new("restart");
+    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let before =
+        settings(&format!("http://{absent}")).spool(&directory.0, 1 << 20).flush_timeout(100 * MILLI);
+    let mut exporter = Exporter::new(before).unwrap();
+    for stacks in 1..=5 {
+        exporter.take(&profile(stacks)).unwrap();
+    }
+    exporter.flush().unwrap();
+    let stats = exporter.stats();
+    assert_eq!((stats.spooled, stats.queued, stats.dropped(), directory.files()), (5, 0, 0, 5), "{stats:?}");
+
+    let collector = Collector::new([Act::answer(503, "", b""), Act::ok()]);
+    let exporter = Exporter::new(settings(&collector.url()).spool(&directory.0, 1 << 20)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.spooled == 0);
+    assert_eq!((stats.delivered, stats.dropped(), directory.files()), (5, 0, 0), "{stats:?}");
+    let mut bodies: Vec<_> = collector.requests().into_iter().map(|request| request.body).collect();
+    bodies.dedup();
+    let sent: Vec<_> = (1..=5).map(|stacks| encode(&profile(stacks), &Resource::new())).collect();
+    assert_eq!(bodies, sent);
+}
+
+#[test]
+fn a_spool_takes_more_than_the_queue_holds() {
+    let directory = Directory::new("queue");
+    let collector = Collector::new([Act::answer(503, "Retry-After: 1\r\n", b""), Act::ok()]);
+    let len = encode(&profile(3), &Resource::new()).len();
+    let settings = settings(&collector.url()).spool(&directory.0, 1 << 20).queue_bytes(2 * len);
+    let mut exporter = Exporter::new(settings).unwrap();
+    for _ in 0..20 {
+        exporter.take(&profile(3)).unwrap();
+        wait_for(&exporter, |stats| stats.queued < 2);
+    }
+    assert!(exporter.stats().spooled > 2);
+    let stats = wait_for(&exporter, |stats| stats.delivered == 20);
+    assert_eq!((stats.dropped(), stats.spooled), (0, 0));
+}
+
+#[test]
+fn a_disk_that_does_not_take_it_is_counted() {
+    let directory = Directory::new("full");
+    let collector = Collector::new([Act::answer(503, "", b"")]);
+    let mut exporter = Exporter::new(settings(&collector.url()).spool(&directory.0, 10)).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.spool_failed == 1);
+    assert_eq!((stats.spooled, stats.dropped()), (0, 1));
+    assert!(stats.last_error.starts_with("cannot write to the spool: "), "{stats}");
+
+    std::fs::write(directory.0.join("file"), "").unwrap();
+    let bad = settings(&collector.url()).spool(directory.0.join("file"), 10);
+    assert!(matches!(Exporter::new(bad), Err(ExportError::Spool { .. })));
+}
+
+#[test]
+fn a_large_profile_is_sent_in_parts() {
+    let collector = Collector::new([Act::ok()]);
+    let mut exporter = Exporter::new(settings(&collector.url()).limit(2_000)).unwrap();
+    exporter.take(&profile(200)).unwrap();
+    exporter.flush().unwrap();
+    let requests = collector.requests();
+    assert!(requests.len() > 3 && requests.iter().all(|request| request.body.len() <= 2_000));
+}

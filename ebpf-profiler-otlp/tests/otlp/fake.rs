@@ -1,0 +1,205 @@
+//! Profiles of random content, the same for the same seed.
+
+use std::io::Cursor;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use ebpf_profiler_core::elf::ReadAt;
+use ebpf_profiler_core::process::{Module, ModuleId, Opener};
+use ebpf_profiler_core::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
+use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
+use ebpf_profiler_core::trace::{Found, Frame, Stop, Trace};
+
+/// When all fake profiles begin, in nanoseconds since 1970.
+pub(crate) const START: u64 = 1_790_000_000_000_000_000;
+/// How long they are.
+pub(crate) const DURATION: u64 = 5_000_000_000;
+
+/// How much there is of everything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) processes: u32,
+    pub(crate) threads: u32,
+    pub(crate) modules: u32,
+    pub(crate) addresses: u64,
+    pub(crate) traces: u32,
+    pub(crate) depth: u64,
+    pub(crate) ticks: u32,
+}
+
+pub(crate) const SMALL: Shape =
+    Shape { processes: 5, threads: 12, modules: 6, addresses: 40, traces: 60, depth: 12, ticks: 400 };
+
+/// An even and quick source of numbers (xorshift64*).
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end.max(1)
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// A random profile.
+pub(crate) fn profile(seed: u64, shape: Shape) -> Profile {
+    let mut random = Random::new(seed);
+    let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+    let threads = threads(&mut random, shape, &mut builder);
+    let traces: Vec<Trace> = (0..shape.traces).map(|_| trace(&mut random, shape)).collect();
+    for _ in 0..shape.ticks {
+        let thread = threads[random.below(threads.len() as u64) as usize];
+        let trace = &traces[random.below(traces.len() as u64) as usize];
+        builder.add(thread, trace, START + random.below(DURATION));
+    }
+    finish(builder)
+}
+
+/// Gives a profile the fake modules and names.
+pub(crate) fn finish(builder: ProfileBuilder) -> Profile {
+    let start = UNIX_EPOCH + Duration::from_nanos(START);
+    builder.finish(start, Duration::from_nanos(DURATION), module, &mut FakeNames)
+}
+
+fn threads(random: &mut Random, shape: Shape, builder: &mut ProfileBuilder) -> Vec<ThreadId> {
+    let processes: Vec<_> = (0..shape.processes).map(|number| builder.process(process(number))).collect();
+    let thread = |number: u32| {
+        let process = processes[random.below(processes.len() as u64) as usize];
+        let name = if number.is_multiple_of(7) { String::new() } else { format!("worker-{}", number % 3) };
+        builder.thread(Thread { process, tid: number, name: name.into() })
+    };
+    (0..shape.threads).map(thread).collect()
+}
+
+/// Process 0 is the kernel's, each third lives in a container.
+pub(crate) fn process(number: u32) -> Process {
+    let executable = if number == 0 { String::new() } else { format!("/usr/bin/program-{number}") };
+    let container = if number % 3 == 2 { format!("{number:064x}") } else { String::new() };
+    Process {
+        pid: number * 100,
+        created: u64::from(number) * 1_000_000,
+        executable: executable.into(),
+        container: container.into(),
+    }
+}
+
+fn trace(random: &mut Random, shape: Shape) -> Trace {
+    let depth = random.below(shape.depth + 1);
+    let frames: Box<[Frame]> = (0..depth).map(|_| frame(random, shape)).collect();
+    let stop = match random.below(8) {
+        0 => Stop::ALL[random.below(Stop::ALL.len() as u64) as usize],
+        _ => Stop::Root,
+    };
+    let deep = stop == Stop::TooDeep && depth > 1;
+    let omitted = if deep { 1 + random.below(3) as u32 } else { 0 };
+    let gap = if deep { 1 + random.below(depth - 1) as u32 } else { 0 };
+    Trace { frames, stop, omitted, gap }
+}
+
+fn frame(random: &mut Random, shape: Shape) -> Frame {
+    let found = if random.one_in(9) { Found::Guessed } else { Found::Exactly };
+    let address = random.below(shape.addresses);
+    match random.below(12) {
+        0 => Frame::Kernel { address: 0xffff_ffff_8100_0000 + address },
+        1 => Frame::Anonymous { address: 0x7f00_0000_0000 + address, found },
+        _ => {
+            let module = ModuleId(random.below(shape.modules.into()) as u32);
+            Frame::Native { module, address: 0x1000 + address, found }
+        }
+    }
+}
+
+/// Module 0 is unknown and 1 too, so that both become equal; 2 has no file; 3 is a Go program.
+pub(crate) fn module(id: ModuleId) -> Option<Module> {
+    let number = id.0;
+    if number < 2 {
+        return None;
+    }
+    let mut module = Module::new(format!("/usr/lib/lib{number}.so"));
+    (module.start, module.end, module.offset) = (0x1000, 0x1_0000_0000, 0x1000);
+    if number.is_multiple_of(2) {
+        module.build_id = (number as u8..).take(20).collect();
+    }
+    module.opener = (number != 2).then(|| opener(number));
+    Some(module)
+}
+
+fn opener(number: u32) -> Arc<dyn Opener> {
+    let bytes = if number == 3 { go_program() } else { vec![number as u8; 9_000] };
+    Arc::new(move || Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn ReadAt>))
+}
+
+/// The Go build id of module 3.
+pub(crate) const GO_BUILD_ID: &str = "first/second";
+
+/// An ELF file that holds nothing but the note of Go's linker.
+fn go_program() -> Vec<u8> {
+    let mut file = b"\x7fELF\x02\x01\x01".to_vec();
+    file.resize(16, 0);
+    file.extend([2u16, 62].iter().flat_map(|half| half.to_le_bytes()));
+    file.extend(1u32.to_le_bytes());
+    file.extend([0u64, 64, 0].iter().flat_map(|word| word.to_le_bytes()));
+    file.extend(0u32.to_le_bytes());
+    file.extend([64u16, 56, 1, 64, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
+    let size = 16 + GO_BUILD_ID.len() as u64;
+    file.extend([4u32, 4].iter().flat_map(|word| word.to_le_bytes()));
+    file.extend([120, 0, 0, size, size, 4].iter().flat_map(|word: &u64| word.to_le_bytes()));
+    file.extend([4, GO_BUILD_ID.len() as u32, 4].iter().flat_map(|word| word.to_le_bytes()));
+    file.extend(b"Go\0\0");
+    file.extend(GO_BUILD_ID.as_bytes());
+    file
+}
+
+/// Names most addresses, some with inlined functions; the same names turn up at several addresses.
+#[derive(Debug)]
+pub(crate) struct FakeNames;
+
+impl FakeNames {
+    fn symbols(address: u64) -> Vec<Symbol> {
+        let depth = address % 4;
+        (0..depth).map(|level| symbol(address / 3 + level)).collect()
+    }
+
+    fn all(addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        for (index, &address) in addresses.iter().enumerate() {
+            let symbols = FakeNames::symbols(address);
+            if !symbols.is_empty() {
+                name(index, &symbols);
+            }
+        }
+    }
+}
+
+fn symbol(number: u64) -> Symbol {
+    let endings = ["c", "rs", "go", "cc"];
+    let known = !number.is_multiple_of(5);
+    let or_zero = |value: u64| if known { value as u32 } else { 0 };
+    Symbol {
+        function: format!("function_{number}").into(),
+        system_name: if number.is_multiple_of(2) { format!("_Z{number}f").into() } else { "".into() },
+        file: if known { format!("src/{number}.{}", endings[number as usize % 4]).into() } else { "".into() },
+        line: or_zero(number % 1_000 + 1),
+        column: or_zero(number % 80),
+        start_line: or_zero(number % 1_000),
+    }
+}
+
+impl Symbolizer for FakeNames {
+    fn native(&mut self, _: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        FakeNames::all(addresses, name);
+    }
+
+    fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        FakeNames::all(addresses, name);
+    }
+}

@@ -1,0 +1,180 @@
+//! What we write keeps all rules, and the checks would notice if it didn't.
+
+use std::process::Command;
+
+use ebpf_profiler_core::profile::{ProfileBuilder, Thread};
+use ebpf_profiler_core::trace::{Frame, Stop, Trace};
+use ebpf_profiler_otlp::{Encoder, Resource, encode};
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::profiles::v1development::{Link, ProfilesDictionary, Sample, Stack};
+use prost::Message;
+use std::time::{Duration, SystemTime};
+
+use crate::fake::{self, SMALL};
+use crate::{check, consumers};
+
+fn messages(seed: u64, limit: usize) -> Vec<ExportProfilesServiceRequest> {
+    let resource = Resource::new().with("host.name", "here").booted_at(Some(SystemTime::UNIX_EPOCH));
+    let messages = Encoder::new(resource).limit(limit).encode(&fake::profile(seed, SMALL));
+    messages.into_iter().map(|bytes| ExportProfilesServiceRequest::decode(bytes).unwrap()).collect()
+}
+
+fn one() -> ExportProfilesServiceRequest {
+    messages(1, usize::MAX).remove(0)
+}
+
+#[test]
+fn random_profiles_keep_the_rules() {
+    for seed in 0..40 {
+        for limit in [usize::MAX, 6_000] {
+            for request in messages(seed, limit) {
+                assert_eq!(check::schema(&request), [""; 0], "seed {seed}, limit {limit}");
+                assert_eq!(consumers::all(&request), [""; 0], "seed {seed}, limit {limit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn broken_rules_are_noticed() {
+    type Break = fn(&mut ExportProfilesServiceRequest);
+    let breaks: [(&str, Break); 14] = [
+        ("no dictionary", |it| it.dictionary = None),
+        ("link 0", |it| tables(it).link_table[0] = Link { trace_id: vec![0; 16], span_id: vec![0; 8] }),
+        ("stack 0", |it| tables(it).stack_table.clear()),
+        ("location 9", |it| tables(it).stack_table[1].location_indices.push(9_999_999)),
+        ("duplicate", |it| double(&mut tables(it).function_table)),
+        ("duplicate", |it| double(&mut tables(it).attribute_table)),
+        ("orphan", |it| tables(it).stack_table.push(Stack { location_indices: vec![1; 99] })),
+        ("keys", |it| double(&mut sample(it).attribute_indices)),
+        ("htlhash", |it| tables(it).mapping_table[1].attribute_indices.clear()),
+        ("identity", |it| double(&mut it.resource_profiles[0].scope_profiles[0].profiles[0].samples)),
+        ("timestamp", |it| sample(it).timestamps_unix_nano.push(1)),
+        ("shape", |it| sample(it).values = vec![1, 2]),
+        ("resource attribute", |it| {
+            it.resource_profiles[0].resource.as_mut().unwrap().attributes[0].key.clear();
+        }),
+        ("mapping from", |it| {
+            let mappings = &mut tables(it).mapping_table;
+            mappings.iter_mut().for_each(|mapping| mapping.memory_limit = mapping.memory_limit.min(1));
+        }),
+    ];
+    for (rule, broken) in breaks {
+        let mut request = one();
+        broken(&mut request);
+        let complaints = check::schema(&request);
+        assert!(complaints.iter().any(|complaint| complaint.contains(rule)), "{rule}: {complaints:?}");
+    }
+}
+
+#[test]
+fn what_consumers_refuse_is_noticed() {
+    type Break = fn(&mut ExportProfilesServiceRequest);
+    let breaks: [(&str, Break); 4] = [
+        ("parca", |it| it.resource_profiles[0].scope_profiles[0].profiles[0].period_type = None),
+        ("devfiler", |it| tables(it).location_table[1].attribute_indices.clear()),
+        ("pyroscope", |it| sample(it).values = vec![1]),
+        ("elastic", |it| sample(it).timestamps_unix_nano.clear()),
+    ];
+    for (consumer, broken) in breaks {
+        let mut request = one();
+        broken(&mut request);
+        let complaints = consumers::all(&request);
+        assert!(
+            complaints.iter().any(|complaint| complaint.starts_with(consumer)),
+            "{consumer}: {complaints:?}"
+        );
+    }
+}
+
+fn tables(request: &mut ExportProfilesServiceRequest) -> &mut ProfilesDictionary {
+    request.dictionary.as_mut().unwrap()
+}
+
+fn sample(request: &mut ExportProfilesServiceRequest) -> &mut Sample {
+    &mut request.resource_profiles[0].scope_profiles[0].profiles[0].samples[0]
+}
+
+fn double<T: Clone>(list: &mut Vec<T>) {
+    let last = list.last().unwrap().clone();
+    list.push(last);
+}
+
+#[test]
+fn frames_have_the_most_precise_type_that_is_asked_for() {
+    let types = |request: &ExportProfilesServiceRequest| {
+        let tables = request.dictionary.as_ref().unwrap();
+        let lists = tables.location_table.iter().map(|location| &location.attribute_indices);
+        let mut types: Vec<String> = lists
+            .flat_map(|list| crate::content::attributes(tables, list))
+            .filter_map(|(key, value)| (key == "profile.frame.type").then_some(value))
+            .collect();
+        types.sort();
+        types.dedup();
+        types
+    };
+    assert_eq!(types(&one()), ["abort-marker", "go", "kernel", "native"]);
+    let mut encoder = Encoder::new(Resource::new()).rust_frames(true);
+    let bytes = encoder.encode(&fake::profile(1, SMALL)).remove(0);
+    let precise = ExportProfilesServiceRequest::decode(bytes).unwrap();
+    assert_eq!(types(&precise), ["abort-marker", "go", "kernel", "native", "rust"]);
+}
+
+#[test]
+fn go_programs_have_their_build_id() {
+    let request = one();
+    let tables = request.dictionary.as_ref().unwrap();
+    let mut lists = tables.mapping_table.iter().map(|mapping| &mapping.attribute_indices);
+    let go = ("process.executable.build_id.go", fake::GO_BUILD_ID.to_owned());
+    assert!(lists.any(|list| crate::content::attributes(tables, list).any(|pair| pair == go)));
+}
+
+/// Two traces that differ only in how many frames are missing look the same from outside.
+#[test]
+fn samples_that_become_equal_are_joined() {
+    let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+    let process = builder.process(fake::process(1));
+    let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
+    let frames = [Frame::Kernel { address: 1 << 63 }; 2];
+    for omitted in [1, 2, 1] {
+        let trace = Trace { frames: frames.into(), stop: Stop::TooDeep, omitted, gap: 1 };
+        builder.add(thread, &trace, fake::START + u64::from(omitted));
+    }
+    let bytes = encode(&fake::finish(builder), &Resource::new());
+    let len = bytes.len();
+    let mut request = ExportProfilesServiceRequest::decode(bytes).unwrap();
+    assert_eq!((check::schema(&request), request.encoded_len()), (vec![], len));
+    assert_eq!(sample(&mut request).timestamps_unix_nano.len(), 3);
+}
+
+/// Ticks are stamped by another clock than the profile's beginning.
+#[test]
+fn a_timestamp_outside_widens_the_profile() {
+    let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+    let process = builder.process(fake::process(1));
+    let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
+    let trace = Trace { frames: [].into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+    for time in [fake::START - 5, fake::START + fake::DURATION] {
+        builder.add(thread, &trace, time);
+    }
+    let request = ExportProfilesServiceRequest::decode(encode(&fake::finish(builder), &Resource::new()));
+    assert_eq!(check::schema(&request.unwrap()), [""; 0]);
+}
+
+/// The reference checker, where `PROFCHECK` names it.
+#[test]
+fn the_reference_checker_agrees() {
+    let Ok(checker) = std::env::var("PROFCHECK") else {
+        eprintln!("skipped: PROFCHECK doesn't name the reference checker");
+        return;
+    };
+    for seed in 0..20 {
+        let bytes = encode(&fake::profile(seed, SMALL), &Resource::new());
+        let path = std::env::temp_dir().join(format!("profcheck-{}-{seed}.otlp", std::process::id()));
+        std::fs::write(&path, &bytes).unwrap();
+        let output =
+            Command::new(&checker).args(["-check-dupes", "-check-orphans"]).arg(&path).output().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(output.status.success(), "seed {seed}: {output:?}");
+    }
+}
