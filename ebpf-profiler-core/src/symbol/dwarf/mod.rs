@@ -141,7 +141,7 @@ impl Finder<'_, '_> {
             &mut self.budget,
         )?);
         let lines = match self.options.lines {
-            true => Lines::read(&unit, &source.sections, self.options.max_unit)?,
+            true => Lines::read(&unit, &source.sections)?,
             false => None,
         };
         let (places, of_lines) = match &lines {
