@@ -243,7 +243,7 @@ pub(super) fn each<T: pod::Pod>(
 ) -> Result<(), ElfError> {
     const AT_ONCE: usize = 2048;
     /// More than any table has; a file with holes can claim any size.
-    const MAX: u64 = 512 << 20;
+    const MAX: u64 = 256 << 20;
     let entry = size_of::<T>() as u64;
     let data = Data::of(elf, section);
     let mut buffer = vec![0; AT_ONCE * size_of::<T>()];
