@@ -44,7 +44,7 @@
 //! A table takes 16 bytes a function, an index of debug information 12 bytes for each stretch of code, and all caches
 //! together [`SymbolOptions::memory`]; a unit of debug information is in memory only while it is looked at. 50,000
 //! addresses of a program of 60 MB with inlined functions and lines, 215,000 functions in all, take 0.4 times the CPU
-//! time of `llvm-symbolizer` and 24 MB at most: `cargo run --release --example symbolize_cost -- FILE` tells it for any
+//! time of `llvm-symbolizer` and 20 MB of memory at most: `cargo run --release --example symbolize_cost -- FILE` tells it for any
 //! file.
 
 mod cache;
