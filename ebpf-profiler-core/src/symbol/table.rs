@@ -5,8 +5,9 @@
 //!   .plt and its relocations ──┘
 //! ```
 //!
-//! Names stay in the file: a profile meets a few hundred of them, and a string table is larger than everything
-//! else here. For the same reason aliases are kept, and judged by their names when an address meets them.
+//! Names stay in the file: a profile meets a few hundred of them, and a string table is larger than
+//! everything else here. For the same reason aliases are kept, and judged by their names when an address
+//! meets them.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Files that are broken, or made to hurt: names may be missing, but nothing panics, and everything ends soon.
+//! Files that are broken, or made to hurt: names may be missing, but nothing panics, and everything ends
+//! soon.
 
 use std::io::{self, Cursor};
 use std::sync::Arc;

@@ -5,8 +5,9 @@
 //!                                        and one run of its line program         ──► places
 //! ```
 //!
-//! Addresses come sorted and in one go, so a unit is read, passed over once and forgotten: what is in memory at a
-//! time is one unit and not the debug information of the file, however large that is. Only the [`Index`] stays.
+//! Addresses come sorted and in one go, so a unit is read, passed over once and forgotten: what is in memory
+//! at a time is one unit and not the debug information of the file, however large that is. Only the [`Index`]
+//! stays.
 
 mod budget;
 mod index;
