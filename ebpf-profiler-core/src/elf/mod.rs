@@ -6,10 +6,11 @@
 //!
 //! A file of another process can be of any size and can change while it is looked at, so it is read, never
 //! mapped into memory: only the headers stay, sections are read when they are asked for, and every size that
-//! the file claims is held against its real length first. What is more than any real file has (131,072 sections,
-//! 262,144 segments, 1 GiB at once) is refused.
+//! the file claims is held against its real length first. What is more than any real file has (131,072
+//! sections, 262,144 segments, 1 GiB at once) is refused.
 //!
-//! Supported are 64-bit little-endian files of x86_64 and arm64: programs, libraries, debug files, core dumps.
+//! Supported are 64-bit little-endian files of x86_64 and arm64: programs, libraries, debug files, core
+//! dumps.
 //!
 //! # Examples
 //!

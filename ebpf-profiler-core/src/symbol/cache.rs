@@ -4,7 +4,8 @@ use std::hash::Hash;
 
 use hashbrown::{Equivalent, HashMap};
 
-/// Two generations: what is used moves to the young one, and when that holds half of the budget the old one goes.
+/// Two generations: what is used moves to the young one, and when that holds half of the budget the old one
+/// goes.
 ///
 /// So what was used lately stays, as with a list ordered by use, but a hit costs one look-up and a full cache
 /// frees its memory in one piece.

@@ -6,7 +6,8 @@
 //!   .gnu_debugaltlink      ──► by build id as above, or at the path it names
 //! ```
 //!
-//! Whatever is found has to prove that it belongs to the file: by the same build id, or else by the checksum in the link.
+//! Whatever is found has to prove that it belongs to the file: by the same build id, or else by the checksum
+//! in the link.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;

@@ -136,8 +136,8 @@ const MAX_MANGLED: usize = 8 << 10;
 #[cfg(feature = "symbolize")]
 const MAX_DEMANGLED: usize = 16 << 10;
 
-/// How deep names may lie in names. A level takes up to 10 KB of stack in a build without optimization; of the 16,000
-/// functions of LLVM one is deeper.
+/// How deep names may lie in names. A level takes up to 10 KB of stack in a build without optimization; of
+/// the 16,000 functions of LLVM one is deeper.
 #[cfg(feature = "symbolize")]
 const MAX_DEPTH: u32 = 64;
 

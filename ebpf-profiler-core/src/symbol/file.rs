@@ -243,8 +243,8 @@ fn fits(files: Files<'_>, options: &SymbolOptions) -> bool {
     largest / 3 * 2 <= (files_budget(options) / 4) as u64
 }
 
-/// What may be kept of all files together. One file takes half of that at most, as the cache wants it: half of this
-/// for its symbols, half for its index.
+/// What may be kept of all files together. One file takes half of that at most, as the cache wants it: half
+/// of this for its symbols, half for its index.
 pub(super) fn files_budget(options: &SymbolOptions) -> usize {
     options.memory / 3 * 2
 }

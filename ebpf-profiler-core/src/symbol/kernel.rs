@@ -6,8 +6,8 @@
 //!   ffffffffc0201b3c t bpf_prog_6deef7357e7b4530_sd_fw_ingress  [bpf]
 //! ```
 //!
-//! Making these lines costs the kernel about 40 ms, so they are read when the first kernel address wants a name, and
-//! again only when an address could lie in a module or program that came later.
+//! Making these lines costs the kernel about 40 ms, so they are read when the first kernel address wants a
+//! name, and again only when an address could lie in a module or program that came later.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

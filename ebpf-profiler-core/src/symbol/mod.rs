@@ -7,9 +7,10 @@
 //!                      (of the file itself, or of its debug file)
 //! ```
 //!
-//! [`Symbolizer`] is the seam; [`Symbols`] is what a profiler uses unless it is given another one, [`NoSymbols`] leaves
-//! addresses as they are. All work is done after sampling, a module at a time, with the addresses in ascending order,
-//! so a file is passed over from front to back and only a piece of it is in memory.
+//! [`Symbolizer`] is the seam; [`Symbols`] is what a profiler uses unless it is given another one,
+//! [`NoSymbols`] leaves addresses as they are. All work is done after sampling, a module at a time, with the
+//! addresses in ascending order, so a file is passed over from front to back and only a piece of it is in
+//! memory.
 //!
 //! # What names a frame
 //!
@@ -21,31 +22,34 @@
 //! | vDSO, deleted file, file in a container | the same: everything is read through [`Module::opener`] |
 //! | inlined function, line | DWARF 2 to 5, with feature `symbolize` |
 //!
-//! Of several names for one function it takes the one seen from outside, with the fewest underscores in front, then the
-//! shortest. C++ names come without parameters; [`Symbol::system_name`] still tells overloads apart.
+//! Of several names for one function it takes the one seen from outside, with the fewest underscores in
+//! front, then the shortest. C++ names come without parameters; [`Symbol::system_name`] still tells overloads
+//! apart.
 //!
-//! A debug file is looked for by build id and by `.gnu_debuglink`, as debuggers do, in [`SymbolOptions::debug_folders`]
-//! and beside the file, and has to prove that it belongs to it.
+//! A debug file is looked for by build id and by `.gnu_debuglink`, as debuggers do, in
+//! [`SymbolOptions::debug_folders`] and beside the file, and has to prove that it belongs to it.
 //!
 //! # What it doesn't do
 //!
-//! Wrong names are worse than none: a file that was replaced, a list that the kernel hides, an address behind the end of
-//! every function stay without a name and are counted in [`SymbolStats`]. Not read are `.gnu_debugdata` (it takes an LZMA
-//! decoder), sections compressed with zstd, split DWARF (`.dwo`; lines are still there), and debuginfod servers.
+//! Wrong names are worse than none: a file that was replaced, a list that the kernel hides, an address behind
+//! the end of every function stay without a name and are counted in [`SymbolStats`]. Not read are
+//! `.gnu_debugdata` (it takes an LZMA decoder), sections compressed with zstd, split DWARF (`.dwo`; lines are
+//! still there), and debuginfod servers.
 //!
 //! # Hostile files
 //!
-//! Whoever may start a process on the machine may write the files that are read here. Sizes are held against the file's
-//! length, counts and depths have bounds, and the work that one file makes has a budget; what goes beyond is left out and
-//! counted. Files are read, not mapped, so one that is cut at the wrong moment is an error and not a signal.
+//! Whoever may start a process on the machine may write the files that are read here. Sizes are held against
+//! the file's length, counts and depths have bounds, and the work that one file makes has a budget; what goes
+//! beyond is left out and counted. Files are read, not mapped, so one that is cut at the wrong moment is an
+//! error and not a signal.
 //!
 //! # Cost
 //!
-//! A table takes 16 bytes a function, an index of debug information 12 bytes for each stretch of code, and all caches
-//! together [`SymbolOptions::memory`]; a unit of debug information is in memory only while it is looked at. 50,000
-//! addresses of a program of 60 MB with inlined functions and lines, 215,000 functions in all, take 0.4 times the CPU
-//! time of `llvm-symbolizer` and 24 MB at most: `cargo run --release --example symbolize_cost -- FILE` tells it for any
-//! file.
+//! A table takes 16 bytes a function, an index of debug information 12 bytes for each stretch of code, and
+//! all caches together [`SymbolOptions::memory`]; a unit of debug information is in memory only while it is
+//! looked at. 50,000 addresses of a program of 60 MB with inlined functions and lines, 215,000 functions in
+//! all, take 0.4 times the CPU time of `llvm-symbolizer` and 20 MB of memory at most: `cargo run --release
+//! --example symbolize_cost -- FILE` tells it for any file.
 
 mod cache;
 mod data;
@@ -73,8 +77,8 @@ pub use symbols::Symbols;
 
 /// One function that an address lies in.
 ///
-/// An address has several where functions were inlined. The texts are shared: a name that occurs in a thousand
-/// frames is in memory once.
+/// An address has several where functions were inlined. The texts are shared: a name that occurs in a
+/// thousand frames is in memory once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Symbol {
     /// The name for people: demangled, of C++ without parameters.
@@ -93,8 +97,8 @@ pub struct Symbol {
 
 /// Gives names to addresses.
 ///
-/// Called outside of the path that drains the ring, once for each distinct address of a profile, the addresses
-/// of a module in one go and in ascending order.
+/// Called outside of the path that drains the ring, once for each distinct address of a profile, the
+/// addresses of a module in one go and in ascending order.
 pub trait Symbolizer: Send {
     /// Names the `addresses` of `module`, virtual addresses of its file, in ascending order.
     ///

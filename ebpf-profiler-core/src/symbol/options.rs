@@ -21,13 +21,15 @@ pub struct SymbolOptions {
     pub kallsyms: PathBuf,
     /// Folders with separate debug files: `/usr/lib/debug`.
     pub debug_folders: Vec<PathBuf>,
-    /// Whether debug files are looked for at all, beside the file and in [`debug_folders`](Self::debug_folders).
+    /// Whether debug files are looked for at all, beside the file and in
+    /// [`debug_folders`](Self::debug_folders).
     pub debug_files: bool,
     /// Whether source files and lines are looked up; needs feature `symbolize`.
     pub lines: bool,
     /// Whether inlined functions are looked up; needs feature `symbolize`.
     pub inlined: bool,
-    /// How many bytes all caches together may hold: 24 MiB. The kernel's names come on top, about 40 bytes each.
+    /// How many bytes all caches together may hold: 24 MiB. The kernel's names come on top, about 40 bytes
+    /// each.
     pub memory: usize,
     /// How many bytes of debug information are held at once for one compilation unit: 16 MiB.
     ///

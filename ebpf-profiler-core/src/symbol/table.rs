@@ -5,8 +5,9 @@
 //!   .plt and its relocations ──┘
 //! ```
 //!
-//! Names stay in the file: a profile meets a few hundred of them, and a string table is larger than everything
-//! else here. For the same reason aliases are kept, and judged by their names when an address meets them.
+//! Names stay in the file: a profile meets a few hundred of them, and a string table is larger than
+//! everything else here. For the same reason aliases are kept, and judged by their names when an address
+//! meets them.
 
 use std::ops::Range;
 
@@ -243,7 +244,7 @@ pub(super) fn each<T: pod::Pod>(
 ) -> Result<(), ElfError> {
     const AT_ONCE: usize = 2048;
     /// More than any table has; a file with holes can claim any size.
-    const MAX: u64 = 512 << 20;
+    const MAX: u64 = 256 << 20;
     let entry = size_of::<T>() as u64;
     let data = Data::of(elf, section);
     let mut buffer = vec![0; AT_ONCE * size_of::<T>()];

@@ -4,8 +4,8 @@ use super::data::Data;
 
 /// Gives pieces of a section without holding it.
 ///
-/// What is asked for next is often near: symbols that are neighbours in the code have names that are neighbours,
-/// and lists of ranges follow each other as the functions do.
+/// What is asked for next is often near: symbols that are neighbours in the code have names that are
+/// neighbours, and lists of ranges follow each other as the functions do.
 pub(super) struct Window<'e> {
     data: Data<'e>,
     step: u64,

@@ -26,8 +26,8 @@ fn differing(names: &BTreeSet<(String, String)>) -> Vec<(String, String)> {
     rows.map(|((_, ours), theirs)| (ours.clone(), theirs.to_owned())).collect()
 }
 
-/// Without what is written in two ways: spaces, the type of numbers, what follows an empty pack, `const` behind a
-/// method, hashes of crates and functions.
+/// Without what is written in two ways: spaces, the type of numbers, what follows an empty pack, `const`
+/// behind a method, hashes of crates and functions.
 fn plain(name: &str) -> String {
     let without_crates = name.split('[').map(|part| match part.split_once(']') {
         Some((hash, rest)) if hash.len() >= 14 && hash.chars().all(|c| c.is_ascii_hexdigit()) => {

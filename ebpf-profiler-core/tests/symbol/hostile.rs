@@ -1,4 +1,5 @@
-//! Files that are broken, or made to hurt: names may be missing, but nothing panics, and everything ends soon.
+//! Files that are broken, or made to hurt: names may be missing, but nothing panics, and everything ends
+//! soon.
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -147,6 +148,47 @@ fn files_cut_while_they_are_read() {
         whole += u64::from(ask(&module, &addresses).lines > 0);
     }
     assert!(whole > 0);
+}
+
+/// A file that goes on with zeros for a terabyte.
+struct Hollow(Arc<[u8]>);
+
+impl ReadAt for Hollow {
+    fn size(&self) -> io::Result<u64> {
+        Ok(1 << 41)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        let held = self.0.get(offset.min(self.0.len() as u64) as usize..).unwrap_or_default();
+        let held = &held[..held.len().min(buffer.len())];
+        buffer.fill(0);
+        buffer[..held.len()].copy_from_slice(held);
+        Ok(())
+    }
+}
+
+#[test]
+fn sections_of_a_terabyte() {
+    let program = Program::compile("hollow", "plain.c", &["-g", "-O2"]);
+    let original = std::fs::read(&program.path).expect("a program");
+    let headers = u64::from_le_bytes(original[40..48].try_into().expect("eight bytes")) as usize;
+    let elf = program.elf();
+    for (number, section) in elf.sections().iter().enumerate().skip(1) {
+        let is_read = section.name.starts_with(".debug_")
+            || [".symtab", ".strtab", ".plt", ".rela.plt", ".dynsym"].contains(&&*section.name);
+        if !is_read {
+            continue;
+        }
+        let mut bytes = original.clone();
+        let size = headers + number * 64 + 32;
+        bytes[size..size + 8].copy_from_slice(&(1u64 << 40).to_le_bytes());
+        let bytes: Arc<[u8]> = bytes.into();
+        let mut module = Module::new("/nowhere/program");
+        module.opener = Some(Arc::new(move || Ok(Box::new(Hollow(bytes.clone())) as Box<dyn ReadAt>)));
+        let start = Instant::now();
+        ask(&module, &addresses(&program));
+        println!("{} {:?}", section.name, start.elapsed());
+    }
 }
 
 #[test]

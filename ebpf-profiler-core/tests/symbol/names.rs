@@ -32,7 +32,8 @@ fn listed(program: &Program, option: &str) -> Vec<Listed> {
     output.lines().filter_map(listed).collect()
 }
 
-/// Every address of every function is named by one of the functions listed there, and no other address by any of them.
+/// Every address of every function is named by one of the functions listed there, and no other address by any
+/// of them.
 fn compare(program: &Program, functions: &[Listed]) {
     let addresses = program.addresses(".text");
     let (found, _) = ours(&program.module(), &addresses, SymbolOptions::default());

@@ -130,6 +130,39 @@ fn a_compression_that_is_not_known_leaves_names() {
 }
 
 #[test]
+fn a_unit_that_is_too_large_gives_lines() {
+    let program = Program::compile("too-large", "objects.cpp", &["-g", "-O2"]);
+    let addresses = program.addresses(".text");
+    let (expected, all) = ours(&program.module(), &addresses, SymbolOptions::default());
+    let mut options = SymbolOptions::default();
+    options.max_unit = 10_000;
+    let (found, stats) = ours(&program.module(), &addresses, options);
+    assert!(stats.units_skipped > 0 && stats.inlined == 0 && stats.malformed == 0, "{stats:?}");
+    assert_eq!(stats.named, all.named);
+    for (expected, found) in expected.iter().zip(&found) {
+        // The place is that of the innermost function, the name that of the outermost.
+        let place = |functions: &[Symbol]| functions.first().map(|f| (f.file.clone(), f.line, f.column));
+        assert_eq!(place(expected), place(found));
+        assert_eq!(expected.last().map(|f| &f.function), found.last().map(|f| &f.function));
+    }
+}
+
+#[test]
+fn without_lines_there_are_names_and_inlined_functions() {
+    let program = Program::compile("no-lines", "objects.cpp", &["-g", "-O2"]);
+    let addresses = program.addresses(".text");
+    let (expected, all) = ours(&program.module(), &addresses, SymbolOptions::default());
+    let mut options = SymbolOptions::default();
+    options.lines = false;
+    let (found, stats) = ours(&program.module(), &addresses, options);
+    assert_eq!((stats.lines, stats.inlined), (0, all.inlined));
+    let names = |answers: &[Vec<Symbol>]| -> Vec<Vec<_>> {
+        answers.iter().map(|functions| functions.iter().map(|f| f.function.clone()).collect()).collect()
+    };
+    assert!(names(&expected) == names(&found));
+}
+
+#[test]
 fn a_debug_file_beside_the_program() {
     let program = Program::compile("link", "objects.cpp", &["-g", "-O2", "-Wl,--build-id=none"]);
     let debug = program.copy("objects.debug", &["--only-keep-debug"]);

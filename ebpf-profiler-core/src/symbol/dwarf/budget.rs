@@ -6,8 +6,8 @@ use crate::elf::ElfError;
 
 /// Steps that are left.
 ///
-/// Debug information can refer to the same list, table or unit from everywhere, so its size alone doesn't bound the
-/// work. A step is about the reading of one attribute; real files need one for every few bytes.
+/// Debug information can refer to the same list, table or unit from everywhere, so its size alone doesn't
+/// bound the work. A step is about the reading of one attribute; real files need one for every few bytes.
 #[derive(Debug)]
 pub(super) struct Budget(u64);
 

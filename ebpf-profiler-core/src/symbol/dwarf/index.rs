@@ -44,8 +44,8 @@ const MAX_ARANGES: u64 = 32 << 20;
 const HEADS: [u64; 2] = [512, 64 << 10];
 
 impl Index {
-    /// Looks at the heads of all units of a file whose code begins at `base`; `malformed` counts those that made no
-    /// sense. It takes `max_bytes` at most, what is beyond is left out.
+    /// Looks at the heads of all units of a file whose code begins at `base`; `malformed` counts those that
+    /// made no sense. It takes `max_bytes` at most, what is beyond is left out.
     pub(super) fn build(
         sections: &mut Sections<'_>,
         base: u64,

@@ -21,6 +21,9 @@ pub(super) struct Place {
     pub(super) column: u32,
 }
 
+/// The longest program that is run; they are a tenth of the entries of their unit.
+const MAX_PROGRAM: u64 = 16 << 20;
+
 /// The line program of a unit, in memory.
 pub(super) struct Lines {
     bytes: Vec<u8>,
@@ -29,11 +32,11 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Reads the program of a unit, if it has one.
-    pub(super) fn read(unit: &Unit, sections: &Sections<'_>, max: usize) -> Result<Option<Lines>, Fault> {
+    pub(super) fn read(unit: &Unit, sections: &Sections<'_>) -> Result<Option<Lines>, Fault> {
         let Some(offset) = unit.root.line_program else { return Ok(None) };
         let rest = sections.line.size().checked_sub(offset).ok_or(Fault::Malformed)?;
         let size = unit::length(&sections.line.range(offset, rest.min(12))?)?;
-        if size > max as u64 {
+        if size > MAX_PROGRAM {
             return Err(Fault::Malformed);
         }
         let bytes = sections.line.range(offset, size)?.into_owned();

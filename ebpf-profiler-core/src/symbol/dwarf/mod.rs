@@ -5,8 +5,9 @@
 //!                                        and one run of its line program         ──► places
 //! ```
 //!
-//! Addresses come sorted and in one go, so a unit is read, passed over once and forgotten: what is in memory at a
-//! time is one unit and not the debug information of the file, however large that is. Only the [`Index`] stays.
+//! Addresses come sorted and in one go, so a unit is read, passed over once and forgotten: what is in memory
+//! at a time is one unit and not the debug information of the file, however large that is. Only the [`Index`]
+//! stays.
 
 mod budget;
 mod index;
@@ -141,7 +142,7 @@ impl Finder<'_, '_> {
             &mut self.budget,
         )?);
         let lines = match self.options.lines {
-            true => Lines::read(&unit, &source.sections, self.options.max_unit)?,
+            true => Lines::read(&unit, &source.sections)?,
             false => None,
         };
         let (places, of_lines) = match &lines {

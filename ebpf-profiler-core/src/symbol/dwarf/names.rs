@@ -84,11 +84,12 @@ impl<'e> Source<'e> {
         Source { sections, index, abbreviations, units: Vec::new(), max_unit }
     }
 
-    /// Keeps a unit for the names in it.
+    /// Keeps a unit for the names in it, and a few others: at least the one that is passed over and one that
+    /// it refers to.
     pub(super) fn hold(&mut self, unit: Rc<Unit>) {
         self.units.push(unit);
         let held = |units: &[Rc<Unit>]| units.iter().map(|unit| unit.bytes()).sum::<usize>();
-        while self.units.len() > 1 && held(&self.units) > self.max_unit {
+        while self.units.len() > 2 && held(&self.units) > self.max_unit / 8 {
             self.units.remove(0);
         }
     }

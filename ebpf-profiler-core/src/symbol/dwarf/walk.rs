@@ -1,7 +1,7 @@
 //! One pass over the entries of a unit: which functions, inlined ones too, hold the wanted addresses.
 //!
-//! The pass keeps a stack of its own for each wanted address and none for the tree, so entries may be nested as
-//! deep as whoever wrote them likes.
+//! The pass keeps a stack of its own for each wanted address and none for the tree, so entries may be nested
+//! as deep as whoever wrote them likes.
 
 use std::rc::Rc;
 
