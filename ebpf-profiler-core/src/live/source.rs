@@ -36,7 +36,8 @@ pub(super) struct LiveSource {
 struct Cpu {
     number: u32,
     sideband: Sideband,
-    _clock: OwnedFd,
+    /// Ticks for as long as it is open.
+    clock: Option<OwnedFd>,
 }
 
 /// Interrupts a wait for events.
@@ -87,7 +88,7 @@ impl LiveSource {
             if self.cpus.iter().all(|cpu| cpu.number != number) {
                 let sideband = Sideband::open(number)?;
                 let clock = perf::clock(number, self.hertz, self.program.as_fd())?;
-                self.cpus.push(Cpu { number, sideband, _clock: clock });
+                self.cpus.push(Cpu { number, sideband, clock: Some(clock) });
             }
         }
         Ok(())
@@ -130,5 +131,11 @@ impl Source for LiveSource {
         let info = self.ebpf.program("sample").and_then(|program| program.info().ok());
         let (runs, run_time) = info.map_or_else(Default::default, |info| (info.run_count(), info.run_time()));
         Counts { counters: self.counters.sums(), runs, run_time }
+    }
+
+    fn stop(&mut self) {
+        for cpu in &mut self.cpus {
+            cpu.clock = None;
+        }
     }
 }

@@ -157,6 +157,8 @@ impl Drain {
                 None => {}
             }
         }
+        // Otherwise ticks between the last look at the ring and the last look at the counters would be missing.
+        self.source.stop();
         self.drain(Duration::ZERO);
         self.flush(None);
     }

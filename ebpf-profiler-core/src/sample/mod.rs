@@ -30,6 +30,9 @@ pub trait Source: Send {
 
     /// What the kernel side has counted up to now.
     fn counts(&self) -> Counts;
+
+    /// Lets nothing new happen; what has happened can still be taken. Does nothing if nothing else is said.
+    fn stop(&mut self) {}
 }
 
 /// What the kernel side has counted.
