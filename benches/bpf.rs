@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// The kernel counts the runs of all programs, and the time they take, for as long as this is held.
@@ -31,7 +31,6 @@ impl Statistics {
 pub struct StackIds {
     stacks: OwnedFd,
     program: OwnedFd,
-    clocks: Vec<OwnedFd>,
     depth: u32,
 }
 
@@ -45,7 +44,6 @@ impl StackIds {
         const MAP_CREATE: libc::c_long = 0;
         const PROG_LOAD: libc::c_long = 5;
         const STACK_TRACE: u32 = 7;
-        const PERF_EVENT: u32 = 7;
         const ENTRIES: u32 = 16384;
         let stacks = bpf(MAP_CREATE, &[pair(STACK_TRACE, 4), pair(depth * 8, ENTRIES), 0])?;
         let code = code(stacks.as_raw_fd());
@@ -53,31 +51,12 @@ impl StackIds {
         let attributes =
             [pair(PERF_EVENT, code.len() as u32), code.as_ptr() as u64, license.as_ptr() as u64, 0, 0, 0];
         let program = bpf(PROG_LOAD, &attributes)?;
-        Ok(StackIds { stacks, program, clocks: Vec::new(), depth })
+        Ok(StackIds { stacks, program, depth })
     }
 
-    /// Runs the program `hertz` times in each second that the thread `tid` runs.
-    ///
-    /// # Errors
-    ///
-    /// When the thread is gone.
-    pub fn watch(&mut self, tid: u32, hertz: u32) -> io::Result<()> {
-        const SET_BPF: libc::c_ulong = 0x4004_2408;
-        let clock = clock(tid, hertz)?;
-        // SAFETY: the request takes the number of a program.
-        check(unsafe { libc::ioctl(clock.as_raw_fd(), SET_BPF as _, self.program.as_raw_fd()) }.into())?;
-        self.clocks.push(clock);
-        Ok(())
-    }
-
-    /// How often it ran, and how long that took.
-    ///
-    /// # Errors
-    ///
-    /// Where /proc isn't there.
-    pub fn runs(&self) -> io::Result<(u64, Duration)> {
-        let field = |name| fd_field(self.program.as_raw_fd(), name);
-        Ok((field("run_cnt")?, Duration::from_nanos(field("run_time_ns")?)))
+    /// The program's descriptor.
+    pub fn program(&self) -> RawFd {
+        self.program.as_raw_fd()
     }
 
     /// The number of frames in the deepest stack that was seen.
@@ -97,6 +76,53 @@ impl StackIds {
     }
 }
 
+/// Runs `program` `hertz` times in each second that the thread `tid` runs, until the result is dropped.
+///
+/// # Errors
+///
+/// When the thread is gone.
+pub fn watch(program: RawFd, tid: u32, hertz: u32) -> io::Result<OwnedFd> {
+    const SET_BPF: libc::c_ulong = 0x4004_2408;
+    let clock = clock(tid, hertz)?;
+    // SAFETY: the request takes the number of a program.
+    check(unsafe { libc::ioctl(clock.as_raw_fd(), SET_BPF as _, program) }.into())?;
+    Ok(clock)
+}
+
+/// How often `program` ran, and how long that took.
+///
+/// # Errors
+///
+/// Where /proc isn't there.
+pub fn runs(program: RawFd) -> io::Result<(u64, Duration)> {
+    let field = |name| fd_field(program, name);
+    Ok((field("run_cnt")?, Duration::from_nanos(field("run_time_ns")?)))
+}
+
+/// The sampling program that this process has loaded.
+///
+/// # Errors
+///
+/// When there is none.
+pub fn sampler() -> io::Result<RawFd> {
+    for fd in descriptors()? {
+        if fd_field(fd, "prog_type").is_ok_and(|kind| kind == u64::from(PERF_EVENT)) {
+            return Ok(fd);
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Our open descriptors.
+///
+/// # Errors
+///
+/// Where /proc isn't there.
+pub fn descriptors() -> io::Result<Vec<RawFd>> {
+    let all = fs::read_dir("/proc/self/fd")?;
+    Ok(all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
+}
+
 /// A number that `/proc/self/fdinfo` says of one of our descriptors.
 ///
 /// # Errors
@@ -107,6 +133,9 @@ pub fn fd_field(fd: i32, name: &str) -> io::Result<u64> {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|value| value.trim().parse().ok()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
+
+/// The number of the type of program that runs for perf events.
+const PERF_EVENT: u32 = 7;
 
 /// The program, instruction by instruction.
 fn code(stacks: i32) -> [u64; 12] {

@@ -8,26 +8,24 @@
 //! Ours samples `spin` built without frame pointers; the other side calls `bpf_get_stackid` twice, for the
 //! kernel's and the user's stack, in `spin` built with them. Both run in turns on the same clock.
 //!
-//! Our program runs for every tick of a CPU. What ticks of other processes cost it, which it leaves out at
-//! once, is measured with nothing but such ticks and taken off; the kernel's walk is attached to the threads of
-//! `spin` and has no such ticks. `spin` has priority over most of the machine (`--nice`, -10 if nothing else is
-//! said), so that there are few of them.
+//! `spin` wherever the profiler looks would be a few ticks among those of everything else, so its own clock
+//! stands nearly still here, and clocks on the threads of `spin` run its program.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
 use std::fs;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
-use benches::bpf::{StackIds, Statistics};
+use benches::bpf::{StackIds, Statistics, runs, sampler, watch};
 use benches::options::{option, want_root};
 use benches::program::{Running, build};
 use benches::report::{least, median, print, row};
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::Health;
-use ebpf_profiler_core::profile::{Profile, TraceView};
+use ebpf_profiler_core::live::StopError;
+use ebpf_profiler_core::profile::TraceView;
 use ebpf_profiler_core::symbol::NoSymbols;
 use ebpf_profiler_core::trace::Frame;
 
@@ -43,15 +41,13 @@ fn main() -> Outcome {
     let bench = Bench {
         hertz: option("hertz", 997),
         window: Duration::from_secs_f64(option("seconds", 1.0)),
-        nice: option("nice", -10),
         with: build("spin", true, env!("CARGO_TARGET_TMPDIR"))?,
         without: build("spin", false, env!("CARGO_TARGET_TMPDIR"))?,
     };
     let rounds = option("rounds", 5);
     let _statistics = Statistics::enable()?;
     let _deep = DeepStacks::allow();
-    let left_out = bench.left_out()?;
-    println!("{} Hz, {rounds} rounds; a tick that is left out: {left_out:.0} ns\n", bench.hertz);
+    println!("{} Hz, {rounds} rounds\n", bench.hertz);
     let mut table = vec![row([
         "depth",
         "ours ns",
@@ -64,7 +60,7 @@ fn main() -> Outcome {
         "samples",
     ])];
     for depth in DEPTHS {
-        table.push(bench.depth(depth, rounds, left_out)?);
+        table.push(bench.depth(depth, rounds)?);
     }
     print(&table);
     println!("\ngoal: ratio at most 1.00; whole 100 %");
@@ -74,7 +70,6 @@ fn main() -> Outcome {
 struct Bench {
     hertz: u32,
     window: Duration,
-    nice: i32,
     with: PathBuf,
     without: PathBuf,
 }
@@ -89,11 +84,11 @@ struct Turn {
 
 impl Bench {
     /// Both sides in turns; a row of the table.
-    fn depth(&self, depth: u32, rounds: u32, left_out: f64) -> Outcome<Vec<String>> {
+    fn depth(&self, depth: u32, rounds: u32) -> Outcome<Vec<String>> {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let (mut frames, mut their_frames, mut samples, mut whole) = (0, 0, 0, 0);
         for _ in 0..rounds {
-            let turn = self.ours(depth, left_out)?;
+            let turn = self.ours(depth)?;
             ours.push(turn.nanoseconds);
             frames = frames.max(turn.frames);
             samples += turn.samples;
@@ -119,78 +114,55 @@ impl Bench {
         ])
     }
 
-    fn ours(&self, depth: u32, left_out: f64) -> Outcome<Turn> {
-        let spin = Running::spin(&self.without, depth, self.nice)?;
-        let (before, after, profile) = self.window(spin.pid())?;
-        let ran = after.run_time - before.run_time;
-        let filtered = after.filtered - before.filtered;
-        let wanted = (after.runs - before.runs).saturating_sub(filtered).max(1);
+    fn ours(&self, depth: u32) -> Outcome<Turn> {
+        let spin = Running::spin(&self.without, depth)?;
+        let profiler = Profiler::builder()
+            .frequency(1)
+            .pid(spin.pid())
+            .unwind(ebpf_profiler_unwind::tables())
+            .symbolizer(NoSymbols)
+            .start()?;
+        let nanoseconds = self.watch(&spin, sampler()?, || profiler.snapshot().map(drop))?;
+        let before = profiler.health().pipeline;
+        let profile = profiler.snapshot()?;
+        let after = profiler.health().pipeline;
         Ok(Turn {
-            nanoseconds: (ran.as_nanos() as f64 - filtered as f64 * left_out) / wanted as f64,
+            nanoseconds,
             frames: profile.traces().map(|trace| user_frames(&trace)).max().unwrap_or(0),
-            samples: after.pipeline.samples - before.pipeline.samples,
-            whole: after.pipeline.whole - before.pipeline.whole,
+            samples: after.samples - before.samples,
+            whole: after.whole - before.whole,
         })
     }
 
     fn theirs(&self, depth: u32) -> Outcome<(f64, usize)> {
-        let spin = Running::spin(&self.with, depth, self.nice)?;
-        let mut walk = StackIds::load(MAX_STACK).or_else(|_| StackIds::load(127))?;
-        for tid in spin.threads()? {
-            walk.watch(tid, self.hertz)?;
+        let spin = Running::spin(&self.with, depth)?;
+        let walk = StackIds::load(MAX_STACK).or_else(|_| StackIds::load(127))?;
+        let nanoseconds = self.watch(&spin, walk.program(), || Ok::<_, StopError>(()))?;
+        Ok((nanoseconds, walk.deepest()))
+    }
+
+    /// Nanoseconds that a run of `program` takes in the threads of `spin`, once it is warm.
+    fn watch<E>(&self, spin: &Running, program: RawFd, warm: impl Fn() -> Result<(), E>) -> Outcome<f64>
+    where
+        E: Error + 'static,
+    {
+        let watch_one = |tid| watch(program, tid, self.hertz);
+        let _clocks: Vec<OwnedFd> = spin.threads()?.into_iter().map(watch_one).collect::<Result<_, _>>()?;
+        // Until tables are there and caches are warm.
+        while runs(program)?.0 < 50 {
+            sleep(Duration::from_millis(100));
         }
-        sleep(warm_up());
-        let before = walk.runs()?;
+        warm()?;
+        let before = runs(program)?;
         sleep(self.window);
-        let after = walk.runs()?;
+        let after = runs(program)?;
         let ran = (after.1 - before.1).as_nanos() as f64;
-        Ok((ran / (after.0 - before.0).max(1) as f64, walk.deepest()))
-    }
-
-    /// What a tick of a process costs that isn't asked for.
-    fn left_out(&self) -> Outcome<f64> {
-        let _busy = Running::spin(&self.without, 10, self.nice)?;
-        let idle = Idle(Command::new("sleep").arg("1000").spawn()?);
-        let (before, after, _) = self.window(idle.0.id())?;
-        let runs = (after.filtered - before.filtered).max(1);
-        Ok((after.run_time - before.run_time).as_nanos() as f64 / runs as f64)
-    }
-
-    /// Profiles process `pid` for a while: how it stood before and after.
-    fn window(&self, pid: u32) -> Outcome<(Health, Health, Profile)> {
-        let profiler = Profiler::builder()
-            .frequency(self.hertz)
-            .pid(pid)
-            .unwind(ebpf_profiler_unwind::tables())
-            .symbolizer(NoSymbols)
-            .start()?;
-        sleep(warm_up());
-        profiler.snapshot()?;
-        let before = profiler.health();
-        sleep(self.window);
-        let profile = profiler.snapshot()?;
-        Ok((before, profiler.health(), profile))
+        Ok(ran / (after.0 - before.0).max(1) as f64)
     }
 }
 
 fn user_frames(trace: &TraceView<'_>) -> usize {
     trace.frames().filter(|frame| !matches!(frame.frame(), Frame::Kernel { .. })).count()
-}
-
-/// Until tables are there and caches are warm.
-fn warm_up() -> Duration {
-    Duration::from_millis(400)
-}
-
-/// A child that ends with this.
-struct Idle(Child);
-
-impl Drop for Idle {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The kernel's walk ends after `kernel.perf_event_max_stack` frames, 127 unless somebody said otherwise: more

@@ -32,16 +32,14 @@ pub fn build(name: &str, frame_pointers: bool, directory: &str) -> io::Result<Pa
 pub struct Running(Child);
 
 impl Running {
-    /// Runs `spin` at a depth of calls and at a priority (`nice`), and gives it time to get there.
+    /// Runs `spin` at a depth of calls, and gives it time to get there.
     ///
     /// # Errors
     ///
     /// When it can't be run.
-    pub fn spin(program: &Path, depth: u32, nice: i32) -> io::Result<Running> {
+    pub fn spin(program: &Path, depth: u32) -> io::Result<Running> {
         const LONG: &str = "100000";
-        let mut spin = Command::new("nice");
-        spin.args(["-n", &nice.to_string()]).arg(program).args([&depth.to_string(), LONG]);
-        let child = spin.stdout(Stdio::null()).spawn()?;
+        let child = Command::new(program).arg(depth.to_string()).arg(LONG).stdout(Stdio::null()).spawn()?;
         std::thread::sleep(Duration::from_millis(100));
         Ok(Running(child))
     }

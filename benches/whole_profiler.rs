@@ -16,7 +16,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use benches::bpf::fd_field;
+use benches::bpf::{descriptors, fd_field};
 use benches::options::{option, want_root};
 use benches::program::{Running, build};
 use benches::report::{median, print, row};
@@ -47,7 +47,7 @@ fn bench() -> Outcome {
     let spin = build("spin", false, env!("CARGO_TARGET_TMPDIR"))?;
     let mut table = vec![row(["", "median", "all", "goal"])];
     {
-        let _busy = Running::spin(&spin, DEPTH, 0)?;
+        let _busy = Running::spin(&spin, DEPTH)?;
         compare(&mut table, option("seconds", 30), option("rounds", 3))?;
         starts(&mut table, option("starts", 11))?;
     }
@@ -151,8 +151,7 @@ fn builder(hertz: u32) -> Builder {
 /// are in place.
 fn map_memory() -> Outcome<u64> {
     let mut maps = HashMap::new();
-    for entry in std::fs::read_dir("/proc/self/fd")? {
-        let fd = entry?.file_name().to_string_lossy().parse()?;
+    for fd in descriptors()? {
         if let (Ok(id), Ok(bytes)) = (fd_field(fd, "map_id"), fd_field(fd, "memlock")) {
             maps.insert(id, bytes);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -224,8 +224,8 @@ struct Process {
 
 impl Process {
     fn run(mut self, messages: &Receiver<Message>) {
-        self.pipeline.registry().scan();
-        while let Ok(message) = messages.recv() {
+        let mut running = self.pipeline.registry().running();
+        while let Some(message) = self.next(messages, &mut running) {
             match message {
                 Message::Batch(mut batch) => {
                     // Here and not where it is drained, so that the answers to what it asks stand behind it.
@@ -237,6 +237,21 @@ impl Process {
                     let _ = self.used.try_send(batch);
                 }
                 Message::Flush(reply, counts) => self.flush(reply, counts),
+            }
+        }
+    }
+
+    /// The next message. As long as there is none, learns of what runs, so that what it forks is known too.
+    fn next(&mut self, messages: &Receiver<Message>, running: &mut Vec<u32>) -> Option<Message> {
+        loop {
+            match messages.try_recv() {
+                Ok(message) => return Some(message),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            match running.pop() {
+                Some(pid) => self.pipeline.registry().meet(pid),
+                None => return messages.recv().ok(),
             }
         }
     }

@@ -122,9 +122,19 @@ impl Registry {
 
     /// Learns the mappings of all processes that run, so that what they fork is known too.
     pub fn scan(&mut self) {
-        for pid in self.system.processes() {
-            self.know(pid, 0);
+        for pid in self.running() {
+            self.meet(pid);
         }
+    }
+
+    /// The processes that run: whoever has other things to do may [`meet`](Registry::meet) them one by one.
+    pub fn running(&self) -> Vec<u32> {
+        self.system.processes()
+    }
+
+    /// Learns the mappings of a process, if they aren't known yet.
+    pub fn meet(&mut self, pid: u32) {
+        self.know(pid, 0);
     }
 
     /// Follows the life of processes.
