@@ -124,7 +124,7 @@ fn profile() -> Profile {
     builder.finish(start, Duration::from_secs(5), module, &mut Names)
 }
 
-fn trace(random: &mut Random) -> Trace {
+fn trace(random: &mut Random) -> Trace<'static> {
     let frame = |_| {
         let address = random.below(LOCATIONS);
         let module = ModuleId((address * u64::from(MODULES) / LOCATIONS) as u32);

@@ -26,7 +26,7 @@ fn profile(stacks: u64) -> Profile {
     let process = builder.process(Process { pid: 7, ..Process::default() });
     let thread = builder.thread(Thread { process, tid: 7, name: "worker".into() });
     for stack in 0..stacks {
-        let frames = [Frame::Kernel { address: (1 << 63) + stack }].into();
+        let frames = vec![Frame::Kernel { address: (1 << 63) + stack }].into();
         builder.add(thread, &Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 }, 1_000 + stack);
     }
     builder.finish(UNIX_EPOCH, SECOND, |_| None, &mut NoSymbols)

@@ -56,7 +56,7 @@ pub(crate) fn profile(seed: u64, shape: Shape) -> Profile {
     let mut random = Random::new(seed);
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let threads = threads(&mut random, shape, &mut builder);
-    let traces: Vec<Trace> = (0..shape.traces).map(|_| trace(&mut random, shape)).collect();
+    let traces: Vec<Trace<'_>> = (0..shape.traces).map(|_| trace(&mut random, shape)).collect();
     for _ in 0..shape.ticks {
         let thread = threads[random.below(threads.len() as u64) as usize];
         let trace = &traces[random.below(traces.len() as u64) as usize];
@@ -93,9 +93,9 @@ pub(crate) fn process(number: u32) -> Process {
     }
 }
 
-fn trace(random: &mut Random, shape: Shape) -> Trace {
+fn trace(random: &mut Random, shape: Shape) -> Trace<'static> {
     let depth = random.below(shape.depth + 1);
-    let frames: Box<[Frame]> = (0..depth).map(|_| frame(random, shape)).collect();
+    let frames = (0..depth).map(|_| frame(random, shape)).collect();
     let stop = match random.below(8) {
         0 => Stop::ALL[random.below(Stop::ALL.len() as u64) as usize],
         _ => Stop::Root,

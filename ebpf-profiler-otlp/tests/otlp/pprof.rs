@@ -246,7 +246,7 @@ fn known_workload() -> Profile {
     let process = builder.process(fake::process(1));
     let thread = builder.thread(Thread { process, tid: 101, name: "worker".into() });
     for (address, ticks) in [(0xffff_ffff_0000_0001, 75), (0xffff_ffff_0000_0011, 25)] {
-        let frames = [Frame::Kernel { address }].into();
+        let frames = vec![Frame::Kernel { address }].into();
         let trace = Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 };
         (0..ticks).for_each(|tick| builder.add(thread, &trace, fake::START + tick));
     }

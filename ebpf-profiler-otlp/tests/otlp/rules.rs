@@ -137,7 +137,7 @@ fn samples_that_become_equal_are_joined() {
     let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
     let frames = [Frame::Kernel { address: 1 << 63 }; 2];
     for omitted in [1, 2, 1] {
-        let trace = Trace { frames: frames.into(), stop: Stop::TooDeep, omitted, gap: 1 };
+        let trace = Trace { frames: frames.as_slice().into(), stop: Stop::TooDeep, omitted, gap: 1 };
         builder.add(thread, &trace, fake::START + u64::from(omitted));
     }
     let bytes = encode(&fake::finish(builder), &Resource::new());
@@ -153,7 +153,7 @@ fn a_timestamp_outside_widens_the_profile() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let process = builder.process(fake::process(1));
     let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
-    let trace = Trace { frames: [].into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+    let trace = Trace { frames: [].as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
     for time in [fake::START - 5, fake::START + fake::DURATION] {
         builder.add(thread, &trace, time);
     }
