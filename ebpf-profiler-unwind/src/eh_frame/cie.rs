@@ -95,7 +95,7 @@ impl<'a> Cie<'a> {
         }
         let mut remembered = Vec::new();
         let mut program = Program::new(self, registers, 0..u64::MAX, &mut remembered);
-        program.run(instructions, |_, _| {})?;
+        program.run(instructions, |_, _, _| {})?;
         self.initial = program.state();
         Some(())
     }
