@@ -134,11 +134,14 @@ impl<'p, 'a> Program<'p, 'a> {
         } else if byte == 0 {
             ON
         } else {
-            self.extended(byte, code)
+            let mut rest = *code;
+            let flow = self.extended(byte, &mut rest);
+            *code = rest;
+            flow
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn extended(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
         match byte {
             0x01 => self.set_location(code),
@@ -169,7 +172,7 @@ impl<'p, 'a> Program<'p, 'a> {
         pointer::read(code, self.cie.encoding, 0).filter(|_| absolute).map(Flow::To)
     }
 
-    #[inline]
+    #[inline(always)]
     fn define_cfa_offset(&mut self, code: &mut Bytes<'a>) -> Step {
         let Cfa::Register { offset, .. } = &mut self.state.cfa else { return None };
         *offset = code.uleb()? as i64;
@@ -200,7 +203,7 @@ impl<'p, 'a> Program<'p, 'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn offset(&mut self, register: u16, code: &mut Bytes<'a>) -> Step {
         let offset = self.factored(code.uleb()? as i64);
         self.set(register, Place::At(offset))
