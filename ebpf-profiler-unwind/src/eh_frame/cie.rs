@@ -31,7 +31,7 @@ pub(crate) struct Cie<'a> {
 ///
 /// Real ones have about ten. They are carried out once for each FDE when the cache doesn't help, so the
 /// bound keeps the time linear.
-const MAX_INSTRUCTIONS: usize = 1024;
+const MAX_INSTRUCTIONS: usize = 512;
 
 impl<'a> Cie<'a> {
     /// Reads the CIE at `offset`.
