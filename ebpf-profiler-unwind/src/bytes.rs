@@ -60,7 +60,13 @@ impl<'a> Bytes<'a> {
     pub(crate) fn uleb(&mut self) -> Option<u64> {
         match self.u8()? {
             byte @ 0..0x80 => Some(byte.into()),
-            byte => self.long_uleb(byte),
+            byte => {
+                // By way of a copy, so that whoever reads many numbers keeps the place in registers.
+                let mut rest = *self;
+                let value = rest.long_uleb(byte);
+                *self = rest;
+                value
+            }
         }
     }
 

@@ -82,6 +82,17 @@ fn flipped_bits() {
     assert!(malformed > 0 && least < rows, "the damage has no effect");
 }
 
+/// Without section headers the program headers lead to the same data.
+#[test]
+fn no_section_headers() {
+    let whole = Damaged::none();
+    let mut bare = whole.clone();
+    // Where the section headers are, how many, and which has their names: all zero.
+    bare.changes = (40..48).chain(60..64).map(|at| (at, whole.file[at as usize])).collect();
+    assert!(Elf::open(bare.clone()).unwrap().sections().is_empty());
+    assert_eq!(bare.check().unwrap().image(), whole.check().unwrap().image());
+}
+
 #[test]
 fn a_file_cut_off() {
     let whole = Damaged::none();

@@ -49,6 +49,16 @@ pub(crate) struct Translated {
     pub(crate) complete: bool,
 }
 
+impl Translated {
+    /// The same but for the offset of the canonical frame address; `None` when that makes another kind of rule.
+    #[inline]
+    pub(crate) fn with_offset(self, offset: i64) -> Option<Translated> {
+        let plain = self.rule.cfa() == cfa::REGISTER;
+        let offset = i32::try_from(offset).ok().filter(|_| plain)?;
+        Some(Translated { rule: self.rule.with_offset(offset), ..self })
+    }
+}
+
 impl Registers {
     /// Those of an instruction set.
     pub(crate) fn of(arch: Arch) -> Option<&'static Registers> {

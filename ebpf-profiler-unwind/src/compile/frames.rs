@@ -1,10 +1,10 @@
 //! Rows from call frame information.
 
-use crate::arch::Registers;
+use crate::arch::{Registers, Translated};
 use crate::eh_frame::cie::Cache;
 use crate::eh_frame::entry::{Kind, Section};
 use crate::eh_frame::fde::Fde;
-use crate::eh_frame::program::Program;
+use crate::eh_frame::program::{Change, Program};
 use crate::eh_frame::state::State;
 use crate::index::Item;
 use crate::table::rules::Packed;
@@ -34,8 +34,15 @@ impl<'a> Frames<'a> {
         let end = fde.range.end.min(item.next);
         output.function(item.begin, end);
         let mut program = Program::new(cie, self.registers, item.begin..end, &mut self.remembered);
-        let done = program.run(fde.instructions, |at, state| {
-            let translated = self.registers.rule(state, cie.signal);
+        let mut last = NOTHING;
+        let done = program.run(fde.instructions, |at, state, change| {
+            let same = match change {
+                Change::None => Some(last),
+                Change::Offset(offset) => last.with_offset(offset),
+                Change::Any => None,
+            };
+            let translated = same.unwrap_or_else(|| self.registers.rule(state, cie.signal));
+            last = translated;
             output.count_unsupported(u32::from(!translated.complete));
             output.row(at, translated.rule);
         });
@@ -45,3 +52,6 @@ impl<'a> Frames<'a> {
         done
     }
 }
+
+/// In front of the first row.
+const NOTHING: Translated = Translated { rule: Packed::NO_DATA, complete: true };

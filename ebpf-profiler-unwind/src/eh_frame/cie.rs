@@ -31,7 +31,7 @@ pub(crate) struct Cie<'a> {
 ///
 /// Real ones have about ten. They are carried out once for each FDE when the cache doesn't help, so the
 /// bound keeps the time linear.
-const MAX_INSTRUCTIONS: usize = 1024;
+const MAX_INSTRUCTIONS: usize = 512;
 
 impl<'a> Cie<'a> {
     /// Reads the CIE at `offset`.
@@ -95,7 +95,7 @@ impl<'a> Cie<'a> {
         }
         let mut remembered = Vec::new();
         let mut program = Program::new(self, registers, 0..u64::MAX, &mut remembered);
-        program.run(instructions, |_, _| {})?;
+        program.run(instructions, |_, _, _| {})?;
         self.initial = program.state();
         Some(())
     }

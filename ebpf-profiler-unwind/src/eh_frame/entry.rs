@@ -50,35 +50,47 @@ pub(crate) enum Kind {
 
 impl Section {
     /// The entry at `offset`, and where the next one begins.
+    #[inline]
     pub(crate) fn entry(&self, offset: usize) -> Option<(Entry<'_>, usize)> {
         let mut bytes = Bytes::at(&self.data, offset)?;
-        let (length, wide) = match bytes.u32()? {
-            u32::MAX => (bytes.u64()?, true),
-            length => (length.into(), false),
+        let length = match bytes.u32()? {
+            0 => {
+                return Some((
+                    Entry { offset, kind: Kind::Empty, body: Bytes(&[]), body_offset: offset + 4 },
+                    offset + 4,
+                ));
+            }
+            u32::MAX => return self.wide_entry(offset),
+            length => length,
         };
-        let body_offset = self.data.len() - bytes.len();
-        let mut body = Bytes(bytes.take(length)?);
-        let next = self.data.len() - bytes.len();
-        if length == 0 {
-            return Some((Entry { offset, kind: Kind::Empty, body, body_offset }, next));
-        }
-        let id = if wide { body.u64()? } else { body.u32()?.into() };
-        let kind = self.kind(id, wide, body_offset)?;
-        let body_offset = next - body.len();
-        Some((Entry { offset, kind, body, body_offset }, next))
+        let mut body = Bytes(bytes.take(length.into())?);
+        let id = body.u32()?;
+        let kind = self.kind(id.into(), u32::MAX.into(), offset + 4)?;
+        Some((Entry { offset, kind, body, body_offset: offset + 8 }, offset + 4 + length as usize))
     }
 
-    fn kind(&self, id: u64, wide: bool, id_offset: usize) -> Option<Kind> {
-        let is_cie = match (self.format, wide) {
-            (Format::DebugFrame, false) => id == u32::MAX.into(),
-            (Format::DebugFrame, true) => id == u64::MAX,
-            _ => id == 0,
-        };
-        if is_cie {
-            return Some(Kind::Cie);
+    /// An entry whose length and kind take eight bytes each, behind a mark that says so.
+    #[cold]
+    fn wide_entry(&self, offset: usize) -> Option<(Entry<'_>, usize)> {
+        let mut bytes = Bytes::at(&self.data, offset + 4)?;
+        let length = bytes.u64()?;
+        let mut body = Bytes(bytes.take(length)?);
+        let next = self.data.len() - bytes.len();
+        let id = body.u64()?;
+        let kind = self.kind(id, u64::MAX, offset + 12)?;
+        Some((Entry { offset, kind, body, body_offset: offset + 20 }, next))
+    }
+
+    /// What an entry with this `id` at `id_offset` is; `mark` marks a CIE in `.debug_frame`.
+    #[inline]
+    fn kind(&self, id: u64, mark: u64, id_offset: usize) -> Option<Kind> {
+        let offset = usize::try_from(id).ok();
+        match self.format {
+            Format::DebugFrame if id == mark => Some(Kind::Cie),
+            Format::DebugFrame => offset.map(Kind::Fde),
+            _ if id == 0 => Some(Kind::Cie),
+            _ => id_offset.checked_sub(offset?).map(Kind::Fde),
         }
-        let id = usize::try_from(id).ok()?;
-        Some(Kind::Fde(if self.format == Format::DebugFrame { id } else { id_offset.checked_sub(id)? }))
     }
 
     /// All entries, in the order of the section, up to the first whose length makes no sense.

@@ -31,10 +31,18 @@ pub(crate) fn read(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<u6
 }
 
 /// Reads the number that an address of this encoding is made of.
-#[inline]
+#[inline(always)]
 pub(crate) fn value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
+    if encoding & 0x0f == 0x0b {
+        return Some(i64::from(bytes.u32()? as i32) as u64);
+    }
+    rare_value(bytes, encoding)
+}
+
+/// All but the signed four bytes that every linker writes.
+#[cold]
+fn rare_value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
     Some(match encoding & 0x0f {
-        0x0b => i64::from(bytes.u32()? as i32) as u64,
         0x00 | 0x04 | 0x0c => bytes.u64()?,
         0x01 => bytes.uleb()?,
         0x02 => bytes.u16()?.into(),

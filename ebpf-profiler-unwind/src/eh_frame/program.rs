@@ -26,7 +26,19 @@ pub(crate) struct Program<'p, 'a> {
     range: Range<u64>,
     at: u64,
     state: State<'a>,
+    change: Change,
     remembered: &'p mut Vec<State<'a>>,
+}
+
+/// How a row differs from the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Only by the offset of the canonical frame address, as most do.
+    Offset(i64),
+    /// Maybe by more.
+    Any,
+    /// Not at all.
+    None,
 }
 
 /// What an instruction leads to.
@@ -55,7 +67,15 @@ impl<'p, 'a> Program<'p, 'a> {
         remembered: &'p mut Vec<State<'a>>,
     ) -> Program<'p, 'a> {
         remembered.clear();
-        Program { cie, registers, at: range.start, range, state: cie.initial, remembered }
+        Program {
+            cie,
+            registers,
+            at: range.start,
+            range,
+            state: cie.initial,
+            change: Change::Any,
+            remembered,
+        }
     }
 
     /// The row in force.
@@ -68,11 +88,16 @@ impl<'p, 'a> Program<'p, 'a> {
         self.at
     }
 
-    /// Carries out `code`, giving each finished row to `emit`: from which address on it holds, and the row.
+    /// Carries out `code`, giving each finished row to `emit`: from which address on it holds, the row, and how it
+    /// differs from the row before.
     ///
     /// `None` when an instruction makes no sense; rows up to there have been given.
     #[inline]
-    pub(crate) fn run(&mut self, mut code: Bytes<'a>, mut emit: impl FnMut(u64, &State<'a>)) -> Option<()> {
+    pub(crate) fn run(
+        &mut self,
+        mut code: Bytes<'a>,
+        mut emit: impl FnMut(u64, &State<'a>, Change),
+    ) -> Option<()> {
         loop {
             let to = match code.u8() {
                 Some(byte) => match self.step(byte, &mut code)? {
@@ -82,7 +107,8 @@ impl<'p, 'a> Program<'p, 'a> {
                 None => self.range.end,
             };
             if to > self.at {
-                emit(self.at, &self.state);
+                emit(self.at, &self.state, self.change);
+                self.change = Change::None;
             } else if to < self.at {
                 return None;
             }
@@ -108,11 +134,14 @@ impl<'p, 'a> Program<'p, 'a> {
         } else if byte == 0 {
             ON
         } else {
-            self.extended(byte, code)
+            let mut rest = *code;
+            let flow = self.extended(byte, &mut rest);
+            *code = rest;
+            flow
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn extended(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
         match byte {
             0x01 => self.set_location(code),
@@ -123,6 +152,7 @@ impl<'p, 'a> Program<'p, 'a> {
             0x0b => self.recall(),
             0x0c | 0x0d | 0x0f | 0x12 | 0x13 => self.define_cfa(byte, code),
             0x2d if self.registers.signs => {
+                self.change = Change::Any;
                 self.state.signed = !self.state.signed;
                 ON
             }
@@ -142,15 +172,19 @@ impl<'p, 'a> Program<'p, 'a> {
         pointer::read(code, self.cie.encoding, 0).filter(|_| absolute).map(Flow::To)
     }
 
-    #[inline]
+    #[inline(always)]
     fn define_cfa_offset(&mut self, code: &mut Bytes<'a>) -> Step {
         let Cfa::Register { offset, .. } = &mut self.state.cfa else { return None };
         *offset = code.uleb()? as i64;
+        if self.change != Change::Any {
+            self.change = Change::Offset(*offset);
+        }
         ON
     }
 
     #[inline]
     fn define_cfa(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
+        self.change = Change::Any;
         self.state.cfa = match byte {
             0x0c => Cfa::Register { register: register(code)?, offset: code.uleb()? as i64 },
             0x0d => Cfa::Register { register: register(code)?, offset: self.cfa()?.1 },
@@ -169,7 +203,7 @@ impl<'p, 'a> Program<'p, 'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn offset(&mut self, register: u16, code: &mut Bytes<'a>) -> Step {
         let offset = self.factored(code.uleb()? as i64);
         self.set(register, Place::At(offset))
@@ -202,20 +236,20 @@ impl<'p, 'a> Program<'p, 'a> {
     fn set(&mut self, register: u16, place: Place<'a>) -> Step {
         if register == self.registers.fp {
             self.state.fp = place;
+            self.change = Change::Any;
         }
         if register == self.cie.ra {
             self.state.ra = place;
+            self.change = Change::Any;
         }
         ON
     }
 
     #[inline]
     fn restore(&mut self, register: u16) -> Step {
-        if register == self.registers.fp {
-            self.state.fp = self.cie.initial.fp;
-        }
-        if register == self.cie.ra {
-            self.state.ra = self.cie.initial.ra;
+        if register == self.registers.fp || register == self.cie.ra {
+            let place = if register == self.cie.ra { self.cie.initial.ra } else { self.cie.initial.fp };
+            return self.set(register, place);
         }
         ON
     }
@@ -229,6 +263,7 @@ impl<'p, 'a> Program<'p, 'a> {
     }
 
     fn recall(&mut self) -> Step {
+        self.change = Change::Any;
         self.state = self.remembered.pop()?;
         ON
     }

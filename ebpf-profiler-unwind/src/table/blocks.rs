@@ -1,13 +1,13 @@
 //! The rows of all pages, in blocks that no page's rows cross.
 //!
 //! A finished page goes into the block where it leaves the least room; without that, every twentieth byte of a
-//! table would be padding. In the end the emptiest blocks fill the room behind what stands in front, and the rest is
-//! moved there without a second copy of the table:
+//! table would be padding. In the end the emptiest blocks fill the room behind what stands in front. Nothing else
+//! moves, as one block is kept free for that from the start, and the table is never in memory twice:
 //!
 //! ```text
-//!   while building                           in the image
-//!   block 0  block 1  block 2  block 3       header, rules, directory, some of 1   block 0   block 3   some of 2
-//!   full     few      half     full          a multiple of 64 KiB                                      the end
+//!   while building                                  in the image
+//!   (free)  block 0  block 1  block 2  block 3      header, rules, directory, 1   block 0   block 3   rest of 2
+//!           full     few      half     full         and some of 2: a block
 //! ```
 
 use ebpf_programs::abi::arena::BLOCK;
@@ -70,8 +70,12 @@ impl Blocks {
         let fitting = open.filter(|&block| self.blocks[block].used + rows.len() <= BLOCK);
         let block = fitting.max_by_key(|&block| self.blocks[block].used).unwrap_or_else(|| self.open());
         let offset = self.blocks[block].used;
-        let start = block * BLOCK + offset;
-        self.bytes[start..start + rows.len()].copy_from_slice(rows);
+        let start = start_of(block) + offset;
+        if start == self.bytes.len() {
+            self.bytes.extend_from_slice(rows);
+        } else {
+            self.bytes[start..start + rows.len()].copy_from_slice(rows);
+        }
         self.blocks[block].used += rows.len();
         Place { block: block as u32, offset: offset as u32, count: (rows.len() / size_of::<Row>()) as u32 }
     }
@@ -79,9 +83,9 @@ impl Blocks {
     /// Another block, with room made in small steps: doubling would cost as much memory as the table itself.
     fn open(&mut self) -> usize {
         let number = self.blocks.len();
-        let size = self.bytes.len() + BLOCK;
-        if size > self.bytes.capacity() {
-            self.bytes.reserve_exact(BLOCK + self.bytes.len() / 16);
+        let size = start_of(number);
+        if size + BLOCK > self.bytes.capacity() {
+            self.bytes.reserve_exact(size + BLOCK + size / 16 - self.bytes.len());
         }
         self.bytes.resize(size, 0);
         self.blocks.push(Block { used: 0, number: number as u32 });
@@ -91,6 +95,7 @@ impl Blocks {
     /// Puts everything behind `front` bytes that the caller fills.
     pub(super) fn pack(mut self, front: usize, pages: &mut [Place]) -> Packed {
         let mut starts = vec![0; self.blocks.len()];
+        self.bytes.resize(start_of(self.blocks.len()), 0);
         let room = front.next_multiple_of(BLOCK) - front;
         let (mut first, mut last) = (Vec::new(), Vec::new());
         let mut last_number = None;
@@ -106,10 +111,12 @@ impl Blocks {
             starts[block.number as usize] = begin + position * BLOCK;
         }
         if let Some(number) = last_number {
-            starts[number as usize] = begin + self.bytes.len();
+            starts[number as usize] = begin + self.blocks.len() * BLOCK;
         }
         self.bytes.extend_from_slice(&last);
-        Packed { image: shift(self.bytes, begin, front, &first), front, starts }
+        let mut image = shift(self.bytes, begin);
+        image[front..end].copy_from_slice(&first);
+        Packed { image, front, starts }
     }
 
     /// Takes out a block: as many of its pages as there is room for come `first`, the others `last`.
@@ -123,7 +130,7 @@ impl Blocks {
     ) {
         let block = self.blocks.swap_remove(position);
         for page in pages.iter_mut().filter(|page| page.block == block.number && page.count > 0) {
-            let rows = &self.bytes[position * BLOCK + page.offset as usize..][..page.size()];
+            let rows = &self.bytes[start_of(position) + page.offset as usize..][..page.size()];
             let fits = first.len() + rows.len() <= room;
             let to = if fits { &mut *first } else { &mut *last };
             *page =
@@ -132,7 +139,7 @@ impl Blocks {
         }
         // The last block takes its place.
         let rest = self.bytes.len() - BLOCK;
-        self.bytes.copy_within(rest.., position * BLOCK);
+        self.bytes.copy_within(rest.., start_of(position));
         self.bytes.truncate(rest);
     }
 }
@@ -145,14 +152,21 @@ impl Packed {
     }
 }
 
-/// Moves `bytes` to `begin`, with `rows` at `front` before them.
-fn shift(mut bytes: Vec<u8>, begin: usize, front: usize, rows: &[u8]) -> Vec<u8> {
-    let size = bytes.len();
-    bytes.reserve_exact(begin);
-    bytes.resize(begin + size, 0);
-    bytes.copy_within(..size, begin);
-    bytes[..begin].fill(0);
-    bytes[front..front + rows.len()].copy_from_slice(rows);
+/// Where a block starts while the table is built: behind the one that is kept free.
+fn start_of(block: usize) -> usize {
+    (block + 1) * BLOCK
+}
+
+/// Moves what stands behind the free block to `begin`, which is hardly ever somewhere else.
+fn shift(mut bytes: Vec<u8>, begin: usize) -> Vec<u8> {
+    let size = bytes.len() - BLOCK;
+    if begin > BLOCK {
+        bytes.reserve_exact(begin - BLOCK);
+        bytes.resize(begin + size, 0);
+        bytes.copy_within(BLOCK..BLOCK + size, begin);
+        bytes[BLOCK..begin].fill(0);
+    }
+    bytes.truncate(begin + size);
     bytes
 }
 

@@ -81,6 +81,18 @@ impl Packed {
         Packed { low: join(kinds, offset as u32), high: join(aux as u32, fp_offset as u32) }
     }
 
+    /// The kind of canonical frame address.
+    #[inline]
+    pub(crate) const fn cfa(self) -> u8 {
+        self.low as u8
+    }
+
+    /// The same rule with another offset.
+    #[inline]
+    pub(crate) const fn with_offset(self, offset: i32) -> Packed {
+        Packed { low: join(self.low as u32, offset as u32), high: self.high }
+    }
+
     pub(crate) const fn of(rule: &Rule) -> Packed {
         let kinds = u32::from_le_bytes([rule.cfa, rule.register, rule.ra, rule.fp]);
         Packed::new(kinds, rule.offset, rule.aux, rule.fp_offset)
