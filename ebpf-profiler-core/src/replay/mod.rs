@@ -26,7 +26,7 @@
 //! functions are in the recording.
 //!
 //! A recording holds pieces of the stacks of programs, so whatever secrets lie there. Where processes were asked
-//! for it holds no others' events, but the list of what the others had mapped at the start.
+//! for it holds no others' stacks, only when they ran, lived, and what files they had mapped.
 //!
 //! # Format
 //!

@@ -161,15 +161,16 @@ impl Recorder {
         Ok(recorder)
     }
 
-    /// Writes down a batch that is about to be taken by the pipeline: what in it is about processes that were
+    /// Writes down a batch that is about to be taken by the pipeline, but no stacks of processes that weren't
     /// asked for.
     pub fn batch(&self, batch: &Batch) {
         let mut state = self.lock();
-        let wanted = state.wanted.follow(batch);
-        for words in batch.ticks().filter(|words| wanted.has_tick(words)) {
-            state.put(|encoder| encoder.tick(words));
+        state.wanted.follow(batch);
+        for words in batch.ticks() {
+            let words = state.wanted.cut(words);
+            state.put(|encoder| encoder.tick(&words));
         }
-        for event in batch.life().iter().filter(|event| wanted.has_life(event)) {
+        for event in batch.life() {
             state.record(kind::LIFE, |body| body.life(event));
         }
         state.record(kind::BATCH, |_| ());

@@ -133,7 +133,7 @@ mod tests {
             assert_eq!(elf.code_address(0x2010), Some(0x3010));
             assert_eq!(elf.build_id().unwrap_or_default(), build_id);
             assert_eq!(elf.size(), 100_000);
-            assert!(facts.fit(&elf) == !build_id.is_empty());
+            assert_eq!(facts.fit(&elf), !build_id.is_empty());
         }
     }
 

@@ -101,4 +101,10 @@ fn a_stack_of_this_process_is_walked_again_from_its_recording() {
     let descents = calls.iter().filter(|call| call.contains("descend")).count();
     assert_eq!(descents, DEPTH, "{calls:#?}");
     assert!(calls.last().unwrap().contains("tick_here"), "{calls:#?}");
+
+    // Without tables it ends where it can't go on, and says so: what the code is around the calls of frame
+    // pointers was never asked when it was recorded.
+    let (stop, calls) = functions(&replay().profile().unwrap());
+    assert_ne!(stop, Stop::Root, "{calls:#?}");
+    assert!(calls.last().unwrap().contains("tick_here"), "{calls:#?}");
 }
