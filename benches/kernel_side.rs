@@ -181,7 +181,7 @@ impl DeepStacks {
 
     /// Refused while anybody looks at stacks; a program of our own goes a moment after it is closed.
     fn set(value: &str) -> bool {
-        (0..20).any(|attempt| {
+        (0..100).any(|attempt| {
             sleep(Duration::from_millis(if attempt > 0 { 100 } else { 0 }));
             fs::write(Self::SETTING, value).is_ok()
         })
@@ -192,7 +192,8 @@ impl Drop for DeepStacks {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
             if !Self::set(before) {
-                eprintln!("{} was {} and can't be set back now", Self::SETTING, before.trim());
+                let (setting, before) = (Self::SETTING, before.trim());
+                eprintln!("somebody looks at stacks; when that is over: echo {before} > {setting}");
             }
         }
     }

@@ -72,10 +72,7 @@ impl Walk {
     /// Takes the current frame and goes to its caller's; `Some` when the walk is over.
     #[inline(always)]
     pub fn step<A: Arch, M: Machine>(&mut self, machine: &mut M) -> Option<Stop> {
-        match self.try_step::<A, M>(machine) {
-            Ok(()) => None,
-            Err(stop) => Some(stop),
-        }
+        self.try_step::<A, M>(machine).err()
     }
 
     #[inline(always)]

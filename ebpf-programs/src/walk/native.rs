@@ -3,6 +3,7 @@
 use super::arch::Arch;
 use super::arena::{SEARCH_STEPS, UNIT_WORDS, at_most, block, double, word};
 use super::{Walk, frame_pointer};
+use crate::abi::arena::Block;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::abi::table::{Header, NO_DATA, Rule, cfa, fp, ra};
@@ -22,7 +23,16 @@ pub(super) struct Table {
     directory: u32,
     /// How many rules there are.
     rules: u32,
+    /// The page that was looked at last; most callers lie in the page of what they call.
+    page: u32,
+    /// The word of the arena at which its rows begin.
+    first: u32,
+    /// How many rows it has.
+    count: u32,
 }
+
+/// No page has this number.
+const NO_PAGE: u32 = u32::MAX;
 
 impl Table {
     /// Reads the head of the table at `place`.
@@ -36,31 +46,44 @@ impl Table {
             start,
             directory: start.wrapping_add(word(block, start + 3) / 4),
             rules: word(block, start + 4),
+            page: NO_PAGE,
+            first: 0,
+            count: 0,
         })
     }
 
     /// The number of the rule at virtual address `address` of the file.
     #[inline(always)]
-    fn number<M: Machine>(&self, machine: &M, address: u64) -> Option<u16> {
+    fn number<M: Machine>(&mut self, machine: &M, address: u64) -> Option<u16> {
         let page = (address >> 16).wrapping_sub(self.base);
         if page >= self.pages as u64 {
             return Some(NO_DATA);
         }
-        let at = self.directory.wrapping_add(page as u32 * 2);
-        let directory = block(machine, at)?;
-        let first = self.start.wrapping_add(word(directory, at));
-        let count = word(directory, at + 1);
-        if count == 0 {
+        if page as u32 != self.page {
+            self.turn_to(machine, page as u32)?;
+        }
+        if self.count == 0 {
             return Some(NO_DATA);
         }
-        self.search(block(machine, first)?, first, count, address & 0xffff)
+        self.search(block(machine, self.first)?, address & 0xffff)
     }
 
-    /// The last row at or below `low`, among `count` rows from word `first` on, all of which lie in `rows`.
+    /// Makes `page` the current page.
     #[inline(always)]
-    fn search(&self, rows: &crate::abi::arena::Block, first: u32, count: u32, low: u64) -> Option<u16> {
-        let mut base = first;
-        let mut left = count;
+    fn turn_to<M: Machine>(&mut self, machine: &M, page: u32) -> Option<()> {
+        let at = self.directory.wrapping_add(page * 2);
+        let directory = block(machine, at)?;
+        self.page = page;
+        self.first = self.start.wrapping_add(word(directory, at));
+        self.count = word(directory, at + 1);
+        Some(())
+    }
+
+    /// The rule of the last row at or below `low` in the current page, whose rows all lie in `rows`.
+    #[inline(always)]
+    fn search(&self, rows: &Block, low: u64) -> Option<u16> {
+        let mut base = self.first;
+        let mut left = self.count;
         for _ in 0..SEARCH_STEPS {
             if left <= 1 {
                 break;
@@ -96,7 +119,7 @@ impl Table {
 
 /// The rule of the table at `place` for virtual address `address` of the file; `None` for a broken table.
 pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64) -> Option<Rule> {
-    let table = Table::load(machine, place)?;
+    let mut table = Table::load(machine, place)?;
     match table.number(machine, address)? {
         NO_DATA => Some(Rule::NO_DATA),
         number => table.rule(machine, number),
