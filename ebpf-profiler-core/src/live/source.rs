@@ -104,7 +104,8 @@ impl LiveSource {
         let mut fds = vec![self.ring.as_raw_fd(), self.wake.as_raw_fd()];
         fds.extend(self.cpus.iter().map(|cpu| cpu.sideband.fd().as_raw_fd()));
         if perf::poll(&fds, wait)?[1] {
-            self.wake.read(&mut [0; 16])?;
+            // However often it was woken: once is enough.
+            let _ = self.wake.read(&mut [0; 16])?;
         }
         Ok(())
     }

@@ -14,6 +14,10 @@ pub struct Batch {
 
 /// One event of a batch, in the order of time.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lives at a time, on the stack; a box would be made for every tick"
+)]
 pub enum Event<'a> {
     /// A tick, or what should have been one.
     Tick(Result<TickRecord<'a>, Malformed>),

@@ -33,6 +33,10 @@ pub struct TickRecord<'a> {
 
 /// The user side of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one lives at a time, on the stack; a box would be made for every tick"
+)]
 pub enum Body<'a> {
     /// The kernel side walked the stack.
     Walked {

@@ -20,6 +20,7 @@ pub(crate) struct Case {
     frame_pointers: &'static str,
     life: f64,
     per_mille: u64,
+    main_is_bare: bool,
     rules: Rules,
 }
 
@@ -46,6 +47,7 @@ impl Case {
             frame_pointers: "",
             life: LIFE,
             per_mille: 999,
+            main_is_bare: false,
             rules: Rules::default(),
         }
     }
@@ -126,6 +128,12 @@ impl Case {
         self
     }
 
+    /// The main function has neither unwind data nor a frame pointer: gdb takes a word that it saved for a frame.
+    pub(crate) fn main_is_bare(mut self) -> Case {
+        self.main_is_bare = true;
+        self
+    }
+
     /// Accepts the root side of a chain: the program calls and returns all the time.
     pub(crate) fn prefixes(mut self) -> Case {
         self.rules.prefixes = true;
@@ -185,6 +193,9 @@ impl Case {
         self.require_known(name, &rules.stacks);
         if self.build.stripped {
             rules.forget_inlined();
+        }
+        if self.main_is_bare {
+            rules.forget_guess_below_main();
         }
         let root = root_of(&rules.stacks);
         rules.stacks.extend(self.also.iter().map(|chain| graft(&root, chain)));

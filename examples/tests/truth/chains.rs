@@ -129,7 +129,7 @@ truth! {
     rust_stripped: rust().stripped(),
     rust_static: rust().flags(&["-Ctarget-feature=+crt-static"]),
     rust_with_lines: rust().flags(&["-Cdebuginfo=1"]).step(200),
-    rust_abort: rust().flags(&["-Cpanic=abort"]),
+    rust_abort: rust().flags(&["-Cpanic=abort"]).main_is_bare(),
 
     recursion_10: recursion("10"),
     recursion_120: recursion("120"),

@@ -76,6 +76,16 @@ impl Rules {
         }
     }
 
+    /// Takes out a frame without a name between `main` and what calls it.
+    pub(crate) fn forget_guess_below_main(&mut self) {
+        for stack in &mut self.stacks {
+            let main = stack.iter().position(|frame| frame.name.as_deref() == Some("main"));
+            if let Some(main) = main.filter(|&main| main > 0 && stack[main - 1].name.is_none()) {
+                stack.remove(main - 1);
+            }
+        }
+    }
+
     fn is_exact(&self, stack: &Stack) -> bool {
         let user = stack.user();
         if user.is_empty() {
