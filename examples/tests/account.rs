@@ -2,6 +2,13 @@
 //!
 //! Needs root: `cargo test -p examples --test account -- --ignored --test-threads=1`.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
+
 use std::hint::black_box;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::process::Command;

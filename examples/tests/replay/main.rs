@@ -5,6 +5,8 @@
 //! sudo -E cargo test --release -p examples --test replay -- --ignored          a workload, live and replayed
 //! ```
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod live;
 #[cfg(target_arch = "x86_64")]
 mod own_stack;
