@@ -35,7 +35,7 @@ impl Symbolizer for LastByte {
         let elf = Elf::open(module.opener.as_ref().unwrap().open().unwrap()).unwrap();
         let last = elf.bytes(elf.size() - 1, 1).unwrap()[0];
         let symbol = Symbol { function: format!("{last:#x}").into(), ..Symbol::default() };
-        (0..addresses.len()).for_each(|number| name(number, &[symbol.clone()]));
+        (0..addresses.len()).for_each(|number| name(number, std::slice::from_ref(&symbol)));
     }
 
     fn kernel(&mut self, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}

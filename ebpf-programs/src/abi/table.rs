@@ -1,6 +1,6 @@
 //! An unwind table: how to get from any instruction of one ELF file to the caller's frame.
 //!
-//! A table is one piece of bytes without pointers, so it is copied into the [arena](super::arena) as it is:
+//! A table is one piece of bytes without pointers, so it is copied into the [arena] as it is:
 //!
 //! ```text
 //!        0   Header            64 bytes

@@ -81,8 +81,7 @@ fn record(tick: &FakeTick) -> Vec<u8> {
     recorder.flush(&Counts::default());
     pipeline.finish().name(&mut NoSymbols);
     assert_eq!(recorder.finish().error, None);
-    let recording = out.0.lock().unwrap().clone();
-    recording
+    out.0.lock().unwrap().clone()
 }
 
 fn functions(profile: &Profile) -> (Stop, Vec<String>) {
