@@ -11,6 +11,10 @@ const PACKAGES: &[&str] = &[
     "libc6-dev",       // static ones among them
     "binutils",        // stripped ones among them
     "gdb",             // says what their stacks are
+    "llvm",            // says where their lines are
+    "dwz",             // shares debug information among them
+    "chromium",        // shows flame graphs
+    "chromium-driver", // looks at them
     "bpftool",         // the kernel's own count of runs
     "qemu-system-x86", // other kernels
 ];

@@ -1,6 +1,6 @@
 //! The arena that the running kernel side reads.
 
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "memory that the kernel shares")]
 
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 

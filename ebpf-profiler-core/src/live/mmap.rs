@@ -1,6 +1,6 @@
 //! Memory that is shared with the kernel.
 
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "memory that the kernel shares")]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -22,6 +22,8 @@ mod mmap;
 
 mod perf;
 
+mod priority;
+
 mod profiler;
 
 mod requirements;

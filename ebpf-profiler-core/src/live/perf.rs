@@ -1,6 +1,6 @@
 //! Perf events: the clocks that tick, and the buffers of what happens to processes.
 
-#![allow(unsafe_code)]
+#![expect(unsafe_code, reason = "system calls that the standard library does not have")]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

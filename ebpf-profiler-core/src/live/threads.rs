@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use ebpf_programs::abi::reason::Counter;
 
+use super::priority;
 use crate::pipeline::{Pipeline, PipelineStats, Unnamed};
 use crate::profile::Profile;
 use crate::replay::{KernelOnly, Recorder};
@@ -144,6 +145,7 @@ struct Drain {
 
 impl Drain {
     fn run(mut self) {
+        priority::raise();
         let reply = self.until_stopped();
         self.source.stop();
         // The clocks stand still: what waits now is the rest.

@@ -333,10 +333,13 @@ impl Registry {
 
     fn fork(&mut self, pid: u32, parent: u32, now: u64) {
         self.forget(pid, now);
-        if let Some(wanted) = &mut self.wanted
-            && wanted.contains(&parent)
-        {
-            wanted.insert(pid);
+        if let Some(wanted) = &mut self.wanted {
+            // The number may have been that of a process that was wanted.
+            if wanted.contains(&parent) {
+                wanted.insert(pid)
+            } else {
+                wanted.remove(&pid)
+            };
         }
         let regions = self.processes.get(&parent).map(|parent| parent.regions.clone()).unwrap_or_default();
         self.processes.insert(pid, Entry { regions, ..Entry::default() });
