@@ -1,5 +1,6 @@
 //! Raw ticks: the tables weren't ready in the kernel, so the walk happens here, once they are.
 
+use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::registers::{Registers, x86_64};
 use ebpf_programs::walk::arch::X86_64;
 
@@ -23,33 +24,70 @@ pub(super) fn walk(
         // The program's memory is gone already: the kernel is taking the process apart.
         return Stop::NoUserStack;
     }
-    let Some(mut process) = registry.tell(tick.pid, tick.time) else { return Stop::UnknownProcess };
-    let mut looked_again = false;
+    let Some(process) = registry.tell(tick.pid, tick.time) else { return Stop::UnknownProcess };
+    let mut raw =
+        Raw { walker, registry, tick, process, registers, stack, looked_again: false, missed: false };
     for _ in 0..MAX_TABLES {
-        let bottom = registers.values[x86_64::SP];
-        let mut memory = Memory { stack, bottom, pid: tick.pid, system: registry.system(), missed: false };
-        let mut read = |address| memory.read(address);
-        let stop = walker.walk::<X86_64>(registers, &process, registry.tables(), &mut read);
-        let missed = memory.missed;
-        match stop {
-            Stop::Pending if registry.build(tick.pid, walker.address(), tick.time) => {}
-            Stop::Unmapped if !looked_again => {
-                looked_again = true;
-                registry.look_again(tick.pid, tick.time);
-                match registry.tell(tick.pid, tick.time) {
-                    Some(told) => process = told,
-                    None => return stop,
-                }
-            }
-            // The kernel is about to start another program in it: these are the registers of the former.
-            Stop::Unmapped if walker.frames().is_empty() && !tick.kernel.is_empty() => {
-                return Stop::NoUserStack;
-            }
-            Stop::Unreadable if missed => return Stop::CopyEnds,
-            _ => return stop,
+        let stop = raw.walk();
+        if !raw.mend(stop) {
+            return raw.verdict(stop);
         }
     }
     Stop::Pending
+}
+
+/// A raw tick that is being walked.
+struct Raw<'a> {
+    walker: &'a mut Walker,
+    registry: &'a mut Registry,
+    tick: &'a TickRecord<'a>,
+    process: Process,
+    registers: &'a Registers,
+    stack: &'a [u64],
+    looked_again: bool,
+    /// Whether a word behind the copied part of the stack was asked for.
+    missed: bool,
+}
+
+impl Raw<'_> {
+    fn walk(&mut self) -> Stop {
+        let bottom = self.registers.values[x86_64::SP];
+        let system = self.registry.system();
+        let mut memory = Memory { stack: self.stack, bottom, pid: self.tick.pid, system, missed: false };
+        let mut read = |address| memory.read(address);
+        let stop =
+            self.walker.walk::<X86_64>(self.registers, &self.process, self.registry.tables(), &mut read);
+        self.missed = memory.missed;
+        stop
+    }
+
+    /// Whether what ended the walk is out of its way now.
+    fn mend(&mut self, stop: Stop) -> bool {
+        let (pid, now) = (self.tick.pid, self.tick.time);
+        match stop {
+            Stop::Pending => self.registry.build(pid, self.walker.address(), now),
+            Stop::Unmapped if !self.looked_again => {
+                self.looked_again = true;
+                self.registry.look_again(pid, now);
+                let told = self.registry.tell(pid, now);
+                self.process = told.unwrap_or(self.process);
+                told.is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// What the end of the last walk means.
+    fn verdict(&self, stop: Stop) -> Stop {
+        match stop {
+            // The kernel is about to start another program in it: these are the registers of the former.
+            Stop::Unmapped if self.walker.frames().is_empty() && !self.tick.kernel.is_empty() => {
+                Stop::NoUserStack
+            }
+            Stop::Unreadable if self.missed => Stop::CopyEnds,
+            stop => stop,
+        }
+    }
 }
 
 /// The copied stack, and for everything else the process as it is now: its code, most likely unchanged.
