@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -127,7 +127,20 @@ impl Profiler {
     /// When the stream of events broke on the way.
     pub fn run_for(self, duration: Duration) -> Result<Profile, StopError> {
         std::thread::sleep(duration);
-        self.snapshot()
+        Ok(self.finish()?.0)
+    }
+
+    /// Stops; what was seen since the start or the last snapshot, and how it did.
+    ///
+    /// The clocks are stopped first, so every tick that was taken is in the account.
+    ///
+    /// # Errors
+    ///
+    /// When the stream of events broke on the way.
+    pub fn finish(mut self) -> Result<(Profile, Health), StopError> {
+        let profile = self.ask(Command::Finish)?;
+        self.join()?;
+        Ok((profile, self.health()))
     }
 
     /// What was seen since the start, or since the last time that this was asked.
@@ -136,8 +149,12 @@ impl Profiler {
     ///
     /// When the stream of events broke.
     pub fn snapshot(&self) -> Result<Profile, StopError> {
+        self.ask(Command::Snapshot)
+    }
+
+    fn ask(&self, command: impl Fn(Sender<Profile>) -> Command) -> Result<Profile, StopError> {
         let (reply, profile) = channel();
-        self.shared.push(Command::Snapshot(reply));
+        self.shared.push(command(reply));
         self.waker.wake();
         profile.recv().map_err(|_| match self.shared.state().broken {
             Some(error) => StopError::Broken(error),
@@ -178,6 +195,10 @@ impl Profiler {
     fn end(&mut self) -> Result<(), StopError> {
         self.shared.push(Command::Stop);
         self.waker.wake();
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), StopError> {
         let joined: Vec<_> = self.threads.drain(..).map(JoinHandle::join).collect();
         if let Some(recorder) = &self.recorder {
             recorder.finish();

@@ -28,6 +28,7 @@ pub(super) struct LiveSource {
     cpus: Vec<Cpu>,
     checked: Instant,
     drained: Instant,
+    stopped: bool,
     wake: PipeReader,
     ebpf: Ebpf,
 }
@@ -36,7 +37,8 @@ pub(super) struct LiveSource {
 struct Cpu {
     number: u32,
     sideband: Sideband,
-    _clock: OwnedFd,
+    /// Ticks as long as it is open.
+    clock: Option<OwnedFd>,
 }
 
 /// Interrupts a wait for events.
@@ -71,6 +73,7 @@ impl LiveSource {
             cpus: Vec::new(),
             checked: now,
             drained: now,
+            stopped: false,
             wake,
             ebpf,
         };
@@ -87,7 +90,7 @@ impl LiveSource {
             if self.cpus.iter().all(|cpu| cpu.number != number) {
                 let sideband = Sideband::open(number)?;
                 let clock = perf::clock(number, self.hertz, self.program.as_fd())?;
-                self.cpus.push(Cpu { number, sideband, _clock: clock });
+                self.cpus.push(Cpu { number, sideband, clock: Some(clock) });
             }
         }
         Ok(())
@@ -110,7 +113,7 @@ impl LiveSource {
 impl Source for LiveSource {
     fn next(&mut self, wait: Duration, batch: &mut Batch) -> Result<bool, SourceError> {
         self.wait(wait)?;
-        if self.checked.elapsed() > CPU_CHECK {
+        if !self.stopped && self.checked.elapsed() > CPU_CHECK {
             self.checked = Instant::now();
             // A CPU that goes while it is looked at is met again in a second.
             let _ = self.follow_cpus();
@@ -130,5 +133,12 @@ impl Source for LiveSource {
         let info = self.ebpf.program("sample").and_then(|program| program.info().ok());
         let (runs, run_time) = info.map_or_else(Default::default, |info| (info.run_count(), info.run_time()));
         Counts { counters: self.counters.sums(), runs, run_time }
+    }
+
+    fn stop(&mut self) {
+        self.stopped = true;
+        for cpu in &mut self.cpus {
+            cpu.clock = None;
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, Cursor};
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
@@ -109,8 +109,8 @@ impl Opener for MappedFile {
 impl MappedFile {
     fn open_file(&self) -> io::Result<File> {
         let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
-        if let Ok(file) = File::open(path)
-            && self.is_it(&file)
+        if let Ok(file) = open_regular(path.as_ref())
+            && self.is_it(&file, true)
         {
             return Ok(file);
         }
@@ -120,8 +120,8 @@ impl MappedFile {
             PathBuf::from(format!("/proc/{}/root{path}", self.pid)),
         ];
         for way in ways {
-            if let Ok(file) = File::open(way)
-                && self.is_it(&file)
+            if let Ok(file) = open_regular(&way)
+                && self.is_it(&file, false)
             {
                 let _ = self.held.set(Arc::new(file.try_clone()?));
                 return Ok(file);
@@ -131,15 +131,27 @@ impl MappedFile {
     }
 
     /// Whether this is the file that was mapped, and not another one of its name.
-    fn is_it(&self, file: &File) -> bool {
+    ///
+    /// Some file systems show another device in a mapping than in the file itself, so what the process's own
+    /// view leads to needn't have the same; what our view leads to must, or it may be a file of another world.
+    fn is_it(&self, file: &File, same_device: bool) -> bool {
         let Ok(metadata) = file.metadata() else { return false };
         match &self.file {
-            // Some file systems show another device in a mapping than in the file itself.
-            FileId::Inode { inode, .. } => metadata.is_file() && metadata.ino() == *inode,
+            FileId::Inode { device, inode } => {
+                let there = metadata.dev();
+                let there = (libc::major(there), libc::minor(there));
+                metadata.ino() == *inode && (!same_device || there == *device)
+            }
             // Whoever opens the file compares its build id.
-            _ => metadata.is_file(),
+            _ => true,
         }
     }
+}
+
+/// Opens a file of someone else, which may be a pipe or a device by now: opening those can wait for ever.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 /// The code that the kernel lends to every process; ours is like all others.

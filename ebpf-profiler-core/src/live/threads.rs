@@ -32,7 +32,9 @@ type Reply = Option<Sender<Profile>>;
 pub(super) enum Command {
     /// End the profile that is being collected and answer with it.
     Snapshot(Sender<Profile>),
-    /// Flush and end.
+    /// Stop the clocks, answer with the profile that was being collected, and end.
+    Finish(Sender<Profile>),
+    /// Stop the clocks, flush and end.
     Stop,
 }
 
@@ -63,6 +65,7 @@ impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Command::Snapshot(_) => "Snapshot",
+            Command::Finish(_) => "Finish",
             Command::Stop => "Stop",
         })
     }
@@ -141,11 +144,20 @@ struct Drain {
 
 impl Drain {
     fn run(mut self) {
+        let reply = self.until_stopped();
+        self.source.stop();
+        // The clocks stand still: what waits now is the rest.
+        self.drain(Duration::ZERO);
+        self.flush(reply);
+    }
+
+    /// Drains until someone wants it to end; who wants the last profile, if not the sinks.
+    fn until_stopped(&mut self) -> Reply {
         let mut next_flush = self.interval.map(|interval| Instant::now() + interval);
         loop {
             let wait = next_flush.map_or(WAIT, |at| WAIT.min(at.saturating_duration_since(Instant::now())));
             if !self.drain(wait) {
-                break;
+                return None;
             }
             if next_flush.is_some_and(|at| Instant::now() >= at) {
                 next_flush = self.interval.map(|interval| Instant::now() + interval);
@@ -157,12 +169,11 @@ impl Drain {
                     self.drain(Duration::ZERO);
                     self.flush(Some(reply));
                 }
-                Some(Command::Stop) => break,
+                Some(Command::Finish(reply)) => return Some(reply),
+                Some(Command::Stop) => return None,
                 None => {}
             }
         }
-        self.drain(Duration::ZERO);
-        self.flush(None);
     }
 
     /// Passes on what waits; false when nothing will come any more.

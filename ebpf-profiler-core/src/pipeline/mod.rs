@@ -171,6 +171,9 @@ impl Pipeline {
         self.kernel_frames(tick.kernel);
         let (mut omitted, mut gap, mut stop) = (0, 0, tick.stop);
         match &tick.body {
+            // The process becomes another program at this moment. The kernel side walked it through what it
+            // was; of that, only the registers are left.
+            Body::Walked { .. } if !self.registry.is_told(tick.pid) => stop = Stop::NoUserStack,
             Body::Walked { leaf, root, omitted: count } => {
                 self.user_frames(tick.pid, leaf);
                 (omitted, gap) = (*count, self.frames.len() as u32);

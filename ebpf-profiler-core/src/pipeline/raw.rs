@@ -41,6 +41,10 @@ pub(super) fn walk(
                     None => return stop,
                 }
             }
+            // The kernel is about to start another program in it: these are the registers of the former.
+            Stop::Unmapped if walker.frames().is_empty() && !tick.kernel.is_empty() => {
+                return Stop::NoUserStack;
+            }
             Stop::Unreadable if missed => return Stop::CopyEnds,
             _ => return stop,
         }

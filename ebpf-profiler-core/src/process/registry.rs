@@ -198,6 +198,11 @@ impl Registry {
         place.is_some()
     }
 
+    /// Whether the kernel side knows this process as it is now.
+    pub fn is_told(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|entry| entry.told.is_some())
+    }
+
     /// Looks at the mappings of a process again: an address turned up that lies in none that is known.
     pub fn look_again(&mut self, pid: u32, now: u64) {
         let Ok(maps) = self.system.mappings(pid) else { return };
@@ -329,6 +334,10 @@ impl Registry {
 
     fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
         let entry = self.processes.entry(pid).or_default();
+        if entry.regions.iter().any(|region| is_same(&region.map, map)) {
+            // Seen already when its mappings were looked at.
+            return;
+        }
         layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
         if self.take_back(pid, now) {
             self.tell(pid, now);
@@ -393,8 +402,12 @@ impl Registry {
 }
 
 fn same_layout(regions: &[Region], maps: &[MapEvent]) -> bool {
-    let place = |map: &MapEvent| (map.start, map.end, map.offset);
-    regions.len() == maps.len() && regions.iter().zip(maps).all(|(a, b)| place(&a.map) == place(b))
+    regions.len() == maps.len() && regions.iter().zip(maps).all(|(a, b)| is_same(&a.map, b))
+}
+
+/// Whether two looks at a process saw one mapping; the two ways to look name its file differently.
+fn is_same(a: &MapEvent, b: &MapEvent) -> bool {
+    (a.start, a.end, a.offset, &a.path) == (b.start, b.end, b.offset, &b.path)
 }
 
 /// The regions as the kernel side reads them.

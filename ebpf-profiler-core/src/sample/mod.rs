@@ -30,6 +30,9 @@ pub trait Source: Send {
 
     /// What the kernel side has counted up to now.
     fn counts(&self) -> Counts;
+
+    /// Lets no more ticks be taken; those that were taken still come.
+    fn stop(&mut self) {}
 }
 
 /// What the kernel side has counted.

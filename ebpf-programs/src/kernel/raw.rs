@@ -1,13 +1,14 @@
 //! Registers and a piece of the stack, for user space to walk when its tables are ready.
 
-use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user};
+use aya_ebpf::bindings::BPF_RB_AVAIL_DATA;
+use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user, bpf_ringbuf_query};
 use core::ffi::{c_long, c_void};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_COPY, Tick, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
-use crate::maps::PROCESSES;
+use crate::maps::{PROCESSES, RING};
 use crate::output::{self, Counters};
 use crate::scratch::{PAGE, RECORD_WORDS, Scratch};
 
@@ -48,7 +49,7 @@ pub(crate) fn send(scratch: &mut Scratch, mut tick: Tick, config: &Config, count
     // SAFETY: behind at most 255 words the record has room for registers.
     unsafe { *registers = scratch.walk.registers };
     let from = scratch.walk.registers.values[x86_64::SP];
-    scratch.copy = Copy { from, at: at + REGISTER_WORDS, copied: 0 };
+    scratch.copy = Copy { from, at: at + REGISTER_WORDS, copied: 0, limit: limit(config), reserved: 0 };
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
@@ -57,12 +58,26 @@ pub(crate) fn send(scratch: &mut Scratch, mut tick: Tick, config: &Config, count
     output::send(scratch, &tick, words, true, Counter::Raw, config, counters);
 }
 
+/// How many bytes of the stack may go into the ring: less the fuller it is, so that user space can be late
+/// without losing ticks that need little.
+#[inline(always)]
+fn limit(config: &Config) -> u32 {
+    // SAFETY: the ring is a ring.
+    let waiting = unsafe { bpf_ringbuf_query((&raw const RING).cast_mut().cast(), BPF_RB_AVAIL_DATA as u64) };
+    let size = config.wake_at as u64 * 4;
+    let room = if waiting < size { size - waiting } else { 0 };
+    let limit = (room / 32) as u32;
+    if limit > MAX_COPY as u32 { MAX_COPY as u32 } else { limit }
+}
+
 /// How far the copy of the stack has come.
 #[repr(C)]
 pub(crate) struct Copy {
     from: u64,
     at: u32,
     copied: u32,
+    limit: u32,
+    reserved: u32,
 }
 
 /// One iteration: the rest of one page of the stack. Not 0 when the stack or the room for it ends.
@@ -71,7 +86,10 @@ extern "C" fn copy_page(_: u32, state: *mut *mut Scratch) -> c_long {
     let scratch = unsafe { &mut **state };
     let from = scratch.copy.from + scratch.copy.copied as u64;
     let size = (PAGE as u32 - (from as u32 & (PAGE as u32 - 1))) & !7;
-    if size == 0 || scratch.copy.copied + size > MAX_COPY as u32 {
+    if size == 0
+        || scratch.copy.copied + size > scratch.copy.limit
+        || scratch.copy.copied + size > MAX_COPY as u32
+    {
         return 1;
     }
     let at = (scratch.copy.at + scratch.copy.copied / 8) as usize & (RECORD_WORDS - 1);

@@ -1,61 +1,128 @@
-//! Frames of code without unwind data: follow the frame pointer, believe it only where it can be checked.
+//! Frames of code without unwind data: guess, and believe a guess only where it can be checked.
 //!
-//! A frame is taken when the frame pointer is aligned, lies above the stack pointer and not absurdly far from
-//! it, and when the return address lies in executable memory behind a call instruction. It is marked as
+//! | guess                              | believed when                                                         |
+//! |------------------------------------|-----------------------------------------------------------------------|
+//! | the frame pointer leads to a frame | it is aligned, above the stack pointer and not absurdly far from it   |
+//! | a word near the top of the stack   | the call before it leads to shortly before here, or nowhere definite and the frame is tiny |
+//!
+//! Either way the return address lies in executable memory behind a call instruction. The frame is marked as
 //! guessed all the same.
 
 use super::Walk;
-use super::arch::{Arch, Prologue};
+use super::arch::{Arch, Call, Prologue};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::machine::Machine;
 
-/// The largest frame that is believed.
+/// The largest frame that is believed of a frame pointer.
 const MAX_FRAME: u64 = 1 << 24;
 
-/// Goes from the frame at `pc` to its caller's.
+/// How many words of the stack are searched for a return address.
+const SEARCHED: u64 = 24;
+
+/// Of those, in how many an indirect call is believed: in a larger frame it may be one that came back long ago.
+const TINY: u64 = 3;
+
+/// How far behind its entry a function is believed to reach.
+const MAX_FUNCTION: u64 = 1 << 17;
+
+/// A caller's frame.
+struct Caller {
+    return_address: u64,
+    sp: u64,
+    fp: u64,
+}
+
+/// Goes from the frame at `pc` to its caller's, or begins to search for it.
 #[inline(always)]
 pub(super) fn caller<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<(), Stop> {
-    let (return_address, sp, fp) = guess::<A, M>(walk, machine, pc)?;
-    let target = A::strip(return_address);
-    if target == 0 {
-        return Err(Stop::Root);
+    if let Some(caller) = by_pointer::<A, M>(walk, machine, pc) {
+        let target = A::strip(caller.return_address);
+        if target == 0 {
+            return Err(Stop::Root);
+        }
+        if call_before::<A, M>(walk, machine, target) != Call::None {
+            return take::<A>(walk, caller.return_address, caller.sp, Some(caller.fp));
+        }
     }
-    if !walk.is_code(machine, target.wrapping_sub(1)) || !A::follows_call(machine, target) {
-        return Err(Stop::Implausible);
+    walk.searched = 1;
+    Ok(())
+}
+
+/// Looks at the next word of the stack for the return address of the frame at `pc`.
+///
+/// One word a step: the verifier follows every way through a loop, and here each of them has a search inside.
+#[inline(always)]
+pub(super) fn search<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<(), Stop> {
+    let index = walk.searched as u64 - 1;
+    if index >= SEARCHED {
+        return Err(why_not::<A>(walk));
     }
+    walk.searched += 1;
+    let at = walk.registers.values[A::SP].wrapping_add(index * 8);
+    let return_address = machine.stack(at).ok_or(why_not::<A>(walk))?;
+    let believed = match call_before::<A, M>(walk, machine, A::strip(return_address)) {
+        Call::None => false,
+        Call::Indirect => index < TINY,
+        Call::Direct(entry) => pc.wrapping_sub(entry) < MAX_FUNCTION,
+    };
+    if !believed {
+        return Ok(());
+    }
+    let sp = at.wrapping_add(8);
+    // Such a function leaves the frame pointer alone.
+    match walk.register(A::FP as u8) {
+        Some(fp) => take::<A>(walk, return_address, sp, Some(fp)),
+        None => take::<A>(walk, return_address, sp, None),
+    }
+}
+
+/// Goes to a caller that is believed.
+#[inline(always)]
+fn take<A: Arch>(walk: &mut Walk, return_address: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
+    walk.searched = 0;
     walk.go::<A>(return_address, sp, fp)?;
     walk.flags = frame::GUESSED;
     walk.guessed += 1;
     Ok(())
 }
 
-/// The return address, the caller's stack pointer and frame pointer.
 #[inline(always)]
-fn guess<A: Arch, M: Machine>(
-    walk: &Walk,
-    machine: &mut M,
-    pc: u64,
-) -> Result<(u64, u64, Option<u64>), Stop> {
+fn why_not<A: Arch>(walk: &Walk) -> Stop {
+    let exact = walk.flags & frame::EXACT != 0;
+    match walk.register(A::FP as u8) {
+        // By convention the outermost frame of a thread has no frame pointer.
+        Some(0) if !exact => Stop::Root,
+        _ => Stop::Implausible,
+    }
+}
+
+/// The call before `address`, if that is in executable memory.
+#[inline(always)]
+fn call_before<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, address: u64) -> Call {
+    if !walk.is_code(machine, address.wrapping_sub(1)) {
+        return Call::None;
+    }
+    A::call_before(machine, address)
+}
+
+/// The caller as the frame pointer says, or the stack pointer where the frame doesn't stand yet.
+#[inline(always)]
+fn by_pointer<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Option<Caller> {
     let sp = walk.registers.values[A::SP];
-    let fp = walk.register(A::FP as u8);
+    let fp = walk.register(A::FP as u8)?;
     let exact = walk.flags & frame::EXACT != 0;
     // The first instructions of a function run before its frame stands, and the last one after it is gone.
     let prologue = if exact { A::prologue(machine, pc) } else { Prologue::Done };
     if let Prologue::Pushed(bytes) = prologue {
-        let return_address = machine.stack(sp.wrapping_add(bytes)).ok_or(Stop::Unreadable)?;
-        let caller = if bytes == 0 { fp } else { machine.stack(sp) };
-        return Ok((return_address, sp.wrapping_add(bytes + 8), caller));
+        let return_address = machine.stack(sp.wrapping_add(bytes))?;
+        let fp = if bytes == 0 { fp } else { machine.stack(sp)? };
+        return Some(Caller { return_address, sp: sp.wrapping_add(bytes + 8), fp });
     }
-    let fp = fp.ok_or(Stop::LostRegister)?;
-    if fp == 0 && !exact {
-        // By convention the outermost frame of a thread has no frame pointer.
-        return Err(Stop::Root);
+    if fp == 0 || fp & 7 != 0 || fp < sp || fp.wrapping_sub(sp) > MAX_FRAME {
+        return None;
     }
-    if fp & 7 != 0 || fp < sp || fp.wrapping_sub(sp) > MAX_FRAME {
-        return Err(Stop::Implausible);
-    }
-    let caller = machine.stack(fp).ok_or(Stop::Unreadable)?;
-    let return_address = machine.stack(fp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
-    Ok((return_address, fp.wrapping_add(16), Some(caller)))
+    let caller = machine.stack(fp)?;
+    let return_address = machine.stack(fp.wrapping_add(8))?;
+    Some(Caller { return_address, sp: fp.wrapping_add(16), fp: caller })
 }

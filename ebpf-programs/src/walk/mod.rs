@@ -48,6 +48,9 @@ pub struct Walk {
     pub guessed: u32,
     /// How often the walk went to a lower address.
     switches: u32,
+    /// How many words of the stack were looked at for the caller of the current frame, and one; 0 outside of
+    /// such a search.
+    searched: u32,
     /// The mapping of the frame before, which is the current one's too more often than not.
     mapping: Mapping,
     /// The head of its table.
@@ -62,6 +65,7 @@ impl Walk {
         self.taken = 0;
         self.guessed = 0;
         self.switches = 0;
+        self.searched = 0;
         self.mapping = Mapping::default();
     }
 
@@ -79,6 +83,9 @@ impl Walk {
         // A return address lies behind its call, perhaps already in the next function.
         let behind = if self.flags & frame::EXACT == 0 { 1 } else { 0 };
         let pc = (self.registers.pc & frame::ADDRESS).wrapping_sub(behind);
+        if self.searched != 0 {
+            return frame_pointer::search::<A, M>(self, machine, pc);
+        }
         if pc.wrapping_sub(self.mapping.start) >= self.mapping.end.wrapping_sub(self.mapping.start) {
             self.enter(machine, pc)?;
         }

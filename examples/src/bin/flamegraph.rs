@@ -39,8 +39,7 @@ fn main() {
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
 
     wait(Duration::from_secs_f64(seconds));
-    let profile = profiler.snapshot().unwrap_or_else(|error| fail(error));
-    let health = profiler.stop().unwrap_or_else(|error| fail(error));
+    let (profile, health) = profiler.finish().unwrap_or_else(|error| fail(error));
 
     profile.write(&output).unwrap_or_else(|error| fail(error));
     print(&profile, &health, &output);

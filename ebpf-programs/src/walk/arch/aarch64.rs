@@ -1,6 +1,6 @@
 //! arm64.
 
-use super::{Arch, Prologue};
+use super::{Arch, Call, Prologue};
 use crate::abi::registers::aarch64;
 use crate::machine::Machine;
 
@@ -28,11 +28,17 @@ impl Arch for Aarch64 {
         Prologue::Done
     }
 
-    /// `bl`, `blr` and its signing kin.
+    /// `bl`, or `blr` and its signing kin.
     #[inline(always)]
-    fn follows_call<M: Machine>(machine: &mut M, address: u64) -> bool {
-        let Some(code) = machine.memory(address.wrapping_sub(4)) else { return false };
+    fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call {
+        let from = address.wrapping_sub(4);
+        let Some(code) = machine.memory(from) else { return Call::None };
         let code = code as u32;
-        code >> 26 == 0b100101 || code & 0xfeff_f000 == 0xd63f_0000
+        if code >> 26 == 0b100101 {
+            // 26 bits, counted in instructions, with a sign.
+            let distance = ((code << 6) as i32 >> 4) as i64;
+            return Call::Direct(from.wrapping_add(distance as u64));
+        }
+        if code & 0xfeff_f000 == 0xd63f_0000 { Call::Indirect } else { Call::None }
     }
 }

@@ -30,8 +30,19 @@ pub trait Arch {
     /// How far the function that is about to run the instruction at `pc` has set up its frame.
     fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Prologue;
 
-    /// Whether the instruction before `address` is a call.
-    fn follows_call<M: Machine>(machine: &mut M, address: u64) -> bool;
+    /// The call that ends before `address`, if one does.
+    fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call;
+}
+
+/// A call instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// There is none.
+    None,
+    /// To wherever a register or a word of memory says.
+    Indirect,
+    /// To this address.
+    Direct(u64),
 }
 
 /// How far a function has set up its frame.

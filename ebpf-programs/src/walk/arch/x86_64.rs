@@ -1,6 +1,6 @@
 //! x86_64.
 
-use super::{Arch, Prologue};
+use super::{Arch, Call, Prologue};
 use crate::abi::registers::x86_64;
 use crate::machine::Machine;
 
@@ -40,15 +40,18 @@ impl Arch for X86_64 {
 
     /// `e8 rel32`, or `ff /2` with two to seven bytes.
     #[inline(always)]
-    fn follows_call<M: Machine>(machine: &mut M, address: u64) -> bool {
-        let Some(code) = machine.memory(address.wrapping_sub(8)) else { return false };
-        let direct = code >> 24 & 0xff == 0xe8;
-        direct
-            || is_indirect(code >> 48)
+    fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call {
+        let Some(code) = machine.memory(address.wrapping_sub(8)) else { return Call::None };
+        if code >> 24 & 0xff == 0xe8 {
+            let distance = (code >> 32) as u32 as i32;
+            return Call::Direct(address.wrapping_add(distance as i64 as u64));
+        }
+        let indirect = is_indirect(code >> 48)
             || is_indirect(code >> 40)
             || is_indirect(code >> 32)
             || is_indirect(code >> 16)
-            || is_indirect(code >> 8)
+            || is_indirect(code >> 8);
+        if indirect { Call::Indirect } else { Call::None }
     }
 }
 
