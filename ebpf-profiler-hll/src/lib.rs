@@ -6,7 +6,7 @@
 //!
 //! The native side of an interpreter is walked and named like any other program: CPython's evaluation loop, its
 //! allocator, the libraries that it calls. Which function of the script runs is not in the profile. Code made at
-//! run time is walked by frame pointers where they can be checked, marked as guessed, and has no name.
+//! run time is walked by guesses that are checked and marked, and has no name.
 //!
 //! # What it will hold
 //!
