@@ -1,4 +1,158 @@
+//! <!-- sentence -->
 //! A whole-system, cross-language sampling profiler for Linux, to embed in any Rust program.
+//! <!-- /sentence -->
+//!
+//! <!-- code -->
+//! ```rust,no_run
+//! # #[cfg(not(feature = "live"))] fn main() {}
+//! # mod ebpf_profiler_unwind {
+//! #     use ebpf_profiler_core::{elf::{Elf, ElfError}, unwind::Compiled};
+//! #     pub fn tables() -> impl Fn(&Elf) -> Result<Compiled, ElfError> { |_| Ok(Compiled::default()) }
+//! # }
+//! # #[cfg(feature = "live")]
+//! use ebpf_profiler_core::{Profiler, sink::Table};
+//! use std::time::Duration;
+//!
+//! # #[cfg(feature = "live")]
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let profile = Profiler::builder()
+//!         .unwind(ebpf_profiler_unwind::tables())
+//!         .start()?
+//!         .run_for(Duration::from_secs(10))?;
+//!     print!("{}", Table::new(&profile).rows(4));
+//!     profile.write("machine.html")?; // .svg, .folded by their ending
+//!     Ok(())
+//! }
+//! ```
+//! <!-- /code -->
+//!
+//! It writes the flame graph and prints the functions that ran most:
+//!
+//! <!-- prints -->
+//! ```text
+//!  self            total            function        module
+//!   149    3.8 %     151    3.9 %   gzip+0x4330     gzip
+//!    78    2.0 %      79    2.0 %   gzip+0x4313     gzip
+//!    75    1.9 %      76    1.9 %   __d_lookup_rcu  [kernel]
+//!    55    1.4 %      66    1.7 %   Perl_hv_common  perl
+//! ```
+//! <!-- /prints -->
+//!
+//! ```text
+//!   kernel ──────► events ──────────► traces ─────────────► profile ─────► files, other programs
+//!          Source         Pipeline           ProfileBuilder         Sink
+//!                         Registry, Walker   Symbolizer
+//!                           ▲         ▲
+//!             processes, ───┘         └─── tables ◄───────────────── ELF files
+//!             files
+//!             System                       Tables    UnwindCompiler  Elf
+//!                                          (the kernel side walks by the same ones)
+//! ```
+//!
+//! # What it does not do yet
+//!
+//! <!-- not -->
+//! - No interpreters: a script's functions have no names, only the interpreter's own. Code made at run time is walked by
+//!   frame pointers where they can be checked, and has no names. This is the next step.
+//! - No live profiles but on x86_64. Tables and walkers know arm64, too; the compiled kernel side doesn't.
+//! - No stacks of 32-bit programs.
+//! - Nothing but CPU time: no waiting, no memory, no locks.
+//! - No OpenTelemetry, no pprof.
+//! - Of debug information it does not read `.gnu_debugdata`, sections compressed with zstd, split DWARF and debuginfod
+//!   servers.
+//! <!-- /not -->
+//!
+//! # Requirements
+//!
+//! <!-- needs -->
+//! | what | how much |
+//! | --- | --- |
+//! | kernel | 5.17 or newer with type information (`CONFIG_DEBUG_INFO_BTF=y`); the tests boot Debian's 6.1 and 6.12 |
+//! | CPU | x86_64 |
+//! | `CAP_BPF`, `CAP_PERFMON` | to load the sampling program and to read stacks; without them nothing starts |
+//! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; without them some stacks end early |
+//! | `CAP_SYSLOG`, `kernel.kptr_restrict` at most 1 | names of kernel functions |
+//! | lockdown | not `confidentiality` |
+//! | Rust | 1.88; no BPF toolchain: the compiled object comes along |
+//! <!-- /needs -->
+//!
+//! [`live::requirements`] says what of this there is.
+//!
+//! # What it costs
+//!
+//! <!-- cost -->
+//! Not measured yet on a quiet machine. `cargo bench -p benches --bench kernel_side` tells what a tick costs in the kernel,
+//! `cargo bench -p benches --bench whole_profiler` what a whole profiler takes; both as root.
+//! <!-- /cost -->
+//!
+//! # Features
+//!
+//! | feature | on unless switched off | brings |
+//! | --- | --- | --- |
+//! | `live` | yes | [`Profiler`], which loads the kernel side and follows the processes of this machine |
+//! | `symbolize` | yes | lines and inlined functions from DWARF; demangled Rust and C++ |
+//!
+//! Without either this is vocabulary, traits, the pipeline, replays and sinks, and runs without privileges anywhere.
+//!
+//! # The modules, in the order of a sample's way
+//!
+//! | module | what it is about |
+//! | --- | --- |
+//! | [`sample`] | what comes out of the kernel: ticks, and the life of processes. Seam: [`Source`](sample::Source) |
+//! | [`tables`] | what goes down to it: unwind tables and mappings. Seam: [`Tables`](tables::Tables) |
+//! | [`process`] | processes and the files that they map. Seam: [`System`](process::System) |
+//! | [`elf`] | ELF files, read piece by piece. Seam: [`ReadAt`](elf::ReadAt) |
+//! | [`unwind`] | who builds unwind tables. Seam: [`UnwindCompiler`](unwind::UnwindCompiler) |
+//! | [`trace`] | stacks, and the kernel side's walkers run here. Seam: [`Stack`](trace::Stack) |
+//! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
+//! | [`profile`] | a finished profile, and the tree that pictures are drawn from |
+//! | [`sink`] | flame graph, SVG, folded text, table. Seam: [`Sink`](sink::Sink) |
+//! | [`pipeline`] | the one place that sees all of these |
+//! | [`replay`] | recordings |
+//! | [`live`] | the profiler of this machine |
+//! | [`testing`] | stand-ins for all seams |
+//!
+//! A seam is a trait with few methods, and a closure does where it has one: see [`Sink`](sink::Sink).
+//!
+//! # Errors and losses
+//!
+//! A failure to start is an error, a failure of one stack is data.
+//!
+//! | what goes wrong | where it is said |
+//! | --- | --- |
+//! | the profiler can't start | [`StartError`](live::StartError): a sentence with the remedy |
+//! | the stream of events breaks | [`StopError`](live::StopError) from the next question |
+//! | a stack doesn't reach its root | [`Stop`](trace::Stop) in its trace, and a line in every picture |
+//! | a tick doesn't fit into the ring | [`Profile::losses`](profile::Profile::losses), [`Health::lost`](live::Health::lost) |
+//! | bytes of the ring make no sense | [`PipelineStats::malformed`](pipeline::PipelineStats::malformed) |
+//! | a file gives no unwind table | [`RegistryStats::without_table`](process::RegistryStats::without_table), by reason |
+//! | an address gets no name | the picture shows file and offset; [`SymbolStats`](symbol::SymbolStats) |
+//! | a sink refuses a profile | [`Health::sink_errors`](live::Health::sink_errors); sampling goes on |
+//! | the disk of a recording is full | [`Health::recording`](live::Health::recording); sampling goes on |
+//!
+//! The kernel side counts every tick that it takes, by what became of it: [`Counter`]. [`Profile::summary`] puts the
+//! account into one line:
+//!
+//! ```
+//! let profile = ebpf_profiler_core::testing::profile("cat;main;read_[k] 3\ncat;[truncated: stack not readable];f 1");
+//! assert_eq!(profile.summary().to_string(), "4 samples in 1.0 s, 75.0 % of the stacks whole, none lost");
+//! ```
+//!
+//! # Security
+//!
+//! The profiler has much privilege and looks at programs that may mean harm. Their stacks, names and mappings, the files
+//! that they map, and recordings are read as untrusted input: lengths are checked before they are believed, counts,
+//! depths, memory and work have bounds, and what goes beyond becomes a reason in the account, not a panic. Files of
+//! others are read, not mapped, so one that shrinks while it is read is an error and not a signal. Unsafe code is denied but
+//! in the modules that talk to the kernel. Parsers have fuzz targets. A program can still lie about its own stack, and a
+//! profile shows whoever may read it what everyone runs.
+//!
+//! # Minimum kernel version
+//!
+//! 5.17 for [`live`]; none for everything else.
+//!
+//! [`Counter`]: ebpf_programs::abi::reason::Counter
+//! [`Profile::summary`]: profile::Profile::summary
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 

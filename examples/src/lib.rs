@@ -15,3 +15,8 @@ pub fn fail(error: impl std::fmt::Display) -> ! {
     eprintln!("error: {error}");
     std::process::exit(1);
 }
+
+/// The README's programs, compiled with the documentation's tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -1,0 +1,77 @@
+//! The README and this crate's front page say the same where they speak of the same.
+//!
+//! Both mark such passages with comments: `<!-- cost --> ... <!-- /cost -->`. The README is the original:
+//! `FRONT_PAGE=write cargo test -p ebpf-profiler-core --test front_page` brings the front page in line.
+
+use std::fs;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs");
+
+/// The passages.
+const SHARED: [&str; 6] = ["sentence", "code", "prints", "not", "needs", "cost"];
+
+#[test]
+fn readme_and_front_page_agree() {
+    let readme = readme();
+    if std::env::var_os("FRONT_PAGE").is_some_and(|value| value == "write") {
+        write(&readme);
+    }
+    let page = documentation(&fs::read_to_string(PAGE).unwrap());
+    for name in SHARED {
+        assert_eq!(shown(passage(&page, name)), shown(passage(&readme, name)), "{name}");
+    }
+}
+
+#[test]
+fn first_sentence_is_the_description() {
+    let readme = readme();
+    assert_eq!(passage(&readme, "sentence").trim(), concat!(env!("CARGO_PKG_DESCRIPTION"), "."));
+}
+
+#[test]
+fn code_comes_early_and_is_short() {
+    let readme = readme();
+    let code = passage(&readme, "code").lines().filter(|line| !line.is_empty() && !line.starts_with("```"));
+    assert!(code.count() <= 12);
+}
+
+/// The workspace's, or in a package by itself the one that came along.
+fn readme() -> String {
+    let folder = env!("CARGO_MANIFEST_DIR");
+    fs::read_to_string(format!("{folder}/../README.md"))
+        .or_else(|_| fs::read_to_string(format!("{folder}/README.md")))
+        .unwrap()
+}
+
+/// The text of a file's `//!` comments.
+fn documentation(source: &str) -> String {
+    let text = |line: &str| Some(line.strip_prefix("//!")?.strip_prefix(' ').unwrap_or("").to_owned() + "\n");
+    source.lines().filter_map(text).collect()
+}
+
+/// What stands between the marks of a passage.
+fn passage<'a>(text: &'a str, name: &str) -> &'a str {
+    let (_, rest) = text.split_once(&format!("<!-- {name} -->\n")).unwrap_or_else(|| panic!("no {name}"));
+    rest.split_once(&format!("<!-- /{name} -->")).unwrap_or_else(|| panic!("{name} has no end")).0
+}
+
+/// A passage without the lines that rustdoc hides.
+fn shown(passage: &str) -> String {
+    passage.lines().filter(|line| !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
+}
+
+/// Takes the passages of the README over, but for those in which the front page hides lines.
+fn write(readme: &str) {
+    let mut source = fs::read_to_string(PAGE).unwrap();
+    for name in SHARED {
+        let (from, to) = (format!("//! <!-- {name} -->\n"), format!("//! <!-- /{name} -->"));
+        let start = source.find(&from).unwrap() + from.len();
+        let end = start + source[start..].find(&to).unwrap();
+        if !source[start..end].contains("//! # ") {
+            let lines = passage(readme, name).lines();
+            let new: String = lines.map(|line| format!("//! {line}").trim_end().to_owned() + "\n").collect();
+            source.replace_range(start..end, &new);
+        }
+    }
+    fs::write(PAGE, source).unwrap();
+}
