@@ -52,12 +52,12 @@
 //! # What it does not do yet
 //!
 //! <!-- not -->
-//! - No interpreters: a script's functions have no names, only the interpreter's own. Code made at run time is walked by
-//!   frame pointers where they can be checked, and has no names. This is the next step.
+//! - No interpreters: a script's functions have no names, only the interpreter's own. Code made at run time is walked
+//!   by guesses that are checked, and has no names. This is the next step.
 //! - No live profiles but on x86_64. Tables and walkers know arm64, too; the compiled kernel side doesn't.
 //! - No stacks of 32-bit programs.
 //! - Nothing but CPU time: no waiting, no memory, no locks.
-//! - No OpenTelemetry, no pprof.
+//! - No TLS to an OpenTelemetry collector: one on the same machine speaks it.
 //! - Of debug information it does not read `.gnu_debugdata`, sections compressed with zstd, split DWARF and debuginfod
 //!   servers.
 //! <!-- /not -->
