@@ -190,11 +190,11 @@ impl DeepStacks {
 
 impl Drop for DeepStacks {
     fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            if !Self::set(before) {
-                let (setting, before) = (Self::SETTING, before.trim());
-                eprintln!("somebody looks at stacks; when that is over: echo {before} > {setting}");
-            }
+        if let Some(before) = &self.0
+            && !Self::set(before)
+        {
+            let (setting, before) = (Self::SETTING, before.trim());
+            eprintln!("somebody looks at stacks; when that is over: echo {before} > {setting}");
         }
     }
 }
