@@ -3,7 +3,7 @@
 //! Both mark such passages with comments: `<!-- cost --> ... <!-- /cost -->`. The README is the original:
 //! `FRONT_PAGE=write cargo test -p ebpf-profiler-core --test front_page` brings the front page in line.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
 

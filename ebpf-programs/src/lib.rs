@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use ebpf_programs::abi::arena::{BLOCK_WORDS, Block};
-//! use ebpf_programs::abi::{mapping::Process, reason::Stop, record::frame, registers::x86_64};
+//! use ebpf_programs::abi::{VERSION, mapping::Process, reason::Stop, record::frame, registers::x86_64};
 //! use ebpf_programs::{machine::Machine, walk::Walk, walk::arch::X86_64};
 //!
 //! /// One block of tables, and a stack that begins at 0x7000.
@@ -30,7 +30,7 @@
 //! // Place 0, a mapping: start, end, bias (low word first), the place of its table, kind::TABLE.
 //! block[..8].copy_from_slice(&[0x400000, 0, 0x401000, 0, 0xffc00000, 0xffffffff, 1, 1]);
 //! // Place 1, a table: base, pages, directory, rules, rows, size, version, reserved;
-//! block[16..24].copy_from_slice(&[0, 0, 1, 128, 4, 3, 148, 1]);
+//! block[16..24].copy_from_slice(&[0, 0, 1, 128, 4, 3, 148, VERSION]);
 //! block[36..40].copy_from_slice(&[0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
 //! block[40..44].copy_from_slice(&[0x0703, 32, 0, 0]); // rule 2: cfa = rsp + 32, ra = [cfa - 8]
 //! block[44] = 2; // rule 3: the outermost frame

@@ -1,7 +1,6 @@
 //! Every tick is in the profile or counted as lost, and the kernel agrees on how many there were.
 //!
 //! Needs root: `cargo test -p examples --test account -- --ignored --test-threads=1`.
-
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -10,6 +10,8 @@ use aya::programs::{PerfEvent, ProgramError, RawTracePoint};
 use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 use ebpf_programs::abi;
 use ebpf_programs::abi::reason::Counter;
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object as _, ObjectSection as _};
 
 use super::cpus;
 use super::error::StartError;
@@ -36,6 +38,7 @@ pub(super) struct Loaded {
 /// Loads the kernel side with a ring of `ring` bytes.
 pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     check_kernel()?;
+    check_object(ebpf_programs::OBJECT)?;
     let cpus = cpus::possible().map_err(|error| StartError::system("list the CPUs", "read access", error))?;
     let mut ebpf = match open(cpus, ring, VerifierLogLevel::DISABLE) {
         // Once more for the reason, in case that the program was refused.
@@ -94,6 +97,17 @@ fn check_kernel() -> Result<(), StartError> {
     match fs::exists("/sys/kernel/btf/vmlinux") {
         Ok(true) => Ok(()),
         _ => Err(StartError::NoTypes),
+    }
+}
+
+/// The object and this library may come from different builds.
+fn check_object(object: &[u8]) -> Result<(), StartError> {
+    let wrong = |what: &str| StartError::Object(what.to_owned());
+    let file = ElfFile64::<LittleEndian>::parse(object).map_err(|error| wrong(&error.to_string()))?;
+    let section = file.section_by_name("abi").ok_or_else(|| wrong("it doesn't say which version it is"))?;
+    match section.data() {
+        Ok(word) if word == abi::VERSION.to_le_bytes() => Ok(()),
+        _ => Err(wrong("it is of another version")),
     }
 }
 
@@ -172,4 +186,25 @@ fn describe(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_object_is_of_this_version() {
+        check_object(ebpf_programs::OBJECT).unwrap();
+    }
+
+    #[test]
+    fn another_object_is_refused() {
+        let sentence = |bytes: &[u8]| check_object(bytes).unwrap_err().to_string();
+        assert!(sentence(b"no object").contains("rebuild it: cargo xtask object"));
+        let mut other = ebpf_programs::OBJECT.to_vec();
+        let file = ElfFile64::<LittleEndian>::parse(ebpf_programs::OBJECT).unwrap();
+        let (at, _) = file.section_by_name("abi").unwrap().file_range().unwrap();
+        other[at as usize] ^= 1;
+        assert!(sentence(&other).contains("another version"));
+    }
 }

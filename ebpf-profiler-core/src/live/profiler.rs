@@ -333,6 +333,9 @@ impl Builder {
         if !(1..=10_000).contains(&self.hertz) {
             return Err(StartError::Frequency { hertz: self.hertz });
         }
+        LiveSystem
+            .mappings(std::process::id())
+            .map_err(|error| StartError::system("read /proc", "access to it", error))?;
         if let Some(&pid) = self.pids.iter().find(|&&pid| LiveSystem.mappings(pid).is_err()) {
             return Err(StartError::NoProcess { pid });
         }

@@ -28,6 +28,8 @@ mod tick;
 mod user_registers;
 
 use aya_ebpf::macros::{perf_event, raw_tracepoint};
+use ebpf_programs::abi;
+
 use aya_ebpf::programs::{PerfEventContext, RawTracePointContext};
 
 /// Runs on every CPU for every tick of its clock.
@@ -55,6 +57,11 @@ fn exited(_: RawTracePointContext) -> i32 {
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "license")]
 pub static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+
+/// Lets the loader see which version of the ABI this object speaks.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "abi")]
+static ABI: u32 = abi::VERSION;
 
 /// Nothing here panics; the language asks for this all the same.
 #[panic_handler]

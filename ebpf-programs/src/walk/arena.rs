@@ -42,7 +42,6 @@ pub(super) fn at_most(a: u64, b: u64) -> u32 {
 #[inline(always)]
 pub fn find_mapping<M: Machine>(machine: &M, process: &Process, pc: u64) -> Option<Mapping> {
     let first = process.mappings.wrapping_mul(UNIT_WORDS);
-    let mut held = Held::at(machine, first)?;
     let mut base = 0;
     let mut left = process.count;
     for _ in 0..SEARCH_STEPS {
@@ -51,13 +50,11 @@ pub fn find_mapping<M: Machine>(machine: &M, process: &Process, pc: u64) -> Opti
         }
         let half = left / 2;
         let at = first.wrapping_add((base + half).wrapping_mul(MAPPING_WORDS));
-        held.move_to(machine, at)?;
-        base += half * at_most(double(held.block, at), pc);
+        base += half * at_most(double(block(machine, at)?, at), pc);
         left -= half;
     }
     let at = first.wrapping_add(base.wrapping_mul(MAPPING_WORDS));
-    held.move_to(machine, at)?;
-    let block = held.block;
+    let block = block(machine, at)?;
     let mapping = Mapping {
         start: double(block, at),
         end: double(block, at + 2),
@@ -69,26 +66,4 @@ pub fn find_mapping<M: Machine>(machine: &M, process: &Process, pc: u64) -> Opti
         return None;
     }
     Some(mapping)
-}
-
-/// A block that a search looks at: nearly always it stays the same.
-struct Held<'a> {
-    block: &'a Block,
-    number: u32,
-}
-
-impl<'a> Held<'a> {
-    #[inline(always)]
-    fn at<M: Machine>(machine: &'a M, word: u32) -> Option<Held<'a>> {
-        Some(Held { block: block(machine, word)?, number: word >> 14 })
-    }
-
-    /// Holds the block that word number `word` lies in.
-    #[inline(always)]
-    fn move_to<M: Machine>(&mut self, machine: &'a M, word: u32) -> Option<()> {
-        if word >> 14 != self.number {
-            *self = Held::at(machine, word)?;
-        }
-        Some(())
-    }
 }

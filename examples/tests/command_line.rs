@@ -1,0 +1,93 @@
+//! What the example programs say when they can't do what is asked: one sentence with a remedy, and nothing else.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+const FLAMEGRAPH: &str = env!("CARGO_BIN_EXE_flamegraph");
+const REPLAY: &str = env!("CARGO_BIN_EXE_replay");
+
+/// The sentence, after a look at everything else.
+fn refusal(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+    assert_eq!(output.stdout, b"", "a refusal prints no result");
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    let first = said.lines().next().unwrap_or_default();
+    first.strip_prefix("error: ").unwrap_or_else(|| unreachable!("{said}")).to_owned()
+}
+
+fn run(program: &str, words: &[&str]) -> Output {
+    Command::new(program).args(words).output().unwrap()
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    for (words, said) in [
+        (&["--frequency", "often"][..], "--frequency can't be \"often\"; see --help"),
+        (&["--second", "1"], "there is no option --second; see --help"),
+        (&["--pid"], "--pid wants PID; see --help"),
+        (&["fast"], "\"fast\" is not expected here; see --help"),
+    ] {
+        assert_eq!(refusal(&run(FLAMEGRAPH, words), 2), said);
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_sampled() {
+    for (words, said) in [
+        (&["--frequency", "0"][..], "choose a frequency from 1 to 10000"),
+        (&["--frequency", "10001"], "choose a frequency from 1 to 10000"),
+        (&["--pid", "4194999"], "there is no process 4194999"),
+        (&["--seconds", "0"], "give a number above 0"),
+        (&["--seconds", "-3"], "give a number above 0"),
+        (&["--output", "flame.txt"], "use .html, .svg or .folded"),
+        (&["--output", "/no/such/folder/flame.html"], "mkdir -p /no/such/folder"),
+    ] {
+        let sentence = refusal(&run(FLAMEGRAPH, words), 1);
+        assert!(sentence.contains(said), "{words:?}: {sentence}");
+    }
+}
+
+#[test]
+fn a_folder_is_no_file_to_write() {
+    let folder = folder("taken.html");
+    let output = run(FLAMEGRAPH, &["--output", folder.to_str().unwrap()]);
+    assert!(refusal(&output, 1).contains("is a folder"));
+}
+
+#[test]
+fn what_is_no_recording_is_not_replayed() {
+    let folder = folder("no_recording");
+    let (ticks, picture) = (folder.join("run.ticks"), folder.join("run.html"));
+    fs::write(&ticks, "not ticks at all, but long enough to hold a head").unwrap();
+    let output = run(REPLAY, &[ticks.to_str().unwrap(), "--output", picture.to_str().unwrap()]);
+    refusal(&output, 1);
+    assert!(!picture.exists(), "nothing half-written stays");
+}
+
+#[test]
+#[ignore = "gives up root"]
+fn without_privilege_it_says_which_command_has_it() {
+    let folder = folder("no privilege");
+    let picture = folder.join("flame.html");
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"])
+        .arg(FLAMEGRAPH)
+        .args(["--seconds", "1", "--output", picture.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let sentence = refusal(&output, 1);
+    assert!(sentence.starts_with("cannot load the sampling program: CAP_BPF is missing"), "{sentence}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let command = said.lines().find(|line| line.trim_start().starts_with("sudo ")).unwrap();
+    assert!(command.ends_with(&format!("--seconds 1 --output '{}'", picture.display())), "{command}");
+    assert!(!picture.exists(), "nothing half-written stays");
+}
