@@ -130,10 +130,10 @@ def stack():
 
 def look(seen, kind="stack"):
     lines = stack()
-    found = "\n".join(lines)
+    found = kind + "\n" + "\n".join(lines)
     if found not in seen:
         seen.add(found)
-        print(kind + "\n" + found, flush=True)
+        print(found, flush=True)
     return len(lines)
 
 
