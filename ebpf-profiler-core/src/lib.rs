@@ -81,22 +81,22 @@
 //! # What it costs
 //!
 //! <!-- cost -->
-//! Measured on a virtual machine with two CPUs and kernel 6.18 while others worked on it: absolute times are high, ratios of
-//! runs that took turns tell more. `kernel_side` and `whole_profiler` are benches: `cargo bench -p benches --bench NAME`, as
-//! root.
+//! Measured on a virtual machine with two CPUs and kernel 6.18, both sides of a line in turns: the ratios tell more than the
+//! times. `kernel_side` and `whole_profiler` are benches: `cargo bench -p benches --bench NAME`, as root.
 //!
 //! | what | ours | compared with | by |
 //! | --- | --- | --- | --- |
-//! | a tick in the kernel, stack of 10 frames | 3.2 µs | 2.5 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
-//! | 50 frames | 5.0 µs | 4.9 µs | |
-//! | 120 frames | 8.7 µs | 8.9 µs | |
-//! | 300 frames | 16.5 µs | 19.9 µs | |
-//! | CPU time of 15 s at 97 Hz, with names | 0.35 s | 0.24 s | `whole_profiler`, against `perf record -g`, which names nothing |
-//! | memory at most, with names | 37 MiB | | `whole_profiler` |
-//! | kernel maps before and with tables | 3.6, 13 MiB | | `whole_profiler` |
-//! | start to the first sample | 225 ms | | `whole_profiler`, both CPUs busy |
-//! | ticks lost | 0 of 2,900 | | `whole_profiler` |
-//! | whole stacks of processes that live 30 ms | 99.5 % of their CPU time | | `whole_profiler` |
+//! | a tick in the kernel, stack of 10 frames | 3.2 µs | 2.7 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
+//! | 50 frames | 6.7 µs | 5.4 µs | |
+//! | 120 frames | 8.3 µs | 9.2 µs | |
+//! | 300 frames | 20 µs | 21 µs | |
+//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.26 s | 0.25 s | `whole_profiler`, against `perf record -g`, which names nothing |
+//! | memory at most, with names | 22 MiB | | `whole_profiler` |
+//! | kernel maps before and with tables | 3.6, 3.7 MiB | | `whole_profiler` |
+//! | bytes a sample, wake-ups a second | 508, 0.2 | | `whole_profiler` |
+//! | program start to the first sample | 145 ms | | `whole_profiler`, both CPUs busy |
+//! | ticks lost | 0 of 5,809 | | `whole_profiler` |
+//! | stacks delivered whole of processes that live 30 ms | 99.9 % | | `whole_profiler`, 300 in a row |
 //! <!-- /cost -->
 //!
 //! # Features
