@@ -160,11 +160,7 @@ fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &
         cfa::PLT => base,
         _ => return signal::<A, M>(walk, machine, base),
     };
-    let return_address = match rule.ra & !ra::SIGNED {
-        ra::BELOW => machine.stack(cfa.wrapping_sub(8)).ok_or(Stop::Unreadable)?,
-        ra::SAVED => machine.stack(cfa.wrapping_add(rule.aux as i64 as u64)).ok_or(Stop::Unreadable)?,
-        _ => walk.register(rule.aux as u8).ok_or(Stop::LostRegister)?,
-    };
+    // The lower word first: the machine reads ahead, upwards.
     let fp = match rule.fp {
         fp::SAME => walk.register(A::FP as u8),
         fp::SAVED => machine.stack(cfa.wrapping_add(rule.fp_offset as i64 as u64)),
@@ -173,6 +169,11 @@ fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &
             machine.stack(fp.wrapping_add(rule.fp_offset as i64 as u64))
         }
         _ => None,
+    };
+    let return_address = match rule.ra & !ra::SIGNED {
+        ra::BELOW => machine.stack(cfa.wrapping_sub(8)).ok_or(Stop::Unreadable)?,
+        ra::SAVED => machine.stack(cfa.wrapping_add(rule.aux as i64 as u64)).ok_or(Stop::Unreadable)?,
+        _ => walk.register(rule.aux as u8).ok_or(Stop::LostRegister)?,
     };
     walk.go::<A>(return_address, cfa, fp)?;
     walk.flags = 0;
