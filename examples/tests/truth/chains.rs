@@ -52,7 +52,7 @@ fn plt() -> Case {
 }
 
 /// While it enters a handler, the unwinder replaces the registers that its own frames have saved by the handler's:
-/// for these few instructions it looks as if the handler had called it, to gdb as well.
+/// for these few instructions it looks as if the handler had called it.
 fn exceptions(how: &str) -> Case {
     Case::new("exceptions.cpp")
         .arguments(&[how])
