@@ -13,14 +13,13 @@ mod raw;
 
 use std::time::{Duration, SystemTime};
 
-use ebpf_programs::abi::record::frame;
 use hashbrown::HashMap;
 
 use crate::process::{Module, ModuleId, Registry, RegistryStats};
 use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::symbol::Symbolizer;
-use crate::trace::{Found, Frame, Stop, Trace, Walker};
+use crate::trace::{Frame, Stop, Trace, Walker};
 
 /// How often unused tables are let go, in nanoseconds.
 const TIDY: u64 = 10_000_000_000;
@@ -175,16 +174,16 @@ impl Pipeline {
             // was; of that, only the registers are left.
             Body::Walked { .. } if !self.registry.is_told(tick.pid) => stop = Stop::NoUserStack,
             Body::Walked { leaf, root, omitted: count } => {
-                self.user_frames(tick.pid, leaf);
+                self.registry.frames(tick.pid, leaf, &mut self.frames);
                 (omitted, gap) = (*count, self.frames.len() as u32);
-                self.user_frames(tick.pid, root[0]);
-                self.user_frames(tick.pid, root[1]);
+                self.registry.frames(tick.pid, root[0], &mut self.frames);
+                self.registry.frames(tick.pid, root[1], &mut self.frames);
             }
             Body::Raw { registers, stack } => {
                 self.stats.raw += 1;
                 let mut walker = std::mem::take(&mut self.walker);
                 stop = raw::walk(&mut walker, &mut self.registry, tick, registers, stack);
-                self.user_frames(tick.pid, walker.frames());
+                self.registry.frames(tick.pid, walker.frames(), &mut self.frames);
                 self.walker = walker;
             }
         }
@@ -199,14 +198,6 @@ impl Pipeline {
         let behind = |(index, &address): (usize, &u64)| address.wrapping_sub(u64::from(index > 0));
         let frames = addresses.iter().enumerate().map(behind);
         self.frames.extend(frames.map(|address| Frame::Kernel { address }));
-    }
-
-    fn user_frames(&mut self, pid: u32, frames: &[u64]) {
-        for &raw in frames {
-            let found = if raw & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
-            let frame = self.registry.frame(pid, raw & frame::ADDRESS, found);
-            self.frames.push(frame);
-        }
     }
 
     fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, omitted: u32, gap: u32) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, kind, wanted};
+use ebpf_programs::abi::record::frame;
 use hashbrown::{HashMap, HashSet};
 
 use super::layout::{self, Region};
@@ -208,6 +209,14 @@ impl Registry {
         place.is_some()
     }
 
+    /// Lets the kernel side know a process anew, if it knew it.
+    fn tell_anew(&mut self, pid: u32, now: u64) {
+        if self.take_back(pid, now) && self.tell(pid, now).is_none() {
+            // What it knows lies where other things will lie soon.
+            self.tables.remove_process(pid);
+        }
+    }
+
     /// Whether the kernel side knows this process as it is now.
     pub fn is_told(&self, pid: u32) -> bool {
         self.processes.get(&pid).is_some_and(|entry| entry.told.is_some())
@@ -221,9 +230,7 @@ impl Registry {
             return;
         }
         entry.regions = Arc::new(maps.into_iter().map(Region::new).collect());
-        if self.take_back(pid, now) {
-            self.tell(pid, now);
-        }
+        self.tell_anew(pid, now);
     }
 
     /// Builds the table for the file at `address` of a process, if that wasn't tried yet.
@@ -247,20 +254,11 @@ impl Registry {
         true
     }
 
-    /// The frame for an address of a process, as it is mapped now.
-    pub fn frame(&mut self, pid: u32, address: u64, found: Found) -> Frame {
-        let anonymous = Frame::Anonymous { address, found };
-        let Some(entry) = self.processes.get(&pid) else { return anonymous };
-        let Some(index) = layout::find(&entry.regions, address) else { return anonymous };
-        let Some(mapped) = entry.regions[index].file else { return anonymous };
-        match self.modules.get_mut(mapped.module) {
-            Some(module) if module.is_elf() => {
-                module.seen = true;
-                let address = address.wrapping_add(mapped.bias);
-                Frame::Native { module: mapped.module, address, found }
-            }
-            _ => anonymous,
-        }
+    /// Appends the frames for what a walker found in a process, as it is mapped now.
+    pub fn frames(&mut self, pid: u32, walked: &[u64], frames: &mut Vec<Frame>) {
+        let regions = self.processes.get(&pid).map(|entry| &entry.regions[..]).unwrap_or_default();
+        let modules = &mut self.modules;
+        frames.extend(walked.iter().map(|&walked| frame_of(walked, regions, modules)));
     }
 
     /// The arena, for walking on this side of the border.
@@ -352,9 +350,7 @@ impl Registry {
             return;
         }
         layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
-        if self.take_back(pid, now) {
-            self.tell(pid, now);
-        }
+        self.tell_anew(pid, now);
     }
 
     fn forget(&mut self, pid: u32, now: u64) {
@@ -411,6 +407,21 @@ impl Registry {
                 }
             }
         }
+    }
+}
+
+/// The frame for one address with [flags](ebpf_programs::abi::record::frame).
+fn frame_of(walked: u64, regions: &[Region], modules: &mut Modules) -> Frame {
+    let found = if walked & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
+    let address = walked & frame::ADDRESS;
+    let mapped = layout::find(regions, address).and_then(|index| regions[index].file);
+    let module = mapped.and_then(|mapped| Some((mapped, modules.get_mut(mapped.module)?)));
+    match module {
+        Some((mapped, module)) if module.is_elf() => {
+            module.seen = true;
+            Frame::Native { module: mapped.module, address: address.wrapping_add(mapped.bias), found }
+        }
+        _ => Frame::Anonymous { address, found },
     }
 }
 

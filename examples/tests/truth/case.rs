@@ -146,6 +146,13 @@ impl Case {
         self
     }
 
+    /// Accepts that the program is still being loaded; what the loader does then is not judged.
+    pub(crate) fn loader(mut self) -> Case {
+        self.rules.stacks.push(graft(&[], "_start _dl_start"));
+        self.rules.beyond.push("_dl_start".to_owned());
+        self
+    }
+
     /// Accepts stacks without user frames that are in one of these kernel functions.
     pub(crate) fn kernel_alone(mut self, functions: &[&str]) -> Case {
         self.rules.kernel_alone = functions.iter().map(|&function| function.to_owned()).collect();
