@@ -16,6 +16,7 @@ use object::{LittleEndian, Object as _, ObjectSection as _};
 use super::cpus;
 use super::error::StartError;
 use super::kernel_tables::KernelTables;
+use super::kernel_types::KernelTypes;
 use super::mmap::Mmap;
 
 /// The oldest kernel that has `bpf_loop`.
@@ -46,7 +47,7 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
         other => other?,
     };
     let mut config: Array<_, [u32; 4]> = take(&mut ebpf, "CONFIG")?;
-    let settings = [abi::VERSION, ring / 4, exclude, 0];
+    let settings = [abi::VERSION, ring / 4, exclude, fsbase_at().unwrap_or(0)];
     config.set(0, settings, 0).map_err(|error| StartError::Object(error.to_string()))?;
     let outer: ArrayOfMaps<_> = take(&mut ebpf, "ARENA")?;
     let processes: HashMap<_, _, _> = take(&mut ebpf, "PROCESSES")?;
@@ -57,6 +58,11 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
         counters: Counters::map(&ebpf, cpus)?,
         ebpf,
     })
+}
+
+/// Where a thread's pointer to its own data lies in what the kernel knows of the thread.
+fn fsbase_at() -> Option<u32> {
+    KernelTypes::of_this_kernel().ok()?.offset("task_struct", "thread.fsbase")
 }
 
 /// What the kernel side counts, one row a CPU, shared with it.

@@ -16,6 +16,8 @@ mod error;
 
 mod kernel_tables;
 
+mod kernel_types;
+
 mod loader;
 
 mod mmap;

@@ -10,8 +10,8 @@ pub struct Config {
     pub wake_at: u32,
     /// The process id whose ticks are left out, where it isn't 0: our own.
     pub exclude: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Where in the kernel's `task_struct` a thread's pointer to its own data is saved; 0 where that isn't known.
+    pub fsbase_at: u32,
 }
 
 const _: () = assert!(size_of::<Config>() == 16);

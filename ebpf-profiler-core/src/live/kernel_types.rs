@@ -1,0 +1,291 @@
+//! Where a member lies in a structure of the running kernel.
+//!
+//! The kernel describes its own types (BTF), all numbers in the machine's byte order:
+//!
+//! ```text
+//!   header   magic: u16 = 0xeb9f, version: u8, flags: u8, length: u32,
+//!            types at: u32, length: u32, strings at: u32, length: u32      (from the end of the header)
+//!   type     name: u32, info: u32 = is_bitfield << 31 | kind << 24 | count, size or type: u32, then by kind
+//!   member   name: u32, type: u32, offset in bits: u32
+//! ```
+//!
+//! Types are numbered from 1 on in the order in which they stand; a name is a place among the strings. The file
+//! has megabytes, and the kernel copies it a page at a time: a whole read takes 15 ms. So it is read in windows,
+//! and only as far as the structure, which for those that matter is near the start.
+
+use std::fs::File;
+use std::io;
+
+use crate::elf::ReadAt;
+
+/// The kernel's own types.
+pub(super) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+
+/// Types and members that are looked at before a search gives up; a kernel has some 130,000 types.
+const PATIENCE: u32 = 1 << 20;
+
+/// How deep structures are searched within structures, and how many qualifiers a type may have.
+const DEPTH: u32 = 16;
+
+const MAGIC: u16 = 0xeb9f;
+const HEADER: u64 = 24;
+const TYPE: u64 = 12;
+const MEMBER: u64 = 12;
+
+/// The types that a kernel describes.
+pub(super) struct KernelTypes<R> {
+    types: Window<R>,
+    strings: Window<R>,
+    patience: u32,
+}
+
+impl KernelTypes<File> {
+    /// Those of the running kernel.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such description.
+    pub(super) fn of_this_kernel() -> io::Result<KernelTypes<File>> {
+        let file = File::open(VMLINUX)?;
+        KernelTypes::new(file.try_clone()?, file)
+    }
+}
+
+impl<R: ReadAt> KernelTypes<R> {
+    /// Those that stand in a file, of which two handles are needed.
+    ///
+    /// # Errors
+    ///
+    /// When it is no description of types.
+    pub(super) fn new(types: R, strings: R) -> io::Result<KernelTypes<R>> {
+        let mut header = [0; HEADER as usize];
+        types.read_at(0, &mut header)?;
+        if u16::from_ne_bytes([header[0], header[1]]) != MAGIC {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let word = |at: usize| u64::from(word(&header, at));
+        let base = word(4);
+        Ok(KernelTypes {
+            types: Window::new(types, base + word(8), word(12)),
+            strings: Window::new(strings, base + word(16), word(20)),
+            patience: PATIENCE,
+        })
+    }
+
+    /// The byte offset of a member, as in `offset("task_struct", "thread.fsbase")`; members of structures
+    /// without a name are members of the one that holds them.
+    ///
+    /// `None` where there is no such thing, or where it begins within a byte.
+    pub(super) fn offset(&mut self, structure: &str, path: &str) -> Option<u32> {
+        self.patience = PATIENCE;
+        if path.split('.').any(str::is_empty) {
+            return None;
+        }
+        let structure = self.structure(structure)?;
+        let bits = self.bits(structure, path, DEPTH)?;
+        bits.is_multiple_of(8).then_some(bits / 8)
+    }
+
+    /// The structure of that name.
+    fn structure(&mut self, name: &str) -> Option<Type> {
+        let mut at = 0;
+        loop {
+            let found = self.type_at(at)?;
+            if found.kind == kind::STRUCT && self.is_called(found.name, name) {
+                return Some(found);
+            }
+            at = found.end()?;
+        }
+    }
+
+    /// Where the member at the end of `path` begins in `structure`.
+    fn bits(&mut self, structure: Type, path: &str, depth: u32) -> Option<u32> {
+        let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+        for index in 0..structure.count {
+            let member = self.member(structure, index)?;
+            if !self.is_called(member.name, name) {
+                continue;
+            }
+            return match rest {
+                None => member.bits,
+                Some(rest) => self.inner(member, rest, depth),
+            };
+        }
+        (0..structure.count).find_map(|index| {
+            let member = self.member(structure, index)?;
+            if self.is_called(member.name, "") { self.inner(member, path, depth) } else { None }
+        })
+    }
+
+    /// Where `path` ends, if `member` is a structure that it begins in.
+    fn inner(&mut self, member: Member, path: &str, depth: u32) -> Option<u32> {
+        let inner = self.unqualified(member.of)?;
+        if !matches!(inner.kind, kind::STRUCT | kind::UNION) {
+            return None;
+        }
+        let within = self.bits(inner, path, depth.checked_sub(1)?)?;
+        member.bits?.checked_add(within)
+    }
+
+    /// Type `id` without its other names and qualifiers.
+    fn unqualified(&mut self, mut id: u32) -> Option<Type> {
+        for _ in 0..DEPTH {
+            let found = self.type_of(id)?;
+            match found.kind {
+                kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG => {
+                    id = found.of;
+                }
+                _ => return Some(found),
+            }
+        }
+        None
+    }
+
+    /// Type `id`.
+    fn type_of(&mut self, id: u32) -> Option<Type> {
+        let mut found = self.type_at(0)?;
+        for _ in 1..id {
+            found = self.type_at(found.end()?)?;
+        }
+        (id != 0).then_some(found)
+    }
+
+    /// The type that begins at byte `at`.
+    fn type_at(&mut self, at: u64) -> Option<Type> {
+        self.patience = self.patience.checked_sub(1)?;
+        let bytes: [u8; TYPE as usize] = self.types.array(at)?;
+        let info = word(&bytes, 4);
+        Some(Type {
+            at,
+            name: word(&bytes, 0),
+            kind: info >> 24 & 0x1f,
+            has_bitfields: info >> 31 != 0,
+            count: info & 0xffff,
+            of: word(&bytes, 8),
+        })
+    }
+
+    /// Member `index` of a structure.
+    fn member(&mut self, structure: Type, index: u32) -> Option<Member> {
+        self.patience = self.patience.checked_sub(1)?;
+        let at = structure.at + TYPE + u64::from(index) * MEMBER;
+        let bytes: [u8; MEMBER as usize] = self.types.array(at)?;
+        let place = word(&bytes, 8);
+        let bits = match (structure.has_bitfields, place >> 24) {
+            (false, _) => Some(place),
+            (true, 0) => Some(place),
+            (true, _) => None,
+        };
+        Some(Member { name: word(&bytes, 0), of: word(&bytes, 4), bits })
+    }
+
+    /// Whether the string at `at` is `name`.
+    fn is_called(&mut self, at: u32, name: &str) -> bool {
+        self.strings.bytes(u64::from(at), name.len() + 1).is_some_and(|bytes| {
+            bytes.split_last().is_some_and(|(&last, bytes)| last == 0 && bytes == name.as_bytes())
+        })
+    }
+}
+
+/// A type, without what follows by its kind.
+#[derive(Clone, Copy)]
+struct Type {
+    at: u64,
+    name: u32,
+    kind: u32,
+    has_bitfields: bool,
+    /// Members, values, parameters.
+    count: u32,
+    /// The type that it is made of; a size for some kinds.
+    of: u32,
+}
+
+impl Type {
+    /// Where the next type begins.
+    fn end(&self) -> Option<u64> {
+        let each = match self.kind {
+            kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => 12,
+            kind::ENUM | kind::FUNC_PROTO => 8,
+            _ => 0,
+        };
+        let fixed = match self.kind {
+            kind::INT | kind::VAR | kind::DECL_TAG => 4,
+            kind::ARRAY => 12,
+            // A kind that came later: what follows it is anybody's guess.
+            kind if kind > kind::ENUM64 => return None,
+            _ => 0,
+        };
+        Some(self.at + TYPE + fixed + each * u64::from(self.count))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Member {
+    name: u32,
+    of: u32,
+    /// Where it begins, if it isn't a bit field.
+    bits: Option<u32>,
+}
+
+/// Kinds of type.
+mod kind {
+    pub(super) const INT: u32 = 1;
+    pub(super) const ARRAY: u32 = 3;
+    pub(super) const STRUCT: u32 = 4;
+    pub(super) const UNION: u32 = 5;
+    pub(super) const ENUM: u32 = 6;
+    pub(super) const TYPEDEF: u32 = 8;
+    pub(super) const VOLATILE: u32 = 9;
+    pub(super) const CONST: u32 = 10;
+    pub(super) const RESTRICT: u32 = 11;
+    pub(super) const FUNC_PROTO: u32 = 13;
+    pub(super) const VAR: u32 = 14;
+    pub(super) const DATASEC: u32 = 15;
+    pub(super) const DECL_TAG: u32 = 17;
+    pub(super) const TYPE_TAG: u32 = 18;
+    pub(super) const ENUM64: u32 = 19;
+}
+
+/// A section of a file, of which one piece is at hand.
+struct Window<R> {
+    file: R,
+    base: u64,
+    len: u64,
+    at: u64,
+    piece: Vec<u8>,
+}
+
+impl<R: ReadAt> Window<R> {
+    fn new(file: R, base: u64, len: u64) -> Window<R> {
+        Window { file, base, len, at: 0, piece: Vec::new() }
+    }
+
+    fn array<const N: usize>(&mut self, at: u64) -> Option<[u8; N]> {
+        self.bytes(at, N)?.try_into().ok()
+    }
+
+    /// `count` bytes at `at`, at most a piece.
+    fn bytes(&mut self, at: u64, count: usize) -> Option<&[u8]> {
+        /// What the kernel copies at once.
+        const PIECE: u64 = 4096;
+        let end = at.checked_add(count as u64).filter(|&end| end <= self.len && count as u64 <= PIECE)?;
+        if at < self.at || end > self.at + self.piece.len() as u64 {
+            self.at = at;
+            self.piece.resize((self.len - at).min(PIECE) as usize, 0);
+            if self.file.read_at(self.base + at, &mut self.piece).is_err() {
+                self.piece.clear();
+                return None;
+            }
+        }
+        let from = (at - self.at) as usize;
+        self.piece.get(from..from + count)
+    }
+}
+
+/// The number at byte `at` of bytes that are long enough.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests;
