@@ -184,6 +184,8 @@ pub mod trace;
 
 pub mod symbol;
 
+pub mod language;
+
 pub mod profile;
 
 pub mod sink;

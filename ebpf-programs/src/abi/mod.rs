@@ -8,6 +8,8 @@ pub mod table;
 
 pub mod mapping;
 
+pub mod interpreter;
+
 pub mod registers;
 
 pub mod record;

@@ -1,0 +1,120 @@
+//! Where the frames of an interpreter lie, in one process.
+//!
+//! An interpreter runs scripts in a *loop*, a function of its own. Each time that a walk meets that function it takes
+//! a *run* of the interpreter's frames from a list in memory, and goes on with the native caller:
+//!
+//! ```text
+//!   native stack              list of frames
+//!   memcpy
+//!   loop ───────────────────► top: inner ──► middle    one run: the loop ran both
+//!   call_method                                │
+//!   loop ───────────────────►                outer     the next run
+//!   main
+//! ```
+//!
+//! The descriptions of a process's interpreters lie in the [arena](super::arena), one behind the other. The kernel
+//! side knows nothing else of a language: what is said here is enough for any whose frames are a linked list.
+
+/// Interpreters at most in one process.
+pub const MAX: usize = 4;
+
+/// Ranges of code at most that one loop consists of.
+pub const LOOPS: usize = 4;
+
+/// Hops at most from a thread to its innermost frame.
+pub const HOPS: usize = 6;
+
+/// Bytes of a frame at most that are looked at.
+pub const FRAME_BYTES: usize = 128;
+
+/// Frames of interpreters at most in one walk: a list may lead in a circle.
+pub const MAX_CALLS: u32 = 4096;
+
+/// One interpreter in a process.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Interpreter {
+    /// The code of its loop: first address, and first address behind. Empty ranges are none.
+    pub loops: [[u64; 2]; LOOPS],
+    /// How to get from a thread to its innermost frame.
+    pub top: Path,
+    /// How a frame is laid out.
+    pub frames: Frames,
+}
+
+/// A way through memory: `[[[base + offsets[0]] + offsets[1]] + …]`, so many times.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Path {
+    /// One of [`from`].
+    pub from: u32,
+    /// How many offsets there are, [`HOPS`] at most.
+    pub hops: u32,
+    /// What is added before each hop.
+    pub offsets: [i64; HOPS],
+}
+
+/// Where a [`Path`] begins.
+pub mod from {
+    /// Nowhere: the interpreter was seen, its frames can't be had (yet).
+    pub const NOWHERE: u32 = 0;
+    /// At the thread pointer.
+    pub const THREAD: u32 = 1;
+    /// At address 0: the first offset is an address.
+    pub const ZERO: u32 = 2;
+}
+
+/// How a frame is laid out in memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frames {
+    /// The bits of the word at `function` that are an address.
+    pub function_mask: u64,
+    /// How many bytes of a frame are read, [`FRAME_BYTES`] at most: all of the following lie in them.
+    pub size: u32,
+    /// Where the address of the caller's frame is, aligned.
+    pub caller: u32,
+    /// Where the address of the function is, aligned.
+    pub function: u32,
+    /// Where the position in the function is, aligned.
+    pub position: u32,
+    /// One of [`position`].
+    pub position_kind: u32,
+    /// Where in the function four bytes are that tell it from another one that comes to lie at its address;
+    /// [`NO_CHECK`] for none.
+    pub check: u32,
+    /// One of [`run`].
+    pub run: u32,
+    /// The byte of a frame that says whether a run ends with it.
+    pub end: u32,
+    /// It ends where these bits of that byte …
+    pub end_mask: u32,
+    /// … are at least this.
+    pub end_value: u32,
+}
+
+/// There is nothing in a function to tell it by.
+pub const NO_CHECK: u32 = u32::MAX;
+
+/// What says where in its function a frame is.
+pub mod position {
+    /// Four bytes.
+    pub const NUMBER: u32 = 0;
+    /// An address: its distance from the function's is the position.
+    pub const ADDRESS: u32 = 1;
+}
+
+/// Which frames belong to one run of the loop.
+pub mod run {
+    /// One.
+    pub const ONE: u32 = 0;
+    /// All up to and with one that is marked.
+    pub const WITH_MARKED: u32 = 1;
+    /// All up to one that is marked; that one belongs to the loop itself and is no call.
+    pub const BEFORE_MARKED: u32 = 2;
+}
+
+const _: () = {
+    assert!(size_of::<Interpreter>() == 168);
+    assert!(FRAME_BYTES.is_power_of_two());
+};
