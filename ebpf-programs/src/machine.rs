@@ -1,6 +1,7 @@
 //! What a walker may ask of whatever runs it.
 
 use crate::abi::arena::Block;
+use crate::abi::interpreter::FRAME_BYTES;
 
 /// The world of a walk: the sampling program in the kernel, a recorded sample, a core dump, a live process.
 ///
@@ -15,6 +16,15 @@ pub trait Machine {
     /// Eight bytes anywhere in the walked program, at any alignment: a rare question, asked of code.
     fn memory(&mut self, address: u64) -> Option<u64>;
 
+    /// `size` bytes anywhere in the walked program, as words; what lies behind them in the answer means nothing.
+    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]>;
+
+    /// Where the thread's own variables begin.
+    fn thread_pointer(&mut self) -> Option<u64>;
+
     /// Takes the next frame, leaf first: an address and [`frame`](crate::abi::record::frame) flags.
     fn frame(&mut self, frame: u64);
+
+    /// Takes the next call in a script: the two words of its [frame](crate::abi::record).
+    fn call(&mut self, function: u64, detail: u64);
 }

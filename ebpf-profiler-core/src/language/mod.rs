@@ -25,6 +25,10 @@ mod function;
 
 mod memory;
 
+mod script;
+
+mod splice;
+
 mod target;
 
 use std::fmt;
@@ -36,6 +40,9 @@ use crate::elf::Elf;
 
 pub use function::{Function, Lines};
 pub use memory::{Memory, Unreadable};
+pub(crate) use script::Scripts;
+pub use script::{Script, ScriptId};
+pub(crate) use splice::splice;
 pub use target::{LoadedFile, Target};
 
 /// A language: finds its runtime in files.

@@ -15,7 +15,7 @@ use crate::tables::{Full, Tables};
 const CHUNK: usize = CHUNK_BLOCKS as usize * BLOCK;
 
 /// A process as the words that the map holds.
-pub(super) type ProcessWords = [u32; 4];
+pub(super) type ProcessWords = [u32; 5];
 
 /// Tables in memory that is shared with the kernel.
 pub(super) struct KernelTables {
@@ -75,7 +75,8 @@ impl Tables for KernelTables {
     }
 
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {
-        let words = [process.mappings, process.count, process.patience, process.wanted];
+        let Process { mappings, count, patience, wanted, interpreters } = *process;
+        let words = [mappings, count, patience, wanted, interpreters];
         self.processes.insert(pid, words, 0).map_err(|_| Full)
     }
 

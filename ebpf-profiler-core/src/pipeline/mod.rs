@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use hashbrown::HashMap;
 
+use crate::language;
 use crate::process::{Module, ModuleId, Registry, RegistryStats};
 use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
@@ -30,6 +31,7 @@ pub struct Pipeline {
     builder: ProfileBuilder,
     threads: HashMap<(u32, u32, [u8; 16]), ThreadId>,
     walker: Walker,
+    words: Vec<u64>,
     frames: Vec<Frame>,
     clock: Clock,
     period: Duration,
@@ -102,6 +104,7 @@ impl Pipeline {
             builder: ProfileBuilder::new(period),
             threads: HashMap::new(),
             walker: Walker::default(),
+            words: Vec::new(),
             frames: Vec::new(),
             clock,
             period,
@@ -136,8 +139,12 @@ impl Pipeline {
         let now = SystemTime::now();
         let start = std::mem::replace(&mut self.since, now);
         self.threads.clear();
+        let mut builder = std::mem::replace(&mut self.builder, ProfileBuilder::new(self.period));
+        let script = |id| self.registry.script(id).cloned();
+        builder.know_scripts(script);
+        self.registry.tidy_scripts();
         Unnamed {
-            builder: std::mem::replace(&mut self.builder, ProfileBuilder::new(self.period)),
+            builder,
             modules: self.registry.take_modules(),
             start,
             duration: now.duration_since(start).unwrap_or_default(),
@@ -174,16 +181,15 @@ impl Pipeline {
             // was; of that, only the registers are left.
             Body::Walked { .. } if !self.registry.is_told(tick.pid) => stop = Stop::NoUserStack,
             Body::Walked { leaf, root, omitted: count } => {
-                self.registry.frames(tick.pid, leaf, &mut self.frames);
+                self.user_frames(tick, &[leaf], *count == 0 && stop == Stop::Root);
                 (omitted, gap) = (*count, self.frames.len() as u32);
-                self.registry.frames(tick.pid, root[0], &mut self.frames);
-                self.registry.frames(tick.pid, root[1], &mut self.frames);
+                self.user_frames(tick, root, false);
             }
             Body::Raw { registers, stack } => {
                 self.stats.raw += 1;
                 let mut walker = std::mem::take(&mut self.walker);
                 stop = raw::walk(&mut walker, &mut self.registry, tick, registers, stack);
-                self.registry.frames(tick.pid, walker.frames(), &mut self.frames);
+                self.user_frames(tick, &[walker.frames()], stop == Stop::Root);
                 self.walker = walker;
             }
         }
@@ -198,6 +204,14 @@ impl Pipeline {
         let behind = |(index, &address): (usize, &u64)| address.wrapping_sub(u64::from(index > 0));
         let frames = addresses.iter().enumerate().map(behind);
         self.frames.extend(frames.map(|address| Frame::Kernel { address }));
+    }
+
+    /// Appends the frames for the words in `parts`.
+    fn user_frames(&mut self, tick: &TickRecord<'_>, parts: &[&[u64]], is_whole: bool) {
+        self.words.clear();
+        parts.iter().for_each(|part| self.words.extend_from_slice(part));
+        language::splice(&mut self.words, is_whole);
+        self.registry.frames(tick.pid, &self.words, tick.time, &mut self.frames);
     }
 
     fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, omitted: u32, gap: u32) {

@@ -55,8 +55,10 @@ impl Raw<'_> {
         let system = self.registry.system();
         let mut memory = Memory { stack: self.stack, bottom, pid: self.tick.pid, system, missed: false };
         let mut read = |address| memory.read(address);
-        let stop =
-            self.walker.walk::<X86_64>(self.registers, &self.process, self.registry.tables(), &mut read);
+        // Scripts have gone on since: their frames lie in memory that wasn't copied.
+        let registers = Registers { thread: 0, ..*self.registers };
+        let tables = self.registry.tables();
+        let stop = self.walker.walk::<X86_64>(&registers, &self.process, tables, &mut read);
         self.missed = memory.missed;
         stop
     }

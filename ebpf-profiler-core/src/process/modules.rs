@@ -1,11 +1,14 @@
 //! The files that were seen mapped, each once, with their unwind tables.
 
+use std::sync::Arc;
+
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
 use super::{Module, ModuleId, System};
 use crate::elf::{Elf, Segment, code_address};
+use crate::language::{Language, Runtime};
 use crate::process::layout::Mapped;
 use crate::sample::{FileId, MapEvent};
 use crate::tables::{Allocator, Tables};
@@ -17,6 +20,7 @@ pub(super) struct Modules {
     entries: HashMap<ModuleId, Entry>,
     by_file: HashMap<FileId, ModuleId>,
     next: u32,
+    languages: Vec<Box<dyn Language>>,
 }
 
 pub(super) struct Entry {
@@ -24,6 +28,8 @@ pub(super) struct Entry {
     /// The executable segments of an ELF file; none of another file.
     segments: Vec<Segment>,
     pub(super) table: Table,
+    /// The runtime of a language that it holds, if any, and the language.
+    pub(super) runtime: Option<(Arc<str>, Box<dyn Runtime>)>,
     /// Whether it occurred in a frame since the last profile was taken.
     pub(super) seen: bool,
     /// When it was last part of a process that was told to the kernel side.
@@ -43,7 +49,7 @@ pub(super) enum Table {
 
 impl Table {
     /// The two words that stand for it in a mapping of the kernel side: place and kind.
-    pub(super) fn words(self) -> (u32, u32) {
+    pub(super) fn words(self) -> (u32, u16) {
         match self {
             Table::Pending => (0, kind::PENDING),
             Table::Ready { place, .. } => (place, kind::TABLE),
@@ -53,6 +59,15 @@ impl Table {
 }
 
 impl Modules {
+    /// Looks for the runtimes of these languages from now on, besides those that were given before.
+    pub(super) fn add_languages(&mut self, languages: Vec<Box<dyn Language>>) {
+        self.languages.extend(languages);
+    }
+
+    fn runtime(&self, elf: &Elf) -> Option<(Arc<str>, Box<dyn Runtime>)> {
+        self.languages.iter().find_map(|language| Some((language.name().into(), language.find(elf)?)))
+    }
+
     /// The module of a mapping and where it lies; none where its file can't be opened.
     pub(super) fn resolve(&mut self, pid: u32, map: &MapEvent, system: &dyn System) -> Option<Mapped> {
         let id = match self.by_file.get(&map.file) {
@@ -92,7 +107,8 @@ impl Modules {
         let mut module = Module::new(&*map.path);
         module.build_id = build_id;
         module.opener = Some(opener);
-        self.entries.insert(id, Entry::new(module, elf.as_ref()));
+        let runtime = elf.as_ref().and_then(|elf| self.runtime(elf));
+        self.entries.insert(id, Entry { runtime, ..Entry::new(module, elf.as_ref()) });
         Some(id)
     }
 
@@ -136,7 +152,7 @@ impl Entry {
         let segments = elf.map_or(&[][..], Elf::segments);
         let segments: Vec<Segment> = segments.iter().filter(|segment| segment.is_code()).copied().collect();
         let table = if segments.is_empty() { Table::None } else { Table::Pending };
-        Entry { module, segments, table, seen: false, used: 0 }
+        Entry { module, segments, table, runtime: None, seen: false, used: 0 }
     }
 
     /// Whether its bytes are those of an ELF file's segments, so that addresses in it mean something.

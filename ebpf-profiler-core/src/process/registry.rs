@@ -16,9 +16,11 @@ use ebpf_programs::abi::mapping::{Mapping, Process, kind, wanted};
 use ebpf_programs::abi::record::frame;
 use hashbrown::{HashMap, HashSet};
 
+use super::interpreters::{InterpreterStats, Interpreters, Surroundings};
 use super::layout::{self, Region};
 use super::modules::{Modules, Table};
 use super::{Description, Module, ModuleId, System};
+use crate::language::{Language, Script, ScriptId, Scripts};
 use crate::sample::{Life, LifeEvent, MapEvent};
 use crate::tables::{Allocator, Tables};
 use crate::trace::{Found, Frame};
@@ -29,6 +31,9 @@ const PATIENCE: u32 = 16;
 
 /// The most mappings of a process that are told to the kernel side: one search finds any of them.
 const MAX_MAPPINGS: usize = 1 << 14;
+
+/// Functions of scripts that are remembered at most, between two profiles.
+const MAX_SCRIPTS: usize = 1 << 18;
 
 /// How long a process is known after its first thread ended, in nanoseconds.
 const LINGER: u64 = 1_000_000_000;
@@ -43,6 +48,7 @@ pub struct Registry {
     compiler: Option<Box<dyn UnwindCompiler>>,
     allocator: Allocator,
     modules: Modules,
+    scripts: Scripts,
     processes: HashMap<u32, Entry>,
     /// Processes whose first thread ended, and when: others of their threads may still run.
     leaving: VecDeque<(u64, u32)>,
@@ -65,6 +71,8 @@ pub struct RegistryStats {
     pub without_table: BTreeMap<&'static str, u64>,
     /// Processes that are known.
     pub processes: u64,
+    /// What was seen of interpreters.
+    pub interpreters: InterpreterStats,
 }
 
 #[derive(Default)]
@@ -72,6 +80,9 @@ struct Entry {
     regions: Arc<Vec<Region>>,
     /// What the kernel side was told, as long as it is still so.
     told: Option<Process>,
+    interpreters: Interpreters,
+    /// How many bytes their descriptions take in the arena.
+    described: usize,
     description: Option<Description>,
     /// When its first thread ended.
     ended: Option<u64>,
@@ -98,11 +109,17 @@ impl Registry {
             compiler,
             allocator: Allocator::new(bytes),
             modules: Modules::default(),
+            scripts: Scripts::default(),
             processes: HashMap::new(),
             leaving: VecDeque::new(),
             wanted: None,
             stats: RegistryStats::default(),
         }
+    }
+
+    /// Looks for the runtimes of these languages in every file that is met from now on.
+    pub fn add_languages(&mut self, languages: Vec<Box<dyn Language>>) {
+        self.modules.add_languages(languages);
     }
 
     /// Leaves out all processes but these and what they fork from now on; all are wanted if there is none.
@@ -182,27 +199,50 @@ impl Registry {
     /// Writes the mappings of a process into the arena.
     fn lay_down(&mut self, pid: u32, now: u64) -> Option<Process> {
         self.resolve(pid, now);
+        self.meet_interpreters(pid, now);
         let entry = self.processes.get_mut(&pid)?;
-        let bytes = kernel_mappings(&entry.regions, &self.modules);
+        let bytes = kernel_mappings(entry, &self.modules);
         if bytes.is_empty() {
             return None;
         }
+        let descriptions = entry.interpreters.bytes();
+        entry.described = descriptions.len();
+        let mappings = self.put(&bytes, now)?;
+        let interpreters = match descriptions.as_slice() {
+            [] => 0,
+            descriptions => {
+                let place = self.put(descriptions, now);
+                if place.is_none() {
+                    self.allocator.give_back(mappings, bytes.len(), now);
+                }
+                place?
+            }
+        };
+        let count = (bytes.len() / size_of::<Mapping>()) as u32;
+        let told = Process { mappings, count, patience: PATIENCE, wanted: wanted::YES, interpreters };
+        self.processes.get_mut(&pid)?.told = Some(told);
+        Some(told)
+    }
+
+    /// Lays bytes into the arena; where.
+    fn put(&mut self, bytes: &[u8], now: u64) -> Option<u32> {
         let place = self.allocator.take(bytes.len(), now)?;
-        if self.tables.write(u64::from(place) * UNIT as u64, &bytes).is_err() {
+        if self.tables.write(u64::from(place) * UNIT as u64, bytes).is_err() {
             self.allocator.give_back(place, bytes.len(), now);
             return None;
         }
-        let count = (bytes.len() / size_of::<Mapping>()) as u32;
-        let told = Process { mappings: place, count, patience: PATIENCE, wanted: wanted::YES };
-        entry.told = Some(told);
-        Some(told)
+        Some(place)
     }
 
     /// What was told of a process is no longer so.
     fn take_back(&mut self, pid: u32, now: u64) -> bool {
         let Some(entry) = self.processes.get_mut(&pid) else { return false };
         let place = entry.place();
+        if let (Some(told), 1..) = (entry.told, entry.described) {
+            self.allocator.give_back(told.interpreters, entry.described, now);
+        }
         entry.told = None;
+        entry.described = 0;
         if let Some((place, bytes)) = place {
             self.allocator.give_back(place, bytes, now);
         }
@@ -254,11 +294,66 @@ impl Registry {
         true
     }
 
-    /// Appends the frames for what a walker found in a process, as it is mapped now.
-    pub fn frames(&mut self, pid: u32, walked: &[u64], frames: &mut Vec<Frame>) {
-        let regions = self.processes.get(&pid).map(|entry| &entry.regions[..]).unwrap_or_default();
-        let modules = &mut self.modules;
-        frames.extend(walked.iter().map(|&walked| frame_of(walked, regions, modules)));
+    /// Appends the frames for the [words](ebpf_programs::abi::record) that a walker left, as the process is mapped
+    /// now.
+    pub fn frames(&mut self, pid: u32, walked: &[u64], now: u64, frames: &mut Vec<Frame>) {
+        let Some(entry) = self.processes.get(&pid) else {
+            return frames.extend(walked.iter().map(|&walked| frame_of(walked, &[], &mut self.modules)));
+        };
+        let regions = entry.regions.clone();
+        let mut words = walked.iter();
+        let mut bare = false;
+        while let Some(&word) = words.next() {
+            if word & frame::CALL != 0 {
+                let detail = words.as_slice().first().filter(|&word| word & frame::DETAIL != 0);
+                frames.extend(detail.and_then(|&detail| self.call(pid, &regions, word, detail, now)));
+            } else if word & frame::DETAIL == 0 {
+                frames.push(frame_of(word, &regions, &mut self.modules));
+                bare |= word & frame::LOOP != 0;
+            }
+        }
+        if bare {
+            self.wait_for_interpreters(pid, now);
+        }
+    }
+
+    /// The frame of a call in a script.
+    fn call(&mut self, pid: u32, regions: &[Region], call: u64, detail: u64, now: u64) -> Option<Frame> {
+        let Registry { processes, modules, system, scripts, stats, .. } = self;
+        let entry = processes.get_mut(&pid)?;
+        let (system, stats) = (&**system, &mut stats.interpreters);
+        let mut around = Surroundings { pid, now, regions, modules, system, scripts, stats };
+        entry.interpreters.frame(call, detail, &mut around)
+    }
+
+    /// Finds the interpreters in a process whose files are known.
+    fn meet_interpreters(&mut self, pid: u32, now: u64) {
+        let Registry { processes, modules, system, scripts, stats, .. } = self;
+        let Some(entry) = processes.get_mut(&pid) else { return };
+        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
+        entry.interpreters.meet(&mut Surroundings { pid, now, regions, modules, system, scripts, stats });
+    }
+
+    /// A loop ran without calls: perhaps its interpreter is ready by now.
+    fn wait_for_interpreters(&mut self, pid: u32, now: u64) {
+        self.stats.interpreters.bare_loops += 1;
+        if self.processes.get(&pid).is_some_and(|entry| entry.interpreters.are_waiting(now)) {
+            self.tell_anew(pid, now);
+        }
+    }
+
+    /// The function of a script, as long as it is remembered.
+    pub fn script(&self, id: ScriptId) -> Option<&Script> {
+        self.scripts.get(id).map(|script| &**script)
+    }
+
+    /// Forgets the functions of scripts if they have become many: those that still run are asked for their names
+    /// again.
+    pub fn tidy_scripts(&mut self) {
+        if self.scripts.len() > MAX_SCRIPTS {
+            self.scripts.clear();
+            self.processes.values_mut().for_each(|entry| entry.interpreters.forget_names());
+        }
     }
 
     /// The arena, for walking on this side of the border.
@@ -339,8 +434,10 @@ impl Registry {
                 wanted.remove(&pid)
             };
         }
-        let regions = self.processes.get(&parent).map(|parent| parent.regions.clone()).unwrap_or_default();
-        self.processes.insert(pid, Entry { regions, ..Entry::default() });
+        let parent = self.processes.get(&parent);
+        let (regions, interpreters) =
+            parent.map(|parent| (parent.regions.clone(), parent.interpreters.fork())).unwrap_or_default();
+        self.processes.insert(pid, Entry { regions, interpreters, ..Entry::default() });
     }
 
     fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
@@ -396,14 +493,15 @@ impl Registry {
     fn announce(&mut self, id: ModuleId) {
         let Some(table) = self.modules.get(id).map(|entry| entry.table) else { return };
         let (place, kind) = table.words();
-        let words = (u64::from(place) | u64::from(kind) << 32).to_ne_bytes();
         for entry in self.processes.values() {
             let Some((at, _)) = entry.place() else { continue };
+            let interpreter = entry.interpreters.number(id);
+            let words = u64::from(place) | u64::from(kind) << 32 | u64::from(interpreter) << 48;
             for (index, region) in entry.regions.iter().take(MAX_MAPPINGS).enumerate() {
                 if region.file.is_some_and(|file| file.module == id) {
                     let offset = index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
                     // Written before, so the room is there.
-                    let _ = self.tables.write(u64::from(at) * UNIT as u64 + offset as u64, &words);
+                    let _ = self.tables.write(u64::from(at) * UNIT as u64 + offset as u64, &words.to_ne_bytes());
                 }
             }
         }
@@ -435,9 +533,9 @@ fn is_same(a: &MapEvent, b: &MapEvent) -> bool {
 }
 
 /// The regions as the kernel side reads them.
-fn kernel_mappings(regions: &[Region], modules: &Modules) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(regions.len() * size_of::<Mapping>());
-    for region in regions.iter().take(MAX_MAPPINGS) {
+fn kernel_mappings(entry: &Entry, modules: &Modules) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(entry.regions.len() * size_of::<Mapping>());
+    for region in entry.regions.iter().take(MAX_MAPPINGS) {
         let table = region.file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
         let (place, kind) = table.map_or((0, kind::BARE), Table::words);
         bytes.extend(region.map.start.to_ne_bytes());
@@ -445,6 +543,7 @@ fn kernel_mappings(regions: &[Region], modules: &Modules) -> Vec<u8> {
         bytes.extend(region.file.map_or(0, |file| file.bias).to_ne_bytes());
         bytes.extend(place.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
+        bytes.extend(region.file.map_or(0, |file| entry.interpreters.number(file.module)).to_ne_bytes());
     }
     bytes
 }

@@ -9,6 +9,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use super::{
     FrameId, NamedFrame, Process, ProcessId, Profile, StoredSample, StoredTrace, Thread, ThreadId, TraceId,
 };
+use crate::language::{Script, ScriptId};
 use crate::process::{Module, ModuleId};
 use crate::symbol::{Symbol, Symbolizer};
 use crate::trace::{Frame, Stop, Trace};
@@ -42,6 +43,7 @@ pub struct ProfileBuilder {
     processes: Interner<Process>,
     threads: Interner<Thread>,
     frames: Interner<Frame>,
+    scripts: HashMap<ScriptId, Script>,
     traces: Traces,
     samples: Vec<StoredSample>,
     by_identity: HashMap<(ThreadId, TraceId), u32>,
@@ -74,6 +76,17 @@ impl ProfileBuilder {
         self.samples[index as usize].timestamps.push(time);
     }
 
+    /// Says what the functions of scripts are that occur in traces, where `script` knows.
+    pub fn know_scripts(&mut self, script: impl Fn(ScriptId) -> Option<Script>) {
+        for frame in &self.frames.items {
+            if let &Frame::Script { function, .. } = frame
+                && let Some(script) = script(function)
+            {
+                self.scripts.insert(function, script);
+            }
+        }
+    }
+
     /// Counts ticks that never became samples.
     pub fn lose(&mut self, reason: &'static str, count: u64) {
         if count > 0 {
@@ -97,13 +110,15 @@ impl ProfileBuilder {
         symbolizer: &mut dyn Symbolizer,
     ) -> Profile {
         let (modules, frames) = number_modules(self.frames.items, modules);
-        let (symbols, frames) = Naming::new(frames, &modules).run(symbolizer);
+        let (scripts, frames) = number_scripts(frames, self.scripts);
+        let (symbols, frames) = Naming::new(frames, &modules, &scripts).run(symbolizer);
         Profile {
             start,
             duration,
             period: self.period,
             losses: self.losses,
             modules,
+            scripts,
             processes: self.processes.items,
             threads: self.threads.items,
             symbols,
@@ -132,25 +147,46 @@ fn number_modules(
     (found, frames)
 }
 
+/// The same for the functions of scripts.
+fn number_scripts(mut frames: Vec<Frame>, mut scripts: HashMap<ScriptId, Script>) -> (Vec<Script>, Vec<Frame>) {
+    let mut numbers: HashMap<ScriptId, ScriptId> = HashMap::new();
+    let mut found = Vec::new();
+    for frame in &mut frames {
+        if let Frame::Script { function, .. } = frame {
+            *function = *numbers.entry(*function).or_insert_with_key(|id| {
+                found.push(scripts.remove(id).unwrap_or_default());
+                ScriptId(found.len() as u32 - 1)
+            });
+        }
+    }
+    (found, frames)
+}
+
 /// Asks for names module by module, addresses ascending.
 struct Naming<'m> {
     modules: &'m [Module],
+    scripts: &'m [Script],
     frames: Vec<NamedFrame>,
     symbols: Vec<Symbol>,
 }
 
 impl<'m> Naming<'m> {
-    fn new(frames: Vec<Frame>, modules: &'m [Module]) -> Naming<'m> {
+    fn new(frames: Vec<Frame>, modules: &'m [Module], scripts: &'m [Script]) -> Naming<'m> {
         let named = |frame| NamedFrame { frame, symbols: 0..0 };
-        Naming { modules, frames: frames.into_iter().map(named).collect(), symbols: Vec::new() }
+        Naming { modules, scripts, frames: frames.into_iter().map(named).collect(), symbols: Vec::new() }
     }
 
     fn run(mut self, symbolizer: &mut dyn Symbolizer) -> (Vec<Symbol>, Vec<NamedFrame>) {
         let mut wanted: Vec<(Option<ModuleId>, u64, u32)> = Vec::new();
-        for (index, named) in self.frames.iter().enumerate() {
+        for (index, named) in self.frames.iter_mut().enumerate() {
             match named.frame {
                 Frame::Kernel { address } => wanted.push((None, address, index as u32)),
                 Frame::Native { module, address, .. } => wanted.push((Some(module), address, index as u32)),
+                Frame::Script { function, line } => {
+                    let start = self.symbols.len() as u32;
+                    self.symbols.push(symbol(&self.scripts[function.0 as usize], line));
+                    named.symbols = start..start + 1;
+                }
                 Frame::Anonymous { .. } => {}
             }
         }
@@ -163,7 +199,7 @@ impl<'m> Naming<'m> {
 
     fn name_group(&mut self, group: &[(Option<ModuleId>, u64, u32)], symbolizer: &mut dyn Symbolizer) {
         let addresses: Vec<u64> = group.iter().map(|&(_, address, _)| address).collect();
-        let Naming { modules, frames, symbols } = self;
+        let Naming { modules, frames, symbols, .. } = self;
         let mut name = |number: usize, names: &[Symbol]| {
             let start = symbols.len() as u32;
             symbols.extend_from_slice(names);
@@ -175,6 +211,16 @@ impl<'m> Naming<'m> {
             Some(module) => symbolizer.native(&modules[module.0 as usize], &addresses, &mut name),
             None => symbolizer.kernel(&addresses, &mut name),
         }
+    }
+}
+
+fn symbol(script: &Script, line: u32) -> Symbol {
+    Symbol {
+        function: script.name.clone(),
+        file: script.file.clone(),
+        line,
+        start_line: script.start_line,
+        ..Symbol::default()
     }
 }
 

@@ -40,6 +40,8 @@ pub enum Kind {
     Cpp,
     /// Any other code in a file: C, assembly, Go, code without symbols.
     Native,
+    /// A script.
+    Script,
     /// Code made at run time.
     RunTime,
     /// No function: a note that something is missing from the stack.
@@ -89,10 +91,11 @@ impl<'p> Call<'p> {
         frame.symbols().iter().rev().nth(*depth)
     }
 
-    /// The last part of the path of the file that it lies in.
+    /// The last part of the path of the file that it lies in; of a script, of its source.
     pub fn module(&self) -> Option<&'p str> {
         let Call::Function { frame, .. } = self else { return None };
-        frame.module().map(|module| module.name())
+        let script = || frame.script().map(|script| script.file.rsplit('/').next().unwrap_or(&script.file));
+        frame.module().map(|module| module.name()).or_else(script)
     }
 
     /// Whether it has no frame of its own.
@@ -110,6 +113,7 @@ impl<'p> Call<'p> {
         let Call::Function { frame, .. } = self else { return Kind::Missing };
         match frame.frame() {
             Frame::Kernel { .. } => Kind::Kernel,
+            Frame::Script { .. } => Kind::Script,
             Frame::Anonymous { .. } => Kind::RunTime,
             Frame::Native { .. } => self.symbol().map_or(Kind::Native, language),
         }

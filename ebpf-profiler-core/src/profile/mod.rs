@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
+use crate::language::Script;
 use crate::process::{Module, ModuleId};
 use crate::symbol::Symbol;
 use crate::trace::{Frame, Stop};
@@ -38,6 +39,7 @@ pub struct Profile {
     period: Duration,
     losses: BTreeMap<&'static str, u64>,
     modules: Vec<Module>,
+    scripts: Vec<Script>,
     processes: Vec<Process>,
     threads: Vec<Thread>,
     symbols: Vec<Symbol>,
@@ -142,6 +144,11 @@ impl Profile {
     /// The modules, indexed by [`ModuleId`].
     pub fn modules(&self) -> &[Module] {
         &self.modules
+    }
+
+    /// The functions of scripts, indexed by [`ScriptId`](crate::language::ScriptId).
+    pub fn scripts(&self) -> &[Script] {
+        &self.scripts
     }
 
     /// The processes, indexed by [`ProcessId`].

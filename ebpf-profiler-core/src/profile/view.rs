@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{FrameId, Process, Profile, StoredSample, Thread, ThreadId, TraceId};
+use crate::language::Script;
 use crate::process::Module;
 use crate::symbol::Symbol;
 use crate::trace::{Found, Frame, Stop};
@@ -134,6 +135,14 @@ impl<'p> FrameView<'p> {
         }
     }
 
+    /// The function of a script that it is a call of.
+    pub fn script(&self) -> Option<&'p Script> {
+        match self.frame() {
+            Frame::Script { function, .. } => self.profile.scripts.get(function.0 as usize),
+            _ => None,
+        }
+    }
+
     /// Whether it was found through the frame pointer of code without unwind data.
     pub fn is_guessed(&self) -> bool {
         let (Frame::Native { found, .. } | Frame::Anonymous { found, .. }) = self.frame() else {
@@ -161,6 +170,7 @@ impl FrameView<'_> {
             Frame::Native { module, address, .. } => {
                 write!(f, "{}+{address:#x}", self.profile.module(module).name())
             }
+            Frame::Script { .. } => f.write_str("[script]"),
             Frame::Anonymous { .. } => f.write_str("[anonymous]"),
         }
     }

@@ -1,7 +1,7 @@
 //! One record of the ring.
 
 use ebpf_programs::abi::reason::Stop;
-use ebpf_programs::abi::record::{LEAF_FRAMES, MAX_FRAMES, Tick, kind};
+use ebpf_programs::abi::record::{LEAF_WORDS, MAX_WORDS, Tick, frame, kind};
 use ebpf_programs::abi::registers::{self, Registers};
 
 /// Words of eight bytes in the head of a record.
@@ -40,7 +40,7 @@ pub struct TickRecord<'a> {
 pub enum Body<'a> {
     /// The kernel side walked the stack.
     Walked {
-        /// Frames with [flags](ebpf_programs::abi::record::frame), leaf first.
+        /// [Words of frames](ebpf_programs::abi::record), leaf first.
         leaf: &'a [u64],
         /// The root side in two pieces that follow each other, where `omitted` isn't 0.
         root: [&'a [u64]; 2],
@@ -99,13 +99,13 @@ fn decode_head(words: &[u64]) -> Tick {
     let (pid, tid) = halves(words[1]);
     let (cpu, kinds) = halves(words[2]);
     let (user, omitted) = halves(words[3]);
-    let (copied, reserved) = halves(words[4]);
+    let (copied, taken) = halves(words[4]);
     let mut comm = [0; 16];
     comm[..8].copy_from_slice(&words[5].to_ne_bytes());
     comm[8..].copy_from_slice(&words[6].to_ne_bytes());
     let [kind, stop, low, high] = kinds.to_ne_bytes();
     let kernel = u16::from_ne_bytes([low, high]);
-    Tick { time: words[0], pid, tid, cpu, kind, stop, kernel, user, omitted, copied, reserved, comm }
+    Tick { time: words[0], pid, tid, cpu, kind, stop, kernel, user, omitted, copied, taken, comm }
 }
 
 fn walked<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
@@ -114,18 +114,21 @@ fn walked<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
         return Ok(Body::Walked { leaf: frames, root: [&[]; 2], omitted: 0 });
     }
     // The second half of the buffer goes round: its oldest frame stands where the next would be written.
-    let (leaf, round) = frames.split_at_checked(LEAF_FRAMES).ok_or(Malformed)?;
-    let turn = (MAX_FRAMES + head.omitted as usize) % (MAX_FRAMES - LEAF_FRAMES);
+    let (leaf, round) = frames.split_at_checked(LEAF_WORDS).ok_or(Malformed)?;
+    let turn = (MAX_WORDS + head.omitted as usize) % (MAX_WORDS - LEAF_WORDS);
     let (newer, older) = round.split_at_checked(turn).ok_or(Malformed)?;
-    Ok(Body::Walked { leaf, root: [older, newer], omitted: head.omitted })
+    // The second word of a call may be all that is left of it, or the first.
+    let kept = frames.iter().filter(|&word| word & frame::DETAIL == 0).count() as u32;
+    Ok(Body::Walked { leaf, root: [older, newer], omitted: head.taken.saturating_sub(kept).max(1) })
 }
 
 fn raw<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     let (words, rest) = rest.split_at_checked(REGISTER_WORDS).ok_or(Malformed)?;
     let stack = rest.get(..head.copied as usize / 8).ok_or(Malformed)?;
     let mut values = [0; registers::COUNT];
-    values.copy_from_slice(&words[2..]);
-    Ok(Body::Raw { registers: Registers { pc: words[0], known: words[1], values }, stack })
+    values.copy_from_slice(&words[2..2 + registers::COUNT]);
+    let thread = words[2 + registers::COUNT];
+    Ok(Body::Raw { registers: Registers { pc: words[0], known: words[1], values, thread }, stack })
 }
 
 #[cfg(test)]
@@ -133,10 +136,11 @@ mod tests {
     use super::*;
 
     fn record(kind: u8, kernel: u16, user: u32, omitted: u32, copied: u32, rest: &[u64]) -> Vec<u64> {
+        let taken = user + omitted;
         let kinds = u32::from_ne_bytes([kind, 0, kernel.to_ne_bytes()[0], kernel.to_ne_bytes()[1]]);
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let name = u64::from_ne_bytes(*b"cat\0\0\0\0\0");
-        let mut words = vec![9, pair(1, 2), pair(3, kinds), pair(user, omitted), pair(copied, 0), name, 0];
+        let mut words = vec![9, pair(1, 2), pair(3, kinds), pair(user, omitted), pair(copied, taken), name, 0];
         words.extend_from_slice(rest);
         words
     }
@@ -153,32 +157,33 @@ mod tests {
 
     #[test]
     fn deep_stacks_come_in_order() {
-        // 1,030 frames: the last six overwrote the first six of the second half.
-        let mut slots: Vec<u64> = (0..1024).collect();
-        for frame in 1024..1030 {
-            slots[LEAF_FRAMES + frame % 512] = frame as u64;
+        // The last six overwrote the first six of the second half.
+        let (half, full) = (LEAF_WORDS as u64, MAX_WORDS as u64);
+        let mut slots: Vec<u64> = (0..full).collect();
+        for frame in full..full + 6 {
+            slots[LEAF_WORDS + frame as usize % (MAX_WORDS - LEAF_WORDS)] = frame;
         }
-        let words = record(kind::WALKED, 0, 1024, 6, 0, &slots);
-        let Body::Walked { leaf, root, omitted } = TickRecord::decode(&words).unwrap().body else { panic!() };
-        let all: Vec<u64> = leaf.iter().chain(root[0]).chain(root[1]).copied().collect();
-        let expected: Vec<u64> = (0..512).chain(518..1030).collect();
+        let words = record(kind::WALKED, 0, MAX_WORDS as u32, 6, 0, &slots);
+        let Body::Walked { leaf: first, root, omitted } = TickRecord::decode(&words).unwrap().body else { panic!() };
+        let all: Vec<u64> = first.iter().chain(root[0]).chain(root[1]).copied().collect();
+        let expected: Vec<u64> = (0..half).chain(half + 6..full + 6).collect();
         assert_eq!((all, omitted), (expected, 6));
     }
 
     #[test]
     fn raw_ticks_come_apart() {
         let mut rest = vec![0x1234, 0xffff];
-        rest.extend(100..132);
+        rest.extend(100..133);
         rest.extend([7, 8, 9]);
         let words = record(kind::RAW, 0, 0, 0, 24, &rest);
         let Body::Raw { registers, stack } = TickRecord::decode(&words).unwrap().body else { panic!() };
-        assert_eq!((registers.pc, registers.known, registers.values[7]), (0x1234, 0xffff, 107));
+        assert_eq!((registers.pc, registers.known, registers.values[7], registers.thread), (0x1234, 0xffff, 107, 132));
         assert_eq!(stack, &[7, 8, 9]);
     }
 
     #[test]
     fn every_truncation_is_malformed_and_never_a_panic() {
-        let mut rest = vec![0; 34];
+        let mut rest = vec![0; 35];
         rest.extend([1, 2, 3]);
         for whole in [record(kind::RAW, 0, 0, 0, 24, &rest), record(kind::WALKED, 1, 2, 0, 0, &[1, 2, 3])] {
             assert!(TickRecord::decode(&whole).is_ok());

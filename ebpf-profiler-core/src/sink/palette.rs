@@ -23,6 +23,7 @@ pub(super) const LOOKS: [Look; 8] = [
     look(Kind::Rust, "Rust", 0xf28b74, 0xa4402f),
     look(Kind::Cpp, "C++", 0xf0d060, 0x837018),
     look(Kind::Native, "native", 0xf9b262, 0x9a5a18),
+    look(Kind::Script, "script", 0xc6b3f0, 0x5d479c),
     look(Kind::RunTime, "made at run time", 0x8ed4a0, 0x2f7a4c),
     look(Kind::Missing, "missing", 0xd8a8d4, 0x7a4677),
     look(Kind::Merged, "merged frames", 0xe9ecf1, 0x2a303b),

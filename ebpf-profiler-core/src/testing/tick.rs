@@ -40,6 +40,7 @@ impl FakeTick {
     pub fn raw(time: u64, pid: u32, name: &str, registers: &Registers, stack: &[u64]) -> FakeTick {
         let mut rest = vec![registers.pc, registers.known];
         rest.extend(registers.values);
+        rest.push(registers.thread);
         rest.extend(stack);
         FakeTick { stop: Stop::UnknownProcess, ..FakeTick::new(time, pid, name, kind::RAW, rest) }
     }

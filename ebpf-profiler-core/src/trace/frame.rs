@@ -1,5 +1,6 @@
 //! One frame of a stack.
 
+use crate::language::ScriptId;
 use crate::process::ModuleId;
 
 /// One frame.
@@ -22,6 +23,13 @@ pub enum Frame {
         address: u64,
         /// How the walker got here.
         found: Found,
+    },
+    /// A call in a script, in the place of the loop of its interpreter.
+    Script {
+        /// The function.
+        function: ScriptId,
+        /// The line that it is on; 0 where that isn't known.
+        line: u32,
     },
     /// Code that no file holds: made at run time, or no longer there.
     Anonymous {

@@ -1,6 +1,7 @@
 //! The kernel side's walkers, run on this side of the border.
 
 use ebpf_programs::abi::arena::Block;
+use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::reason::Stop;
 use ebpf_programs::abi::record::{MAX_STEPS, frame};
@@ -36,6 +37,8 @@ struct World<'a> {
     tables: &'a dyn Tables,
     memory: &'a mut dyn Stack,
     frames: &'a mut Vec<u64>,
+    thread: u64,
+    object: [u64; FRAME_BYTES / 8],
 }
 
 impl Machine for World<'_> {
@@ -51,8 +54,23 @@ impl Machine for World<'_> {
         self.memory.read(address)
     }
 
+    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+        for index in 0..size.div_ceil(8).min(self.object.len() as u32) {
+            self.object[index as usize] = self.memory.read(address.wrapping_add(u64::from(index) * 8))?;
+        }
+        Some(&self.object)
+    }
+
+    fn thread_pointer(&mut self) -> Option<u64> {
+        (self.thread != 0).then_some(self.thread)
+    }
+
     fn frame(&mut self, frame: u64) {
         self.frames.push(frame);
+    }
+
+    fn call(&mut self, function: u64, detail: u64) {
+        self.frames.extend([function, detail]);
     }
 }
 
@@ -69,7 +87,9 @@ impl Walker {
         self.walk.registers = *registers;
         self.walk.process = *process;
         self.walk.begin();
-        let mut world = World { tables, memory, frames: &mut self.frames };
+        let thread = registers.thread;
+        let object = [0; FRAME_BYTES / 8];
+        let mut world = World { tables, memory, frames: &mut self.frames, thread, object };
         for _ in 0..MAX_STEPS {
             if let Some(stop) = self.walk.step::<A, _>(&mut world) {
                 return stop;
@@ -83,13 +103,14 @@ impl Walker {
         self.frames.clear();
     }
 
-    /// The frames of the last walk, leaf first, with [flags](ebpf_programs::abi::record::frame).
+    /// The [words of frames](ebpf_programs::abi::record) of the last walk, leaf first.
     pub fn frames(&self) -> &[u64] {
         &self.frames
     }
 
     /// The address of the frame in which the last walk ended.
     pub fn address(&self) -> u64 {
-        self.frames.last().map_or(self.walk.registers.pc, |frame| frame & frame::ADDRESS)
+        let native = self.frames.iter().rfind(|&word| word & (frame::CALL | frame::DETAIL) == 0);
+        native.map_or(self.walk.registers.pc, |frame| frame & frame::ADDRESS)
     }
 }

@@ -22,7 +22,7 @@ pub const MAX: usize = 4;
 pub const LOOPS: usize = 4;
 
 /// Hops at most from a thread to its innermost frame.
-pub const HOPS: usize = 6;
+pub const HOPS: usize = 8;
 
 /// Bytes of a frame at most that are looked at.
 pub const FRAME_BYTES: usize = 128;
@@ -115,6 +115,6 @@ pub mod run {
 }
 
 const _: () = {
-    assert!(size_of::<Interpreter>() == 168);
+    assert!(size_of::<Interpreter>() == 184);
     assert!(FRAME_BYTES.is_power_of_two());
 };

@@ -15,6 +15,8 @@ pub struct Process {
     pub patience: u32,
     /// One of [`wanted`].
     pub wanted: u32,
+    /// The place of its [interpreters](super::interpreter) in the arena; meaningful where a mapping names one.
+    pub interpreters: u32,
 }
 
 /// Whether the ticks of a process are asked for.
@@ -38,20 +40,22 @@ pub struct Mapping {
     /// The place of the file's table in the arena; meaningful for [`kind::TABLE`] only.
     pub table: u32,
     /// One of [`kind`].
-    pub kind: u32,
+    pub kind: u16,
+    /// Which of the process's interpreters the file holds, counted from 1; 0 for none.
+    pub interpreter: u16,
 }
 
 /// What is known of the code in a mapping.
 pub mod kind {
     /// Its unwind table isn't there yet: the tick goes up raw.
-    pub const PENDING: u32 = 0;
+    pub const PENDING: u16 = 0;
     /// It has an unwind table.
-    pub const TABLE: u32 = 1;
+    pub const TABLE: u16 = 1;
     /// There is no unwind data for it, and won't be: code made at run time, or a file without any.
-    pub const BARE: u32 = 2;
+    pub const BARE: u16 = 2;
 }
 
 const _: () = {
-    assert!(size_of::<Process>() == 16);
+    assert!(size_of::<Process>() == 20);
     assert!(size_of::<Mapping>() == 32);
 };

@@ -1,11 +1,19 @@
 //! What leaves the kernel through the ring buffer.
 //!
 //! ```text
-//!   walked   Tick | kernel frames: u64 × kernel | user frames: u64 × user
+//!   walked   Tick | kernel frames: u64 × kernel | words of user frames: u64 × user
 //!   raw      Tick | kernel frames: u64 × kernel | Registers | stack: u8 × copied
 //! ```
 //!
-//! A user frame is an address with [`frame`] flags in its top byte, leaf first.
+//! A native frame is one word: an address with [`frame`] flags in its top byte. A call in a script is two:
+//!
+//! ```text
+//!   CALL   | interpreter 2 bits at 56 | address of the function, 0 where the frame can't be read
+//!   DETAIL | check 24 bits at 32      | position in the function, 32 bits
+//! ```
+//!
+//! All of them stand leaf first. Behind a native frame that is an interpreter's [`LOOP`](frame::LOOP) follow the calls
+//! that it runs.
 
 use super::registers::Registers;
 
@@ -27,14 +35,14 @@ pub struct Tick {
     pub stop: u8,
     /// How many kernel frames follow.
     pub kernel: u16,
-    /// How many user frames follow ([`kind::WALKED`]).
+    /// How many words of user frames follow ([`kind::WALKED`]).
     pub user: u32,
-    /// How many user frames were left out between the two halves of the buffer.
+    /// How many words were left out between the two halves of the buffer.
     pub omitted: u32,
     /// How many bytes of stack follow ([`kind::RAW`]).
     pub copied: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// How many user frames were taken, of which some may be left out ([`kind::WALKED`]).
+    pub taken: u32,
     /// The thread's name, ended by a zero byte.
     pub comm: [u8; 16],
 }
@@ -57,13 +65,23 @@ pub mod frame {
     pub const GUESSED: u64 = 1 << 62;
     /// The frame lies in code without a file behind it.
     pub const BARE: u64 = 1 << 61;
+    /// The first word of a call in a script.
+    pub const CALL: u64 = 1 << 60;
+    /// The second word of a call in a script.
+    pub const DETAIL: u64 = 1 << 59;
+    /// The frame is one of an interpreter's loop.
+    pub const LOOP: u64 = 1 << 58;
+    /// Where in the first word of a call the number of the interpreter stands.
+    pub const INTERPRETER_SHIFT: u32 = 56;
+    /// The bits of a check.
+    pub const CHECK: u64 = (1 << 24) - 1;
 }
 
-/// User frames at most in one record.
-pub const MAX_FRAMES: usize = 1024;
+/// Words of user frames at most in one record: 2,048 native frames, or 1,024 calls.
+pub const MAX_WORDS: usize = 2048;
 
 /// Of those, how many are kept from the leaf side when there are more.
-pub const LEAF_FRAMES: usize = 512;
+pub const LEAF_WORDS: usize = 1024;
 
 /// Kernel frames at most in one record.
 pub const MAX_KERNEL_FRAMES: usize = 127;

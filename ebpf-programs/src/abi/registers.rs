@@ -13,6 +13,8 @@ pub struct Registers {
     pub known: u64,
     /// The values, indexed by DWARF number.
     pub values: [u64; COUNT],
+    /// Where the thread's own variables lie: the base of fs on x86_64, tpidr_el0 on arm64; 0 where it isn't known.
+    pub thread: u64,
 }
 
 /// DWARF register numbers of x86_64.
@@ -37,4 +39,4 @@ pub mod aarch64 {
     pub const COUNT: usize = 32;
 }
 
-const _: () = assert!(size_of::<Registers>() == 272);
+const _: () = assert!(size_of::<Registers>() == 280);

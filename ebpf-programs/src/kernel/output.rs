@@ -4,7 +4,7 @@ use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEU
 use aya_ebpf::helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{MAX_FRAMES, Tick, kind};
+use ebpf_programs::abi::record::{MAX_WORDS, Tick, kind};
 
 use crate::maps::{COUNTERS, COUNTERS_LEN, RING};
 use crate::scratch::{RECORD_WORDS, Scratch};
@@ -30,19 +30,21 @@ impl Counters {
 /// Sends the walked stack in `scratch`.
 #[inline(always)]
 pub(crate) fn walked(scratch: &mut Scratch, mut tick: Tick, config: &Config, counters: &Counters) {
-    let taken = scratch.walk.taken;
+    let words = scratch.walk.words;
     tick.kind = kind::WALKED;
-    tick.user = taken;
-    if taken > MAX_FRAMES as u32 {
-        tick.user = MAX_FRAMES as u32;
-        tick.omitted = taken - MAX_FRAMES as u32;
+    tick.user = words;
+    tick.taken = scratch.walk.taken;
+    if words > MAX_WORDS as u32 {
+        tick.user = MAX_WORDS as u32;
+        tick.omitted = words - MAX_WORDS as u32;
         if tick.stop == Stop::Root as u8 {
             tick.stop = Stop::TooDeep as u8;
         }
     }
-    counters.add(Counter::Frames, taken as u64);
+    counters.add(Counter::Frames, tick.taken as u64);
     let words = scratch.user_at + tick.user;
-    send(scratch, &tick, words, false, Counter::Samples, config, counters);
+    let urgent = scratch.fresh != 0;
+    send(scratch, &tick, words, urgent, Counter::Samples, config, counters);
 }
 
 /// Sends the first `words` words of the record, headed by `tick`, and counts it as `counter`.

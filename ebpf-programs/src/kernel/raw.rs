@@ -10,7 +10,7 @@ use ebpf_programs::abi::registers::{Registers, x86_64};
 
 use crate::maps::{PROCESSES, RING};
 use crate::output::{self, Counters};
-use crate::scratch::{PAGE, RECORD_WORDS, Scratch};
+use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer};
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
@@ -47,7 +47,10 @@ pub(crate) fn send(scratch: &mut Scratch, mut tick: Tick, config: &Config, count
     let at = scratch.user_at & 0xff;
     let registers = (&raw mut scratch.record[at as usize]).cast::<Registers>();
     // SAFETY: behind at most 255 words the record has room for registers.
-    unsafe { *registers = scratch.walk.registers };
+    unsafe {
+        *registers = scratch.walk.registers;
+        (*registers).thread = thread_pointer().unwrap_or(0);
+    }
     let from = scratch.walk.registers.values[x86_64::SP];
     scratch.copy = Copy { from, at: at + REGISTER_WORDS, copied: 0, limit: limit(config), reserved: 0 };
     let mut state = scratch as *mut Scratch;

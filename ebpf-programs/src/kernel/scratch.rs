@@ -1,13 +1,16 @@
 //! What a CPU works with during one tick, and how a walker sees the machine from there.
 
-use aya_ebpf::helpers::generated::bpf_probe_read_user;
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_user,
+};
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
+use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::mapping::Process;
-use ebpf_programs::abi::record::{LEAF_FRAMES, MAX_FRAMES, Tick};
+use ebpf_programs::abi::record::{LEAF_WORDS, MAX_WORDS, Tick};
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
 
-use crate::maps::ARENA;
+use crate::maps::{ARENA, CONFIG};
 use crate::raw::Copy;
 
 /// Bytes of stack that are copied at a time. One copy of this size costs little more than one of a word.
@@ -18,6 +21,9 @@ pub(crate) const RECORD_WORDS: usize = 8192;
 
 /// Where frames begin in a record.
 pub(crate) const TICK_WORDS: u32 = (size_of::<Tick>() / 8) as u32;
+
+/// Calls in scripts that a CPU remembers to have sent; a power of two.
+const SENT: usize = 1024;
 
 /// A page, the step in which the stack is copied into a raw record.
 pub(crate) const PAGE: usize = 4096;
@@ -41,6 +47,13 @@ pub(crate) struct Scratch {
     pub(crate) stop: u32,
     /// The copy for a raw record on its way.
     pub(crate) copy: Copy,
+    /// Not 0 where the walk met a function of a script that this CPU doesn't remember to have sent: user space had
+    /// better ask for its name at once.
+    pub(crate) fresh: u32,
+    /// A piece of an interpreter's memory.
+    object: [u64; FRAME_BYTES / 8],
+    /// The functions that were sent, each in the place that its address gives it.
+    sent: [u64; SENT],
 }
 
 impl Scratch {
@@ -48,6 +61,7 @@ impl Scratch {
     #[inline(always)]
     pub(crate) fn begin(&mut self, process: Process) {
         self.window_len = 0;
+        self.fresh = 0;
         self.walk.begin();
         self.walk.process = process;
     }
@@ -106,14 +120,62 @@ impl Machine for Scratch {
         (error == 0).then_some(value)
     }
 
+    #[inline(always)]
+    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+        let size = if size > FRAME_BYTES as u32 { FRAME_BYTES as u32 } else { size };
+        let to = self.object.as_mut_ptr().cast();
+        // SAFETY: `object` has at least `size` bytes; the helper fails without a fault.
+        let error = unsafe { bpf_probe_read_user(to, size, address as *const _) };
+        (error == 0).then_some(&self.object)
+    }
+
+    #[inline(always)]
+    fn thread_pointer(&mut self) -> Option<u64> {
+        thread_pointer()
+    }
+
     /// When there are more frames than fit, the second half of the buffer goes round: the leaf side stays, and
     /// of the rest the last, which is the root side.
     #[inline(always)]
     fn frame(&mut self, frame: u64) {
-        const REST: u32 = (MAX_FRAMES - LEAF_FRAMES) as u32;
-        let taken = self.walk.taken;
-        let slot = if taken < MAX_FRAMES as u32 { taken } else { LEAF_FRAMES as u32 + taken % REST };
-        let at = self.user_at.wrapping_add(slot);
-        *self.word(at) = frame;
+        self.put(self.walk.words, frame);
     }
+
+    #[inline(always)]
+    fn call(&mut self, function: u64, detail: u64) {
+        // SAFETY: the helper has no conditions.
+        let pid = unsafe { bpf_get_current_pid_tgid() } >> 32;
+        let key = function ^ pid << 32 ^ detail & (u32::MAX as u64) << 32;
+        let place = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (SENT - 1);
+        if self.sent[place] != key {
+            self.sent[place] = key;
+            self.fresh = 1;
+        }
+        self.put(self.walk.words, function);
+        self.put(self.walk.words + 1, detail);
+    }
+}
+
+impl Scratch {
+    /// Puts a word of a frame into the record, `number` words after the leaf.
+    #[inline(always)]
+    fn put(&mut self, number: u32, word: u64) {
+        const REST: u32 = (MAX_WORDS - LEAF_WORDS) as u32;
+        let slot = if number < MAX_WORDS as u32 { number } else { LEAF_WORDS as u32 + number % REST };
+        let at = self.user_at.wrapping_add(slot);
+        *self.word(at) = word;
+    }
+}
+
+/// The thread pointer of the current thread, as the kernel saved it.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> Option<u64> {
+    let at = CONFIG.get(0)?.fsbase_at;
+    let mut value = 0u64;
+    // SAFETY: `value` has eight bytes; the helper fails without a fault.
+    let error = unsafe {
+        let task = bpf_get_current_task();
+        bpf_probe_read_kernel((&raw mut value).cast(), 8, (task + at as u64) as *const _)
+    };
+    (at != 0 && error == 0).then_some(value)
 }

@@ -60,7 +60,8 @@ pub fn find_mapping<M: Machine>(machine: &M, process: &Process, pc: u64) -> Opti
         end: double(block, at + 2),
         bias: double(block, at + 4),
         table: word(block, at + 6),
-        kind: word(block, at + 7),
+        kind: word(block, at + 7) as u16,
+        interpreter: (word(block, at + 7) >> 16) as u16,
     };
     if process.count == 0 || pc < mapping.start || pc >= mapping.end {
         return None;

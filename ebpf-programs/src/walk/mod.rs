@@ -4,7 +4,8 @@
 //!   registers ──► mapping ──► row ──► rule ──► registers of the caller
 //!                    │          │
 //!                    │          └─ no data: frame_pointer (guess, check, mark)
-//!                    └─ no table: frame_pointer, or stop
+//!                    ├─ no table: frame_pointer, or stop
+//!                    └─ an interpreter's loop: interpreter (calls of its list, then on)
 //! ```
 //!
 //! [`Walk::step`] takes one frame and knows nothing of the loop that drives it: `bpf_loop` in the kernel, a
@@ -16,6 +17,8 @@ mod arena;
 
 mod frame_pointer;
 
+mod interpreter;
+
 mod native;
 
 use crate::abi::mapping::{Mapping, Process, kind};
@@ -24,6 +27,7 @@ use crate::abi::record::frame;
 use crate::abi::registers::Registers;
 use crate::machine::Machine;
 use arch::Arch;
+use interpreter::{Calls, state};
 use native::Table;
 
 pub use arena::find_mapping;
@@ -44,6 +48,8 @@ pub struct Walk {
     pub flags: u64,
     /// Frames taken so far.
     pub taken: u32,
+    /// Words that they take.
+    pub words: u32,
     /// Frames taken that were found by guessing.
     pub guessed: u32,
     /// How often the walk went to a lower address.
@@ -55,6 +61,8 @@ pub struct Walk {
     mapping: Mapping,
     /// The head of its table.
     table: Table,
+    /// The calls in scripts.
+    calls: Calls,
 }
 
 impl Walk {
@@ -63,10 +71,12 @@ impl Walk {
     pub fn begin(&mut self) {
         self.flags = frame::EXACT;
         self.taken = 0;
+        self.words = 0;
         self.guessed = 0;
         self.switches = 0;
         self.searched = 0;
         self.mapping = Mapping::default();
+        self.calls.begin();
     }
 
     /// Takes the current frame and goes to its caller's; `Some` when the walk is over.
@@ -80,20 +90,39 @@ impl Walk {
         // A return address lies behind its call, perhaps already in the next function.
         let behind = if self.flags & frame::EXACT == 0 { 1 } else { 0 };
         let pc = (self.registers.pc & frame::ADDRESS).wrapping_sub(behind);
-        if self.searched != 0 {
-            return frame_pointer::search::<A, M>(self, machine, pc);
+        match self.calls.state {
+            state::HOPPING | state::TAKING => {
+                interpreter::step(self, machine);
+                return Ok(());
+            }
+            _ if self.searched != 0 => return frame_pointer::search::<A, M>(self, machine, pc),
+            state::BEHIND => self.calls.state = state::OUTSIDE,
+            _ => {
+                if self.take(machine, pc)? {
+                    interpreter::enter(self, machine);
+                    return Ok(());
+                }
+            }
         }
-        if pc.wrapping_sub(self.mapping.start) >= self.mapping.end.wrapping_sub(self.mapping.start) {
-            self.enter(machine, pc)?;
-        }
-        let bare = if self.mapping.kind == kind::BARE { frame::BARE } else { 0 };
-        machine.frame(pc | self.flags | bare);
-        self.taken += 1;
         match self.mapping.kind {
             kind::TABLE => native::caller::<A, M>(self, machine, pc),
             kind::BARE => frame_pointer::caller::<A, M>(self, machine, pc),
             _ => Err(Stop::Pending),
         }
+    }
+
+    /// Takes the native frame at `pc`; whether it is one of an interpreter's loop.
+    #[inline(always)]
+    fn take<M: Machine>(&mut self, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+        if pc.wrapping_sub(self.mapping.start) >= self.mapping.end.wrapping_sub(self.mapping.start) {
+            self.enter(machine, pc)?;
+        }
+        let bare = if self.mapping.kind == kind::BARE { frame::BARE } else { 0 };
+        let is_loop = self.mapping.interpreter != 0 && interpreter::is_loop(self, machine, pc);
+        machine.frame(pc | self.flags | bare | if is_loop { frame::LOOP } else { 0 });
+        self.taken += 1;
+        self.words += 1;
+        Ok(is_loop)
     }
 
     /// Makes the mapping of `pc` the current one.

@@ -1,0 +1,137 @@
+//! Puts calls in scripts where they belong in the native stack.
+//!
+//! A walk leaves behind each frame of an interpreter's loop the calls that this loop runs. Those calls *are* what the
+//! loop does, so they stand in its place:
+//!
+//! ```text
+//!   memcpy, loop, [inner, middle], call_method, loop, [outer], main
+//!   memcpy,        inner, middle,  call_method,        outer,  main
+//! ```
+//!
+//! A loop that has just been called, or is about to return, has not told the interpreter's list of itself yet. Then
+//! every run of calls stands one loop too far on the side of the leaf, and the outermost loop is left without any:
+//!
+//! ```text
+//!   loop, [middle], call_method, loop, [outer], call_method, loop, [], main
+//!   loop,           call_method,        middle, call_method,       outer, main
+//! ```
+
+use ebpf_programs::abi::record::frame::{ADDRESS, CALL, DETAIL, LOOP};
+
+/// Moves the calls in `words` (leaf first) to where they belong.
+///
+/// `is_whole` says that the words reach from the leaf to the root.
+pub(crate) fn splice(words: &mut Vec<u64>, is_whole: bool) {
+    if words.iter().all(|word| word & (LOOP | CALL | DETAIL) == 0) {
+        return;
+    }
+    let mut loops = find(words);
+    if is_whole && is_late(words, &loops) {
+        for index in (1..loops.len()).rev() {
+            loops[index].run = loops[index - 1].run.clone();
+        }
+        loops[0].run = 0..0;
+    }
+    *words = lay_out(words, &loops);
+}
+
+/// A frame of a loop and the calls that it runs.
+struct Loop {
+    at: usize,
+    /// The first word behind what the walk left here.
+    end: usize,
+    run: std::ops::Range<usize>,
+}
+
+fn find(words: &[u64]) -> Vec<Loop> {
+    let mut loops = Vec::new();
+    for (at, _) in words.iter().enumerate().filter(|(_, word)| is_loop(**word)) {
+        let calls = words[at + 1..].iter().take_while(|word| *word & (CALL | DETAIL) != 0).count();
+        loops.push(Loop { at, end: at + 1 + calls, run: at + 1..at + 1 + calls });
+    }
+    loops
+}
+
+/// Whether all runs stand one loop too far on the side of the leaf.
+fn is_late(words: &[u64], loops: &[Loop]) -> bool {
+    let [first, .., last] = loops else { return false };
+    let is_broken = |word: &u64| word & CALL != 0 && word & ADDRESS_OF_CALL == 0;
+    !first.run.is_empty() && last.run.is_empty() && !words.iter().any(is_broken)
+}
+
+fn lay_out(words: &[u64], loops: &[Loop]) -> Vec<u64> {
+    let mut spliced = Vec::with_capacity(words.len());
+    let mut next = 0;
+    for each in loops {
+        spliced.extend_from_slice(&words[next..each.at]);
+        if each.run.is_empty() {
+            spliced.push(words[each.at]);
+        }
+        spliced.extend_from_slice(&words[each.run.clone()]);
+        next = each.end;
+    }
+    spliced.extend_from_slice(&words[next..]);
+    spliced
+}
+
+fn is_loop(word: u64) -> bool {
+    word & (CALL | DETAIL) == 0 && word & LOOP != 0
+}
+
+/// The bits of a call's first word that are the address of its function.
+pub(crate) const ADDRESS_OF_CALL: u64 = ADDRESS;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVAL: u64 = LOOP | 0x1000;
+
+    fn call(number: u64) -> [u64; 2] {
+        [CALL | number, DETAIL | number]
+    }
+
+    fn stack(parts: &[&[u64]]) -> Vec<u64> {
+        parts.concat()
+    }
+
+    fn spliced(parts: &[&[u64]]) -> Vec<u64> {
+        let mut words = stack(parts);
+        splice(&mut words, true);
+        words
+    }
+
+    #[test]
+    fn calls_stand_for_their_loop() {
+        let found = spliced(&[&[1, EVAL], &call(7), &call(8), &[2, EVAL], &call(9), &[3]]);
+        assert_eq!(found, stack(&[&[1], &call(7), &call(8), &[2], &call(9), &[3]]));
+    }
+
+    #[test]
+    fn a_loop_that_has_just_begun_stands_for_itself() {
+        let found = spliced(&[&[EVAL], &call(8), &[2, EVAL], &call(9), &[3, EVAL, 4]]);
+        assert_eq!(found, stack(&[&[EVAL, 2], &call(8), &[3], &call(9), &[4]]));
+    }
+
+    #[test]
+    fn what_is_cut_or_broken_stays_as_it_is() {
+        let parts: [&[u64]; 6] = [&[EVAL], &call(8), &[2, EVAL], &call(9), &[3, EVAL, 4], &[]];
+        let mut words = stack(&parts);
+        splice(&mut words, false);
+        assert_eq!(words, stack(&[&call(8), &[2], &call(9), &[3, EVAL, 4]]));
+        let found = spliced(&[&[EVAL], &call(8), &[2, EVAL], &call(0), &[3, EVAL, 4]]);
+        assert_eq!(found, stack(&[&call(8), &[2], &call(0), &[3, EVAL, 4]]));
+    }
+
+    #[test]
+    fn native_stacks_are_left_alone() {
+        assert_eq!(spliced(&[&[1, 2, 3]]), [1, 2, 3]);
+        assert_eq!(spliced(&[&[1, EVAL, 3]]), [1, EVAL, 3]);
+    }
+
+    #[test]
+    fn halves_of_calls_do_no_harm() {
+        assert_eq!(spliced(&[&[DETAIL | 1, EVAL, DETAIL | 1, 2]]), [DETAIL | 1, DETAIL | 1, 2]);
+        assert_eq!(spliced(&[&[EVAL, CALL | 1]]), [CALL | 1]);
+    }
+}

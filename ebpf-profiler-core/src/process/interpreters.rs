@@ -1,0 +1,291 @@
+//! The interpreters in one process: where their frames lie, and what their functions are called.
+
+use std::sync::Arc;
+
+use ebpf_programs::abi::interpreter::{Interpreter, LOOPS, MAX};
+use ebpf_programs::abi::record::frame;
+use hashbrown::HashMap;
+
+use super::layout::Region;
+use super::modules::{Entry, Modules};
+use super::{ModuleId, System};
+use crate::language::{Attached, Function, LoadedFile, Memory, Reason, Script, ScriptId, Scripts, Target, Unreadable};
+use crate::trace::Frame;
+
+/// How often a runtime is asked whether it is ready at most, in nanoseconds.
+const PATIENCE: u64 = 20_000_000;
+
+/// Functions whose names are kept for one process at most.
+const MAX_KNOWN: usize = 1 << 16;
+
+/// The interpreters in one process.
+#[derive(Default)]
+pub(super) struct Interpreters {
+    running: Vec<Running>,
+}
+
+/// One of them.
+struct Running {
+    module: ModuleId,
+    language: Arc<str>,
+    /// What the kernel side is told.
+    interpreter: Interpreter,
+    /// What its runtime said last.
+    attached: Result<Option<Box<dyn Attached>>, Reason>,
+    /// When it was asked.
+    asked: u64,
+    /// The functions that were met, by address and check. Forked processes share them.
+    known: Arc<HashMap<(u64, u32), Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    script: ScriptId,
+    /// Where names are left out, there is no frame either.
+    is_hidden: bool,
+    function: Arc<Function>,
+}
+
+/// What interpreters have done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InterpreterStats {
+    /// Processes in which an interpreter was met.
+    pub attached: u64,
+    /// Interpreters that couldn't be attached to for good.
+    pub refused: u64,
+    /// Functions whose names were read.
+    pub functions: u64,
+    /// Functions whose names couldn't be had.
+    pub unnamed: u64,
+    /// Frames of a loop for which there were no calls: the interpreter wasn't known yet, or had just begun.
+    pub bare_loops: u64,
+}
+
+/// What naming needs besides the interpreters themselves.
+pub(super) struct Surroundings<'a> {
+    pub(super) pid: u32,
+    pub(super) now: u64,
+    pub(super) regions: &'a [Region],
+    pub(super) modules: &'a Modules,
+    pub(super) system: &'a dyn System,
+    pub(super) scripts: &'a mut Scripts,
+    pub(super) stats: &'a mut InterpreterStats,
+}
+
+impl Interpreters {
+    /// What a forked process begins with: it has the same things at the same places.
+    pub(super) fn fork(&self) -> Interpreters {
+        let running = self.running.iter().map(|running| Running {
+            module: running.module,
+            language: running.language.clone(),
+            interpreter: running.interpreter,
+            attached: running.attached.as_ref().map(|_| None).map_err(|reason| *reason),
+            asked: running.asked,
+            known: running.known.clone(),
+        });
+        Interpreters { running: running.collect() }
+    }
+
+    /// Finds the interpreters among the files of the process, and asks those that weren't ready yet.
+    pub(super) fn meet(&mut self, around: &mut Surroundings<'_>) {
+        let regions = around.regions;
+        for file in regions.iter().filter_map(|region| region.file) {
+            let Some(entry) = around.modules.get(file.module).filter(|entry| entry.runtime.is_some()) else {
+                continue;
+            };
+            let known = self.running.iter().position(|running| running.module == file.module);
+            let index = match known {
+                Some(index) => index,
+                None if self.running.len() < MAX => {
+                    self.running.push(Running::new(file.module, entry, file.bias));
+                    around.stats.attached += 1;
+                    self.running.len() - 1
+                }
+                None => continue,
+            };
+            if self.running[index].is_waiting(around.now) {
+                self.running[index].attach(around, file.bias);
+            }
+        }
+    }
+
+    /// Whether one of them may be ready by now that wasn't.
+    pub(super) fn are_waiting(&self, now: u64) -> bool {
+        self.running.iter().any(|running| running.is_waiting(now))
+    }
+
+    /// The number by which the kernel side knows the interpreter of a file; 0 for none.
+    pub(super) fn number(&self, module: ModuleId) -> u16 {
+        self.running.iter().position(|running| running.module == module).map_or(0, |index| index as u16 + 1)
+    }
+
+    /// The descriptions as the kernel side reads them.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.running.len() * size_of::<Interpreter>());
+        for running in &self.running {
+            write(&running.interpreter, &mut bytes);
+        }
+        bytes
+    }
+
+    pub(super) fn forget_names(&mut self) {
+        for running in &mut self.running {
+            running.known = Arc::default();
+        }
+    }
+
+    /// The frame of a call; none for one that is the interpreter's own business.
+    pub(super) fn frame(&mut self, call: u64, detail: u64, around: &mut Surroundings<'_>) -> Option<Frame> {
+        let number = (call >> frame::INTERPRETER_SHIFT) as usize & (MAX - 1);
+        let address = call & ((1 << frame::INTERPRETER_SHIFT) - 1);
+        let check = (detail >> 32 & frame::CHECK) as u32;
+        let Some(running) = self.running.get_mut(number) else {
+            return Some(unnamed(around, &"script".into(), "process not known"));
+        };
+        if address == 0 {
+            return Some(unnamed(around, &running.language, "frame not readable"));
+        }
+        let known = running.known(address, check, around);
+        let line = known.function.lines.at(detail as u32);
+        (!known.is_hidden).then_some(Frame::Script { function: known.script, line })
+    }
+}
+
+impl Running {
+    fn new(module: ModuleId, entry: &Entry, bias: u64) -> Running {
+        let mut interpreter = Interpreter::default();
+        let language = entry.runtime.as_ref().map(|(language, _)| language.clone()).unwrap_or_default();
+        let loops = entry.runtime.as_ref().map(|(_, runtime)| runtime.loops()).unwrap_or_default();
+        for (to, from) in interpreter.loops.iter_mut().zip(loops.iter().take(LOOPS)) {
+            *to = [from.start.wrapping_sub(bias), from.end.wrapping_sub(bias)];
+        }
+        let attached = Err(Reason::NotReady);
+        Running { module, language, interpreter, attached, asked: 0, known: Arc::default() }
+    }
+
+    fn is_waiting(&self, now: u64) -> bool {
+        matches!(self.attached, Err(Reason::NotReady)) && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE)
+    }
+
+    fn attach(&mut self, around: &mut Surroundings<'_>, bias: u64) {
+        self.asked = around.now.max(1);
+        let Some((_, runtime)) = around.modules.get(self.module).and_then(|entry| entry.runtime.as_ref()) else { return };
+        let (pid, system) = (around.pid, around.system);
+        let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
+        let target = Target::new(&memory, bias.wrapping_neg(), loaded(around.regions, around.modules));
+        match runtime.attach(&target) {
+            Ok(attachment) => {
+                let loops = self.interpreter.loops;
+                self.interpreter = Interpreter { loops, ..attachment.interpreter };
+                self.attached = Ok(Some(attachment.names));
+            }
+            Err(reason) => {
+                around.stats.refused += u64::from(reason != Reason::NotReady);
+                self.attached = Err(reason);
+            }
+        }
+    }
+
+    fn known(&mut self, address: u64, check: u32, around: &mut Surroundings<'_>) -> Known {
+        if let Some(known) = self.known.get(&(address, check)) {
+            return known.clone();
+        }
+        let named = self.name(address, check, around);
+        let (script, function) = match named {
+            Ok(function) => {
+                around.stats.functions += 1;
+                (script(&self.language, &function), function)
+            }
+            Err(reason) => {
+                around.stats.unnamed += 1;
+                (no_script(&self.language, reason.text()), Function::default())
+            }
+        };
+        let is_hidden = script.name.is_empty();
+        let known = Known { script: around.scripts.intern(script), is_hidden, function: Arc::new(function) };
+        let all = Arc::make_mut(&mut self.known);
+        if all.len() >= MAX_KNOWN {
+            all.clear();
+        }
+        all.insert((address, check), known.clone());
+        known
+    }
+
+    fn name(&mut self, address: u64, check: u32, around: &mut Surroundings<'_>) -> Result<Function, Reason> {
+        if let Ok(None) = self.attached {
+            // Forked: what names its parent's functions may look at the parent.
+            let file = around.regions.iter().filter_map(|region| region.file).find(|file| file.module == self.module);
+            self.attach(around, file.ok_or(Reason::Unreadable)?.bias);
+        }
+        let names = match &mut self.attached {
+            Ok(Some(names)) => names,
+            Ok(None) => return Err(Reason::Unreadable),
+            Err(reason) => return Err(*reason),
+        };
+        let (pid, system) = (around.pid, around.system);
+        let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
+        names.function(address, check, &memory as &dyn Memory)
+    }
+}
+
+fn read(system: &dyn System, pid: u32, address: u64, buffer: &mut [u8]) -> Result<(), Unreadable> {
+    system.read(pid, address, buffer).map_err(|_| Unreadable)
+}
+
+/// The files that are mapped, each once.
+fn loaded(regions: &[Region], modules: &Modules) -> Vec<LoadedFile> {
+    let mut seen: Vec<ModuleId> = Vec::new();
+    let mut files = Vec::new();
+    for file in regions.iter().filter_map(|region| region.file) {
+        let Some(entry) = modules.get(file.module).filter(|_| !seen.contains(&file.module)) else { continue };
+        seen.push(file.module);
+        if let Some(opener) = &entry.module.opener {
+            let (path, opener) = (entry.module.path.clone(), opener.clone());
+            files.push(LoadedFile { path, bias: file.bias.wrapping_neg(), opener });
+        }
+    }
+    files
+}
+
+fn script(language: &Arc<str>, function: &Function) -> Script {
+    Script {
+        language: language.clone(),
+        name: (*function.name).into(),
+        file: (*function.file).into(),
+        start_line: function.start_line,
+        is_unnamed: false,
+    }
+}
+
+fn no_script(language: &Arc<str>, why: &str) -> Script {
+    let name = format!("[{language}: {why}]").into();
+    Script { language: language.clone(), name, is_unnamed: true, ..Script::default() }
+}
+
+fn unnamed(around: &mut Surroundings<'_>, language: &Arc<str>, why: &str) -> Frame {
+    around.stats.unnamed += 1;
+    Frame::Script { function: around.scripts.intern(no_script(language, why)), line: 0 }
+}
+
+/// The description in the order of its fields.
+fn write(interpreter: &Interpreter, bytes: &mut Vec<u8>) {
+    let Interpreter { loops, top, frames } = interpreter;
+    bytes.extend(loops.iter().flatten().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend([top.from, top.hops].iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend(top.offsets.iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend(frames.function_mask.to_ne_bytes());
+    let rest = [
+        frames.size,
+        frames.caller,
+        frames.function,
+        frames.position,
+        frames.position_kind,
+        frames.check,
+        frames.run,
+        frames.end,
+        frames.end_mask,
+        frames.end_value,
+    ];
+    bytes.extend(rest.iter().flat_map(|word| word.to_ne_bytes()));
+}

@@ -1,0 +1,237 @@
+//! Frames of interpreters: a list in memory, taken where the native walk stands in an interpreter's loop.
+//!
+//! ```text
+//!   OUTSIDE ──loop met──► HOPPING ──innermost frame──► TAKING ──end of the run──► BEHIND ──native caller──► OUTSIDE
+//!                            first loop of the walk only      one frame a step
+//! ```
+//!
+//! One read a step: the verifier follows every way through a loop, so there is none here. Whatever can't be read ends
+//! the list with a call of no function, which stands in the stack where frames are missing; the native walk goes on.
+
+use super::Walk;
+use super::arena::{UNIT_WORDS, block, double, word};
+use crate::abi::arena::Block;
+use crate::abi::interpreter::{
+    FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, MAX, MAX_CALLS, NO_CHECK, Path, from, position, run,
+};
+use crate::abi::record::frame;
+use crate::machine::Machine;
+
+/// Where a walk stands among the frames of interpreters.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Calls {
+    /// One of [`state`].
+    pub(super) state: u32,
+    /// The interpreter that is loaded, counted from 1; 0 for none.
+    number: u32,
+    /// Hops taken on the way to its innermost frame.
+    hop: u32,
+    /// Frames of interpreters taken so far.
+    taken: u32,
+    /// Bit `n` is set where the list of interpreter `n` was begun.
+    begun: u32,
+    reserved: u32,
+    /// The way so far while hopping.
+    at: u64,
+    /// The next frame of each interpreter; 0 where its list is at its end.
+    next: [u64; MAX],
+    /// The one that is loaded.
+    interpreter: Interpreter,
+}
+
+/// What the next step does.
+pub(super) mod state {
+    /// Takes a native frame.
+    pub(in super::super) const OUTSIDE: u32 = 0;
+    /// Goes on towards the innermost frame.
+    pub(in super::super) const HOPPING: u32 = 1;
+    /// Takes a frame of the list.
+    pub(in super::super) const TAKING: u32 = 2;
+    /// Goes to the caller of the loop, whose own frame is taken already.
+    pub(in super::super) const BEHIND: u32 = 3;
+}
+
+impl Calls {
+    /// Forgets an earlier walk.
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.state = state::OUTSIDE;
+        self.number = 0;
+        self.taken = 0;
+        self.begun = 0;
+    }
+
+    fn slot(&self) -> usize {
+        self.number.wrapping_sub(1) as usize & (MAX - 1)
+    }
+}
+
+/// Whether `pc` lies in the loop of the interpreter that belongs to the current mapping.
+#[inline(always)]
+pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool {
+    let number = walk.mapping.interpreter as u32;
+    if number != walk.calls.number {
+        let at = walk.process.interpreters.wrapping_mul(UNIT_WORDS);
+        let at = at.wrapping_add(number.wrapping_sub(1).wrapping_mul(WORDS));
+        let Some(block) = block(machine, at) else { return false };
+        load(&mut walk.calls.interpreter, block, at);
+        walk.calls.number = number;
+    }
+    let loops = &walk.calls.interpreter.loops;
+    let mut inside = false;
+    let mut index = 0;
+    while index < LOOPS {
+        inside |= pc.wrapping_sub(loops[index][0]) < loops[index][1].wrapping_sub(loops[index][0]);
+        index += 1;
+    }
+    inside
+}
+
+/// Begins with the frames of the loop that was just met.
+#[inline(always)]
+pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
+    let calls = &mut walk.calls;
+    if calls.begun >> calls.slot() & 1 != 0 {
+        calls.state = state::TAKING;
+        return;
+    }
+    calls.begun |= 1 << calls.slot();
+    calls.hop = 0;
+    calls.state = state::HOPPING;
+    let start = match calls.interpreter.top.from {
+        from::THREAD => machine.thread_pointer(),
+        from::ZERO => Some(0),
+        _ => None,
+    };
+    match start {
+        Some(start) => calls.at = start,
+        None => {
+            // Seen, but there is no way to its frames: the native frame stands for itself.
+            let slot = calls.slot();
+            calls.next[slot] = 0;
+            calls.state = state::BEHIND;
+        }
+    }
+}
+
+/// One step among the frames of an interpreter.
+#[inline(always)]
+pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
+    let slot = walk.calls.slot();
+    let done = match walk.calls.state {
+        state::HOPPING => hop(walk, machine, slot),
+        _ => take(walk, machine, slot),
+    };
+    if done.is_none() {
+        // What can't be read is no reason to keep silent.
+        emit(walk, machine, 0, 0, 0);
+        walk.calls.next[slot] = 0;
+        walk.calls.state = state::BEHIND;
+    }
+}
+
+#[inline(always)]
+fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    let calls = &mut walk.calls;
+    let offset = calls.interpreter.top.offsets[calls.hop as usize & (HOPS - 1)];
+    calls.at = machine.memory(calls.at.wrapping_add(offset as u64))?;
+    calls.hop += 1;
+    if calls.at == 0 {
+        // This thread runs no script.
+        calls.next[slot] = 0;
+        calls.state = state::BEHIND;
+    } else if calls.hop >= calls.interpreter.top.hops {
+        calls.next[slot] = calls.at;
+        calls.state = state::TAKING;
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    let at = walk.calls.next[slot];
+    if at == 0 {
+        walk.calls.state = state::BEHIND;
+        return Some(());
+    }
+    if walk.calls.taken >= MAX_CALLS {
+        return None;
+    }
+    let frames = walk.calls.interpreter.frames;
+    let object = machine.object(at, frames.size)?;
+    let part = |offset: u32| object[(offset / 8) as usize & (WORDS_OF_FRAME - 1)];
+    let byte = part(frames.end) >> (frames.end % 8 * 8) & 0xff;
+    let marked = frames.run != run::ONE && byte as u32 & frames.end_mask >= frames.end_value;
+    let caller = part(frames.caller);
+    let function = part(frames.function) & frames.function_mask & frame::ADDRESS;
+    let place = part(frames.position);
+    walk.calls.next[slot] = caller;
+    if frames.run == run::ONE || marked {
+        walk.calls.state = state::BEHIND;
+    }
+    if marked && frames.run == run::BEFORE_MARKED {
+        return Some(());
+    }
+    let place = match frames.position_kind {
+        position::ADDRESS => place.wrapping_sub(function) as u32,
+        _ => (place >> (frames.position % 8 * 8)) as u32,
+    };
+    let check = match frames.check {
+        NO_CHECK => 0,
+        check => machine.memory(function.wrapping_add(check as u64))? as u32,
+    };
+    emit(walk, machine, function, check, place);
+    walk.calls.taken += 1;
+    Some(())
+}
+
+#[inline(always)]
+fn emit<M: Machine>(walk: &mut Walk, machine: &mut M, function: u64, check: u32, place: u32) {
+    let interpreter = (walk.calls.slot() as u64) << frame::INTERPRETER_SHIFT;
+    let detail = frame::DETAIL | (check as u64 & frame::CHECK) << 32 | place as u64;
+    machine.call(frame::CALL | interpreter | function, detail);
+    walk.taken += 1;
+    walk.words += 2;
+}
+
+/// Copies the description at word `at` of the arena, which lies in `block`.
+#[inline(always)]
+fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
+    let mut index = 0;
+    while index < LOOPS {
+        let at = at + index as u32 * 4;
+        interpreter.loops[index] = [double(block, at), double(block, at + 2)];
+        index += 1;
+    }
+    let at = at + LOOPS as u32 * 4;
+    let mut offsets = [0; HOPS];
+    let mut index = 0;
+    while index < HOPS {
+        offsets[index] = double(block, at + 2 + index as u32 * 2) as i64;
+        index += 1;
+    }
+    interpreter.top = Path { from: word(block, at), hops: word(block, at + 1), offsets };
+    let at = at + 2 + HOPS as u32 * 2;
+    interpreter.frames = Frames {
+        function_mask: double(block, at),
+        size: word(block, at + 2),
+        caller: word(block, at + 3),
+        function: word(block, at + 4),
+        position: word(block, at + 5),
+        position_kind: word(block, at + 6),
+        check: word(block, at + 7),
+        run: word(block, at + 8),
+        end: word(block, at + 9),
+        end_mask: word(block, at + 10),
+        end_value: word(block, at + 11),
+    };
+}
+
+/// Words of four bytes in a description.
+const WORDS: u32 = (size_of::<Interpreter>() / 4) as u32;
+
+/// Words of eight bytes in what is looked at of a frame.
+const WORDS_OF_FRAME: usize = FRAME_BYTES / 8;
+
+const _: () = assert!(MAX.is_power_of_two() && HOPS.is_power_of_two());
