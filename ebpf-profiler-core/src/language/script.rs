@@ -12,7 +12,7 @@ pub struct ScriptId(pub u32);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Script {
     /// The language, as [`Language::name`](super::Language::name) says it.
-    pub language: Arc<str>,
+    pub language: &'static str,
     /// The function's name; where it couldn't be told, the reason in brackets.
     pub name: Arc<str>,
     /// The source file; empty where it isn't known.

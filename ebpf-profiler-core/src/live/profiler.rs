@@ -16,6 +16,7 @@ use super::perf;
 use super::source::{LiveSource, Waker};
 use super::system::LiveSystem;
 use super::threads::{self, Command, Parts, Shared, State};
+use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
 use crate::process::{Registry, System};
 use crate::profile::Profile;
@@ -48,6 +49,7 @@ pub struct Builder {
     exclude_self: bool,
     pids: Vec<u32>,
     compiler: Option<Box<dyn UnwindCompiler>>,
+    languages: Vec<Box<dyn Language>>,
     symbolizer: Option<Box<dyn Symbolizer>>,
     sinks: Vec<Box<dyn Sink>>,
     interval: Option<Duration>,
@@ -113,6 +115,7 @@ impl Profiler {
             exclude_self: true,
             pids: Vec::new(),
             compiler: None,
+            languages: Vec::new(),
             symbolizer: None,
             sinks: Vec::new(),
             interval: None,
@@ -241,6 +244,13 @@ impl Builder {
         self
     }
 
+    /// Names the functions of scripts: `ebpf_profiler_hll::all()`. May be called several times. Without it a script
+    /// shows as the native code of its interpreter.
+    pub fn languages(mut self, languages: impl IntoIterator<Item = Box<dyn Language>>) -> Builder {
+        self.languages.extend(languages);
+        self
+    }
+
     /// Gives names. Without it the symbol tables and debug information of this machine do.
     pub fn symbolizer(mut self, symbolizer: impl Symbolizer + 'static) -> Builder {
         self.symbolizer = Some(Box::new(symbolizer));
@@ -304,6 +314,7 @@ impl Builder {
         let (system, symbolizer) = recorded(recorder.as_ref(), symbolizer);
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
         registry.want_only(&self.pids);
+        registry.add_languages(self.languages);
         let parts = Parts {
             source: Box::new(source),
             pipeline: Pipeline::new(registry, clock, period),

@@ -9,7 +9,9 @@ use hashbrown::HashMap;
 use super::layout::Region;
 use super::modules::{Entry, Modules};
 use super::{ModuleId, System};
-use crate::language::{Attached, Function, LoadedFile, Memory, Reason, Script, ScriptId, Scripts, Target, Unreadable};
+use crate::language::{
+    Attached, Function, LoadedFile, Memory, Reason, Script, ScriptId, Scripts, Target, Unreadable,
+};
 use crate::trace::Frame;
 
 /// How often a runtime is asked whether it is ready at most, in nanoseconds.
@@ -27,7 +29,7 @@ pub(super) struct Interpreters {
 /// One of them.
 struct Running {
     module: ModuleId,
-    language: Arc<str>,
+    language: &'static str,
     /// What the kernel side is told.
     interpreter: Interpreter,
     /// What its runtime said last.
@@ -78,7 +80,7 @@ impl Interpreters {
     pub(super) fn fork(&self) -> Interpreters {
         let running = self.running.iter().map(|running| Running {
             module: running.module,
-            language: running.language.clone(),
+            language: running.language,
             interpreter: running.interpreter,
             attached: running.attached.as_ref().map(|_| None).map_err(|reason| *reason),
             asked: running.asked,
@@ -141,10 +143,10 @@ impl Interpreters {
         let address = call & ((1 << frame::INTERPRETER_SHIFT) - 1);
         let check = (detail >> 32 & frame::CHECK) as u32;
         let Some(running) = self.running.get_mut(number) else {
-            return Some(unnamed(around, &"script".into(), "process not known"));
+            return Some(unnamed(around, "script", "process not known"));
         };
         if address == 0 {
-            return Some(unnamed(around, &running.language, "frame not readable"));
+            return Some(unnamed(around, running.language, "frame not readable"));
         }
         let known = running.known(address, check, around);
         let line = known.function.lines.at(detail as u32);
@@ -155,7 +157,7 @@ impl Interpreters {
 impl Running {
     fn new(module: ModuleId, entry: &Entry, bias: u64) -> Running {
         let mut interpreter = Interpreter::default();
-        let language = entry.runtime.as_ref().map(|(language, _)| language.clone()).unwrap_or_default();
+        let language = entry.runtime.as_ref().map_or("", |(language, _)| language);
         let loops = entry.runtime.as_ref().map(|(_, runtime)| runtime.loops()).unwrap_or_default();
         for (to, from) in interpreter.loops.iter_mut().zip(loops.iter().take(LOOPS)) {
             *to = [from.start.wrapping_sub(bias), from.end.wrapping_sub(bias)];
@@ -165,12 +167,16 @@ impl Running {
     }
 
     fn is_waiting(&self, now: u64) -> bool {
-        matches!(self.attached, Err(Reason::NotReady)) && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE)
+        matches!(self.attached, Err(Reason::NotReady))
+            && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE)
     }
 
     fn attach(&mut self, around: &mut Surroundings<'_>, bias: u64) {
         self.asked = around.now.max(1);
-        let Some((_, runtime)) = around.modules.get(self.module).and_then(|entry| entry.runtime.as_ref()) else { return };
+        let Some((_, runtime)) = around.modules.get(self.module).and_then(|entry| entry.runtime.as_ref())
+        else {
+            return;
+        };
         let (pid, system) = (around.pid, around.system);
         let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
         let target = Target::new(&memory, bias.wrapping_neg(), loaded(around.regions, around.modules));
@@ -195,11 +201,11 @@ impl Running {
         let (script, function) = match named {
             Ok(function) => {
                 around.stats.functions += 1;
-                (script(&self.language, &function), function)
+                (script(self.language, &function), function)
             }
             Err(reason) => {
                 around.stats.unnamed += 1;
-                (no_script(&self.language, reason.text()), Function::default())
+                (no_script(self.language, reason.text()), Function::default())
             }
         };
         let is_hidden = script.name.is_empty();
@@ -215,7 +221,11 @@ impl Running {
     fn name(&mut self, address: u64, check: u32, around: &mut Surroundings<'_>) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
             // Forked: what names its parent's functions may look at the parent.
-            let file = around.regions.iter().filter_map(|region| region.file).find(|file| file.module == self.module);
+            let file = around
+                .regions
+                .iter()
+                .filter_map(|region| region.file)
+                .find(|file| file.module == self.module);
             self.attach(around, file.ok_or(Reason::Unreadable)?.bias);
         }
         let names = match &mut self.attached {
@@ -248,9 +258,9 @@ fn loaded(regions: &[Region], modules: &Modules) -> Vec<LoadedFile> {
     files
 }
 
-fn script(language: &Arc<str>, function: &Function) -> Script {
+fn script(language: &'static str, function: &Function) -> Script {
     Script {
-        language: language.clone(),
+        language,
         name: (*function.name).into(),
         file: (*function.file).into(),
         start_line: function.start_line,
@@ -258,12 +268,12 @@ fn script(language: &Arc<str>, function: &Function) -> Script {
     }
 }
 
-fn no_script(language: &Arc<str>, why: &str) -> Script {
+fn no_script(language: &'static str, why: &str) -> Script {
     let name = format!("[{language}: {why}]").into();
-    Script { language: language.clone(), name, is_unnamed: true, ..Script::default() }
+    Script { language, name, is_unnamed: true, ..Script::default() }
 }
 
-fn unnamed(around: &mut Surroundings<'_>, language: &Arc<str>, why: &str) -> Frame {
+fn unnamed(around: &mut Surroundings<'_>, language: &'static str, why: &str) -> Frame {
     around.stats.unnamed += 1;
     Frame::Script { function: around.scripts.intern(no_script(language, why)), line: 0 }
 }

@@ -1,7 +1,5 @@
 //! The files that were seen mapped, each once, with their unwind tables.
 
-use std::sync::Arc;
-
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
@@ -29,7 +27,7 @@ pub(super) struct Entry {
     segments: Vec<Segment>,
     pub(super) table: Table,
     /// The runtime of a language that it holds, if any, and the language.
-    pub(super) runtime: Option<(Arc<str>, Box<dyn Runtime>)>,
+    pub(super) runtime: Option<(&'static str, Box<dyn Runtime>)>,
     /// Whether it occurred in a frame since the last profile was taken.
     pub(super) seen: bool,
     /// When it was last part of a process that was told to the kernel side.
@@ -64,8 +62,8 @@ impl Modules {
         self.languages.extend(languages);
     }
 
-    fn runtime(&self, elf: &Elf) -> Option<(Arc<str>, Box<dyn Runtime>)> {
-        self.languages.iter().find_map(|language| Some((language.name().into(), language.find(elf)?)))
+    fn runtime(&self, elf: &Elf) -> Option<(&'static str, Box<dyn Runtime>)> {
+        self.languages.iter().find_map(|language| Some((language.name(), language.find(elf)?)))
     }
 
     /// The module of a mapping and where it lies; none where its file can't be opened.

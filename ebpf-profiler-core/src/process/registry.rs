@@ -501,7 +501,8 @@ impl Registry {
                 if region.file.is_some_and(|file| file.module == id) {
                     let offset = index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
                     // Written before, so the room is there.
-                    let _ = self.tables.write(u64::from(at) * UNIT as u64 + offset as u64, &words.to_ne_bytes());
+                    let _ =
+                        self.tables.write(u64::from(at) * UNIT as u64 + offset as u64, &words.to_ne_bytes());
                 }
             }
         }

@@ -148,7 +148,10 @@ fn number_modules(
 }
 
 /// The same for the functions of scripts.
-fn number_scripts(mut frames: Vec<Frame>, mut scripts: HashMap<ScriptId, Script>) -> (Vec<Script>, Vec<Frame>) {
+fn number_scripts(
+    mut frames: Vec<Frame>,
+    mut scripts: HashMap<ScriptId, Script>,
+) -> (Vec<Script>, Vec<Frame>) {
     let mut numbers: HashMap<ScriptId, ScriptId> = HashMap::new();
     let mut found = Vec::new();
     for frame in &mut frames {

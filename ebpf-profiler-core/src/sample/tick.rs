@@ -140,7 +140,8 @@ mod tests {
         let kinds = u32::from_ne_bytes([kind, 0, kernel.to_ne_bytes()[0], kernel.to_ne_bytes()[1]]);
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let name = u64::from_ne_bytes(*b"cat\0\0\0\0\0");
-        let mut words = vec![9, pair(1, 2), pair(3, kinds), pair(user, omitted), pair(copied, taken), name, 0];
+        let mut words =
+            vec![9, pair(1, 2), pair(3, kinds), pair(user, omitted), pair(copied, taken), name, 0];
         words.extend_from_slice(rest);
         words
     }
@@ -164,7 +165,9 @@ mod tests {
             slots[LEAF_WORDS + frame as usize % (MAX_WORDS - LEAF_WORDS)] = frame;
         }
         let words = record(kind::WALKED, 0, MAX_WORDS as u32, 6, 0, &slots);
-        let Body::Walked { leaf: first, root, omitted } = TickRecord::decode(&words).unwrap().body else { panic!() };
+        let Body::Walked { leaf: first, root, omitted } = TickRecord::decode(&words).unwrap().body else {
+            panic!()
+        };
         let all: Vec<u64> = first.iter().chain(root[0]).chain(root[1]).copied().collect();
         let expected: Vec<u64> = (0..half).chain(half + 6..full + 6).collect();
         assert_eq!((all, omitted), (expected, 6));
@@ -177,7 +180,10 @@ mod tests {
         rest.extend([7, 8, 9]);
         let words = record(kind::RAW, 0, 0, 0, 24, &rest);
         let Body::Raw { registers, stack } = TickRecord::decode(&words).unwrap().body else { panic!() };
-        assert_eq!((registers.pc, registers.known, registers.values[7], registers.thread), (0x1234, 0xffff, 107, 132));
+        assert_eq!(
+            (registers.pc, registers.known, registers.values[7], registers.thread),
+            (0x1234, 0xffff, 107, 132)
+        );
         assert_eq!(stack, &[7, 8, 9]);
     }
 

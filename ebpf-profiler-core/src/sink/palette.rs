@@ -17,7 +17,7 @@ pub(super) struct Look {
 pub(super) struct Rgb(pub(super) u32);
 
 /// All kinds, by the number that the interactive picture knows them by.
-pub(super) const LOOKS: [Look; 8] = [
+pub(super) const LOOKS: [Look; 9] = [
     look(Kind::Origin, "process, thread", 0xd5dbe4, 0x3b4453),
     look(Kind::Kernel, "kernel", 0x8fb7f5, 0x34609f),
     look(Kind::Rust, "Rust", 0xf28b74, 0xa4402f),

@@ -228,6 +228,7 @@ impl Facts {
         match frame.frame() {
             Frame::Kernel { .. } => frame_type::KERNEL,
             Frame::Native { module, .. } => self.native_type(module.0 as usize, frame.symbols()),
+            Frame::Script { .. } => frame.script().map_or(frame_type::NATIVE, |script| script.language),
             _ => frame_type::NATIVE,
         }
     }
