@@ -17,7 +17,7 @@ mod wire;
 
 mod encode;
 
-#[cfg(any(feature = "http", feature = "pprof"))]
+#[cfg(any(feature = "gzip", feature = "pprof"))]
 mod gzip;
 #[cfg(feature = "pprof")]
 mod pprof;
@@ -27,7 +27,7 @@ mod export;
 
 pub use encode::{Encoder, encode};
 #[cfg(feature = "http")]
-pub use export::{ExportError, Exporter, Protocol, Settings, Stats};
+pub use export::{Compression, ExportError, Exporter, Protocol, Settings, Stats};
 pub use identity::htlhash;
 #[cfg(feature = "pprof")]
 pub use pprof::pprof;

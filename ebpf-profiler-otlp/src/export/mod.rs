@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Profile ──► Encoder ──► queue ──► worker ──► OTLP/HTTP or OTLP/gRPC
-//!               in take()   bounded   a thread   gzip, one connection a message
+//!               in take()   bounded   a thread   packed, one connection a message
 //!                                       │
 //!                            spool ◄──► └─ answer ──► delivered · partly · again, later · refused
 //! ```
@@ -10,6 +10,7 @@
 //! The pipeline's thread encodes and queues; all that can wait for the network waits in the worker.
 
 mod answer;
+mod compression;
 mod connection;
 mod endpoint;
 mod error;
@@ -32,6 +33,7 @@ use std::time::Instant;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{Sink, SinkError};
 
+pub use compression::Compression;
 pub use error::ExportError;
 pub use settings::{Protocol, Settings};
 pub use stats::Stats;

@@ -1,5 +1,6 @@
 //! What stands before the body of a request.
 
+use super::compression::Coding;
 use super::endpoint::Endpoint;
 use super::error::ExportError;
 
@@ -25,8 +26,11 @@ impl Request {
     }
 
     /// All of it for a body of this length.
-    pub(super) fn head(&self, len: usize, gzip: bool) -> String {
-        let encoding = if gzip { "Content-Encoding: gzip\r\n" } else { "" };
+    pub(super) fn head(&self, len: usize, coding: Coding) -> String {
+        let encoding = match coding {
+            Coding::Identity => String::new(),
+            _ => format!("Content-Encoding: {}\r\n", coding.name()),
+        };
         format!("{}{encoding}Content-Length: {len}\r\n\r\n", self.head)
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::compression::Compression;
 use super::error::ExportError;
 use super::retry::Policy;
 use crate::resource::{Resource, percent_decoded};
@@ -28,7 +29,7 @@ pub struct Settings {
     pub(super) headers: Vec<(String, String)>,
     pub(super) timeout: Duration,
     pub(super) flush_timeout: Duration,
-    pub(super) gzip: Option<u32>,
+    pub(super) compression: Compression,
     pub(super) policy: Policy,
     pub(super) queue_bytes: usize,
     pub(super) spool: Option<(PathBuf, u64)>,
@@ -65,7 +66,7 @@ impl Settings {
             headers: Vec::new(),
             timeout: Duration::from_secs(10),
             flush_timeout: Duration::from_secs(10),
-            gzip: Some(1),
+            compression: Compression::default(),
             policy: Policy::default(),
             queue_bytes: 64 << 20,
             spool: None,
@@ -83,7 +84,7 @@ impl Settings {
     /// | `OTEL_EXPORTER_OTLP_ENDPOINT` | `http://localhost:4318`; with gRPC port 4317 and no path |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_HEADERS`, `OTEL_EXPORTER_OTLP_HEADERS` | none; `name=value,name=value` |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_TIMEOUT`, `OTEL_EXPORTER_OTLP_TIMEOUT` | 10000, in milliseconds |
-    /// | `OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION`, `OTEL_EXPORTER_OTLP_COMPRESSION` | `gzip`; or `none` |
+    /// | `OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION`, `OTEL_EXPORTER_OTLP_COMPRESSION` | `gzip`; or `none`, or `zstd` with the feature of that name; `gzip:6` chooses a level |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf`; or `grpc` with the feature of that name |
     /// | `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME` | none; for all processes, see [`Resource::with_env`] |
     ///
@@ -102,11 +103,10 @@ impl Settings {
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, ExportError> {
         let variables = Variables(&variable);
         let protocol = variables.protocol()?;
-        variables.check("COMPRESSION", &["gzip", "none"], "gzip or none")?;
         let mut settings = Settings::new(variables.endpoint(protocol))
             .protocol(protocol)
             .resource(Resource::of_this_machine().with_variables(&variable))
-            .gzip((variables.value("COMPRESSION") != Some("none".into())).then_some(1));
+            .compression(variables.compression()?);
         if let Some(timeout) = variables.timeout()? {
             settings = settings.timeout(timeout);
         }
@@ -146,9 +146,9 @@ impl Settings {
         self
     }
 
-    /// Sets the level of compression, 1 to 9, or none; 1 without it, since more costs more than it saves.
-    pub fn gzip(mut self, level: Option<u32>) -> Settings {
-        self.gzip = level.map(|level| level.clamp(1, 9));
+    /// Sets how messages are packed; by gzip with level 1 without it, where that feature is there.
+    pub fn compression(mut self, compression: Compression) -> Settings {
+        self.compression = compression;
         self
     }
 
@@ -239,6 +239,11 @@ impl Variables<'_> {
         }
     }
 
+    fn compression(&self) -> Result<Compression, ExportError> {
+        let Some((name, value)) = self.find("COMPRESSION") else { return Ok(Compression::default()) };
+        value.parse().map_err(|wanted| ExportError::Variable { name, value, wanted })
+    }
+
     fn timeout(&self) -> Result<Option<Duration>, ExportError> {
         let Some((name, value)) = self.find("TIMEOUT") else { return Ok(None) };
         match value.parse() {
@@ -267,7 +272,10 @@ mod tests {
     fn defaults_are_those_of_opentelemetry() {
         let settings = from(&[]).unwrap();
         assert_eq!(settings.endpoint, "http://localhost:4318/v1development/profiles");
-        assert_eq!((settings.timeout, settings.gzip), (Duration::from_secs(10), Some(1)));
+        assert_eq!(
+            (settings.timeout, settings.compression),
+            (Duration::from_secs(10), Compression::default())
+        );
     }
 
     #[test]
@@ -282,7 +290,7 @@ mod tests {
         ]);
         let settings = settings.unwrap();
         assert_eq!(settings.endpoint, "http://a:1/v1development/profiles");
-        assert_eq!((settings.timeout, settings.gzip), (Duration::from_millis(8), None));
+        assert_eq!((settings.timeout, settings.compression), (Duration::from_millis(8), Compression::None));
         assert_eq!(settings.headers, [("a".into(), "b".into()), ("c".into(), "d e".into())]);
         assert!(settings.resource.attributes().any(|pair| pair == ("service.name", "here")));
 
@@ -311,7 +319,7 @@ mod tests {
     fn what_is_not_there_is_an_error() {
         for (name, value) in [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
-            ("OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "soon"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "0"),
         ] {

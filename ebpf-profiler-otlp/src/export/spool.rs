@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! DIRECTORY/00000000000000000007.otlp.gz     a message as it is sent, the oldest first
-//! DIRECTORY/00000000000000000008.otlp        one that isn't compressed
-//! DIRECTORY/00000000000000000009.part        one that is being written; left over from a crash, it is removed
+//! DIRECTORY/00000000000000000008.otlp.zst    packed with zstd
+//! DIRECTORY/00000000000000000009.otlp        not packed
+//! DIRECTORY/00000000000000000010.part        one that is being written; left over from a crash, it is removed
 //! ```
 //!
 //! A directory belongs to one exporter at a time.
@@ -14,6 +15,8 @@ use std::io;
 use std::path::PathBuf;
 
 use bytes::Bytes;
+
+use super::compression::Coding;
 
 /// Messages in a directory, bounded by their size.
 #[derive(Debug)]
@@ -27,7 +30,7 @@ pub(super) struct Spool {
 
 #[derive(Clone, Copy, Debug)]
 struct File {
-    gzip: bool,
+    coding: Coding,
     size: u64,
 }
 
@@ -35,7 +38,7 @@ struct File {
 #[derive(Debug)]
 pub(super) struct Spooled {
     pub(super) number: u64,
-    pub(super) gzip: bool,
+    pub(super) coding: Coding,
     pub(super) body: Bytes,
 }
 
@@ -56,14 +59,15 @@ impl Spool {
             return Ok(());
         };
         let Ok(number) = number.parse() else { return Ok(()) };
-        let gzip = match ending {
-            "otlp.gz" => true,
-            "otlp" => false,
+        let coding = match ending {
+            "otlp.gz" => Coding::Gzip,
+            "otlp.zst" => Coding::Zstd,
+            "otlp" => Coding::Identity,
             "part" => return fs::remove_file(entry.path()),
             _ => return Ok(()),
         };
         let size = entry.metadata()?.len();
-        self.files.insert(number, File { gzip, size });
+        self.files.insert(number, File { coding, size });
         self.bytes += size;
         self.next = self.next.max(number.saturating_add(1));
         Ok(())
@@ -75,12 +79,12 @@ impl Spool {
     }
 
     /// Writes a message; it is there as a whole or not at all.
-    pub(super) fn add(&mut self, body: &[u8], gzip: bool) -> io::Result<()> {
+    pub(super) fn add(&mut self, body: &[u8], coding: Coding) -> io::Result<()> {
         let size = body.len() as u64;
         if self.bytes.saturating_add(size) > self.most_bytes {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
-        let (number, file) = (self.next, File { gzip, size });
+        let (number, file) = (self.next, File { coding, size });
         let part = self.directory.join(format!("{number:020}.part"));
         let written = fs::write(&part, body).and_then(|()| fs::rename(&part, self.path(number, file)));
         if written.is_err() {
@@ -102,7 +106,7 @@ impl Spool {
     pub(super) fn oldest(&self) -> Option<Result<Spooled, (u64, io::Error)>> {
         let (&number, &file) = self.files.first_key_value()?;
         let body = fs::read(self.path(number, file));
-        let spooled = |body: Vec<u8>| Spooled { number, gzip: file.gzip, body: body.into() };
+        let spooled = |body: Vec<u8>| Spooled { number, coding: file.coding, body: body.into() };
         Some(body.map(spooled).map_err(|error| (number, error)))
     }
 
@@ -116,7 +120,11 @@ impl Spool {
     }
 
     fn path(&self, number: u64, file: File) -> PathBuf {
-        let ending = if file.gzip { "otlp.gz" } else { "otlp" };
+        let ending = match file.coding {
+            Coding::Identity => "otlp",
+            Coding::Gzip => "otlp.gz",
+            Coding::Zstd => "otlp.zst",
+        };
         self.directory.join(format!("{number:020}.{ending}"))
     }
 }
@@ -144,8 +152,8 @@ mod tests {
     fn messages_come_back_in_order_also_after_a_restart() {
         let directory = Directory::new("order");
         let mut spool = Spool::open(directory.0.clone(), 100).unwrap();
-        for (body, gzip) in [(b"a", true), (b"b", false), (b"c", true)] {
-            spool.add(body, gzip).unwrap();
+        for (body, coding) in [(b"a", Coding::Gzip), (b"b", Coding::Identity), (b"c", Coding::Zstd)] {
+            spool.add(body, coding).unwrap();
         }
         fs::write(directory.0.join("7.part"), "half").unwrap();
         fs::write(directory.0.join("notes.txt"), "not ours").unwrap();
@@ -153,10 +161,10 @@ mod tests {
         assert_eq!((spool.len(), spool.bytes), (3, 3));
         let mut bodies = Vec::new();
         while let Some(Ok(it)) = spool.oldest() {
-            bodies.push((it.body[0], it.gzip));
+            bodies.push((it.body[0], it.coding));
             spool.remove(it.number);
         }
-        assert_eq!(bodies, [(b'a', true), (b'b', false), (b'c', true)]);
+        assert_eq!(bodies, [(b'a', Coding::Gzip), (b'b', Coding::Identity), (b'c', Coding::Zstd)]);
         let left: Vec<_> = fs::read_dir(&directory.0).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(left, ["notes.txt"]);
     }
@@ -165,9 +173,9 @@ mod tests {
     fn what_finds_no_room_is_not_taken() {
         let directory = Directory::new("room");
         let mut spool = Spool::open(directory.0.clone(), 5).unwrap();
-        spool.add(b"1234", true).unwrap();
-        assert!(spool.add(b"12", true).is_err());
-        spool.add(b"1", true).unwrap();
+        spool.add(b"1234", Coding::Gzip).unwrap();
+        assert!(spool.add(b"12", Coding::Gzip).is_err());
+        spool.add(b"1", Coding::Gzip).unwrap();
         assert_eq!(spool.len(), 2);
     }
 
@@ -175,11 +183,11 @@ mod tests {
     fn a_message_that_vanished_is_an_error_once() {
         let directory = Directory::new("gone");
         let mut spool = Spool::open(directory.0.clone(), 5).unwrap();
-        spool.add(b"1", true).unwrap();
+        spool.add(b"1", Coding::Gzip).unwrap();
         fs::remove_dir_all(&directory.0).unwrap();
         let Some(Err((number, _))) = spool.oldest() else { panic!("there is nothing to read") };
         spool.remove(number);
         assert!(spool.oldest().is_none());
-        assert!(spool.add(b"1", true).is_err());
+        assert!(spool.add(b"1", Coding::Gzip).is_err());
     }
 }

@@ -3,6 +3,7 @@
 use std::time::SystemTime;
 
 use super::answer::{Verdict, verdict};
+use super::compression::Coding;
 use super::connection::Deadline;
 use super::endpoint::Endpoint;
 use super::error::ExportError;
@@ -35,15 +36,15 @@ impl Transport {
     }
 
     /// Sends a message once.
-    pub(super) fn attempt(&self, body: &[u8], gzip: bool, deadline: Deadline<'_>) -> Verdict {
+    pub(super) fn attempt(&self, body: &[u8], coding: Coding, deadline: Deadline<'_>) -> Verdict {
         match self {
             Transport::Http(endpoint, request) => {
-                let head = request.head(body.len(), gzip);
+                let head = request.head(body.len(), coding);
                 verdict(http::exchange(endpoint, &head, body, deadline), SystemTime::now())
             }
             #[cfg(feature = "grpc")]
             Transport::Grpc(endpoint, headers) => {
-                grpc::judge(grpc::exchange(endpoint, headers, body, gzip, deadline))
+                grpc::judge(grpc::exchange(endpoint, headers, body, coding, deadline))
             }
         }
     }

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use flate2::Compression;
 
 use super::answer::Verdict;
+use super::compression::{Coding, Compression};
 use super::error::ExportError;
 use super::queue::{Pause, Queue};
 use super::retry::Backoff;
@@ -22,13 +22,12 @@ use super::settings::Settings;
 use super::spool::{Spool, Spooled};
 use super::stats::Counters;
 use super::transport::Transport;
-use crate::gzip::gzip;
 
 /// Takes messages from the queue and sends one after the other.
 #[derive(Debug)]
 pub(super) struct Worker {
     transport: Transport,
-    gzip: Option<Compression>,
+    compression: Compression,
     timeout: Duration,
     backoff: Backoff,
     /// The message that is tried next, where it isn't on disk.
@@ -42,7 +41,7 @@ pub(super) struct Worker {
 #[derive(Debug)]
 struct Job {
     body: Bytes,
-    gzip: bool,
+    coding: Coding,
     since: Instant,
     /// Its number, where it is on disk.
     spooled: Option<u64>,
@@ -61,7 +60,7 @@ impl Worker {
         });
         let worker = Worker {
             transport: Transport::new(settings)?,
-            gzip: settings.gzip.map(Compression::new),
+            compression: settings.compression,
             timeout: settings.timeout,
             backoff: Backoff::new(settings.policy),
             held: None,
@@ -106,15 +105,15 @@ impl Worker {
     }
 
     fn pack(&mut self, message: Bytes) -> Job {
-        let body = self.gzip.map_or_else(|| message.clone(), |level| gzip(&message, level));
-        Job { body, gzip: self.gzip.is_some(), since: Instant::now(), spooled: None }
+        let (body, coding) = self.compression.pack(&message);
+        Job { body, coding, since: Instant::now(), spooled: None }
     }
 
     fn next_spooled(&mut self) -> Option<Job> {
         loop {
             match self.spool.as_ref()?.oldest()? {
-                Ok(Spooled { number, gzip, body }) => {
-                    return Some(Job { body, gzip, since: Instant::now(), spooled: Some(number) });
+                Ok(Spooled { number, coding, body }) => {
+                    return Some(Job { body, coding, since: Instant::now(), spooled: Some(number) });
                 }
                 Err((number, error)) => {
                     self.spool_failed("cannot read the spool", &error);
@@ -127,7 +126,7 @@ impl Worker {
     fn attempt(&self, job: &Job) -> Verdict {
         let end = Instant::now() + self.timeout;
         self.counters.sent(job.body.len());
-        self.transport.attempt(&job.body, job.gzip, &|| self.queue.shorten(end))
+        self.transport.attempt(&job.body, job.coding, &|| self.queue.shorten(end))
     }
 
     fn delivered(&mut self, job: Job, rejected: u64, message: &str) {
@@ -193,7 +192,7 @@ impl Worker {
     }
 
     fn save(&mut self, job: &Job) {
-        let saved = self.spool.as_mut().map(|spool| spool.add(&job.body, job.gzip));
+        let saved = self.spool.as_mut().map(|spool| spool.add(&job.body, job.coding));
         if let Some(Err(error)) = saved {
             self.spool_failed("cannot write to the spool", &error);
         }

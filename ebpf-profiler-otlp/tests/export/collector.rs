@@ -117,10 +117,23 @@ fn read(stream: &mut TcpStream) -> Request {
     let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
     let mut packed = vec![0; len.parse().unwrap()];
     reader.read_exact(&mut packed).unwrap();
-    if !head.contains("Content-Encoding: gzip") {
-        return Request { head, body: packed };
-    }
-    let mut body = Vec::new();
-    GzDecoder::new(&packed[..]).read_to_end(&mut body).unwrap();
+    let coding = head.lines().find_map(|line| line.strip_prefix("Content-Encoding: "));
+    let body = unpack(&packed, coding.unwrap_or("identity"));
     Request { head, body }
+}
+
+pub(crate) fn unpack(packed: &[u8], coding: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    match coding {
+        "gzip" => drop(GzDecoder::new(packed).read_to_end(&mut body).unwrap()),
+        "zstd" => {
+            body.reserve(1 << 20);
+            zstd_safe::decompress(&mut body, packed).unwrap();
+        }
+        other => {
+            assert_eq!(other, "identity");
+            body.extend_from_slice(packed);
+        }
+    }
+    body
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ebpf_profiler_core::sink::Sink;
 use ebpf_profiler_otlp::{Exporter, Protocol, Resource, Settings, Stats, encode};
-use flate2::read::GzDecoder;
 
+use crate::collector::unpack;
 use crate::{profile, settings, wait_for};
 
 /// What the server does with a call, once it has read the message or before.
@@ -107,7 +107,7 @@ impl Connection {
 
     /// Reads the message, and lets the other side send more whenever some came.
     fn message(&mut self, window: u32) -> Vec<u8> {
-        let (mut message, mut acks) = (Vec::new(), 0);
+        let (mut message, mut acks, mut coding) = (Vec::new(), 0, None);
         while let Some((kind, flags, payload)) = self.frame() {
             match kind {
                 0 => {
@@ -120,6 +120,7 @@ impl Connection {
                     self.put(8, 0, 0, &len);
                     self.put(8, 0, 1, &len);
                 }
+                1 => coding = coding_in(&payload),
                 4 | 6 if flags & 1 != 0 => acks += 1,
                 _ => {}
             }
@@ -127,9 +128,9 @@ impl Connection {
         assert!(acks <= 2);
         let (head, packed) = message.split_at(5);
         assert_eq!(u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize, packed.len());
-        let mut body = Vec::new();
-        GzDecoder::new(packed).read_to_end(&mut body).unwrap();
-        body
+        let coding = coding.unwrap();
+        assert_eq!(head[0], u8::from(coding != "identity"));
+        unpack(packed, coding)
     }
 
     fn answer(&mut self, trailers: &[(&str, String)], body: Option<Vec<u8>>) {
@@ -162,6 +163,13 @@ impl Connection {
     }
 }
 
+/// How the message is packed, by headers that stand there as they are.
+fn coding_in(headers: &[u8]) -> Option<&'static str> {
+    let headers = String::from_utf8_lossy(headers);
+    let (_, rest) = headers.split_once("grpc-encoding")?;
+    ["gzip", "zstd", "identity"].into_iter().find(|name| rest[1..].starts_with(name))
+}
+
 /// Exports one profile to a server that does these things, until it is delivered or dropped.
 fn export_one(acts: Vec<Act>) -> (Stats, Server) {
     let server = Server::new(acts);
@@ -175,6 +183,17 @@ fn a_profile_arrives_as_it_was_encoded() {
     let (stats, server) = export_one(vec![Act::status(0)]);
     assert_eq!((stats.delivered, stats.retries), (1, 0), "{stats}");
     assert_eq!(server.messages.recv().unwrap(), encode(&profile(3), &Resource::new()));
+}
+
+#[test]
+fn messages_are_packed_as_wanted() {
+    for compression in crate::compressions() {
+        let server = Server::new(vec![Act::status(0)]);
+        let mut exporter = Exporter::new(server.settings().compression(compression)).unwrap();
+        exporter.take(&profile(3)).unwrap();
+        exporter.flush().unwrap();
+        assert_eq!(server.messages.recv().unwrap(), encode(&profile(3), &Resource::new()), "{compression:?}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use ebpf_profiler_core::profile::{Process, Profile, ProfileBuilder, Thread};
 use ebpf_profiler_core::sink::Sink;
 use ebpf_profiler_core::symbol::NoSymbols;
 use ebpf_profiler_core::trace::{Frame, Stop, Trace};
-use ebpf_profiler_otlp::{ExportError, Exporter, Resource, Settings, Stats, encode};
+use ebpf_profiler_otlp::{Compression, ExportError, Exporter, Resource, Settings, Stats, encode};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLI: Duration = Duration::from_millis(1);
@@ -74,16 +74,32 @@ fn a_profile_arrives_as_it_was_encoded() {
 }
 
 #[test]
-fn headers_are_sent_and_compression_can_be_off() {
+fn headers_are_sent() {
     let collector = Collector::new([Act::ok()]);
-    let settings = settings(&collector.url()).header("dd-api-key", "secret").gzip(None);
-    let mut exporter = Exporter::new(settings).unwrap();
+    let mut exporter = Exporter::new(settings(&collector.url()).header("dd-api-key", "secret")).unwrap();
     exporter.take(&profile(3)).unwrap();
     exporter.flush().unwrap();
-    let requests = collector.requests();
-    assert!(requests[0].head.contains("dd-api-key: secret\r\n"));
-    assert!(!requests[0].head.contains("gzip"));
-    assert_eq!(requests[0].body, encode(&profile(3), &Resource::new()));
+    assert!(collector.requests()[0].head.contains("dd-api-key: secret\r\n"));
+}
+
+/// All that are built in.
+fn compressions() -> Vec<Compression> {
+    let all = ["none", "gzip", "gzip:9", "zstd", "zstd:19"].into_iter();
+    all.filter_map(|text| text.parse().ok()).collect()
+}
+
+#[test]
+fn messages_are_packed_as_wanted() {
+    for compression in compressions() {
+        let collector = Collector::new([Act::ok()]);
+        let mut exporter = Exporter::new(settings(&collector.url()).compression(compression)).unwrap();
+        exporter.take(&profile(3)).unwrap();
+        exporter.flush().unwrap();
+        let request = collector.requests().remove(0);
+        let packed = request.head.contains("Content-Encoding: ");
+        assert_eq!(packed, compression != Compression::None, "{}", request.head);
+        assert_eq!(request.body, encode(&profile(3), &Resource::new()), "{compression:?}");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod huffman;
 mod status;
 
 use super::answer::Verdict;
+use super::compression::Coding;
 use super::connection::{Connection, Deadline, Failure};
 use super::endpoint::Endpoint;
 use frame::{BROKEN, Frame, MOST_FRAME, PREFACE, flag, kind, number, put};
@@ -46,11 +47,11 @@ pub(super) fn exchange(
     endpoint: &Endpoint,
     headers: &[(String, String)],
     body: &[u8],
-    gzip: bool,
+    coding: Coding,
     deadline: Deadline<'_>,
 ) -> Result<Answer, Failure> {
     let mut call = Call::new(Connection::open(endpoint, deadline)?);
-    let sent = call.open(endpoint, headers, gzip).and_then(|()| call.send(&message(body, gzip)));
+    let sent = call.open(endpoint, headers, coding).and_then(|()| call.send(&message(body, coding)));
     // One who refuses may answer and close before everything is there.
     match (call.finish(), sent) {
         (Ok(()), _) => Ok(call.answer),
@@ -60,9 +61,9 @@ pub(super) fn exchange(
 }
 
 /// Before each message stand a byte that says whether it is compressed, and its length.
-fn message(body: &[u8], gzip: bool) -> Vec<u8> {
+fn message(body: &[u8], coding: Coding) -> Vec<u8> {
     let mut message = Vec::with_capacity(5 + body.len());
-    message.push(gzip.into());
+    message.push((coding != Coding::Identity).into());
     message.extend_from_slice(&(body.len() as u32).to_be_bytes());
     message.extend_from_slice(body);
     message
@@ -97,10 +98,15 @@ impl<'d> Call<'d> {
         }
     }
 
-    fn open(&mut self, endpoint: &Endpoint, headers: &[(String, String)], gzip: bool) -> Result<(), Failure> {
+    fn open(
+        &mut self,
+        endpoint: &Endpoint,
+        headers: &[(String, String)],
+        coding: Coding,
+    ) -> Result<(), Failure> {
         let mut out = PREFACE.to_vec();
         put(kind::SETTINGS, 0, 0, &[], &mut out);
-        let block = block(endpoint, headers, gzip);
+        let block = block(endpoint, headers, coding);
         let (mut parts, mut kind) = (block.chunks(MOST_FRAME).peekable(), kind::HEADERS);
         while let Some(part) = parts.next() {
             let flags = if parts.peek().is_none() { flag::END_HEADERS } else { 0 };
@@ -208,7 +214,7 @@ impl<'d> Call<'d> {
     }
 }
 
-fn block(endpoint: &Endpoint, headers: &[(String, String)], gzip: bool) -> Vec<u8> {
+fn block(endpoint: &Endpoint, headers: &[(String, String)], coding: Coding) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in [
         (":method", "POST"),
@@ -218,7 +224,7 @@ fn block(endpoint: &Endpoint, headers: &[(String, String)], gzip: bool) -> Vec<u
         ("content-type", "application/grpc"),
         ("te", "trailers"),
         ("user-agent", concat!("ebpf-profiler-otlp/", env!("CARGO_PKG_VERSION"))),
-        ("grpc-encoding", if gzip { "gzip" } else { "identity" }),
+        ("grpc-encoding", coding.name()),
     ] {
         hpack::encode(name, value, &mut block);
     }
