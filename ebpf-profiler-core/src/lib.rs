@@ -57,7 +57,6 @@
 //! - No live profiles but on x86_64. Tables and walkers know arm64, too; the compiled kernel side doesn't.
 //! - No stacks of 32-bit programs.
 //! - Nothing but CPU time: no waiting, no memory, no locks.
-//! - No TLS to an OpenTelemetry collector: one on the same machine speaks it.
 //! - Of debug information it does not read `.gnu_debugdata`, sections compressed with zstd, split DWARF and debuginfod
 //!   servers.
 //! <!-- /not -->

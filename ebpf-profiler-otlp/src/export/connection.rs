@@ -1,4 +1,4 @@
-//! A TCP connection on which everything ends in time.
+//! A connection on which everything ends in time.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -6,12 +6,18 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use super::endpoint::Endpoint;
+use super::stream::{Stream, is_timeout};
+#[cfg(feature = "tls")]
+use super::tls::Tls;
 
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// Nobody is there, or the connection broke.
     Io(&'static str, io::Error),
+    /// It can't be secured.
+    #[cfg(feature = "tls")]
+    Tls(String),
     /// Time was over.
     Timeout(&'static str),
     /// What came is of another protocol, or too much.
@@ -22,6 +28,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Io(doing, error) => write!(f, "{doing}: {error}"),
+            #[cfg(feature = "tls")]
+            Failure::Tls(why) => write!(f, "cannot secure the connection: {why}"),
             Failure::Timeout(doing) => write!(f, "{doing}: no end in the time that it may take"),
             Failure::Garbage(what) => write!(f, "the answer is not what was expected: {what}"),
         }
@@ -31,32 +39,46 @@ impl fmt::Display for Failure {
 /// When the attempt ends, which can become earlier while it goes on.
 pub(super) type Deadline<'a> = &'a dyn Fn() -> Instant;
 
+/// The other side.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) endpoint: Endpoint,
+    /// How to secure connections to it, where it wants that.
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Tls>,
+}
+
 /// A connection, and what came in on it.
 pub(super) struct Connection<'d> {
-    stream: TcpStream,
+    stream: Stream,
     deadline: Deadline<'d>,
+    /// For what goes wrong on the way.
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has more to say"))]
+    peer: &'d Peer,
     /// Came in and wasn't looked at yet.
     pub(super) received: Vec<u8>,
 }
 
 impl<'d> Connection<'d> {
-    pub(super) fn open(endpoint: &Endpoint, deadline: Deadline<'d>) -> Result<Connection<'d>, Failure> {
-        Ok(Connection { stream: connect(endpoint, deadline)?, deadline, received: Vec::new() })
+    pub(super) fn open(peer: &'d mut Peer, deadline: Deadline<'d>) -> Result<Connection<'d>, Failure> {
+        let socket = connect(&peer.endpoint, deadline)?;
+        let stream = peer.stream(socket)?;
+        Ok(Connection { stream, deadline, peer, received: Vec::new() })
     }
 
     /// Sends all bytes.
     pub(super) fn send(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            let written = self.patiently("cannot send", |mut stream| stream.write(bytes))?;
+            let written = self.patiently("cannot send", |stream| stream.write(bytes))?;
             bytes = &bytes[written..];
         }
-        Ok(())
+        self.patiently("cannot send", |stream| stream.flush())
     }
 
     /// Receives some more bytes; false at the end.
     pub(super) fn receive(&mut self) -> Result<bool, Failure> {
         let mut buffer = [0; 4096];
-        let read = self.patiently("cannot read the answer", |mut stream| stream.read(&mut buffer))?;
+        let read = self.patiently("cannot read the answer", |stream| stream.read(&mut buffer))?;
         self.received.extend_from_slice(&buffer[..read]);
         Ok(read > 0)
     }
@@ -72,19 +94,41 @@ impl<'d> Connection<'d> {
     }
 
     /// Tries until it works or fails, or time is over.
-    fn patiently(
-        &self,
+    fn patiently<T>(
+        &mut self,
         doing: &'static str,
-        mut run: impl FnMut(&TcpStream) -> io::Result<usize>,
-    ) -> Result<usize, Failure> {
+        mut run: impl FnMut(&mut Stream) -> io::Result<T>,
+    ) -> Result<T, Failure> {
         loop {
-            let timeout = Some(rest(self.deadline, doing)?.min(LOOK));
-            let set = self.stream.set_read_timeout(timeout).and(self.stream.set_write_timeout(timeout));
-            match set.and_then(|()| run(&self.stream)) {
-                Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result.map_err(|error| failure(doing, error)),
+            let timeout = rest(self.deadline, doing)?.min(LOOK);
+            match self.stream.set_timeout(timeout).and_then(|()| run(&mut self.stream)) {
+                Err(error) if is_timeout(&error) => {}
+                result => return result.map_err(|error| self.failure(doing, error)),
             }
         }
+    }
+
+    fn failure(&self, doing: &'static str, error: io::Error) -> Failure {
+        #[cfg(feature = "tls")]
+        if let Some(failure) = self.peer.tls.as_ref().and_then(|tls| tls.failure(&error)) {
+            return failure;
+        }
+        failure(doing, error)
+    }
+}
+
+impl Peer {
+    #[cfg(feature = "tls")]
+    fn stream(&mut self, socket: TcpStream) -> Result<Stream, Failure> {
+        match &mut self.tls {
+            Some(tls) => tls.stream(socket),
+            None => Ok(Stream::Plain(socket)),
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn stream(&self, socket: TcpStream) -> Result<Stream, Failure> {
+        Ok(Stream::Plain(socket))
     }
 }
 
@@ -110,10 +154,6 @@ fn rest(deadline: Deadline<'_>, doing: &'static str) -> Result<Duration, Failure
 
 fn failure(doing: &'static str, error: io::Error) -> Failure {
     if is_timeout(&error) { Failure::Timeout(doing) } else { Failure::Io(doing, error) }
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// How long one system call waits before the deadline is looked at again.

@@ -5,6 +5,8 @@ use super::error::ExportError;
 /// A URL, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
+    /// Whether to speak TLS.
+    pub(super) secure: bool,
     /// As it stands in the `Host` header.
     pub(super) authority: String,
     /// Without the brackets of an address.
@@ -15,33 +17,36 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Takes `http://HOST[:PORT][/PATH]` apart.
+    /// Takes `http[s]://HOST[:PORT][/PATH]` apart.
     pub(super) fn parse(url: &str) -> Result<Endpoint, ExportError> {
         let wrong = |why| ExportError::Endpoint { url: url.to_owned(), why };
-        let rest = match url.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
-            Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => {
-                return Err(wrong("TLS is not built in; a collector on this machine can speak it"));
-            }
-            _ => return Err(wrong("it does not begin with http://")),
+        let (secure, rest) = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            _ => return Err(wrong("it does not begin with http:// or https://")),
         };
+        if secure && cfg!(not(feature = "tls")) {
+            return Err(wrong("TLS is not built in; it needs the feature of that name"));
+        }
         if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(wrong("it has spaces or control characters"));
         }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        let (host, port) = split_port(authority).ok_or(wrong("the port is no number"))?;
+        let (host, port) =
+            split_port(authority, if secure { 443 } else { 80 }).ok_or(wrong("the port is no number"))?;
         if host.is_empty() || authority.contains('@') {
             return Err(wrong("there is no host, or a user name; credentials go into a header"));
         }
         let path = path.split('#').next().unwrap_or_default();
         let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(Endpoint { authority: authority.into(), host: host.into(), port, path: format!("{slash}{path}") })
+        let path = format!("{slash}{path}");
+        Ok(Endpoint { secure, authority: authority.into(), host: host.into(), port, path })
     }
 }
 
-/// `[::1]:4318` is `::1` and 4318; without a port it is 80.
-fn split_port(authority: &str) -> Option<(&str, u16)> {
+/// `[::1]:4318` is `::1` and 4318.
+fn split_port(authority: &str, otherwise: u16) -> Option<(&str, u16)> {
     let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, rest)) => (host, rest.strip_prefix(':')),
         None => match authority.split_once(':') {
@@ -49,7 +54,7 @@ fn split_port(authority: &str) -> Option<(&str, u16)> {
             None => (authority, None),
         },
     };
-    let port = port.filter(|port| !port.is_empty()).map_or(Ok(80), str::parse).ok()?;
+    let port = port.filter(|port| !port.is_empty()).map_or(Ok(otherwise), str::parse).ok()?;
     Some((host, port))
 }
 
@@ -70,18 +75,25 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "tls")]
+    #[test]
+    fn urls_with_tls() {
+        let endpoint = Endpoint::parse("https://collector").unwrap();
+        assert_eq!((endpoint.secure, endpoint.port), (true, 443));
+        assert!(!Endpoint::parse("http://collector").unwrap().secure);
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn tls_is_not_left_out_silently() {
+        assert!(Endpoint::parse("https://collector").is_err());
+    }
+
     #[test]
     fn urls_that_do_not() {
-        for url in [
-            "",
-            "localhost:4318",
-            "https://a",
-            "http://",
-            "http://a:b",
-            "http://a:99999",
-            "http://u@a",
-            "http://a/\r\nb",
-        ] {
+        for url in
+            ["", "localhost:4318", "http://", "http://a:b", "http://a:99999", "http://u@a", "http://a/\r\nb"]
+        {
             assert!(Endpoint::parse(url).is_err(), "{url}");
         }
     }

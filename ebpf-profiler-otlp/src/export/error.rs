@@ -29,6 +29,13 @@ pub enum ExportError {
         /// Its name.
         name: String,
     },
+    /// A file of TLS can't be used: whom to trust, our certificate, or its key.
+    Certificate {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The directory for messages that wait can't be used.
     Spool {
         /// Where it is.
@@ -58,13 +65,16 @@ impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExportError::Endpoint { url, why } => {
-                write!(f, "cannot export to {url}: {why}; wanted: http://HOST[:PORT][/PATH]")
+                write!(f, "cannot export to {url}: {why}; wanted: http[s]://HOST[:PORT][/PATH]")
             }
             ExportError::Variable { name, value, wanted } => {
                 write!(f, "cannot use {name}={value}; wanted: {wanted}")
             }
             ExportError::Header { name } => {
                 write!(f, "cannot send the header {name:?}: a name has no spaces, a value only one line")
+            }
+            ExportError::Certificate { path, why } => {
+                write!(f, "cannot use certificates of {}: {why}", path.display())
             }
             ExportError::Spool { path, kind } => {
                 write!(

@@ -4,8 +4,7 @@
 //! would bring the case that the other side closed it in between. The answer is read up to a bound, the whole
 //! attempt ends at a deadline, and nothing that comes in decides how much memory is taken.
 
-use super::connection::{Connection, Deadline, Failure};
-use super::endpoint::Endpoint;
+use super::connection::{Connection, Deadline, Failure, Peer};
 
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,18 +23,19 @@ impl Response {
 
 /// Sends a request and reads the answer; `head` is everything up to the empty line.
 pub(super) fn exchange(
-    endpoint: &Endpoint,
+    peer: &mut Peer,
     head: &str,
     body: &[u8],
     deadline: Deadline<'_>,
 ) -> Result<Response, Failure> {
-    let mut connection = Exchange(Connection::open(endpoint, deadline)?);
+    let mut connection = Exchange(Connection::open(peer, deadline)?);
     let sent = connection.0.send(head.as_bytes()).and_then(|()| connection.0.send(body));
     // One who refuses a body may answer and close before it is all there.
     match (connection.response(), sent) {
         (Ok(response), _) => Ok(response),
-        (Err(_), Err(failure)) => Err(failure),
-        (Err(failure), Ok(())) => Err(failure),
+        #[cfg(feature = "tls")]
+        (Err(refusal @ Failure::Tls(_)), _) => Err(refusal),
+        (Err(_), Err(failure)) | (Err(failure), Ok(())) => Err(failure),
     }
 }
 

@@ -23,6 +23,9 @@ mod retry;
 mod settings;
 mod spool;
 mod stats;
+mod stream;
+#[cfg(feature = "tls")]
+mod tls;
 mod transport;
 mod worker;
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::compression::Compression;
 use super::error::ExportError;
 use super::retry::Policy;
+#[cfg(feature = "tls")]
+use super::tls::Files;
 use crate::resource::{Resource, percent_decoded};
 
 /// Where and how to send.
@@ -36,6 +38,8 @@ pub struct Settings {
     pub(super) limit: usize,
     pub(super) hard_limit: usize,
     pub(super) rust_frames: bool,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Files,
 }
 
 /// How profiles are sent.
@@ -57,7 +61,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 const PATH: &str = "/v1development/profiles";
 
 impl Settings {
-    /// Sends to this URL, with its path as it stands: `http://HOST[:PORT][/PATH]`.
+    /// Sends to this URL, with its path as it stands: `http://HOST[:PORT][/PATH]`; `https` needs the
+    /// feature `tls`.
     pub fn new(endpoint: impl Into<String>) -> Settings {
         Settings {
             endpoint: endpoint.into(),
@@ -73,6 +78,8 @@ impl Settings {
             limit: 4 << 20,
             hard_limit: 64 << 20,
             rust_frames: false,
+            #[cfg(feature = "tls")]
+            tls: Files::default(),
         }
     }
 
@@ -86,6 +93,9 @@ impl Settings {
     /// | `OTEL_EXPORTER_OTLP_PROFILES_TIMEOUT`, `OTEL_EXPORTER_OTLP_TIMEOUT` | 10000, in milliseconds |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION`, `OTEL_EXPORTER_OTLP_COMPRESSION` | `gzip`; or `none`, or `zstd` with the feature of that name; `gzip:6` chooses a level |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf`; or `grpc` with the feature of that name |
+    /// | `OTEL_EXPORTER_OTLP_PROFILES_CERTIFICATE`, `OTEL_EXPORTER_OTLP_CERTIFICATE` | the authorities of this machine; a PEM file of others to trust |
+    /// | `..._CLIENT_CERTIFICATE` and `..._CLIENT_KEY`, likewise | none; PEM files |
+    /// | `..._INSECURE`, likewise | `false`: gRPC to `HOST:PORT` without a scheme speaks TLS |
     /// | `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME` | none; for all processes, see [`Resource::with_env`] |
     ///
     /// # Errors
@@ -107,6 +117,7 @@ impl Settings {
             .protocol(protocol)
             .resource(Resource::of_this_machine().with_variables(&variable))
             .compression(variables.compression()?);
+        settings = variables.tls(settings)?;
         if let Some(timeout) = variables.timeout()? {
             settings = settings.timeout(timeout);
         }
@@ -125,6 +136,26 @@ impl Settings {
     /// Sets what goes with every process; without it [what this machine is](Resource::of_this_machine).
     pub fn resource(mut self, resource: Resource) -> Settings {
         self.resource = resource;
+        self
+    }
+
+    /// Trusts only the authorities in this PEM file; those of this machine without it.
+    ///
+    /// This file and those of [`client_certificate`](Settings::client_certificate) are read again when they change.
+    #[cfg(feature = "tls")]
+    pub fn certificate(mut self, authorities: impl Into<PathBuf>) -> Settings {
+        self.tls.authorities = Some(authorities.into());
+        self
+    }
+
+    /// Says who we are, by a certificate and its key in PEM files.
+    #[cfg(feature = "tls")]
+    pub fn client_certificate(
+        mut self,
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Settings {
+        self.tls.client = Some((certificate.into(), key.into()));
         self
     }
 
@@ -230,12 +261,49 @@ impl Variables<'_> {
     fn endpoint(&self, protocol: Protocol) -> String {
         match (protocol, self.find("ENDPOINT")) {
             #[cfg(feature = "grpc")]
-            (Protocol::Grpc, Some((_, url))) => url,
+            (Protocol::Grpc, Some((_, url))) => self.with_scheme(url),
             #[cfg(feature = "grpc")]
             (Protocol::Grpc, None) => "http://localhost:4317".into(),
             (Protocol::Http, Some((name, url))) if name.contains("PROFILES") => url,
             (Protocol::Http, Some((_, url))) => format!("{}{PATH}", url.trim_end_matches('/')),
             (Protocol::Http, None) => format!("http://localhost:4318{PATH}"),
+        }
+    }
+
+    /// gRPC is also given as `HOST:PORT`.
+    #[cfg(feature = "grpc")]
+    fn with_scheme(&self, url: String) -> String {
+        let insecure = self.value("INSECURE").is_some_and(|value| value.eq_ignore_ascii_case("true"));
+        match (url.contains("://"), insecure) {
+            (true, _) => url,
+            (false, true) => format!("http://{url}"),
+            (false, false) => format!("https://{url}"),
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn tls(&self, mut settings: Settings) -> Result<Settings, ExportError> {
+        if let Some(path) = self.value("CERTIFICATE") {
+            settings = settings.certificate(path);
+        }
+        match (self.find("CLIENT_CERTIFICATE"), self.find("CLIENT_KEY")) {
+            (Some((_, certificate)), Some((_, key))) => Ok(settings.client_certificate(certificate, key)),
+            (None, None) => Ok(settings),
+            (Some((name, value)), None) | (None, Some((name, value))) => {
+                Err(ExportError::Variable { name, value, wanted: "a client's certificate and its key, both" })
+            }
+        }
+    }
+
+    /// What was meant to secure a connection isn't left out silently.
+    #[cfg(not(feature = "tls"))]
+    fn tls(&self, settings: Settings) -> Result<Settings, ExportError> {
+        let names = ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"];
+        match names.into_iter().find_map(|name| self.find(name)) {
+            Some((name, value)) => {
+                Err(ExportError::Variable { name, value, wanted: "the feature `tls` for it" })
+            }
+            None => Ok(settings),
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::answer::{Verdict, verdict};
 use super::compression::Coding;
-use super::connection::Deadline;
+use super::connection::{Deadline, Peer};
 use super::endpoint::Endpoint;
 use super::error::ExportError;
 #[cfg(feature = "grpc")]
@@ -12,13 +12,15 @@ use super::grpc;
 use super::http;
 use super::request::{Request, check_header};
 use super::settings::{Protocol, Settings};
+#[cfg(feature = "tls")]
+use super::tls::Tls;
 
 /// One of the protocols, with where to send to.
 #[derive(Debug)]
 pub(super) enum Transport {
-    Http(Endpoint, Request),
+    Http(Peer, Request),
     #[cfg(feature = "grpc")]
-    Grpc(Endpoint, Vec<(String, String)>),
+    Grpc(Peer, Vec<(String, String)>),
 }
 
 impl Transport {
@@ -28,24 +30,35 @@ impl Transport {
         match settings.protocol {
             Protocol::Http => {
                 let request = Request::new(&endpoint, &settings.headers);
-                Ok(Transport::Http(endpoint, request))
+                Ok(Transport::Http(peer(endpoint, settings, b"http/1.1")?, request))
             }
             #[cfg(feature = "grpc")]
-            Protocol::Grpc => Ok(Transport::Grpc(endpoint, settings.headers.clone())),
+            Protocol::Grpc => Ok(Transport::Grpc(peer(endpoint, settings, b"h2")?, settings.headers.clone())),
         }
     }
 
     /// Sends a message once.
-    pub(super) fn attempt(&self, body: &[u8], coding: Coding, deadline: Deadline<'_>) -> Verdict {
+    pub(super) fn attempt(&mut self, body: &[u8], coding: Coding, deadline: Deadline<'_>) -> Verdict {
         match self {
-            Transport::Http(endpoint, request) => {
+            Transport::Http(peer, request) => {
                 let head = request.head(body.len(), coding);
-                verdict(http::exchange(endpoint, &head, body, deadline), SystemTime::now())
+                verdict(http::exchange(peer, &head, body, deadline), SystemTime::now())
             }
             #[cfg(feature = "grpc")]
-            Transport::Grpc(endpoint, headers) => {
-                grpc::judge(grpc::exchange(endpoint, headers, body, coding, deadline))
+            Transport::Grpc(peer, headers) => {
+                grpc::judge(grpc::exchange(peer, headers, body, coding, deadline))
             }
         }
     }
+}
+
+#[cfg(feature = "tls")]
+fn peer(endpoint: Endpoint, settings: &Settings, protocol: &'static [u8]) -> Result<Peer, ExportError> {
+    let tls = endpoint.secure.then(|| Tls::new(&settings.tls, &endpoint.host, protocol)).transpose()?;
+    Ok(Peer { endpoint, tls })
+}
+
+#[cfg(not(feature = "tls"))]
+fn peer(endpoint: Endpoint, _: &Settings, _: &'static [u8]) -> Result<Peer, ExportError> {
+    Ok(Peer { endpoint })
 }

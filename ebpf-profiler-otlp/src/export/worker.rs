@@ -123,10 +123,11 @@ impl Worker {
         }
     }
 
-    fn attempt(&self, job: &Job) -> Verdict {
+    fn attempt(&mut self, job: &Job) -> Verdict {
         let end = Instant::now() + self.timeout;
         self.counters.sent(job.body.len());
-        self.transport.attempt(&job.body, job.coding, &|| self.queue.shorten(end))
+        let queue = &self.queue;
+        self.transport.attempt(&job.body, job.coding, &|| queue.shorten(end))
     }
 
     fn delivered(&mut self, job: Job, rejected: u64, message: &str) {

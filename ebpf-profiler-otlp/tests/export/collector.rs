@@ -39,6 +39,11 @@ impl Act {
     }
 }
 
+/// A connection, whatever is around it.
+pub(crate) trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
+
 /// A request, its body unpacked.
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -59,6 +64,15 @@ impl Collector {
     }
 
     pub(crate) fn on(listener: TcpListener, acts: impl Into<Vec<Act>>) -> Collector {
+        Collector::through(listener, acts, |stream| Box::new(stream))
+    }
+
+    /// With something around the connections.
+    pub(crate) fn through(
+        listener: TcpListener,
+        acts: impl Into<Vec<Act>>,
+        wrap: impl Fn(TcpStream) -> Box<dyn Stream> + Clone + Send + 'static,
+    ) -> Collector {
         let address = listener.local_addr().unwrap();
         let (sender, requests) = channel();
         let acts = Arc::new(Mutex::new(VecDeque::from(acts.into())));
@@ -66,8 +80,8 @@ impl Collector {
             for stream in listener.incoming() {
                 let mut acts = acts.lock().unwrap();
                 let act = if acts.len() > 1 { acts.pop_front() } else { acts.front().cloned() };
-                let (sender, act) = (sender.clone(), act.unwrap());
-                std::thread::spawn(move || serve(stream.unwrap(), act, &sender));
+                let (sender, act, wrap) = (sender.clone(), act.unwrap(), wrap.clone());
+                std::thread::spawn(move || serve(&mut *wrap(stream.unwrap()), act, &sender));
             }
         });
         Collector { address, requests }
@@ -83,7 +97,7 @@ impl Collector {
     }
 }
 
-fn serve(mut stream: TcpStream, act: Act, requests: &Sender<Request>) {
+fn serve(stream: &mut dyn Stream, act: Act, requests: &Sender<Request>) {
     if let Act::Drop = act {
         return;
     }
@@ -91,11 +105,11 @@ fn serve(mut stream: TcpStream, act: Act, requests: &Sender<Request>) {
         let _ = stream.write_all(&answer);
         return;
     }
-    let request = read(&mut stream);
+    let Some(request) = read(stream) else { return };
     // The test may be over already.
     let _ = requests.send(request);
     match act {
-        Act::Say(answer) => drop(stream.write_all(&answer)),
+        Act::Say(answer) => drop(stream.write_all(&answer).and_then(|()| stream.flush())),
         Act::Drip(answer, pause) => {
             for byte in answer {
                 sleep(pause);
@@ -108,18 +122,22 @@ fn serve(mut stream: TcpStream, act: Act, requests: &Sender<Request>) {
     }
 }
 
-fn read(stream: &mut TcpStream) -> Request {
+/// None where nothing comes: who doesn't trust us goes away.
+fn read(stream: &mut dyn Stream) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
-        assert!(reader.read_line(&mut head).unwrap() > 0, "{head}");
+        if reader.read_line(&mut head).unwrap_or_default() == 0 {
+            assert!(head.is_empty(), "{head}");
+            return None;
+        }
     }
     let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
     let mut packed = vec![0; len.parse().unwrap()];
     reader.read_exact(&mut packed).unwrap();
     let coding = head.lines().find_map(|line| line.strip_prefix("Content-Encoding: "));
     let body = unpack(&packed, coding.unwrap_or("identity"));
-    Request { head, body }
+    Some(Request { head, body })
 }
 
 pub(crate) fn unpack(packed: &[u8], coding: &str) -> Vec<u8> {

@@ -8,12 +8,12 @@ use std::time::Duration;
 use ebpf_profiler_core::sink::Sink;
 use ebpf_profiler_otlp::{Exporter, Protocol, Resource, Settings, Stats, encode};
 
-use crate::collector::unpack;
+use crate::collector::{Stream, unpack};
 use crate::{profile, settings, wait_for};
 
 /// What the server does with a call, once it has read the message or before.
 #[derive(Clone, Debug)]
-enum Act {
+pub(crate) enum Act {
     /// Answers with these trailers, and a message before them where there is one.
     Answer(Vec<(&'static str, String)>, Option<Vec<u8>>),
     /// The same, but opens its windows only by so much at a time.
@@ -27,19 +27,27 @@ enum Act {
 }
 
 impl Act {
-    fn status(status: u32) -> Act {
+    pub(crate) fn status(status: u32) -> Act {
         Act::Answer(vec![("grpc-status", status.to_string()), ("grpc-message", "some%20words".into())], None)
     }
 }
 
 /// A server, the port that it listens on, and the messages that it got.
-struct Server {
-    url: String,
-    messages: Receiver<Vec<u8>>,
+pub(crate) struct Server {
+    pub(crate) url: String,
+    pub(crate) messages: Receiver<Vec<u8>>,
 }
 
 impl Server {
     fn new(acts: Vec<Act>) -> Server {
+        Server::through(acts, |stream| Box::new(stream))
+    }
+
+    /// With something around the connections.
+    pub(crate) fn through(
+        acts: Vec<Act>,
+        wrap: impl Fn(TcpStream) -> Box<dyn Stream> + Clone + Send + 'static,
+    ) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (sender, messages) = channel();
@@ -47,8 +55,8 @@ impl Server {
             let last = acts.last().cloned();
             let acts = acts.into_iter().chain(std::iter::repeat(last.unwrap()));
             for (stream, act) in listener.incoming().zip(acts) {
-                let sender = sender.clone();
-                std::thread::spawn(move || Connection(stream.unwrap()).serve(act, &sender));
+                let (sender, wrap) = (sender.clone(), wrap.clone());
+                std::thread::spawn(move || Connection(wrap(stream.unwrap())).serve(act, &sender));
             }
         });
         Server { url, messages }
@@ -59,7 +67,7 @@ impl Server {
     }
 }
 
-struct Connection(TcpStream);
+struct Connection(Box<dyn Stream>);
 
 impl Connection {
     /// None when the other side has closed.
@@ -77,12 +85,14 @@ impl Connection {
         let len = (payload.len() as u32).to_be_bytes();
         let head = [len[1], len[2], len[3], kind, flags, 0, 0, 0, stream];
         // The other side may have heard enough.
-        let _ = self.0.write_all(&[&head, payload].concat());
+        let _ = self.0.write_all(&[&head, payload].concat()).and_then(|()| self.0.flush());
     }
 
     fn serve(mut self, act: Act, messages: &Sender<Vec<u8>>) {
         let mut preface = [0; 24];
-        self.0.read_exact(&mut preface).unwrap();
+        if self.0.read_exact(&mut preface).is_err() {
+            return;
+        }
         assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         let window = if let Act::Stingy(window) = act { window } else { 65_535 };
         self.put(4, 0, 0, &[&[0, 4][..], &window.to_be_bytes()].concat());

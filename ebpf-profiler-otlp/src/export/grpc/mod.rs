@@ -1,4 +1,4 @@
-//! gRPC over HTTP/2 without TLS, as much of it as one call needs.
+//! gRPC over HTTP/2, as much of it as one call needs.
 //!
 //! ```text
 //!   we      preface, SETTINGS, HEADERS, DATA ... DATA
@@ -15,7 +15,7 @@ mod status;
 
 use super::answer::Verdict;
 use super::compression::Coding;
-use super::connection::{Connection, Deadline, Failure};
+use super::connection::{Connection, Deadline, Failure, Peer};
 use super::endpoint::Endpoint;
 use frame::{BROKEN, Frame, MOST_FRAME, PREFACE, flag, kind, number, put};
 use hpack::{Decoder, Header};
@@ -44,19 +44,21 @@ const MOST_HEADERS: usize = 64 << 10;
 
 /// Makes the call.
 pub(super) fn exchange(
-    endpoint: &Endpoint,
+    peer: &mut Peer,
     headers: &[(String, String)],
     body: &[u8],
     coding: Coding,
     deadline: Deadline<'_>,
 ) -> Result<Answer, Failure> {
-    let mut call = Call::new(Connection::open(endpoint, deadline)?);
-    let sent = call.open(endpoint, headers, coding).and_then(|()| call.send(&message(body, coding)));
+    let block = block(&peer.endpoint, headers, coding);
+    let mut call = Call::new(Connection::open(peer, deadline)?);
+    let sent = call.open(&block).and_then(|()| call.send(&message(body, coding)));
     // One who refuses may answer and close before everything is there.
     match (call.finish(), sent) {
         (Ok(()), _) => Ok(call.answer),
-        (Err(_), Err(failure)) => Err(failure),
-        (Err(failure), Ok(())) => Err(failure),
+        #[cfg(feature = "tls")]
+        (Err(refusal @ Failure::Tls(_)), _) => Err(refusal),
+        (Err(_), Err(failure)) | (Err(failure), Ok(())) => Err(failure),
     }
 }
 
@@ -98,15 +100,9 @@ impl<'d> Call<'d> {
         }
     }
 
-    fn open(
-        &mut self,
-        endpoint: &Endpoint,
-        headers: &[(String, String)],
-        coding: Coding,
-    ) -> Result<(), Failure> {
+    fn open(&mut self, block: &[u8]) -> Result<(), Failure> {
         let mut out = PREFACE.to_vec();
         put(kind::SETTINGS, 0, 0, &[], &mut out);
-        let block = block(endpoint, headers, coding);
         let (mut parts, mut kind) = (block.chunks(MOST_FRAME).peekable(), kind::HEADERS);
         while let Some(part) = parts.next() {
             let flags = if parts.peek().is_none() { flag::END_HEADERS } else { 0 };
@@ -218,7 +214,7 @@ fn block(endpoint: &Endpoint, headers: &[(String, String)], coding: Coding) -> V
     let mut block = Vec::new();
     for (name, value) in [
         (":method", "POST"),
-        (":scheme", "http"),
+        (":scheme", if endpoint.secure { "https" } else { "http" }),
         (":path", PATH),
         (":authority", &*endpoint.authority),
         ("content-type", "application/grpc"),
