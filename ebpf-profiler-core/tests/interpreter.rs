@@ -1,0 +1,215 @@
+//! Frames of interpreters, taken by the kernel side's walker from lists that were thought up.
+//!
+//! The native stack has two frames of a loop: `leaf, loop, helper, loop, start`. What the list says is another thing in
+//! each test; whatever it says, the native frames are all there.
+
+use std::collections::BTreeMap;
+
+use ebpf_profiler_core::tables::{MemoryTables, Tables};
+use ebpf_profiler_core::trace::{Stop, Walker};
+use ebpf_programs::abi::VERSION;
+use ebpf_programs::abi::interpreter::{Frames, Interpreter, MAX_CALLS, NO_CHECK, Path, from, position, run};
+use ebpf_programs::abi::mapping::Process;
+use ebpf_programs::abi::record::frame::{ADDRESS, CALL, CHECK, DETAIL, INTERPRETER_SHIFT, LOOP};
+use ebpf_programs::abi::registers::{Registers, x86_64};
+use ebpf_programs::walk::arch::X86_64;
+
+const CODE: u64 = 0x40_0000;
+const LOOP_CODE: std::ops::Range<u64> = CODE + 0x200..CODE + 0x300;
+const STACK: u64 = 0x7fff_0000;
+const THREAD: u64 = 0x5000;
+
+/// Where a frame keeps what; a byte at 24 says whether it is marked.
+const FRAMES: Frames = Frames {
+    function_mask: !0x7,
+    size: 32,
+    caller: 0,
+    function: 8,
+    position: 16,
+    position_kind: position::NUMBER,
+    check: NO_CHECK,
+    run: run::ONE,
+    end: 24,
+    end_mask: 0xff,
+    end_value: 3,
+};
+
+/// From the thread by two hops.
+const TOP: Path = Path { from: from::THREAD, hops: 2, offsets: [16, 8, 0, 0, 0, 0, 0, 0] };
+
+/// A program whose thread's innermost frame is at 0x1000.
+struct World {
+    memory: BTreeMap<u64, u64>,
+    interpreter: Interpreter,
+}
+
+impl World {
+    fn new() -> World {
+        let loops = [[LOOP_CODE.start, LOOP_CODE.end], [0; 2], [0; 2], [0; 2]];
+        let mut memory = BTreeMap::from([(THREAD + 16, 0x6000), (0x6008, 0x1000)]);
+        // Every native frame takes 16 bytes: `cfa = rsp + 16, ra = [cfa - 8]`.
+        for (number, pc) in [0x210u64, 0x110, 0x220, 0x401].into_iter().enumerate() {
+            memory.insert(STACK + 16 * number as u64 + 8, CODE + pc);
+        }
+        World { memory, interpreter: Interpreter { loops, top: TOP, frames: FRAMES } }
+    }
+
+    /// A frame of `function` at `position`, called by the frame at `caller`.
+    fn frame(mut self, at: u64, caller: u64, function: u64, position: u64, mark: u64) -> World {
+        for (index, word) in [caller, function, position, mark].into_iter().enumerate() {
+            self.memory.insert(at + 8 * index as u64, word);
+        }
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Interpreter)) -> World {
+        change(&mut self.interpreter);
+        self
+    }
+
+    /// The stack as text: native frames by their place in the code, `*` for a loop's, calls as `function@position`.
+    fn walk(&self) -> String {
+        let mut tables = MemoryTables::default();
+        for (at, words) in [(0, mapping()), (64, table()), (1024, words_of(&self.interpreter))] {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            tables.write(at, &bytes).unwrap();
+        }
+        let process = Process { mappings: 0, count: 1, interpreters: 16, ..Process::default() };
+        let mut registers = Registers { pc: CODE + 0x100, thread: THREAD, ..Registers::default() };
+        registers.values[x86_64::SP] = STACK;
+        registers.known = 1 << x86_64::SP;
+        let mut walker = Walker::default();
+        let mut memory = |address: u64| self.memory.get(&address).copied();
+        let stop = walker.walk::<X86_64>(&registers, &process, &tables, &mut memory);
+        assert_eq!(stop, Stop::Root);
+        text(walker.frames())
+    }
+}
+
+fn text(words: &[u64]) -> String {
+    let mut parts = Vec::new();
+    let mut words = words.iter().copied();
+    while let Some(word) = words.next() {
+        let address = word & ADDRESS & !(3 << INTERPRETER_SHIFT);
+        if word & CALL == 0 {
+            parts.push(format!("{:x}{}", address - CODE, if word & LOOP != 0 { "*" } else { "" }));
+            continue;
+        }
+        let detail = words.next().unwrap();
+        assert_eq!(detail >> 56, DETAIL >> 56);
+        let check = match detail >> 32 & CHECK {
+            0 => String::new(),
+            check => format!("/{check:x}"),
+        };
+        parts.push(format!("{address:x}@{}{check}", detail as u32));
+    }
+    parts.join(" ")
+}
+
+/// One mapping, whose file holds interpreter 1: start, end, bias, the place of its table, kind and interpreter.
+fn mapping() -> Vec<u32> {
+    vec![CODE as u32, 0, CODE as u32 + 0x1000, 0, (CODE as u32).wrapping_neg(), u32::MAX, 1, 1 | 1 << 16]
+}
+
+/// One page of two rows: everything calls, but from 0x400 on is the outermost frame.
+fn table() -> Vec<u32> {
+    let mut words = vec![0, 0, 1, 128, 3, 2, 144, VERSION, 0, 0, 0, 0, 0, 0, 0, 0];
+    words.resize(20, 0); // rule 0: no data
+    words.extend([0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
+    words.extend([2, 0, 0, 0]); // rule 2: the outermost frame
+    words.resize(32, 0);
+    words.extend([34, 2, 1 << 16, 2 << 16 | 0x400]);
+    words
+}
+
+fn words_of(interpreter: &Interpreter) -> Vec<u32> {
+    let Interpreter { loops, top, frames } = interpreter;
+    let halves = |word: u64| [word as u32, (word >> 32) as u32];
+    let mut words: Vec<u32> = loops.iter().flatten().flat_map(|&word| halves(word)).collect();
+    words.extend([top.from, top.hops]);
+    words.extend(top.offsets.iter().flat_map(|&word| halves(word as u64)));
+    words.extend(halves(frames.function_mask));
+    words.extend([frames.size, frames.caller, frames.function, frames.position, frames.position_kind]);
+    words.extend([frames.check, frames.run, frames.end, frames.end_mask, frames.end_value]);
+    words
+}
+
+#[test]
+fn each_loop_runs_one_frame() {
+    let world = World::new().frame(0x1000, 0x2000, 0xa000, 7, 0).frame(0x2000, 0, 0xb001, 9, 0);
+    // The low bits of a function's address may mean something else.
+    assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* b000@9 400");
+}
+
+#[test]
+fn a_run_ends_with_a_marked_frame() {
+    let world = World::new().with(|it| it.frames.run = run::WITH_MARKED);
+    let world = world.frame(0x1000, 0x2000, 0xa000, 1, 0).frame(0x2000, 0x3000, 0xb000, 2, 3);
+    let world = world.frame(0x3000, 0, 0xc000, 3, 4);
+    assert_eq!(world.walk(), "100 20f* a000@1 b000@2 10f 21f* c000@3 400");
+}
+
+#[test]
+fn or_before_one() {
+    let world = World::new().with(|it| it.frames.run = run::BEFORE_MARKED);
+    let world = world.frame(0x1000, 0x2000, 0xa000, 1, 2).frame(0x2000, 0x3000, 0xb000, 2, 3);
+    let world = world.frame(0x3000, 0x4000, 0xc000, 3, 0).frame(0x4000, 0, 0xd000, 3, 3);
+    assert_eq!(world.walk(), "100 20f* a000@1 10f 21f* c000@3 400");
+}
+
+#[test]
+fn a_position_may_be_an_address_and_a_function_have_a_check() {
+    let world = World::new().with(|it| {
+        it.frames.position_kind = position::ADDRESS;
+        it.frames.check = 0x44;
+    });
+    let mut world = world.frame(0x1000, 0, 0xa000, 0xa088, 0);
+    world.memory.insert(0xa044, 0x9999_9912_3456);
+    assert_eq!(world.walk(), "100 20f* a000@136/123456 10f 21f* 400");
+}
+
+#[test]
+fn a_number_may_lie_in_the_upper_half_of_a_word() {
+    let world = World::new().with(|it| it.frames.position = 20).frame(0x1000, 0, 0xa000, 5 << 32 | 1, 0);
+    assert_eq!(world.walk(), "100 20f* a000@5 10f 21f* 400");
+}
+
+#[test]
+fn a_thread_that_runs_no_script_has_no_calls() {
+    let mut world = World::new().frame(0x1000, 0, 0xa000, 1, 0);
+    world.memory.insert(THREAD + 16, 0);
+    assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
+    assert_eq!(world.with(|it| it.top.from = from::NOWHERE).walk(), "100 20f* 10f 21f* 400");
+}
+
+#[test]
+fn what_can_not_be_read_is_marked_and_the_native_stack_goes_on() {
+    let world = World::new().frame(0x1000, 0x2000, 0xa000, 1, 0);
+    assert_eq!(world.walk(), "100 20f* a000@1 10f 21f* 0@0 400");
+    let mut world = World::new();
+    world.memory.remove(&(THREAD + 16));
+    assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
+    let world = World::new().frame(0x1000, 0, 0xa000, 1, 0).with(|it| it.frames.check = 0);
+    assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
+}
+
+#[test]
+fn a_circle_has_an_end_and_the_native_stack_goes_on() {
+    let world = World::new().with(|it| it.frames.run = run::WITH_MARKED).frame(0x1000, 0x1000, 0xa000, 1, 0);
+    let text = world.walk();
+    assert_eq!(text.matches("a000@1").count(), MAX_CALLS as usize);
+    assert!(text.ends_with(" 0@0 10f 21f* 400"), "{}", &text[text.len() - 60..]);
+}
+
+#[test]
+fn numbers_beyond_all_bounds_do_no_harm() {
+    for value in [0, 1, 7, 127, 128, 4096, u32::MAX] {
+        let world = World::new().frame(0x1000, 0x1000, 0xa000, 1, 0).with(|it| {
+            let f = &mut it.frames;
+            (f.size, f.caller, f.function, f.position) = (value, value, value, value);
+            (f.check, f.run, f.end, f.end_mask, f.end_value) = (value, value, value, value, value);
+            (it.top.from, it.top.hops) = (from::THREAD, value);
+        });
+        assert!(world.walk().ends_with("400"));
+    }
+}
