@@ -40,6 +40,11 @@ impl Lines {
         }
     }
 
+    /// The steps: from which position on which line.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
+        self.0.iter().copied()
+    }
+
     /// The line of a position; 0 where it has none.
     pub fn at(&self, position: u32) -> u32 {
         let next = self.0.partition_point(|&(from, _)| from <= position);

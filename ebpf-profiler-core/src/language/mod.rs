@@ -41,7 +41,7 @@ use crate::elf::Elf;
 pub use function::{Function, Lines};
 pub use memory::{Memory, Unreadable};
 pub(crate) use script::Scripts;
-pub use script::{Script, ScriptId};
+pub use script::{NamedCall, Script, ScriptCall, ScriptId};
 pub(crate) use splice::splice;
 pub use target::{LoadedFile, Target};
 
@@ -97,6 +97,15 @@ pub trait Attached: Send {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason>;
 }
 
+/// Names of languages as OpenTelemetry's conventions have them.
+const NAMES: [&str; 12] =
+    ["cpython", "jvm", "v8js", "ruby", "php", "perl", "dotnet", "beam", "lua", "luajit", "go", "webassembly"];
+
+/// The name of a language that a text says; `script` for one that isn't known.
+pub(crate) fn language_name(text: &str) -> &'static str {
+    NAMES.into_iter().find(|name| *name == text).unwrap_or("script")
+}
+
 /// Why something of a process can't be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -114,6 +123,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 5] =
+        [Reason::NotReady, Reason::Unreadable, Reason::Implausible, Reason::Replaced, Reason::Unsupported];
+
     /// A few words for people.
     pub const fn text(self) -> &'static str {
         match self {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use super::{Function, Reason};
+
 /// A function of a script in a profile or in the tables, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScriptId(pub u32);
@@ -21,6 +23,28 @@ pub struct Script {
     pub start_line: u32,
     /// Whether the name is a reason instead.
     pub is_unnamed: bool,
+}
+
+/// A call in a script as a walk left it, without its position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ScriptCall {
+    /// The process.
+    pub pid: u32,
+    /// Which of its interpreters.
+    pub interpreter: u32,
+    /// The address of the function.
+    pub address: u64,
+    /// What tells it from another one at its address.
+    pub check: u32,
+}
+
+/// What a call was named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedCall {
+    /// The language.
+    pub language: &'static str,
+    /// The function, or why it can't be told.
+    pub function: Result<Arc<Function>, Reason>,
 }
 
 /// Functions by number and by content.

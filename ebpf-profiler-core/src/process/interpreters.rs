@@ -10,7 +10,8 @@ use super::layout::Region;
 use super::modules::{Entry, Modules};
 use super::{ModuleId, System};
 use crate::language::{
-    Attached, Function, LoadedFile, Memory, Reason, Script, ScriptId, Scripts, Target, Unreadable,
+    Attached, Function, LoadedFile, Memory, NamedCall, Reason, Script, ScriptCall, ScriptId, Scripts, Target,
+    Unreadable,
 };
 use crate::trace::Frame;
 
@@ -142,13 +143,19 @@ impl Interpreters {
         let number = (call >> frame::INTERPRETER_SHIFT) as usize & (MAX - 1);
         let address = call & ((1 << frame::INTERPRETER_SHIFT) - 1);
         let check = (detail >> 32 & frame::CHECK) as u32;
-        let Some(running) = self.running.get_mut(number) else {
-            return Some(unnamed(around, "script", "process not known"));
-        };
+        let call = ScriptCall { pid: around.pid, interpreter: number as u32, address, check };
+        if self.running.len() <= number {
+            // Recorded elsewhere: its file may not be here.
+            let Some(named) = around.system.recall(&call) else {
+                return Some(unnamed(around, "script", "process not known"));
+            };
+            self.running.resize_with(number + 1, || Running::recorded(named.language));
+        }
+        let running = &mut self.running[number];
         if address == 0 {
             return Some(unnamed(around, running.language, "frame not readable"));
         }
-        let known = running.known(address, check, around);
+        let known = running.known(&call, around);
         let line = known.function.lines.at(detail as u32);
         (!known.is_hidden).then_some(Frame::Script { function: known.script, line })
     }
@@ -164,6 +171,18 @@ impl Running {
         }
         let attached = Err(Reason::NotReady);
         Running { module, language, interpreter, attached, asked: 0, known: Arc::default() }
+    }
+
+    /// One of a recording, whose calls have their names already.
+    fn recorded(language: &'static str) -> Running {
+        Running {
+            module: ModuleId(u32::MAX),
+            language,
+            interpreter: Interpreter::default(),
+            attached: Err(Reason::Unsupported),
+            asked: 0,
+            known: Arc::default(),
+        }
     }
 
     fn is_waiting(&self, now: u64) -> bool {
@@ -193,32 +212,38 @@ impl Running {
         }
     }
 
-    fn known(&mut self, address: u64, check: u32, around: &mut Surroundings<'_>) -> Known {
-        if let Some(known) = self.known.get(&(address, check)) {
+    fn known(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Known {
+        let key = (call.address, call.check);
+        if let Some(known) = self.known.get(&key) {
             return known.clone();
         }
-        let named = self.name(address, check, around);
-        let (script, function) = match named {
+        let named = around.system.recall(call).unwrap_or_else(|| {
+            let function = self.name(call, around).map(Arc::new);
+            let named = NamedCall { language: self.language, function };
+            around.system.note(call, &named);
+            named
+        });
+        let (script, function) = match named.function {
             Ok(function) => {
                 around.stats.functions += 1;
-                (script(self.language, &function), function)
+                (script(named.language, &function), function)
             }
             Err(reason) => {
                 around.stats.unnamed += 1;
-                (no_script(self.language, reason.text()), Function::default())
+                (no_script(named.language, reason.text()), Arc::default())
             }
         };
         let is_hidden = script.name.is_empty();
-        let known = Known { script: around.scripts.intern(script), is_hidden, function: Arc::new(function) };
+        let known = Known { script: around.scripts.intern(script), is_hidden, function };
         let all = Arc::make_mut(&mut self.known);
         if all.len() >= MAX_KNOWN {
             all.clear();
         }
-        all.insert((address, check), known.clone());
+        all.insert(key, known.clone());
         known
     }
 
-    fn name(&mut self, address: u64, check: u32, around: &mut Surroundings<'_>) -> Result<Function, Reason> {
+    fn name(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
             // Forked: what names its parent's functions may look at the parent.
             let file = around
@@ -235,7 +260,7 @@ impl Running {
         };
         let (pid, system) = (around.pid, around.system);
         let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
-        names.function(address, check, &memory as &dyn Memory)
+        names.function(call.address, call.check, &memory as &dyn Memory)
     }
 }
 

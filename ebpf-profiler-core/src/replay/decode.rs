@@ -4,6 +4,7 @@
 //! it is held against the bytes that are really there, so nothing takes more memory than a small multiple of
 //! the record.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::encode;
@@ -11,6 +12,7 @@ use super::record::{
     Answer, Code, End, Facts, Flush, Known, MAX_SEGMENTS, Question, Start, Step, file_id, kind, life,
 };
 use crate::elf::{Arch, Segment, segment_type};
+use crate::language::{Function, Lines, NamedCall, Reason, ScriptCall, language_name};
 use crate::process::Description;
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent, SourceError};
 use crate::symbol::Symbol;
@@ -43,6 +45,7 @@ pub(super) fn known(kind: u32, body: &[u8]) -> Result<Option<Known>> {
             Known::Answer(question, answer)
         }
         kind::IMAGE => Known::Image(fields.bytes()?.to_vec()),
+        kind::SCRIPT => fields.script()?,
         kind::KERNEL => Known::Kernel(fields.u64()?, fields.symbols()?),
         _ => return Ok(None),
     };
@@ -202,6 +205,30 @@ impl<'r> Fields<'r> {
                 ..Symbol::default()
             })
         })
+    }
+
+    fn script(&mut self) -> Result<Known> {
+        let (pid, interpreter) = (self.u32()?, self.u32()?);
+        let call = ScriptCall { pid, interpreter, address: self.u64()?, check: self.u32()? };
+        let language = language_name(self.text()?);
+        let function = match self.u32()? {
+            0 => Ok(Arc::new(self.function()?)),
+            number => {
+                let reason = Reason::ALL.get(number as usize - 1);
+                Err(*reason.ok_or(SourceError::Format("a function has no name for an unknown reason"))?)
+            }
+        };
+        Ok(Known::Script(call, NamedCall { language, function }))
+    }
+
+    fn function(&mut self) -> Result<Function> {
+        let (name, file) = (self.text()?.into(), self.text()?.into());
+        let start_line = self.u32()?;
+        let mut lines = Lines::default();
+        for (position, line) in self.list(8, |fields| Ok((fields.u32()?, fields.u32()?)))? {
+            lines.push(position, line);
+        }
+        Ok(Function { name, file, start_line, lines })
     }
 
     /// A list of things that take `least` bytes each or more.

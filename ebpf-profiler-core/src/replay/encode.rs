@@ -2,6 +2,7 @@
 
 use super::record::{Facts, Start, file_id, kind, life};
 use crate::elf::{Arch, Segment};
+use crate::language::{Function, NamedCall, Reason, ScriptCall};
 use crate::process::Description;
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent};
 use crate::symbol::Symbol;
@@ -105,6 +106,32 @@ impl Encoder<'_> {
         });
     }
 
+    pub(super) fn script(&mut self, call: &ScriptCall, named: &NamedCall) {
+        self.u32(call.pid);
+        self.u32(call.interpreter);
+        self.u64(call.address);
+        self.u32(call.check);
+        self.text(named.language);
+        match &named.function {
+            Ok(function) => {
+                self.u32(0);
+                self.function(function);
+            }
+            Err(reason) => self.u32(reason_number(*reason)),
+        }
+    }
+
+    fn function(&mut self, function: &Function) {
+        self.text(&function.name);
+        self.text(&function.file);
+        self.u32(function.start_line);
+        self.u32(function.lines.len() as u32);
+        for (position, line) in function.lines.steps() {
+            self.u32(position);
+            self.u32(line);
+        }
+    }
+
     pub(super) fn optional<T>(&mut self, value: Option<T>, each: impl FnOnce(&mut Self, T)) {
         self.u32(value.is_some().into());
         if let Some(value) = value {
@@ -165,6 +192,11 @@ pub(super) fn arch(arch: Arch) -> u32 {
         Arch::X86_64 => 1,
         Arch::Aarch64 => 2,
     }
+}
+
+/// The number of a reason, from 1 on.
+pub(super) fn reason_number(reason: Reason) -> u32 {
+    Reason::ALL.iter().position(|&other| other == reason).map_or(0, |index| index as u32 + 1)
 }
 
 /// As many as fit: 584 years.

@@ -23,7 +23,7 @@
 //! where those are the same files; otherwise they end where the walker could not go on, and their
 //! [stop reason](crate::trace::Stop) says so. A file counts as the same when its size and its build id are
 //! equal, or its contents where it has no build id; nothing is named after any other. The names of the kernel's
-//! functions are in the recording.
+//! functions and of the functions of scripts are in the recording.
 //!
 //! A recording holds pieces of the stacks of programs, so whatever secrets lie there. Where processes were asked
 //! for it holds no others' stacks, only when they ran, lived, and what files they had mapped.
@@ -55,6 +55,7 @@
 //! | 20 | memory | pid, address `u64`, length, `optional` `bytes` |
 //! | 21 | image | `bytes` of the code that the kernel lends to every process |
 //! | 22 | kernel | address `u64`, `list` of functions: name `text`, name for the linker `text`, kernel module `text` |
+//! | 23 | script | pid, interpreter, address `u64`, check, language `text`, then 0 and *function*, or the number of the reason why there is none |
 //!
 //! Other kinds are passed over. Times are nanoseconds: of `CLOCK_MONOTONIC` in events, since 1970 elsewhere.
 //!
@@ -64,6 +65,7 @@
 //! | *file id* | 0 anonymous; 1, device major, device minor, inode `u64`; 2, build id `bytes` |
 //! | *facts* | size `u64`, `optional` (of an ELF file): architecture, build id `bytes`, fingerprint `u64`, `list` of *segment* |
 //! | *segment* | flags, offset `u64`, address `u64`, size in the file `u64`, size in memory `u64` |
+//! | *function* | name `text`, file `text`, line on which it begins, `list` of position and line |
 //!
 //! A recording that was cut off, or that contradicts itself, is an
 //! [error](crate::sample::SourceError::Format); reading takes memory in proportion to the answers in it.

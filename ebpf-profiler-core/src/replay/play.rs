@@ -13,7 +13,6 @@ use super::record::{Start, Step};
 use super::recorded_system::{Knowledge, RecordedSystem};
 use super::run::{Profiles, Run};
 use super::source::RecordedSource;
-use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
 use crate::process::Registry;
 use crate::profile::Profile;
@@ -42,7 +41,6 @@ pub struct Replay {
     input: Box<dyn Input>,
     knowledge: Knowledge,
     compiler: Option<Box<dyn UnwindCompiler>>,
-    languages: Vec<Box<dyn Language>>,
     symbolizer: Option<Box<dyn Symbolizer>>,
     sinks: Vec<Box<dyn Sink>>,
 }
@@ -81,27 +79,13 @@ impl Replay {
     /// When it can't be read, isn't a recording, or was cut off.
     pub fn read(mut input: impl Read + Seek + Send + 'static) -> Result<Replay, SourceError> {
         let knowledge = look_through(&mut input)?;
-        Ok(Replay {
-            input: Box::new(input),
-            knowledge,
-            compiler: None,
-            languages: Vec::new(),
-            symbolizer: None,
-            sinks: Vec::new(),
-        })
+        Ok(Replay { input: Box::new(input), knowledge, compiler: None, symbolizer: None, sinks: Vec::new() })
     }
 
     /// Builds unwind tables: `ebpf_profiler_unwind::tables()`. Without it only frame pointers are followed in
     /// stacks that the kernel side left to be walked.
     pub fn unwind(mut self, compiler: impl UnwindCompiler + 'static) -> Replay {
         self.compiler = Some(Box::new(compiler));
-        self
-    }
-
-    /// Names the functions of scripts: the languages that the recording profiler had, in the same order. What they
-    /// read of processes is in the recording.
-    pub fn languages(mut self, languages: impl IntoIterator<Item = Box<dyn Language>>) -> Replay {
-        self.languages.extend(languages);
         self
     }
 
@@ -176,7 +160,7 @@ impl Replay {
         let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(Symbols::default()));
         let run = Run::new(
             RecordedSource::new(reader),
-            pipeline(&start, system, self.compiler, self.languages),
+            pipeline(&start, system, self.compiler),
             RecordedNames { symbolizer, kernel },
             from_1970(start.time),
         );
@@ -222,12 +206,10 @@ fn pipeline(
     start: &Start,
     system: Box<RecordedSystem>,
     compiler: Option<Box<dyn UnwindCompiler>>,
-    languages: Vec<Box<dyn Language>>,
 ) -> Pipeline {
     let memory = start.memory.min(MAX_MEMORY);
     let mut registry = Registry::new(system, Box::new(MemoryTables::default()), compiler, memory);
     registry.want_only(&start.pids);
-    registry.add_languages(languages);
     registry.scan();
     Pipeline::new(registry, Clock { offset: start.clock }, Duration::from_nanos(start.period))
 }

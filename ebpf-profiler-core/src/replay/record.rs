@@ -1,6 +1,7 @@
 //! What a record says, once it is read; [`super`] shows the bytes.
 
 use crate::elf::{Arch, Segment};
+use crate::language::{NamedCall, ScriptCall};
 use crate::process::Description;
 use crate::sample::{Counts, LifeEvent, MapEvent};
 use crate::symbol::Symbol;
@@ -32,6 +33,7 @@ pub(super) mod kind {
     pub(in super::super) const MEMORY: u32 = 20;
     pub(in super::super) const IMAGE: u32 = 21;
     pub(in super::super) const KERNEL: u32 = 22;
+    pub(in super::super) const SCRIPT: u32 = 23;
 }
 
 /// What can happen to a process.
@@ -144,4 +146,6 @@ pub(super) enum Known {
     Image(Vec<u8>),
     /// The functions at an address of the kernel.
     Kernel(u64, Vec<Symbol>),
+    /// What a call in a script was named.
+    Script(ScriptCall, NamedCall),
 }

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use super::file::RecordedFile;
 use super::record::{Answer, Known, Question};
 use crate::elf::ReadAt;
+use crate::language::{NamedCall, ScriptCall};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 use crate::symbol::Symbol;
@@ -28,6 +29,7 @@ pub(super) struct Knowledge {
 pub(super) struct Answers {
     answers: HashMap<Question, VecDeque<Answer>>,
     image: Option<Arc<[u8]>>,
+    scripts: HashMap<ScriptCall, VecDeque<NamedCall>>,
 }
 
 /// The machine that was recorded.
@@ -46,6 +48,9 @@ impl Knowledge {
                 self.answers.answers.entry(question).or_default().push_back(answer);
             }
             Known::Image(image) => self.answers.image = Some(image.into()),
+            Known::Script(call, named) => {
+                self.answers.scripts.entry(call).or_default().push_back(named);
+            }
             Known::Kernel(address, functions) => {
                 self.kernel.insert(address, functions);
             }
@@ -61,8 +66,7 @@ impl RecordedSystem {
     /// The next answer; none where it was never asked.
     fn ask(&self, question: &Question) -> Option<Answer> {
         let mut answers = self.answers.borrow_mut();
-        let left = answers.answers.get_mut(question)?;
-        if left.len() > 1 { left.pop_front() } else { left.front().cloned() }
+        next(answers.answers.get_mut(question)?)
     }
 }
 
@@ -109,4 +113,13 @@ impl System for RecordedSystem {
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
+
+    fn recall(&self, call: &ScriptCall) -> Option<NamedCall> {
+        next(self.answers.borrow_mut().scripts.get_mut(call)?)
+    }
+}
+
+/// The next of several; the last one stays.
+fn next<T: Clone>(left: &mut VecDeque<T>) -> Option<T> {
+    if left.len() > 1 { left.pop_front() } else { left.front().cloned() }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Recorder;
 use super::record::{Facts, kind};
 use crate::elf::ReadAt;
+use crate::language::{NamedCall, ScriptCall};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
@@ -80,6 +81,14 @@ impl<S: System> System for RecordingSystem<S> {
             body.optional(result.is_ok().then_some(&*buffer), |body, bytes| body.bytes(bytes));
         });
         result
+    }
+
+    fn recall(&self, call: &ScriptCall) -> Option<NamedCall> {
+        self.system.recall(call)
+    }
+
+    fn note(&self, call: &ScriptCall, named: &NamedCall) {
+        self.recorder.answer(kind::SCRIPT, |body| body.script(call, named));
     }
 }
 
