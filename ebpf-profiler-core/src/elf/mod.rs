@@ -42,7 +42,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
+mod exports;
+
+mod names;
+
 mod parse;
+
+pub use exports::Exports;
+pub use names::{Symbol, SymbolKind};
 
 /// Bytes that can be read at any offset: a file, a part of memory.
 pub trait ReadAt: Send + Sync {

@@ -1,0 +1,105 @@
+//! Symbols of the table that a file keeps for people: all functions and variables, where it isn't stripped.
+
+use object::elf::{STT_FUNC, STT_GNU_IFUNC, STT_OBJECT, STT_TLS, Sym64};
+use object::{LittleEndian as LE, pod};
+
+use super::{Elf, section_type};
+
+/// The most of a table of symbols, and of its names, that is looked through.
+const MAX_TABLE: u64 = 128 << 20;
+
+/// How much of the names is read at once.
+const CHUNK: u64 = 64 << 10;
+
+/// A function or a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Symbol {
+    /// Its virtual address; where it is thread-local, its offset in the file's thread-local storage.
+    pub address: u64,
+    /// Its size in bytes, 0 where it isn't known.
+    pub size: u64,
+    /// What it is.
+    pub kind: SymbolKind,
+}
+
+/// What a symbol stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SymbolKind {
+    /// A function.
+    Function,
+    /// A variable.
+    Object,
+    /// A variable of which each thread has its own.
+    ThreadLocal,
+    /// Anything else.
+    Other,
+}
+
+impl Symbol {
+    pub(super) fn new(symbol: &Sym64<LE>) -> Symbol {
+        let kind = match symbol.st_info & 0xf {
+            STT_FUNC | STT_GNU_IFUNC => SymbolKind::Function,
+            STT_OBJECT => SymbolKind::Object,
+            STT_TLS => SymbolKind::ThreadLocal,
+            _ => SymbolKind::Other,
+        };
+        Symbol { address: symbol.st_value.get(LE), size: symbol.st_size.get(LE), kind }
+    }
+}
+
+impl Elf {
+    /// Calls `each` for all symbols of `.symtab`, with their names.
+    ///
+    /// Reads the whole table: megabytes in a large program.
+    pub fn for_each_symbol(&self, mut each: impl FnMut(&[u8], Symbol)) {
+        let Some((symbols, names)) = self.symbol_table() else { return };
+        let (Ok(symbols), Ok(names)) = (self.bytes(symbols.0, symbols.1), self.bytes(names.0, names.1))
+        else {
+            return;
+        };
+        for symbol in pod::slice_from_all_bytes::<Sym64<LE>>(&symbols).unwrap_or_default() {
+            let name = names.get(symbol.st_name.get(LE) as usize..).unwrap_or_default();
+            let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+            if symbol.st_shndx.get(LE) != object::elf::SHN_UNDEF {
+                each(&name[..end], Symbol::new(symbol));
+            }
+        }
+    }
+
+    /// Whether any symbol of `.symtab` has this name, or one that ends so.
+    ///
+    /// Reads only the names, piece by piece.
+    pub fn has_symbol(&self, name: &str) -> bool {
+        let Some((_, (start, size))) = self.symbol_table() else { return false };
+        let wanted: Vec<u8> = name.bytes().chain([0]).collect();
+        let overlap = wanted.len() as u64;
+        let mut buffer = Vec::new();
+        (0..size).step_by(CHUNK as usize).any(|at| {
+            buffer.resize((CHUNK + overlap).min(size - at) as usize, 0);
+            self.fill(start + at, &mut buffer).is_ok() && contains(&buffer, &wanted)
+        })
+    }
+
+    /// Offset and size of the symbols and of their names.
+    fn symbol_table(&self) -> Option<((u64, u64), (u64, u64))> {
+        let table = self.sections().iter().find(|section| section.kind == section_type::SHT_SYMTAB)?;
+        let names = self.sections().get(table.link as usize)?;
+        let whole = table.size - table.size % size_of::<Sym64<LE>>() as u64;
+        let bounded = whole <= MAX_TABLE && names.size <= MAX_TABLE;
+        bounded.then_some(((table.offset, whole), (names.offset, names.size)))
+    }
+}
+
+/// Whether `wanted` is in `bytes`; it ends with a zero byte, which is rare enough to look for first.
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    let mut start = 0;
+    while let Some(zero) = bytes[start..].iter().position(|&byte| byte == 0) {
+        let end = start + zero + 1;
+        if bytes[..end].ends_with(wanted) {
+            return true;
+        }
+        start = end;
+    }
+    false
+}
