@@ -1,0 +1,294 @@
+//! What is known of the registers while code is followed.
+
+use super::instruction::{Instruction, Operand, TWO_BYTES};
+use crate::code::{Origin, Place};
+
+const RAX: usize = 0;
+const RCX: usize = 1;
+const RDX: usize = 2;
+const RSI: usize = 6;
+const RDI: usize = 7;
+
+/// The instruction that does nothing, and the one that marks where an indirect jump may lead to.
+const NOP: u32 = TWO_BYTES | 0x1f;
+const ENDBR: u32 = TWO_BYTES | 0x1e;
+
+/// What a function may leave anything in.
+const SCRATCH: [usize; 9] = [RAX, RCX, RDX, RSI, RDI, 8, 9, 10, 11];
+
+/// What is in a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Value {
+    Unknown,
+    Number(i64),
+    Address(Place),
+    /// The eight bytes at a place.
+    Word(Place),
+    /// The four bytes at a place.
+    Half(Place),
+    /// The thread pointer and a number.
+    Thread(i64),
+    /// The distance from the thread pointer that a descriptor stands for.
+    Described(u64),
+    /// The address of a word of the running thread.
+    OfThread(Origin),
+    /// A word of the running thread.
+    ThreadWord(Origin),
+}
+
+/// The registers at one place of a function.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    registers: [Value; 16],
+    /// What was last compared with 0.
+    compared: Option<Place>,
+    /// The first distance from the thread pointer that was read at.
+    pub(super) field: Option<i64>,
+}
+
+/// Where it goes on.
+pub(super) enum Next {
+    On,
+    Jump(u64),
+    /// There, or on.
+    Branch(u64),
+    Found(Origin),
+    End,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State { registers: [Value::Unknown; 16], compared: None, field: None }
+    }
+}
+
+impl State {
+    /// Executes an instruction; `next` is the address of the one behind it.
+    pub(super) fn step(&mut self, it: &Instruction, next: u64, is_key: &dyn Fn(u64) -> bool) -> Next {
+        let target = next.wrapping_add_signed(it.immediate);
+        match it.opcode {
+            0x70..=0x7f => return Next::Branch(target),
+            opcode if (TWO_BYTES | 0x80..=TWO_BYTES | 0x8f).contains(&opcode) => return Next::Branch(target),
+            0xeb | 0xe9 => return self.argument(is_key).map_or(Next::Jump(target), Next::Found),
+            0xe8 => return self.call(is_key),
+            0xff if matches!(it.reg & 7, 2 | 3) => return self.call_indirect(it, is_key),
+            0xff if matches!(it.reg & 7, 4 | 5) => {
+                return self.argument(is_key).map_or(Next::End, Next::Found);
+            }
+            0xc3 | 0xc2 => {
+                return match self.registers[RAX] {
+                    Value::ThreadWord(origin) => Next::Found(origin),
+                    _ => Next::End,
+                };
+            }
+            0xcc | 0xf4 => return Next::End,
+            _ => self.compute(it, next),
+        }
+        Next::On
+    }
+
+    fn compute(&mut self, it: &Instruction, next: u64) {
+        match (it.opcode, it.operand) {
+            (0x8d, operand) => self.registers[it.reg] = self.address(it, operand, next),
+            (0x8b, Operand::Register(from)) if it.wide => self.registers[it.reg] = self.registers[from],
+            (0x89, Operand::Register(to)) if it.wide => self.registers[to] = self.registers[it.reg],
+            (0x8b, operand) => self.registers[it.reg] = self.load(it, operand, next),
+            (0x03, operand) => self.registers[it.reg] = self.sum(it, operand, next),
+            (0x81 | 0x83, Operand::Register(to)) if it.reg & 7 == 0 => {
+                self.registers[to] = match self.registers[to] {
+                    Value::Thread(offset) => Value::Thread(offset.wrapping_add(it.immediate)),
+                    Value::Address(place) => Value::Address(place.add(it.immediate)),
+                    _ => Value::Unknown,
+                };
+            }
+            // cmp $0, memory
+            (0x81 | 0x83, operand) if it.reg & 7 == 7 && it.immediate == 0 => {
+                self.compared = self.place(operand, next).or(self.compared);
+            }
+            (0x85, Operand::Register(same)) if same == it.reg => {
+                if let Value::Word(place) | Value::Half(place) = self.registers[same] {
+                    self.compared = Some(place);
+                }
+            }
+            (0xc7, Operand::Register(to)) if it.reg & 7 == 0 => {
+                self.registers[to] = Value::Number(it.immediate)
+            }
+            (0xb8..=0xbf, _) => self.registers[it.reg] = Value::Number(it.immediate),
+            (0x31 | 0x33, Operand::Register(same)) if same == it.reg => {
+                self.registers[same] = Value::Number(0)
+            }
+            // Stores, comparisons, tests, pushes, nothing.
+            (0x38..=0x3d | 0x50..=0x57 | 0x84 | 0x85 | 0x88 | 0x90, _) => {}
+            (NOP | ENDBR, _) => {}
+            (0x89, operand) if !matches!(operand, Operand::Register(_)) => {}
+            (0x80..=0x83, _) if it.reg & 7 == 7 => {}
+            // Here the field selects an instruction, and names no register.
+            (0x80..=0x83 | 0xc0 | 0xc1 | 0xc6 | 0xc7 | 0xd0..=0xd3 | 0xf6 | 0xf7 | 0xfe | 0xff, operand) => {
+                self.forget(operand);
+            }
+            (_, operand) => {
+                self.registers[it.reg] = Value::Unknown;
+                self.forget(operand);
+            }
+        }
+    }
+
+    fn forget(&mut self, operand: Operand) {
+        if let Operand::Register(register) = operand {
+            self.registers[register] = Value::Unknown;
+        }
+    }
+
+    /// What `lea` makes.
+    fn address(&self, it: &Instruction, operand: Operand, next: u64) -> Value {
+        match operand {
+            Operand::Based(base, plus) => match self.registers[base] {
+                Value::Thread(offset) => Value::Thread(offset.wrapping_add(plus)),
+                Value::OfThread(origin) => Value::OfThread(further(origin, plus)),
+                _ => self.place(operand, next).map_or(Value::Unknown, Value::Address),
+            },
+            _ if it.thread => Value::Unknown,
+            _ => self.place(operand, next).map_or(Value::Unknown, Value::Address),
+        }
+    }
+
+    /// What is loaded from memory.
+    fn load(&mut self, it: &Instruction, operand: Operand, next: u64) -> Value {
+        if it.thread {
+            return self.of_thread(operand);
+        }
+        if let Operand::Based(base, plus) = operand {
+            match self.registers[base] {
+                Value::Thread(offset) => {
+                    let offset = offset.wrapping_add(plus);
+                    self.field = self.field.or(Some(offset));
+                    return Value::ThreadWord(Origin::Static { offset });
+                }
+                Value::OfThread(origin) => return Value::ThreadWord(further(origin, plus)),
+                _ => {}
+            }
+        }
+        match self.place(operand, next) {
+            Some(place) if it.wide => Value::Word(place),
+            Some(place) => Value::Half(place),
+            None => Value::Unknown,
+        }
+    }
+
+    /// What is loaded relative to the thread pointer.
+    fn of_thread(&mut self, operand: Operand) -> Value {
+        let offset = match operand {
+            // The thread pointer points at itself.
+            Operand::Absolute(0) => return Value::Thread(0),
+            Operand::Absolute(offset) => offset,
+            Operand::Based(base, plus) => match self.registers[base] {
+                Value::Number(0) if plus == 0 => return Value::Thread(0),
+                Value::Number(offset) => offset.wrapping_add(plus),
+                Value::Word(Place { pointer: None, plus: slot }) => {
+                    return Value::ThreadWord(Origin::Slot { slot, plus });
+                }
+                Value::Described(pair) => return Value::ThreadWord(Origin::Descriptor { pair, plus }),
+                _ => return Value::Unknown,
+            },
+            _ => return Value::Unknown,
+        };
+        self.field = self.field.or(Some(offset));
+        Value::ThreadWord(Origin::Static { offset })
+    }
+
+    /// What `add` makes of a register and an operand.
+    fn sum(&self, it: &Instruction, operand: Operand, next: u64) -> Value {
+        let other = match operand {
+            Operand::Register(other) => self.registers[other],
+            Operand::Absolute(0) if it.thread => Value::Thread(0),
+            _ => self.place(operand, next).map_or(Value::Unknown, Value::Word),
+        };
+        match (self.registers[it.reg], other) {
+            (Value::Thread(plus), Value::Word(Place { pointer: None, plus: slot }))
+            | (Value::Word(Place { pointer: None, plus: slot }), Value::Thread(plus)) => {
+                Value::OfThread(Origin::Slot { slot, plus })
+            }
+            (Value::Thread(plus), Value::Described(pair)) | (Value::Described(pair), Value::Thread(plus)) => {
+                Value::OfThread(Origin::Descriptor { pair, plus })
+            }
+            (Value::Thread(plus), Value::Number(offset)) | (Value::Number(offset), Value::Thread(plus)) => {
+                Value::Thread(offset.wrapping_add(plus))
+            }
+            _ => Value::Unknown,
+        }
+    }
+
+    /// The place that an operand in memory is.
+    fn place(&self, operand: Operand, next: u64) -> Option<Place> {
+        match operand {
+            Operand::Relative(distance) => Some(Place::at(next.wrapping_add_signed(distance))),
+            Operand::Absolute(address) => u64::try_from(address).ok().map(Place::at),
+            Operand::Based(base, plus) => match self.registers[base] {
+                Value::Address(place) => Some(place.add(plus)),
+                // An address of the global offset table's.
+                Value::Word(Place { pointer: None, plus: slot }) => {
+                    Some(Place { pointer: Some(slot), plus: 0 }.add(plus))
+                }
+                Value::Number(address) => u64::try_from(address.wrapping_add(plus)).ok().map(Place::at),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The key that a function is called with.
+    fn argument(&self, is_key: &dyn Fn(u64) -> bool) -> Option<Origin> {
+        match self.registers[RDI] {
+            Value::Half(number) => Some(Origin::Key { number, made: self.compared }),
+            Value::Address(key) if key.pointer.is_some() || is_key(key.plus) => {
+                // {whether it is made, its number}
+                Some(Origin::Key { number: key.add(4), made: Some(key) })
+            }
+            // Not position-independent: its address is a number.
+            Value::Number(key) if u64::try_from(key).is_ok_and(is_key) => {
+                let key = Place::at(key as u64);
+                Some(Origin::Key { number: key.add(4), made: Some(key) })
+            }
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, is_key: &dyn Fn(u64) -> bool) -> Next {
+        if let Some(origin) = self.argument(is_key) {
+            return Next::Found(origin);
+        }
+        let result = match self.registers[RDI] {
+            Value::Address(Place { pointer: None, plus: pair }) => {
+                Value::OfThread(Origin::Module { pair, plus: 0 })
+            }
+            _ => Value::Unknown,
+        };
+        for register in SCRATCH {
+            self.registers[register] = Value::Unknown;
+        }
+        self.registers[RAX] = result;
+        Next::On
+    }
+
+    fn call_indirect(&mut self, it: &Instruction, is_key: &dyn Fn(u64) -> bool) -> Next {
+        // A descriptor of thread-local storage is called with its own address, and changes no other register.
+        if let (Operand::Based(RAX, 0), Value::Address(Place { pointer: None, plus: pair })) =
+            (it.operand, self.registers[RAX])
+        {
+            self.registers[RAX] = Value::Described(pair);
+            return Next::On;
+        }
+        self.call(is_key)
+    }
+}
+
+fn further(origin: Origin, distance: i64) -> Origin {
+    let add = |plus: i64| plus.wrapping_add(distance);
+    match origin {
+        Origin::Static { offset } => Origin::Static { offset: add(offset) },
+        Origin::Slot { slot, plus } => Origin::Slot { slot, plus: add(plus) },
+        Origin::Module { pair, plus } => Origin::Module { pair, plus: add(plus) },
+        Origin::Descriptor { pair, plus } => Origin::Descriptor { pair, plus: add(plus) },
+        key @ Origin::Key { .. } => key,
+    }
+}

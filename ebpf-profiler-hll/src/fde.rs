@@ -1,0 +1,132 @@
+//! Where functions begin and end, by `.eh_frame`, and whether one goes on with another's frame.
+//!
+//! ```text
+//!   .eh_frame_hdr   01 1b 03 3b, .eh_frame i32, count u32, {address i32, entry i32}…    sorted, from the section's start
+//!   .eh_frame       CIE  length u32, 0, version, augmentation, alignments, register, {encoding…}, rules
+//!                   FDE  length u32, distance back to the CIE u32, address, size, augmentation, rules
+//! ```
+
+use std::ops::Range;
+
+use ebpf_profiler_core::elf::{Elf, segment_type};
+
+/// The most functions that a table may have.
+const MAX_FDES: u64 = 1 << 22;
+
+/// The most of an entry that is looked at: its beginning says all.
+const ENTRY: usize = 64;
+
+/// Finds functions by address.
+pub(crate) struct Fdes<'a> {
+    elf: &'a Elf,
+    header: u64,
+    count: u64,
+}
+
+/// A function, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fde {
+    pub(crate) range: Range<u64>,
+    /// At its first instruction there is more on the stack than a return address.
+    pub(crate) goes_on: bool,
+}
+
+impl<'a> Fdes<'a> {
+    pub(crate) fn of(elf: &'a Elf) -> Option<Fdes<'a>> {
+        let segment = elf.segments().iter().find(|segment| segment.kind == segment_type::PT_GNU_EH_FRAME)?;
+        let header = segment.address;
+        // The only form that linkers write: a sorted table relative to its section.
+        let head: [u8; 12] = read(elf, header)?;
+        let count = u64::from(u32::from_le_bytes(*head.last_chunk()?));
+        (head[0] == 1 && head[2] == 0x03 && head[3] == 0x3b && count <= MAX_FDES).then_some(Fdes {
+            elf,
+            header,
+            count,
+        })
+    }
+
+    /// The function that holds an address.
+    pub(crate) fn at(&self, address: u64) -> Option<Fde> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.row(middle)?.0 <= address { low = middle + 1 } else { high = middle }
+        }
+        let (_, entry) = self.row(low.checked_sub(1)?)?;
+        self.entry(entry).filter(|fde| fde.range.contains(&address))
+    }
+
+    /// Where function `index` begins, and where its entry is.
+    fn row(&self, index: u64) -> Option<(u64, u64)> {
+        let row: [u8; 8] = read(self.elf, self.header + 12 + 8 * index)?;
+        let distance = |bytes: &[u8]| bytes.first_chunk().map(|&bytes| i64::from(i32::from_le_bytes(bytes)));
+        let absolute = |distance| self.header.wrapping_add_signed(distance);
+        Some((absolute(distance(&row)?), absolute(distance(&row[4..])?)))
+    }
+
+    fn entry(&self, at: u64) -> Option<Fde> {
+        let fde: [u8; ENTRY] = read(self.elf, at)?;
+        let u32_at =
+            |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|&four| u32::from_le_bytes(four));
+        let length = u32_at(&fde, 0)? as usize;
+        let cie_at = at.wrapping_add(4).wrapping_sub(u32_at(&fde, 4)?.into());
+        let encoding = encoding(&read::<ENTRY>(self.elf, cie_at)?)?;
+        let (start, size, rules) = match encoding & 0x0f {
+            // Four bytes, relative to where they stand.
+            0x03 | 0x0b if encoding & 0x70 == 0x10 => {
+                let distance = i64::from(u32_at(&fde, 8)? as i32);
+                (at.wrapping_add(8).wrapping_add_signed(distance), u64::from(u32_at(&fde, 12)?), 16)
+            }
+            _ => return None,
+        };
+        let end = (length + 4).min(ENTRY);
+        // Behind the length of the augmentation, and what it is long.
+        let rules = rules + 1 + usize::from(*fde.get(rules)?);
+        let goes_on = goes_on(fde.get(rules..end).unwrap_or_default());
+        Some(Fde { range: start..start.checked_add(size)?, goes_on })
+    }
+}
+
+/// How a CIE with augmentation `zR…` writes addresses.
+fn encoding(cie: &[u8; ENTRY]) -> Option<u8> {
+    let augmentation = &cie[9..];
+    let end = augmentation.iter().position(|&byte| byte == 0)?;
+    let (letters, rest) = (augmentation.get(1..end)?, augmentation.get(end + 1..)?);
+    if augmentation[0] != b'z' {
+        return None;
+    }
+    let mut rest = rest.iter().copied();
+    let mut skip_number = || rest.by_ref().find(|byte| byte & 0x80 == 0);
+    // Alignment of code, of data; the register of the return address; how much follows.
+    (0..4).try_for_each(|_| skip_number().map(drop))?;
+    for letter in letters {
+        match letter {
+            b'R' => return rest.next(),
+            b'L' => drop(rest.next()),
+            b'P' => {
+                let size = match rest.next()? & 0x0f {
+                    0x03 | 0x0b => 4,
+                    0x00 | 0x04 | 0x0c => 8,
+                    _ => return None,
+                };
+                rest.nth(size - 1)?;
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether the rules of a function say, before its first step, that its frame is set up.
+fn goes_on(rules: &[u8]) -> bool {
+    const DEF_CFA: u8 = 0x0c;
+    const DEF_CFA_REGISTER: u8 = 0x0d;
+    const DEF_CFA_OFFSET: u8 = 0x0e;
+    const DEF_CFA_EXPRESSION: u8 = 0x0f;
+    matches!(rules.first(), Some(&(DEF_CFA | DEF_CFA_REGISTER | DEF_CFA_OFFSET | DEF_CFA_EXPRESSION)))
+}
+
+fn read<const N: usize>(elf: &Elf, address: u64) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    elf.read(address, &mut bytes).ok().map(|()| bytes)
+}

@@ -1,0 +1,66 @@
+//! A process that runs CPython.
+
+use ebpf_profiler_core::language::{Attachment, Memory, Reason, Target, Unreadable};
+use ebpf_programs::abi::interpreter::Interpreter;
+
+use super::find::Known;
+use super::name::Names;
+use super::offsets::CodeOffsets;
+use crate::thread_local;
+
+/// The most members of a type that are looked at.
+const MAX_MEMBERS: u64 = 64;
+
+/// `{name, kind, offset, flags, documentation}`.
+const MEMBER: u64 = 40;
+
+/// The longest name of a member that is of use.
+const MEMBER_NAME: usize = 16;
+
+pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, Reason> {
+    let mut offsets = known.offsets;
+    let code_type = target.address(known.code_type);
+    if let Some(members) = offsets.type_members {
+        refine(&mut offsets.code, code_type.wrapping_add(members.into()), target.memory())?;
+        offsets.frames.check = offsets.code.first_line;
+    }
+    let (state, then) = offsets.top;
+    let further: &[i64] = &[state, then.unwrap_or(0)];
+    let further = if then.is_some() { further } else { &further[..1] };
+    let top = thread_local::path(known.state, target, further)?;
+    let interpreter = Interpreter { loops: Default::default(), top, frames: offsets.frames };
+    Ok(Attachment { interpreter, names: Box::new(Names::new(known.version, offsets, code_type)) })
+}
+
+/// Believes what the type says of its fields, more than the table: the table is of another build.
+fn refine(code: &mut CodeOffsets, members: u64, memory: &dyn Memory) -> Result<(), Reason> {
+    let first = match memory.u64(members)? {
+        // The loader hasn't been there yet.
+        0 => return Err(Reason::NotReady),
+        first => first,
+    };
+    for index in 0..MAX_MEMBERS {
+        let member = first.wrapping_add(index * MEMBER);
+        let (name, offset) = (memory.u64(member)?, memory.u64(member.wrapping_add(16))?);
+        if name == 0 {
+            return Ok(());
+        }
+        let Ok(offset) = u32::try_from(offset) else { continue };
+        if offset.checked_add(8).is_none_or(|end| end > code.size) {
+            continue;
+        }
+        match member_name(name, memory)?.split(|&byte| byte == 0).next().unwrap_or_default() {
+            b"co_filename" => code.filename = offset,
+            b"co_name" => code.name = offset,
+            b"co_qualname" => code.qualname = Some(offset),
+            b"co_firstlineno" => code.first_line = offset,
+            b"co_lnotab" | b"co_linetable" => code.table = offset,
+            _ => {}
+        }
+    }
+    Err(Reason::Implausible)
+}
+
+fn member_name(address: u64, memory: &dyn Memory) -> Result<[u8; MEMBER_NAME], Unreadable> {
+    memory.array(address)
+}

@@ -1,0 +1,100 @@
+//! Names of functions, from their code objects.
+
+use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
+
+use super::lines::lines;
+use super::offsets::Offsets;
+use super::text;
+use super::version::Version;
+
+/// The most of a line table that is read.
+const MAX_TABLE: usize = 1 << 20;
+
+/// The most of a code object that is read.
+const MAX_CODE: u64 = 512;
+
+/// Of `check`, what a frame brings along.
+const CHECKED: u32 = 0xff_ffff;
+
+/// The functions of one process.
+pub(super) struct Names {
+    version: Version,
+    offsets: Offsets,
+    /// The type of code objects.
+    code_type: u64,
+}
+
+impl Names {
+    pub(super) fn new(version: Version, offsets: Offsets, code_type: u64) -> Names {
+        Names { version, offsets, code_type }
+    }
+
+    /// Whether objects of this type are code.
+    ///
+    /// The type may lie elsewhere than in the runtime's file: a program that isn't position-independent has a copy.
+    fn is_code(&mut self, found: u64, memory: &dyn Memory) -> bool {
+        if found == self.code_type {
+            return true;
+        }
+        let name = memory.u64(found.wrapping_add(self.offsets.type_name.into()));
+        let is_code = name.and_then(|at| memory.array(at)) == Ok(*b"code\0");
+        if is_code {
+            self.code_type = found;
+        }
+        is_code
+    }
+
+    fn text(&self, at: u64, memory: &dyn Memory) -> Result<Box<str>, Reason> {
+        match self.version {
+            Version(2, _) => text::read_bytes_as_text(at, &self.offsets.bytes, memory),
+            _ => text::read_str(at, &self.offsets.text, memory),
+        }
+    }
+}
+
+impl Attached for Names {
+    fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        let offsets = self.offsets;
+        if address == 0 || address % 8 != 0 {
+            return Err(Reason::Implausible);
+        }
+        let code =
+            Code(memory.bytes(address, u64::from(offsets.code.size).min(MAX_CODE), MAX_CODE as usize)?);
+        if !self.is_code(code.word(offsets.object_type)?, memory) {
+            // Something else may lie there by now; or it never was one.
+            return Err(Reason::Implausible);
+        }
+        let start_line = code.number(offsets.code.first_line)?;
+        if start_line & CHECKED != check & CHECKED {
+            return Err(Reason::Replaced);
+        }
+        let (name, file) = (code.word(offsets.code.name)?, code.word(offsets.code.filename)?);
+        if name == file {
+            // The runtime's own: a step of a call, that no one wrote.
+            return Ok(Function::default());
+        }
+        let qualified = offsets.code.qualname.map(|at| code.word(at)).transpose()?.filter(|&at| at != 0);
+        let name = self.text(qualified.unwrap_or(name), memory)?;
+        let file = self.text(file, memory)?;
+        let table = text::read_bytes(code.word(offsets.code.table)?, &offsets.bytes, MAX_TABLE, memory);
+        let instructions = offsets.code.instructions.unwrap_or(0);
+        let lines = table
+            .map_or_else(|_| Lines::default(), |table| lines(self.version, &table, start_line, instructions));
+        Ok(Function { name, file, start_line, lines })
+    }
+}
+
+/// The bytes of a code object.
+struct Code(Vec<u8>);
+
+impl Code {
+    fn word(&self, at: u32) -> Result<u64, Reason> {
+        let bytes = self.0.get(at as usize..).unwrap_or_default();
+        bytes.first_chunk().copied().map(u64::from_le_bytes).ok_or(Reason::Implausible)
+    }
+
+    fn number(&self, at: u32) -> Result<u32, Reason> {
+        let bytes = self.0.get(at as usize..).unwrap_or_default();
+        bytes.first_chunk().copied().map(u32::from_le_bytes).ok_or(Reason::Implausible)
+    }
+}

@@ -1,0 +1,141 @@
+//! Where the fields are.
+//!
+//! | version | what the runtime itself says | what the [table](super::table) says |
+//! | --- | --- | --- |
+//! | 2.7, 3.6 to 3.12 | fields of code objects: `PyCode_Type.tp_members` | the rest |
+//! | 3.13 on | all: `_Py_DebugOffsets`, at the beginning of `_PyRuntime` | |
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_programs::abi::interpreter::{FRAME_BYTES, Frames, position, run};
+
+use super::debug_offsets;
+use super::find::Symbols;
+use super::table::Table;
+use super::version::Version;
+
+/// Where the fields of a version's structures are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Offsets {
+    /// From a thread state to its innermost frame; the second only where there are two hops.
+    pub(super) top: (i64, Option<i64>),
+    pub(super) frames: Frames,
+    pub(super) code: CodeOffsets,
+    pub(super) text: TextOffsets,
+    pub(super) bytes: BytesOffsets,
+    /// The type of an object.
+    pub(super) object_type: u32,
+    /// The name of a type, and the members that it shows.
+    pub(super) type_name: u32,
+    pub(super) type_members: Option<u32>,
+}
+
+/// Of a code object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CodeOffsets {
+    /// How many bytes of it are read.
+    pub(super) size: u32,
+    pub(super) filename: u32,
+    pub(super) name: u32,
+    /// From 3.11 on.
+    pub(super) qualname: Option<u32>,
+    pub(super) first_line: u32,
+    /// The line table.
+    pub(super) table: u32,
+    /// Where its instructions begin, if positions are addresses.
+    pub(super) instructions: Option<u32>,
+}
+
+/// Of a `str`; none in 2.7, where names are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TextOffsets {
+    pub(super) length: u32,
+    pub(super) state: u32,
+    /// How far the bits of `kind`, `compact` and `ascii` lie above the lowest.
+    pub(super) shift: u32,
+    /// The characters of one that is ASCII, and of one that isn't.
+    pub(super) ascii: u32,
+    pub(super) wide: u32,
+}
+
+/// Of `bytes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BytesOffsets {
+    pub(super) size: u32,
+    pub(super) data: u32,
+}
+
+/// From 3.12 on a loop puts a frame of its own below the first that it runs; `owner` is at least this there.
+pub(super) const OF_INTERPRETER: u32 = 3;
+
+impl Offsets {
+    /// Of a file.
+    pub(super) fn of(elf: &Elf, symbols: &Symbols<'_>, version: Version) -> Option<Offsets> {
+        match Table::of(version) {
+            Some(table) => from_table(&table),
+            None => debug_offsets::read(elf, symbols.address("_PyRuntime")?),
+        }
+    }
+}
+
+fn from_table(table: &Table) -> Option<Offsets> {
+    let of = |field| table.get(field);
+    let top = match of("thread.frame") {
+        Some(frame) => (frame.into(), None),
+        None => (of("thread.cframe")?.into(), Some(of("cframe.current_frame")?.into())),
+    };
+    let instructions = of("code.instructions");
+    let mut frames = Frames {
+        function_mask: !0,
+        caller: of("frame.previous")?,
+        function: of("frame.code")?,
+        position: of("frame.position")?,
+        position_kind: if instructions.is_some() { position::ADDRESS } else { position::NUMBER },
+        check: of("code.firstlineno")?,
+        ..Frames::default()
+    };
+    match (of("frame.is_entry"), of("frame.owner")) {
+        (Some(is_entry), _) => end(&mut frames, run::WITH_MARKED, is_entry, 1),
+        (None, Some(owner)) => end(&mut frames, run::BEFORE_MARKED, owner, OF_INTERPRETER),
+        (None, None) => frames.run = run::ONE,
+    }
+    frames.size = size(&frames)?;
+    Some(Offsets {
+        top,
+        frames,
+        code: CodeOffsets {
+            size: of("code.size")?,
+            filename: of("code.filename")?,
+            name: of("code.name")?,
+            qualname: of("code.qualname"),
+            first_line: of("code.firstlineno")?,
+            table: of("code.table")?,
+            instructions,
+        },
+        text: TextOffsets {
+            length: of("str.length").unwrap_or(0),
+            state: of("str.state").unwrap_or(0),
+            shift: 0,
+            ascii: of("str.ascii").unwrap_or(0),
+            wide: of("str.wide").unwrap_or(0),
+        },
+        bytes: BytesOffsets { size: of("bytes.size")?, data: of("bytes.data")? },
+        object_type: of("object.type")?,
+        type_name: of("type.name")?,
+        type_members: of("type.members"),
+    })
+}
+
+/// A run ends with frames whose byte at `at` is `value` or more.
+pub(super) fn end(frames: &mut Frames, run: u32, at: u32, value: u32) {
+    frames.run = run;
+    frames.end = at;
+    frames.end_mask = 0xff;
+    frames.end_value = value;
+}
+
+/// How much of a frame is to be read; nothing where it is more than can be.
+pub(super) fn size(frames: &Frames) -> Option<u32> {
+    let last = [frames.caller + 8, frames.function + 8, frames.position + 8, frames.end + 1];
+    let size = last.into_iter().max()?.next_multiple_of(8);
+    (size as usize <= FRAME_BYTES).then_some(size)
+}

@@ -1,0 +1,47 @@
+//! The kernel side's way through a list of frames, once more, as plainly as it can be said.
+
+use ebpf_profiler_core::language::Memory;
+use ebpf_programs::abi::interpreter::{Interpreter, NO_CHECK, from, position, run};
+
+/// A frame: its function, the number to tell it by, the position in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) function: u64,
+    pub(crate) check: u32,
+    pub(crate) position: u32,
+}
+
+/// The frames of a thread, innermost first.
+pub(crate) fn calls(
+    interpreter: &Interpreter,
+    thread_pointer: u64,
+    memory: &dyn Memory,
+) -> Option<Vec<Call>> {
+    assert_eq!(interpreter.top.from, from::THREAD);
+    let mut at = thread_pointer;
+    for offset in &interpreter.top.offsets[..interpreter.top.hops as usize] {
+        at = memory.u64(at.wrapping_add_signed(*offset)).ok()?;
+    }
+    let frames = interpreter.frames;
+    let mut calls = Vec::new();
+    while at != 0 {
+        let frame = memory.bytes(at, frames.size.into(), 128).ok()?;
+        let word = |at: u32| u64::from_le_bytes(frame[at as usize..][..8].try_into().unwrap());
+        let marked = u32::from(frame[frames.end as usize]) & frames.end_mask >= frames.end_value;
+        at = word(frames.caller);
+        if frames.run == run::BEFORE_MARKED && marked {
+            continue;
+        }
+        let function = word(frames.function) & frames.function_mask;
+        let position = match frames.position_kind {
+            position::ADDRESS => word(frames.position).wrapping_sub(function) as u32,
+            _ => word(frames.position) as u32,
+        };
+        let check = match frames.check {
+            NO_CHECK => 0,
+            check => memory.u32(function + u64::from(check)).ok()?,
+        };
+        calls.push(Call { function, check, position });
+    }
+    Some(calls)
+}
