@@ -22,6 +22,7 @@ fn main() {
         .frequency(97)
         .include_self()
         .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all())
         .every(Duration::from_secs(1))
         .sink(|profile: &Profile| {
             report(profile);

@@ -31,8 +31,10 @@ fn main() {
     let seconds: f64 = options.get("seconds", 10.0);
     check(&output, seconds);
 
-    let mut profiler =
-        Profiler::builder().frequency(options.get("frequency", 97)).unwind(ebpf_profiler_unwind::tables());
+    let mut profiler = Profiler::builder()
+        .frequency(options.get("frequency", 97))
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
     }

@@ -33,6 +33,7 @@ fn main() {
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 97))
         .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all())
         .record(&output);
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);

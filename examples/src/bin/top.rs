@@ -36,6 +36,7 @@ fn main() {
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 97))
         .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all())
         .every(INTERVAL)
         // Drawing waits for a terminal, so that is left to the main thread.
         .sink(move |profile: &Profile| Ok(screens_in.send(screen(profile, rows))?));
