@@ -1,0 +1,27 @@
+//! What every language owes the profiler, tried on interpreters that are here.
+use std::fs;
+use std::process::Command;
+
+use ebpf_profiler_core::testing;
+use ebpf_profiler_hll::python::Python;
+
+#[test]
+#[ignore = "needs interpreters"]
+fn python_keeps_its_promises() {
+    let file = python().expect("a python3 in PATH that holds its runtime");
+    assert_eq!(testing::language(&Python, &file), Ok(()));
+}
+
+/// The file that holds the runtime of the `python3` in PATH, as the program itself says what it has mapped.
+fn python() -> Option<Vec<u8>> {
+    let maps = Command::new("python3").args(["-c", "print(open('/proc/self/maps').read())"]).output().ok()?;
+    let maps = String::from_utf8(maps.stdout).ok()?;
+    let code = maps.lines().filter(|line| line.contains(" r-xp "));
+    let files = code.filter_map(|line| line.find('/').map(|at| &line[at..]));
+    files.filter_map(|path| fs::read(path).ok()).find(|bytes| holds_python(bytes))
+}
+
+fn holds_python(bytes: &[u8]) -> bool {
+    let name = b"_PyEval_EvalFrameDefault";
+    bytes.windows(name.len()).any(|window| window == name)
+}
