@@ -35,7 +35,8 @@ const FRAMES: Frames = Frames {
 };
 
 /// From the thread by two hops.
-const TOP: Path = Path { from: from::THREAD, hops: 2, offsets: [16, 8, 0, 0, 0, 0, 0, 0] };
+const TOP: Path =
+    Path { from: from::THREAD, hops: 2, next: 0, thread: 0, offsets: [16, 8, 0, 0, 0, 0, 0, 0] };
 
 /// A program whose thread's innermost frame is at 0x1000.
 struct World {
@@ -126,7 +127,7 @@ fn words_of(interpreter: &Interpreter) -> Vec<u32> {
     let Interpreter { loops, top, frames } = interpreter;
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
     let mut words: Vec<u32> = loops.iter().flatten().flat_map(|&word| halves(word)).collect();
-    words.extend([top.from, top.hops]);
+    words.extend([top.from, top.hops, top.next, top.thread]);
     words.extend(top.offsets.iter().flat_map(|&word| halves(word as u64)));
     words.extend(halves(frames.function_mask));
     words.extend([frames.size, frames.caller, frames.function, frames.position, frames.position_kind]);
@@ -180,6 +181,40 @@ fn a_thread_that_runs_no_script_has_no_calls() {
     world.memory.insert(THREAD + 16, 0);
     assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
     assert_eq!(world.with(|it| it.top.from = from::NOWHERE).walk(), "100 20f* 10f 21f* 400");
+}
+
+/// A list of threads at 0x700: two others, and then this one, whose innermost frame is at 0x1000.
+fn listed() -> World {
+    let world = World::new().with(|it| {
+        it.top = Path { from: from::LIST, next: 8, thread: 24, ..TOP };
+        it.top.offsets = [0x700, 16, 0, 0, 0, 0, 0, 0];
+    });
+    let mut world = world.frame(0x1000, 0, 0xa000, 7, 0);
+    let entries = [(0x8000, 0x8100, 0x2000, 1), (0x8100, 0x8200, 0x3000, 2), (0x8200, 0, 0x1000, THREAD)];
+    for (at, next, frame, thread) in entries {
+        world.memory.extend([(at + 8, next), (at + 16, frame), (at + 24, thread)]);
+    }
+    world.memory.insert(0x700, 0x8000);
+    world
+}
+
+#[test]
+fn a_thread_may_have_to_be_looked_for() {
+    assert_eq!(listed().walk(), "100 20f* a000@7 10f 21f* 400");
+    let mut world = listed();
+    world.memory.insert(0x8108, 0);
+    assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
+    world.memory.insert(0x700, 0);
+    assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
+}
+
+#[test]
+fn a_list_of_threads_may_be_a_circle_or_torn() {
+    let mut world = listed();
+    world.memory.insert(0x8108, 0x8000);
+    assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
+    world.memory.insert(0x8108, 0x9999);
+    assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
 }
 
 #[test]

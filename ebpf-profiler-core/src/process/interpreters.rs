@@ -307,7 +307,7 @@ fn unnamed(around: &mut Surroundings<'_>, language: &'static str, why: &str) -> 
 fn write(interpreter: &Interpreter, bytes: &mut Vec<u8>) {
     let Interpreter { loops, top, frames } = interpreter;
     bytes.extend(loops.iter().flatten().flat_map(|word| word.to_ne_bytes()));
-    bytes.extend([top.from, top.hops].iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend([top.from, top.hops, top.next, top.thread].iter().flat_map(|word| word.to_ne_bytes()));
     bytes.extend(top.offsets.iter().flat_map(|word| word.to_ne_bytes()));
     bytes.extend(frames.function_mask.to_ne_bytes());
     let rest = [

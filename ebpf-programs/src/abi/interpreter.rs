@@ -24,6 +24,9 @@ pub const LOOPS: usize = 4;
 /// Hops at most from a thread to its innermost frame.
 pub const HOPS: usize = 8;
 
+/// Threads at most in a list that is searched for one.
+pub const MAX_THREADS: u32 = 256;
+
 /// Bytes of a frame at most that are looked at.
 pub const FRAME_BYTES: usize = 128;
 
@@ -50,6 +53,10 @@ pub struct Path {
     pub from: u32,
     /// How many offsets there are, [`HOPS`] at most.
     pub hops: u32,
+    /// In a list of threads: where in an entry the address of the next one is …
+    pub next: u32,
+    /// … and where the thread pointer of the thread that it is for.
+    pub thread: u32,
     /// What is added before each hop.
     pub offsets: [i64; HOPS],
 }
@@ -62,6 +69,8 @@ pub mod from {
     pub const THREAD: u32 = 1;
     /// At address 0: the first offset is an address.
     pub const ZERO: u32 = 2;
+    /// At the entry of this thread in a list; the first offset is the address at which the list begins.
+    pub const LIST: u32 = 3;
 }
 
 /// How a frame is laid out in memory.
@@ -115,6 +124,6 @@ pub mod run {
 }
 
 const _: () = {
-    assert!(size_of::<Interpreter>() == 184);
+    assert!(size_of::<Interpreter>() == 192);
     assert!(FRAME_BYTES.is_power_of_two());
 };

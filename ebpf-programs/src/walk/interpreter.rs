@@ -3,6 +3,9 @@
 //! ```text
 //!   OUTSIDE ──loop met──► HOPPING ──innermost frame──► TAKING ──end of the run──► BEHIND ──native caller──► OUTSIDE
 //!                            first loop of the walk only      one frame a step
+//!                            ▲ │
+//!                            │ ▼ first hop led to a list of threads
+//!                         COMPARING ◄──► SEARCHING
 //! ```
 //!
 //! One read a step: the verifier follows every way through a loop, so there is none here. Whatever can't be read ends
@@ -12,7 +15,8 @@ use super::Walk;
 use super::arena::{UNIT_WORDS, block, double, word};
 use crate::abi::arena::Block;
 use crate::abi::interpreter::{
-    FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, MAX, MAX_CALLS, NO_CHECK, Path, from, position, run,
+    FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, MAX, MAX_CALLS, MAX_THREADS, NO_CHECK, Path, from,
+    position, run,
 };
 use crate::abi::record::frame;
 use crate::machine::Machine;
@@ -31,7 +35,8 @@ pub(super) struct Calls {
     taken: u32,
     /// Bit `n` is set where the list of interpreter `n` was begun.
     begun: u32,
-    reserved: u32,
+    /// Entries of a list of threads that were another's.
+    searched: u32,
     /// The way so far while hopping.
     at: u64,
     /// The next frame of each interpreter; 0 where its list is at its end.
@@ -50,6 +55,10 @@ pub(super) mod state {
     pub(in super::super) const TAKING: u32 = 2;
     /// Goes to the caller of the loop, whose own frame is taken already.
     pub(in super::super) const BEHIND: u32 = 3;
+    /// Looks whether an entry of the list of threads is the thread's own.
+    pub(in super::super) const COMPARING: u32 = 4;
+    /// Goes to the next entry.
+    pub(in super::super) const SEARCHING: u32 = 5;
 }
 
 impl Calls {
@@ -101,7 +110,7 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     calls.state = state::HOPPING;
     let start = match calls.interpreter.top.from {
         from::THREAD => machine.thread_pointer(),
-        from::ZERO => Some(0),
+        from::ZERO | from::LIST => Some(0),
         _ => None,
     };
     match start {
@@ -121,6 +130,8 @@ pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
     let slot = walk.calls.slot();
     let done = match walk.calls.state {
         state::HOPPING => hop(walk, machine, slot),
+        state::COMPARING => compare(walk, machine),
+        state::SEARCHING => search(walk, machine, slot),
         _ => take(walk, machine, slot),
     };
     if done.is_none() {
@@ -144,6 +155,32 @@ fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> 
     } else if calls.hop >= calls.interpreter.top.hops {
         calls.next[slot] = calls.at;
         calls.state = state::TAKING;
+    } else if calls.hop == 1 && calls.interpreter.top.from == from::LIST {
+        calls.searched = 0;
+        calls.state = state::COMPARING;
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn compare<M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
+    let calls = &mut walk.calls;
+    let thread = machine.memory(calls.at.wrapping_add(calls.interpreter.top.thread as u64))?;
+    let found = thread == machine.thread_pointer()?;
+    calls.state = if found { state::HOPPING } else { state::SEARCHING };
+    Some(())
+}
+
+#[inline(always)]
+fn search<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    let calls = &mut walk.calls;
+    calls.at = machine.memory(calls.at.wrapping_add(calls.interpreter.top.next as u64))?;
+    calls.searched += 1;
+    calls.state = state::COMPARING;
+    if calls.at == 0 || calls.searched >= MAX_THREADS {
+        // This thread runs no script.
+        calls.next[slot] = 0;
+        calls.state = state::BEHIND;
     }
     Some(())
 }
@@ -208,11 +245,12 @@ fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
     let mut offsets = [0; HOPS];
     let mut index = 0;
     while index < HOPS {
-        offsets[index] = double(block, at + 2 + index as u32 * 2) as i64;
+        offsets[index] = double(block, at + 4 + index as u32 * 2) as i64;
         index += 1;
     }
-    interpreter.top = Path { from: word(block, at), hops: word(block, at + 1), offsets };
-    let at = at + 2 + HOPS as u32 * 2;
+    let [from, hops] = [word(block, at), word(block, at + 1)];
+    interpreter.top = Path { from, hops, next: word(block, at + 2), thread: word(block, at + 3), offsets };
+    let at = at + 4 + HOPS as u32 * 2;
     interpreter.frames = Frames {
         function_mask: double(block, at),
         size: word(block, at + 2),
