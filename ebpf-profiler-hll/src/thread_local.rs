@@ -67,7 +67,16 @@ fn key(number: Place, made: Option<Place>, target: &Target<'_>) -> Result<u32, R
     }
 }
 
-fn address(place: Place, target: &Target<'_>) -> Result<u64, Reason> {
+/// The way from a list of threads to the entry of this one, and from there over `further`.
+///
+/// The list begins at the address in `head`; entries hold the next one's address and the thread pointer at these
+/// offsets.
+pub(crate) fn listed(head: u64, next: u32, thread: u32, further: &[i64]) -> Option<Path> {
+    let path = join(&[head as i64], further)?;
+    Some(Path { from: from::LIST, next, thread, ..path })
+}
+
+pub(crate) fn address(place: Place, target: &Target<'_>) -> Result<u64, Reason> {
     match place.pointer {
         None => Ok(target.address(place.plus)),
         Some(pointer) => match target.word(pointer)? {
@@ -127,7 +136,7 @@ fn join(hops: &[i64], further: &[i64]) -> Option<Path> {
         return None;
     }
     offsets.iter_mut().zip(all).for_each(|(to, &hop)| *to = hop);
-    Some(Path { from: from::THREAD, hops: count as u32, offsets })
+    Some(Path { from: from::THREAD, hops: count as u32, offsets, ..Path::default() })
 }
 
 /// The numbers of a C library.

@@ -1,11 +1,12 @@
 //! A process that runs CPython.
 
 use ebpf_profiler_core::language::{Attachment, Memory, Reason, Target, Unreadable};
-use ebpf_programs::abi::interpreter::Interpreter;
+use ebpf_programs::abi::interpreter::{Interpreter, Path};
 
 use super::find::Known;
 use super::name::Names;
-use super::offsets::CodeOffsets;
+use super::offsets::{CodeOffsets, ListOffsets};
+use crate::code::Origin;
 use crate::thread_local;
 
 /// The most members of a type that are looked at.
@@ -27,9 +28,25 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
     let (state, then) = offsets.top;
     let further: &[i64] = &[state, then.unwrap_or(0)];
     let further = if then.is_some() { further } else { &further[..1] };
-    let top = thread_local::path(known.state, target, further)?;
+    let top = match offsets.listed {
+        Some(list) => listed(known.state, list, target, further)?,
+        None => thread_local::path(known.state, target, further)?,
+    };
     let interpreter = Interpreter { loops: Default::default(), top, frames: offsets.frames };
     Ok(Attachment { interpreter, names: Box::new(Names::new(known.version, offsets, code_type)) })
+}
+
+/// The way over the first interpreter's list of thread states.
+fn listed(state: Origin, list: ListOffsets, target: &Target<'_>, further: &[i64]) -> Result<Path, Reason> {
+    // It is what the runtime looks at before it asks for a thread's state.
+    let Origin::Key { made: Some(interpreter), .. } = state else { return Err(Reason::Unsupported) };
+    match target.memory().u64(thread_local::address(interpreter, target)?)? {
+        0 => Err(Reason::NotReady),
+        interpreter => {
+            let head = interpreter.wrapping_add(list.head.into());
+            thread_local::listed(head, list.next, list.thread, further).ok_or(Reason::Unsupported)
+        }
+    }
 }
 
 /// Believes what the type says of its fields, more than the table: the table is of another build.

@@ -84,6 +84,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     let _ = version;
     Some(Offsets {
         top: (thread.get(4)?.into(), None),
+        listed: None,
         frames,
         code,
         // Behind what an ASCII string has: the length and the address of its UTF-8.

@@ -29,6 +29,8 @@ pub(super) struct Known {
     pub(super) version: Version,
     pub(super) offsets: Offsets,
     /// From a thread to its thread state.
+    ///
+    /// In 2.7 only what says whether there is one is of use: the first interpreter.
     pub(super) state: Origin,
     /// The type of code objects.
     pub(super) code_type: u64,
@@ -53,7 +55,7 @@ fn known(elf: &Elf, symbols: &Symbols) -> Result<Known, Reason> {
 
 /// How the runtime gets from a thread to its thread state.
 ///
-/// By the function that extension modules ask, in all versions. It answers with the last one that the thread used,
+/// 2.7 searches a list, whatever the C library has. The others answer by the function that extension modules ask, in all versions. It answers with the last one that the thread used,
 /// also while it runs without the lock; the one of `PyThreadState_Get` is empty then.
 fn state(elf: &Elf, symbols: &Symbols) -> Option<Origin> {
     let runtime = symbols.get("_PyRuntime").map_or(0..0, |it| it.address..it.address.saturating_add(it.size));

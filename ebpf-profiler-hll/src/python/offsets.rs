@@ -18,6 +18,8 @@ use super::version::Version;
 pub(super) struct Offsets {
     /// From a thread state to its innermost frame; the second only where there are two hops.
     pub(super) top: (i64, Option<i64>),
+    /// Of the list of thread states; where a thread knows its own, there is none.
+    pub(super) listed: Option<ListOffsets>,
     pub(super) frames: Frames,
     pub(super) code: CodeOffsets,
     pub(super) text: TextOffsets,
@@ -27,6 +29,16 @@ pub(super) struct Offsets {
     /// The name of a type, and the members that it shows.
     pub(super) type_name: u32,
     pub(super) type_members: Option<u32>,
+}
+
+/// Of the list of thread states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListOffsets {
+    /// In an interpreter.
+    pub(super) head: u32,
+    /// In a thread state: the next one, and the thread that it is for.
+    pub(super) next: u32,
+    pub(super) thread: u32,
 }
 
 /// Of a code object.
@@ -99,8 +111,10 @@ fn from_table(table: &Table) -> Option<Offsets> {
         (None, None) => frames.run = run::ONE,
     }
     frames.size = size(&frames)?;
+    let listed = |head| Some(ListOffsets { head, next: of("thread.next")?, thread: of("thread.thread_id")? });
     Some(Offsets {
         top,
+        listed: of("interpreter.threads").and_then(listed),
         frames,
         code: CodeOffsets {
             size: of("code.size")?,

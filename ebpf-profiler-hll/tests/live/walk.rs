@@ -17,10 +17,16 @@ pub(crate) fn calls(
     thread_pointer: u64,
     memory: &dyn Memory,
 ) -> Option<Vec<Call>> {
-    assert_eq!(interpreter.top.from, from::THREAD);
-    let mut at = thread_pointer;
-    for offset in &interpreter.top.offsets[..interpreter.top.hops as usize] {
+    let top = interpreter.top;
+    let mut at = if top.from == from::THREAD { thread_pointer } else { 0 };
+    for (hop, offset) in top.offsets[..top.hops as usize].iter().enumerate() {
         at = memory.u64(at.wrapping_add_signed(*offset)).ok()?;
+        while hop == 0
+            && top.from == from::LIST
+            && memory.u64(at + u64::from(top.thread)) != Ok(thread_pointer)
+        {
+            at = memory.u64(at + u64::from(top.next)).ok()?;
+        }
     }
     let frames = interpreter.frames;
     let mut calls = Vec::new();
