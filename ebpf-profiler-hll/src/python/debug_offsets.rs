@@ -1,23 +1,33 @@
 //! `_Py_DebugOffsets`: the runtime's own description, from 3.13 on.
 //!
 //! ```text
-//!   0  "xdebugpy"   8  version   16  free-threaded   24  groups of offsets, eight bytes each, in the order of GROUPS
+//!   0  "xdebugpy"   8  version   16  free-threaded   24  groups of offsets, eight bytes each
+//!
+//!   thread_state       size  prev 0  next 8  interp 16  current_frame  thread_id …
+//!   interpreter_frame  size  previous  executable  instr_ptr  localsplus  owner  …
+//!   code_object        size  filename  name  qualname  linetable  firstlineno  …
+//!   pyobject           size  ob_type
+//!   type_object        size  tp_name  …
+//!   bytes_object       size  ob_size  ob_sval
+//!   unicode_object     size  state  length  asciiobject_size
 //! ```
 //!
-//! Each version may add fields to groups, and groups; so how many fields a group has is said here by version. A
-//! version that isn't known is taken like the last that is, and held against what any version fulfils.
+//! Each version adds fields at the ends of groups, and groups between them. So a group is not counted out but
+//! recognised, by what its fields must be to one another: `qualname = name + 8`. What isn't recognised is refused.
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_programs::abi::interpreter::{Frames, position, run};
 
 use super::offsets::{self, BytesOffsets, CodeOffsets, OF_INTERPRETER, Offsets, TextOffsets};
-use super::version::Version;
 
 /// More than any version's.
-const SIZE: usize = 1024;
+const SIZE: usize = 2048;
 
 /// No structure that is looked at is larger.
 const MAX_OFFSET: u64 = 4096;
+
+/// Addresses of code objects carry marks in the lowest bits, from 3.14 on.
+const UNMARKED: u64 = !7;
 
 /// Reads the description at `_PyRuntime`: it stands in the file, before any process runs it.
 pub(super) fn read(elf: &Elf, runtime: u64) -> Option<Offsets> {
@@ -26,80 +36,161 @@ pub(super) fn read(elf: &Elf, runtime: u64) -> Option<Offsets> {
     parse(&bytes)
 }
 
-/// The groups that are of use, in order, with the number of fields of those between.
-struct Layout {
-    interpreter_state: usize,
-    frame: usize,
-    /// Groups between `type_object` and `bytes_object`: tuple, list, …
-    between: &'static [usize],
-}
-
-const LAYOUT_3_13: Layout = Layout { interpreter_state: 13, frame: 6, between: &[3, 3, 3, 2, 3] };
-
+/// Parses the description.
 pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
-    let mut words =
-        bytes.chunks_exact(8).map(|word| word.first_chunk().copied().map_or(0, u64::from_le_bytes));
-    if words.next()? != u64::from_le_bytes(*b"xdebugpy") {
+    let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().copied().map(u64::from_le_bytes).collect();
+    if words.first()? != &u64::from_le_bytes(*b"xdebugpy") {
         return None;
     }
-    let version = Version::from_hex(u32::try_from(words.next()?).ok()?)?;
-    let _free_threaded = words.next()? != 0;
-    let layout = LAYOUT_3_13;
-    let mut group = |fields: usize| -> Group {
-        let mut group = Group([0; 16]);
-        (0..fields).for_each(|index| group.0[index] = words.next().unwrap_or(u64::MAX));
-        group
-    };
-    group(3);
-    group(layout.interpreter_state);
-    let thread = group(9);
-    let frame = group(layout.frame);
-    let code = group(10);
-    let object = group(2);
-    let types = group(4);
-    layout.between.iter().for_each(|&fields| drop(group(fields)));
-    let bytes = group(3);
-    let text = group(4);
-    let code = CodeOffsets {
-        size: code.get(0)?,
-        filename: code.get(1)?,
-        name: code.get(2)?,
-        qualname: Some(code.get(3)?),
-        first_line: code.get(5)?,
-        table: code.get(4)?,
-        instructions: Some(code.get(9)?),
-    };
+    let groups = Groups(words.get(3..)?);
+    let (at, thread) = groups.find(0, |[size, prev, next, interp, frame]| {
+        [prev, next, interp] == [0, 8, 16] && frame < size && frame > interp
+    })?;
+    let (at, frame) = groups.find(at, |[size, previous, executable, pointer, locals, owner]| {
+        size == locals + 8 && [previous, executable, pointer, owner].iter().all(|field| *field < locals)
+    })?;
+    let (at, code) = groups.find(at, |[size, file, name, qualname, table, first, _, _, _, adaptive]| {
+        [name, qualname, table] == [file + 8, file + 16, file + 24] && first < file && adaptive < size
+    })?;
+    let (at, object) = groups.find(at, |[size, kind]| matches!(size, 16 | 32) && kind + 8 == size)?;
+    let [header, object_type] = object;
+    let (at, types) = groups.find(at, |[size, name]| size > 256 && name == header + 8)?;
+    let (at, bytes) =
+        groups.find(at, |[size, length, data]| [length, data, size] == [header, header + 16, header + 24])?;
+    let (_, text) = groups.find(at, |[size, state, length, ascii]| {
+        length == header && state == header + 16 && ascii > state && ascii + 16 < size
+    })?;
+    let [_, previous, executable, pointer, _, owner] = frame;
+    let [size, filename, name, qualname, table, first_line, _, _, _, adaptive] = code;
     let mut frames = Frames {
-        function_mask: !0,
-        caller: frame.get(1)?,
-        function: frame.get(2)?,
-        position: frame.get(3)?,
+        function_mask: UNMARKED,
+        caller: previous,
+        function: executable,
+        position: pointer,
         position_kind: position::ADDRESS,
-        check: code.first_line,
+        check: first_line,
         ..Frames::default()
     };
-    offsets::end(&mut frames, run::BEFORE_MARKED, frame.get(5)?, OF_INTERPRETER);
+    offsets::end(&mut frames, run::BEFORE_MARKED, owner, OF_INTERPRETER);
     frames.size = offsets::size(&frames)?;
-    let ascii = text.get(3)?;
-    let _ = version;
+    let instructions = Some(adaptive);
     Some(Offsets {
-        top: (thread.get(4)?.into(), None),
+        top: (thread[4].into(), None),
         listed: None,
         frames,
-        code,
-        // Behind what an ASCII string has: the length and the address of its UTF-8.
-        text: TextOffsets { length: text.get(2)?, state: text.get(1)?, shift: 0, ascii, wide: ascii + 16 },
-        bytes: BytesOffsets { size: bytes.get(1)?, data: bytes.get(2)? },
-        object_type: object.get(1)?,
-        type_name: types.get(1)?,
+        code: CodeOffsets { size, filename, name, qualname: Some(qualname), first_line, table, instructions },
+        // Behind what a string of ASCII has: the length and the address of its UTF-8.
+        text: TextOffsets { length: text[2], state: text[1], ascii: text[3], wide: text[3] + 16 },
+        bytes: BytesOffsets { size: bytes[1], data: bytes[2] },
+        object_type,
+        type_name: types[1],
         type_members: None,
     })
 }
 
-struct Group([u64; 16]);
+/// All groups, one behind the other.
+struct Groups<'a>(&'a [u64]);
 
-impl Group {
-    fn get(&self, index: usize) -> Option<u32> {
-        self.0.get(index).filter(|&&offset| offset < MAX_OFFSET).map(|&offset| offset as u32)
+impl Groups<'_> {
+    /// The first fields, from field `from` on, that are as a group must be; and what stands behind them.
+    fn find<const N: usize>(&self, from: usize, is: impl Fn([u32; N]) -> bool) -> Option<(usize, [u32; N])> {
+        let windows = self.0.get(from..)?.windows(N).zip(from..);
+        windows.filter(|(window, _)| window.iter().all(|&field| field < MAX_OFFSET)).find_map(
+            |(window, at)| {
+                let fields: [u32; N] = std::array::from_fn(|index| window[index] as u32);
+                is(fields).then_some((at + N, fields))
+            },
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What 3.13.0 says of itself.
+    const GROUPS_3_13: [&[u64]; 16] = [
+        &[283_320, 608, 632],
+        &[194_968, 7272, 7264, 7344, 7400, 7656, 7640, 7648, 16, 7752, 0, 7768, 7760],
+        &[304, 0, 8, 16, 72, 152, 160, 232, 32],
+        &[80, 8, 0, 56, 72, 70],
+        &[208, 112, 120, 128, 136, 68, 52, 96, 104, 200],
+        &[16, 8],
+        &[416, 24, 88, 168],
+        &[32, 24, 16],
+        &[40, 24, 16],
+        &[48, 32, 40],
+        &[24, 16],
+        &[32, 16, 24],
+        &[40, 16, 32],
+        &[64, 32, 16, 40],
+        &[240, 200],
+        &[],
+    ];
+
+    fn bytes(groups: &[&[u64]], version: u64) -> Vec<u8> {
+        let head = [u64::from_le_bytes(*b"xdebugpy"), version, 0];
+        head.iter().chain(groups.iter().copied().flatten()).flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn the_description_of_3_13() {
+        let found = parse(&bytes(&GROUPS_3_13, 0x030d_00f0)).unwrap();
+        assert_eq!(found.top, (72, None));
+        let frames = found.frames;
+        assert_eq!((frames.caller, frames.function, frames.position, frames.end), (8, 0, 56, 70));
+        assert_eq!((frames.check, frames.size), (68, 72));
+        let code = found.code;
+        assert_eq!((code.size, code.filename, code.name, code.qualname), (208, 112, 120, Some(128)));
+        assert_eq!((code.table, code.first_line, code.instructions), (136, 68, Some(200)));
+        assert_eq!(found.text, TextOffsets { length: 16, state: 32, ascii: 40, wide: 56 });
+        assert_eq!(found.bytes, BytesOffsets { size: 16, data: 32 });
+        assert_eq!((found.object_type, found.type_name), (8, 24));
+    }
+
+    #[test]
+    fn fields_that_later_versions_add_do_no_harm() {
+        // As 3.14 has them: interpreter_state.threads_main and two more, interpreter_frame.stackpointer and
+        // tlbc_index, code_object.co_tlbc, set_object behind list_object.
+        let mut groups = GROUPS_3_13.map(<[u64]>::to_vec);
+        groups[1].insert(4, 7352);
+        groups[1].extend([8000, 0]);
+        groups[3] = vec![88, 8, 0, 56, 80, 74, 64, 0];
+        groups[4].push(0);
+        groups[8].extend([200, 24, 32, 40]);
+        let groups: Vec<&[u64]> = groups.iter().map(Vec::as_slice).collect();
+        let found = parse(&bytes(&groups, 0x030e_00f0)).unwrap();
+        assert_eq!((found.top.0, found.frames.end, found.frames.position), (72, 74, 56));
+        assert_eq!((found.code.filename, found.object_type), (112, 8));
+        assert_eq!(found.bytes, BytesOffsets { size: 16, data: 32 });
+        assert_eq!(found.text.ascii, 40);
+    }
+
+    #[test]
+    fn the_larger_objects_of_a_free_threaded_build() {
+        let mut groups = GROUPS_3_13.map(<[u64]>::to_vec);
+        groups[4] = vec![224, 128, 136, 144, 152, 84, 68, 112, 120, 216];
+        groups[5] = vec![32, 24];
+        groups[6] = vec![432, 40, 104, 184];
+        groups[12] = vec![56, 32, 48];
+        groups[13] = vec![80, 48, 32, 56];
+        let groups: Vec<&[u64]> = groups.iter().map(Vec::as_slice).collect();
+        let found = parse(&bytes(&groups, 0x030d_00f0)).unwrap();
+        assert_eq!((found.object_type, found.type_name, found.bytes.data), (24, 40, 48));
+        assert_eq!(found.text, TextOffsets { length: 32, state: 48, ascii: 56, wide: 72 });
+    }
+
+    #[test]
+    fn what_is_no_description_is_refused() {
+        let whole = bytes(&GROUPS_3_13, 0x030d_00f0);
+        assert!(parse(&whole[8..]).is_none());
+        assert!(parse(&[0; SIZE]).is_none());
+        for len in 0..whole.len() - 16 {
+            assert!(parse(&whole[..len]).is_none(), "{len}");
+        }
+        for value in [0, 8, 4095, u64::MAX] {
+            let filled: Vec<u64> = vec![value; 120];
+            assert!(parse(&bytes(&[&filled], 0x030d_00f0)).is_none());
+        }
     }
 }

@@ -20,6 +20,9 @@ enum Form {
     Locations,
 }
 
+/// Of an entry from 3.11 on: this code has no line.
+const NO_LINE: u8 = 15;
+
 /// The lines of a code object: of its positions as frames have them.
 ///
 /// `first` is the line on which it begins, `instructions` where in the object its code is.
@@ -42,6 +45,12 @@ pub(super) fn lines(version: Version, table: &[u8], first: u32, instructions: u3
         lines.push(u32::MAX, first);
     }
     lines
+}
+
+/// Whether a table says of all its code that it has no line.
+pub(super) fn is_without(version: Version, table: &[u8]) -> bool {
+    let mut heads = table.iter().filter(|&&byte| byte & 0x80 != 0);
+    version >= Version(3, 11) && heads.all(|head| head >> 3 & 15 == NO_LINE)
 }
 
 fn increments(lines: &mut Lines, table: &[u8], first: u32, form: Form) {
@@ -73,7 +82,6 @@ fn ranges(lines: &mut Lines, table: &[u8], first: u32) {
 }
 
 fn locations(lines: &mut Lines, table: &[u8], first: u32, instructions: u32) {
-    const NO_LINE: u8 = 15;
     let (mut position, mut line) = (instructions, first);
     let mut rest = table;
     while let Some((&head, more)) = rest.split_first() {

@@ -2,7 +2,7 @@
 
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
 
-use super::lines::lines;
+use super::lines;
 use super::offsets::Offsets;
 use super::text;
 use super::version::Version;
@@ -69,17 +69,20 @@ impl Attached for Names {
             return Err(Reason::Replaced);
         }
         let (name, file) = (code.word(offsets.code.name)?, code.word(offsets.code.filename)?);
-        if name == file {
-            // The runtime's own: a step of a call, that no one wrote.
+        let table = text::read_bytes(code.word(offsets.code.table)?, &offsets.bytes, MAX_TABLE, memory);
+        if name == file && table.as_ref().is_ok_and(|table| lines::is_without(self.version, table)) {
+            // A step of a call that the runtime put there, and no one wrote.
             return Ok(Function::default());
         }
         let qualified = offsets.code.qualname.map(|at| code.word(at)).transpose()?.filter(|&at| at != 0);
         let name = self.text(qualified.unwrap_or(name), memory)?;
         let file = self.text(file, memory)?;
-        let table = text::read_bytes(code.word(offsets.code.table)?, &offsets.bytes, MAX_TABLE, memory);
         let instructions = offsets.code.instructions.unwrap_or(0);
-        let lines = table
-            .map_or_else(|_| Lines::default(), |table| lines(self.version, &table, start_line, instructions));
+        let lines = match table {
+            Ok(table) => lines::lines(self.version, &table, start_line, instructions),
+            // A function of a megabyte of lines still has its name.
+            Err(_) => Lines::default(),
+        };
         Ok(Function { name, file, start_line, lines })
     }
 }

@@ -62,8 +62,6 @@ pub(super) struct CodeOffsets {
 pub(super) struct TextOffsets {
     pub(super) length: u32,
     pub(super) state: u32,
-    /// How far the bits of `kind`, `compact` and `ascii` lie above the lowest.
-    pub(super) shift: u32,
     /// The characters of one that is ASCII, and of one that isn't.
     pub(super) ascii: u32,
     pub(super) wide: u32,
@@ -128,7 +126,6 @@ fn from_table(table: &Table) -> Option<Offsets> {
         text: TextOffsets {
             length: of("str.length").unwrap_or(0),
             state: of("str.state").unwrap_or(0),
-            shift: 0,
             ascii: of("str.ascii").unwrap_or(0),
             wide: of("str.wide").unwrap_or(0),
         },

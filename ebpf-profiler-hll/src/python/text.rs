@@ -1,7 +1,7 @@
 //! Strings: names and paths.
 //!
 //! ```text
-//!   str    length, state {interned, kind: bytes a character takes, compact, ascii}, characters
+//!   str    length, state {interned 2, kind 3: bytes a character takes, compact 1, ascii 1 bits}, characters
 //!   bytes  size, data
 //! ```
 
@@ -21,8 +21,11 @@ const CUT: char = '…';
 /// The `str` at an address.
 pub(super) fn read_str(at: u64, offsets: &TextOffsets, memory: &dyn Memory) -> Result<Box<str>, Reason> {
     let head = Piece::read(at, offsets.wide as usize, memory)?;
-    let state = head.u32(offsets.state)? >> offsets.shift;
-    let (kind, compact, ascii) = (state >> 2 & 7, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
+    let state = head.u32(offsets.state)?;
+    // What stands before the kind takes two bits, one byte in free-threaded builds, or two from 3.14 on; it is 3 at
+    // most. The kind is never 0.
+    let state = [2, 8, 16].map(|shift| state >> shift).into_iter().find(|state| state & 7 != 0).unwrap_or(0);
+    let (kind, compact, ascii) = (state & 7, state & 8 != 0, state & 16 != 0);
     let length = head.u64(offsets.length)?;
     // Names are made in one piece.
     if !compact || !matches!(kind, 1 | 2 | 4) || (ascii && kind != 1) || length > 1 << 32 {

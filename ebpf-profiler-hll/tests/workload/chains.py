@@ -42,7 +42,8 @@ def wait():
 
 class Recursive(object):
     def __init__(self, depth):
-        self.value = self.descend(depth)
+        if depth >= 0:
+            self.value = self.descend(depth)
 
     def descend(self, depth):
         if depth == 0:
@@ -58,9 +59,11 @@ class Recursive(object):
 
 def generator():
     yield 1
-    yield Recursive(
-        5
-    )
+    # Often enough for the runtime to take its short way to __init__.
+    for depth in [-1] * 100 + [5]:
+        yield Recursive(
+            depth
+        )
 
 
 def delegating():
