@@ -1,18 +1,19 @@
 //! From traces to a profile.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hash};
+use std::hash::Hash;
 use std::time::{Duration, SystemTime};
 
-use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use hashbrown::HashMap;
 
-use super::{
-    FrameId, NamedFrame, Process, ProcessId, Profile, StoredSample, StoredTrace, Thread, ThreadId, TraceId,
-};
+use super::names::{Namer, Names};
+use super::samples::SampleInterner;
+use super::traces::TraceInterner;
+use super::{FrameId, NamedFrame, Process, ProcessId, Profile, Thread, ThreadId};
 use crate::language::{Script, ScriptId};
 use crate::process::{Module, ModuleId};
 use crate::symbol::{Symbol, Symbolizer};
-use crate::trace::{Frame, Stop, Trace};
+use crate::trace::{Frame, Trace};
 
 /// Collects samples into a [`Profile`], everything interned by content.
 ///
@@ -44,9 +45,8 @@ pub struct ProfileBuilder {
     threads: Interner<Thread>,
     frames: Interner<Frame>,
     scripts: HashMap<ScriptId, Script>,
-    traces: Traces,
-    samples: Vec<StoredSample>,
-    by_identity: HashMap<(ThreadId, TraceId), u32>,
+    traces: TraceInterner,
+    samples: SampleInterner,
 }
 
 impl ProfileBuilder {
@@ -67,13 +67,9 @@ impl ProfileBuilder {
 
     /// Adds one tick, seen at `time` nanoseconds since 1970.
     pub fn add(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64) {
-        let trace = self.traces.intern(trace, &mut self.frames);
-        let next = self.samples.len() as u32;
-        let index = *self.by_identity.entry((thread, trace)).or_insert(next);
-        if index == next {
-            self.samples.push(StoredSample { thread, trace, timestamps: Vec::new() });
-        }
-        self.samples[index as usize].timestamps.push(time);
+        let frames = trace.frames.iter().map(|&frame| FrameId(self.frames.intern(frame)));
+        let trace = self.traces.intern(trace, frames);
+        self.samples.add(thread, trace, time);
     }
 
     /// Says what the functions of scripts are that occur in traces, where `script` knows.
@@ -111,7 +107,7 @@ impl ProfileBuilder {
     ) -> Profile {
         let (modules, frames) = number_modules(self.frames.items, modules);
         let (scripts, frames) = number_scripts(frames, self.scripts);
-        let (symbols, frames) = Naming::new(frames, &modules, &scripts).run(symbolizer);
+        let (names, frames) = Naming::new(frames, &modules, &scripts).run(symbolizer);
         Profile {
             start,
             duration,
@@ -120,11 +116,11 @@ impl ProfileBuilder {
             modules,
             scripts,
             processes: self.processes.items,
+            samples: self.samples.finish(&self.threads.items),
             threads: self.threads.items,
-            symbols,
+            names,
             frames,
-            traces: self.traces.items,
-            samples: self.samples,
+            traces: self.traces.finish(),
         }
     }
 }
@@ -170,25 +166,24 @@ struct Naming<'m> {
     modules: &'m [Module],
     scripts: &'m [Script],
     frames: Vec<NamedFrame>,
-    symbols: Vec<Symbol>,
+    namer: Namer,
 }
 
 impl<'m> Naming<'m> {
     fn new(frames: Vec<Frame>, modules: &'m [Module], scripts: &'m [Script]) -> Naming<'m> {
         let named = |frame| NamedFrame { frame, symbols: 0..0 };
-        Naming { modules, scripts, frames: frames.into_iter().map(named).collect(), symbols: Vec::new() }
+        let frames = frames.into_iter().map(named).collect();
+        Naming { modules, scripts, frames, namer: Namer::default() }
     }
 
-    fn run(mut self, symbolizer: &mut dyn Symbolizer) -> (Vec<Symbol>, Vec<NamedFrame>) {
+    fn run(mut self, symbolizer: &mut dyn Symbolizer) -> (Names, Vec<NamedFrame>) {
         let mut wanted: Vec<(Option<ModuleId>, u64, u32)> = Vec::new();
         for (index, named) in self.frames.iter_mut().enumerate() {
             match named.frame {
                 Frame::Kernel { address } => wanted.push((None, address, index as u32)),
                 Frame::Native { module, address, .. } => wanted.push((Some(module), address, index as u32)),
                 Frame::Script { function, line } => {
-                    let start = self.symbols.len() as u32;
-                    self.symbols.push(symbol(&self.scripts[function.0 as usize], line));
-                    named.symbols = start..start + 1;
+                    named.symbols = self.namer.add(&[symbol(&self.scripts[function.0 as usize], line)]);
                 }
                 Frame::Anonymous { .. } => {}
             }
@@ -197,17 +192,15 @@ impl<'m> Naming<'m> {
         for group in wanted.chunk_by(|a, b| a.0 == b.0) {
             self.name_group(group, symbolizer);
         }
-        (self.symbols, self.frames)
+        (self.namer.finish(), self.frames)
     }
 
     fn name_group(&mut self, group: &[(Option<ModuleId>, u64, u32)], symbolizer: &mut dyn Symbolizer) {
         let addresses: Vec<u64> = group.iter().map(|&(_, address, _)| address).collect();
-        let Naming { modules, frames, symbols, .. } = self;
+        let Naming { modules, frames, namer, .. } = self;
         let mut name = |number: usize, names: &[Symbol]| {
-            let start = symbols.len() as u32;
-            symbols.extend_from_slice(names);
             if let Some(&(_, _, frame)) = group.get(number) {
-                frames[frame as usize].symbols = start..symbols.len() as u32;
+                frames[frame as usize].symbols = namer.add(names);
             }
         };
         match group[0].0 {
@@ -249,48 +242,5 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         self.items.push(item.clone());
         self.numbers.insert(item, number);
         number
-    }
-}
-
-/// Numbers for distinct traces; a known one is found without allocating.
-#[derive(Debug, Default)]
-struct Traces {
-    hasher: DefaultHashBuilder,
-    numbers: HashTable<u32>,
-    items: Vec<StoredTrace>,
-    scratch: Vec<FrameId>,
-}
-
-impl Traces {
-    fn intern(&mut self, trace: &Trace<'_>, frames: &mut Interner<Frame>) -> TraceId {
-        self.scratch.clear();
-        self.scratch.extend(trace.frames.iter().map(|&frame| FrameId(frames.intern(frame))));
-        let Traces { hasher, numbers, items, scratch } = self;
-        let hash = hasher.hash_one((&scratch[..], trace.stop, trace.omitted, trace.gap));
-        let same = |&number: &u32| {
-            let stored = &items[number as usize];
-            *stored.frames == scratch[..] && stored.matches(trace.stop, trace.omitted, trace.gap)
-        };
-        if let Some(&number) = numbers.find(hash, same) {
-            return TraceId(number);
-        }
-        let number = items.len() as u32;
-        items.push(StoredTrace {
-            frames: scratch.as_slice().into(),
-            stop: trace.stop,
-            omitted: trace.omitted,
-            gap: trace.gap,
-        });
-        numbers.insert_unique(hash, number, |&number| {
-            let stored = &items[number as usize];
-            hasher.hash_one((&stored.frames[..], stored.stop, stored.omitted, stored.gap))
-        });
-        TraceId(number)
-    }
-}
-
-impl StoredTrace {
-    fn matches(&self, stop: Stop, omitted: u32, gap: u32) -> bool {
-        self.stop == stop && self.omitted == omitted && self.gap == gap
     }
 }

@@ -12,7 +12,10 @@
 
 mod builder;
 mod call;
+mod names;
+mod samples;
 mod summary;
+mod traces;
 mod tree;
 mod view;
 
@@ -23,7 +26,11 @@ use std::time::{Duration, SystemTime};
 use crate::language::Script;
 use crate::process::{Module, ModuleId};
 use crate::symbol::Symbol;
-use crate::trace::{Frame, Stop};
+use crate::trace::Frame;
+
+use names::{Namer, Names};
+use samples::Samples;
+use traces::Traces;
 
 pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
@@ -42,10 +49,10 @@ pub struct Profile {
     scripts: Vec<Script>,
     processes: Vec<Process>,
     threads: Vec<Thread>,
-    symbols: Vec<Symbol>,
+    names: Names,
     frames: Vec<NamedFrame>,
-    traces: Vec<StoredTrace>,
-    samples: Vec<StoredSample>,
+    traces: Traces,
+    samples: Samples,
 }
 
 /// A process, as its samples saw it.
@@ -84,6 +91,15 @@ pub struct ThreadId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
 
+/// A distinct function of a profile, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionId(pub u32);
+
+/// A distinct list of frames of a profile, by number: that of one trace, or of several that only differ in how
+/// they end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackId(pub u32);
+
 /// A distinct trace of a profile, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TraceId(pub u32);
@@ -91,23 +107,8 @@ pub struct TraceId(pub u32);
 #[derive(Debug)]
 struct NamedFrame {
     frame: Frame,
-    /// In `Profile::symbols`, innermost first; empty where it has no name.
+    /// In `Profile::names`, innermost first; empty where it has no name.
     symbols: Range<u32>,
-}
-
-#[derive(Debug)]
-struct StoredTrace {
-    frames: Box<[FrameId]>,
-    stop: Stop,
-    omitted: u32,
-    gap: u32,
-}
-
-#[derive(Debug)]
-struct StoredSample {
-    thread: ThreadId,
-    trace: TraceId,
-    timestamps: Vec<u64>,
 }
 
 impl Profile {
@@ -126,7 +127,10 @@ impl Profile {
         self.period
     }
 
-    /// What was seen: one entry for each distinct pair of thread and trace, in the order of first sight.
+    /// What was seen: one entry for each distinct pair of thread and trace.
+    ///
+    /// Those of a process stand together, the processes in the order of [`ProcessId`], otherwise in the order of
+    /// first sight.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample<'_>> {
         self.samples.iter().map(|stored| Sample { profile: self, stored })
     }
@@ -166,6 +170,17 @@ impl Profile {
         (0..self.frames.len()).map(|index| FrameView { profile: self, id: FrameId(index as u32) })
     }
 
+    /// The distinct functions, in the order of [`FunctionId`], each as the first of its symbols; its line and
+    /// column are those of one address in it.
+    pub fn functions(&self) -> impl ExactSizeIterator<Item = &Symbol> {
+        self.names.all_functions()
+    }
+
+    /// How many distinct lists of frames there are: the numbers of [`StackId`] are below.
+    pub fn stacks(&self) -> usize {
+        self.traces.stacks()
+    }
+
     /// The distinct traces, in the order of [`TraceId`].
     pub fn traces(&self) -> impl ExactSizeIterator<Item = TraceView<'_>> {
         (0..self.traces.len()).map(|index| TraceView { profile: self, id: TraceId(index as u32) })
@@ -182,20 +197,18 @@ impl Profile {
 
     /// Gives names to code that was made at run time, as an interpreter or a map of its compiler would.
     pub(crate) fn name_anonymous<'s>(&mut self, names: impl Fn(u64) -> &'s [Symbol]) {
+        let mut namer = Namer::default();
         for named in &mut self.frames {
-            if let Frame::Anonymous { address, .. } = named.frame {
-                let start = self.symbols.len() as u32;
-                self.symbols.extend_from_slice(names(address));
-                named.symbols = start..self.symbols.len() as u32;
-            }
+            let symbols = match named.frame {
+                Frame::Anonymous { address, .. } => names(address),
+                _ => self.names.symbols(&named.symbols),
+            };
+            named.symbols = namer.add(symbols);
         }
+        self.names = namer.finish();
     }
 
     fn named(&self, id: FrameId) -> &NamedFrame {
         &self.frames[id.0 as usize]
-    }
-
-    fn stored(&self, id: TraceId) -> &StoredTrace {
-        &self.traces[id.0 as usize]
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{FrameId, Process, Profile, StoredSample, Thread, ThreadId, TraceId};
+use super::samples::StoredSample;
+use super::{FrameId, FunctionId, Process, Profile, StackId, Thread, ThreadId, TraceId};
 use crate::language::Script;
 use crate::process::Module;
 use crate::symbol::Symbol;
@@ -18,12 +19,12 @@ pub struct Sample<'p> {
 impl<'p> Sample<'p> {
     /// How often it was seen.
     pub fn count(&self) -> u64 {
-        self.stored.timestamps.len() as u64
+        self.timestamps().len() as u64
     }
 
     /// When it was seen, in nanoseconds since 1970, ascending within one CPU.
     pub fn timestamps(&self) -> &'p [u64] {
-        &self.stored.timestamps
+        self.profile.samples.times(self.stored)
     }
 
     /// The thread.
@@ -60,10 +61,15 @@ impl<'p> TraceView<'p> {
         self.id
     }
 
+    /// The number of its frames taken together.
+    pub fn stack(&self) -> StackId {
+        self.profile.traces.get(self.id).stack
+    }
+
     /// The frames, leaf first.
     pub fn frames(&self) -> impl DoubleEndedIterator<Item = FrameView<'p>> + ExactSizeIterator + use<'p> {
         let profile = self.profile;
-        profile.stored(self.id).frames.iter().map(move |&id| FrameView { profile, id })
+        profile.traces.frames(self.stack()).iter().map(move |&id| FrameView { profile, id })
     }
 
     /// The frame that was interrupted; none where the stack couldn't be walked at all.
@@ -73,12 +79,12 @@ impl<'p> TraceView<'p> {
 
     /// Why it ends where it ends.
     pub fn stop(&self) -> Stop {
-        self.profile.stored(self.id).stop
+        self.profile.traces.get(self.id).stop
     }
 
     /// How many frames are missing in its middle, and before which of the [`frames`](TraceView::frames).
     pub fn omitted(&self) -> Option<(u32, usize)> {
-        let stored = self.profile.stored(self.id);
+        let stored = self.profile.traces.get(self.id);
         (stored.omitted > 0).then_some((stored.omitted, stored.gap as usize))
     }
 
@@ -123,8 +129,12 @@ impl<'p> FrameView<'p> {
     ///
     /// Empty where there is no name.
     pub fn symbols(&self) -> &'p [Symbol] {
-        let range = &self.profile.named(self.id).symbols;
-        &self.profile.symbols[range.start as usize..range.end as usize]
+        self.profile.names.symbols(&self.profile.named(self.id).symbols)
+    }
+
+    /// The numbers of those functions.
+    pub fn functions(&self) -> &'p [FunctionId] {
+        self.profile.names.functions(&self.profile.named(self.id).symbols)
     }
 
     /// The file that it lies in.

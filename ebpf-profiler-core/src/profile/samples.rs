@@ -1,0 +1,108 @@
+//! Distinct samples, and when each was seen.
+
+use std::ops::Range;
+
+use hashbrown::HashMap;
+
+use super::{Thread, ThreadId, TraceId};
+
+/// All samples of a profile, those of a process together.
+///
+/// The times of all are in one list, in the order of the samples, so whoever goes through a profile goes straight
+/// through memory.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    items: Vec<StoredSample>,
+    times: Vec<u64>,
+}
+
+/// A sample, and where its times stand.
+#[derive(Clone, Debug)]
+pub(super) struct StoredSample {
+    pub(super) thread: ThreadId,
+    pub(super) trace: TraceId,
+    times: Range<usize>,
+}
+
+impl Samples {
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, StoredSample> {
+        self.items.iter()
+    }
+
+    pub(super) fn times(&self, sample: &StoredSample) -> &[u64] {
+        &self.times[sample.times.clone()]
+    }
+}
+
+/// Numbers samples as ticks come.
+#[derive(Debug, Default)]
+pub(super) struct SampleInterner {
+    numbers: HashMap<(ThreadId, TraceId), u32>,
+    items: Vec<Seen>,
+    /// The number of a sample and the time, in the order in which they came.
+    ticks: Vec<(u32, u64)>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    thread: ThreadId,
+    trace: TraceId,
+    count: usize,
+}
+
+impl SampleInterner {
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(super) fn add(&mut self, thread: ThreadId, trace: TraceId, time: u64) {
+        let next = self.items.len() as u32;
+        let number = *self.numbers.entry((thread, trace)).or_insert(next);
+        if number == next {
+            self.items.push(Seen { thread, trace, count: 0 });
+        }
+        self.items[number as usize].count += 1;
+        self.ticks.push((number, time));
+    }
+
+    /// Brings together what belongs together: the samples of a process, and the times of a sample.
+    pub(super) fn finish(self, threads: &[Thread]) -> Samples {
+        let mut order: Vec<u32> = (0..self.items.len() as u32).collect();
+        order.sort_by_key(|&number| threads[self.items[number as usize].thread.0 as usize].process);
+        let mut samples =
+            Samples { items: Vec::with_capacity(order.len()), times: vec![0; self.ticks.len()] };
+        let mut next = vec![0; order.len()];
+        let mut start = 0;
+        for number in order {
+            let Seen { thread, trace, count } = self.items[number as usize];
+            samples.items.push(StoredSample { thread, trace, times: start..start + count });
+            next[number as usize] = start;
+            start += count;
+        }
+        for (number, time) in self.ticks {
+            let place = &mut next[number as usize];
+            samples.times[*place] = time;
+            *place += 1;
+        }
+        samples
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ProcessId;
+    use super::*;
+
+    #[test]
+    fn times_follow_their_samples() {
+        let thread = |process| Thread { process: ProcessId(process), ..Thread::default() };
+        let mut interner = SampleInterner::default();
+        for (thread, trace, time) in [(0, 0, 1), (1, 0, 2), (0, 1, 3), (1, 0, 4), (0, 0, 5), (2, 0, 6)] {
+            interner.add(ThreadId(thread), TraceId(trace), time);
+        }
+        let samples = interner.finish(&[thread(1), thread(0), thread(1)]);
+        let seen: Vec<_> =
+            samples.iter().map(|it| (it.thread.0, it.trace.0, samples.times(it).to_vec())).collect();
+        assert_eq!(seen, [(1, 0, vec![2, 4]), (0, 0, vec![1, 5]), (0, 1, vec![3]), (2, 0, vec![6])]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Distinct traces.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use super::{FrameId, StackId, TraceId};
+use crate::trace::{Stop, Trace};
+
+/// All traces of a profile.
+///
+/// The frames of all are in one list, and traces that only differ in how they end share theirs.
+#[derive(Debug, Default)]
+pub(super) struct Traces {
+    items: Vec<StoredTrace>,
+    stacks: Stacks,
+}
+
+/// A trace, and how it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct StoredTrace {
+    pub(super) stack: StackId,
+    pub(super) stop: Stop,
+    pub(super) omitted: u32,
+    pub(super) gap: u32,
+}
+
+/// Lists of frames, one behind the other.
+#[derive(Debug, Default)]
+struct Stacks {
+    frames: Vec<FrameId>,
+    ends: Vec<usize>,
+}
+
+impl Traces {
+    pub(super) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub(super) fn get(&self, id: TraceId) -> &StoredTrace {
+        &self.items[id.0 as usize]
+    }
+
+    pub(super) fn stacks(&self) -> usize {
+        self.stacks.ends.len()
+    }
+
+    pub(super) fn frames(&self, stack: StackId) -> &[FrameId] {
+        self.stacks.get(stack.0)
+    }
+}
+
+impl Stacks {
+    fn get(&self, number: u32) -> &[FrameId] {
+        let index = number as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] };
+        &self.frames[start..self.ends[index]]
+    }
+
+    fn push(&mut self, frames: &[FrameId]) -> u32 {
+        self.frames.extend_from_slice(frames);
+        self.ends.push(self.frames.len());
+        self.ends.len() as u32 - 1
+    }
+}
+
+/// Numbers traces; a known one is found without allocating.
+#[derive(Debug, Default)]
+pub(super) struct TraceInterner {
+    traces: Traces,
+    by_frames: HashTable<(u64, u32)>,
+    by_content: HashMap<StoredTrace, TraceId>,
+    hasher: DefaultHashBuilder,
+    scratch: Vec<FrameId>,
+}
+
+impl TraceInterner {
+    /// The number of a trace, its frames numbered by `frames`.
+    pub(super) fn intern(&mut self, trace: &Trace<'_>, frames: impl Iterator<Item = FrameId>) -> TraceId {
+        let stack = self.stack(frames);
+        let stored = StoredTrace { stack, stop: trace.stop, omitted: trace.omitted, gap: trace.gap };
+        let items = &mut self.traces.items;
+        *self.by_content.entry(stored).or_insert_with(|| {
+            items.push(stored);
+            TraceId(items.len() as u32 - 1)
+        })
+    }
+
+    pub(super) fn finish(self) -> Traces {
+        self.traces
+    }
+
+    fn stack(&mut self, frames: impl Iterator<Item = FrameId>) -> StackId {
+        let TraceInterner { traces, by_frames, hasher, scratch, .. } = self;
+        scratch.clear();
+        scratch.extend(frames);
+        let hash = hasher.hash_one(&scratch[..]);
+        let same = |&(known, number): &(u64, u32)| known == hash && traces.stacks.get(number) == &scratch[..];
+        if let Some(&(_, number)) = by_frames.find(hash, same) {
+            return StackId(number);
+        }
+        let number = traces.stacks.push(scratch);
+        by_frames.insert_unique(hash, (hash, number), |&(hash, _)| hash);
+        StackId(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(stop: Stop, omitted: u32) -> Trace<'static> {
+        Trace { frames: [].as_slice().into(), stop, omitted, gap: 0 }
+    }
+
+    #[test]
+    fn traces_that_differ_in_their_end_share_their_frames() {
+        let mut interner = TraceInterner::default();
+        let ab = [FrameId(0), FrameId(1)];
+        let root = interner.intern(&trace(Stop::Root, 0), ab.into_iter());
+        let deep = interner.intern(&trace(Stop::TooDeep, 3), ab.into_iter());
+        let other = interner.intern(&trace(Stop::Root, 0), ab.into_iter().rev());
+        let empty = interner.intern(&trace(Stop::Root, 0), [].into_iter());
+        assert_eq!([root, deep, other, empty], [0, 1, 2, 3].map(TraceId));
+        assert_eq!(interner.intern(&trace(Stop::TooDeep, 3), ab.into_iter()), deep);
+
+        let traces = interner.finish();
+        assert_eq!((traces.len(), traces.stacks()), (4, 3));
+        assert_eq!(traces.get(root).stack, traces.get(deep).stack);
+        assert_eq!(traces.frames(traces.get(deep).stack), ab);
+        assert_eq!(traces.frames(traces.get(other).stack), [FrameId(1), FrameId(0)]);
+        assert_eq!(traces.frames(traces.get(empty).stack), []);
+    }
+}
