@@ -9,11 +9,11 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 use std::collections::HashMap;
-use std::fs;
 use std::hint::black_box;
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use benches::usage::on_cpu;
 use ebpf_profiler_core::process::{Module, ModuleId};
 use ebpf_profiler_core::profile::{FrameView, Process, Profile, ProfileBuilder, Sample, Thread};
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
@@ -72,13 +72,6 @@ fn best<T>(mut run: impl FnMut() -> T) -> Duration {
         on_cpu() - start
     };
     (0..40).map(|_| time()).min().unwrap_or_default()
-}
-
-/// How long this thread was on a CPU: the first number in its `schedstat`.
-fn on_cpu() -> Duration {
-    let stat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let nanos = stat.split(' ').next().and_then(|nanos| nanos.parse().ok());
-    Duration::from_nanos(nanos.unwrap_or_default())
 }
 
 fn gzip(bytes: &[u8], level: u32) -> usize {

@@ -43,8 +43,17 @@ pub fn peak_memory() -> io::Result<u64> {
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, which all programs share.
 pub fn now() -> u64 {
+    clock(libc::CLOCK_MONOTONIC).as_nanos() as u64
+}
+
+/// How long this thread was on a CPU, to the nanosecond: its `schedstat` only moves with the tick.
+pub fn on_cpu() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one `timespec`.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
