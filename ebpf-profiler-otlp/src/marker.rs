@@ -9,28 +9,58 @@
 //!
 //! Without it a stack that was cut would look like one that begins in the middle of a program.
 
+use std::fmt;
+
 use ebpf_profiler_core::profile::TraceView;
 use ebpf_profiler_core::trace::Stop;
 
 /// The markers of one stack.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Markers {
-    /// Before which frame, and what it says.
-    pub(crate) gap: Option<(usize, &'static str)>,
-    /// Behind the last frame.
-    pub(crate) end: Option<String>,
+    /// Before which frame some are left out.
+    pub(crate) gap: Option<usize>,
+    /// What stands behind the last frame.
+    pub(crate) end: Option<Marker>,
 }
 
-/// The markers that a stack needs. The numbers of missing frames don't show, to keep the stacks few.
+/// What a marker says. The numbers of missing frames don't show, to keep the stacks few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Marker {
+    LeftOut,
+    Ends(Stop),
+}
+
+/// The markers that a stack needs.
 pub(crate) fn markers(trace: TraceView<'_>) -> Markers {
     let frames = trace.frames().len();
-    let gap = trace.omitted().map(|(_, gap)| (gap.min(frames), GAP));
+    let gap = trace.omitted().map(|(_, gap)| gap.min(frames));
     let end = match trace.stop() {
         Stop::TooDeep => None,
         _ if frames > 0 && trace.is_whole() => None,
-        stop => Some(format!("[{stop}]")),
+        stop => Some(Marker::Ends(stop)),
     };
     Markers { gap, end }
 }
 
-const GAP: &str = "[frames left out]";
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Marker::LeftOut => f.write_str("[frames left out]"),
+            Marker::Ends(stop) => write!(f, "[{stop}]"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn markers_can_be_told_apart() {
+        let ends = Stop::ALL.iter().map(|&stop| Marker::Ends(stop));
+        let all: Vec<String> = ends.chain([Marker::LeftOut]).map(|marker| marker.to_string()).collect();
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "{all:?}");
+    }
+}

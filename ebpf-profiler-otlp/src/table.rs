@@ -4,25 +4,29 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::wire::{Wire, bytes_tag};
+use crate::wire::Wire;
 
 /// A repeated field: each element once, its number is its place.
 ///
 /// Equality is that of the encoded bytes. An encoder that writes equal values as equal bytes, and refers to
-/// other tables by their numbers, so gets equality of whole values, recursively, for the price of one hash.
+/// other tables by their numbers, so gets equality of whole values, recursively, for the price of one hash; and
+/// for less where it knows already that an element is new.
 ///
 /// The bytes are those of the enclosing message, tags and lengths included: they are only copied in the end.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     field: u8,
     bytes: Vec<u8>,
-    elements: Vec<Element>,
+    ends: Vec<End>,
+    /// Half of the hash and the number of each element, once one had to be looked for.
     numbers: HashTable<(u32, u32)>,
+    is_indexed: bool,
     hasher: DefaultHashBuilder,
 }
 
+/// Where the content of an element begins and ends.
 #[derive(Clone, Copy, Debug)]
-struct Element {
+struct End {
     start: usize,
     end: usize,
 }
@@ -38,41 +42,76 @@ impl Table {
     /// Forgets everything but element 0; keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        self.elements.clear();
+        self.ends.clear();
         self.numbers.clear();
-        self.intern(&[]);
+        self.is_indexed = false;
+        self.append(&[]);
     }
 
     /// The number of an element with this content.
     pub(crate) fn intern(&mut self, content: &[u8]) -> u32 {
+        self.may_repeat();
         // Half of the hash stays beside the number, so that growing needs no content and most
         // differences show without it.
-        let hash = self.hasher.hash_one(content);
-        let Table { bytes, elements, numbers, .. } = self;
+        let hash = self.hasher.hash_one(content) as u32;
+        let Table { bytes, ends, numbers, .. } = self;
         let same = |&(short, number): &(u32, u32)| {
-            let element = elements[number as usize];
-            short == hash as u32 && bytes[element.start..element.end] == *content
+            let element = ends[number as usize];
+            short == hash && bytes[element.start..element.end] == *content
         };
-        match numbers.find(spread(hash as u32), same) {
+        match numbers.find(spread(hash), same) {
             Some(&(_, number)) => number,
-            None => self.append(content, hash as u32),
+            None => {
+                let number = self.append(content);
+                self.remember(hash, number);
+                number
+            }
         }
     }
 
-    fn append(&mut self, content: &[u8], hash: u32) -> u32 {
-        let number = self.elements.len() as u32;
-        self.bytes.push(bytes_tag(self.field));
-        self.bytes.varint(content.len() as u64);
+    /// The number of an element that no other call of this function gave or will give, so that it needn't be
+    /// looked for, unless the table was told that this isn't so.
+    pub(crate) fn add(&mut self, content: &[u8]) -> u32 {
+        match content {
+            [] => 0,
+            _ if self.is_indexed => self.intern(content),
+            _ => self.append(content),
+        }
+    }
+
+    /// Has every element looked for from now on.
+    pub(crate) fn may_repeat(&mut self) {
+        if !self.is_indexed {
+            self.index();
+        }
+    }
+
+    fn append(&mut self, content: &[u8]) -> u32 {
+        let number = self.ends.len() as u32;
+        self.bytes.message(self.field, content.len());
         let start = self.bytes.len();
         self.bytes.extend_from_slice(content);
-        self.elements.push(Element { start, end: self.bytes.len() });
-        self.numbers.insert_unique(spread(hash), (hash, number), |&(hash, _)| spread(hash));
+        self.ends.push(End { start, end: self.bytes.len() });
         number
+    }
+
+    fn remember(&mut self, hash: u32, number: u32) {
+        self.numbers.insert_unique(spread(hash), (hash, number), |&(hash, _)| spread(hash));
+    }
+
+    #[cold]
+    fn index(&mut self) {
+        self.is_indexed = true;
+        for number in 0..self.ends.len() {
+            let End { start, end } = self.ends[number];
+            let hash = self.hasher.hash_one(&self.bytes[start..end]) as u32;
+            self.remember(hash, number as u32);
+        }
     }
 
     /// How many elements there are, element 0 included.
     pub(crate) fn len(&self) -> usize {
-        self.elements.len()
+        self.ends.len()
     }
 
     /// All elements, with tags and lengths.
@@ -83,7 +122,7 @@ impl Table {
     #[cfg(any(test, feature = "pprof"))]
     /// The contents, without tags and lengths, in the order of their numbers.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
-        self.elements.iter().map(|element| &self.bytes[element.start..element.end])
+        self.ends.iter().map(|element| &self.bytes[element.start..element.end])
     }
 }
 
@@ -105,6 +144,15 @@ mod tests {
         assert_eq!(table.intern(b"a"), 1);
         assert_eq!(table.bytes(), [0x2a, 0, 0x2a, 1, b'a', 0x2a, 1, b'b']);
         assert_eq!(table.contents().collect::<Vec<_>>(), [&b""[..], b"a", b"b"]);
+    }
+
+    #[test]
+    fn what_was_added_is_found() {
+        let mut table = Table::new(5);
+        assert_eq!([table.add(b"a"), table.add(b""), table.add(b"b")], [1, 0, 2]);
+        assert_eq!(table.intern(b"b"), 2);
+        assert_eq!(table.intern(b"c"), 3);
+        assert_eq!([table.add(b"c"), table.add(b"d")], [3, 4]);
     }
 
     #[test]

@@ -139,34 +139,44 @@ impl Dictionary {
         self.attributes.intern(&self.content)
     }
 
+    /// The number of a function that differs from all others of the profile.
     pub(super) fn function(&mut self, item: &Function) -> u32 {
-        self.content.clear();
-        self.content.number(function::NAME, item.name.into());
-        self.content.number(function::SYSTEM_NAME, item.system_name.into());
-        self.content.number(function::FILENAME, item.filename.into());
-        self.content.number(function::START_LINE, item.start_line);
+        item.put(&mut self.content);
+        self.functions.add(&self.content)
+    }
+
+    /// The number of a function that stands for something else, and perhaps has the name of a real one.
+    pub(super) fn made_up_function(&mut self, item: &Function) -> u32 {
+        item.put(&mut self.content);
         self.functions.intern(&self.content)
     }
 
+    /// The number of a mapping; two modules can have one.
     pub(super) fn mapping(&mut self, item: &Mapping<'_>) -> u32 {
-        self.content.clear();
-        self.content.number(mapping::START, item.start);
-        self.content.number(mapping::LIMIT, item.limit);
-        self.content.number(mapping::OFFSET, item.offset);
-        self.content.number(mapping::FILENAME, item.filename.into());
-        self.content.packed(mapping::ATTRIBUTES, item.attributes);
-        self.mappings.intern(&self.content)
+        item.put(&mut self.content);
+        let before = self.mappings.len();
+        let number = self.mappings.intern(&self.content);
+        if (number as usize) < before {
+            self.locations.may_repeat();
+        }
+        number
     }
 
+    /// The number of a location that differs from all others in its mapping and address.
     pub(super) fn location(&mut self, item: &Location<'_>) -> u32 {
-        self.content.clear();
-        self.content.number(location::MAPPING, item.mapping.into());
-        self.content.number(location::ADDRESS, item.address);
-        for line in item.lines {
-            line.put(&mut self.content);
+        item.put(&mut self.content);
+        let before = self.locations.len();
+        let number = self.locations.add(&self.content);
+        if (number as usize) < before {
+            self.stacks.may_repeat();
         }
-        self.content.packed(location::ATTRIBUTES, item.attributes);
-        self.locations.intern(&self.content)
+        number
+    }
+
+    /// The number of a location without those.
+    pub(super) fn placeless_location(&mut self, item: &Location<'_>) -> u32 {
+        self.locations.may_repeat();
+        self.location(item)
     }
 
     /// Begins a stack of about so many locations.
@@ -177,10 +187,10 @@ impl Dictionary {
         Stack { bytes, end: HEAD }
     }
 
-    /// The number of a stack.
+    /// The number of a stack that differs from all others, unless locations were equal.
     pub(super) fn end_stack(&mut self, mut stack: Stack) -> u32 {
         let content = stack.finish();
-        let number = self.stacks.intern(&stack.bytes[content]);
+        let number = self.stacks.add(&stack.bytes[content]);
         self.stack = stack.bytes;
         number
     }
@@ -209,6 +219,37 @@ impl Dictionary {
     fn tables_mut(&mut self) -> [&mut Table; 6] {
         let Dictionary { strings, attributes, functions, mappings, locations, stacks, .. } = self;
         [strings, attributes, functions, mappings, locations, stacks]
+    }
+}
+
+impl Function {
+    fn put(&self, content: &mut Vec<u8>) {
+        content.clear();
+        content.number(function::NAME, self.name.into());
+        content.number(function::SYSTEM_NAME, self.system_name.into());
+        content.number(function::FILENAME, self.filename.into());
+        content.number(function::START_LINE, self.start_line);
+    }
+}
+
+impl Mapping<'_> {
+    fn put(&self, content: &mut Vec<u8>) {
+        content.clear();
+        content.number(mapping::START, self.start);
+        content.number(mapping::LIMIT, self.limit);
+        content.number(mapping::OFFSET, self.offset);
+        content.number(mapping::FILENAME, self.filename.into());
+        content.packed(mapping::ATTRIBUTES, self.attributes);
+    }
+}
+
+impl Location<'_> {
+    fn put(&self, content: &mut Vec<u8>) {
+        content.clear();
+        content.number(location::MAPPING, self.mapping.into());
+        content.number(location::ADDRESS, self.address);
+        self.lines.iter().for_each(|line| line.put(content));
+        content.packed(location::ATTRIBUTES, self.attributes);
     }
 }
 

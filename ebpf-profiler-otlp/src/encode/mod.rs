@@ -13,11 +13,10 @@ mod batch;
 mod dictionary;
 mod envelope;
 mod fields;
-mod functions;
 mod numbers;
 
 use bytes::Bytes;
-use ebpf_profiler_core::profile::{Profile, Sample};
+use ebpf_profiler_core::profile::Profile;
 
 use crate::identity::{BuildIds, Identities};
 use crate::kernel;
@@ -107,7 +106,7 @@ impl Encoder {
 
     /// Encodes a profile: one message, several if the limit wants it, none if it has no samples.
     pub fn encode(&mut self, profile: &Profile) -> Vec<Bytes> {
-        let samples = by_process(profile);
+        let samples: Vec<_> = profile.samples().collect();
         let facts = self.facts(profile);
         let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.dictionary);
         let (mut messages, mut first) = (Vec::new(), 0);
@@ -132,22 +131,4 @@ impl Encoder {
         let kernel = BuildIds::without_file(self.resource.kernel_build_id(), kernel::NAME);
         Facts { modules, kernel, rust: self.rust }
     }
-}
-
-/// The samples, those of a process together, otherwise in the order of the profile.
-fn by_process(profile: &Profile) -> Vec<Sample<'_>> {
-    let samples: Vec<_> = profile.samples().collect();
-    let mut numbers = vec![0; profile.processes().len() + 1];
-    let process = |sample: &Sample<'_>| sample.thread().process.0 as usize;
-    samples.iter().for_each(|sample| numbers[process(sample) + 1] += 1);
-    for process in 1..numbers.len() {
-        numbers[process] += numbers[process - 1];
-    }
-    let mut order = samples.clone();
-    for sample in samples {
-        let next = &mut numbers[process(&sample)];
-        order[*next] = sample;
-        *next += 1;
-    }
-    order
 }

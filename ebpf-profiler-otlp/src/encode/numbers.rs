@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use ebpf_profiler_core::process::Module;
-use ebpf_profiler_core::profile::{FrameView, Profile, Thread, ThreadId, TraceView};
+use ebpf_profiler_core::profile::{FrameView, FunctionId, Profile, StackId, Thread, ThreadId, TraceView};
 use ebpf_profiler_core::symbol::Symbol;
 use ebpf_profiler_core::trace::Frame;
+use hashbrown::HashMap;
 
 use super::dictionary::{Dictionary, Function, Line, Location, Mapping};
 use super::fields::sample;
-use super::functions::Functions;
 use crate::identity::BuildIds;
 use crate::kernel;
-use crate::marker::markers;
+use crate::marker::{Marker, Markers, markers};
 use crate::semantic::{self, frame_type};
 use crate::wire::{Varint, Wire};
 
@@ -32,11 +32,15 @@ pub(super) struct Numbers<'p> {
     profile: &'p Profile,
     facts: &'p Facts,
     dictionary: &'p mut Dictionary,
-    functions: Functions<'p>,
     /// Each of these holds 0, the empty element's number, for what wasn't asked for yet.
+    traces: Vec<u32>,
     stacks: Vec<u32>,
+    functions: Vec<u32>,
     locations: Vec<Varint>,
     mappings: Vec<u32>,
+    /// The stacks that are not whole.
+    marked: HashMap<(StackId, Markers), u32>,
+    markers: Vec<(Marker, Varint)>,
     kernel: u32,
     frame_types: Vec<(&'static str, u32)>,
     /// Where in `thread_attributes` those of a thread stand.
@@ -51,10 +55,13 @@ impl<'p> Numbers<'p> {
             profile,
             facts,
             dictionary,
-            functions: Functions::default(),
-            stacks: vec![0; profile.traces().len()],
+            traces: vec![0; profile.traces().len()],
+            stacks: vec![0; profile.stacks()],
+            functions: vec![0; profile.functions().len()],
             locations: vec![Varint::default(); profile.frames().len()],
             mappings: vec![0; profile.modules().len()],
+            marked: HashMap::new(),
+            markers: Vec::new(),
             kernel: 0,
             frame_types: Vec::new(),
             threads: vec![(0, 0); profile.threads().len()],
@@ -66,10 +73,13 @@ impl<'p> Numbers<'p> {
     /// Begins a new dictionary.
     pub(super) fn clear(&mut self) {
         self.dictionary.clear();
-        self.functions.clear();
+        self.traces.fill(0);
         self.stacks.fill(0);
+        self.functions.fill(0);
         self.locations.fill(Varint::default());
         self.mappings.fill(0);
+        self.marked.clear();
+        self.markers.clear();
         self.kernel = 0;
         self.frame_types.clear();
         self.threads.fill((0, 0));
@@ -82,39 +92,63 @@ impl<'p> Numbers<'p> {
 
     /// The number of a stack, and whether another trace of the profile was given the same.
     pub(super) fn stack(&mut self, trace: TraceView<'p>) -> (u32, bool) {
-        let known = self.stacks[trace.id().0 as usize];
-        if known != 0 {
-            return (known, false);
+        let index = trace.id().0 as usize;
+        if self.traces[index] != 0 {
+            return (self.traces[index], false);
         }
         let before = self.dictionary.stacks();
-        let number = self.new_stack(trace);
-        self.stacks[trace.id().0 as usize] = number;
-        (number, self.dictionary.stacks() == before)
+        self.traces[index] = match markers(trace) {
+            Markers { gap: None, end: None } => self.whole_stack(trace),
+            markers => self.marked_stack(trace, markers),
+        };
+        (self.traces[index], self.dictionary.stacks() == before)
     }
 
-    fn new_stack(&mut self, trace: TraceView<'p>) -> u32 {
-        let markers = markers(trace);
+    fn whole_stack(&mut self, trace: TraceView<'p>) -> u32 {
+        let index = trace.stack().0 as usize;
+        if self.stacks[index] == 0 {
+            self.stacks[index] = self.new_stack(trace, Markers::default());
+        }
+        self.stacks[index]
+    }
+
+    #[cold]
+    fn marked_stack(&mut self, trace: TraceView<'p>, markers: Markers) -> u32 {
+        if let Some(&number) = self.marked.get(&(trace.stack(), markers)) {
+            return number;
+        }
+        let number = self.new_stack(trace, markers);
+        self.marked.insert((trace.stack(), markers), number);
+        number
+    }
+
+    fn new_stack(&mut self, trace: TraceView<'p>, markers: Markers) -> u32 {
         let mut stack = self.dictionary.begin_stack(trace.frames().len());
         let mut frames = trace.frames();
-        if let Some((gap, text)) = markers.gap {
+        if let Some(gap) = markers.gap {
             frames.by_ref().take(gap).for_each(|frame| stack.push(self.location(frame)));
-            stack.push(self.marker(text));
+            stack.push(self.marker(Marker::LeftOut));
         }
         frames.for_each(|frame| stack.push(self.location(frame)));
-        if let Some(text) = markers.end {
-            stack.push(self.marker(&text));
+        if let Some(marker) = markers.end {
+            stack.push(self.marker(marker));
         }
         self.dictionary.end_stack(stack)
     }
 
     /// A location that is no code but says something.
-    fn marker(&mut self, text: &str) -> Varint {
-        let name = self.dictionary.string(text);
+    fn marker(&mut self, marker: Marker) -> Varint {
+        if let Some((_, location)) = self.markers.iter().find(|(known, _)| *known == marker) {
+            return *location;
+        }
+        let name = self.dictionary.string(&marker.to_string());
         let function = Function { name, system_name: 0, filename: 0, start_line: 0 };
-        let line = Line { function: self.dictionary.function(&function), line: 0, column: 0 };
+        let line = Line { function: self.dictionary.made_up_function(&function), line: 0, column: 0 };
         let attributes = [self.frame_type(frame_type::ABORT_MARKER)];
         let location = Location { mapping: 0, address: 0, lines: &[line], attributes: &attributes };
-        Varint::new(self.dictionary.location(&location))
+        let location = Varint::new(self.dictionary.location(&location));
+        self.markers.push((marker, location));
+        location
     }
 
     #[inline]
@@ -131,19 +165,39 @@ impl<'p> Numbers<'p> {
         let (mapping, address) = self.place(frame.frame());
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
-        lines.extend(frame.symbols().iter().map(|symbol| self.line(symbol)));
+        lines
+            .extend(frame.symbols().iter().zip(frame.functions()).map(|(symbol, &id)| self.line(symbol, id)));
         let kind = self.frame_type(self.facts.frame_type(frame));
         let guessed = frame.is_guessed().then(|| self.dictionary.flag_attribute(semantic::FRAME_GUESSED));
         let attributes = [kind, guessed.unwrap_or_default()];
         let attributes = &attributes[..1 + usize::from(guessed.is_some())];
-        let number = self.dictionary.location(&Location { mapping, address, lines: &lines, attributes });
+        let location = Location { mapping, address, lines: &lines, attributes };
+        let number = match frame.frame() {
+            Frame::Kernel { .. } | Frame::Native { .. } | Frame::Anonymous { .. } => {
+                self.dictionary.location(&location)
+            }
+            _ => self.dictionary.placeless_location(&location),
+        };
         self.lines = lines;
         number
     }
 
-    fn line(&mut self, symbol: &'p Symbol) -> Line {
-        let function = self.functions.number(symbol, self.dictionary);
-        Line { function, line: symbol.line.into(), column: symbol.column.into() }
+    fn line(&mut self, symbol: &Symbol, id: FunctionId) -> Line {
+        let index = id.0 as usize;
+        if self.functions[index] == 0 {
+            self.functions[index] = self.new_function(symbol);
+        }
+        Line { function: self.functions[index], line: symbol.line.into(), column: symbol.column.into() }
+    }
+
+    fn new_function(&mut self, symbol: &Symbol) -> u32 {
+        let function = Function {
+            name: self.dictionary.string(&symbol.function),
+            system_name: self.dictionary.string(&symbol.system_name),
+            filename: self.dictionary.string(&symbol.file),
+            start_line: symbol.start_line.into(),
+        };
+        self.dictionary.function(&function)
     }
 
     /// The mapping and the address of a frame.

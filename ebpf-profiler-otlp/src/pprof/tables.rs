@@ -8,7 +8,7 @@ use ebpf_profiler_core::trace::Frame;
 use super::fields::{self, function, line, location, mapping, profile};
 use crate::identity::hex;
 use crate::kernel;
-use crate::marker::markers;
+use crate::marker::{Marker, markers};
 use crate::table::Table;
 use crate::wire::{Wire, number_len};
 
@@ -55,14 +55,14 @@ impl<'p> Tables<'p> {
         stack.clear();
         stack.extend(trace.frames().map(|frame| self.location(frame)));
         let markers = markers(trace);
-        if let Some((gap, text)) = markers.gap {
-            stack.insert(gap, self.marker(text));
+        if let Some(gap) = markers.gap {
+            stack.insert(gap, self.marker(Marker::LeftOut));
         }
-        stack.extend(markers.end.map(|text| self.marker(&text)));
+        stack.extend(markers.end.map(|marker| self.marker(marker)));
     }
 
-    fn marker(&mut self, text: &str) -> u32 {
-        self.new_location(0, 0, &[Symbol { function: text.into(), ..Symbol::default() }])
+    fn marker(&mut self, marker: Marker) -> u32 {
+        self.new_location(0, 0, &[Symbol { function: marker.to_string().into(), ..Symbol::default() }])
     }
 
     fn location(&mut self, frame: FrameView<'p>) -> u32 {
