@@ -3,6 +3,8 @@
 //! The native stack has two frames of a loop: `leaf, loop, helper, loop, start`. What the list says is another thing in
 //! each test; whatever it says, the native frames are all there.
 
+#![expect(clippy::unwrap_used, reason = "a test")]
+
 use std::collections::BTreeMap;
 
 use ebpf_profiler_core::tables::{MemoryTables, Tables};
