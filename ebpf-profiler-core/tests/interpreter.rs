@@ -214,7 +214,7 @@ fn a_thread_may_have_to_be_looked_for() {
 fn a_list_of_threads_may_be_a_circle_or_torn() {
     let mut world = listed();
     world.memory.insert(0x8108, 0x8000);
-    assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
+    assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
     world.memory.insert(0x8108, 0x9999);
     assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
 }

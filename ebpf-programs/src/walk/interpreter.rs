@@ -177,12 +177,13 @@ fn search<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<(
     calls.at = machine.memory(calls.at.wrapping_add(calls.interpreter.top.next as u64))?;
     calls.searched += 1;
     calls.state = state::COMPARING;
-    if calls.at == 0 || calls.searched >= MAX_THREADS {
+    if calls.at == 0 {
         // This thread runs no script.
         calls.next[slot] = 0;
         calls.state = state::BEHIND;
     }
-    Some(())
+    // A list that doesn't end is a lie, or longer than what is looked through.
+    (calls.searched < MAX_THREADS).then_some(())
 }
 
 #[inline(always)]
