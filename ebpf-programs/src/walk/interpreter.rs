@@ -110,7 +110,9 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     calls.state = state::HOPPING;
     let start = match calls.interpreter.top.from {
         from::THREAD => machine.thread_pointer(),
-        from::ZERO | from::LIST => Some(0),
+        from::ZERO => Some(0),
+        // Later, but then it is too late to keep silent where there is none.
+        from::LIST => machine.thread_pointer().map(|_| 0),
         _ => None,
     };
     match start {
