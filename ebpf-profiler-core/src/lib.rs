@@ -9,6 +9,9 @@
 //! #     use ebpf_profiler_core::{elf::{Elf, ElfError}, unwind::Compiled};
 //! #     pub fn tables() -> impl Fn(&Elf) -> Result<Compiled, ElfError> { |_| Ok(Compiled::default()) }
 //! # }
+//! # mod ebpf_profiler_hll {
+//! #     pub fn all() -> Vec<Box<dyn ebpf_profiler_core::language::Language>> { Vec::new() }
+//! # }
 //! # #[cfg(feature = "live")]
 //! use ebpf_profiler_core::{Profiler, sink::Table};
 //! use std::time::Duration;
@@ -17,6 +20,7 @@
 //! fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let profile = Profiler::builder()
 //!         .unwind(ebpf_profiler_unwind::tables())
+//!         .languages(ebpf_profiler_hll::all())
 //!         .start()?
 //!         .run_for(Duration::from_secs(10))?;
 //!     print!("{}", Table::new(&profile).rows(4));
@@ -52,8 +56,9 @@
 //! # What it does not do yet
 //!
 //! <!-- not -->
-//! - No interpreters: a script's functions have no names, only the interpreter's own. Code made at run time is walked
-//!   by guesses that are checked, and has no names. This is the next step.
+//! - Of interpreters only CPython: of other scripts the interpreter's own functions are shown. Code made at run time is
+//!   walked by guesses that are checked, and has no names.
+//! - The first tick of a script that began after the profiler shows its interpreter, not its functions.
 //! - No live profiles but on x86_64. Tables and walkers know arm64, too; the compiled kernel side doesn't.
 //! - No stacks of 32-bit programs.
 //! - Nothing but CPU time: no waiting, no memory, no locks.
@@ -118,6 +123,7 @@
 //! | [`unwind`] | who builds unwind tables. Seam: [`UnwindCompiler`](unwind::UnwindCompiler) |
 //! | [`trace`] | stacks, and the kernel side's walkers run here. Seam: [`Stack`](trace::Stack) |
 //! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
+//! | [`language`] | functions of scripts. Seam: [`Language`](language::Language) |
 //! | [`profile`] | a finished profile, and the tree that pictures are drawn from |
 //! | [`sink`] | flame graph, SVG, folded text, table. Seam: [`Sink`](sink::Sink) |
 //! | [`pipeline`] | the one place that sees all of these |
@@ -139,6 +145,7 @@
 //! | a tick doesn't fit into the ring | [`Profile::losses`](profile::Profile::losses), [`Health::lost`](live::Health::lost) |
 //! | bytes of the ring make no sense | [`PipelineStats::malformed`](pipeline::PipelineStats::malformed) |
 //! | a file gives no unwind table | [`RegistryStats::without_table`](process::RegistryStats::without_table), by reason |
+//! | a script's function gets no name | the picture shows the reason; [`InterpreterStats`](process::InterpreterStats) |
 //! | an address gets no name | the picture shows file and offset; [`SymbolStats`](symbol::SymbolStats) |
 //! | a sink refuses a profile | [`Health::sink_errors`](live::Health::sink_errors); sampling goes on |
 //! | the disk of a recording is full | [`Health::recording`](live::Health::recording); sampling goes on |

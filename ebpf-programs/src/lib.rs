@@ -87,7 +87,8 @@
 //! # What it does not do
 //!
 //! It loads nothing: `ebpf-profiler-core` does. The walkers know x86_64 and arm64; the compiled object is for x86_64.
-//! There are no walkers for interpreters yet.
+//! Of interpreters they know those whose frames are a linked list, from a
+//! [description](abi::interpreter) that user space gives.
 //!
 //! # Minimum kernel version
 //!

@@ -306,7 +306,6 @@ impl Builder {
         self.check()?;
         let exclude = if self.exclude_self { std::process::id() } else { 0 };
         let Loaded { ebpf, sampler, ring, tables, counters } = loader::load(self.ring, exclude)?;
-        let (source, waker) = LiveSource::start(ebpf, ring, counters, sampler, self.hertz)?;
         let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
         let clock = clock();
         let recorder = self.recorder(clock, period)?;
@@ -315,6 +314,8 @@ impl Builder {
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
         registry.want_only(&self.pids);
         registry.add_languages(self.languages);
+        registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
+        let (source, waker) = LiveSource::start(ebpf, ring, counters, sampler, self.hertz)?;
         let parts = Parts {
             source: Box::new(source),
             pipeline: Pipeline::new(registry, clock, period),

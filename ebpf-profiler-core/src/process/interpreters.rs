@@ -15,8 +15,8 @@ use crate::language::{
 };
 use crate::trace::Frame;
 
-/// How often a runtime is asked whether it is ready at most, in nanoseconds.
-const PATIENCE: u64 = 20_000_000;
+/// How long a runtime that wasn't ready is left alone, in nanoseconds; twice as long after every eighth time.
+const PATIENCE: u64 = 4_000_000;
 
 /// Functions whose names are kept for one process at most.
 const MAX_KNOWN: usize = 1 << 16;
@@ -37,6 +37,8 @@ struct Running {
     attached: Result<Option<Box<dyn Attached>>, Reason>,
     /// When it was asked.
     asked: u64,
+    /// How often.
+    times: u32,
     /// The functions that were met, by address and check. Forked processes share them.
     known: Arc<HashMap<(u64, u32), Known>>,
 }
@@ -85,6 +87,7 @@ impl Interpreters {
             interpreter: running.interpreter,
             attached: running.attached.as_ref().map(|_| None).map_err(|reason| *reason),
             asked: running.asked,
+            times: running.times,
             known: running.known.clone(),
         });
         Interpreters { running: running.collect() }
@@ -170,7 +173,7 @@ impl Running {
             *to = [from.start.wrapping_sub(bias), from.end.wrapping_sub(bias)];
         }
         let attached = Err(Reason::NotReady);
-        Running { module, language, interpreter, attached, asked: 0, known: Arc::default() }
+        Running { module, language, interpreter, attached, asked: 0, times: 0, known: Arc::default() }
     }
 
     /// One of a recording, whose calls have their names already.
@@ -181,17 +184,19 @@ impl Running {
             interpreter: Interpreter::default(),
             attached: Err(Reason::Unsupported),
             asked: 0,
+            times: 0,
             known: Arc::default(),
         }
     }
 
     fn is_waiting(&self, now: u64) -> bool {
         matches!(self.attached, Err(Reason::NotReady))
-            && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE)
+            && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE << (self.times / 8).min(12))
     }
 
     fn attach(&mut self, around: &mut Surroundings<'_>, bias: u64) {
         self.asked = around.now.max(1);
+        self.times += 1;
         let Some((_, runtime)) = around.modules.get(self.module).and_then(|entry| entry.runtime.as_ref())
         else {
             return;

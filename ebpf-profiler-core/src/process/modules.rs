@@ -62,6 +62,11 @@ impl Modules {
         self.languages.extend(languages);
     }
 
+    /// Whether there is any language to look for.
+    pub(super) fn has_languages(&self) -> bool {
+        !self.languages.is_empty()
+    }
+
     fn runtime(&self, elf: &Elf) -> Option<(&'static str, Box<dyn Runtime>)> {
         self.languages.iter().find_map(|language| Some((language.name(), language.find(elf)?)))
     }

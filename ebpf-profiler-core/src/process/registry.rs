@@ -145,6 +145,44 @@ impl Registry {
         }
     }
 
+    /// Gets ready for the scripts that run already, before the first tick.
+    ///
+    /// The frames of an interpreter are only to be had at the moment of a tick, by a kernel side that knows the
+    /// process and can walk it: such processes are told, with the tables of all their files, before they are
+    /// sampled. Does nothing without languages.
+    pub fn prepare(&mut self, now: u64) {
+        if !self.modules.has_languages() {
+            return;
+        }
+        let is_wanted = |pid: &u32| self.wanted.as_ref().is_none_or(|wanted| wanted.contains(pid));
+        let pids: Vec<u32> = self.running().into_iter().filter(is_wanted).collect();
+        for pid in pids {
+            self.know(pid, now);
+            self.resolve(pid, now);
+            if self.runs_scripts(pid) && self.tell(pid, now).is_some() {
+                self.build_all(pid, now);
+            }
+        }
+    }
+
+    fn runs_scripts(&self, pid: u32) -> bool {
+        let holds_runtime = |region: &Region| {
+            region
+                .file
+                .and_then(|file| self.modules.get(file.module))
+                .is_some_and(|file| file.runtime.is_some())
+        };
+        self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
+    }
+
+    /// Builds the tables of all files of a process.
+    fn build_all(&mut self, pid: u32, now: u64) {
+        let Some(regions) = self.processes.get(&pid).map(|entry| entry.regions.clone()) else { return };
+        for region in regions.iter().filter(|region| region.file.is_some()) {
+            self.build(pid, region.map.start, now);
+        }
+    }
+
     /// The processes that run: whoever has other things to do may [`meet`](Registry::meet) them one by one.
     pub fn running(&self) -> Vec<u32> {
         self.system.processes()
