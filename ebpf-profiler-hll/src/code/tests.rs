@@ -1,1 +1,171 @@
+//! Instructions against `objdump`, and the ways to a word of a thread as compilers write them.
 
+use std::io::Cursor;
+use std::process::Command;
+
+use ebpf_profiler_core::elf::Elf;
+
+use super::*;
+
+/// Where the code of [`elf`] begins.
+const CODE: u64 = 0x1000;
+
+/// An address at which a key lies.
+const KEY: u64 = 0x5000;
+
+/// A file of one segment, which holds `code`.
+fn elf(code: &[u8]) -> Elf {
+    let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
+    bytes.resize(16, 0);
+    // Shared library, x86_64.
+    bytes.extend([3, 0, 62, 0, 1, 0, 0, 0]);
+    for word in [0u64, 64, 0] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend([0u8; 4]);
+    for half in [64u16, 56, 1, 64, 0, 0] {
+        bytes.extend(half.to_le_bytes());
+    }
+    bytes.extend([1, 0, 0, 0, 5, 0, 0, 0]);
+    let size = code.len() as u64;
+    for word in [120, CODE, CODE, size, size, 0x1000] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(code);
+    Elf::open(Cursor::new(bytes)).unwrap()
+}
+
+fn of(code: &[u8]) -> Option<Origin> {
+    returned(&elf(code), CODE, &|place| place == KEY)
+}
+
+#[test]
+fn a_key_handed_over_by_number() {
+    // cmpq $0, 0x563d50(%rip); je 0x1000 + 0x100; mov 0x563d50(%rip), %edi; jmp …      (3.11 in one piece)
+    let code = b"\x48\x83\x3d\x50\x3d\x56\x00\x00\x0f\x84\xf2\x00\x00\x00\x8b\x3d\x50\x3d\x56\x00\xe9\x00\x01\x00\x00";
+    let made = Some(Place::at(CODE + 8 + 0x56_3d50));
+    assert_eq!(of(code), Some(Origin::Key { number: Place::at(CODE + 20 + 0x56_3d50), made }));
+}
+
+#[test]
+fn a_key_handed_over_by_address() {
+    // mov 0x100(%rip), %rax; cmpq $0, 0x248(%rax); je +15; lea 0x250(%rax), %rdi; jmp …   (3.10)
+    let code = b"\x48\x8b\x05\x00\x01\x00\x00\x48\x83\xb8\x48\x02\x00\x00\x00\x74\x0f\x48\x8d\xb8\x50\x02\x00\x00\xe9\x00\x00\x00\x10";
+    let at = |plus| Place { pointer: Some(CODE + 7 + 0x100), plus };
+    assert_eq!(of(code), Some(Origin::Key { number: at(0x254), made: Some(at(0x250)) }));
+    // mov 0x100(%rip), %rax; push %rbx; lea 0x608(%rax), %rbx; mov %rbx, %rdi; call …     (3.12)
+    let code =
+        b"\x48\x8b\x05\x00\x01\x00\x00\x53\x48\x8d\x98\x08\x06\x00\x00\x48\x89\xdf\xe8\x00\x00\x00\x10";
+    assert_eq!(of(code), Some(Origin::Key { number: at(0x60c), made: Some(at(0x608)) }));
+    // lea 0x3ff9(%rip), %rdi; jmp …                                                       (linked into a program)
+    let code = b"\x48\x8d\x3d\xf9\x3f\x00\x00\xe9\x00\x00\x00\x10";
+    assert_eq!(of(code), Some(Origin::Key { number: Place::at(KEY + 4), made: Some(Place::at(KEY)) }));
+    // mov $0x5000, %edi; jmp …                                                            (at a fixed address)
+    let code = b"\xbf\x00\x50\x00\x00\xe9\x00\x00\x00\x10";
+    assert_eq!(of(code), Some(Origin::Key { number: Place::at(KEY + 4), made: Some(Place::at(KEY)) }));
+}
+
+#[test]
+fn a_key_behind_a_branch_that_is_taken() {
+    // xor %eax, %eax; cmpq $0, 0x100(%rip); jne +1; ret; mov 0x200(%rip), %edi; jmp …
+    let code =
+        b"\x31\xc0\x48\x83\x3d\x00\x01\x00\x00\x00\x75\x01\xc3\x8b\x3d\x00\x02\x00\x00\xe9\x00\x00\x00\x10";
+    let Some(Origin::Key { number, made }) = of(code) else { panic!("nothing found") };
+    assert_eq!((number, made), (Place::at(CODE + 19 + 0x200), Some(Place::at(CODE + 10 + 0x100))));
+}
+
+#[test]
+fn thread_local_variables_of_all_models() {
+    // mov %fs:-16, %rax; ret                                                              (local-exec)
+    let code = b"\x64\x48\x8b\x04\x25\xf0\xff\xff\xff\xc3";
+    assert_eq!(of(code), Some(Origin::Static { offset: -16 }));
+    // mov $-8, %rax; mov %fs:(%rax), %rax; ret
+    let code = b"\x48\xc7\xc0\xf8\xff\xff\xff\x64\x48\x8b\x00\xc3";
+    assert_eq!(of(code), Some(Origin::Static { offset: -8 }));
+    // mov %fs:0, %rax; mov -24(%rax), %rax; ret
+    let code = b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x8b\x40\xe8\xc3";
+    assert_eq!(of(code), Some(Origin::Static { offset: -24 }));
+    // mov 0x100(%rip), %rax; mov %fs:(%rax), %rax; ret                                    (initial-exec)
+    let code = b"\x48\x8b\x05\x00\x01\x00\x00\x64\x48\x8b\x00\xc3";
+    assert_eq!(of(code), Some(Origin::Slot { slot: CODE + 7 + 0x100, plus: 0 }));
+    // mov %fs:0, %rax; add 0x100(%rip), %rax; mov (%rax), %rax; ret
+    let code = b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x03\x05\x00\x01\x00\x00\x48\x8b\x00\xc3";
+    assert_eq!(of(code), Some(Origin::Slot { slot: CODE + 16 + 0x100, plus: 0 }));
+    // sub $8, %rsp; data16 lea 0x100(%rip), %rdi; data16 … call __tls_get_addr; mov (%rax), %rax; …; ret
+    let code = b"\x48\x83\xec\x08\x66\x48\x8d\x3d\x00\x01\x00\x00\x66\x66\x48\xe8\x00\x00\x00\x10\x48\x8b\x00\x48\x83\xc4\x08\xc3";
+    assert_eq!(of(code), Some(Origin::Module { pair: CODE + 12 + 0x100, plus: 0 }));
+    // lea 0x100(%rip), %rdi; call __tls_get_addr; mov 8(%rax), %rax; ret                  (local-dynamic)
+    let code = b"\x48\x8d\x3d\x00\x01\x00\x00\xe8\x00\x00\x00\x10\x48\x8b\x40\x08\xc3";
+    assert_eq!(of(code), Some(Origin::Module { pair: CODE + 7 + 0x100, plus: 8 }));
+    // lea 0x100(%rip), %rax; call *(%rax); mov %fs:(%rax), %rax; ret                      (descriptor)
+    let code = b"\x48\x8d\x05\x00\x01\x00\x00\xff\x10\x64\x48\x8b\x00\xc3";
+    assert_eq!(of(code), Some(Origin::Descriptor { pair: CODE + 7 + 0x100, plus: 0 }));
+}
+
+#[test]
+fn the_field_of_a_thread() {
+    // mov %fs:0, %rax; mov 0x80(%rax), %rax; mov %edi, %edi; mov (%rax,%rdi,8), %rax; ret   (musl's getspecific)
+    let code =
+        b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x8b\x80\x80\x00\x00\x00\x89\xff\x48\x8b\x04\xf8\xc3";
+    assert_eq!(field(&elf(code), CODE), Some(0x80));
+    assert_eq!(of(code), None);
+}
+
+#[test]
+fn code_that_says_nothing_or_never_ends() {
+    assert_eq!(of(b""), None);
+    assert_eq!(of(b"\xc3"), None);
+    assert_eq!(of(b"\xeb\xfe"), None);
+    assert_eq!(of(&[0x74, 0xfe].repeat(40)), None);
+    assert_eq!(of(&[0x90; 600]), None);
+    // A jump beyond all addresses.
+    assert_eq!(of(b"\xe9\xff\xff\xff\x7f"), None);
+}
+
+#[test]
+fn jumps_out_of_a_function() {
+    // je +0x10; nop; jmp -0x20; call +0x100; je -5; ret
+    let code = b"\x0f\x84\x10\x00\x00\x00\x90\xe9\xe0\xff\xff\xff\xe8\x00\x01\x00\x00\x74\xfb\xc3";
+    let function = CODE..CODE + code.len() as u64;
+    assert_eq!(jumps(&elf(code), &function), [CODE + 12 - 0x20, CODE + 6 + 0x10]);
+}
+
+/// Each instruction of these files ends where `objdump` says that the next one begins.
+#[test]
+#[ignore = "needs objdump, and takes seconds"]
+fn instructions_are_as_long_as_objdump_says() {
+    for path in
+        ["/usr/bin/python3", "/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"]
+    {
+        let elf = Elf::open(std::fs::File::open(path).unwrap()).unwrap();
+        let listed = Command::new("objdump").args(["-d", "-w", "-j", ".text", path]).output().unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        let instructions = parse(&listed);
+        let mut wrong = 0;
+        for pair in instructions.windows(2) {
+            let ((address, text), (next, _)) = (&pair[0], &pair[1]);
+            let mut bytes = [0; 15];
+            if text.contains("(bad)") || elf.read(*address, &mut bytes).is_err() {
+                continue;
+            }
+            let len = x86_64::len(&bytes);
+            if len != next - address {
+                wrong += 1;
+                eprintln!("{path}: {address:x}: {text}: {len} instead of {}", next - address);
+            }
+        }
+        eprintln!("{path}: {} instructions, {wrong} of another length", instructions.len());
+        assert!(instructions.len() > 10_000 && wrong == 0);
+    }
+}
+
+/// Address and text of each instruction: `  401000:\tf3 0f 1e fa \tendbr64`.
+fn parse(listed: &str) -> Vec<(u64, &str)> {
+    listed
+        .lines()
+        .filter_map(|line| {
+            let (address, rest) = line.split_once(":\t")?;
+            Some((u64::from_str_radix(address.trim(), 16).ok()?, rest.split_once('\t')?.1))
+        })
+        .collect()
+}

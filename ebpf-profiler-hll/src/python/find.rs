@@ -45,7 +45,7 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     Some(File { loops, known: known(elf, &symbols) })
 }
 
-fn known(elf: &Elf, symbols: &Symbols) -> Result<Known, Reason> {
+fn known(elf: &Elf, symbols: &Symbols<'_>) -> Result<Known, Reason> {
     let version = Version::of(elf, symbols).ok_or(Reason::Unsupported)?;
     let offsets = Offsets::of(elf, symbols, version).ok_or(Reason::Unsupported)?;
     let state = state(elf, symbols).ok_or(Reason::Unsupported)?;
@@ -57,7 +57,7 @@ fn known(elf: &Elf, symbols: &Symbols) -> Result<Known, Reason> {
 ///
 /// 2.7 searches a list, whatever the C library has. The others answer by the function that extension modules ask, in all versions. It answers with the last one that the thread used,
 /// also while it runs without the lock; the one of `PyThreadState_Get` is empty then.
-fn state(elf: &Elf, symbols: &Symbols) -> Option<Origin> {
+fn state(elf: &Elf, symbols: &Symbols<'_>) -> Option<Origin> {
     let runtime = symbols.get("_PyRuntime").map_or(0..0, |it| it.address..it.address.saturating_add(it.size));
     let ask = ["PyGILState_GetThisThreadState", "_PyThreadState_GetCurrent", "PyThreadState_GetUnchecked"];
     ask.iter()

@@ -18,7 +18,7 @@ impl fmt::Display for Version {
 
 impl Version {
     /// Of a file: as it says itself from 3.11 on, before by what it has and the version before hadn't.
-    pub(super) fn of(elf: &Elf, symbols: &Symbols) -> Option<Version> {
+    pub(super) fn of(elf: &Elf, symbols: &Symbols<'_>) -> Option<Version> {
         if let Some(at) = symbols.address("Py_Version") {
             let mut word = [0; 4];
             elf.read(at, &mut word).ok()?;

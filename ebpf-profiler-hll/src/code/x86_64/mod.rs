@@ -99,3 +99,9 @@ pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
     }
     targets
 }
+
+/// The length of an instruction, 0 where it isn't understood.
+#[cfg(test)]
+pub(super) fn len(bytes: &[u8]) -> u64 {
+    decode(bytes).map_or(0, |instruction| instruction.len)
+}
