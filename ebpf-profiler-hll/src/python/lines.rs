@@ -114,3 +114,6 @@ fn signed(bytes: &[u8]) -> i32 {
     let magnitude = (number >> 1) as i32;
     if number & 1 == 1 { -magnitude } else { magnitude }
 }
+
+#[cfg(test)]
+mod tests;

@@ -207,3 +207,6 @@ fn musl(elf: &Elf, exports: &Exports<'_>) -> Option<Library> {
     let keys = code::field(elf, exports.get("pthread_getspecific")?.address)?;
     (0..MAX_OFFSET).contains(&keys).then_some(Library::Musl { keys })
 }
+
+#[cfg(test)]
+mod tests;
