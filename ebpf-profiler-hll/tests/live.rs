@@ -10,11 +10,12 @@ mod walk;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::language::{Attachment, Function, Language, Memory, Reason, Target};
 use ebpf_profiler_hll::python::Python;
+use interpreters::Interpreter;
 use process::Process;
 
 /// A frame as people see it.
@@ -25,11 +26,12 @@ type Seen = (String, String, u32);
 fn every_chain_is_as_the_interpreter_says() {
     let interpreters = interpreters::all();
     assert!(!interpreters.is_empty(), "no interpreter here");
-    let failed: Vec<_> = interpreters.iter().filter(|python| !is_right(python)).collect();
+    let failed: Vec<_> =
+        interpreters.iter().filter(|python| !is_right(python)).map(Interpreter::name).collect();
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-fn is_right(python: &Path) -> bool {
+fn is_right(python: &Interpreter) -> bool {
     let (child, threads) = start(python);
     let pid = child.0.id();
     let process = Process::open(pid);
@@ -37,7 +39,7 @@ fn is_right(python: &Path) -> bool {
     let mut attachment = match attach(&process, memory) {
         Ok(attachment) => attachment,
         Err(reason) => {
-            eprintln!("{}: {reason:?}", python.display());
+            eprintln!("{}: {reason:?}", python.name());
             return false;
         }
     };
@@ -46,7 +48,7 @@ fn is_right(python: &Path) -> bool {
         let found = chain(&mut attachment, *thread, memory);
         let differs = expected.iter().zip(&found).position(|(expected, found)| expected != found);
         if expected.len() != found.len() || differs.is_some() {
-            eprintln!("{}: {} of {} frames", python.display(), found.len(), expected.len());
+            eprintln!("{}: {} of {} frames", python.name(), found.len(), expected.len());
             let from = differs.unwrap_or(0).saturating_sub(1);
             for index in from..(from + 4) {
                 eprintln!("  said  {:?}\n  found {:?}", expected.get(index), found.get(index));
@@ -56,7 +58,7 @@ fn is_right(python: &Path) -> bool {
         }
     }
     let frames: usize = threads.iter().map(|(_, chain)| chain.len()).sum();
-    eprintln!("{}: {} threads, {frames} frames: {right}", python.display(), threads.len());
+    eprintln!("{}: {} threads, {frames} frames: {right}", python.name(), threads.len());
     right
 }
 
@@ -96,10 +98,10 @@ impl Drop for Running {
 }
 
 /// Starts the workload; its threads, and what each says of itself.
-fn start(python: &Path) -> (Running, Vec<(u64, Vec<Seen>)>) {
+fn start(python: &Interpreter) -> (Running, Vec<(u64, Vec<Seen>)>) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/chains.py");
-    let mut child = Command::new(python)
-        .arg(script)
+    let mut child = python
+        .run(Path::new(script))
         .env("PYTHONIOENCODING", "utf-8")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -1,22 +1,68 @@
 //! The interpreters of this machine.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-/// All that are found: pyenv's, and those on the path. `PYTHONS`, separated by colons, adds others.
-pub(crate) fn all() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    if let Some(home) = std::env::var_os("HOME") {
-        let versions = PathBuf::from(home).join(".pyenv/versions");
-        for version in std::fs::read_dir(versions).into_iter().flatten().flatten() {
-            found.push(version.path().join("bin/python"));
+/// An interpreter; in a directory of its own that it takes for the root, or in this one.
+pub(crate) struct Interpreter {
+    pub(crate) root: Option<PathBuf>,
+    pub(crate) program: PathBuf,
+}
+
+impl Interpreter {
+    /// A command that runs a script in it.
+    pub(crate) fn run(&self, script: &Path) -> Command {
+        let Some(root) = &self.root else {
+            let mut command = Command::new(&self.program);
+            command.arg(script);
+            return command;
+        };
+        // The script isn't in there.
+        let mut command = Command::new("chroot");
+        command
+            .arg(root)
+            .arg(&self.program)
+            .arg("-c")
+            .arg(std::fs::read_to_string(script).unwrap_or_default());
+        command
+    }
+
+    /// What to call it.
+    pub(crate) fn name(&self) -> String {
+        match &self.root {
+            Some(root) => format!("{}:{}", root.display(), self.program.display()),
+            None => self.program.display().to_string(),
         }
     }
-    for minor in 6..16 {
-        found.push(format!("/usr/bin/python3.{minor}").into());
+}
+
+/// All that are found: pyenv's, the system's, and those of the list that `cargo xtask pythons` writes. `PYTHONS` names
+/// another list: `NAME<TAB>ROOT<TAB>PROGRAM` in each line.
+pub(crate) fn all() -> Vec<Interpreter> {
+    let mut found = Vec::new();
+    let mut add = |root: Option<PathBuf>, program: PathBuf| {
+        let real = root.clone().unwrap_or("/".into()).join(program.strip_prefix("/").unwrap_or(&program));
+        let real = real.canonicalize().unwrap_or_default();
+        if real.exists() && found.iter().all(|(other, _)| *other != real) {
+            found.push((real, Interpreter { root, program }));
+        }
+    };
+    let versions = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".pyenv/versions"));
+    for version in
+        versions.and_then(|versions| std::fs::read_dir(versions).ok()).into_iter().flatten().flatten()
+    {
+        add(None, version.path().join("bin/python"));
     }
-    found.extend(std::env::var_os("PYTHONS").iter().flat_map(std::env::split_paths));
-    found.retain(|path| path.exists());
-    found.sort();
-    found.dedup_by_key(|path| path.canonicalize().ok());
-    found
+    for minor in 6..16 {
+        add(None, format!("/usr/bin/python3.{minor}").into());
+    }
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/fixtures/python/list");
+    let list = std::env::var_os("PYTHONS").map_or(list, PathBuf::from);
+    for line in std::fs::read_to_string(list).unwrap_or_default().lines() {
+        let mut cells = line.split('\t').skip(1).map(PathBuf::from);
+        let (Some(root), Some(program)) = (cells.next(), cells.next()) else { continue };
+        add((!root.as_os_str().is_empty()).then_some(root), program);
+    }
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    found.into_iter().map(|(_, interpreter)| interpreter).collect()
 }

@@ -1,6 +1,6 @@
 //! Line tables against what the interpreter that made them reads out of them.
 
-use std::process::Command;
+use std::path::Path;
 
 use super::*;
 
@@ -56,14 +56,14 @@ fn lines_are_what_the_interpreter_reads() {
     assert!(!interpreters.is_empty(), "no interpreter here");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/line_tables.py");
     for python in interpreters {
-        let output = Command::new(&python).arg(script).output().unwrap();
-        assert!(output.status.success(), "{}: {}", python.display(), String::from_utf8_lossy(&output.stderr));
+        let output = python.run(Path::new(script)).output().unwrap();
+        assert!(output.status.success(), "{}: {}", python.name(), String::from_utf8_lossy(&output.stderr));
         let (mut tables, mut positions) = (0, 0);
         for line in String::from_utf8(output.stdout).unwrap().lines() {
             positions += compare(line);
             tables += 1;
         }
-        eprintln!("{}: {tables} tables, {positions} positions", python.display());
+        eprintln!("{}: {tables} tables, {positions} positions", python.name());
         assert!(tables > 1000);
     }
 }
