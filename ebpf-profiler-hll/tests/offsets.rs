@@ -1,7 +1,7 @@
 //! The table of CPython's offsets against the debug information of CPython.
 //!
 //! `OFFSETS=write cargo test -p ebpf-profiler-hll --test offsets -- --ignored` writes the table anew.
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test")]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

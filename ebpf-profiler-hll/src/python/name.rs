@@ -55,7 +55,7 @@ impl Names {
 impl Attached for Names {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
         let offsets = self.offsets;
-        if address == 0 || address % 8 != 0 {
+        if address == 0 || !address.is_multiple_of(8) {
             return Err(Reason::Implausible);
         }
         let code =

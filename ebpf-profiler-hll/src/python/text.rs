@@ -97,7 +97,7 @@ impl Piece {
     /// Reads `least` bytes, and more where they are there.
     fn read(address: u64, least: usize, memory: &dyn Memory) -> Result<Piece, Reason> {
         let mut piece = Piece { address, bytes: [0; FIRST], len: FIRST };
-        if address == 0 || address % 8 != 0 || least > FIRST {
+        if address == 0 || !address.is_multiple_of(8) || least > FIRST {
             return Err(Reason::Implausible);
         }
         if memory.read(address, &mut piece.bytes).is_err() {

@@ -7,14 +7,15 @@
 //!   module m, offset o        [[[tp + 8] + size * m] + o]         size: 16 in glibc, 8 in musl
 //! ```
 //!
-//! glibc describes its numbers to debuggers, in variables that its library exports; musl's place of the keys is read
-//! from the code of its `pthread_getspecific`.
+//! The numbers are the [C library](library)'s.
 
-use ebpf_profiler_core::elf::{Elf, Exports};
-use ebpf_profiler_core::language::{LoadedFile, Reason, Target};
+mod library;
+
+use ebpf_profiler_core::language::{Reason, Target};
 use ebpf_programs::abi::interpreter::{HOPS, Path, from};
 
-use crate::code::{self, Origin, Place};
+use crate::code::{Origin, Place};
+use library::Library;
 
 /// More keys than a process can have.
 const MAX_KEY: u32 = 4096;
@@ -88,7 +89,7 @@ pub(crate) fn address(place: Place, target: &Target<'_>) -> Result<u64, Reason> 
 }
 
 fn of_key(key: u32, target: &Target<'_>) -> Result<Vec<i64>, Reason> {
-    Ok(match library(target)? {
+    Ok(match Library::of(target)? {
         Library::Glibc { specific, key_size, value, .. } => {
             let block = i64::from(key / BLOCK) * 8;
             vec![specific + block, i64::from(key % BLOCK) * key_size + value]
@@ -103,7 +104,7 @@ fn of_module(module: u64, offset: i64, target: &Target<'_>) -> Result<Vec<i64>, 
         MAX_MODULE.. => return Err(Reason::Implausible),
         module => module as i64,
     };
-    let (vector, size, pointer) = match library(target)? {
+    let (vector, size, pointer) = match Library::of(target)? {
         Library::Glibc { vector, element, pointer, .. } => (vector, element, pointer),
         Library::Musl { .. } => (8, 8, 0),
     };
@@ -137,75 +138,6 @@ fn join(hops: &[i64], further: &[i64]) -> Option<Path> {
     }
     offsets.iter_mut().zip(all).for_each(|(to, &hop)| *to = hop);
     Some(Path { from: from::THREAD, hops: count as u32, offsets, ..Path::default() })
-}
-
-/// The numbers of a C library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Library {
-    Glibc {
-        /// From the thread pointer to the blocks of its keys.
-        specific: i64,
-        /// Bytes a key takes in a block, and where its value is in them.
-        key_size: i64,
-        value: i64,
-        /// From the thread pointer to the address of its vector of modules.
-        vector: i64,
-        /// Bytes a module takes in it, and where the address of its storage is in them.
-        element: i64,
-        pointer: i64,
-    },
-    Musl {
-        /// From the thread pointer to the address of its values.
-        keys: i64,
-    },
-}
-
-/// Finds the C library among the files of a process.
-fn library(target: &Target<'_>) -> Result<Library, Reason> {
-    // Those that are called so first: a process has hundreds of files.
-    let likely = |file: &&LoadedFile| {
-        let name = file.name();
-        ["libc.", "libc-", "libpthread", "ld-musl"].iter().any(|start| name.starts_with(start))
-    };
-    let files = target.files();
-    let found = files.iter().filter(likely).find_map(of_file);
-    found.or_else(|| files.iter().filter(|file| !likely(file)).find_map(of_file)).ok_or(Reason::Unsupported)
-}
-
-fn of_file(file: &LoadedFile) -> Option<Library> {
-    let elf = file.open().ok()?;
-    let exports = elf.exports()?;
-    glibc(&elf, &exports).or_else(|| musl(&elf, &exports))
-}
-
-fn glibc(elf: &Elf, exports: &Exports<'_>) -> Option<Library> {
-    // {bits of an element, elements, offset}
-    let field = |name: &str| -> Option<[u32; 3]> {
-        let at = exports.get(name)?.address;
-        let mut bytes = [0; 12];
-        elf.read(at, &mut bytes).ok()?;
-        Some(std::array::from_fn(|index| {
-            bytes[4 * index..].first_chunk().copied().map_or(0, u32::from_le_bytes)
-        }))
-    };
-    let offset = |name: &str| field(name).map(|[_, _, offset]| i64::from(offset));
-    let specific = offset("_thread_db_pthread_specific")?;
-    let size = field("_thread_db_pthread_key_data_level2_data")?;
-    Some(Library::Glibc {
-        specific,
-        key_size: i64::from(size[0] / 8),
-        value: offset("_thread_db_pthread_key_data_data")?,
-        vector: offset("_thread_db_pthread_dtvp")?,
-        element: i64::from(field("_thread_db_dtv_dtv")?[0] / 8),
-        pointer: offset("_thread_db_dtv_t_pointer_val")?,
-    })
-}
-
-/// musl is its own loader, and exports where that begins.
-fn musl(elf: &Elf, exports: &Exports<'_>) -> Option<Library> {
-    exports.get("_dlstart")?;
-    let keys = code::field(elf, exports.get("pthread_getspecific")?.address)?;
-    (0..MAX_OFFSET).contains(&keys).then_some(Library::Musl { keys })
 }
 
 #[cfg(test)]

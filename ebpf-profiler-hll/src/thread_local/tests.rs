@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use ebpf_profiler_core::language::Memory;
 
 use super::*;
+use crate::code;
 use process::Process;
 
 #[path = "../../tests/live/process.rs"]
