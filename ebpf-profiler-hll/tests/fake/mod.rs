@@ -1,0 +1,184 @@
+//! A runtime that was thought up: a file with the names and the few instructions of a CPython, and the memory of a
+//! process that runs it.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::sync::Arc;
+
+use ebpf_profiler_core::elf::{Elf, ReadAt};
+use ebpf_profiler_core::language::{LoadedFile, Memory, Unreadable};
+
+/// Where the file lies in the process.
+pub const BIAS: u64 = 0x10_0000;
+
+/// In the file: the runtime's variables, among them the key, and the type of code objects.
+pub const RUNTIME: u64 = 0x9000;
+pub const KEY: u64 = RUNTIME + 0x954;
+pub const CODE_TYPE: u64 = 0xa000;
+
+/// In the file: functions.
+const EVAL: u64 = 0x8000;
+const ASK: u64 = 0x8200;
+const GET_SPECIFIC: u64 = 0x8240;
+
+/// The bytes of a file with the runtime of this version of Python 3 in it, or of 2.7; its C library is musl.
+pub fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
+    let hex = u32::from_be_bytes([version.0, version.1, 0, 0xf0]).to_le_bytes();
+    let mut exports = vec![
+        ("PyGILState_GetThisThreadState", ASK),
+        ("PyCode_Type", CODE_TYPE),
+        ("_dlstart", 0x8300),
+        ("pthread_getspecific", GET_SPECIFIC),
+    ];
+    match version {
+        (2, _) => exports.extend([("_PyThreadState_Current", RUNTIME), ("PyString_Type", 0xb000)]),
+        _ => exports.extend([("_PyRuntime", RUNTIME)]),
+    }
+    exports.push(match version {
+        (2, _) => ("PyEval_EvalFrameEx", EVAL),
+        _ => ("_PyEval_EvalFrameDefault", EVAL),
+    });
+    let since = [("PyCode_NewWithPosOnlyArgs", 8), ("PyThreadState_GetFrame", 9), ("PyIter_Send", 10)];
+    exports.extend(since.iter().filter(|(_, minor)| version >= (3, *minor)).map(|(name, _)| (*name, 0x8300)));
+    if version >= (3, 11) {
+        exports.push(("Py_Version", 0xb100));
+    }
+    let mut image = elf(&exports);
+    place(&mut image, ASK, &asking());
+    place(&mut image, GET_SPECIFIC, GET_SPECIFIC_CODE);
+    place(&mut image, 0xb100, &hex);
+    place(&mut image, RUNTIME, describes_itself);
+    image
+}
+
+/// `mov %fs:0, %rax; mov 0x80(%rax), %rax; mov %edi, %edi; mov (%rax,%rdi,8), %rax; ret`.
+const GET_SPECIFIC_CODE: &[u8] =
+    b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x8b\x80\x80\x00\x00\x00\x89\xff\x48\x8b\x04\xf8\xc3";
+
+/// `cmpq $0, made(%rip); mov key(%rip), %edi; jmp …`: whether the key is made stands before it.
+fn asking() -> Vec<u8> {
+    let relative = |to: u64, next: u64| (to.wrapping_sub(next) as u32).to_le_bytes();
+    let mut code = b"\x48\x83\x3d".to_vec();
+    code.extend(relative(KEY - 12, ASK + 8));
+    code.extend(b"\x00\x8b\x3d");
+    code.extend(relative(KEY, ASK + 14));
+    code.extend(b"\xe9\x00\x10\x00\x00");
+    code
+}
+
+/// A file whose bytes lie where their addresses are, and that exports these names.
+fn elf(exports: &[(&str, u64)]) -> Vec<u8> {
+    const DYNAMIC: u64 = 0x200;
+    const HASH: u64 = 0x400;
+    const SYMBOLS: u64 = 0x800;
+    const NAMES: u64 = 0x1000;
+    let mut image = vec![0; 0xc000];
+    place(&mut image, 0, b"\x7fELF\x02\x01\x01");
+    // Shared library, x86_64; its program headers.
+    place(&mut image, 16, &[3, 0, 62, 0, 1, 0, 0, 0]);
+    place(&mut image, 32, &64u64.to_le_bytes());
+    place(&mut image, 52, &[64, 0, 56, 0, 2, 0, 64, 0]);
+    let load = [5 << 32 | 1, 0, 0, 0, image.len() as u64, image.len() as u64, 0x1000];
+    let dynamic = [4 << 32 | 2, DYNAMIC, DYNAMIC, DYNAMIC, 0x100, 0x100, 8];
+    place(&mut image, 64, &bytes(&load));
+    place(&mut image, 120, &bytes(&dynamic));
+    place(&mut image, DYNAMIC, &bytes(&[4, HASH, 5, NAMES, 6, SYMBOLS, 0, 0]));
+    // One bucket, in which each symbol leads to the next.
+    let count = exports.len() as u32 + 1;
+    let next = (1..count).map(|index| (index + 1) % count);
+    let hash: Vec<u8> = [1, count, 1, 0].into_iter().chain(next).flat_map(u32::to_le_bytes).collect();
+    place(&mut image, HASH, &hash);
+    let mut name_at = 1;
+    for (index, (name, address)) in (1..).zip(exports) {
+        let symbol = [name_at | 0x12 << 32 | 1 << 48, *address, 0x200];
+        place(&mut image, SYMBOLS + 24 * index, &bytes(&symbol));
+        place(&mut image, NAMES + name_at, name.as_bytes());
+        name_at += name.len() as u64 + 1;
+    }
+    image
+}
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn place(image: &mut [u8], at: u64, bytes: &[u8]) {
+    image[at as usize..][..bytes.len()].copy_from_slice(bytes);
+}
+
+/// It, opened.
+pub fn open(file: &[u8]) -> Elf {
+    Elf::open(Cursor::new(file.to_vec())).unwrap()
+}
+
+/// It, mapped.
+pub fn loaded(file: &[u8]) -> Vec<LoadedFile> {
+    let file: Arc<[u8]> = file.into();
+    let opener = move || Ok(Box::new(Cursor::new(file.clone())) as Box<dyn ReadAt>);
+    vec![LoadedFile { path: "/lib/ld-musl-fake.so".into(), bias: BIAS, opener: Arc::new(opener) }]
+}
+
+/// The memory of a process, in pieces; it counts what is read of it.
+#[derive(Default)]
+pub struct World {
+    pieces: BTreeMap<u64, Vec<u8>>,
+    pub reads: Cell<u64>,
+}
+
+impl World {
+    /// Puts bytes at an address, over what is there where they fit in.
+    pub fn put(&mut self, address: u64, bytes: &[u8]) {
+        let over =
+            self.pieces.range_mut(..=address).next_back().and_then(|(start, piece)| {
+                piece.get_mut((address - start) as usize..)?.get_mut(..bytes.len())
+            });
+        match over {
+            Some(over) => over.copy_from_slice(bytes),
+            None => drop(self.pieces.insert(address, bytes.to_vec())),
+        }
+    }
+
+    pub fn put_word(&mut self, address: u64, word: u64) {
+        self.put(address, &word.to_le_bytes());
+    }
+}
+
+impl Memory for World {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), Unreadable> {
+        self.reads.set(self.reads.get() + 1);
+        let (start, piece) = self.pieces.range(..=address).next_back().ok_or(Unreadable)?;
+        let piece = piece.get((address - start) as usize..).ok_or(Unreadable)?;
+        buffer.copy_from_slice(piece.get(..buffer.len()).ok_or(Unreadable)?);
+        Ok(())
+    }
+}
+
+/// What a CPython 3.14 says of itself.
+pub fn description() -> Vec<u8> {
+    let groups: [&[u64]; 19] = [
+        &[u64::from_le_bytes(*b"xdebugpy"), 0x030e_08f0, 0],
+        &[316_616, 784, 808],
+        &[
+            225_864, 7_280, 7_272, 7_344, 7_360, 7_408, 7_688, 7_672, 7_680, 16, 7_784, 0, 7_800, 7_792,
+            7_992, 0,
+        ],
+        &[832, 0, 8, 16, 72, 152, 160, 232, 32],
+        &[88, 8, 0, 56, 80, 74, 64, 0],
+        &[216, 112, 120, 128, 136, 68, 52, 96, 104, 208, 0],
+        &[16, 8],
+        &[416, 24, 88, 168],
+        &[40, 32, 16],
+        &[40, 24, 16],
+        &[200, 24, 40, 32],
+        &[48, 32, 40],
+        &[24, 16],
+        &[32, 16, 24],
+        &[40, 16, 32],
+        &[64, 32, 16, 40],
+        &[264, 192],
+        &[160, 24, 72, 67],
+        &[0, 8, 24, 304, 8_076, 0],
+    ];
+    bytes(&groups.concat())
+}

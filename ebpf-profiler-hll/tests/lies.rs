@@ -1,0 +1,247 @@
+//! A process that says of its functions whatever it likes.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod fake;
+
+use ebpf_profiler_core::language::{
+    Attached, Attachment, Function, Language, Memory, Reason, Target, Unreadable,
+};
+use ebpf_profiler_hll::python::Python;
+use ebpf_programs::abi::interpreter::{from, position, run};
+use fake::{BIAS, CODE_TYPE, KEY, World};
+
+/// Where things lie in the process: a code object, its strings, its line table.
+const CODE: u64 = 0x20_0000;
+const NAME: u64 = 0x21_0000;
+const FILE: u64 = 0x22_0000;
+const TABLE: u64 = 0x23_0000;
+const MEMBERS: u64 = 0x24_0000;
+
+/// `check`, as the kernel side brings it along.
+const LINE: u32 = 7;
+
+/// Offsets of 3.12.
+const FIRST_LINE: u64 = 68;
+
+/// An honest process: `def f` in `a.py` on line 7, two words of code on line 8.
+fn honest() -> World {
+    let mut world = World::default();
+    world.put(BIAS + CODE_TYPE, &[0; 512]);
+    world.put_word(BIAS + CODE_TYPE + 240, MEMBERS);
+    world.put(MEMBERS, &[0; 40]);
+    world.put(BIAS + KEY - 12, &[0; 16]);
+    world.put(BIAS + KEY - 12, &[1]);
+    world.put(BIAS + KEY, &[3]);
+    world.put(CODE, &[0; 200]);
+    let words = [(8, BIAS + CODE_TYPE), (112, FILE), (120, NAME), (128, NAME), (136, TABLE)];
+    for (at, word) in words {
+        world.put_word(CODE + at, word);
+    }
+    world.put(CODE + FIRST_LINE, &LINE.to_le_bytes());
+    text(&mut world, NAME, "f");
+    text(&mut world, FILE, "a.py");
+    bytes(&mut world, TABLE, &[0x80 | 13 << 3 | 1, 2]);
+    world
+}
+
+/// A `str` of 3.12: ASCII, or with two bytes a character.
+fn text(world: &mut World, at: u64, text: &str) {
+    let (state, data, content): (u32, usize, Vec<u8>) = match text.is_ascii() {
+        true => (1 << 2 | 1 << 5 | 1 << 6, 40, text.bytes().collect()),
+        false => (2 << 2 | 1 << 5, 56, text.encode_utf16().flat_map(u16::to_le_bytes).collect()),
+    };
+    let mut object = vec![0; data];
+    object[16..24].copy_from_slice(&(text.chars().count() as u64).to_le_bytes());
+    object[32..36].copy_from_slice(&state.to_le_bytes());
+    object.extend(content);
+    object.resize(object.len().max(64), 0);
+    world.put(at, &object);
+}
+
+fn bytes(world: &mut World, at: u64, content: &[u8]) {
+    let mut object = vec![0; 32];
+    object[16..24].copy_from_slice(&(content.len() as u64).to_le_bytes());
+    object.extend(content);
+    world.put(at, &object);
+}
+
+fn attach(world: &World) -> Result<Attachment, Reason> {
+    let file = fake::file((3, 12), &[]);
+    let runtime = Python.find(&fake::open(&file)).unwrap();
+    runtime.attach(&Target::new(world, BIAS, fake::loaded(&file)))
+}
+
+fn function(world: &World) -> Result<Function, Reason> {
+    attach(world).unwrap().names.function(CODE, LINE, world)
+}
+
+#[test]
+fn an_honest_process() {
+    let world = honest();
+    let interpreter = attach(&world).unwrap().interpreter;
+    let (top, frames) = (interpreter.top, interpreter.frames);
+    assert_eq!((top.from, &top.offsets[..top.hops as usize]), (from::THREAD, &[0x80, 24, 56, 0][..]));
+    assert_eq!((frames.run, frames.position_kind), (run::BEFORE_MARKED, position::ADDRESS));
+    let function = function(&world).unwrap();
+    assert_eq!((&*function.name, &*function.file, function.start_line), ("f", "a.py", 7));
+    assert_eq!([0, 192, 195, 196, u32::MAX].map(|at| function.lines.at(at)), [7, 8, 8, 0, 0]);
+}
+
+#[test]
+fn nothing_is_attached_to_before_the_runtime_is_ready() {
+    let mut world = honest();
+    world.put(BIAS + KEY - 12, &[0]);
+    assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
+    let mut world = honest();
+    world.put(BIAS + KEY, &u32::MAX.to_le_bytes());
+    assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
+    world.put(BIAS + KEY, &77_777u32.to_le_bytes());
+    assert_eq!(attach(&world).unwrap_err(), Reason::Implausible);
+    let mut world = honest();
+    world.put_word(BIAS + CODE_TYPE + 240, 0);
+    assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
+    assert_eq!(attach(&World::default()).unwrap_err(), Reason::Unreadable);
+}
+
+#[test]
+fn the_members_of_the_type_are_believed_within_bounds_and_have_an_end() {
+    // Members without end: each is called co_name, at an offset that no code object has.
+    let mut world = honest();
+    world.put(0x30_0000, b"co_name\0\0\0\0\0\0\0\0\0");
+    let member: Vec<u8> =
+        [0x30_0000u64, 0, 1 << 20, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
+    world.put(MEMBERS + 40, &member.repeat(1000));
+    world.put_word(MEMBERS, 0x30_0000);
+    assert_eq!(attach(&world).unwrap_err(), Reason::Implausible);
+    assert!(world.reads.get() < 300);
+}
+
+#[test]
+fn names_of_any_script_and_any_length() {
+    let mut world = honest();
+    text(&mut world, NAME, "größe名前");
+    assert_eq!(&*function(&world).unwrap().name, "größe名前");
+    text(&mut world, NAME, &"x".repeat(4096));
+    assert_eq!(function(&world).unwrap().name.len(), 4096);
+    text(&mut world, NAME, &"x".repeat(10_000));
+    assert_eq!(*function(&world).unwrap().name, *format!("{}…", "x".repeat(4096)));
+    text(&mut world, NAME, &"名".repeat(10_000));
+    assert_eq!(*function(&world).unwrap().name, *format!("{}…", "名".repeat(1365)));
+    // Half of a pair is no character.
+    text(&mut world, NAME, "名前");
+    world.put(NAME + 56, &0xd800u16.to_le_bytes());
+    assert_eq!(&*function(&world).unwrap().name, "\u{fffd}前");
+}
+
+#[test]
+fn another_function_at_the_same_place_is_not_taken_for_it() {
+    let world = honest();
+    let mut names = attach(&world).unwrap().names;
+    assert_eq!(names.function(CODE, LINE + 1, &world), Err(Reason::Replaced));
+    // The check has 24 bits.
+    assert!(names.function(CODE, LINE | 0xff00_0000, &world).is_ok());
+}
+
+#[test]
+fn objects_of_another_type_are_no_functions() {
+    let mut world = honest();
+    world.put(0x31_0000, &[0; 64]);
+    world.put_word(CODE + 8, 0x31_0000);
+    assert_eq!(function(&world), Err(Reason::Implausible));
+    world.put_word(0x31_0000 + 24, 0x32_0000);
+    world.put(0x32_0000, b"dict\0");
+    assert_eq!(function(&world), Err(Reason::Implausible));
+    // A copy of the type, in a program that isn't position-independent.
+    world.put(0x32_0000, b"code\0");
+    assert_eq!(&*function(&world).unwrap().name, "f");
+}
+
+#[test]
+fn a_step_that_no_one_wrote_is_hidden() {
+    let mut world = honest();
+    world.put_word(CODE + 112, NAME);
+    // Here someone chose the same text for both.
+    assert_eq!(&*function(&world).unwrap().name, "f");
+    bytes(&mut world, TABLE, &[0x80 | 15 << 3 | 7, 0x80 | 15 << 3]);
+    assert_eq!(&*function(&world).unwrap().name, "");
+}
+
+#[test]
+fn pointers_to_nowhere_and_to_themselves() {
+    for (at, word) in
+        [(112, 0), (112, 8), (112, u64::MAX), (112, u64::MAX - 7), (120, CODE), (112, 0x7777_7000)]
+    {
+        let mut world = honest();
+        world.put_word(CODE + at, word);
+        world.put_word(CODE + 128, if at == 120 { CODE } else { NAME });
+        assert!(function(&world).is_err(), "{at} {word:x}");
+    }
+    for address in [0, 1, 8, CODE + 1, u64::MAX, u64::MAX - 7, 1 << 47] {
+        let world = honest();
+        assert!(attach(&world).unwrap().names.function(address, LINE, &world).is_err(), "{address:x}");
+    }
+}
+
+#[test]
+fn huge_lengths() {
+    for length in [u64::MAX, i64::MAX as u64, 1 << 33] {
+        let mut world = honest();
+        world.put_word(NAME + 16, length);
+        assert_eq!(function(&world), Err(Reason::Implausible));
+        // Lines are no reason to go without a name.
+        let mut world = honest();
+        world.put_word(TABLE + 16, length);
+        let function = function(&world).unwrap();
+        assert_eq!((&*function.name, function.lines.at(192)), ("f", 0));
+    }
+    let mut world = honest();
+    world.put_word(NAME + 16, 4000);
+    assert_eq!(function(&world), Err(Reason::Unreadable));
+}
+
+#[test]
+fn noise_is_read_within_bounds_whatever_the_version() {
+    for version in [(2, 7), (3, 6), (3, 7), (3, 8), (3, 9), (3, 10), (3, 11), (3, 12), (3, 14)] {
+        let file = fake::file(version, &fake::description());
+        let runtime = Python.find(&fake::open(&file)).unwrap();
+        for seed in 0..2000 {
+            let noise = Noise { seed, reads: 0.into(), bytes: 0.into() };
+            let target = Target::new(&noise, BIAS, fake::loaded(&file));
+            let Ok(Attachment { mut names, .. }) = runtime.attach(&target) else { continue };
+            for address in [CODE, 0, u64::MAX - 7] {
+                let _ = ask(&mut *names, address, &noise);
+            }
+            assert!(noise.reads.get() < 2000 && noise.bytes.get() < 8 << 20);
+        }
+    }
+}
+
+fn ask(names: &mut dyn Attached, address: u64, memory: &dyn Memory) -> Result<Function, Reason> {
+    let check = memory.u32(address.wrapping_add(FIRST_LINE)).unwrap_or(0);
+    names.function(address, check, memory)
+}
+
+/// A memory in which small numbers are frequent, each word is an address, and everything is called `code`.
+struct Noise {
+    seed: u64,
+    reads: std::cell::Cell<u64>,
+    bytes: std::cell::Cell<u64>,
+}
+
+impl Memory for Noise {
+    fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), Unreadable> {
+        self.reads.set(self.reads.get() + 1);
+        self.bytes.set(self.bytes.get() + buffer.len() as u64);
+        if buffer.len() == 5 {
+            buffer.copy_from_slice(b"code\0");
+            return Ok(());
+        }
+        for (index, byte) in (0..).zip(buffer) {
+            let at = address.wrapping_add(index);
+            let word = (at / 8 ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let word = if word >> 62 == 0 { word >> 33 } else { word >> 52 & !7 };
+            *byte = word.to_le_bytes()[(at % 8) as usize];
+        }
+        if address >> 60 == 0xf { Err(Unreadable) } else { Ok(()) }
+    }
+}
