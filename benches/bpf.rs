@@ -1,8 +1,10 @@
 //! The kernel's own stack walk as a program of ten instructions, and the kernel's statistics of programs.
 
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::thread::sleep;
 use std::time::Duration;
 
 /// The kernel counts the runs of all programs, and the time they take, for as long as this is held.
@@ -97,6 +99,32 @@ pub fn watch(program: RawFd, tid: u32, hertz: u32) -> io::Result<OwnedFd> {
 pub fn runs(program: RawFd) -> io::Result<(u64, Duration)> {
     let field = |name| fd_field(program, name);
     Ok((field("run_cnt")?, Duration::from_nanos(field("run_time_ns")?)))
+}
+
+/// Nanoseconds that a run of `program` takes in `threads`, for as long as `window` and once `warm` went well.
+///
+/// # Errors
+///
+/// When a thread is gone, or with what `warm` says.
+pub fn time_of_run<E: Error + 'static>(
+    program: RawFd,
+    threads: &[u32],
+    hertz: u32,
+    window: Duration,
+    warm: impl Fn() -> Result<(), E>,
+) -> Result<f64, Box<dyn Error>> {
+    let watch = |&tid: &u32| watch(program, tid, hertz);
+    let _clocks: Vec<OwnedFd> = threads.iter().map(watch).collect::<Result<_, _>>()?;
+    // Until tables are there and caches are warm.
+    while runs(program)?.0 < 50 {
+        sleep(Duration::from_millis(100));
+    }
+    warm()?;
+    let before = runs(program)?;
+    sleep(window);
+    let after = runs(program)?;
+    let ran = (after.1 - before.1).as_nanos() as f64;
+    Ok(ran / (after.0 - before.0).max(1) as f64)
 }
 
 /// The sampling program that this process has loaded.

@@ -14,12 +14,11 @@
 
 use std::error::Error;
 use std::fs;
-use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-use benches::bpf::{StackIds, Statistics, runs, sampler, watch};
+use benches::bpf::{StackIds, Statistics, sampler, time_of_run};
 use benches::options::{option, want_root};
 use benches::program::{Running, build};
 use benches::report::{least, median, print, row};
@@ -122,7 +121,9 @@ impl Bench {
             .unwind(ebpf_profiler_unwind::tables())
             .symbolizer(NoSymbols)
             .start()?;
-        let nanoseconds = self.watch(&spin, sampler()?, || profiler.snapshot().map(drop))?;
+        let nanoseconds = time_of_run(sampler()?, &spin.threads()?, self.hertz, self.window, || {
+            profiler.snapshot().map(drop)
+        })?;
         let before = profiler.health().pipeline;
         let profile = profiler.snapshot()?;
         let after = profiler.health().pipeline;
@@ -137,27 +138,9 @@ impl Bench {
     fn theirs(&self, depth: u32) -> Outcome<(f64, usize)> {
         let spin = Running::spin(&self.with, depth)?;
         let walk = StackIds::load(MAX_STACK).or_else(|_| StackIds::load(127))?;
-        let nanoseconds = self.watch(&spin, walk.program(), || Ok::<_, StopError>(()))?;
+        let warm = || Ok::<_, StopError>(());
+        let nanoseconds = time_of_run(walk.program(), &spin.threads()?, self.hertz, self.window, warm)?;
         Ok((nanoseconds, walk.deepest()))
-    }
-
-    /// Nanoseconds that a run of `program` takes in the threads of `spin`, once it is warm.
-    fn watch<E>(&self, spin: &Running, program: RawFd, warm: impl Fn() -> Result<(), E>) -> Outcome<f64>
-    where
-        E: Error + 'static,
-    {
-        let watch_one = |tid| watch(program, tid, self.hertz);
-        let _clocks: Vec<OwnedFd> = spin.threads()?.into_iter().map(watch_one).collect::<Result<_, _>>()?;
-        // Until tables are there and caches are warm.
-        while runs(program)?.0 < 50 {
-            sleep(Duration::from_millis(100));
-        }
-        warm()?;
-        let before = runs(program)?;
-        sleep(self.window);
-        let after = runs(program)?;
-        let ran = (after.1 - before.1).as_nanos() as f64;
-        Ok(ran / (after.0 - before.0).max(1) as f64)
     }
 }
 

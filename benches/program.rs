@@ -44,6 +44,19 @@ impl Running {
         Ok(Running(child))
     }
 
+    /// Runs `programs/spin.py` at a depth of calls, and gives it time to get there.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be run.
+    pub fn python(interpreter: &str, depth: u32) -> io::Result<Running> {
+        let script = format!("{}/programs/spin.py", env!("CARGO_MANIFEST_DIR"));
+        let arguments = [script, depth.to_string(), "100000".to_owned()];
+        let child = Command::new(interpreter).args(arguments).spawn()?;
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(Running(child))
+    }
+
     /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.0.id()

@@ -1,0 +1,135 @@
+//! What the frames of a script cost: in the kernel a tick with them and without, in user space the first time that a
+//! function is met.
+//!
+//! ```text
+//! $ cargo bench -p benches --bench scripts -- --python python3.11 --rounds 5
+//! frames  with ns  without ns  ns a frame  ...
+//! ```
+//!
+//! The same program is sampled in turns by a profiler that knows the language and by one that doesn't: the second walks
+//! the native frames only. Its clock stands nearly still, and a clock on the thread of the script runs its program, as
+//! in `kernel_side`.
+#![expect(clippy::print_stdout, reason = "this is what a bench is for")]
+
+use std::error::Error;
+use std::time::Duration;
+
+use benches::bpf::{Statistics, sampler, time_of_run};
+use benches::options::{option, want_root};
+use benches::program::Running;
+use benches::report::{median, print, row};
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::symbol::NoSymbols;
+use ebpf_profiler_core::trace::Frame;
+
+const DEPTHS: [u32; 4] = [3, 20, 100, 300];
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome {
+    want_root("scripts");
+    let bench = Bench {
+        hertz: option("hertz", 997),
+        window: Duration::from_secs_f64(option("seconds", 1.0)),
+        python: option("python", "python3".to_owned()),
+    };
+    let rounds = option("rounds", 5);
+    let _statistics = Statistics::enable()?;
+    println!("{}, {} Hz, {rounds} rounds\n", bench.python, bench.hertz);
+    let heads = [
+        "frames",
+        "with ns",
+        "without ns",
+        "ns a frame",
+        "whole with all frames",
+        "samples",
+        "unnamed",
+        "wake-ups",
+    ];
+    let mut table = vec![row(heads)];
+    for depth in DEPTHS {
+        table.push(bench.depth(depth, rounds)?);
+    }
+    print(&table);
+    Ok(())
+}
+
+struct Bench {
+    hertz: u32,
+    window: Duration,
+    python: String,
+}
+
+/// One turn.
+struct Turn {
+    nanoseconds: f64,
+    samples: u64,
+    /// Samples with as many frames of scripts as there are.
+    whole: u64,
+    unnamed: u64,
+    wakeups: u64,
+}
+
+impl Bench {
+    fn depth(&self, depth: u32, rounds: u32) -> Outcome<Vec<String>> {
+        let (mut with, mut without) = (Vec::new(), Vec::new());
+        let (mut samples, mut whole, mut unnamed, mut wakeups) = (0, 0, 0, 0);
+        for _ in 0..rounds {
+            let turn = self.turn(depth, true)?;
+            with.push(turn.nanoseconds);
+            samples += turn.samples;
+            whole += turn.whole;
+            unnamed += turn.unnamed;
+            wakeups += turn.wakeups;
+            without.push(self.turn(depth, false)?.nanoseconds);
+        }
+        let (with, without) = (median(&with), median(&without));
+        Ok(vec![
+            depth.to_string(),
+            format!("{with:.0}"),
+            format!("{without:.0}"),
+            format!("{:.0}", (with - without) / f64::from(depth)),
+            format!("{:.2} %", 100.0 * whole as f64 / samples.max(1) as f64),
+            samples.to_string(),
+            unnamed.to_string(),
+            wakeups.to_string(),
+        ])
+    }
+
+    fn turn(&self, depth: u32, with: bool) -> Outcome<Turn> {
+        let script = Running::python(&self.python, depth)?;
+        let builder = Profiler::builder()
+            .frequency(1)
+            .pid(script.pid())
+            .unwind(ebpf_profiler_unwind::tables())
+            .symbolizer(NoSymbols);
+        let languages = if with { ebpf_profiler_hll::all() } else { Vec::new() };
+        let profiler = builder.languages(languages).start()?;
+        let before = std::cell::Cell::new(0);
+        let warm = || {
+            let snapshot = profiler.snapshot().map(drop);
+            before.set(profiler.health().wakeups);
+            snapshot
+        };
+        let nanoseconds = time_of_run(sampler()?, &script.threads()?, self.hertz, self.window, warm)?;
+        let profile = profiler.snapshot()?;
+        let whole = |profile: &Profile| -> u64 {
+            let is_whole = |sample: &ebpf_profiler_core::profile::Sample<'_>| {
+                let frames = sample.trace().frames();
+                let scripts = frames.filter(|frame| matches!(frame.frame(), Frame::Script { .. })).count();
+                // `burn` may not have been called yet.
+                sample.trace().is_whole() && (depth as usize - 1..=depth as usize).contains(&scripts)
+            };
+            profile.samples().filter(is_whole).map(|sample| sample.count()).sum()
+        };
+        let health = profiler.health();
+        Ok(Turn {
+            nanoseconds,
+            samples: profile.count(),
+            whole: whole(&profile),
+            unnamed: health.pipeline.registry.interpreters.unnamed,
+            wakeups: health.wakeups - before.get(),
+        })
+    }
+}
