@@ -19,6 +19,24 @@
 //! 22d5  cfa = rsp + 112, rbp = [cfa - 48], ra = [cfa - 8]
 //! ```
 //!
+//! And the walkers that go by them, the same ones as in the kernel: registers and memory in, frames out.
+//!
+//! ```no_run
+//! use std::fs::File;
+//! use ebpf_profiler_unwind::Walk;
+//! use ebpf_profiler_unwind::core_dump::{CoreDump, Search};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dump = CoreDump::open(File::open("core")?)?;
+//! let process = dump.load(&Search::default(), |path| Ok(Box::new(File::open(path)?)));
+//! for thread in dump.threads() {
+//!     for frame in Walk::new(process.modules(), &thread.registers, process.memory()) {
+//!         println!("{frame}");
+//!     }
+//! }
+//! # Ok(()) }
+//! ```
+//!
 //! To the profiler it is one call, `.unwind(ebpf_profiler_unwind::tables())`: stacks then go through code without
 //! frame pointers, which is most of what a distribution ships.
 //!
@@ -32,6 +50,13 @@
 //!
 //! The image is what `ebpf-programs` defines: position-independent bytes, copied into the kernel as they are,
 //! searched by page and then within the page. [`Table`] reads it, [`validate`] checks it.
+//!
+//! # Walking
+//!
+//! [`Walk`] takes [`Modules`] (what is mapped where, with its tables), registers, and anything that answers with eight
+//! bytes of memory: [`core_dump::Memory`], a recorded [`case`](case::Case), a closure. It ends with a
+//! [reason](ebpf_profiler_core::trace::Stop). [`core_dump`] reads threads, memory and files of core dumps of the kernel
+//! and of `gcore`; `cargo run --bin corestack -- core` prints them.
 //!
 //! # What it understands
 //!
@@ -50,7 +75,7 @@
 //!
 //! # What it does not do
 //!
-//! * It reads nothing by itself but through [`Elf`], and never a live process.
+//! * It opens no file and no process: bytes come through [`Elf`], [`ReadAt`] or a closure.
 //! * Registers other than stack, frame and instruction pointer have no rules: a frame whose address starts from one of
 //!   them can be left while it is the innermost, where all registers are known.
 //! * Code without unwind data stays without: the walkers then try frame pointers.
@@ -74,6 +99,7 @@
 //!
 //! [gimli]: https://docs.rs/gimli
 //! [`Elf`]: ebpf_profiler_core::elf::Elf
+//! [`ReadAt`]: ebpf_profiler_core::elf::ReadAt
 //! [Compiled]: ebpf_profiler_core::unwind::Compiled
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -96,8 +122,20 @@ mod table;
 
 mod rule;
 
+mod interpreter;
+
+mod modules;
+
+mod walk;
+
+pub mod core_dump;
+
+pub mod case;
+
 mod bytes;
 
 pub use compile::{Tables, tables};
+pub use modules::{Mapping, Modules};
 pub use rule::Rule;
 pub use table::{Invalid, Row, Table, validate};
+pub use walk::{Call, Frame, Native, Walk};

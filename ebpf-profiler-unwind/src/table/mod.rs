@@ -3,6 +3,8 @@
 use ebpf_profiler_core::elf::{Arch, Elf, ElfError};
 use ebpf_profiler_core::unwind::{Compiled, UnwindCompiler};
 
+use ebpf_programs::abi::table::Rule as RawRule;
+
 use crate::compile::tables;
 use crate::rule::Rule;
 
@@ -18,6 +20,8 @@ mod view;
 
 mod validate;
 
+use build::Builder;
+use rules::Packed;
 pub use validate::{Invalid, validate};
 use view::View;
 
@@ -77,6 +81,16 @@ impl Table {
     pub fn from_image(image: Vec<u8>, arch: Arch) -> Result<Table, Invalid> {
         validate(&image)?;
         Ok(Table { compiled: Compiled { image, ..Compiled::default() }, arch })
+    }
+
+    /// A table that knows rules for single addresses only, which are in order and not far apart.
+    pub(crate) fn of_single_rows(rows: &[(u64, RawRule)], arch: Arch) -> Table {
+        let mut builder = Builder::new(rows.first().map_or(0, |row| row.0));
+        for &(address, rule) in rows {
+            builder.push(address, Packed::of(&rule));
+            builder.push(address.saturating_add(1), Packed::NO_DATA);
+        }
+        Table { compiled: Compiled { image: builder.finish().image, ..Compiled::default() }, arch }
     }
 
     /// The rule for the instruction at `address`; `None` where there is no unwind data.

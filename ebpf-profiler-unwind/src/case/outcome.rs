@@ -1,0 +1,46 @@
+//! What a walk comes to.
+
+use std::fmt;
+
+use ebpf_profiler_core::trace::{Found, Stack, Stop};
+
+use crate::walk::{Call, Frame, Walk};
+
+/// The frames of a walk as text, and why it ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The frames, leaf first, as they stand in a case.
+    pub frames: Vec<String>,
+    /// Why there are no more.
+    pub stop: Stop,
+}
+
+impl Outcome {
+    /// Walks to the end.
+    pub(super) fn of<M: Stack>(mut walk: Walk<'_, M>) -> Outcome {
+        let frames = walk.by_ref().map(|frame| words(&frame)).collect();
+        Outcome { frames, stop: walk.stop().unwrap_or(Stop::TooLong) }
+    }
+}
+
+/// A frame as it stands in a case.
+pub(super) fn words(frame: &Frame) -> String {
+    match frame {
+        Frame::Native(native) => {
+            let exact = if native.exact { " exact" } else { "" };
+            let guessed = if native.found == Found::Guessed { " guessed" } else { "" };
+            let is_loop = if native.is_loop { " loop" } else { "" };
+            format!("{:x}{exact}{guessed}{is_loop}", native.address)
+        }
+        Frame::Call(Call { interpreter, function, check, position }) => {
+            format!("call {interpreter} {function:x} {check:x} {position:x}")
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.frames.iter().try_for_each(|frame| writeln!(f, "frame {frame}"))?;
+        writeln!(f, "stop {}  # {}", self.stop as u8, self.stop)
+    }
+}

@@ -1,0 +1,135 @@
+//! Writes down what a walk asks for.
+
+use std::collections::BTreeMap;
+
+use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::trace::{Stack, Stop};
+use ebpf_programs::abi::interpreter::Interpreter;
+use ebpf_programs::abi::registers::Registers;
+
+use super::words::{self, Words};
+use super::{Case, CaseMapping, Outcome, outcome};
+use crate::modules::{Mapping, Modules};
+use crate::walk::{Frame, Walk};
+
+/// A mapping, and which file it is of.
+#[derive(Clone, Debug)]
+pub struct Place<'a> {
+    /// The mapping.
+    pub mapping: Mapping<'a>,
+    /// The path of its file; empty where there is none.
+    pub path: &'a str,
+    /// The file's build id; empty where there is none.
+    pub build_id: &'a [u8],
+}
+
+/// The process that a stack is recorded of.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Its instruction set.
+    pub arch: Arch,
+    /// Its code.
+    pub places: &'a [Place<'a>],
+    /// Its interpreters, as the mappings number them.
+    pub interpreters: &'a [Interpreter],
+}
+
+impl Case {
+    /// Walks a stack, and keeps what that takes; what is found is what should be found.
+    ///
+    /// `name` says for people what a frame is.
+    pub fn record(
+        about: &str,
+        subject: Subject<'_>,
+        registers: &Registers,
+        memory: impl Stack,
+        mut name: impl FnMut(&Frame) -> String,
+    ) -> Case {
+        let Subject { arch, places, interpreters } = subject;
+        let mappings: Vec<Mapping<'_>> = places.iter().map(|place| place.mapping.clone()).collect();
+        let modules = Modules::with_interpreters(arch, &mappings, interpreters);
+        let mut recorder = Recorder { inner: memory, words: Words::default() };
+        let mut walk = Walk::new(&modules, registers, &mut recorder);
+        let frames: Vec<Frame> = walk.by_ref().collect();
+        let stop = walk.stop().unwrap_or(Stop::TooLong);
+        let expected = Outcome { frames: frames.iter().map(outcome::words).collect(), stop };
+        Case {
+            about: one_line(about),
+            arch,
+            registers: *registers,
+            interpreters: interpreters.to_vec(),
+            mappings: kept(&modules, places, &frames, registers, &recorder.words),
+            memory: recorder.words,
+            expected,
+            names: frames.iter().map(|frame| one_line(&name(frame))).collect(),
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Memory that remembers what was read.
+struct Recorder<M> {
+    inner: M,
+    words: Words,
+}
+
+impl<M: Stack> Stack for &mut Recorder<M> {
+    fn read(&mut self, address: u64) -> Option<u64> {
+        words::read(address, |aligned| {
+            let word = self.inner.read(aligned)?;
+            self.words.insert(aligned, word);
+            Some(word)
+        })
+    }
+}
+
+/// The mappings that frames lie in, or that words point into: whether those are code was asked, too.
+fn kept(
+    modules: &Modules,
+    places: &[Place<'_>],
+    frames: &[Frame],
+    registers: &Registers,
+    words: &Words,
+) -> Vec<CaseMapping> {
+    let mut kept = BTreeMap::new();
+    let pointers = words.iter().map(|(_, word)| word).chain(registers.values).chain([registers.pc]);
+    let pointers = pointers.flat_map(|word| [word, word.wrapping_sub(1)]).map(|word| word & POINTER);
+    for number in pointers.filter_map(|word| Some(modules.find(word)?.0)) {
+        kept.entry(number).or_insert_with(|| CaseMapping::new(&places[number]));
+    }
+    for frame in frames.iter().filter_map(Frame::native) {
+        let Some(number) = frame.mapping else { continue };
+        let mapping = kept.entry(number).or_insert_with(|| CaseMapping::new(&places[number]));
+        let rule = places[number].mapping.table.and_then(|table| table.rule(frame.file_address));
+        mapping.rows.extend(rule.map(|rule| (frame.file_address, rule.raw())));
+    }
+    let mut kept: Vec<CaseMapping> = kept.into_values().collect();
+    kept.sort_by_key(|mapping| mapping.start);
+    for mapping in &mut kept {
+        mapping.rows.sort_by_key(|row| row.0);
+        mapping.rows.dedup();
+    }
+    kept
+}
+
+/// Above these bits arm64 has signatures.
+const POINTER: u64 = (1 << 48) - 1;
+
+impl CaseMapping {
+    fn new(place: &Place<'_>) -> CaseMapping {
+        let Mapping { range, bias, table, interpreter } = &place.mapping;
+        CaseMapping {
+            start: range.start,
+            end: range.end,
+            bias: *bias,
+            interpreter: *interpreter,
+            has_table: table.is_some_and(|table| !table.image().is_empty()),
+            build_id: place.build_id.to_vec(),
+            path: one_line(place.path),
+            rows: Vec::new(),
+        }
+    }
+}

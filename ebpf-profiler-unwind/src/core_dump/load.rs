@@ -1,0 +1,273 @@
+//! From the mappings of a dump to modules that can be walked through.
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ebpf_profiler_core::elf::{Elf, ReadAt};
+use hashbrown::HashMap;
+
+use super::CoreDump;
+use super::file::{File, Origin, Problem};
+use super::image::Image;
+use super::mapped::MappedFile;
+use super::memory::{Backing, Memory};
+use super::search::Search;
+use crate::case::Place;
+use crate::modules::{MAX_MAPPINGS, Mapping, Modules};
+use crate::table::Table;
+use crate::walk::Native;
+
+/// A process of a dump, ready to be walked.
+#[derive(Debug)]
+pub struct Loaded {
+    modules: Modules,
+    files: Vec<File>,
+    /// Those in `modules`.
+    mappings: Vec<Numbered>,
+    memory: Memory,
+}
+
+/// How a file is opened: the crate itself doesn't.
+type Open<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Box<dyn ReadAt>>;
+
+impl CoreDump {
+    /// Finds the files that held code, and builds their tables.
+    ///
+    /// `open` opens a path; it should refuse what isn't a regular file, as the dump chooses the paths. Whatever it
+    /// opens has to prove that it is the file that was mapped.
+    pub fn load(
+        &self,
+        search: &Search,
+        mut open: impl FnMut(&Path) -> io::Result<Box<dyn ReadAt>>,
+    ) -> Loaded {
+        let mut loader = Loader::new(self, search, &mut open);
+        let mappings = loader.mappings();
+        let files = loader.files;
+        let views: Vec<Mapping<'_>> = mappings.iter().map(|mapping| mapping.view(&files)).collect();
+        let modules = Modules::new(self.arch(), &views);
+        let backing = backing(&loader.pieces, &loader.numbers, &files);
+        let memory = Memory::new(self.contents.clone(), backing);
+        Loaded { modules, files, mappings, memory }
+    }
+}
+
+impl Loaded {
+    /// The modules to walk through.
+    pub fn modules(&self) -> &Modules {
+        &self.modules
+    }
+
+    /// The memory of the dump, and of the files where the dump has none.
+    pub fn memory(&self) -> Memory {
+        self.memory.clone()
+    }
+
+    /// The files that held code.
+    pub fn files(&self) -> &[File] {
+        &self.files
+    }
+
+    /// All mappings of code, as they are in [`modules`](Loaded::modules), and the files that they are of.
+    pub fn places(&self) -> Vec<Place<'_>> {
+        self.mappings.iter().map(|mapping| mapping.place(&self.files)).collect()
+    }
+
+    /// The number in [`files`](Loaded::files) of the file that a frame lies in.
+    pub fn file_of(&self, frame: &Native) -> Option<usize> {
+        self.mappings.get(frame.mapping?)?.file
+    }
+}
+
+/// A mapping whose file, if there is one, has a number.
+#[derive(Debug)]
+struct Numbered {
+    range: Range<u64>,
+    bias: u64,
+    file: Option<usize>,
+}
+
+impl Numbered {
+    fn view<'a>(&self, files: &'a [File]) -> Mapping<'a> {
+        let table = self.file.and_then(|file| files[file].table());
+        Mapping { range: self.range.clone(), bias: self.bias, table, interpreter: 0 }
+    }
+
+    fn place<'a>(&self, files: &'a [File]) -> Place<'a> {
+        let mapping = self.view(files);
+        let file = self.file.map(|file| &files[file]);
+        let (path, build_id) = file.map_or(("", &[][..]), |file| (&*file.path, &*file.build_id));
+        Place { mapping, path, build_id }
+    }
+}
+
+/// A piece of a mapped file, by its number.
+struct Held {
+    range: Range<u64>,
+    offset: u64,
+    mapped: usize,
+}
+
+struct Loader<'a> {
+    dump: &'a CoreDump,
+    search: &'a Search,
+    open: Open<'a>,
+    /// All pieces by their addresses.
+    pieces: Vec<Held>,
+    files: Vec<File>,
+    /// Which of `files` a mapped file is.
+    numbers: Vec<Option<usize>>,
+    /// What was read from a path already.
+    known: HashMap<PathBuf, (Arc<Elf>, Arc<Table>)>,
+    /// How many bytes of images in memory may still be read.
+    budget: u64,
+}
+
+/// Unwind data in memory is read of so many bytes at most: a dump may say that one piece is a thousand files.
+const BUDGET: u64 = 1 << 30;
+
+impl<'a> Loader<'a> {
+    fn new(dump: &'a CoreDump, search: &'a Search, open: Open<'a>) -> Loader<'a> {
+        let files = dump.files().iter().enumerate();
+        let places = files.flat_map(|(mapped, file)| {
+            let pieces = file.pieces.iter();
+            pieces.map(move |piece| Held { range: piece.range.clone(), offset: piece.offset, mapped })
+        });
+        let mut pieces: Vec<Held> = places.collect();
+        pieces.sort_by_key(|place| place.range.start);
+        let numbers = vec![None; dump.files().len()];
+        Loader {
+            dump,
+            search,
+            open,
+            pieces,
+            files: Vec::new(),
+            numbers,
+            known: HashMap::new(),
+            budget: BUDGET,
+        }
+    }
+
+    /// All code: the executable segments of the dump, and what is in files and not in the dump at all.
+    fn mappings(&mut self) -> Vec<Numbered> {
+        let segments: Vec<Range<u64>> = self.dump.contents.code().take(MAX_MAPPINGS).collect();
+        let mut mappings: Vec<Numbered> = segments.into_iter().map(|range| self.segment(range)).collect();
+        for place in 0..self.pieces.len() {
+            if mappings.len() < MAX_MAPPINGS {
+                mappings.extend(self.left_out(place));
+            }
+        }
+        mappings
+    }
+
+    /// The code in a piece of a file that `gcore` left out: whether it is any is in the headers of the file.
+    fn left_out(&mut self, place: usize) -> Option<Numbered> {
+        let Held { ref range, offset, mapped } = self.pieces[place];
+        let range = range.clone();
+        // Data files are mapped as a whole.
+        let is_whole = offset == 0 && self.dump.files()[mapped].pieces.len() == 1;
+        if self.dump.contents.segment(range.start).is_some() || is_whole {
+            return None;
+        }
+        let number = self.number(mapped);
+        let file = &self.files[number];
+        match file.bias(range.start, offset) {
+            Some(bias) => Some(Numbered { range, bias, file: Some(number) }),
+            None if file.elf().is_none() => Some(Numbered { range, bias: 0, file: Some(number) }),
+            None => None,
+        }
+    }
+
+    /// An executable segment.
+    fn segment(&mut self, range: Range<u64>) -> Numbered {
+        let nothing = Numbered { bias: 0, file: None, range: range.clone() };
+        let (number, offset) = match self.mapped(range.start) {
+            Some((mapped, offset)) => (self.number(mapped), offset),
+            None if self.dump.vdso.is_some_and(|vdso| range.contains(&vdso)) => (self.vdso(&range), 0),
+            None => return nothing,
+        };
+        let bias = self.files[number].bias(range.start, offset);
+        bias.map_or(nothing, |bias| Numbered { range, bias, file: Some(number) })
+    }
+
+    /// Which mapped file is at `address`, and which byte of it.
+    fn mapped(&self, address: u64) -> Option<(usize, u64)> {
+        let next = self.pieces.partition_point(|place| place.range.start <= address);
+        let place = self.pieces.get(next.checked_sub(1)?)?;
+        let offset = place.offset.checked_add(address - place.range.start)?;
+        place.range.contains(&address).then_some((place.mapped, offset))
+    }
+
+    /// The number of a mapped file, which may be looked for the first time.
+    fn number(&mut self, mapped: usize) -> usize {
+        let number = self.numbers[mapped].unwrap_or_else(|| {
+            let file = self.find(&self.dump.files()[mapped]);
+            self.add(file)
+        });
+        self.numbers[mapped] = Some(number);
+        number
+    }
+
+    fn vdso(&mut self, range: &Range<u64>) -> usize {
+        let image = Image::of_vdso(&self.dump.contents, range.clone());
+        let mut file = File::new("[vdso]", image);
+        self.read_image(&mut file);
+        self.add(file)
+    }
+
+    fn add(&mut self, file: File) -> usize {
+        self.files.push(file);
+        self.files.len() - 1
+    }
+
+    /// Looks for a file wherever it may be.
+    fn find(&mut self, mapped: &MappedFile) -> File {
+        let mut file = File::new(mapped.original_path(), Image::of_file(&self.dump.contents, mapped));
+        for path in self.search.candidates(mapped.original_path(), &file.build_id) {
+            match self.read(&path) {
+                Ok((elf, table)) => {
+                    if file.accept(&path, elf, table) {
+                        return file;
+                    }
+                }
+                Err(Problem::Unreadable(_, io::ErrorKind::NotFound)) => {}
+                Err(problem) => file.problems.push(problem),
+            }
+        }
+        self.read_image(&mut file);
+        file
+    }
+
+    /// Opens a file and builds its table, once.
+    fn read(&mut self, path: &Path) -> Result<(Arc<Elf>, Arc<Table>), Problem> {
+        if let Some((elf, table)) = self.known.get(path) {
+            return Ok((elf.clone(), table.clone()));
+        }
+        let source = (self.open)(path).map_err(|error| Problem::Unreadable(path.into(), error.kind()))?;
+        let elf = Elf::open(source).map_err(|error| Problem::Elf(path.into(), error))?;
+        let table = Table::of(&elf).map_err(|error| Problem::Elf(path.into(), error))?;
+        let known = (Arc::new(elf), Arc::new(table));
+        self.known.insert(path.into(), known.clone());
+        Ok(known)
+    }
+
+    /// Builds the table from what the dump itself holds of the file.
+    fn read_image(&mut self, file: &mut File) {
+        let size = file.image_size();
+        if size <= self.budget {
+            self.budget -= size;
+            file.read_image();
+        }
+    }
+}
+
+/// The pieces of files that proved to be the right ones.
+fn backing(pieces: &[Held], numbers: &[Option<usize>], files: &[File]) -> Arc<[Backing]> {
+    let backing = pieces.iter().filter_map(|place| {
+        let file = &files[numbers[place.mapped]?];
+        let elf = file.elf().filter(|_| matches!(file.origin, Origin::Path(_)))?;
+        Some(Backing { range: place.range.clone(), offset: place.offset, file: elf.clone() })
+    });
+    backing.collect()
+}

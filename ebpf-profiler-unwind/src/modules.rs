@@ -1,0 +1,179 @@
+//! The code of a process: what is mapped where, with its tables.
+
+use std::ops::Range;
+use std::ptr;
+
+use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::tables::{Allocator, MemoryTables, Tables};
+use ebpf_programs::abi::arena::{Block, UNIT};
+use ebpf_programs::abi::interpreter::{self, Interpreter};
+use ebpf_programs::abi::mapping::{self, Process, kind};
+use hashbrown::HashMap;
+
+use crate::interpreter::words;
+use crate::table::Table;
+
+/// An executable mapping.
+#[derive(Clone, Debug)]
+pub struct Mapping<'a> {
+    /// Where it is in the process.
+    pub range: Range<u64>,
+    /// What is added (wrapping) to an address of the process to make it a virtual address of the file.
+    pub bias: u64,
+    /// The file's table; none for code without unwind data, as that of JIT compilers: frame pointers are tried there.
+    pub table: Option<&'a Table>,
+    /// Which of the process's interpreters its file holds, counted from 1; 0 for none.
+    pub interpreter: u16,
+}
+
+/// The executable mappings of a process, in the form that the walkers look them up in.
+///
+/// Tables are copied, each once, however many mappings name it.
+#[derive(Debug)]
+pub struct Modules {
+    arch: Arch,
+    arena: MemoryTables,
+    process: Process,
+    /// What is in the arena, and the place of each in the list that was given.
+    mappings: Vec<(mapping::Mapping, usize)>,
+    left_out: usize,
+}
+
+/// More than one search can go through.
+pub(crate) const MAX_MAPPINGS: usize = 1 << 14;
+
+/// Bytes of tables at most, as in the kernel.
+const MAX_BYTES: u64 = 1 << 30;
+
+impl Modules {
+    /// Lays out the mappings of a process, given in any order.
+    ///
+    /// Mappings in the kernel's half are passed over. Of mappings that overlap the one that begins first holds, up to the next; of more than 16,384 only so many are
+    /// taken, and of tables 1 GiB. What there is no place for is [counted](Modules::left_out).
+    pub fn new(arch: Arch, mappings: &[Mapping<'_>]) -> Modules {
+        Modules::with_interpreters(arch, mappings, &[])
+    }
+
+    /// The same for a process that runs scripts: where an interpreter's frames lie.
+    ///
+    /// Of more interpreters than [a process can have](ebpf_programs::abi::interpreter::MAX) the last ones are left out.
+    pub fn with_interpreters(arch: Arch, mappings: &[Mapping<'_>], interpreters: &[Interpreter]) -> Modules {
+        let interpreters = &interpreters[..interpreters.len().min(interpreter::MAX)];
+        let mut order: Vec<usize> = (0..mappings.len()).collect();
+        order.retain(|&number| is_user(&mappings[number].range));
+        order.sort_by_key(|&number| mappings[number].range.start);
+        order.dedup_by_key(|number| mappings[*number].range.start);
+        order.truncate(MAX_MAPPINGS);
+        let mut layout = Layout { interpreters: interpreters.len(), ..Layout::new() };
+        let laid: Vec<_> = order.iter().map(|&number| (layout.mapping(&mappings[number]), number)).collect();
+        let process = layout.process(laid.iter().map(|(mapping, _)| mapping), interpreters);
+        let left_out = mappings.len() - laid.len() + layout.refused;
+        Modules { arch, arena: layout.arena, process, mappings: laid, left_out }
+    }
+
+    /// The instruction set.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+
+    /// How many mappings or tables there was no place for.
+    pub fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    /// Which of the mappings that were given holds `address`, and what it is added there.
+    pub(crate) fn find(&self, address: u64) -> Option<(usize, u64)> {
+        let next = self.mappings.partition_point(|(mapping, _)| mapping.start <= address);
+        let (mapping, number) = self.mappings.get(next.checked_sub(1)?)?;
+        (address < mapping.end).then_some((*number, mapping.bias))
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        self.process
+    }
+
+    pub(crate) fn block(&self, index: u32) -> Option<&Block> {
+        self.arena.block(index)
+    }
+}
+
+/// An arena that is being filled.
+struct Layout {
+    arena: MemoryTables,
+    places: Allocator,
+    /// Which table is where already, by its address.
+    known: HashMap<*const Table, Option<u32>>,
+    /// How many interpreters there are.
+    interpreters: usize,
+    refused: usize,
+}
+
+impl Layout {
+    fn new() -> Layout {
+        let (arena, places) = (MemoryTables::default(), Allocator::new(MAX_BYTES));
+        Layout { arena, places, known: HashMap::new(), interpreters: 0, refused: 0 }
+    }
+
+    fn mapping(&mut self, mapping: &Mapping<'_>) -> mapping::Mapping {
+        let place =
+            mapping.table.filter(|table| !table.image().is_empty()).and_then(|table| self.table(table));
+        let (table, kind) = place.map_or((0, kind::BARE), |place| (place, kind::TABLE));
+        let Range { start, end } = mapping.range;
+        let interpreter = mapping.interpreter;
+        let interpreter = if usize::from(interpreter) <= self.interpreters { interpreter } else { 0 };
+        mapping::Mapping { start, end, bias: mapping.bias, table, kind, interpreter }
+    }
+
+    fn table(&mut self, table: &Table) -> Option<u32> {
+        if let Some(&place) = self.known.get(&ptr::from_ref(table)) {
+            return place;
+        }
+        let place = self.write(table.image());
+        self.refused += usize::from(place.is_none());
+        self.known.insert(table, place);
+        place
+    }
+
+    fn process<'a>(
+        &mut self,
+        mappings: impl Iterator<Item = &'a mapping::Mapping>,
+        interpreters: &[Interpreter],
+    ) -> Process {
+        let bytes: Vec<[u8; size_of::<mapping::Mapping>()]> = mappings.map(bytes).collect();
+        let Some(mappings) = self.write(bytes.as_flattened()) else { return Process::default() };
+        let words = interpreters.iter().flat_map(words);
+        let described: Vec<u8> = words.flat_map(in_arena).collect();
+        let interpreters = self.write(&described).unwrap_or(0);
+        Process { mappings, count: bytes.len() as u32, interpreters, ..Process::default() }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Option<u32> {
+        let place = self.places.take(bytes.len(), 0)?;
+        self.arena.write(u64::from(place) * UNIT as u64, bytes).ok()?;
+        Some(place)
+    }
+}
+
+/// Whether that is user space: the walkers' search takes addresses above for negative ones, and gdb puts the kernel's
+/// page for old system calls among the mappings of a process.
+fn is_user(range: &Range<u64>) -> bool {
+    !range.is_empty() && range.end <= 1 << 63
+}
+
+/// The mapping as it stands in the arena.
+fn bytes(mapping: &mapping::Mapping) -> [u8; size_of::<mapping::Mapping>()] {
+    let kinds = u64::from(mapping.kind) | u64::from(mapping.interpreter) << 16;
+    let last = u64::from(mapping.table) | kinds << 32;
+    let mut bytes = [0; size_of::<mapping::Mapping>()];
+    let words = [mapping.start, mapping.end, mapping.bias, last].map(in_arena);
+    bytes.copy_from_slice(words.as_flattened());
+    bytes
+}
+
+/// A word of which the low half stands first, both halves as this machine has them.
+fn in_arena(word: u64) -> [u8; 8] {
+    let halves = [word as u32, (word >> 32) as u32].map(u32::to_ne_bytes);
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(halves.as_flattened());
+    bytes
+}

@@ -1,0 +1,254 @@
+//! Walking a stack: registers and memory in, frames out.
+//!
+//! ```text
+//!   registers ──┐
+//!   memory    ──┼──► Walk ──► Frame, Frame, Frame, ... ──► why it ended
+//!   [Modules] ──┘
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::trace::{Found, Stack, Stop};
+use ebpf_programs::abi::arena::Block;
+use ebpf_programs::abi::interpreter::FRAME_BYTES;
+use ebpf_programs::abi::record::{MAX_STEPS, frame};
+use ebpf_programs::abi::registers::Registers;
+use ebpf_programs::machine::Machine;
+use ebpf_programs::walk;
+use ebpf_programs::walk::arch::{Aarch64, X86_64};
+
+use crate::modules::Modules;
+
+/// The frames of one stack, leaf first.
+///
+/// These are the walkers that run in the kernel, over whatever memory they are given: a core dump's, a recorded
+/// [case](crate::case::Case), a closure that reads a process.
+///
+/// # Examples
+///
+/// `bash` that waited for a child, from a file of 3 KB:
+///
+/// ```
+/// use ebpf_profiler_unwind::Walk;
+/// use ebpf_profiler_unwind::case::Case;
+///
+/// let case: Case = std::fs::read_to_string("tests/cases/bash.case")?.parse()?;
+/// let (modules, registers, stack) = (case.modules(), case.registers(), case.memory());
+/// for frame in Walk::new(&modules, registers, stack) {
+///     println!("{frame}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Walk<'a, M> {
+    walk: walk::Walk,
+    world: World<'a, M>,
+    steps: u32,
+    stop: Option<Stop>,
+}
+
+/// One frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Frame {
+    /// A function of the machine's own code.
+    Native(Native),
+    /// A call in a script, which the interpreter's loop runs that stands before it.
+    Call(Call),
+}
+
+/// A frame of the machine's own code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Native {
+    /// The address in the process that names the frame: of the instruction that was about to run, or one byte before
+    /// the return address, so that it lies in the call.
+    pub address: u64,
+    /// Whether that is an instruction that was about to run: in the leaf, and where a signal came.
+    pub exact: bool,
+    /// How the walker got here.
+    pub found: Found,
+    /// Whether it is the loop of an interpreter.
+    pub is_loop: bool,
+    /// The number of its mapping in the list that [`Modules::new`] was given; none where nothing is mapped.
+    pub mapping: Option<usize>,
+    /// The virtual address in the mapped file.
+    pub file_address: u64,
+}
+
+/// A call in a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Call {
+    /// Which of the process's interpreters runs it, counted from 0.
+    pub interpreter: usize,
+    /// The address of the function; 0 where the frame can't be read.
+    pub function: u64,
+    /// What tells it from another one that comes to lie at its address.
+    pub check: u32,
+    /// Where in the function.
+    pub position: u32,
+}
+
+impl Frame {
+    /// The frame of the machine's own code, if it is one.
+    pub fn native(&self) -> Option<&Native> {
+        match self {
+            Frame::Native(native) => Some(native),
+            Frame::Call(_) => None,
+        }
+    }
+
+    /// The next frame in the words that the walker has left.
+    fn take(words: &mut VecDeque<u64>, modules: &Modules) -> Option<Frame> {
+        let first = words.pop_front()?;
+        if first & frame::CALL == 0 {
+            return Some(Frame::Native(Native::new(first, modules)));
+        }
+        let second = words.pop_front()?;
+        Some(Frame::Call(Call {
+            interpreter: (first >> frame::INTERPRETER_SHIFT & 3) as usize,
+            function: first & frame::ADDRESS,
+            check: (second >> 32 & frame::CHECK) as u32,
+            position: second as u32,
+        }))
+    }
+}
+
+impl Native {
+    fn new(word: u64, modules: &Modules) -> Native {
+        let address = word & frame::ADDRESS;
+        let (mapping, bias) = modules.find(address).unzip();
+        Native {
+            address,
+            exact: word & frame::EXACT != 0,
+            found: if word & frame::GUESSED == 0 { Found::Exactly } else { Found::Guessed },
+            is_loop: word & frame::LOOP != 0,
+            mapping,
+            file_address: address.wrapping_add(bias.unwrap_or(0)),
+        }
+    }
+
+    /// What the program counter was: the return address in callers.
+    pub fn pc(&self) -> u64 {
+        if self.exact { self.address } else { self.address.wrapping_add(1) }
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Frame::Native(native) => native.fmt(f),
+            Frame::Call(call) => call.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Native {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#018x}", self.pc())?;
+        if let Some(mapping) = self.mapping {
+            write!(f, "  {:#x} in mapping {mapping}", self.file_address)?;
+        }
+        let guessed = self.found == Found::Guessed;
+        f.write_str(if guessed { "  (guessed)" } else { "" })
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Call { interpreter, function, position, .. } = self;
+        write!(f, "{function:#018x}  position {position} in a script of interpreter {interpreter}")
+    }
+}
+
+impl<'a, M: Stack> Walk<'a, M> {
+    /// A walk from `registers`, which are those of a thread of this process.
+    pub fn new(modules: &'a Modules, registers: &Registers, memory: M) -> Walk<'a, M> {
+        let mut walk = walk::Walk::default();
+        (walk.registers, walk.process) = (*registers, modules.process());
+        walk.begin();
+        let (thread, object) = (registers.thread, [0; OBJECT]);
+        let world = World { modules, memory, frames: VecDeque::new(), thread, object };
+        Walk { walk, world, steps: 0, stop: None }
+    }
+
+    /// Why it ended; none while there may be more frames.
+    pub fn stop(&self) -> Option<Stop> {
+        self.stop.filter(|_| self.world.frames.is_empty())
+    }
+
+    fn step(&mut self) {
+        if self.steps == MAX_STEPS {
+            self.stop = Some(Stop::TooLong);
+            return;
+        }
+        self.steps += 1;
+        self.stop = match self.world.modules.arch() {
+            Arch::X86_64 => self.walk.step::<X86_64, _>(&mut self.world),
+            Arch::Aarch64 => self.walk.step::<Aarch64, _>(&mut self.world),
+            _ => Some(Stop::Unsupported),
+        };
+    }
+}
+
+impl<M: Stack> Iterator for Walk<'_, M> {
+    type Item = Frame;
+
+    fn next(&mut self) -> Option<Frame> {
+        while self.world.frames.is_empty() && self.stop.is_none() {
+            self.step();
+        }
+        Frame::take(&mut self.world.frames, self.world.modules)
+    }
+}
+
+/// What the walkers ask.
+#[derive(Debug)]
+struct World<'a, M> {
+    modules: &'a Modules,
+    memory: M,
+    /// The words of those that were found and not yet handed out.
+    frames: VecDeque<u64>,
+    thread: u64,
+    object: [u64; OBJECT],
+}
+
+/// Words of the largest object that is asked for.
+const OBJECT: usize = FRAME_BYTES / 8;
+
+impl<M: Stack> Machine for World<'_, M> {
+    fn block(&self, index: u32) -> Option<&Block> {
+        self.modules.block(index)
+    }
+
+    fn stack(&mut self, address: u64) -> Option<u64> {
+        self.memory.read(address)
+    }
+
+    fn memory(&mut self, address: u64) -> Option<u64> {
+        self.memory.read(address)
+    }
+
+    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; OBJECT]> {
+        let words = self.object.iter_mut().take(size.div_ceil(8) as usize);
+        for (number, word) in (0u64..).zip(words) {
+            *word = self.memory.read(address.wrapping_add(number * 8))?;
+        }
+        Some(&self.object)
+    }
+
+    fn thread_pointer(&mut self) -> Option<u64> {
+        (self.thread != 0).then_some(self.thread)
+    }
+
+    fn frame(&mut self, frame: u64) {
+        self.frames.push_back(frame);
+    }
+
+    fn call(&mut self, function: u64, detail: u64) {
+        self.frames.extend([function, detail]);
+    }
+}
