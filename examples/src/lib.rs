@@ -1,11 +1,14 @@
 //! What the example programs share, so that each of them shows the profiler and little else.
 
+mod core_file;
+
 mod options;
 
 mod privilege;
 
 mod signal;
 
+pub use core_file::{Call, CoreFile, Stack};
 pub use options::{Options, Usage};
 pub use privilege::explain_start_error;
 pub use signal::{interrupted, sleep_until_interrupted};

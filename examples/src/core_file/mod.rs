@@ -1,0 +1,151 @@
+//! A core file with everything around it: the files that it names, and the names in those.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ebpf_profiler_core::trace::{Found, Stop};
+use ebpf_profiler_unwind::case::{Case, Place, Subject};
+use ebpf_profiler_unwind::core_dump::{CoreDump, Loaded, Search, Thread};
+use ebpf_profiler_unwind::{Frame, Mapping, Modules, Walk};
+
+mod names;
+
+mod scripts;
+
+use scripts::Scripts;
+
+/// A core file that can be walked.
+pub struct CoreFile {
+    /// The dump.
+    pub dump: CoreDump,
+    /// The files that it names.
+    pub loaded: Loaded,
+    modules: Modules,
+    scripts: Scripts,
+}
+
+/// The stack of one thread.
+pub struct Stack {
+    /// The thread.
+    pub thread: Thread,
+    /// Its frames, leaf first.
+    pub calls: Vec<Call>,
+    /// Why there are no more.
+    pub stop: Stop,
+}
+
+/// A frame and its names.
+pub struct Call {
+    /// The frame.
+    pub frame: Frame,
+    /// The functions that it lies in, the innermost of inlined ones first; none where it has no name.
+    pub functions: Vec<String>,
+    /// The name of the file that it lies in, or the script with its line; empty where there is none.
+    pub file: String,
+}
+
+impl CoreFile {
+    /// Opens a core file, and whatever it names below `roots`.
+    ///
+    /// # Errors
+    ///
+    /// A sentence, where it can't be read or isn't a core file.
+    pub fn open(path: &Path, roots: &[PathBuf]) -> Result<CoreFile, String> {
+        let file = regular(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let dump = CoreDump::open(file).map_err(|error| format!("{}: {error}", path.display()))?;
+        let search = if roots.is_empty() { Search::default() } else { Search { roots: roots.to_vec() } };
+        let loaded = dump.load(&search, |path| Ok(Box::new(regular(path)?)));
+        let scripts = Scripts::find(&loaded);
+        let mappings: Vec<Mapping<'_>> =
+            scripts.places(&loaded).into_iter().map(|place| place.mapping).collect();
+        let modules = Modules::with_interpreters(dump.arch(), &mappings, &scripts.interpreters());
+        Ok(CoreFile { dump, loaded, modules, scripts })
+    }
+
+    /// The stacks of all threads, in the order of the dump.
+    pub fn stacks(&mut self) -> Vec<Stack> {
+        let threads = self.dump.threads().iter();
+        let mut stacks: Vec<Stack> = threads.map(|thread| self.stack(thread)).collect();
+        names::name(&self.loaded, &mut stacks);
+        for call in stacks.iter_mut().flat_map(|stack| &mut stack.calls) {
+            if let Frame::Call(script) = &call.frame {
+                (call.functions, call.file) = self.scripts.name(script, &self.loaded);
+            }
+        }
+        stacks
+    }
+
+    /// The stack of a thread as a case.
+    pub fn case(&self, about: &str, stack: &Stack) -> Case {
+        let mut calls = stack.calls.iter();
+        let places: Vec<Place<'_>> = self.scripts.places(&self.loaded);
+        let interpreters = self.scripts.interpreters();
+        let subject = Subject { arch: self.dump.arch(), places: &places, interpreters: &interpreters };
+        Case::record(about, subject, &stack.thread.registers, self.loaded.memory(), |_| {
+            let function = calls.next().and_then(|call| call.functions.last());
+            function.cloned().unwrap_or_default()
+        })
+    }
+
+    fn stack(&self, thread: &Thread) -> Stack {
+        let mut walk = Walk::new(&self.modules, &thread.registers, self.loaded.memory());
+        let call = |frame| Call { frame, functions: Vec::new(), file: self.file_name(&frame) };
+        let calls = walk.by_ref().map(call).collect();
+        Stack { thread: *thread, calls, stop: walk.stop().unwrap_or(Stop::TooLong) }
+    }
+
+    fn file_name(&self, frame: &Frame) -> String {
+        let number = frame.native().and_then(|native| self.loaded.file_of(native));
+        let path = number.map_or("", |number| &self.loaded.files()[number].path);
+        path.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// Opens a file that may be read without waiting for anybody.
+fn regular(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    File::open(path)
+}
+
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "TID {}:", self.thread.id)?;
+        let mut number = 0;
+        for call in &self.calls {
+            match call.frame {
+                Frame::Call(_) => writeln!(f, "    {call}")?,
+                _ => {
+                    writeln!(f, "{:<3} {call}", format!("#{number}"))?;
+                    number += 1;
+                }
+            }
+        }
+        match self.stop {
+            Stop::Root => Ok(()),
+            stop => writeln!(f, "    not whole: {stop}"),
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let function = self.functions.last();
+        let Frame::Native(native) = &self.frame else {
+            return write!(f, "{} - {}", function.map_or("?", |function| function), self.file);
+        };
+        write!(f, "{:#018x}", native.pc())?;
+        match function {
+            Some(function) => write!(f, " {function}")?,
+            None if self.file.is_empty() => {}
+            None => write!(f, " +{:#x}", native.file_address)?,
+        }
+        if !self.file.is_empty() {
+            write!(f, " - {}", self.file)?;
+        }
+        f.write_str(if native.found == Found::Guessed { " (guessed)" } else { "" })
+    }
+}

@@ -1,0 +1,94 @@
+//! Calls in scripts: which interpreters there are, and what their functions are called.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use ebpf_profiler_core::language::{Attached, Attachment, LoadedFile, Target, Unreadable};
+use ebpf_profiler_unwind::Call;
+use ebpf_profiler_unwind::case::Place;
+use ebpf_profiler_unwind::core_dump::{Loaded, Memory};
+use ebpf_programs::abi::interpreter::Interpreter;
+
+use super::names;
+
+/// The interpreters of a process.
+#[derive(Default)]
+pub(super) struct Scripts(Vec<Script>);
+
+struct Script {
+    /// The path of the file that holds it.
+    path: String,
+    interpreter: Interpreter,
+    names: Box<dyn Attached>,
+}
+
+impl Scripts {
+    /// Looks for languages in all files.
+    pub(super) fn find(loaded: &Loaded) -> Scripts {
+        let files = files(loaded);
+        let memory = RefCell::new(loaded.memory());
+        let read = |address: u64, buffer: &mut [u8]| fill(&memory, address, buffer);
+        let languages = ebpf_profiler_hll::all();
+        let mut scripts = Vec::new();
+        for file in &files {
+            let Ok(elf) = file.open() else { continue };
+            for runtime in languages.iter().filter_map(|language| language.find(&elf)) {
+                let target = Target::new(&read, file.bias, files.clone());
+                if let Ok(Attachment { interpreter, names }) = runtime.attach(&target) {
+                    let interpreter = with_loops(interpreter, runtime.loops(), file.bias);
+                    scripts.push(Script { path: file.path.to_string(), interpreter, names });
+                }
+            }
+        }
+        Scripts(scripts)
+    }
+
+    pub(super) fn interpreters(&self) -> Vec<Interpreter> {
+        self.0.iter().map(|script| script.interpreter).collect()
+    }
+
+    /// The process's code, with the interpreters that it holds.
+    pub(super) fn places<'a>(&self, loaded: &'a Loaded) -> Vec<Place<'a>> {
+        let mut places = loaded.places();
+        for place in &mut places {
+            let number = self.0.iter().position(|script| script.path == place.path);
+            place.mapping.interpreter = number.map_or(0, |number| number as u16 + 1);
+        }
+        places
+    }
+
+    /// The function of a call, and the script with the line.
+    pub(super) fn name(&mut self, call: &Call, loaded: &Loaded) -> (Vec<String>, String) {
+        let Some(script) = self.0.get_mut(call.interpreter) else { return Default::default() };
+        let memory = RefCell::new(loaded.memory());
+        let read = |address: u64, buffer: &mut [u8]| fill(&memory, address, buffer);
+        match script.names.function(call.function, call.check, &read) {
+            Ok(function) => {
+                let place = format!("{}:{}", function.file, function.lines.at(call.position));
+                (vec![function.name.into()], place)
+            }
+            Err(reason) => (vec![format!("<{reason}>")], String::new()),
+        }
+    }
+}
+
+/// The files that are mapped as code, each once.
+fn files(loaded: &Loaded) -> Vec<LoadedFile> {
+    let files = loaded.files().iter().filter_map(|file| {
+        let place = loaded.places().into_iter().find(|place| place.path == &*file.path)?;
+        let bias = place.mapping.bias.wrapping_neg();
+        Some(LoadedFile { path: file.path.clone(), bias, opener: names::opener(file)? })
+    });
+    files.collect()
+}
+
+fn with_loops(mut interpreter: Interpreter, loops: &[Range<u64>], bias: u64) -> Interpreter {
+    for (place, range) in interpreter.loops.iter_mut().zip(loops) {
+        *place = [range.start.wrapping_add(bias), range.end.wrapping_add(bias)];
+    }
+    interpreter
+}
+
+fn fill(memory: &RefCell<Memory>, address: u64, buffer: &mut [u8]) -> Result<(), Unreadable> {
+    memory.borrow_mut().fill(address, buffer).ok_or(Unreadable)
+}
