@@ -7,6 +7,8 @@ use std::process::{Command, Output};
 
 const FLAMEGRAPH: &str = env!("CARGO_BIN_EXE_flamegraph");
 const REPLAY: &str = env!("CARGO_BIN_EXE_replay");
+const CORESTACK: &str = env!("CARGO_BIN_EXE_corestack");
+const CASE: &str = env!("CARGO_BIN_EXE_case");
 
 /// The sentence, after a look at everything else.
 fn refusal(output: &Output, code: i32) -> String {
@@ -71,6 +73,39 @@ fn what_is_no_recording_is_not_replayed() {
     let output = run(REPLAY, &[ticks.to_str().unwrap(), "--output", picture.to_str().unwrap()]);
     refusal(&output, 1);
     assert!(!picture.exists(), "nothing half-written stays");
+}
+
+#[test]
+fn what_is_no_core_file_has_no_stacks() {
+    let folder = folder("no_core");
+    let text = folder.join("core");
+    fs::write(&text, "not a core file at all").unwrap();
+    let text = text.to_str().unwrap();
+    for program in [CORESTACK, CASE] {
+        for (words, said) in [
+            (&[][..], "give one core file"),
+            (&["/no/such/core"], "/no/such/core: No such file"),
+            (&[folder.to_str().unwrap()], "not a regular file"),
+            (&[text], "not a core dump: not an ELF file"),
+            (&[program], "an ELF file, but not a core dump"),
+        ] {
+            let sentence = refusal(&run(program, words), 1);
+            assert!(sentence.contains(said), "{words:?}: {sentence}");
+        }
+    }
+}
+
+#[test]
+fn a_case_that_is_walked_otherwise_is_shown() {
+    let case = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebpf-profiler-unwind/tests/cases/bash.case");
+    assert!(run(CASE, &["--check", case]).status.success());
+    let other = folder("other_case").join("other.case");
+    let text = fs::read_to_string(case).unwrap();
+    fs::write(&other, text.replace("frame 5599ed1f6ab9  # wait_for\n", "")).unwrap();
+    let output = run(CASE, &["--check", case, other.to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("frame 5599ed1f6ab9\n"), "{said}");
+    assert!(said.ends_with("error: 1 of 2 cases are walked wrongly\n"), "{said}");
 }
 
 #[test]

@@ -11,12 +11,20 @@ const PACKAGES: &[&str] = &[
     "libc6-dev",       // static ones among them
     "binutils",        // stripped ones among them
     "gdb",             // says what their stacks are
+    "elfutils",        // says what the stacks of core files are
     "llvm",            // says where their lines are
     "dwz",             // shares debug information among them
     "chromium",        // shows flame graphs
     "chromium-driver", // looks at them
     "bpftool",         // the kernel's own count of runs
     "qemu-system-x86", // other kernels
+    // Whose core files are looked at.
+    "nodejs",
+    "python3",
+    "default-jdk-headless",
+    "clang",
+    "golang-go",
+    "musl-tools",
 ];
 
 /// Installs, then does everything.

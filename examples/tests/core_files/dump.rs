@@ -1,0 +1,94 @@
+//! Runs a program until it says that it is ready, and takes a core file of it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// A core file, deleted when it goes.
+pub(crate) struct Dump {
+    pub(crate) core: PathBuf,
+    /// The executable.
+    pub(crate) program: PathBuf,
+}
+
+impl Drop for Dump {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.core);
+    }
+}
+
+/// A program that is ended whatever happens.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether programs are installed. CI has to have them all.
+pub(crate) fn are_here(programs: &[&str]) -> bool {
+    let missing: Vec<_> = programs.iter().filter(|program| find(program).is_none()).collect();
+    assert!(missing.is_empty() || std::env::var_os("CI").is_none(), "not installed: {missing:?}");
+    if !missing.is_empty() {
+        println!("skipped, because not installed: {missing:?}");
+    }
+    missing.is_empty()
+}
+
+/// Where a program is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths).map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+/// Where the tests build and dump.
+pub(crate) fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("core_files");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The source of a program that is dumped.
+pub(crate) fn source(name: &str) -> String {
+    format!("{}/tests/core_files/programs/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs a compiler.
+pub(crate) fn build(command: &mut Command) {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| unreachable!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Dumps a program that prints a line when it is ready.
+pub(crate) fn when_ready(name: &str, command: &mut Command) -> Dump {
+    let mut running = start(command.stdout(Stdio::piped()));
+    let mut line = String::new();
+    BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), "ready", "{command:?}");
+    take(name, &running, Duration::from_millis(200))
+}
+
+/// Dumps a program after a while.
+pub(crate) fn after(name: &str, while_: Duration, command: &mut Command) -> Dump {
+    let running = start(command.stdout(Stdio::null()));
+    take(name, &running, while_)
+}
+
+fn start(command: &mut Command) -> Running {
+    let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn();
+    Running(child.unwrap_or_else(|error| unreachable!("{command:?}: {error}; is it installed?")))
+}
+
+fn take(name: &str, running: &Running, wait: Duration) -> Dump {
+    thread::sleep(wait);
+    let (pid, prefix) = (running.0.id(), folder().join(name));
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap();
+    build(Command::new("gcore").arg("-o").arg(&prefix).arg(pid.to_string()));
+    Dump { core: format!("{}.{pid}", prefix.display()).into(), program }
+}

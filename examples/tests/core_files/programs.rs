@@ -1,0 +1,156 @@
+//! The programs.
+
+use std::process::Command;
+use std::time::Duration;
+
+use ebpf_profiler_core::trace::Stop;
+
+use crate::compare::{Difference, compare};
+use crate::dump::{after, are_here, build, find, folder, source, when_ready};
+
+/// Builds a program in the folder of these tests: a compiler with its options, a source.
+fn built(name: &str, compiler: &[&str], from: &str) -> Command {
+    let program = folder().join(name);
+    build(Command::new(compiler[0]).args(&compiler[1..]).arg("-o").arg(&program).arg(source(from)));
+    Command::new(program)
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack and node"]
+fn node() {
+    if !are_here(&["gdb", "eu-stack", "node"]) {
+        return;
+    }
+    compare(&when_ready("node", Command::new("node").arg(source("calls.js"))), 8, &[]);
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack and python3"]
+fn python() {
+    if !are_here(&["gdb", "eu-stack", "python3"]) {
+        return;
+    }
+    compare(&when_ready("python", Command::new("python3").arg(source("calls.py"))), 5, &[]);
+}
+
+/// Return addresses in the interpreter of HotSpot are of code that was jumped to: no call stands before them.
+const INTERPRETER: Difference = Difference {
+    why: "cut in Java's interpreter, which returns to where nothing was called",
+    is: |thread| thread.stop == Stop::Implausible,
+};
+
+#[test]
+#[ignore = "needs gdb, eu-stack and a JDK"]
+fn java() {
+    if !are_here(&["gdb", "eu-stack", "javac"]) {
+        return;
+    }
+    let classes = folder();
+    build(Command::new("javac").arg("-d").arg(&classes).arg(source("Calls.java")));
+    let small = ["-Xmx24m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=8m", "-Xshare:off"];
+    let mut java = Command::new("java");
+    compare(&when_ready("java", java.args(small).arg("-cp").arg(&classes).arg("Calls")), 10, &[INTERPRETER]);
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack and clang"]
+fn clang() {
+    let clang = ["clang", "clang-14"].into_iter().find(|name| find(name).is_some()).unwrap_or("clang");
+    if !are_here(&["gdb", "eu-stack", clang]) {
+        return;
+    }
+    let mut command = Command::new(clang);
+    // In one process, and with enough to do.
+    command.args(["-fintegrated-cc1", "-O2", "-c", "-x", "c++", &source("heavy.cpp"), "-o", "/dev/null"]);
+    compare(&after("clang", Duration::from_millis(700), &mut command), 1, &[]);
+}
+
+/// Go's own frames end where the operating system's thread began; behind that there is nothing that could be one.
+const BEGIN_OF_THREAD: Difference = Difference {
+    why: "eu-stack goes on behind the first function of a thread",
+    is: |thread| thread.ends_before(&thread.eu_stack),
+};
+
+/// eu-stack has no unwind data there and takes frame pointers, which miss the caller of a leaf without one.
+const LEAF: Difference = Difference {
+    why: "eu-stack, without unwind data, has left out the caller of a leaf that keeps no frame pointer",
+    is: |thread| {
+        thread.ours.len() == thread.eu_stack.len() + 1 && {
+            let mut without = thread.ours.iter().map(|line| line.pc).collect::<Vec<_>>();
+            without.remove(1);
+            without.into_iter().eq(thread.eu_stack.iter().map(|line| line.pc))
+        }
+    },
+};
+
+#[test]
+#[ignore = "needs gdb, eu-stack and go"]
+fn go() {
+    if !are_here(&["gdb", "eu-stack", "go"]) {
+        return;
+    }
+    let mut program = built("calls_go", &["go", "build"], "calls.go");
+    compare(&when_ready("go", &mut program), 3, &[BEGIN_OF_THREAD]);
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack and go"]
+fn go_stripped() {
+    if !are_here(&["gdb", "eu-stack", "go"]) {
+        return;
+    }
+    let mut program = built("calls_go_stripped", &["go", "build", "-ldflags=-s -w"], "calls.go");
+    compare(&when_ready("go_stripped", &mut program), 3, &[BEGIN_OF_THREAD, LEAF]);
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack and rustc"]
+fn rust() {
+    if !are_here(&["gdb", "eu-stack", "rustc"]) {
+        return;
+    }
+    let mut program = built("server", &["rustc", "-O", "--edition=2024"], "server.rs");
+    compare(&when_ready("rust", &mut program), 8, &[]);
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack and gcc"]
+fn glibc() {
+    if !are_here(&["gdb", "eu-stack", "gcc"]) {
+        return;
+    }
+    let mut program = built("threads_glibc", &["gcc", "-O2", "-pthread"], "threads.c");
+    compare(&when_ready("glibc", &mut program), 4, &[]);
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack and musl-gcc"]
+fn musl() {
+    if !are_here(&["gdb", "eu-stack", "musl-gcc"]) {
+        return;
+    }
+    let mut program = built("threads_musl", &["musl-gcc", "-O2", "-pthread"], "threads.c");
+    compare(&when_ready("musl", &mut program), 4, MUSL);
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack and musl-gcc"]
+fn musl_static() {
+    if !are_here(&["gdb", "eu-stack", "musl-gcc"]) {
+        return;
+    }
+    let mut program = built("threads_musl_static", &["musl-gcc", "-static", "-O2", "-pthread"], "threads.c");
+    compare(&when_ready("musl_static", &mut program), 4, MUSL);
+}
+
+/// Debian builds musl without unwind data.
+const MUSL: &[Difference] = &[
+    Difference {
+        why: "ours goes on in musl, which has no unwind data",
+        is: |thread| thread.goes_on_behind(&thread.eu_stack),
+    },
+    Difference {
+        why: "musl's signal trampoline has no unwind data: ours ends there, eu-stack at address 0 behind it",
+        is: |thread| thread.ends_before(&thread.eu_stack),
+    },
+];
