@@ -12,6 +12,7 @@ use ebpf_programs::walk::Walk;
 
 use crate::maps::{ARENA, CONFIG};
 use crate::raw::Copy;
+use crate::user_registers::Saved;
 
 /// Bytes of stack that are copied at a time. One copy of this size costs little more than one of a word.
 const WINDOW: usize = 2048;
@@ -45,6 +46,8 @@ pub(crate) struct Scratch {
     pub(crate) user_at: u32,
     /// A [`Stop`](ebpf_programs::abi::reason::Stop) by number.
     pub(crate) stop: u32,
+    /// The registers that the kernel saved.
+    pub(crate) saved: Saved,
     /// The copy for a raw record on its way.
     pub(crate) copy: Copy,
     /// Not 0 where the walk met a function of a script that this CPU doesn't remember to have sent: user space had

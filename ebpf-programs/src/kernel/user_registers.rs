@@ -6,7 +6,7 @@ use aya_ebpf::programs::PerfEventContext;
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
 /// `struct pt_regs` of x86_64, as words.
-type Saved = [u64; 21];
+pub(crate) type Saved = [u64; 21];
 
 /// Word numbers in [`Saved`].
 mod saved {
@@ -24,20 +24,26 @@ pub(crate) fn hit_user_code(context: &PerfEventContext) -> bool {
 
 /// Fills `registers` from the interrupted user code, or, below kernel code, from where the kernel saved them
 /// when the thread entered it. False for a thread that never ran user code.
+///
+/// `saved` is memory to work with: the stack is short.
 #[inline(always)]
-pub(crate) fn fill(context: &PerfEventContext, user: bool, registers: &mut Registers) -> bool {
+pub(crate) fn fill(
+    context: &PerfEventContext,
+    user: bool,
+    registers: &mut Registers,
+    saved: &mut Saved,
+) -> bool {
     registers.known = (1 << x86_64::COUNT) - 1;
     if user {
         registers.pc = word(context, saved::RIP);
         take(registers, |index| word(context, index));
         return true;
     }
-    let mut saved: Saved = [0; 21];
     // SAFETY: both helpers work on the current task; the copy has the size of its target and fails without a
     // fault.
     let error = unsafe {
         let at = bpf_task_pt_regs(bpf_get_current_task_btf());
-        bpf_probe_read_kernel((&raw mut saved).cast(), size_of::<Saved>() as u32, at as *const _)
+        bpf_probe_read_kernel(saved.as_mut_ptr().cast(), size_of::<Saved>() as u32, at as *const _)
     };
     if error != 0 || saved[saved::CS] & 3 != 3 {
         return false;

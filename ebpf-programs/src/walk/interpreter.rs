@@ -15,8 +15,7 @@ use super::Walk;
 use super::arena::{UNIT_WORDS, block, double, word};
 use crate::abi::arena::Block;
 use crate::abi::interpreter::{
-    FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, MAX, MAX_CALLS, MAX_THREADS, NO_CHECK, Path, from,
-    position, run,
+    FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, MAX, MAX_CALLS, MAX_THREADS, NO_CHECK, from, position, run,
 };
 use crate::abi::record::frame;
 use crate::machine::Machine;
@@ -245,14 +244,17 @@ fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
         index += 1;
     }
     let at = at + LOOPS as u32 * 4;
-    let mut offsets = [0; HOPS];
+    // Field by field: what is put together first lies on the stack, which is short here.
+    let top = &mut interpreter.top;
+    top.from = word(block, at);
+    top.hops = word(block, at + 1);
+    top.next = word(block, at + 2);
+    top.thread = word(block, at + 3);
     let mut index = 0;
     while index < HOPS {
-        offsets[index] = double(block, at + 4 + index as u32 * 2) as i64;
+        top.offsets[index] = double(block, at + 4 + index as u32 * 2) as i64;
         index += 1;
     }
-    let [from, hops] = [word(block, at), word(block, at + 1)];
-    interpreter.top = Path { from, hops, next: word(block, at + 2), thread: word(block, at + 3), offsets };
     let at = at + 4 + HOPS as u32 * 2;
     interpreter.frames = Frames {
         function_mask: double(block, at),
