@@ -16,6 +16,8 @@
 //!   loop,           call_method,        middle, call_method,       outer, main
 //! ```
 
+use std::borrow::Cow;
+
 use ebpf_programs::abi::record::frame::{ADDRESS, CALL, DETAIL, LOOP};
 
 /// Moves the calls in `words` (leaf first) to where they belong.
@@ -33,6 +35,22 @@ pub(crate) fn splice(words: &mut Vec<u64>, is_whole: bool) {
         loops[0].run = 0..0;
     }
     *words = lay_out(words, &loops);
+}
+
+/// Puts runs of calls, each ended by the word `LOOP`, behind the loops of a walk that had none.
+pub(crate) fn insert<'w>(words: &'w [u64], calls: &[u64]) -> Cow<'w, [u64]> {
+    if calls.is_empty() {
+        return words.into();
+    }
+    let mut runs = calls.split(|&word| word == LOOP);
+    let mut whole = Vec::with_capacity(words.len() + calls.len());
+    for &word in words {
+        whole.push(word);
+        if is_loop(word) {
+            whole.extend_from_slice(runs.next().unwrap_or_default());
+        }
+    }
+    whole.into()
 }
 
 /// A frame of a loop and the calls that it runs.
@@ -121,6 +139,16 @@ mod tests {
         assert_eq!(words, stack(&[&call(8), &[2], &call(9), &[3, EVAL, 4]]));
         let found = spliced(&[&[EVAL], &call(8), &[2, EVAL], &call(0), &[3, EVAL, 4]]);
         assert_eq!(found, stack(&[&call(8), &[2], &call(0), &[3, EVAL, 4]]));
+    }
+
+    #[test]
+    fn calls_that_were_taken_apart_come_to_their_loops() {
+        let words = [1, EVAL, 2, EVAL, 3];
+        let calls = stack(&[&call(7), &call(8), &[LOOP], &call(9), &[LOOP], &call(10)]);
+        let expected = stack(&[&[1, EVAL], &call(7), &call(8), &[2, EVAL], &call(9), &[3]]);
+        assert_eq!(*insert(&words, &calls), *expected);
+        assert_eq!(*insert(&words, &[]), words);
+        assert_eq!(*insert(&[1, 2], &calls), [1, 2]);
     }
 
     #[test]

@@ -185,11 +185,12 @@ impl Pipeline {
                 (omitted, gap) = (*count, self.frames.len() as u32);
                 self.user_frames(tick, root, false);
             }
-            Body::Raw { registers, stack } => {
+            Body::Raw { registers, calls, stack } => {
                 self.stats.raw += 1;
                 let mut walker = std::mem::take(&mut self.walker);
                 stop = raw::walk(&mut walker, &mut self.registry, tick, registers, stack);
-                self.user_frames(tick, &[walker.frames()], stop == Stop::Root);
+                let words = language::insert(walker.frames(), calls);
+                self.user_frames(tick, &[&words], stop == Stop::Root);
                 self.walker = walker;
             }
         }

@@ -51,6 +51,8 @@ pub enum Body<'a> {
     Raw {
         /// The registers of the leaf.
         registers: Registers,
+        /// The [words](ebpf_programs::abi::record) of the calls in a script, innermost first.
+        calls: &'a [u64],
         /// The stack from the stack pointer upwards.
         stack: &'a [u64],
     },
@@ -124,11 +126,12 @@ fn walked<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
 
 fn raw<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     let (words, rest) = rest.split_at_checked(REGISTER_WORDS).ok_or(Malformed)?;
+    let (calls, rest) = rest.split_at_checked(head.user as usize).ok_or(Malformed)?;
     let stack = rest.get(..head.copied as usize / 8).ok_or(Malformed)?;
     let mut values = [0; registers::COUNT];
     values.copy_from_slice(&words[2..2 + registers::COUNT]);
     let thread = words[2 + registers::COUNT];
-    Ok(Body::Raw { registers: Registers { pc: words[0], known: words[1], values, thread }, stack })
+    Ok(Body::Raw { registers: Registers { pc: words[0], known: words[1], values, thread }, calls, stack })
 }
 
 #[cfg(test)]
@@ -177,14 +180,16 @@ mod tests {
     fn raw_ticks_come_apart() {
         let mut rest = vec![0x1234, 0xffff];
         rest.extend(100..133);
-        rest.extend([7, 8, 9]);
-        let words = record(kind::RAW, 0, 0, 0, 24, &rest);
-        let Body::Raw { registers, stack } = TickRecord::decode(&words).unwrap().body else { panic!() };
+        rest.extend([5, 6, 7, 8, 9]);
+        let words = record(kind::RAW, 0, 2, 0, 24, &rest);
+        let Body::Raw { registers, calls, stack } = TickRecord::decode(&words).unwrap().body else {
+            panic!()
+        };
         assert_eq!(
             (registers.pc, registers.known, registers.values[7], registers.thread),
             (0x1234, 0xffff, 107, 132)
         );
-        assert_eq!(stack, &[7, 8, 9]);
+        assert_eq!((calls, stack), (&[5, 6][..], &[7, 8, 9][..]));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   walked   Tick | kernel frames: u64 × kernel | words of user frames: u64 × user
-//!   raw      Tick | kernel frames: u64 × kernel | Registers | stack: u8 × copied
+//!   raw      Tick | kernel frames: u64 × kernel | Registers | words of calls: u64 × user | stack: u8 × copied
 //! ```
 //!
 //! A native frame is one word: an address with [`frame`] flags in its top byte. A call in a script is two:
@@ -14,6 +14,8 @@
 //!
 //! All of them stand leaf first. Behind a native frame that is an interpreter's [`LOOP`](frame::LOOP) follow the calls
 //! that it runs.
+//! A raw record has the calls of the process's first interpreter alone: their memory has changed by the time that
+//! anyone else looks. Behind each run stands the word `LOOP`.
 
 use super::registers::Registers;
 
@@ -35,7 +37,7 @@ pub struct Tick {
     pub stop: u8,
     /// How many kernel frames follow.
     pub kernel: u16,
-    /// How many words of user frames follow ([`kind::WALKED`]).
+    /// How many words of user frames follow, or of calls ([`kind::RAW`]).
     pub user: u32,
     /// How many words were left out between the two halves of the buffer.
     pub omitted: u32,
@@ -82,6 +84,9 @@ pub const MAX_WORDS: usize = 2048;
 
 /// Of those, how many are kept from the leaf side when there are more.
 pub const LEAF_WORDS: usize = 1024;
+
+/// Words of calls at most in a raw record, but for one call more.
+pub const MAX_RAW_CALLS: u32 = 1024;
 
 /// Kernel frames at most in one record.
 pub const MAX_KERNEL_FRAMES: usize = 127;

@@ -5,7 +5,7 @@ use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user, bpf_ringbuf_qu
 use core::ffi::{c_long, c_void};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{MAX_COPY, Tick, kind};
+use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_CALLS, MAX_STEPS, Tick, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
 use crate::maps::{PROCESSES, RING};
@@ -52,13 +52,38 @@ pub(crate) fn send(scratch: &mut Scratch, mut tick: Tick, config: &Config, count
         (*registers).thread = thread_pointer().unwrap_or(0);
     }
     let from = scratch.walk.registers.values[x86_64::SP];
-    scratch.copy = Copy { from, at: at + REGISTER_WORDS, copied: 0, limit: limit(config), reserved: 0 };
+    tick.user = calls(scratch, at + REGISTER_WORDS);
+    let at = at + REGISTER_WORDS + tick.user;
+    scratch.copy = Copy { from, at, copied: 0, limit: limit(config), reserved: 0 };
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
     tick.copied = scratch.copy.copied;
     let words = scratch.copy.at + tick.copied / 8;
     output::send(scratch, &tick, words, true, Counter::Raw, config, counters);
+}
+
+/// Lays the calls of the process's interpreter into the record at word `at`; how many words they take.
+#[inline(always)]
+fn calls(scratch: &mut Scratch, at: u32) -> u32 {
+    scratch.user_at = at;
+    if scratch.walk.begin_calls() {
+        let mut state = scratch as *mut Scratch;
+        // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
+        unsafe { bpf_loop(MAX_STEPS, step_calls as *mut c_void, (&raw mut state).cast(), 0) };
+    }
+    // Masked for the verifier: it is at most a call beyond this already.
+    scratch.walk.words & (2 * MAX_RAW_CALLS - 1)
+}
+
+/// One iteration: one call. Not 0 when there are no more.
+extern "C" fn step_calls(_: u32, state: *mut *mut Scratch) -> c_long {
+    // SAFETY: `state` points to the pointer that `calls` laid on its stack.
+    let scratch = unsafe { &mut **state };
+    let machine: *mut Scratch = scratch;
+    // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one map value
+    // that belongs to this CPU.
+    scratch.walk.step_calls(unsafe { &mut *machine }).into()
 }
 
 /// How many bytes of the stack may go into the ring: less the fuller it is, so that user space can be late

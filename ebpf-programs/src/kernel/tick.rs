@@ -38,7 +38,7 @@ pub(crate) fn take(context: &PerfEventContext) {
     let kernel = if user { 0 } else { kernel_stack(context, scratch) };
     scratch.user_at = TICK_WORDS + kernel;
     let mut tick = head(pid, tid, cpu, kernel);
-    let stop = if !user_registers::fill(context, user, &mut scratch.walk.registers, &mut scratch.saved) {
+    let stop = if !user_registers::fill(&mut scratch.walk.registers, &mut scratch.saved) {
         Stop::NoUserStack
     } else if known.is_none() {
         Stop::UnknownProcess
@@ -47,7 +47,8 @@ pub(crate) fn take(context: &PerfEventContext) {
     };
     tick.stop = stop as u8;
     if raw::is_called_for(stop) && raw::may(pid, stop) {
-        user_registers::fill(context, user, &mut scratch.walk.registers, &mut scratch.saved);
+        // Once more: the walk has moved on from where it began.
+        user_registers::fill(&mut scratch.walk.registers, &mut scratch.saved);
         raw::send(scratch, tick, config, &counters);
     } else {
         output::walked(scratch, tick, config, &counters);

@@ -22,23 +22,13 @@ pub(crate) fn hit_user_code(context: &PerfEventContext) -> bool {
     word(context, saved::CS) & 3 == 3
 }
 
-/// Fills `registers` from the interrupted user code, or, below kernel code, from where the kernel saved them
-/// when the thread entered it. False for a thread that never ran user code.
+/// Fills `registers` from where the kernel saves them when a thread enters it, by a call or by the tick itself.
+/// False for a thread that never ran user code.
 ///
-/// `saved` is memory to work with: the stack is short.
+/// `saved` is memory to work with: the stack is short. The context has the same registers for a tick that hit user
+/// code, but a compiler that sees two ways to one value joins them, and the verifier refuses what comes out.
 #[inline(always)]
-pub(crate) fn fill(
-    context: &PerfEventContext,
-    user: bool,
-    registers: &mut Registers,
-    saved: &mut Saved,
-) -> bool {
-    registers.known = (1 << x86_64::COUNT) - 1;
-    if user {
-        registers.pc = word(context, saved::RIP);
-        take(registers, |index| word(context, index));
-        return true;
-    }
+pub(crate) fn fill(registers: &mut Registers, saved: &mut Saved) -> bool {
     // SAFETY: both helpers work on the current task; the copy has the size of its target and fails without a
     // fault.
     let error = unsafe {
@@ -48,18 +38,12 @@ pub(crate) fn fill(
     if error != 0 || saved[saved::CS] & 3 != 3 {
         return false;
     }
+    registers.known = (1 << x86_64::COUNT) - 1;
     registers.pc = saved[saved::RIP];
-    take(registers, |index| saved[index]);
-    true
-}
-
-#[inline(always)]
-fn take(registers: &mut Registers, word: impl Fn(usize) -> u64) {
-    // Spelled out by the compiler: the context may only be read at constant offsets.
-    macro_rules! each {
-        ($($number:literal)*) => { $(registers.values[$number] = word(saved::BY_DWARF[$number]);)* };
+    for (value, at) in registers.values.iter_mut().zip(saved::BY_DWARF) {
+        *value = saved[at];
     }
-    each!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+    true
 }
 
 /// A word of the context's registers.

@@ -17,7 +17,7 @@ use crate::abi::arena::Block;
 use crate::abi::interpreter::{
     FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, MAX, MAX_CALLS, MAX_THREADS, NO_CHECK, from, position, run,
 };
-use crate::abi::record::frame;
+use crate::abi::record::{MAX_RAW_CALLS, frame};
 use crate::machine::Machine;
 
 /// Where a walk stands among the frames of interpreters.
@@ -58,6 +58,8 @@ pub(super) mod state {
     pub(in super::super) const COMPARING: u32 = 4;
     /// Goes to the next entry.
     pub(in super::super) const SEARCHING: u32 = 5;
+    /// Begins with the calls of an interpreter without a native walk.
+    pub(in super::super) const ALONE: u32 = 6;
 }
 
 impl Calls {
@@ -121,6 +123,38 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
             let slot = calls.slot();
             calls.next[slot] = 0;
             calls.state = state::BEHIND;
+        }
+    }
+}
+
+/// Prepares to take all calls of the process's first interpreter, without a native walk; false where it has none.
+#[inline(always)]
+pub(super) fn begin_calls(walk: &mut Walk) -> bool {
+    walk.words = 0;
+    walk.calls.begin();
+    walk.calls.state = state::ALONE;
+    walk.process.interpreters != 0
+}
+
+/// One step of such; whether it is over.
+#[inline(always)]
+pub(super) fn step_calls<M: Machine>(walk: &mut Walk, machine: &mut M) -> bool {
+    match walk.calls.state {
+        state::ALONE => {
+            walk.mapping.interpreter = 1;
+            is_loop(walk, machine, 0);
+            enter(walk, machine);
+            false
+        }
+        state::BEHIND => {
+            machine.frame(frame::LOOP);
+            walk.words += 1;
+            walk.calls.state = state::TAKING;
+            walk.calls.next[walk.calls.slot()] == 0 || walk.words >= MAX_RAW_CALLS
+        }
+        _ => {
+            step(walk, machine);
+            false
         }
     }
 }

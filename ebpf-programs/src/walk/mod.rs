@@ -85,6 +85,18 @@ impl Walk {
         self.try_step::<A, M>(machine).err()
     }
 
+    /// Prepares to take the calls of the process's first interpreter alone; false where it has none.
+    #[inline(always)]
+    pub fn begin_calls(&mut self) -> bool {
+        interpreter::begin_calls(self)
+    }
+
+    /// Takes the next of them, or the word behind a run; whether there are no more.
+    #[inline(always)]
+    pub fn step_calls<M: Machine>(&mut self, machine: &mut M) -> bool {
+        interpreter::step_calls(self, machine)
+    }
+
     #[inline(always)]
     fn try_step<A: Arch, M: Machine>(&mut self, machine: &mut M) -> Result<(), Stop> {
         // A return address lies behind its call, perhaps already in the next function.
