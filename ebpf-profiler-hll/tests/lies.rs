@@ -6,6 +6,7 @@ mod fake;
 use ebpf_profiler_core::language::{
     Attached, Attachment, Function, Language, Memory, Reason, Target, Unreadable,
 };
+use ebpf_profiler_core::testing;
 use ebpf_profiler_hll::python::Python;
 use ebpf_programs::abi::interpreter::{from, position, run};
 use fake::{BIAS, CODE_TYPE, KEY, World};
@@ -243,5 +244,19 @@ impl Memory for Noise {
             *byte = word.to_le_bytes()[(at % 8) as usize];
         }
         if address >> 60 == 0xf { Err(Unreadable) } else { Ok(()) }
+    }
+}
+
+/// `SEEDS=write` keeps the files that were thought up for the fuzzer to begin with.
+#[test]
+fn runtimes_that_were_thought_up_keep_their_promises() {
+    for version in [(2, 7), (3, 8), (3, 12), (3, 14)] {
+        let file = fake::file(version, &fake::description());
+        assert_eq!(testing::language(&Python, &file), Ok(()), "{version:?}");
+        if std::env::var_os("SEEDS").is_some_and(|what| what == "write") {
+            let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/find");
+            std::fs::create_dir_all(seeds).unwrap();
+            std::fs::write(format!("{seeds}/{}.{}", version.0, version.1), file).unwrap();
+        }
     }
 }

@@ -13,14 +13,14 @@ use ebpf_profiler_core::language::{LoadedFile, Memory, Unreadable};
 pub const BIAS: u64 = 0x10_0000;
 
 /// In the file: the runtime's variables, among them the key, and the type of code objects.
-pub const RUNTIME: u64 = 0x9000;
+pub const RUNTIME: u64 = 0x2000;
 pub const KEY: u64 = RUNTIME + 0x954;
-pub const CODE_TYPE: u64 = 0xa000;
+pub const CODE_TYPE: u64 = 0x2a00;
 
 /// In the file: functions.
-const EVAL: u64 = 0x8000;
-const ASK: u64 = 0x8200;
-const GET_SPECIFIC: u64 = 0x8240;
+const EVAL: u64 = 0x1800;
+const ASK: u64 = 0x1a00;
+const GET_SPECIFIC: u64 = 0x1a40;
 
 /// The bytes of a file with the runtime of this version of Python 3 in it, or of 2.7; its C library is musl.
 pub fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
@@ -28,11 +28,11 @@ pub fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
     let mut exports = vec![
         ("PyGILState_GetThisThreadState", ASK),
         ("PyCode_Type", CODE_TYPE),
-        ("_dlstart", 0x8300),
+        ("_dlstart", 0x1a80),
         ("pthread_getspecific", GET_SPECIFIC),
     ];
     match version {
-        (2, _) => exports.extend([("_PyThreadState_Current", RUNTIME), ("PyString_Type", 0xb000)]),
+        (2, _) => exports.extend([("_PyThreadState_Current", RUNTIME), ("PyString_Type", 0x2b00)]),
         _ => exports.extend([("_PyRuntime", RUNTIME)]),
     }
     exports.push(match version {
@@ -40,14 +40,14 @@ pub fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
         _ => ("_PyEval_EvalFrameDefault", EVAL),
     });
     let since = [("PyCode_NewWithPosOnlyArgs", 8), ("PyThreadState_GetFrame", 9), ("PyIter_Send", 10)];
-    exports.extend(since.iter().filter(|(_, minor)| version >= (3, *minor)).map(|(name, _)| (*name, 0x8300)));
+    exports.extend(since.iter().filter(|(_, minor)| version >= (3, *minor)).map(|(name, _)| (*name, 0x1a80)));
     if version >= (3, 11) {
-        exports.push(("Py_Version", 0xb100));
+        exports.push(("Py_Version", 0x2b80));
     }
     let mut image = elf(&exports);
     place(&mut image, ASK, &asking());
     place(&mut image, GET_SPECIFIC, GET_SPECIFIC_CODE);
-    place(&mut image, 0xb100, &hex);
+    place(&mut image, 0x2b80, &hex);
     place(&mut image, RUNTIME, describes_itself);
     image
 }
@@ -73,7 +73,7 @@ fn elf(exports: &[(&str, u64)]) -> Vec<u8> {
     const HASH: u64 = 0x400;
     const SYMBOLS: u64 = 0x800;
     const NAMES: u64 = 0x1000;
-    let mut image = vec![0; 0xc000];
+    let mut image = vec![0; 0x2c00];
     place(&mut image, 0, b"\x7fELF\x02\x01\x01");
     // Shared library, x86_64; its program headers.
     place(&mut image, 16, &[3, 0, 62, 0, 1, 0, 0, 0]);

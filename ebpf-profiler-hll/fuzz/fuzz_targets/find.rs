@@ -1,0 +1,29 @@
+//! Any bytes as a file, and what lies behind them as the memory of its process: a runtime is found in it or not,
+//! attached to or not.
+#![no_main]
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use ebpf_profiler_core::elf::{Elf, ReadAt};
+use ebpf_profiler_core::language::{LoadedFile, Target, Unreadable};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let bytes: Arc<[u8]> = data.into();
+    let Ok(elf) = Elf::open(Cursor::new(bytes.clone())) else { return };
+    let memory = |address: u64, buffer: &mut [u8]| {
+        let at = usize::try_from(address).map_err(|_| Unreadable)?;
+        buffer.copy_from_slice(data.get(at..).and_then(|rest| rest.get(..buffer.len())).ok_or(Unreadable)?);
+        Ok(())
+    };
+    let opener = Arc::new(move || Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn ReadAt>));
+    let file = LoadedFile { path: "/fuzzed".into(), bias: 0, opener };
+    for language in ebpf_profiler_hll::all() {
+        let Some(runtime) = language.find(&elf) else { continue };
+        let target = Target::new(&memory, 0, vec![file.clone()]);
+        if let Ok(mut attachment) = runtime.attach(&target) {
+            let _ = attachment.names.function(0x1000, 0, &memory);
+        }
+    }
+});

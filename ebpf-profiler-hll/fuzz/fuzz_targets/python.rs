@@ -1,0 +1,50 @@
+//! Any memory behind a code object: its first byte says of which version.
+#![no_main]
+
+use ebpf_profiler_core::language::{Attached, Language, Target, Unreadable};
+use ebpf_profiler_hll::python::Python;
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../tests/fake/mod.rs"]
+mod fake;
+
+const VERSIONS: [(u8, u8); 9] = [(2, 7), (3, 6), (3, 7), (3, 8), (3, 9), (3, 10), (3, 11), (3, 12), (3, 14)];
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&first, rest)) = data.split_first() else { return };
+    let Some(mut names) = attach(VERSIONS[first as usize % VERSIONS.len()]) else { return };
+    // Wherever it points to, something is there.
+    let memory = |address: u64, buffer: &mut [u8]| {
+        if rest.is_empty() || address >> 63 == 1 {
+            return Err(Unreadable);
+        }
+        for (index, byte) in (0..).zip(buffer) {
+            *byte = rest[(address.wrapping_add(index) % rest.len() as u64) as usize];
+        }
+        Ok(())
+    };
+    let check = memory_u32(rest, 68);
+    for at in [0, 8, 64] {
+        if let Ok(function) = names.function(rest.len() as u64 * 8 + at, check, &memory) {
+            assert!(function.name.len() <= 4100 && function.file.len() <= 4100);
+        }
+    }
+});
+
+/// Attaches to a process that is honest up to there.
+fn attach(version: (u8, u8)) -> Option<Box<dyn Attached>> {
+    let file = fake::file(version, &fake::description());
+    let runtime = Python.find(&fake::open(&file))?;
+    let mut world = fake::World::default();
+    world.put(fake::BIAS + fake::CODE_TYPE, &[0; 512]);
+    world.put_word(fake::BIAS + fake::CODE_TYPE + 240, 0x1000);
+    world.put(0x1000, &[0; 40]);
+    world.put(fake::BIAS + fake::KEY - 12, &[1; 16]);
+    world.put(fake::BIAS + fake::KEY, &[3, 0, 0, 0]);
+    let target = Target::new(&world, fake::BIAS, fake::loaded(&file));
+    runtime.attach(&target).ok().map(|attachment| attachment.names)
+}
+
+fn memory_u32(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u32::from_le_bytes)
+}
