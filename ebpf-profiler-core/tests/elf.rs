@@ -171,3 +171,57 @@ fn headers_outside_of_the_file_are_refused() {
     assert!(refused(header((0, 0), (u64::MAX - 32, 2))));
     assert!(Elf::open(Cursor::new(header((0, 0), (0, 0)))).is_ok());
 }
+
+/// Name and address of the functions and variables of a table, as `readelf` shows it. A name with versions stands in
+/// it several times.
+fn symbols(option: &str, path: &str) -> Vec<(String, u64)> {
+    // `   12: 0000000000001139    27 FUNC    GLOBAL DEFAULT   14 main`
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let &[_, address, _, "FUNC" | "OBJECT" | "TLS" | "IFUNC", _, _, section, name] = &words[..] else {
+            return None;
+        };
+        (section != "UND").then_some((name.split('@').next()?.to_owned(), hex(address)?))
+    };
+    readelf(option, path).lines().filter_map(row).collect()
+}
+
+#[test]
+fn exported_names_are_found_and_no_others() {
+    for path in files() {
+        let elf = open(&path);
+        let theirs = symbols("--dyn-syms", &path);
+        let Some(exports) = elf.exports() else {
+            assert!(theirs.is_empty(), "{path} exports something");
+            continue;
+        };
+        for (name, _) in theirs.iter().filter(|(name, _)| name.len() < 200) {
+            let found = exports.get(name).expect(name).address;
+            assert!(theirs.contains(&(name.clone(), found)), "{path}: {name}");
+            for other in [format!("{name}_"), format!("_{name}"), name[1..].to_owned()] {
+                let is_there = theirs.iter().any(|(name, _)| *name == other);
+                assert_eq!(exports.get(&other).is_some(), is_there, "{path}: {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_names_of_a_file_that_is_not_stripped_are_found() {
+    let [own, ..] = &files()[..] else { panic!("no file") };
+    let elf = open(own);
+    let mut ours = Vec::new();
+    elf.for_each_symbol(|name, symbol| {
+        ours.push((String::from_utf8_lossy(name).into_owned(), symbol.address))
+    });
+    let theirs = symbols("--symbols", own);
+    assert!(theirs.len() > 1000);
+    let ours: std::collections::HashSet<_> = ours.into_iter().collect();
+    // Longer names are cut there, and versions follow in brackets.
+    let missing = theirs.iter().find(|row| row.0.len() < 60 && !row.0.contains('(') && !ours.contains(*row));
+    assert_eq!(missing, None);
+    for (name, _) in theirs.iter().step_by(theirs.len() / 20) {
+        assert!(elf.has_symbol(name), "{name}");
+    }
+    assert!(!elf.has_symbol("what_nobody_calls_anything_like_this"));
+}
