@@ -9,14 +9,16 @@ mod process;
 mod walk;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::language::{Attachment, Function, Language, Memory, Reason, Target};
 use ebpf_profiler_hll::python::Python;
 use interpreters::Interpreter;
 use process::Process;
+
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/chains.py");
 
 /// A frame as people see it.
 type Seen = (String, String, u32);
@@ -31,15 +33,73 @@ fn every_chain_is_as_the_interpreter_says() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
+/// Programs that have the interpreter linked into them and export none of its names.
+#[test]
+#[ignore = "needs interpreters with their static libraries, and gcc"]
+fn programs_that_embed_it_and_hide_it() {
+    let interpreters = interpreters::all();
+    let hosts: Vec<Host> = interpreters.iter().filter_map(Host::build).collect();
+    assert!(!hosts.is_empty(), "no static library here");
+    let failed: Vec<_> = hosts.iter().filter(|host| !host.is_right()).map(|host| &host.program).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// A program with an interpreter in it.
+struct Host {
+    program: PathBuf,
+    home: String,
+}
+
+impl Host {
+    fn build(python: &Interpreter) -> Option<Host> {
+        // Before 3.8 the modules of C bring a second interpreter along.
+        let ask = "import sys, sysconfig as s; sys.version_info >= (3, 8) or sys.exit(); v = s.get_config_var; print('\\n'.join([sys.prefix, \
+                   s.get_paths()['include'], v('LIBPL') + '/' + v('LIBRARY'), v('LIBS') + ' ' + v('SYSLIBS')]))";
+        if python.root.is_some() {
+            return None;
+        }
+        let answer = Command::new(&python.program).args(["-c", ask]).output().ok()?;
+        let answer = String::from_utf8(answer.stdout).ok()?;
+        let [home, headers, library, libraries] = answer.lines().collect::<Vec<_>>()[..] else { return None };
+        if !Path::new(library).exists() || !Path::new(headers).join("Python.h").exists() {
+            return None;
+        }
+        let name = Path::new(library).file_stem()?.to_string_lossy().into_owned();
+        let program = std::env::temp_dir().join(format!("host-{}-{name}", std::process::id()));
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/host.c");
+        let mut command = Command::new("gcc");
+        command.args(["-O2", "-no-pie", "-I", headers, source, library]).args(libraries.split_whitespace());
+        let built =
+            command.args(["-lz", "-lexpat", "-o"]).arg(&program).stderr(Stdio::null()).status().unwrap();
+        built.success().then(|| Host { program, home: home.to_owned() })
+    }
+
+    fn is_right(&self) -> bool {
+        let mut command = Command::new(&self.program);
+        command.arg(SCRIPT).env("PYTHONHOME", &self.home);
+        is_as_said(&self.program.display().to_string(), command)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.program);
+    }
+}
+
 fn is_right(python: &Interpreter) -> bool {
-    let (child, threads) = start(python);
+    is_as_said(&python.name(), python.run(Path::new(SCRIPT)))
+}
+
+fn is_as_said(name: &str, command: Command) -> bool {
+    let (child, threads) = start(command);
     let pid = child.0.id();
     let process = Process::open(pid);
     let memory: &dyn Memory = &|address, buffer: &mut [u8]| process.read(address, buffer);
     let mut attachment = match attach(&process, memory) {
         Ok(attachment) => attachment,
         Err(reason) => {
-            eprintln!("{}: {reason:?}", python.name());
+            eprintln!("{}: {reason:?}", name);
             return false;
         }
     };
@@ -48,7 +108,7 @@ fn is_right(python: &Interpreter) -> bool {
         let found = chain(&mut attachment, *thread, memory);
         let differs = expected.iter().zip(&found).position(|(expected, found)| expected != found);
         if expected.len() != found.len() || differs.is_some() {
-            eprintln!("{}: {} of {} frames", python.name(), found.len(), expected.len());
+            eprintln!("{}: {} of {} frames", name, found.len(), expected.len());
             let from = differs.unwrap_or(0).saturating_sub(1);
             for index in from..(from + 4) {
                 eprintln!("  said  {:?}\n  found {:?}", expected.get(index), found.get(index));
@@ -58,7 +118,7 @@ fn is_right(python: &Interpreter) -> bool {
         }
     }
     let frames: usize = threads.iter().map(|(_, chain)| chain.len()).sum();
-    eprintln!("{}: {} threads, {frames} frames: {right}", python.name(), threads.len());
+    eprintln!("{}: {} threads, {frames} frames: {right}", name, threads.len());
     right
 }
 
@@ -98,10 +158,8 @@ impl Drop for Running {
 }
 
 /// Starts the workload; its threads, and what each says of itself.
-fn start(python: &Interpreter) -> (Running, Vec<(u64, Vec<Seen>)>) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/chains.py");
-    let mut child = python
-        .run(Path::new(script))
+fn start(mut command: Command) -> (Running, Vec<(u64, Vec<Seen>)>) {
+    let mut child = command
         .env("PYTHONIOENCODING", "utf-8")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -109,7 +167,8 @@ fn start(python: &Interpreter) -> (Running, Vec<(u64, Vec<Seen>)>) {
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
     let child = Running(child);
-    let threads = output.lines().take(2).map(|line| parse(&line.unwrap())).collect();
+    let threads: Vec<_> = output.lines().take(2).map(|line| parse(&line.unwrap())).collect();
+    assert_eq!(threads.len(), 2, "the workload doesn't run");
     until_waiting(child.0.id());
     (child, threads)
 }

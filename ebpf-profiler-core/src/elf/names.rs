@@ -67,13 +67,13 @@ impl Elf {
         }
     }
 
-    /// Whether any symbol of `.symtab` has this name, or one that ends so.
+    /// Whether any symbol of `.symtab` has one of these names, or one that ends so.
     ///
     /// Reads only the names, piece by piece.
-    pub fn has_symbol(&self, name: &str) -> bool {
+    pub fn has_symbol(&self, names: &[&str]) -> bool {
         let Some((_, (start, size))) = self.symbol_table() else { return false };
-        let wanted: Vec<u8> = name.bytes().chain([0]).collect();
-        let overlap = wanted.len() as u64;
+        let wanted: Vec<Vec<u8>> = names.iter().map(|name| name.bytes().chain([0]).collect()).collect();
+        let overlap = wanted.iter().map(Vec::len).max().unwrap_or(0) as u64;
         let mut buffer = Vec::new();
         (0..size).step_by(CHUNK as usize).any(|at| {
             buffer.resize((CHUNK + overlap).min(size - at) as usize, 0);
@@ -91,12 +91,12 @@ impl Elf {
     }
 }
 
-/// Whether `wanted` is in `bytes`; it ends with a zero byte, which is rare enough to look for first.
-fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+/// Whether one of `wanted` is in `bytes`; they end with a zero byte, which is rare enough to look for first.
+fn contains(bytes: &[u8], wanted: &[Vec<u8>]) -> bool {
     let mut start = 0;
     while let Some(zero) = bytes[start..].iter().position(|&byte| byte == 0) {
         let end = start + zero + 1;
-        if bytes[..end].ends_with(wanted) {
+        if wanted.iter().any(|wanted| bytes[..end].ends_with(wanted)) {
             return true;
         }
         start = end;

@@ -89,7 +89,7 @@ impl<'a> Symbols<'a> {
         if MARKS.iter().any(|name| exported(name)) {
             return Some(Symbols { exports, hidden: HashMap::new() });
         }
-        if !MARKS.iter().any(|name| elf.has_symbol(name)) {
+        if !elf.has_symbol(&MARKS) {
             return None;
         }
         let mut hidden = HashMap::new();

@@ -1,4 +1,40 @@
 //! CPython 2.7 and 3.6 on.
+//!
+//! ```text
+//!   thread ──key──► PyThreadState ──► frame ──► frame ──► …        2.7: found in the list of all thread states
+//!                     to 3.10  frame          f_back
+//!                     3.11     cframe ──► current_frame, previous
+//!                     3.13     current_frame, previous
+//!
+//!   frame ──► code object ──► co_qualname or co_name, co_filename, co_firstlineno, line table
+//! ```
+//!
+//! # Which frames one run of the loop has
+//!
+//! | version | run | its end |
+//! |---|---|---|
+//! | to 3.10 | one frame | each call of Python's is one of C's |
+//! | 3.11 | several | with the frame whose `is_entry` is set |
+//! | 3.12 on | several | before a frame of the loop's own: `owner` is 3, from 3.14 on 3 or 4 |
+//!
+//! From 3.12 on there are frames that no one wrote, steps of a call: their code has no line. They have no name here,
+//! and so they are left out.
+//!
+//! # Where the thread's state is
+//!
+//! Behind what `PyGILState_GetThisThreadState` returns: that is the state that the thread used last, and stays also
+//! while it runs without the lock. Until 3.11 a thread that works for a second interpreter has the state of its
+//! first there.
+//!
+//! # Other builds
+//!
+//! * A file is recognised by symbols, so it may be called anything: `libpython`, `python`, a program that embeds it.
+//! * Free-threaded builds describe themselves like all others from 3.13 on. Threads of theirs may run a copy of
+//!   the bytecode (3.14 on); frames of that copy have their function, but no line.
+//! * Interpreters whose instructions are functions that call each other last (an option of 3.14's, with clang): these
+//!   functions stand in the stack, called by the loop.
+//! * Code of the JIT (an option from 3.13 on) is native code without a name, called by the loop.
+//! * Builds with `Py_TRACE_REFS` have larger objects than is known here: their functions get no names.
 
 mod attach;
 
@@ -22,6 +58,18 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 
 /// CPython.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::language::Language;
+/// use ebpf_profiler_hll::python::Python;
+///
+/// let own = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+/// assert!(Python.find(&own).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Python;
 

@@ -96,7 +96,13 @@ def parsed():
 
 comprehended = lambda: [parsed() for _ in range(1)]
 
-if NEW:
+try:
+    # Names like these need it.
+    import unicodedata
+except ImportError:
+    unicodedata = None
+
+if NEW and unicodedata:
     exec(
         compile(
             "def größe():\n    return comprehended()\n\n\n"
@@ -111,9 +117,14 @@ else:
     start = comprehended
 
 if sys.version_info >= (3, 7):
+    try:
+        import asyncio
+    except ImportError:
+        # It needs modules of C, which need what a program may hide.
+        asyncio = None
+if sys.version_info >= (3, 7) and asyncio:
     exec(
         """
-import asyncio
 
 async def inner():
     start()
