@@ -210,6 +210,31 @@ fn a_thread_may_have_to_be_looked_for() {
     assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
 }
 
+/// The entry in use is at 0x8000; the thread's own leads to a frame at 0x2000, the one in use to one at 0x1000.
+fn in_use(thread: u64) -> World {
+    let world = World::new().with(|it| {
+        it.top = Path { from: from::CURRENT, next: 2, thread: 24, hops: 4, ..TOP };
+        it.top.offsets = [0x700, 16, 8, 32, 0, 0, 0, 0];
+    });
+    let mut world = world.frame(0x1000, 0, 0xa000, 7, 0).frame(0x2000, 0, 0xb000, 7, 0);
+    world.memory.extend([(0x700, 0x8000), (0x8000 + 24, thread), (0x8000 + 32, 0x1000)]);
+    world.memory.extend([(THREAD + 16, 0x6000), (0x6008, 0x9000), (0x9000 + 32, 0x2000)]);
+    world
+}
+
+#[test]
+fn an_entry_may_be_in_use_by_this_thread_or_another() {
+    assert_eq!(in_use(THREAD).walk(), "100 20f* a000@7 10f 21f* 400");
+    assert_eq!(in_use(THREAD + 8).walk(), "100 20f* b000@7 10f 21f* 400");
+    let mut world = in_use(THREAD);
+    world.memory.insert(0x700, 0);
+    assert_eq!(world.walk(), "100 20f* b000@7 10f 21f* 400");
+    world.memory.insert(THREAD + 16, 0);
+    assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
+    world.memory.remove(&0x700);
+    assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
+}
+
 #[test]
 fn a_list_of_threads_may_be_a_circle_or_torn() {
     let mut world = listed();
@@ -248,5 +273,12 @@ fn numbers_beyond_all_bounds_do_no_harm() {
             (it.top.from, it.top.hops) = (from::THREAD, value);
         });
         assert!(world.walk().ends_with("400"));
+        for from in [from::LIST, from::CURRENT, value] {
+            let world = in_use(THREAD).with(|it| {
+                it.top.from = from;
+                (it.top.hops, it.top.next) = (value, value);
+            });
+            assert!(world.walk().ends_with("400"));
+        }
     }
 }

@@ -68,6 +68,26 @@ fn key(number: Place, made: Option<Place>, target: &Target<'_>) -> Result<u32, R
     }
 }
 
+/// The way to the entry in use, if it is this thread's, or else to that of `origin`, and from there over `further`.
+///
+/// The address of the entry in use is at `head`; entries hold the thread pointer at offset `thread`.
+///
+/// # Errors
+///
+/// As of [`path`].
+pub(crate) fn current(
+    head: u64,
+    thread: u32,
+    origin: Origin,
+    target: &Target<'_>,
+    further: &[i64],
+) -> Result<Path, Reason> {
+    let otherwise = path(origin, target, &[])?;
+    let hops = [&[head as i64], &otherwise.offsets[..otherwise.hops as usize]].concat();
+    let path = join(&hops, further).ok_or(Reason::Unsupported)?;
+    Ok(Path { from: from::CURRENT, next: otherwise.hops, thread, ..path })
+}
+
 /// The way from a list of threads to the entry of this one, and from there over `further`.
 ///
 /// The list begins at the address in `head`; entries hold the next one's address and the thread pointer at these

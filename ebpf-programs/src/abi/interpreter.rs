@@ -53,7 +53,7 @@ pub struct Path {
     pub from: u32,
     /// How many offsets there are, [`HOPS`] at most.
     pub hops: u32,
-    /// In a list of threads: where in an entry the address of the next one is …
+    /// In a list of threads: where in an entry the address of the next one is (see also [`from::CURRENT`]) …
     pub next: u32,
     /// … and where the thread pointer of the thread that it is for.
     pub thread: u32,
@@ -71,6 +71,10 @@ pub mod from {
     pub const ZERO: u32 = 2;
     /// At the entry of this thread in a list; the first offset is the address at which the list begins.
     pub const LIST: u32 = 3;
+    /// At the entry that is in use, if it is this thread's; the first offset is the address at which its address is.
+    /// The next offsets, as many as [`next`](super::Path::next) says, are the way otherwise, from the thread pointer to
+    /// an entry; the others lead on from either.
+    pub const CURRENT: u32 = 4;
 }
 
 /// How a frame is laid out in memory.

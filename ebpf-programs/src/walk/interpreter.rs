@@ -4,7 +4,7 @@
 //!   OUTSIDE ──loop met──► HOPPING ──innermost frame──► TAKING ──end of the run──► BEHIND ──native caller──► OUTSIDE
 //!                            first loop of the walk only      one frame a step
 //!                            ▲ │
-//!                            │ ▼ first hop led to a list of threads
+//!                            │ ▼ first hop led to a thread, or to a list of them
 //!                         COMPARING ◄──► SEARCHING
 //! ```
 //!
@@ -113,7 +113,7 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
         from::THREAD => machine.thread_pointer(),
         from::ZERO => Some(0),
         // Later, but then it is too late to keep silent where there is none.
-        from::LIST => machine.thread_pointer().map(|_| 0),
+        from::LIST | from::CURRENT => machine.thread_pointer().map(|_| 0),
         _ => None,
     };
     match start {
@@ -183,14 +183,18 @@ fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> 
     let offset = calls.interpreter.top.offsets[calls.hop as usize & (HOPS - 1)];
     calls.at = machine.memory(calls.at.wrapping_add(offset as u64))?;
     calls.hop += 1;
-    if calls.at == 0 {
+    let is_listed = calls.interpreter.top.from >= from::LIST && calls.hop == 1;
+    if calls.at == 0 && is_listed && calls.interpreter.top.from == from::CURRENT {
+        // None is in use.
+        calls.at = machine.thread_pointer()?;
+    } else if calls.at == 0 {
         // This thread runs no script.
         calls.next[slot] = 0;
         calls.state = state::BEHIND;
     } else if calls.hop >= calls.interpreter.top.hops {
         calls.next[slot] = calls.at;
         calls.state = state::TAKING;
-    } else if calls.hop == 1 && calls.interpreter.top.from == from::LIST {
+    } else if is_listed {
         calls.searched = 0;
         calls.state = state::COMPARING;
     }
@@ -201,8 +205,14 @@ fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> 
 fn compare<M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     let calls = &mut walk.calls;
     let thread = machine.memory(calls.at.wrapping_add(calls.interpreter.top.thread as u64))?;
-    let found = thread == machine.thread_pointer()?;
-    calls.state = if found { state::HOPPING } else { state::SEARCHING };
+    let own = machine.thread_pointer()?;
+    let is_current = calls.interpreter.top.from == from::CURRENT;
+    calls.state = if thread == own || is_current { state::HOPPING } else { state::SEARCHING };
+    if is_current && thread == own {
+        calls.hop = calls.interpreter.top.next.wrapping_add(1);
+    } else if is_current {
+        calls.at = own;
+    }
     Some(())
 }
 
