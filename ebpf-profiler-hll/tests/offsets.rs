@@ -18,6 +18,8 @@ type Span = (usize, usize);
 const ALL: Span = (0, 7);
 const ONLY_2: Span = (0, 0);
 const ONLY_3: Span = (1, 7);
+const TO_3_11: Span = (0, 6);
+const FROM_3_7_TO_3_11: Span = (2, 6);
 const TO_3_9: Span = (0, 4);
 const FROM_3_10: Span = (5, 7);
 const TO_3_10: Span = (0, 5);
@@ -25,12 +27,14 @@ const FROM_3_11: Span = (6, 7);
 const ONLY_3_11: Span = (6, 6);
 
 /// Row of the table, versions, and what debuggers call it: a type, and a field of it; no field for its size.
-const FIELDS: [(&str, Span, &str, &str); 32] = [
+const FIELDS: [(&str, Span, &str, &str); 34] = [
     ("thread.frame", TO_3_10, "struct _ts", "frame"),
     ("thread.cframe", FROM_3_11, "struct _ts", "cframe"),
     ("interpreter.threads", ONLY_2, "struct _is", "tstate_head"),
     ("thread.next", ONLY_2, "struct _ts", "next"),
-    ("thread.thread_id", ONLY_2, "struct _ts", "thread_id"),
+    ("thread.thread_id", TO_3_11, "struct _ts", "thread_id"),
+    ("runtime.current", FROM_3_7_TO_3_11, "_PyRuntimeState", "gilstate.tstate_current"),
+    ("runtime.key", FROM_3_7_TO_3_11, "_PyRuntimeState", "gilstate.autoTSSkey"),
     ("cframe.current_frame", FROM_3_11, "_PyCFrame", "current_frame"),
     ("frame.previous", TO_3_10, "struct _frame", "f_back"),
     ("frame.previous", FROM_3_11, "struct _PyInterpreterFrame", "previous"),

@@ -5,7 +5,7 @@ use ebpf_programs::abi::interpreter::{Interpreter, Path};
 
 use super::find::Known;
 use super::name::Names;
-use super::offsets::{CodeOffsets, ListOffsets};
+use super::offsets::{CodeOffsets, CurrentOffsets, ListOffsets};
 use crate::code::Origin;
 use crate::thread_local;
 
@@ -28,12 +28,34 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
     let (state, then) = offsets.top;
     let further: &[i64] = &[state, then.unwrap_or(0)];
     let further = if then.is_some() { further } else { &further[..1] };
-    let top = match offsets.listed {
-        Some(list) => listed(known.state, list, target, further)?,
-        None => thread_local::path(known.state, target, further)?,
+    let top = match (offsets.listed, offsets.current) {
+        (Some(list), _) => listed(known.state, list, target, further)?,
+        (None, Some(current)) => in_use(known, current, target, further)?,
+        (None, None) => thread_local::path(known.state, target, further)?,
     };
     let interpreter = Interpreter { loops: Default::default(), top, frames: offsets.frames };
     Ok(Attachment { interpreter, names: Box::new(Names::new(known.version, offsets, code_type)) })
+}
+
+/// The way to the state in use, or else to the thread's own.
+///
+/// A thread that works for several interpreters has the state of the first as its own.
+fn in_use(
+    known: &Known,
+    current: CurrentOffsets,
+    target: &Target<'_>,
+    further: &[i64],
+) -> Result<Path, Reason> {
+    // {state in use, …, key {whether it is made, its number}}
+    const NUMBER: u64 = 4;
+    let head = match (known.current, current.before_key, known.state) {
+        (Some(symbol), ..) => target.address(symbol),
+        (None, Some(before), Origin::Key { number, .. }) => {
+            thread_local::address(number, target)?.wrapping_sub(NUMBER + u64::from(before))
+        }
+        _ => return thread_local::path(known.state, target, further),
+    };
+    thread_local::current(head, current.thread, known.state, target, further)
 }
 
 /// The way over the first interpreter's list of thread states.

@@ -77,6 +77,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     Some(Offsets {
         top: (thread[4].into(), None),
         listed: None,
+        current: None,
         frames,
         code: CodeOffsets { size, filename, name, qualname: Some(qualname), first_line, table, instructions },
         // Behind what a string of ASCII has: the length and the address of its UTF-8.

@@ -32,6 +32,8 @@ pub(super) struct Known {
     ///
     /// In 2.7 only what says whether there is one is of use: the first interpreter.
     pub(super) state: Origin,
+    /// What says which thread state is in use, where there is a symbol for it.
+    pub(super) current: Option<u64>,
     /// The type of code objects.
     pub(super) code_type: u64,
 }
@@ -50,7 +52,8 @@ fn known(elf: &Elf, symbols: &Symbols<'_>) -> Result<Known, Reason> {
     let offsets = Offsets::of(elf, symbols, version).ok_or(Reason::Unsupported)?;
     let state = state(elf, symbols).ok_or(Reason::Unsupported)?;
     let code_type = symbols.address("PyCode_Type").ok_or(Reason::Unsupported)?;
-    Ok(Known { version, offsets, state, code_type })
+    let current = symbols.address("_PyThreadState_Current");
+    Ok(Known { version, offsets, state, current, code_type })
 }
 
 /// How the runtime gets from a thread to its thread state.

@@ -20,6 +20,8 @@ pub(super) struct Offsets {
     pub(super) top: (i64, Option<i64>),
     /// Of the list of thread states; where a thread knows its own, there is none.
     pub(super) listed: Option<ListOffsets>,
+    /// Of what says which thread state is in use.
+    pub(super) current: Option<CurrentOffsets>,
     pub(super) frames: Frames,
     pub(super) code: CodeOffsets,
     pub(super) text: TextOffsets,
@@ -38,6 +40,15 @@ pub(super) struct ListOffsets {
     pub(super) head: u32,
     /// In a thread state: the next one, and the thread that it is for.
     pub(super) next: u32,
+    pub(super) thread: u32,
+}
+
+/// Of what says which thread state is in use; until 3.11.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CurrentOffsets {
+    /// How far it lies before the key of the states; 3.6 has a symbol for it.
+    pub(super) before_key: Option<u32>,
+    /// In a thread state: the thread that it is for.
     pub(super) thread: u32,
 }
 
@@ -113,6 +124,12 @@ fn from_table(table: &Table) -> Option<Offsets> {
     Some(Offsets {
         top,
         listed: of("interpreter.threads").and_then(listed),
+        current: of("thread.thread_id").map(|thread| CurrentOffsets {
+            before_key: of("runtime.key")
+                .zip(of("runtime.current"))
+                .and_then(|(key, it)| key.checked_sub(it)),
+            thread,
+        }),
         frames,
         code: CodeOffsets {
             size: of("code.size")?,

@@ -19,7 +19,17 @@ pub(crate) fn calls(
 ) -> Option<Vec<Call>> {
     let top = interpreter.top;
     let mut at = if top.from == from::THREAD { thread_pointer } else { 0 };
+    let mut behind = 0;
     for (hop, offset) in top.offsets[..top.hops as usize].iter().enumerate() {
+        if hop == 1 && top.from == from::CURRENT {
+            match memory.u64(at + u64::from(top.thread)) == Ok(thread_pointer) {
+                true => behind = 1 + top.next as usize,
+                false => at = thread_pointer,
+            }
+        }
+        if hop < behind {
+            continue;
+        }
         at = memory.u64(at.wrapping_add_signed(*offset)).ok()?;
         while hop == 0
             && top.from == from::LIST
