@@ -239,7 +239,7 @@ impl Memory for Noise {
         }
         for (index, byte) in (0..).zip(buffer) {
             let at = address.wrapping_add(index);
-            let word = (at / 8 ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let word = ((at / 8) ^ self.seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let word = if word >> 62 == 0 { word >> 33 } else { word >> 52 & !7 };
             *byte = word.to_le_bytes()[(at % 8) as usize];
         }

@@ -22,9 +22,13 @@
 //!
 //! # Where the thread's state is
 //!
-//! Behind what `PyGILState_GetThisThreadState` returns: that is the state that the thread used last, and stays also
-//! while it runs without the lock. Until 3.11 a thread that works for a second interpreter has the state of its
-//! first there.
+//! Behind what `PyGILState_GetThisThreadState` returns, and that also while the thread runs without the lock: from
+//! 3.12 on it is the state that the thread used last; before, it is the first that it ever had, whichever interpreter
+//! it works for. So until 3.11 the one in use is asked first whether it is this thread's. 2.7 keeps a list of its own,
+//! through which the thread is looked for, among those of the first interpreter.
+//!
+//! A thread in which several interpreters call one another shows the frames of the innermost; the loops of the
+//! others stand for themselves.
 //!
 //! # Other builds
 //!

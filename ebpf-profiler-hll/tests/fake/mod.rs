@@ -10,12 +10,12 @@ use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{LoadedFile, Memory, Unreadable};
 
 /// Where the file lies in the process.
-pub const BIAS: u64 = 0x10_0000;
+pub(crate) const BIAS: u64 = 0x10_0000;
 
 /// In the file: the runtime's variables, among them the key, and the type of code objects.
-pub const RUNTIME: u64 = 0x2000;
-pub const KEY: u64 = RUNTIME + 0x954;
-pub const CODE_TYPE: u64 = 0x2a00;
+pub(crate) const RUNTIME: u64 = 0x2000;
+pub(crate) const KEY: u64 = RUNTIME + 0x954;
+pub(crate) const CODE_TYPE: u64 = 0x2a00;
 
 /// In the file: functions.
 const EVAL: u64 = 0x1800;
@@ -23,7 +23,7 @@ const ASK: u64 = 0x1a00;
 const GET_SPECIFIC: u64 = 0x1a40;
 
 /// The bytes of a file with the runtime of this version of Python 3 in it, or of 2.7; its C library is musl.
-pub fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
+pub(crate) fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
     let hex = u32::from_be_bytes([version.0, version.1, 0, 0xf0]).to_le_bytes();
     let mut exports = vec![
         ("PyGILState_GetThisThreadState", ASK),
@@ -108,12 +108,12 @@ fn place(image: &mut [u8], at: u64, bytes: &[u8]) {
 }
 
 /// It, opened.
-pub fn open(file: &[u8]) -> Elf {
+pub(crate) fn open(file: &[u8]) -> Elf {
     Elf::open(Cursor::new(file.to_vec())).unwrap()
 }
 
 /// It, mapped.
-pub fn loaded(file: &[u8]) -> Vec<LoadedFile> {
+pub(crate) fn loaded(file: &[u8]) -> Vec<LoadedFile> {
     let file: Arc<[u8]> = file.into();
     let opener = move || Ok(Box::new(Cursor::new(file.clone())) as Box<dyn ReadAt>);
     vec![LoadedFile { path: "/lib/ld-musl-fake.so".into(), bias: BIAS, opener: Arc::new(opener) }]
@@ -121,14 +121,14 @@ pub fn loaded(file: &[u8]) -> Vec<LoadedFile> {
 
 /// The memory of a process, in pieces; it counts what is read of it.
 #[derive(Default)]
-pub struct World {
+pub(crate) struct World {
     pieces: BTreeMap<u64, Vec<u8>>,
-    pub reads: Cell<u64>,
+    pub(crate) reads: Cell<u64>,
 }
 
 impl World {
     /// Puts bytes at an address, over what is there where they fit in.
-    pub fn put(&mut self, address: u64, bytes: &[u8]) {
+    pub(crate) fn put(&mut self, address: u64, bytes: &[u8]) {
         let over =
             self.pieces.range_mut(..=address).next_back().and_then(|(start, piece)| {
                 piece.get_mut((address - start) as usize..)?.get_mut(..bytes.len())
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    pub fn put_word(&mut self, address: u64, word: u64) {
+    pub(crate) fn put_word(&mut self, address: u64, word: u64) {
         self.put(address, &word.to_le_bytes());
     }
 }
@@ -155,7 +155,7 @@ impl Memory for World {
 }
 
 /// What a CPython 3.14 says of itself.
-pub fn description() -> Vec<u8> {
+pub(crate) fn description() -> Vec<u8> {
     let groups: [&[u64]; 19] = [
         &[u64::from_le_bytes(*b"xdebugpy"), 0x030e_08f0, 0],
         &[316_616, 784, 808],
