@@ -58,7 +58,7 @@ impl<'a> Fdes<'a> {
 
     /// Where function `index` begins, and where its entry is.
     fn row(&self, index: u64) -> Option<(u64, u64)> {
-        let row: [u8; 8] = read(self.elf, self.header + 12 + 8 * index)?;
+        let row: [u8; 8] = read(self.elf, self.header.wrapping_add(12 + 8 * index))?;
         let distance = |bytes: &[u8]| bytes.first_chunk().map(|&bytes| i64::from(i32::from_le_bytes(bytes)));
         let absolute = |distance| self.header.wrapping_add_signed(distance);
         Some((absolute(distance(&row)?), absolute(distance(&row[4..])?)))

@@ -77,7 +77,7 @@ impl Elf {
         let mut buffer = Vec::new();
         (0..size).step_by(CHUNK as usize).any(|at| {
             buffer.resize((CHUNK + overlap).min(size - at) as usize, 0);
-            self.fill(start + at, &mut buffer).is_ok() && contains(&buffer, &wanted)
+            self.fill(start.saturating_add(at), &mut buffer).is_ok() && contains(&buffer, &wanted)
         })
     }
 
