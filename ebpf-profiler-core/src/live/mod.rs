@@ -10,9 +10,13 @@
 //! table. What falls behind is bounded: the channel between two threads holds a few batches, and when the ring
 //! is full the kernel side counts what it loses.
 
+mod clock;
+
 mod cpus;
 
 mod error;
+
+mod interval;
 
 mod kernel_tables;
 
@@ -38,6 +42,9 @@ mod system;
 
 mod threads;
 
+mod usage;
+
 pub use error::StartError;
 pub use profiler::{Builder, Health, Profiler, StopError};
 pub use requirements::{Requirement, State, requirements};
+pub use usage::Usage;

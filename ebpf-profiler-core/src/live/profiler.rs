@@ -5,17 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::reason::Counter;
 
+use super::clock;
 use super::error::StartError;
+use super::interval::Interval;
 use super::loader::{self, Loaded};
 use super::perf;
 use super::source::{LiveSource, Waker};
 use super::system::LiveSystem;
 use super::threads::{self, Command, Parts, Shared, State};
+use super::usage::Usage;
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
 use crate::process::{Registry, System};
@@ -53,6 +56,7 @@ pub struct Builder {
     symbolizer: Option<Box<dyn Symbolizer>>,
     sinks: Vec<Box<dyn Sink>>,
     interval: Option<Duration>,
+    jitter: f64,
     recording: Option<PathBuf>,
 }
 
@@ -76,10 +80,12 @@ pub struct Health {
     pub run_time: Duration,
     /// What became of the rest.
     pub pipeline: PipelineStats,
-    /// What sinks answered that couldn't take a profile.
+    /// What sinks answered that couldn't take a profile, the last hundred times.
     pub sink_errors: Vec<String>,
     /// What became of the recording, where one was asked for.
     pub recording: Option<RecordStats>,
+    /// What this program has cost up to now.
+    pub usage: Usage,
 }
 
 /// Why there is no profile.
@@ -119,6 +125,7 @@ impl Profiler {
             symbolizer: None,
             sinks: Vec::new(),
             interval: None,
+            jitter: 0.0,
             recording: None,
         }
     }
@@ -179,7 +186,13 @@ impl Profiler {
             pipeline,
             sink_errors,
             recording: self.recorder.as_ref().map(Recorder::stats),
+            usage: Usage::now(),
         }
+    }
+
+    /// Whether it still profiles: the stream of events can break, and then [`stop`](Profiler::stop) says why.
+    pub fn is_running(&self) -> bool {
+        !self.threads.iter().any(JoinHandle::is_finished)
     }
 
     /// Stops, flushes the sinks, and says how it did.
@@ -263,6 +276,15 @@ impl Builder {
         self
     }
 
+    /// Lets each interval be longer or shorter by chance, by up to this share of it.
+    ///
+    /// With 0.2, machines that were started together don't send to their collector at the same moment forever.
+    pub fn jitter(mut self, share: f64) -> Builder {
+        // What is no number is no jitter.
+        self.jitter = if share > 0.0 { share.min(0.9) } else { 0.0 };
+        self
+    }
+
     /// Takes finished profiles. May be called several times.
     pub fn sink(mut self, sink: impl Sink + 'static) -> Builder {
         self.sinks.push(Box::new(sink));
@@ -307,7 +329,7 @@ impl Builder {
         let exclude = if self.exclude_self { std::process::id() } else { 0 };
         let Loaded { ebpf, sampler, ring, tables, counters } = loader::load(self.ring, exclude)?;
         let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
-        let clock = clock();
+        let clock = clock::now();
         let recorder = self.recorder(clock, period)?;
         let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(Symbols::default()));
         let (system, symbolizer) = recorded(recorder.as_ref(), symbolizer);
@@ -321,7 +343,7 @@ impl Builder {
             pipeline: Pipeline::new(registry, clock, period),
             symbolizer,
             sinks: self.sinks,
-            interval: self.interval,
+            interval: self.interval.map(|length| Interval::new(length, self.jitter)),
             recorder: recorder.clone(),
         };
         let shared = Arc::new(Shared::default());
@@ -370,9 +392,4 @@ fn recorded(
         ),
         None => (Box::new(LiveSystem), symbolizer),
     }
-}
-
-fn clock() -> Clock {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Clock { offset: (now.as_nanos() as u64).wrapping_sub(perf::clock_now(libc::CLOCK_MONOTONIC)) }
 }

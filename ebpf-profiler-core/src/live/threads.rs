@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use ebpf_programs::abi::reason::Counter;
 
-use super::priority;
+use super::interval::Interval;
+use super::{clock, priority};
 use crate::pipeline::{Pipeline, PipelineStats, Unnamed};
 use crate::profile::Profile;
 use crate::replay::{KernelOnly, Recorder};
@@ -25,6 +26,9 @@ const BATCHES: usize = 4;
 
 /// Bytes at most in a batch that waits for the pipeline; beyond it the ring fills, and then ticks are lost.
 const BATCH_BYTES: usize = 32 << 20;
+
+/// Errors of sinks that are kept at most.
+const MOST_ERRORS: usize = 100;
 
 /// Where a profile goes: back to who asked, or to the sinks.
 type Reply = Option<Sender<Profile>>;
@@ -60,6 +64,16 @@ pub(super) struct State {
     pub(super) sink_errors: Vec<String>,
     /// Why the source broke, if it did.
     pub(super) broken: Option<String>,
+}
+
+impl State {
+    /// Bounded, for a sink that refuses a profile every few seconds for months.
+    fn sink_failed(&mut self, error: String) {
+        if self.sink_errors.len() == MOST_ERRORS {
+            self.sink_errors.remove(0);
+        }
+        self.sink_errors.push(error);
+    }
 }
 
 impl std::fmt::Debug for Command {
@@ -100,7 +114,7 @@ pub(super) struct Parts {
     pub(super) symbolizer: Box<dyn Symbolizer>,
     pub(super) sinks: Vec<Box<dyn Sink>>,
     /// How often the sinks get a profile; never before the end without one.
-    pub(super) interval: Option<Duration>,
+    pub(super) interval: Option<Interval>,
     /// What is told everything that the pipeline is given.
     pub(super) recorder: Option<Recorder>,
 }
@@ -139,7 +153,7 @@ struct Drain {
     batch: Batch,
     batches: SyncSender<Message>,
     used: Receiver<Batch>,
-    interval: Option<Duration>,
+    interval: Option<Interval>,
     shared: Arc<Shared>,
 }
 
@@ -155,14 +169,14 @@ impl Drain {
 
     /// Drains until someone wants it to end; who wants the last profile, if not the sinks.
     fn until_stopped(&mut self) -> Reply {
-        let mut next_flush = self.interval.map(|interval| Instant::now() + interval);
+        let mut next_flush = self.next_flush();
         loop {
             let wait = next_flush.map_or(WAIT, |at| WAIT.min(at.saturating_duration_since(Instant::now())));
             if !self.drain(wait) {
                 return None;
             }
             if next_flush.is_some_and(|at| Instant::now() >= at) {
-                next_flush = self.interval.map(|interval| Instant::now() + interval);
+                next_flush = self.next_flush();
                 self.flush(None);
             }
             let command = lock(&self.shared.commands).pop_front();
@@ -176,6 +190,10 @@ impl Drain {
                 None => {}
             }
         }
+    }
+
+    fn next_flush(&mut self) -> Option<Instant> {
+        self.interval.as_mut().map(|interval| Instant::now() + interval.next())
     }
 
     /// Passes on what waits; false when nothing will come any more.
@@ -266,6 +284,8 @@ impl Process {
         let lost = counts.get(Counter::RingFull);
         unnamed.lose(Counter::RingFull.text(), lost - self.lost);
         self.lost = lost;
+        // The time of day may have been set since then.
+        self.pipeline.set_clock(clock::now());
         let stats = self.pipeline.stats();
         self.shared.update(|state| (state.counts, state.pipeline) = (counts, stats));
         let _ = self.names.send((unnamed, reply));
@@ -305,7 +325,7 @@ impl Name {
     fn each(&mut self, mut act: impl FnMut(&mut dyn Sink) -> Result<(), crate::sink::SinkError>) {
         for sink in &mut self.sinks {
             if let Err(error) = act(&mut **sink) {
-                self.shared.update(|state| state.sink_errors.push(error.to_string()));
+                self.shared.update(|state| state.sink_failed(error.to_string()));
             }
         }
     }

@@ -120,6 +120,13 @@ impl Pipeline {
         &mut self.registry
     }
 
+    /// Says what time it is from now on, after the time of day was set.
+    ///
+    /// Samples that are taken later have the new time. Between two profiles is the moment for it.
+    pub fn set_clock(&mut self, clock: Clock) {
+        self.clock = clock;
+    }
+
     /// Takes everything in `batch`, in the order of time.
     pub fn take(&mut self, batch: &mut Batch) {
         batch.in_order(|event| match event {
@@ -238,5 +245,31 @@ impl Pipeline {
         let thread = self.builder.thread(Thread { process, tid: tick.tid, name: tick.name().into() });
         self.threads.insert(key, thread);
         thread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbol::NoSymbols;
+    use crate::tables::MemoryTables;
+    use crate::testing::{FakeSystem, FakeTick};
+
+    #[test]
+    fn the_time_of_day_can_be_set() {
+        let system = Box::new(FakeSystem::default());
+        let registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+        let mut pipeline = Pipeline::new(registry, Clock { offset: 1_000 }, Duration::from_millis(10));
+        let mut time_of_tick = |time, clock| {
+            pipeline.set_clock(clock);
+            let mut batch = Batch::default();
+            batch.push_tick(&FakeTick::walked(time, 7, "cat", &[]).bytes());
+            pipeline.take(&mut batch);
+            let profile = pipeline.finish().name(&mut NoSymbols);
+            profile.samples().flat_map(|sample| sample.timestamps().to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(time_of_tick(5, Clock { offset: 1_000 }), [1_005]);
+        assert_eq!(time_of_tick(6, Clock { offset: 2_000 }), [2_006]);
+        assert_eq!(time_of_tick(7, Clock { offset: 1u64.wrapping_neg() }), [6]);
     }
 }

@@ -1,0 +1,52 @@
+//! When the sinks get their next profile.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Lengths of time that are about the same, and by chance not exactly so.
+#[derive(Debug)]
+pub(super) struct Interval {
+    length: Duration,
+    /// How far one may be off, as a share.
+    jitter: f64,
+    random: RandomState,
+    turn: u64,
+}
+
+impl Interval {
+    pub(super) fn new(length: Duration, jitter: f64) -> Interval {
+        Interval { length: length.min(LONGEST), jitter, random: RandomState::new(), turn: 0 }
+    }
+
+    /// The next one.
+    pub(super) fn next(&mut self) -> Duration {
+        self.turn += 1;
+        // From -1 to 1.
+        let chance = (self.random.hash_one(self.turn) % 2_001) as f64 / 1_000.0 - 1.0;
+        self.length.mul_f64(1.0 + self.jitter * chance)
+    }
+}
+
+/// Beyond this nobody waits for a profile, and times have no room in a clock.
+const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_stays_in_its_bounds_and_around_the_middle() {
+        let mut interval = Interval::new(Duration::from_secs(5), 0.2);
+        let lengths: Vec<_> = (0..1_000).map(|_| interval.next().as_secs_f64()).collect();
+        assert!(lengths.iter().all(|length| (4.0..=6.0).contains(length)));
+        assert!(lengths.iter().any(|length| *length < 4.5) && lengths.iter().any(|length| *length > 5.5));
+        let mean = lengths.iter().sum::<f64>() / 1_000.0;
+        assert!((4.8..5.2).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn without_jitter_they_are_equal() {
+        let mut interval = Interval::new(Duration::from_secs(5), 0.0);
+        assert!((0..10).all(|_| interval.next() == Duration::from_secs(5)));
+    }
+}
