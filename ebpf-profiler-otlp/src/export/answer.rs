@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | 2xx | delivered, perhaps not all of it |
 //! | 429, 502, 503, 504 | later; `Retry-After` says when, in seconds or as a date |
+//! | 413, and 400 that complains of the size | too large: not this, but parts of it |
 //! | no answer, or none that is HTTP | later |
 //! | anything else | refused, never to be sent again |
 
@@ -19,6 +20,8 @@ pub(super) enum Verdict {
     Delivered { rejected: u64, message: String },
     /// It may be tried again, not before this time if there is one.
     Later { after: Option<Duration>, why: String },
+    /// It must not be sent again, but parts of it may.
+    TooLarge { why: String },
     /// It must not be sent again.
     Refused { why: String },
 }
@@ -35,8 +38,15 @@ fn of_response(response: &Response, now: SystemTime) -> Verdict {
     match response.status {
         200..300 => delivered(&response.body),
         429 | 502 | 503 | 504 => {
+            // A date is one of their clock, which ours needn't agree with.
+            let now = response.header("date").and_then(date).unwrap_or(now);
             let after = response.header("retry-after").and_then(|value| retry_after(value, now));
             Verdict::Later { after, why: describe(response) }
+        }
+        413 => Verdict::TooLarge { why: describe(response) },
+        // So the collector itself.
+        400 if describe(response).ends_with("request body too large") => {
+            Verdict::TooLarge { why: describe(response) }
         }
         _ => Verdict::Refused { why: describe(response) },
     }
@@ -128,6 +138,11 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
     }
+    Some(date(value)?.duration_since(now).unwrap_or_default())
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`
+fn date(value: &str) -> Option<SystemTime> {
     let (_, date) = value.split_once(", ")?;
     let parts: Vec<&str> = date.split([' ', ':']).collect();
     let [day, month, year, hour, minute, second, "GMT"] = parts[..] else { return None };
@@ -135,8 +150,7 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number <= 60);
     let days = days_before(year.parse().ok()?, month)? + number(day)?.checked_sub(1)?;
     let seconds = days * 86_400 + number(hour)? * 3_600 + number(minute)? * 60 + number(second)?;
-    let time = UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
-    Some(time.duration_since(now).unwrap_or_default())
+    UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 const MONTHS: [&str; 12] =
@@ -171,7 +185,8 @@ mod tests {
             let expected = match (status, &verdict) {
                 (200..300, Verdict::Delivered { .. }) => true,
                 (429 | 502 | 503 | 504, Verdict::Later { after: None, .. }) => true,
-                (200..300 | 429 | 502 | 503 | 504, _) => false,
+                (413, Verdict::TooLarge { .. }) => true,
+                (200..300 | 413 | 429 | 502 | 503 | 504, _) => false,
                 (_, Verdict::Refused { .. }) => true,
                 _ => false,
             };
@@ -193,6 +208,28 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(retry_after(value, now), seconds.map(Duration::from_secs), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_date_is_held_against_their_clock() {
+        let dates =
+            [("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")];
+        // Ours may be wrong by years.
+        for now in [0, 784_111_777, 4_000_000_000] {
+            let expected = Verdict::Later {
+                after: Some(Duration::from_secs(30)),
+                why: "the collector answered 503".into(),
+            };
+            assert_eq!(verdict(Ok(response(503, &dates, b"")), at(now)), expected);
+        }
+    }
+
+    #[test]
+    fn a_collector_that_finds_it_too_large_says_so_in_two_ways() {
+        for (status, body) in [(413, &b""[..]), (400, b"http: request body too large")] {
+            let verdict = verdict(Ok(response(status, &[], body)), at(0));
+            assert!(matches!(verdict, Verdict::TooLarge { .. }), "{verdict:?}");
         }
     }
 

@@ -91,6 +91,22 @@ impl Coding {
     }
 }
 
+impl Coding {
+    /// Unpacks a body into at most so many bytes; none where that doesn't do, or isn't built in.
+    pub(super) fn unpack(self, body: &Bytes, most: usize) -> Option<Bytes> {
+        match self {
+            Coding::Identity => Some(body.clone()),
+            #[cfg(feature = "gzip")]
+            Coding::Gzip => crate::gzip::gunzip(body, most),
+            #[cfg(feature = "zstd")]
+            Coding::Zstd => unzstd(body, most),
+            #[cfg(not(all(feature = "gzip", feature = "zstd")))]
+            _ => None,
+        }
+        .filter(|message| message.len() <= most)
+    }
+}
+
 impl Compression {
     /// Packs a message.
     pub(super) fn pack(self, message: &Bytes) -> (Bytes, Coding) {
@@ -118,6 +134,14 @@ fn zstd(message: &[u8], level: i32) -> Option<Bytes> {
     Some(packed.into())
 }
 
+#[cfg(feature = "zstd")]
+fn unzstd(body: &[u8], most: usize) -> Option<Bytes> {
+    let len = usize::try_from(zstd_safe::get_frame_content_size(body).ok()??).ok()?;
+    let mut message = Vec::with_capacity(Some(len).filter(|len| *len <= most)?);
+    zstd_safe::decompress(&mut message, body).ok()?;
+    Some(message.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,8 +159,21 @@ mod tests {
         let message = Bytes::from(vec![7; 100_000]);
         let (packed, coding) = "zstd:3".parse::<Compression>().unwrap().pack(&message);
         assert!(coding == Coding::Zstd && packed.len() < 100);
-        let mut unpacked = Vec::with_capacity(message.len());
-        zstd_safe::decompress(&mut unpacked, &packed).unwrap();
-        assert_eq!(unpacked, message);
+    }
+
+    #[test]
+    fn what_is_packed_can_be_unpacked_and_has_a_bound() {
+        let message = Bytes::from((0..10_000u32).flat_map(u32::to_le_bytes).collect::<Vec<_>>());
+        for text in ["none", "gzip", "gzip:9", "zstd", "zstd:19"] {
+            let Ok(compression) = text.parse::<Compression>() else { continue };
+            let (packed, coding) = compression.pack(&message);
+            assert_eq!(coding.unpack(&packed, message.len()), Some(message.clone()), "{text}");
+            assert_eq!(coding.unpack(&packed, message.len() - 1), None, "{text}");
+            let half = packed.slice(..packed.len() / 2);
+            assert_ne!(coding.unpack(&half, 1 << 20), Some(message.clone()), "{text}");
+        }
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            assert_eq!(coding.unpack(&Bytes::from_static(b"neither"), 1 << 20), None);
+        }
     }
 }

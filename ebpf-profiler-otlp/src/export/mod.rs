@@ -4,7 +4,7 @@
 //!   Profile ──► Encoder ──► queue ──► worker ──► OTLP/HTTP or OTLP/gRPC
 //!               in take()   bounded   a thread   packed, one connection a message
 //!                                       │
-//!                            spool ◄──► └─ answer ──► delivered · partly · again, later · refused
+//!                            spool ◄──► └─ answer ──► delivered · partly · again, later · in halves · refused
 //! ```
 //!
 //! The pipeline's thread encodes and queues; all that can wait for the network waits in the worker.
@@ -12,6 +12,7 @@
 mod answer;
 mod compression;
 mod connection;
+mod divide;
 mod endpoint;
 mod error;
 #[cfg(feature = "grpc")]
@@ -96,8 +97,7 @@ impl Exporter {
         let worker = Worker::new(&settings, queue.clone(), counters.clone())?;
         let thread = std::thread::Builder::new().name("otlp-export".into());
         let worker = thread.spawn(move || worker.run()).map_err(|error| ExportError::Thread(error.kind()))?;
-        let encoder =
-            Encoder::new(settings.resource.clone()).limit(settings.limit).rust_frames(settings.rust_frames);
+        let encoder = encoder(&settings);
         Ok(Exporter { encoder, settings, queue, counters, worker: Some(worker) })
     }
 
@@ -110,6 +110,15 @@ impl Exporter {
     pub fn watch(&self) -> impl Fn() -> Stats + Send + Sync + use<> {
         let (queue, counters) = (self.queue.clone(), self.counters.clone());
         move || counters.snapshot(queue.len())
+    }
+
+    /// Makes messages smaller from now on, if a collector found one too large.
+    fn heed_limit(&mut self) {
+        let limit = self.counters.limit();
+        if limit < self.settings.limit {
+            self.settings.limit = limit;
+            self.encoder = encoder(&self.settings);
+        }
     }
 
     /// Lets the worker send what is queued, and waits until that is done or given up.
@@ -127,8 +136,13 @@ impl Exporter {
     }
 }
 
+fn encoder(settings: &Settings) -> Encoder {
+    Encoder::new(settings.resource.clone()).limit(settings.limit).rust_frames(settings.rust_frames)
+}
+
 impl Sink for Exporter {
     fn take(&mut self, profile: &Profile) -> Result<(), SinkError> {
+        self.heed_limit();
         let mut lost = 0;
         for message in self.encoder.encode(profile) {
             if message.len() > self.settings.hard_limit {

@@ -20,7 +20,9 @@ struct State {
     /// Of the messages, and of the one that is being sent.
     bytes: usize,
     /// How much of that is being sent.
-    sending: Option<usize>,
+    sending: usize,
+    /// In how many messages: one, or the parts of one.
+    parts: u64,
     /// Nothing comes any more, and until when what is left may be sent.
     closed: Option<Instant>,
 }
@@ -41,7 +43,7 @@ impl State {
 
     fn take(&mut self) -> Option<Bytes> {
         let message = self.messages.pop_front()?;
-        self.sending = Some(message.len());
+        (self.sending, self.parts) = (message.len(), 1);
         Some(message)
     }
 }
@@ -95,11 +97,18 @@ impl Queue {
         self.lock().is_over()
     }
 
-    /// Whatever became of the message that was given last, it takes no room any more.
+    /// Whatever became of the message that was given last, or of the last of its parts, it takes no room any more.
     pub(super) fn done(&self) {
         let mut state = self.lock();
-        let sent = state.sending.take().unwrap_or_default();
-        state.bytes -= sent;
+        state.parts = state.parts.saturating_sub(1);
+        if state.parts == 0 {
+            state.bytes -= std::mem::take(&mut state.sending);
+        }
+    }
+
+    /// The message that was given last, or a part of it, has become two.
+    pub(super) fn divided(&self) {
+        self.lock().parts += 1;
     }
 
     /// Waits before the next attempt; if `wake` is set, only until there is a message.
@@ -140,14 +149,14 @@ impl Queue {
         let mut state = self.lock();
         let left = state.messages.len() as u64;
         state.messages.clear();
-        state.bytes = 0;
+        (state.bytes, state.sending, state.parts) = (0, 0, 0);
         left
     }
 
     /// How many messages there are, the one that is being sent included.
     pub(super) fn len(&self) -> u64 {
         let state = self.lock();
-        state.messages.len() as u64 + u64::from(state.sending.is_some())
+        state.messages.len() as u64 + state.parts
     }
 }
 
@@ -166,6 +175,10 @@ mod tests {
         assert_eq!(queue.next().as_deref(), Some(&b"123456"[..]));
         assert!(!queue.push(Bytes::from_static(b"12345")));
         assert_eq!(queue.len(), 1);
+        queue.divided();
+        assert_eq!(queue.len(), 2);
+        queue.done();
+        assert!(!queue.push(Bytes::from_static(b"12345")));
         queue.done();
         assert!(queue.push(Bytes::from_static(b"12345")));
     }

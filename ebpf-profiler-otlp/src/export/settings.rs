@@ -127,6 +127,11 @@ impl Settings {
         Ok(settings)
     }
 
+    /// Where messages are sent to.
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
     /// Sets how to send; OTLP/HTTP without it.
     pub fn protocol(mut self, protocol: Protocol) -> Settings {
         self.protocol = protocol;

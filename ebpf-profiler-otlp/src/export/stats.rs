@@ -1,7 +1,7 @@
 //! Numbers about what was sent and what was not.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// What became of the messages of an exporter. Every message is in one of the numbers from
@@ -17,7 +17,7 @@ pub struct Stats {
     pub delivered: u64,
     /// Messages dropped because the queue was full.
     pub queue_full: u64,
-    /// Messages dropped because they are larger than anybody takes.
+    /// Messages dropped because they are larger than anybody takes, or than the collector does.
     pub too_large: u64,
     /// Messages dropped because the collector refused them.
     pub refused: u64,
@@ -29,6 +29,9 @@ pub struct Stats {
     pub abandoned: u64,
     /// Samples that the collector rejected out of messages that it took.
     pub rejected_samples: u64,
+    /// Messages that were made into two, because the collector found them too large. The two are messages
+    /// of their own.
+    pub divided: u64,
     /// Attempts after the first ones.
     pub retries: u64,
     /// Bytes of bodies sent, compressed as they were, attempts that failed included.
@@ -40,7 +43,18 @@ pub struct Stats {
 impl Stats {
     /// Messages that were dropped, for whatever reason.
     pub fn dropped(&self) -> u64 {
-        self.queue_full + self.too_large + self.refused + self.gave_up + self.spool_failed + self.abandoned
+        self.reasons().iter().map(|(count, _)| count).sum()
+    }
+
+    fn reasons(&self) -> [(u64, &'static str); 6] {
+        [
+            (self.queue_full, "queue full"),
+            (self.too_large, "too large"),
+            (self.refused, "refused"),
+            (self.gave_up, "given up"),
+            (self.spool_failed, "disk"),
+            (self.abandoned, "left at the end"),
+        ]
     }
 }
 
@@ -48,10 +62,18 @@ impl fmt::Display for Stats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stats { queued, spooled, delivered, retries, bytes, .. } = self;
         let dropped = self.dropped();
-        write!(
-            f,
-            "{delivered} delivered, {queued} queued, {spooled} on disk, {dropped} dropped, {retries} retries, {bytes} bytes"
-        )?;
+        write!(f, "{delivered} delivered, {queued} queued, {spooled} on disk, {dropped} dropped")?;
+        let reasons = self.reasons().into_iter().filter(|(count, _)| *count > 0);
+        for (index, (count, reason)) in reasons.enumerate() {
+            write!(f, "{}{count} {reason}", if index == 0 { " (" } else { ", " })?;
+        }
+        write!(f, "{}, {retries} retries, {bytes} bytes", if dropped == 0 { "" } else { ")" })?;
+        if self.divided > 0 {
+            write!(f, ", {} divided", self.divided)?;
+        }
+        if self.rejected_samples > 0 {
+            write!(f, ", {} samples rejected", self.rejected_samples)?;
+        }
         if self.last_error.is_empty() { Ok(()) } else { write!(f, "; last: {}", self.last_error) }
     }
 }
@@ -68,8 +90,11 @@ pub(super) struct Counters {
     spool_failed: AtomicU64,
     abandoned: AtomicU64,
     rejected_samples: AtomicU64,
+    divided: AtomicU64,
     retries: AtomicU64,
     bytes: AtomicU64,
+    /// The size of the smallest message that the collector found too large; 0 before there was one.
+    refused_size: AtomicUsize,
     last_error: Mutex<String>,
 }
 
@@ -86,6 +111,7 @@ impl Counters {
             spool_failed: self.spool_failed.load(Relaxed),
             abandoned: self.abandoned.load(Relaxed),
             rejected_samples: self.rejected_samples.load(Relaxed),
+            divided: self.divided.load(Relaxed),
             retries: self.retries.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
             last_error: self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -103,6 +129,25 @@ impl Counters {
 
     pub(super) fn too_large(&self) {
         self.too_large.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn divided(&self) {
+        self.divided.fetch_add(1, Relaxed);
+    }
+
+    /// Notes how large a message was that is too large for the collector.
+    pub(super) fn refused_size(&self, bytes: usize) {
+        let smallest = |size| (size == 0 || bytes < size).then_some(bytes);
+        // It fails where it was smaller already.
+        let _ = self.refused_size.fetch_update(Relaxed, Relaxed, smallest);
+    }
+
+    /// How large messages may be so that the collector may take them.
+    pub(super) fn limit(&self) -> usize {
+        match self.refused_size.load(Relaxed) {
+            0 => usize::MAX,
+            size => size / 2,
+        }
     }
 
     pub(super) fn refused(&self) {
@@ -135,5 +180,22 @@ impl Counters {
 
     pub(super) fn went_wrong(&self, what: String) {
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_dropped_is_said_by_reason() {
+        let mut stats = Stats { delivered: 7, queued: 1, bytes: 100, ..Stats::default() };
+        let line = "7 delivered, 1 queued, 0 on disk, 0 dropped, 0 retries, 100 bytes";
+        assert_eq!(stats.to_string(), line);
+        (stats.refused, stats.queue_full, stats.rejected_samples) = (2, 1, 3);
+        stats.last_error = "no".into();
+        let line = "7 delivered, 1 queued, 0 on disk, 3 dropped (1 queue full, 2 refused), 0 retries, 100 bytes, \
+                    3 samples rejected; last: no";
+        assert_eq!(stats.to_string(), line);
     }
 }

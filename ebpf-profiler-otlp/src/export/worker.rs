@@ -3,10 +3,12 @@
 //! ```text
 //!   queue ──► attempt ──► delivered, refused: done
 //!   spool ──┘    │
+//!                ├─ too large ──► in two parts, each as if it had been in the queue, or in the spool
 //!                └─ later ──► with a spool: onto disk, and so is what comes in until the wait is over
 //!                             without: the same again after the wait, until it is given up
 //! ```
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use bytes::Bytes;
 
 use super::answer::Verdict;
 use super::compression::{Coding, Compression};
+use super::divide::divide;
 use super::error::ExportError;
 use super::queue::{Pause, Queue};
 use super::retry::Backoff;
@@ -29,9 +32,10 @@ pub(super) struct Worker {
     transport: Transport,
     compression: Compression,
     timeout: Duration,
+    hard_limit: usize,
     backoff: Backoff,
-    /// The message that is tried next, where it isn't on disk.
-    held: Option<Job>,
+    /// Messages that are tried next, where they aren't on disk: one, or the parts of one.
+    held: VecDeque<Job>,
     spool: Option<Spool>,
     queue: Arc<Queue>,
     counters: Arc<Counters>,
@@ -62,8 +66,9 @@ impl Worker {
             transport: Transport::new(settings)?,
             compression: settings.compression,
             timeout: settings.timeout,
+            hard_limit: settings.hard_limit,
             backoff: Backoff::new(settings.policy),
-            held: None,
+            held: VecDeque::new(),
             spool: spool.transpose()?,
             queue,
             counters,
@@ -78,10 +83,11 @@ impl Worker {
             match self.attempt(&job) {
                 Verdict::Delivered { rejected, message } => self.delivered(job, rejected, &message),
                 Verdict::Refused { why } => self.refused(job, why),
+                Verdict::TooLarge { why } => self.too_large(job, why),
                 Verdict::Later { after, why } => self.postpone(job, after, why),
             }
         }
-        if self.held.take().is_some() {
+        for _ in self.held.drain(..) {
             self.counters.abandoned(1);
             self.queue.done();
         }
@@ -92,7 +98,7 @@ impl Worker {
         if self.queue.is_over() {
             return None;
         }
-        if let Some(job) = self.held.take() {
+        if let Some(job) = self.held.pop_front() {
             return Some(job);
         }
         if let Some(message) = self.queue.try_next() {
@@ -144,6 +150,34 @@ impl Worker {
         self.settled(job);
     }
 
+    /// Divides a message, unless it is so small already that size can't be what is wrong.
+    fn too_large(&mut self, job: Job, why: String) {
+        self.counters.went_wrong(why);
+        let message = job.coding.unpack(&job.body, self.hard_limit).filter(|it| it.len() >= SMALL);
+        let Some(parts) = message.as_deref().and_then(divide) else {
+            self.counters.too_large();
+            return self.settled(job);
+        };
+        self.counters.refused_size(message.map_or(0, |message| message.len()));
+        self.counters.divided();
+        let [first, second] = parts.map(|part| Job { since: job.since, ..self.pack(part.into()) });
+        match (&self.spool, job.spooled) {
+            (None, _) => {
+                self.queue.divided();
+                self.held.push_front(second);
+                self.held.push_front(first);
+            }
+            (Some(_), spooled) => {
+                self.add_to_spool(&first);
+                self.add_to_spool(&second);
+                match spooled {
+                    Some(number) => self.forget(number),
+                    None => self.queue.done(),
+                }
+            }
+        }
+    }
+
     /// Nothing more is to be done for this message, and somebody is there.
     fn settled(&mut self, job: Job) {
         self.backoff.reset();
@@ -164,7 +198,7 @@ impl Worker {
         };
         self.queue.pause(wait, false);
         self.counters.retry();
-        self.held = Some(job);
+        self.held.push_front(job);
     }
 
     fn postpone_on_disk(&mut self, job: Job, after: Option<Duration>) {
@@ -193,12 +227,16 @@ impl Worker {
     }
 
     fn save(&mut self, job: &Job) {
+        self.add_to_spool(job);
+        self.queue.done();
+    }
+
+    fn add_to_spool(&mut self, job: &Job) {
         let saved = self.spool.as_mut().map(|spool| spool.add(&job.body, job.coding));
         if let Some(Err(error)) = saved {
             self.spool_failed("cannot write to the spool", &error);
         }
         self.count_spooled();
-        self.queue.done();
     }
 
     fn forget(&mut self, number: u64) {
@@ -217,3 +255,6 @@ impl Worker {
         self.counters.spooled(self.spool.as_ref().map_or(0, Spool::len));
     }
 }
+
+/// Who finds a message of this size too large has no use for half of it either.
+const SMALL: usize = 32 << 10;

@@ -5,6 +5,8 @@
 mod check;
 mod consumers;
 mod content;
+#[cfg(feature = "http")]
+mod divided;
 mod fake;
 #[cfg(feature = "pprof")]
 mod pprof;

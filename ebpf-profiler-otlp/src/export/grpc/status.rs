@@ -5,6 +5,7 @@
 //! | OK | delivered, perhaps not all of it |
 //! | CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS | later |
 //! | RESOURCE_EXHAUSTED | later if it says when (`RetryInfo`), else refused |
+//! | RESOURCE_EXHAUSTED, OUT_OF_RANGE that complain of the size | too large: not this, but parts of it |
 //! | anything else | refused, never to be sent again |
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ pub(in crate::export) fn verdict(answer: &Answer) -> Verdict {
     let why = format!("the collector answered with gRPC status {status}{}", reason(answer));
     match status.parse() {
         Ok(0) => delivered(answer.body.get(5..).unwrap_or_default()),
+        Ok(8 | 11) if is_too_large(&why) => Verdict::TooLarge { why },
         Ok(1 | 4 | 10 | 11 | 14 | 15) => Verdict::Later { after: retry_info(answer), why },
         Ok(8) => match retry_info(answer) {
             None => Verdict::Refused { why },
@@ -28,11 +30,17 @@ pub(in crate::export) fn verdict(answer: &Answer) -> Verdict {
     }
 }
 
+/// What servers made with the libraries for Go, C and Python, Java, and Rust say.
+fn is_too_large(why: &str) -> bool {
+    ["larger than max", "exceeds maximum size", "length too large"].iter().any(|said| why.contains(said))
+}
+
 /// Somebody on the way answered who speaks HTTP only.
 fn without_status(answer: &Answer) -> Verdict {
     let status = answer.text(":status").unwrap_or_default();
     let why = format!("the collector answered {status} without gRPC status");
     match &*status {
+        "413" => Verdict::TooLarge { why },
         "429" | "502" | "503" | "504" => Verdict::Later { after: None, why },
         _ => Verdict::Refused { why },
     }
@@ -146,6 +154,22 @@ mod tests {
         let why = "the collector answered with gRPC status 8".to_owned();
         let after = Some(Duration::from_millis(3_500));
         assert_eq!(verdict(&full), Verdict::Later { after, why });
+    }
+
+    #[test]
+    fn what_is_too_large_may_come_in_parts() {
+        for (status, message) in [
+            ("8", "grpc: received message larger than max (5000000 vs. 4194304)"),
+            ("8", "grpc: received message after decompression larger than max 4194304"),
+            ("8", "gRPC message exceeds maximum size 4194304: 5000000"),
+            (
+                "11",
+                "Error, decoded message length too large: found 5000000 bytes, the limit is: 4194304 bytes",
+            ),
+        ] {
+            let verdict = verdict(&answer(&[("grpc-status", status), ("grpc-message", message)]));
+            assert!(matches!(verdict, Verdict::TooLarge { .. }), "{verdict:?}");
+        }
     }
 
     fn to_base64(bytes: &[u8]) -> String {

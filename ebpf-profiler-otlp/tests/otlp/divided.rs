@@ -1,0 +1,146 @@
+//! A collector takes no messages above a size: the parts that it gets are together the profile, and each keeps the
+//! rules.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use ebpf_profiler_core::sink::Sink;
+use ebpf_profiler_otlp::{Compression, Exporter, Resource, Settings, Stats};
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use prost::Message;
+
+use crate::fake::{self, Shape};
+use crate::{check, consumers, content};
+
+const LARGE: Shape = Shape { traces: 2_000, addresses: 3_000, ticks: 6_000, ..fake::SMALL };
+
+/// Takes bodies up to a size, and refuses all others as a collector does.
+struct Picky {
+    url: String,
+    bodies: Receiver<Vec<u8>>,
+}
+
+impl Picky {
+    fn new(most: usize) -> Picky {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let (sender, bodies) = channel();
+        std::thread::spawn(move || listener.incoming().flatten().try_for_each(|it| serve(it, most, &sender)));
+        Picky { url, bodies }
+    }
+}
+
+/// None when nobody wants to know any more.
+fn serve(stream: TcpStream, most: usize, bodies: &Sender<Vec<u8>>) -> Option<()> {
+    let mut reader = BufReader::new(stream);
+    let mut len = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        if let Some(value) = line.strip_prefix("Content-Length: ") {
+            len = value.trim().parse().unwrap();
+        }
+        if line == "\r\n" {
+            break;
+        }
+    }
+    let mut body = vec![0; len];
+    reader.read_exact(&mut body).unwrap();
+    let status = if len > most { "413 Content Too Large" } else { "200 OK" };
+    reader
+        .into_inner()
+        .write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes())
+        .unwrap();
+    if len > most { Some(()) } else { bodies.send(body).ok() }
+}
+
+fn export(exporter: &mut Exporter, seed: u64) {
+    exporter.take(&fake::profile(seed, LARGE)).unwrap();
+}
+
+/// What came has this of the profiles, and keeps the rules.
+fn assert_whole(bodies: &[Vec<u8>], seeds: &[u64]) {
+    let decode = |body: &Vec<u8>| ExportProfilesServiceRequest::decode(&**body).unwrap();
+    let requests: Vec<_> = bodies.iter().map(decode).collect();
+    for request in &requests {
+        let complaints = [check::schema(request), consumers::all(request)].concat();
+        assert_eq!(complaints, Vec::<String>::new());
+    }
+    let [seed] = seeds else { return };
+    assert_eq!(content::of_requests(&requests), content::of_profile(&fake::profile(*seed, LARGE)));
+}
+
+fn settings(picky: &Picky, compression: Compression) -> Settings {
+    Settings::new(&picky.url).resource(Resource::new()).compression(compression)
+}
+
+fn finish(mut exporter: Exporter) -> Stats {
+    exporter.flush().unwrap();
+    exporter.stats()
+}
+
+#[test]
+fn parts_are_together_the_profile() {
+    for compression in ["none", "gzip", "zstd"].iter().filter_map(|name| name.parse().ok()) {
+        let picky = Picky::new(if compression == Compression::None { 100_000 } else { 40_000 });
+        let mut exporter = Exporter::new(settings(&picky, compression)).unwrap();
+        export(&mut exporter, 1);
+        let stats = finish(exporter);
+        assert!(stats.divided >= 3, "{stats}");
+        assert_eq!((stats.delivered, stats.dropped(), stats.retries), (stats.divided + 1, 0, 0), "{stats}");
+        let bodies: Vec<_> = picky.bodies.try_iter().collect();
+        if compression == Compression::None {
+            assert_whole(&bodies, &[1]);
+        }
+    }
+}
+
+#[test]
+fn the_next_profile_is_made_smaller_at_once() {
+    let picky = Picky::new(100_000);
+    let mut exporter = Exporter::new(settings(&picky, Compression::None)).unwrap();
+    export(&mut exporter, 1);
+    while exporter.stats().queued > 0 {
+        std::thread::yield_now();
+    }
+    let divided = exporter.stats().divided;
+    export(&mut exporter, 2);
+    let stats = finish(exporter);
+    assert_eq!((stats.divided, stats.dropped()), (divided, 0), "{stats}");
+    assert_whole(&picky.bodies.try_iter().collect::<Vec<_>>(), &[]);
+}
+
+#[test]
+fn parts_go_through_a_spool() {
+    let folder = std::env::temp_dir().join(format!("divided-{}", std::process::id()));
+    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let settings = |url: &str| {
+        let settings = Settings::new(url).resource(Resource::new()).spool(&folder, 1 << 30);
+        settings.flush_timeout(std::time::Duration::from_secs(5))
+    };
+    let mut exporter = Exporter::new(settings(&format!("http://{absent}/"))).unwrap();
+    export(&mut exporter, 1);
+    drop(exporter);
+
+    let picky = Picky::new(60_000);
+    let exporter = Exporter::new(settings(&picky.url)).unwrap();
+    while exporter.stats().spooled > 0 {
+        std::thread::yield_now();
+    }
+    let stats = finish(exporter);
+    assert!(stats.divided > 0 && stats.delivered == stats.divided + 1 && stats.dropped() == 0, "{stats}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn who_takes_nothing_is_not_asked_for_ever() {
+    let picky = Picky::new(0);
+    let mut exporter = Exporter::new(settings(&picky, Compression::None)).unwrap();
+    export(&mut exporter, 1);
+    let stats = finish(exporter);
+    assert_eq!((stats.delivered, stats.too_large), (0, stats.divided + 1), "{stats}");
+    assert!(stats.divided < 1_000, "{stats}");
+    assert!(stats.last_error.starts_with("the collector answered 413"), "{stats}");
+}
