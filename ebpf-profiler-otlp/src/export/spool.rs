@@ -11,8 +11,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 
@@ -45,7 +45,7 @@ pub(super) struct Spooled {
 impl Spool {
     /// Makes the directory where it isn't there, and finds what an earlier run left in it.
     pub(super) fn open(directory: PathBuf, most_bytes: u64) -> io::Result<Spool> {
-        fs::create_dir_all(&directory)?;
+        folder(&directory)?;
         let mut spool = Spool { directory, most_bytes, files: BTreeMap::new(), bytes: 0, next: 0 };
         for entry in fs::read_dir(&spool.directory)? {
             spool.found(&entry?)?;
@@ -86,7 +86,7 @@ impl Spool {
         }
         let (number, file) = (self.next, File { coding, size });
         let part = self.directory.join(format!("{number:020}.part"));
-        let written = fs::write(&part, body).and_then(|()| fs::rename(&part, self.path(number, file)));
+        let written = write(&part, body).and_then(|()| fs::rename(&part, self.path(number, file)));
         if written.is_err() {
             // A disk that is full wants its space back; there may be nothing to remove.
             let _ = fs::remove_file(&part);
@@ -127,6 +127,21 @@ impl Spool {
         };
         self.directory.join(format!("{number:020}.{ending}"))
     }
+}
+
+/// Makes a folder that only we look into: a profile shows what everybody runs.
+fn folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
+}
+
+/// Writes a file that is whole also after the machine lost its power.
+fn write(path: &Path, body: &[u8]) -> io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    file.write_all(body)?;
+    file.sync_data()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::sink::Sink;
 use ebpf_profiler_otlp::{Exporter, Protocol, Resource, Settings, Stats, encode};
@@ -237,6 +237,40 @@ fn each_status_has_its_meaning() {
         let (stats, _) = export_one(vec![Act::status(status), Act::status(0)]);
         assert_eq!((stats.refused, stats.retries), (1, 0), "{status}: {stats}");
     }
+}
+
+/// Status { 8, "", [Any { "type.googleapis.com/google.rpc.RetryInfo", RetryInfo { 1 s } }] }, as Go sends it.
+const IN_A_SECOND: &str = "CAgaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIAQ";
+
+#[test]
+fn a_server_says_when_it_wants_to_be_asked_again() {
+    for status in ["8", "14"] {
+        let start = Instant::now();
+        let trailers = vec![("grpc-status", status.into()), ("grpc-status-details-bin", IN_A_SECOND.into())];
+        let (stats, _) = export_one(vec![Act::Answer(trailers, None), Act::status(0)]);
+        assert!(start.elapsed() >= Duration::from_secs(1), "{status}");
+        assert_eq!((stats.delivered, stats.retries), (1, 1), "{status}: {stats}");
+    }
+}
+
+#[test]
+fn what_is_too_small_to_be_divided_is_dropped() {
+    let message = "grpc: received message larger than max (9 vs. 4)";
+    let trailers = vec![("grpc-status", "8".into()), ("grpc-message", message.into())];
+    let (stats, _) = export_one(vec![Act::Answer(trailers, None)]);
+    assert_eq!((stats.too_large, stats.divided, stats.retries), (1, 0, 0), "{stats}");
+}
+
+#[test]
+fn a_large_message_is_divided() {
+    let message = "grpc: received message larger than max (9 vs. 4)";
+    let trailers = vec![("grpc-status", "8".into()), ("grpc-message", message.into())];
+    let server = Server::new(vec![Act::Answer(trailers, None), Act::status(0)]);
+    let settings = server.settings().timeout(Duration::from_secs(10));
+    let mut exporter = Exporter::new(settings).unwrap();
+    exporter.take(&profile(3_000)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.queued == 0);
+    assert_eq!((stats.delivered, stats.divided, stats.retries), (2, 1, 0), "{stats}");
 }
 
 #[test]

@@ -189,9 +189,27 @@ fn a_refusal_counts_even_before_the_body_is_sent() {
 
 #[test]
 fn a_collector_says_when_it_wants_to_be_asked_again() {
-    let start = Instant::now();
-    let (stats, _) = export_one([Act::answer(429, "Retry-After: 1\r\n", b""), Act::ok()]);
-    assert!(start.elapsed() >= SECOND);
+    // The second one's clock is years behind ours, and it wants a second all the same.
+    let date = "Date: Sun, 06 Nov 1994 08:49:36 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n";
+    for (status, headers) in
+        [(429, "Retry-After: 1\r\n"), (429, date), (503, "Retry-After: 1\r\n"), (503, date)]
+    {
+        let start = Instant::now();
+        let (stats, _) = export_one([Act::answer(status, headers, b""), Act::ok()]);
+        assert!(start.elapsed() >= SECOND, "{status} {headers}");
+        assert_eq!((stats.delivered, stats.retries), (1, 1));
+    }
+}
+
+#[test]
+fn who_wants_to_be_left_alone_for_ever_is_given_up() {
+    for headers in ["Retry-After: 18446744073709551615\r\n", "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT\r\n"]
+    {
+        let (stats, _) = export_one([Act::answer(429, headers, b"")]);
+        assert_eq!((stats.gave_up, stats.retries), (1, 0), "{headers}: {stats}");
+    }
+    // What makes no sense is no wish.
+    let (stats, _) = export_one([Act::answer(503, "Retry-After: soon\r\n", b""), Act::ok()]);
     assert_eq!((stats.delivered, stats.retries), (1, 1));
 }
 
@@ -330,6 +348,48 @@ fn a_disk_that_does_not_take_it_is_counted() {
     std::fs::write(directory.0.join("file"), "").unwrap();
     let bad = settings(&collector.url()).spool(directory.0.join("file"), 10);
     assert!(matches!(Exporter::new(bad), Err(ExportError::Spool { .. })));
+}
+
+/// A file system of its own that holds 64 KiB, in a mount namespace of its own.
+#[test]
+#[ignore = "mounts: needs root"]
+fn a_disk_that_is_full_is_said_and_what_fits_is_kept() {
+    const INSIDE: &str = "EXPORT_ON_SMALL_DISK";
+    let Some(disk) = std::env::var_os(INSIDE).map(PathBuf::from) else {
+        let directory = Directory::new("disk");
+        std::fs::create_dir(&directory.0).unwrap();
+        let script = "mount -t tmpfs -o size=64k tmpfs \"$EXPORT_ON_SMALL_DISK\" && exec \"$0\" --exact --ignored \
+                      --nocapture a_disk_that_is_full_is_said_and_what_fits_is_kept";
+        let status = std::process::Command::new("unshare")
+            .args(["--mount", "sh", "-c", script])
+            .arg(std::env::current_exe().unwrap())
+            .env(INSIDE, &directory.0)
+            .status();
+        return assert!(status.unwrap().success());
+    };
+    let spool = disk.join("spool");
+    let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let before = settings(&format!("http://{absent}")).spool(&spool, 1 << 30).flush_timeout(100 * MILLI);
+    let mut exporter = Exporter::new(before).unwrap();
+    let mut said = false;
+    for _ in 0..40 {
+        exporter.take(&profile(300)).unwrap();
+        let stats = wait_for(&exporter, |stats| stats.queued == 0);
+        said |= stats.last_error == "cannot write to the spool: No space left on device (os error 28)";
+    }
+    exporter.flush().unwrap();
+    let stats = exporter.stats();
+    assert!(said && stats.spooled > 2 && stats.spool_failed > 2, "{stats}");
+    assert_eq!(stats.spooled + stats.dropped(), 40, "{stats}");
+    let files =
+        std::fs::read_dir(&spool).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    assert!(files.into_iter().all(|name| name.ends_with(".otlp.gz")), "nothing half-written stays");
+
+    let collector = Collector::new([Act::ok()]);
+    let exporter = Exporter::new(settings(&collector.url()).spool(&spool, 1 << 30)).unwrap();
+    let sent = wait_for(&exporter, |stats| stats.spooled == 0);
+    assert_eq!((sent.delivered, sent.dropped()), (stats.spooled, 0), "{sent}");
+    assert!(collector.requests().iter().all(|it| it.body == encode(&profile(300), &Resource::new())));
 }
 
 #[test]
