@@ -6,12 +6,15 @@ mod options;
 
 mod privilege;
 
+mod report;
+
 mod signal;
 
 pub use core_file::{Call, CoreFile, Stack};
 pub use options::{Options, Usage};
 pub use privilege::explain_start_error;
-pub use signal::{interrupted, sleep_until_interrupted};
+pub use report::Reporter;
+pub use signal::{Signals, interrupted, sleep_until_interrupted};
 
 /// Ends a program with one sentence about what went wrong.
 pub fn fail(error: impl std::fmt::Display) -> ! {

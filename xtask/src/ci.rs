@@ -2,7 +2,7 @@
 
 use crate::run::Outcome;
 use crate::tally::Tally;
-use crate::{debian, kernels, object, test};
+use crate::{collector, debian, kernels, object, test};
 
 /// Debian packages, each with what needs it.
 const PACKAGES: &[&str] = &[
@@ -33,6 +33,8 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     let mut tally = Tally::default();
     // First, because what is tested is the object of this source.
     tally.step("kernel object", |_| object::task(&["--check".to_owned()]));
+    // The live tests send to it.
+    tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
     test::steps(&mut tally);
     tally.step("kernels", |_| kernels::task(&[]));
     tally.close()

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::debian;
 use crate::run::{Outcome, target};
+use crate::{collector, debian};
 
 /// A kernel of Debian's.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +33,13 @@ pub(crate) const KERNELS: &[Kernel] = &[
 
 /// Fetches those that are not here yet.
 pub(crate) fn task(_: &[String]) -> Outcome {
+    let all = KERNELS.len() + 1;
     for (number, kernel) in KERNELS.iter().enumerate() {
-        eprintln!("[{}/{}] Linux {}", number + 1, KERNELS.len(), kernel.version);
+        eprintln!("[{}/{all}] Linux {}", number + 1, kernel.version);
         eprintln!("      {}", kernel.image()?.display());
     }
+    eprintln!("[{all}/{all}] OpenTelemetry collector");
+    eprintln!("      {}", collector::build()?.display());
     Ok(())
 }
 

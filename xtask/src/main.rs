@@ -1,6 +1,7 @@
 //! The project's tasks. `cargo xtask` alone lists them.
 
 mod ci;
+mod collector;
 mod debian;
 mod fixtures;
 mod json;
@@ -31,7 +32,11 @@ const TASKS: &[Task] = &[
         object::task,
     ),
     ("layers", "checks that each crate names only what stands below it", layers::task),
-    ("fixtures", "fetches the kernels that the tests boot into target/fixtures", fixtures::task),
+    (
+        "fixtures",
+        "fetches the kernels that tests boot and builds the collector that they send to, into target/fixtures",
+        fixtures::task,
+    ),
     (
         "kernels",
         "[--kernel 6.1] [--seconds 120] [--file FILE]... [-- PROGRAM ARGUMENT...]: boots them in QEMU",

@@ -1,0 +1,201 @@
+//! Profiles the machine for as long as it runs, and sends the profiles to an OpenTelemetry collector.
+//!
+//! ```text
+//! cargo run --release --bin agent -- --endpoint http://collector:4318 --spool /var/lib/agent
+//! ```
+//!
+//! It says how it does once a minute, and what goes wrong when it does. SIGTERM or Ctrl-C lets it send what it has;
+//! a second one ends it at once.
+
+use std::env;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::{Builder, Health, State, requirements};
+use ebpf_profiler_otlp::{ExportError, Exporter, Resource, Settings, Stats};
+use examples::{Options, Reporter, Signals, Usage, explain_start_error, fail};
+
+const USAGE: Usage = Usage {
+    about: "agent: profiles this machine and sends the profiles to an OpenTelemetry collector\n\n\
+            What isn't given comes from the variables OTEL_EXPORTER_OTLP_* and OTEL_RESOURCE_ATTRIBUTES.",
+    options: &[
+        ("endpoint", "URL", "the collector (http://localhost:4318, with gRPC port 4317); https speaks TLS"),
+        ("protocol", "NAME", "http or grpc (http)"),
+        ("header", "NAME=VALUE", "goes with every request; may be given several times"),
+        ("compression", "NAME", "gzip, zstd or none, with a level if you like: zstd:3 (gzip)"),
+        ("timeout", "SECONDS", "how long an attempt to send may take (10)"),
+        ("certificate", "FILE", "whom to trust, as PEM (the authorities of this machine)"),
+        ("client-certificate", "FILE", "who we are, as PEM"),
+        ("client-key", "FILE", "the key of that, as PEM"),
+        ("spool", "FOLDER", "keeps there what can't be sent, also beyond a restart (memory only)"),
+        ("spool-mib", "N", "how much goes there at most (256)"),
+        ("queue-mib", "N", "how much waits in memory at most (64)"),
+        ("service-name", "NAME", "service.name of all that is sent"),
+        ("attribute", "KEY=VALUE", "another attribute of all that is sent; may be given several times"),
+        ("interval", "SECONDS", "how often to send, a fifth more or less by chance (5)"),
+        ("frequency", "HZ", "ticks a second on each CPU, 1 to 10000 (19)"),
+        ("pid", "PID", "only this process and what it forks; may be given several times"),
+        ("health", "SECONDS", "how often to say how it does (60)"),
+        ("seconds", "N", "how long to run (until SIGTERM)"),
+    ],
+    words: "",
+};
+
+/// How much shorter or longer an interval may be.
+const JITTER: f64 = 0.2;
+
+fn main() {
+    let options = Options::parse(USAGE);
+    // Before there are threads: they inherit it.
+    let signals = Signals::hold();
+    let settings = settings(&options).unwrap_or_else(|error| fail(error));
+    let endpoint = settings.endpoint().to_owned();
+    let exporter = Exporter::new(settings).unwrap_or_else(|error| fail(error));
+    let sent = exporter.watch();
+    let profiler =
+        builder(&options).sink(exporter).start().unwrap_or_else(|error| fail(explain_start_error(&error)));
+    complain();
+    say(&format!("profiles this machine, sends to {endpoint}"));
+
+    let mut reporter = Reporter::default();
+    run(&options, &signals, &profiler, &sent, &mut reporter);
+
+    drop(signals);
+    say("ends, and sends what is left");
+    let health = profiler.stop().unwrap_or_else(|error| fail(error));
+    end(&health, &sent(), &mut reporter);
+}
+
+fn builder(options: &Options) -> Builder {
+    let mut profiler = Profiler::builder()
+        .frequency(options.get("frequency", 19))
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all())
+        .every(seconds(options, "interval", 5.0))
+        .jitter(JITTER);
+    for pid in options.all("pid") {
+        profiler = profiler.pid(pid);
+    }
+    profiler
+}
+
+/// As the environment wants it, but for what the command line says.
+fn settings(options: &Options) -> Result<Settings, ExportError> {
+    let mut settings = Settings::from_variables(|name| flag(options, name).or_else(|| env::var(name).ok()))?
+        .resource(resource(options))
+        .queue_bytes(mebibytes(options, "queue-mib", 64.0) as usize);
+    for (name, value) in pairs(options, "header") {
+        settings = settings.header(name, value);
+    }
+    if let Some(folder) = options.one::<PathBuf>("spool") {
+        settings = settings.spool(folder, mebibytes(options, "spool-mib", 256.0));
+    }
+    Ok(settings)
+}
+
+/// The command line in the place of a variable.
+fn flag(options: &Options, variable: &str) -> Option<String> {
+    let endpoint = || options.one::<String>("endpoint");
+    let has_path = |url: &String| url.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    match variable.strip_prefix("OTEL_EXPORTER_OTLP_")? {
+        // A URL without a path gets that of profiles; set to nothing the variable counts as not set.
+        "PROFILES_ENDPOINT" => endpoint().map(|url| if has_path(&url) { url } else { String::new() }),
+        "ENDPOINT" => endpoint(),
+        "PROFILES_PROTOCOL" => match options.one::<String>("protocol")?.as_str() {
+            "http" => Some("http/protobuf".into()),
+            name => Some(name.into()),
+        },
+        "PROFILES_COMPRESSION" => options.one("compression"),
+        "PROFILES_TIMEOUT" => {
+            let timeout = options.has("timeout").then(|| seconds(options, "timeout", 10.0));
+            timeout.map(|timeout| timeout.as_millis().to_string())
+        }
+        "PROFILES_CERTIFICATE" => options.one("certificate"),
+        "PROFILES_CLIENT_CERTIFICATE" => options.one("client-certificate"),
+        "PROFILES_CLIENT_KEY" => options.one("client-key"),
+        _ => None,
+    }
+}
+
+fn resource(options: &Options) -> Resource {
+    let mut resource = Resource::of_this_machine().with_env();
+    for (key, value) in pairs(options, "attribute") {
+        resource = resource.with(key, value);
+    }
+    match options.one::<String>("service-name") {
+        Some(name) => resource.with("service.name", name),
+        None => resource,
+    }
+}
+
+fn pairs(options: &Options, name: &str) -> Vec<(String, String)> {
+    let split = |text: String| match text.split_once('=') {
+        Some((key, value)) => (key.trim().to_owned(), value.trim().to_owned()),
+        None => fail(format!("--{name} can't be {text:?}; give a name and a value: NAME=VALUE")),
+    };
+    options.all(name).into_iter().map(split).collect()
+}
+
+fn seconds(options: &Options, name: &str, otherwise: f64) -> Duration {
+    let seconds: f64 = options.get(name, otherwise);
+    if !(0.1..=1e6).contains(&seconds) {
+        fail(format!("--{name} can't be {seconds}; give a number of seconds, 0.1 or more"));
+    }
+    Duration::from_secs_f64(seconds)
+}
+
+fn mebibytes(options: &Options, name: &str, otherwise: f64) -> u64 {
+    let mebibytes: f64 = options.get(name, otherwise);
+    if !(0.0..=1e9).contains(&mebibytes) {
+        fail(format!("--{name} can't be {mebibytes}; give a number of MiB"));
+    }
+    (mebibytes * f64::from(1 << 20)) as u64
+}
+
+/// Sleeps until it is told to end, but for a look at what goes wrong now and then.
+fn run(
+    options: &Options,
+    signals: &Signals,
+    profiler: &Profiler,
+    sent: &impl Fn() -> Stats,
+    reporter: &mut Reporter,
+) {
+    let (start, health) = (Instant::now(), seconds(options, "health", 60.0));
+    let end = options.has("seconds").then(|| start + seconds(options, "seconds", 0.0));
+    let look = seconds(options, "interval", 5.0).min(health);
+    let mut next = start + health;
+    while profiler.is_running() {
+        let now = Instant::now();
+        let wake = (now + look).min(next).min(end.unwrap_or(next));
+        if signals.wait(wake.saturating_duration_since(now)) || end.is_some_and(|end| Instant::now() >= end) {
+            return;
+        }
+        if Instant::now() >= next {
+            next += health;
+            say(&reporter.line(&profiler.health(), &sent()));
+        } else if let Some(trouble) = reporter.trouble(&sent()) {
+            say(&trouble);
+        }
+    }
+}
+
+/// What this machine lacks, which profiles will show.
+fn complain() {
+    for requirement in requirements().iter().filter(|requirement| requirement.state != State::There) {
+        say(&format!("{}: {}; {}", requirement.what, requirement.found, requirement.advice));
+    }
+}
+
+fn end(health: &Health, sent: &Stats, reporter: &mut Reporter) {
+    say(&reporter.line(health, sent));
+    let left = sent.abandoned + sent.queued;
+    if left > 0 {
+        fail(format!("{left} messages are lost: they could not be delivered in time, and there is no spool"));
+    }
+}
+
+/// Standard error is what service managers write down.
+fn say(what: &str) {
+    eprintln!("agent: {what}");
+}

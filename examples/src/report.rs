@@ -1,0 +1,87 @@
+//! How a program that profiles and exports does, in a line.
+
+use std::time::{Duration, Instant};
+
+use ebpf_profiler_core::live::{Health, Usage};
+use ebpf_profiler_otlp::Stats;
+
+/// Makes lines such as these two:
+///
+/// ```text
+/// 2277 samples (99.1 % whole), 0 lost; 12 delivered, 0 queued, 0 on disk, 0 dropped, 0 retries, 135168 bytes; CPU 0.6 %, 21.4 MiB
+/// 4551 samples (99.2 % whole), 0 lost; 23 delivered, 1 queued, 0 on disk, 0 dropped, 2 retries, 259481 bytes; last: cannot connect: Connection refused (os error 111); CPU 0.5 %, 21.4 MiB
+/// ```
+///
+/// Numbers are since the start, but for the share of a CPU, which is since the line before.
+#[derive(Debug)]
+pub struct Reporter {
+    since: Instant,
+    usage: Usage,
+    /// Said already.
+    error: String,
+}
+
+impl Default for Reporter {
+    fn default() -> Reporter {
+        Reporter { since: Instant::now(), usage: Usage::now(), error: String::new() }
+    }
+}
+
+impl Reporter {
+    /// The line.
+    pub fn line(&mut self, health: &Health, sent: &Stats) -> String {
+        let samples = health.pipeline.samples;
+        let whole = 100.0 * health.pipeline.whole as f64 / samples.max(1) as f64;
+        let share = self.share(health.usage, self.since.elapsed());
+        let resident = health.usage.resident as f64 / f64::from(1 << 20);
+        let sent = self.fresh(sent);
+        format!(
+            "{samples} samples ({whole:.1} % whole), {} lost; {sent}; CPU {share:.1} %, {resident:.1} MiB",
+            health.lost
+        )
+    }
+
+    /// What went wrong, if it wasn't said before.
+    pub fn trouble(&mut self, sent: &Stats) -> Option<String> {
+        let error = self.fresh(sent).last_error;
+        (!error.is_empty()).then_some(error)
+    }
+
+    /// The numbers, without an error that was said before.
+    fn fresh(&mut self, sent: &Stats) -> Stats {
+        let mut fresh = sent.clone();
+        if fresh.last_error == self.error {
+            fresh.last_error.clear();
+        } else {
+            self.error.clone_from(&fresh.last_error);
+        }
+        fresh
+    }
+
+    fn share(&mut self, usage: Usage, elapsed: Duration) -> f64 {
+        let used = usage.cpu.saturating_sub(self.usage.cpu);
+        (self.usage, self.since) = (usage, Instant::now());
+        100.0 * used.as_secs_f64() / elapsed.as_secs_f64().max(1e-3)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_it_all_and_an_error_once() {
+        let (mut reporter, mut health, mut sent) = (Reporter::default(), Health::default(), Stats::default());
+        (health.pipeline.samples, health.pipeline.whole, health.lost) = (200, 199, 3);
+        health.usage.resident = 3 << 19;
+        (sent.delivered, sent.refused, sent.last_error) = (4, 1, "no".into());
+        let line = reporter.line(&health, &sent);
+        assert!(line.starts_with("200 samples (99.5 % whole), 3 lost; 4 delivered"), "{line}");
+        assert!(line.contains("1 dropped (1 refused)") && line.contains("last: no; CPU"), "{line}");
+        assert!(line.ends_with(" %, 1.5 MiB"), "{line}");
+        assert!(!reporter.line(&health, &sent).contains("last"));
+        assert_eq!(reporter.trouble(&sent), None);
+        sent.last_error = "other".into();
+        assert_eq!(reporter.trouble(&sent).as_deref(), Some("other"));
+    }
+}

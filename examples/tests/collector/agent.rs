@@ -1,0 +1,93 @@
+//! The program `agent`, and what it says in the end.
+
+use std::fmt;
+use std::process::{Child, Command, Stdio};
+
+/// How to start it.
+pub(crate) struct Agent(Command);
+
+/// It while it runs.
+pub(crate) struct Running(Option<Child>);
+
+/// The numbers of its last line.
+pub(crate) struct Account {
+    pub(crate) delivered: u64,
+    pub(crate) queued: u64,
+    pub(crate) on_disk: u64,
+    pub(crate) dropped: u64,
+    pub(crate) retries: u64,
+    /// All that it said.
+    pub(crate) said: String,
+}
+
+impl Agent {
+    pub(crate) fn new(endpoint: &str) -> Agent {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent"));
+        command.args(["--endpoint", endpoint, "--frequency", "97"]);
+        Agent(command)
+    }
+
+    pub(crate) fn with(mut self, options: &[&str]) -> Agent {
+        self.0.args(options);
+        self
+    }
+
+    pub(crate) fn start(mut self) -> Running {
+        Running(Some(self.0.stderr(Stdio::piped()).spawn().unwrap()))
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run(self) -> Account {
+        self.start().wait()
+    }
+}
+
+impl Running {
+    /// Asks it to end, as service managers do.
+    pub(crate) fn end(self) -> Account {
+        let pid = self.0.as_ref().map(Child::id).unwrap();
+        assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
+        self.wait()
+    }
+
+    fn wait(mut self) -> Account {
+        let output = self.0.take().unwrap().wait_with_output().unwrap();
+        Account::of(String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+/// A test that fails leaves nothing behind.
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Account {
+    fn of(said: String) -> Account {
+        let line = said.lines().rev().find(|line| line.contains(" delivered, ")).unwrap_or_default();
+        let number = |what: &str| {
+            let (before, _) = line.split_once(&format!(" {what}"))?;
+            before.rsplit([' ', '(']).next()?.parse().ok()
+        };
+        let number = |what| number(what).unwrap_or_else(|| panic!("no {what}: {said}"));
+        Account {
+            delivered: number("delivered"),
+            queued: number("queued"),
+            on_disk: number("on disk"),
+            dropped: number("dropped"),
+            retries: number("retries"),
+            said,
+        }
+    }
+}
+
+/// What it said last.
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.said.trim_end())
+    }
+}

@@ -1,0 +1,173 @@
+//! The program `agent` and a real OpenTelemetry collector, which `cargo xtask fixtures` builds.
+//!
+//! Needs root: `cargo test --release -p examples --test collector -- --ignored --test-threads=1`. The variable
+//! `COLLECTOR_SECONDS` lets the tests in which the collector is killed take longer than 20 seconds each.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
+
+mod agent;
+mod certificates;
+mod otelcol;
+mod received;
+mod scratch;
+mod workload;
+
+use std::thread::sleep;
+use std::time::Duration;
+
+use agent::Agent;
+use certificates::Certificates;
+use otelcol::{Options, Otelcol};
+use scratch::Scratch;
+use workload::Workload;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What the debug exporter must show of the workload.
+const FUNCTIONS: [&str; 6] = ["leaf", "l3", "l2", "spread", "l1", "main"];
+
+#[test]
+#[ignore = "needs root and a collector"]
+fn the_functions_of_a_workload_arrive_by_each_way() {
+    let Some(program) = otelcol::program() else { return };
+    for protocol in ["grpc", "http"] {
+        for compression in ["gzip", "zstd", "zstd:9", "none"] {
+            let scratch = Scratch::new("ways");
+            let mut collector = Otelcol::start(&program, &scratch, &Options::default());
+            let workload = Workload::start(&scratch);
+            let account = Agent::new(&collector.endpoint(protocol))
+                .with(&["--protocol", protocol, "--compression", compression])
+                .with(&["--pid", &workload.pid(), "--seconds", "3", "--interval", "1"])
+                .run();
+            let received = collector.received();
+            println!("{protocol} {compression}: {account}");
+            received.assert_has(&FUNCTIONS);
+            assert_eq!(received.profiles(), account.delivered);
+            assert!(account.delivered >= 2 && account.dropped == 0, "{account}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and a collector"]
+fn they_arrive_through_tls_if_both_sides_are_known() {
+    let Some(program) = otelcol::program() else { return };
+    for protocol in ["grpc", "http"] {
+        let scratch = Scratch::new("tls");
+        let certificates = Certificates::new(&scratch);
+        let options = Options { certificates: Some(&certificates), ..Options::default() };
+        let mut collector = Otelcol::start(&program, &scratch, &options);
+        let workload = Workload::start(&scratch);
+        let agent = || {
+            Agent::new(&collector.endpoint(protocol).replace("http:", "https:"))
+                .with(&[
+                    "--protocol",
+                    protocol,
+                    "--pid",
+                    &workload.pid(),
+                    "--seconds",
+                    "2",
+                    "--interval",
+                    "1",
+                ])
+                .with(&["--certificate", &certificates.authority])
+        };
+        let stranger = agent().run();
+        println!("{protocol}, a stranger: {stranger}");
+        assert!(
+            stranger.delivered == 0 && stranger.said.contains("cannot secure the connection: "),
+            "{stranger}"
+        );
+
+        let known = agent()
+            .with(&["--client-certificate", &certificates.client, "--client-key", &certificates.client_key])
+            .run();
+        println!("{protocol}, a client that is known: {known}");
+        collector.received().assert_has(&FUNCTIONS);
+        assert!(known.delivered >= 1 && known.dropped == 0, "{known}");
+    }
+}
+
+#[test]
+#[ignore = "needs root and a collector"]
+fn what_is_too_large_for_a_collector_comes_in_parts() {
+    let Some(program) = otelcol::program() else { return };
+    let scratch = Scratch::new("large");
+    let options = Options { most_bytes: Some(50_000), ..Options::default() };
+    let mut collector = Otelcol::start(&program, &scratch, &options);
+    let workload = Workload::start(&scratch);
+    let _others = Workload::of_many_stacks();
+    let account = Agent::new(&collector.endpoint("http"))
+        .with(&["--frequency", "997", "--seconds", "4", "--interval", "2"])
+        .run();
+    drop(workload);
+    println!("{account}");
+    collector.received().assert_has(&FUNCTIONS);
+    assert!(account.said.contains(" divided"), "{account}");
+    assert_eq!((account.dropped, account.retries), (0, 0), "{account}");
+}
+
+#[test]
+#[ignore = "needs root and a collector"]
+fn a_spool_loses_nothing_when_the_collector_is_killed_again_and_again() {
+    let Some(program) = otelcol::program() else { return };
+    for protocol in ["grpc", "http"] {
+        let scratch = Scratch::new("spool");
+        let workload = Workload::start(&scratch);
+        let mut collector = Otelcol::start(&program, &scratch, &Options::default());
+        let agent = Agent::new(&collector.endpoint(protocol))
+            .with(&["--protocol", protocol, "--pid", &workload.pid(), "--interval", "0.5"])
+            .with(&["--spool", &scratch.path("spool")])
+            .start();
+        kill_and_restart(&mut collector);
+        let account = agent.end();
+        let received = collector.received();
+        println!("{protocol}: {account}; {}", received.summary());
+        assert!(account.retries > 0, "it was away: {account}");
+        assert_eq!((account.dropped, account.queued, account.on_disk), (0, 0, 0), "{account}");
+        assert_eq!(received.profiles(), account.delivered);
+        assert_eq!(
+            received.gaps(),
+            0,
+            "each profile begins where the one before ends: {}",
+            received.summary()
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs root and a collector"]
+fn without_a_spool_what_finds_no_room_is_counted() {
+    let Some(program) = otelcol::program() else { return };
+    let scratch = Scratch::new("memory");
+    let workload = Workload::start(&scratch);
+    let mut collector = Otelcol::start(&program, &scratch, &Options::default());
+    let agent = Agent::new(&collector.endpoint("grpc"))
+        .with(&["--protocol", "grpc", "--pid", &workload.pid(), "--interval", "0.2", "--queue-mib", "0.01"])
+        .start();
+    kill_and_restart(&mut collector);
+    let account = agent.end();
+    let received = collector.received();
+    println!("{account}; {}", received.summary());
+    assert!(account.dropped > 0 && account.said.contains("queue full"), "{account}");
+    assert_eq!(received.profiles(), account.delivered);
+    assert!(received.gaps() > 0 && received.gaps() <= account.dropped, "{account}; {}", received.summary());
+}
+
+/// Kills it twice and starts it again, in some time; at the end it is there.
+fn kill_and_restart(collector: &mut Otelcol) {
+    let seconds = std::env::var("COLLECTOR_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let sixth = seconds.unwrap_or(20) * SECOND / 6;
+    for _ in 0..2 {
+        sleep(sixth);
+        collector.kill();
+        sleep(sixth);
+        collector.start_again();
+    }
+    sleep(2 * sixth);
+}

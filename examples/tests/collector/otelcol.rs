@@ -1,0 +1,121 @@
+//! The collector.
+
+use std::fs::{self, OpenOptions};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::certificates::Certificates;
+use crate::received::Received;
+use crate::scratch::Scratch;
+
+/// How it is to be.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Options<'a> {
+    /// It speaks TLS with these, and wants clients that the authority has signed.
+    pub(crate) certificates: Option<&'a Certificates>,
+    /// The largest body that it takes over HTTP.
+    pub(crate) most_bytes: Option<usize>,
+}
+
+/// It while it runs; killed with the value.
+pub(crate) struct Otelcol {
+    program: PathBuf,
+    config: String,
+    output: String,
+    ports: [u16; 2],
+    child: Option<Child>,
+}
+
+/// Where `cargo xtask fixtures` leaves it; nothing where it didn't, unless the variable `CI` says that there must be.
+pub(crate) fn program() -> Option<PathBuf> {
+    let target = Path::new(env!("CARGO_BIN_EXE_agent")).ancestors().nth(2).unwrap();
+    let folders = fs::read_dir(target.join("fixtures")).into_iter().flatten().flatten();
+    let program = folders
+        .filter(|folder| folder.file_name().to_string_lossy().starts_with("otelcol-"))
+        .map(|folder| folder.path().join("otelcol"))
+        .find(|program| program.is_file());
+    if program.is_none() {
+        let remedy = "there is no collector: cargo xtask fixtures builds one";
+        assert!(std::env::var_os("CI").is_none_or(|value| value.is_empty()), "{remedy}");
+        println!("skipped: {remedy}");
+    }
+    program
+}
+
+impl Otelcol {
+    pub(crate) fn start(program: &Path, scratch: &Scratch, options: &Options<'_>) -> Otelcol {
+        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port());
+        let config = scratch.write("collector.yaml", &config(ports, options));
+        let output = scratch.write("collector.log", "");
+        let mut collector = Otelcol { program: program.to_owned(), config, output, ports, child: None };
+        collector.start_again();
+        collector
+    }
+
+    pub(crate) fn start_again(&mut self) {
+        let output = OpenOptions::new().append(true).open(&self.output).unwrap();
+        let child = Command::new(&self.program)
+            .args(["--config", &self.config, "--feature-gates", "service.profilesSupport"])
+            .stderr(output)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        self.child = Some(child);
+        let end = Instant::now() + Duration::from_secs(30);
+        while !self.ports.iter().all(|&port| TcpStream::connect(("127.0.0.1", port)).is_ok()) {
+            assert!(Instant::now() < end, "{}", fs::read_to_string(&self.output).unwrap());
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// At once, in the middle of whatever it does.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    pub(crate) fn endpoint(&self, protocol: &str) -> String {
+        format!("http://127.0.0.1:{}", self.ports[usize::from(protocol == "http")])
+    }
+
+    /// Ends it; what all its lives have received.
+    pub(crate) fn received(&mut self) -> Received {
+        self.kill();
+        Received::new(fs::read_to_string(&self.output).unwrap())
+    }
+}
+
+impl Drop for Otelcol {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn config([grpc, http]: [u16; 2], options: &Options<'_>) -> String {
+    let tls = options.certificates.map_or(String::new(), |it| {
+        format!(
+            ", tls: {{ cert_file: {}, key_file: {}, client_ca_file: {} }}",
+            it.server, it.server_key, it.authority
+        )
+    });
+    let most = options.most_bytes.map_or(String::new(), |most| format!(", max_request_body_size: {most}"));
+    format!(
+        "receivers:
+  otlp:
+    protocols:
+      grpc: {{ endpoint: '127.0.0.1:{grpc}'{tls} }}
+      http: {{ endpoint: '127.0.0.1:{http}'{tls}{most} }}
+exporters:
+  debug: {{ verbosity: detailed, sampling_initial: 1000000 }}
+service:
+  telemetry: {{ metrics: {{ level: none }} }}
+  pipelines:
+    profiles: {{ receivers: [otlp], exporters: [debug] }}
+"
+    )
+}

@@ -1,0 +1,77 @@
+//! What a collector prints of the profiles that it got.
+//!
+//! ```text
+//!     Profile #0
+//!         Profile ID     :
+//!         Start time     : 2026-11-21 16:24:37.314562219 +0000 UTC
+//!         DurationNano   : 1023708085
+//! ```
+
+use std::collections::BTreeMap;
+
+/// The text of its debug exporter.
+pub(crate) struct Received(String);
+
+impl Received {
+    pub(crate) fn new(text: String) -> Received {
+        Received(text)
+    }
+
+    /// The dictionary holds these, each on a line of its own.
+    pub(crate) fn assert_has(&self, functions: &[&str]) {
+        for function in functions {
+            let found = self.0.lines().any(|line| line.trim() == *function);
+            assert!(found, "{function} is not in {} lines", self.0.lines().count());
+        }
+    }
+
+    /// How many there were; one that came twice, because an answer was lost, is one.
+    pub(crate) fn profiles(&self) -> u64 {
+        self.windows().len() as u64
+    }
+
+    /// How often one begins later than the one before it ends.
+    pub(crate) fn gaps(&self) -> u64 {
+        let windows: Vec<_> = self.windows().into_iter().collect();
+        windows.windows(2).filter(|pair| pair[0].1 < pair[1].0).count() as u64
+    }
+
+    pub(crate) fn summary(&self) -> String {
+        format!("{} profiles received, {} gaps between them", self.profiles(), self.gaps())
+    }
+
+    /// When they begin and end, in nanoseconds of one day.
+    fn windows(&self) -> BTreeMap<u64, u64> {
+        let starts = self.values("Start time     : ").map(nanoseconds);
+        let durations = self.values("DurationNano   : ").map(|value| value.parse::<u64>().unwrap());
+        starts.zip(durations).map(|(start, duration)| (start, start + duration)).collect()
+    }
+
+    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.lines().filter_map(move |line| line.trim().strip_prefix(name))
+    }
+}
+
+/// `2026-11-21 16:24:37.3145 +0000 UTC`, without the zeros at the end of its fraction. The day doesn't count.
+fn nanoseconds(time: &str) -> u64 {
+    let clock = time.split(' ').nth(1).unwrap();
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
+    let seconds = clock.split(':').fold(0, |sum, part| sum * 60 + part.parse::<u64>().unwrap());
+    seconds * 1_000_000_000 + format!("{fraction:0<9}").parse::<u64>().unwrap()
+}
+
+#[test]
+fn times_are_read() {
+    assert_eq!(nanoseconds("2026-11-21 00:00:37.25 +0000 UTC"), 37_250_000_000);
+    assert_eq!(nanoseconds("2026-11-21 01:01:01 +0000 UTC"), 3_661_000_000_000);
+}
+
+#[test]
+fn gaps_are_found_and_what_came_twice_is_one() {
+    let profile = |second: u32, nanos: u32| {
+        format!("Start time     : 2026-11-21 00:00:{second:02} +0000 UTC\nDurationNano   : {nanos}\n")
+    };
+    let all = [profile(1, 1_000_000_000), profile(2, 999_999_999), profile(1, 1_000_000_000), profile(3, 1)];
+    let received = Received::new(all.concat());
+    assert_eq!((received.profiles(), received.gaps()), (3, 1));
+}

@@ -1,0 +1,36 @@
+//! Programs to be profiled: one whose functions are known, main > l1 > spread > l2 > l3 > leaf, and some others.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::scratch::Scratch;
+
+/// The program while it runs; it ends with the value.
+pub(crate) struct Workload(Child);
+
+impl Workload {
+    pub(crate) fn start(scratch: &Scratch) -> Workload {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/chain.c");
+        let program = scratch.path("chain");
+        assert!(Command::new("gcc").args(["-O1", "-o", &program, source]).status().unwrap().success());
+        Workload(Command::new(program).arg("600").stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Programs that are elsewhere with each tick.
+    pub(crate) fn of_many_stacks() -> Workload {
+        let script =
+            "while :; do ls -lR /usr/lib; awk 'BEGIN { for (i = 0; i < 200000; i++) x = x i }'; done";
+        Workload(Command::new("sh").args(["-c", script]).stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        // Both fail only if it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
