@@ -22,6 +22,9 @@ pub trait Machine {
     /// Where the thread's own variables begin.
     fn thread_pointer(&mut self) -> Option<u64>;
 
+    /// Something was met that user space had better look at soon.
+    fn hurry(&mut self) {}
+
     /// Takes the next frame, leaf first: an address and [`frame`](crate::abi::record::frame) flags.
     fn frame(&mut self, frame: u64);
 

@@ -117,7 +117,8 @@ impl Exports<'_> {
 
     /// Symbol `index`, where it has this name.
     fn symbol(&self, index: u32, name: &str) -> Option<Symbol> {
-        let bytes: [u8; size_of::<Sym64<LE>>()] = self.read(self.symbols.wrapping_add(24 * u64::from(index)))?;
+        let bytes: [u8; size_of::<Sym64<LE>>()] =
+            self.read(self.symbols.wrapping_add(24 * u64::from(index)))?;
         let (symbol, _) = pod::from_bytes::<Sym64<LE>>(&bytes).ok()?;
         let mut found = vec![0; name.len() + 1];
         self.elf.read(self.names.checked_add(symbol.st_name.get(LE).into())?, &mut found).ok()?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebpf_programs::abi::interpreter::{Interpreter, LOOPS, MAX};
+use ebpf_programs::abi::interpreter::{Interpreter, LOOPS, MAX, from};
 use ebpf_programs::abi::record::frame;
 use hashbrown::HashMap;
 
@@ -212,6 +212,8 @@ impl Running {
             }
             Err(reason) => {
                 around.stats.refused += u64::from(reason != Reason::NotReady);
+                let later = if reason == Reason::NotReady { from::LATER } else { from::NOWHERE };
+                self.interpreter.top.from = later;
                 self.attached = Err(reason);
             }
         }

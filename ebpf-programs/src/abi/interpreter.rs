@@ -63,7 +63,7 @@ pub struct Path {
 
 /// Where a [`Path`] begins.
 pub mod from {
-    /// Nowhere: the interpreter was seen, its frames can't be had (yet).
+    /// Nowhere: the interpreter was seen, its frames can't be had.
     pub const NOWHERE: u32 = 0;
     /// At the thread pointer.
     pub const THREAD: u32 = 1;
@@ -75,6 +75,8 @@ pub mod from {
     /// The next offsets, as many as [`next`](super::Path::next) says, are the way otherwise, from the thread pointer to
     /// an entry; the others lead on from either.
     pub const CURRENT: u32 = 4;
+    /// Not known yet: user space wants to hear at once when the loop runs.
+    pub const LATER: u32 = 5;
 }
 
 /// How a frame is laid out in memory.

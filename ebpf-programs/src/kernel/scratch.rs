@@ -50,8 +50,8 @@ pub(crate) struct Scratch {
     pub(crate) saved: Saved,
     /// The copy for a raw record on its way.
     pub(crate) copy: Copy,
-    /// Not 0 where the walk met a function of a script that this CPU doesn't remember to have sent: user space had
-    /// better ask for its name at once.
+    /// Not 0 where the walk met a function of a script that this CPU doesn't remember to have sent, or an interpreter
+    /// that wasn't ready before: user space had better ask at once.
     pub(crate) fresh: u32,
     /// A piece of an interpreter's memory.
     object: [u64; FRAME_BYTES / 8],
@@ -135,6 +135,11 @@ impl Machine for Scratch {
     #[inline(always)]
     fn thread_pointer(&mut self) -> Option<u64> {
         thread_pointer()
+    }
+
+    #[inline(always)]
+    fn hurry(&mut self) {
+        self.fresh = 1;
     }
 
     /// When there are more frames than fit, the second half of the buffer goes round: the leaf side stays, and
