@@ -48,6 +48,11 @@ impl Code {
         self.0.first().map_or(0, |first| first.start)
     }
 
+    /// The end of the first part.
+    pub(crate) fn first_end(&self) -> u64 {
+        self.0.first().map_or(0, |first| first.end)
+    }
+
     /// The end of the part that holds `address`.
     #[inline]
     pub(crate) fn end(&self, address: u64) -> Option<u64> {

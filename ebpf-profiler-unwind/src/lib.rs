@@ -64,6 +64,7 @@
 //! |-----------------|------------------------------------------------|-------------------------------------------|
 //! | `.eh_frame`     | nearly everything, stripped or not             | all call frame instructions               |
 //! | `.debug_frame`  | code for debuggers only; compressed, too       | where `.eh_frame` says nothing            |
+//! | instructions    | entries and signal returns that nothing describes: musl, the loader | outermost frame, signal frame |
 //! | `.gopclntab`    | Go 1.16 to 1.27, stripped or not, PIE or not   | distance of the stack pointer, outermost functions, changes of stack, signal returns |
 //!
 //! On x86_64 and arm64 alike, with the sections found by name or through the program headers. The canonical frame
@@ -113,6 +114,8 @@ mod index;
 mod eh_frame;
 
 mod gopclntab;
+
+mod stub;
 
 mod arch;
 

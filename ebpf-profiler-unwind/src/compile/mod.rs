@@ -13,6 +13,7 @@ use crate::arch::Registers;
 use crate::code::Code;
 use crate::index::{Index, Item, Place};
 use crate::source::Sources;
+use crate::stub::Stubs;
 
 mod frames;
 
@@ -27,7 +28,8 @@ use output::Output;
 /// Builds unwind tables from whatever a file brings along.
 ///
 /// That is `.eh_frame`, found by its section or through the program headers; what `.debug_frame` adds to it; and
-/// `.gopclntab` of Go programs. Where several describe one address, the first of these holds, and of several
+/// `.gopclntab` of Go programs; entries and signal returns are known by their instructions where nothing describes
+/// them. Where several describe one address, the first of these holds, and of several
 /// functions the one that begins last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tables {}
@@ -55,18 +57,32 @@ impl UnwindCompiler for Tables {
         let code = Code::of(elf);
         let sources = Sources::of(elf)?;
         let index = Index::of(&sources, &code, registers);
-        Ok(compile(&sources, &index, &code, registers))
+        Ok(compile(elf, &sources, &index, &code, registers))
     }
 }
 
-fn compile(sources: &Sources, index: &Index, code: &Code, registers: &'static Registers) -> Compiled {
-    let Some(first) = index.items(code).next() else {
+fn compile(
+    elf: &Elf,
+    sources: &Sources,
+    index: &Index,
+    code: &Code,
+    registers: &'static Registers,
+) -> Compiled {
+    let mut stubs = Stubs::new(elf);
+    let begin = index.items(code).next().map(|first| first.begin);
+    let before = stubs.find(code.start()..begin.unwrap_or_else(|| code.first_end()));
+    let Some(begin) = before.first().map(|stub| stub.range.start).or(begin) else {
         return Compiled { malformed: index.malformed, ..Compiled::default() };
     };
-    let mut output = Output::new(first.begin, index.malformed);
+    let mut output = Output::new(begin, index.malformed);
+    output.stubs(&before);
     let mut frames: Vec<_> = sources.frames.iter().map(|section| Frames::new(section, registers)).collect();
     let mut go = sources.go.as_ref().map(|table| Go::new(table, registers));
     for item in index.items(code) {
+        let gap = output.end()..item.begin;
+        if Stubs::may_be_in(&gap) {
+            output.stubs(&stubs.find(gap));
+        }
         let item = Item { next: item.next.min(code.end(item.begin).unwrap_or(item.begin)), ..item };
         let done = match item.place {
             Place::Frames { section, offset } => {
@@ -76,5 +92,7 @@ fn compile(sources: &Sources, index: &Index, code: &Code, registers: &'static Re
         };
         output.malformed += u32::from(done.is_none());
     }
+    let end = output.end();
+    output.stubs(&stubs.find(end..code.end(end).unwrap_or(end)));
     output.finish()
 }

@@ -2,6 +2,7 @@
 
 use ebpf_profiler_core::unwind::Compiled;
 
+use crate::stub::Stub;
 use crate::table::build::Builder;
 use crate::table::rules::Packed;
 
@@ -32,6 +33,14 @@ impl Output {
             self.builder.push(self.end, Packed::NO_DATA);
         }
         self.end = end;
+    }
+
+    /// Code that is known without being described.
+    pub(super) fn stubs(&mut self, stubs: &[Stub]) {
+        for Stub { range, rule } in stubs {
+            self.function(range.start, range.end);
+            self.row(range.start, *rule);
+        }
     }
 
     /// Where the last function ends.

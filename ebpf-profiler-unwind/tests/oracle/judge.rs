@@ -140,11 +140,17 @@ impl Judge {
         parts
     }
 
-    /// Between functions there is nothing, but for the padding of the next.
+    /// Between functions there is nothing, but for the padding of the next, and for what is known by its instructions:
+    /// gimli is no judge of that.
     fn gap(&mut self, range: Range<u64>) {
-        let padding = !self.compare.gaps || range.end.wrapping_sub(range.start) < 16;
-        for (part, rule) in self.ours(range.clone()) {
-            if let Some(rule) = rule.filter(|_| !padding) {
+        let is_stub = |rule: &Rule| matches!(rule.raw().cfa, cfa::END | cfa::SIGNAL);
+        let is_padding = |range: &Range<u64>| range.end.wrapping_sub(range.start) < 16;
+        let allowed = !self.compare.gaps || is_padding(&range);
+        let mut parts = self.ours(range.clone()).into_iter().peekable();
+        while let Some((part, rule)) = parts.next() {
+            let before_stub = parts.peek().is_some_and(|(_, next)| next.as_ref().is_some_and(is_stub));
+            let allowed = allowed || before_stub && is_padding(&part);
+            if let Some(rule) = rule.filter(|rule| !allowed && !is_stub(rule)) {
                 self.unequal(part.start, format!("{rule} in the gap {range:x?}"));
             }
         }

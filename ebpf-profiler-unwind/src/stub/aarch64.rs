@@ -1,0 +1,62 @@
+//! arm64.
+
+use std::ops::Range;
+
+use super::Look;
+
+pub(super) static LOOK: Look = Look { signal_return, context: super::signal(SP, CONTEXT), entry };
+
+const SP: u8 = 31;
+
+/// Behind 128 bytes of `siginfo`.
+const CONTEXT: i32 = 128;
+
+/// `mov x8, 139`, then `svc 0`.
+fn signal_return(code: &[u8]) -> Option<Range<usize>> {
+    const STUB: [u32; 2] = [0xd280_1168, 0xd400_0001];
+    let mut words = words(code);
+    let mut before = words.next()?;
+    let number = words.position(|word| [std::mem::replace(&mut before, word), word] == STUB)?;
+    Some(number * 4..number * 4 + 8)
+}
+
+/// Up to the first branch that doesn't come back.
+fn entry(code: &[u8]) -> usize {
+    words(code).position(is_jump).map_or(0, |number| (number + 1) * 4)
+}
+
+/// `b`, `br` or `ret`
+fn is_jump(word: u32) -> bool {
+    word >> 26 == 0b00_0101 || matches!(word & 0xffff_fc1f, 0xd61f_0000 | 0xd65f_0000)
+}
+
+fn words(code: &[u8]) -> impl Iterator<Item = u32> {
+    code.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn signal_returns() {
+        assert_eq!(signal_return(&code(&[0xd503_201f, 0xd280_1168, 0xd400_0001])), Some(4..12));
+        assert_eq!(signal_return(&code(&[0xd280_1168, 0xd400_0001])), Some(0..8));
+        assert_eq!(signal_return(&code(&[0xd280_1188, 0xd400_0001, 0xd280_1168])), None);
+        assert_eq!(signal_return(&[]), None);
+    }
+
+    #[test]
+    fn entries() {
+        // mov x29, 0; mov x30, 0; mov x0, sp; bl; b
+        let musl = code(&[0xd280_001d, 0xd280_001e, 0x9100_03e0, 0x9400_0002, 0x1400_0001, 0xd503_201f]);
+        assert_eq!(entry(&musl), 20);
+        // br x21
+        assert_eq!(entry(&code(&[0x9400_0002, 0xd61f_02a0, 0xd503_201f])), 8);
+        assert_eq!(entry(&code(&[0x9400_0002])), 0);
+    }
+}

@@ -1,0 +1,169 @@
+//! Code that nothing describes and that is known by what it is: where programs begin, where signal handlers return to.
+//!
+//! C libraries other than glibc come without unwind data in general. A walk through most of their functions has to
+//! guess; these few can be told by their instructions, and without them a walk goes astray or stops one frame short.
+//!
+//! | stub | is | rule |
+//! | --- | --- | --- |
+//! | entry | what the file's header names, up to its call of the first C function | the outermost frame |
+//! | signal return | the system call `rt_sigreturn`, its number put into the register just before | all registers in the signal frame |
+
+use std::ops::Range;
+
+use ebpf_profiler_core::elf::{Arch, EXECUTABLE, Elf};
+use ebpf_programs::abi::table::{Rule, cfa};
+
+use crate::table::rules::Packed;
+
+mod aarch64;
+
+mod x86_64;
+
+/// A piece of code and what holds in all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stub {
+    pub(crate) range: Range<u64>,
+    pub(crate) rule: Packed,
+}
+
+/// How an instruction set's stubs look.
+struct Look {
+    /// Where the system call is, with the instruction before it.
+    signal_return: fn(&[u8]) -> Option<Range<usize>>,
+    /// Where the signal frame is then.
+    context: Rule,
+    /// How far the code of an entry reaches.
+    entry: fn(&[u8]) -> usize,
+}
+
+impl Look {
+    fn of(arch: Arch) -> Option<&'static Look> {
+        match arch {
+            Arch::X86_64 => Some(&x86_64::LOOK),
+            Arch::Aarch64 => Some(&aarch64::LOOK),
+            _ => None,
+        }
+    }
+}
+
+/// Looks for stubs in code that nothing describes.
+pub(crate) struct Stubs<'a> {
+    elf: &'a Elf,
+    /// The executable sections by their addresses: many a file has its constants in a segment with its code.
+    sections: Vec<Range<u64>>,
+    /// How many bytes may still be looked at.
+    budget: u64,
+}
+
+/// What isn't described is padding in most files; of those that describe nothing few have more code than this.
+const BUDGET: u64 = 64 << 20;
+
+/// Smaller gaps are padding: reading each of them would take longer than all the rest of building a table. A library
+/// without unwind data leaves a large one.
+const LEAST: u64 = 64;
+
+/// Bytes that are looked at in one go; pieces overlap by the longest signal return.
+const PIECE: u64 = 64 << 10;
+const OVERLAP: u64 = 16;
+
+/// Bytes of an entry at most.
+const ENTRY: u64 = 128;
+
+impl<'a> Stubs<'a> {
+    pub(crate) fn new(elf: &'a Elf) -> Stubs<'a> {
+        let code = elf.sections().iter().filter(|section| section.flags & EXECUTABLE != 0);
+        let mut sections: Vec<Range<u64>> =
+            code.map(|section| section.address..section.address.saturating_add(section.size)).collect();
+        sections.sort_by_key(|section| section.start);
+        // What overlaps counts once: each section is looked at in turn, and so is each gap.
+        sections.dedup_by(|next, section| {
+            let joined = next.start <= section.end;
+            if joined {
+                section.end = section.end.max(next.end);
+            }
+            joined
+        });
+        Stubs { elf, sections, budget: BUDGET }
+    }
+
+    /// Whether a gap is large enough to be looked at.
+    #[inline]
+    pub(crate) fn may_be_in(gap: &Range<u64>) -> bool {
+        gap.end.saturating_sub(gap.start) >= LEAST
+    }
+
+    /// The stubs in a gap, in order, without overlap.
+    #[cold]
+    pub(crate) fn find(&mut self, gap: Range<u64>) -> Vec<Stub> {
+        let Some(look) = Look::of(self.elf.arch()) else { return Vec::new() };
+        if self.sections.is_empty() {
+            return self.find_in(look, &gap);
+        }
+        let mut stubs = Vec::new();
+        let from = self.sections.partition_point(|section| section.end <= gap.start);
+        for number in from..self.sections.len() {
+            let section = &self.sections[number];
+            let part = section.start.max(gap.start)..section.end.min(gap.end);
+            if section.start >= gap.end {
+                break;
+            }
+            stubs.extend(self.find_in(look, &part));
+        }
+        ordered(stubs)
+    }
+
+    fn find_in(&mut self, look: &Look, gap: &Range<u64>) -> Vec<Stub> {
+        let size = gap.end.saturating_sub(gap.start);
+        if size < LEAST || size > self.budget {
+            return Vec::new();
+        }
+        self.budget -= size;
+        let mut stubs = Vec::from_iter(self.entry(look, gap));
+        self.signal_returns(look, gap, &mut stubs);
+        ordered(stubs)
+    }
+
+    fn entry(&self, look: &Look, gap: &Range<u64>) -> Option<Stub> {
+        let begin = Some(self.elf.entry()).filter(|entry| gap.contains(entry))?;
+        let code = self.code(begin..gap.end.min(begin + ENTRY))?;
+        let end = begin + (look.entry)(&code) as u64;
+        (end > begin).then_some(Stub { range: begin..end, rule: Packed::END })
+    }
+
+    fn signal_returns(&self, look: &Look, gap: &Range<u64>, stubs: &mut Vec<Stub>) {
+        let mut at = gap.start;
+        while at < gap.end {
+            let end = gap.end.min(at + PIECE + OVERLAP);
+            let Some(code) = self.code(at..end) else { return };
+            let mut from = 0;
+            while let Some(found) = code.get(from..).and_then(look.signal_return) {
+                let begin = at + (from + found.start) as u64;
+                // The kernel enters it at its first instruction, and whoever looks for a caller looks in front of the
+                // return address.
+                let before = u64::from(begin > gap.start);
+                let range = begin - before..at + (from + found.end) as u64;
+                stubs.push(Stub { range, rule: Packed::of(&look.context) });
+                from += found.end;
+            }
+            at += PIECE;
+        }
+    }
+
+    fn code(&self, range: Range<u64>) -> Option<Vec<u8>> {
+        let mut code = vec![0; usize::try_from(range.end - range.start).ok()?];
+        self.elf.read(range.start, &mut code).ok()?;
+        Some(code)
+    }
+}
+
+/// Stubs by their addresses; of such as overlap the first holds.
+fn ordered(mut stubs: Vec<Stub>) -> Vec<Stub> {
+    stubs.sort_by_key(|stub| stub.range.start);
+    stubs.dedup_by(|next, stub| next.range.start < stub.range.end);
+    stubs
+}
+
+/// All registers are in the signal frame at a distance from this one.
+const fn signal(register: u8, offset: i32) -> Rule {
+    Rule { cfa: cfa::SIGNAL, register, offset, ..Rule::CANNOT }
+}

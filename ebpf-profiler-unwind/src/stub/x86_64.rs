@@ -1,0 +1,88 @@
+//! x86_64.
+
+use std::ops::Range;
+
+use super::Look;
+
+pub(super) static LOOK: Look = Look { signal_return, context: super::signal(RSP, 0), entry };
+
+const RSP: u8 = 7;
+
+const SYSCALL: [u8; 6] = [15, 0, 0, 0, 0x0f, 0x05];
+
+/// `mov eax, 15` or `mov rax, 15`, then `syscall`.
+fn signal_return(code: &[u8]) -> Option<Range<usize>> {
+    let mut end = 0;
+    loop {
+        end += last_byte(code.get(end..)?)? + 1;
+        let Some(before) = code[..end].strip_suffix(&SYSCALL) else { continue };
+        if before.ends_with(&[0x48, 0xc7, 0xc0]) {
+            return Some(before.len() - 3..end);
+        }
+        if before.ends_with(&[0xb8]) {
+            return Some(before.len() - 1..end);
+        }
+    }
+}
+
+/// Where the last byte of the system call may be, which is rarer than the others.
+///
+/// Most code is looked at by this and nothing else: eight bytes at a time, as [a byte is zero][trick] in few steps.
+///
+/// [trick]: https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord
+fn last_byte(code: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let (words, rest) = code.as_chunks();
+    let has_it = |word: &[u8; 8]| {
+        let word = u64::from_ne_bytes(*word) ^ (ONES * SYSCALL[5] as u64);
+        word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
+    };
+    let is_it = |&byte: &u8| byte == SYSCALL[5];
+    match words.iter().position(has_it) {
+        Some(number) => words[number].iter().position(is_it).map(|at| number * 8 + at),
+        None => rest.iter().position(is_it).map(|at| words.len() * 8 + at),
+    }
+}
+
+/// Up to the end of the first call; a loader's goes on after that, until it jumps to the program.
+fn entry(code: &[u8]) -> usize {
+    const JUMP_R12: [u8; 3] = [0x41, 0xff, 0xe4];
+    if let Some(jump) = code.windows(JUMP_R12.len()).position(|window| window == JUMP_R12) {
+        return jump + JUMP_R12.len();
+    }
+    // Calls of near functions only: a byte of an address may look like a call, too.
+    let is_call = |call: &[u8]| call[0] == 0xe8 && matches!(call[3..], [0 | 0xff, 0 | 0xff]);
+    code.windows(5).position(is_call).map_or(0, |call| call + 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signal_returns() {
+        // musl's, behind a `nop`.
+        assert_eq!(signal_return(b"\x90\x48\xc7\xc0\x0f\0\0\0\x0f\x05\xc3"), Some(1..10));
+        assert_eq!(signal_return(b"\xb8\x0f\0\0\0\x0f\x05"), Some(0..7));
+        // Another register, another number.
+        assert_eq!(signal_return(b"\xb9\x0f\0\0\0\x0f\x05"), None);
+        assert_eq!(signal_return(b"\xb8\x10\0\0\0\x0f\x05"), None);
+        assert_eq!(signal_return(b"\xbf\x0f\0\0\0\x0f\x05\xb8\x0f\0\0\0\x0f\x05"), Some(7..14));
+        assert_eq!(signal_return(b"\x0f\0\0\0\x0f\x05"), None);
+        for distance in 0..20 {
+            let code = [&vec![5; distance][..], b"\xb8\x0f\0\0\0\x0f\x05"].concat();
+            assert_eq!(signal_return(&code), Some(distance..distance + 7));
+        }
+    }
+
+    #[test]
+    fn entries() {
+        // xor rbp, rbp; mov rdi, rsp; lea rsi, ...; and rsp, -16; call
+        let musl = b"\x48\x31\xed\x48\x89\xe7\x48\x8d\x35\xe8\x2d\0\0\x48\x83\xe4\xf0\xe8\x05\0\0\0\x8b\x37\xe8\0\0\0\0";
+        assert_eq!(entry(musl), 22);
+        // mov rdi, rsp; call; mov r12, rax; ...; call; lea; mov rsp, r13; jmp r12
+        let loader = b"\x48\x89\xe7\xe8\xa0\x0b\0\0\x49\x89\xc4\xe8\0\x01\0\0\x4c\x89\xec\x41\xff\xe4\x90";
+        assert_eq!(entry(loader), 22);
+        assert_eq!(entry(b"\x31\xed"), 0);
+    }
+}
