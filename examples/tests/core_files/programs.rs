@@ -6,7 +6,7 @@ use std::time::Duration;
 use ebpf_profiler_core::trace::Stop;
 
 use crate::compare::{Difference, compare};
-use crate::dump::{after, are_here, build, find, folder, source, when_ready};
+use crate::dump::{after, are_here, build, by_the_kernel, find, folder, source, when_ready};
 
 /// Builds a program in the folder of these tests: a compiler with its options, a source.
 fn built(name: &str, compiler: &[&str], from: &str) -> Command {
@@ -121,6 +121,21 @@ fn glibc() {
     }
     let mut program = built("threads_glibc", &["gcc", "-O2", "-pthread"], "threads.c");
     compare(&when_ready("glibc", &mut program), 4, &[]);
+}
+
+#[test]
+#[ignore = "needs gdb, eu-stack, rustc and gcc"]
+fn written_by_the_kernel() {
+    if !are_here(&["gdb", "eu-stack", "rustc", "gcc"]) {
+        return;
+    }
+    let server = built("server_that_ends", &["rustc", "-O", "--edition=2024"], "server.rs");
+    let threads = built("threads_that_end", &["gcc", "-O2", "-pthread"], "threads.c");
+    for (name, program, least) in [("kernel_server", server, 8), ("kernel_threads", threads, 4)] {
+        if let Some(dump) = by_the_kernel(name, program.get_program().as_ref()) {
+            compare(&dump, least, &[]);
+        }
+    }
 }
 
 #[test]
