@@ -49,16 +49,6 @@ pub(crate) struct Translated {
     pub(crate) complete: bool,
 }
 
-impl Translated {
-    /// The same but for the offset of the canonical frame address; `None` when that makes another kind of rule.
-    #[inline]
-    pub(crate) fn with_offset(self, offset: i64) -> Option<Translated> {
-        let plain = self.rule.cfa() == cfa::REGISTER;
-        let offset = i32::try_from(offset).ok().filter(|_| plain)?;
-        Some(Translated { rule: self.rule.with_offset(offset), ..self })
-    }
-}
-
 impl Registers {
     /// Those of an instruction set.
     pub(crate) fn of(arch: Arch) -> Option<&'static Registers> {
@@ -73,7 +63,7 @@ impl Registers {
     ///
     /// Where only the frame pointer can't be said, it is lost and the rest of the rule holds: most callers
     /// never ask for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn rule(&self, state: &State<'_>, signal: bool) -> Translated {
         if signal && let Some(rule) = (self.signal)(state) {
             return Translated { rule, complete: true };
@@ -84,9 +74,9 @@ impl Registers {
         let Some((kinds, offset, aux)) = self.cfa(state.cfa).and_then(|cfa| self.ra(cfa, state)) else {
             return Translated { rule: Packed::CANNOT, complete: false };
         };
-        let fp = self.fp(state.fp);
-        let (kind, fp_offset) = fp.unwrap_or((fp::UNKNOWN, 0));
-        let rule = Packed::new(kinds | u32::from(kind) << 24, offset, aux, fp_offset);
+        let fp = self.fp(&state.fp);
+        let (kind, fp_offset) = fp.unwrap_or((fp::UNKNOWN.into(), 0));
+        let rule = Packed::new(kinds | kind << 24, offset, aux, fp_offset);
         Translated { rule, complete: fp.is_some() }
     }
 
@@ -136,23 +126,24 @@ impl Registers {
         free.then_some((kinds | (u32::from(kind) | signed) << 16, offset, ra_aux))
     }
 
+    /// The kind and the offset; a whole word for the kind, as reading a byte more than was just written is slow.
     #[inline]
-    fn fp(&self, place: Place<'_>) -> Option<(u8, i32)> {
-        match place {
-            Place::At(offset) => Some((fp::SAVED, i32::try_from(offset).ok()?)),
-            Place::Unset | Place::Same => Some((fp::SAME, 0)),
+    fn fp(&self, place: &Place<'_>) -> Option<(u32, i32)> {
+        match *place {
+            Place::At(offset) => Some((fp::SAVED.into(), i32::try_from(offset).ok()?)),
+            Place::Unset | Place::Same => Some((fp::SAME.into(), 0)),
             other => self.unusual_fp(other),
         }
     }
 
     #[cold]
-    fn unusual_fp(&self, place: Place<'_>) -> Option<(u8, i32)> {
+    fn unusual_fp(&self, place: Place<'_>) -> Option<(u32, i32)> {
         match place {
-            Place::Undefined => Some((fp::UNKNOWN, 0)),
-            Place::Register(register) if register == self.fp => Some((fp::SAME, 0)),
+            Place::Undefined => Some((fp::UNKNOWN.into(), 0)),
+            Place::Register(register) if register == self.fp => Some((fp::SAME.into(), 0)),
             Place::Expression(code) => match expression::recognize(code)? {
                 Expression::Register { register, offset } if u16::from(register) == self.fp => {
-                    Some((fp::DIRECT, i32::try_from(offset).ok()?))
+                    Some((fp::DIRECT.into(), i32::try_from(offset).ok()?))
                 }
                 _ => None,
             },

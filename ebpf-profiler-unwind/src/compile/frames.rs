@@ -1,10 +1,12 @@
 //! Rows from call frame information.
 
+use ebpf_programs::abi::table::cfa;
+
 use crate::arch::{Registers, Translated};
-use crate::eh_frame::cie::Cache;
+use crate::eh_frame::cie::{Cache, Cie};
 use crate::eh_frame::entry::{Kind, Section};
 use crate::eh_frame::fde::Fde;
-use crate::eh_frame::program::{Change, Program};
+use crate::eh_frame::program::{Program, Rows};
 use crate::eh_frame::state::State;
 use crate::index::Item;
 use crate::table::rules::Packed;
@@ -17,35 +19,33 @@ pub(super) struct Frames<'a> {
     registers: &'static Registers,
     cies: Cache<'a>,
     remembered: Vec<State<'a>>,
+    /// The offset of a CIE, and the rule that its functions begin with.
+    first: (usize, Translated),
 }
 
 impl<'a> Frames<'a> {
     pub(super) fn new(section: &'a Section, registers: &'static Registers) -> Frames<'a> {
-        Frames { section, registers, cies: Cache::new(), remembered: Vec::new() }
+        let first = (usize::MAX, Translated { rule: Packed::NO_DATA, complete: true });
+        Frames { section, registers, cies: Cache::new(), remembered: Vec::new(), first }
     }
 
     /// Adds the rows of the function whose entry is at `offset`; `None` when it makes no sense.
-    #[inline]
+    #[inline(never)]
     pub(super) fn function(&mut self, item: Item, offset: usize, output: &mut Output) -> Option<()> {
         let (entry, _) = self.section.entry(offset)?;
-        let Kind::Fde(cie) = entry.kind else { return None };
-        let cie = self.cies.get(self.section, cie, self.registers)?;
+        let Kind::Fde(cie_offset) = entry.kind else { return None };
+        let cie = self.cies.get(self.section, cie_offset, self.registers)?;
         let fde = Fde::parse(self.section, &entry, cie)?;
         let end = fde.range.end.min(item.next);
         output.function(item.begin, end);
-        let mut program = Program::new(cie, self.registers, item.begin..end, &mut self.remembered);
-        let mut last = NOTHING;
-        let done = program.run(fde.instructions, |at, state, change| {
-            let same = match change {
-                Change::None => Some(last),
-                Change::Offset(offset) => last.with_offset(offset),
-                Change::Any => None,
-            };
-            let translated = same.unwrap_or_else(|| self.registers.rule(state, cie.signal));
-            last = translated;
-            output.count_unsupported(u32::from(!translated.complete));
-            output.row(at, translated.rule);
-        });
+        if self.first.0 != cie_offset {
+            self.first = (cie_offset, first_rule(self.registers, cie));
+        }
+        let mut rows =
+            Translation { registers: self.registers, signal: cie.signal, last: self.first.1, output };
+        let range = item.begin..end;
+        let mut program = Program::new(cie, self.registers, range, rows.is_plain(), &mut self.remembered);
+        let done = program.run(fde.instructions, &mut rows);
         if done.is_none() {
             output.row(program.at(), Packed::CANNOT);
         }
@@ -53,5 +53,41 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// In front of the first row.
-const NOTHING: Translated = Translated { rule: Packed::NO_DATA, complete: true };
+/// The rule that the functions of a CIE begin with.
+#[cold]
+fn first_rule(registers: &Registers, cie: &Cie<'_>) -> Translated {
+    registers.rule(&cie.initial, cie.signal)
+}
+
+/// On the way from rows to rules.
+struct Translation<'o> {
+    registers: &'static Registers,
+    signal: bool,
+    last: Translated,
+    output: &'o mut Output,
+}
+
+impl Translation<'_> {
+    /// Whether another offset makes nothing but another offset in the rule.
+    fn is_plain(&self) -> bool {
+        self.last.rule.cfa() == cfa::REGISTER
+    }
+}
+
+impl Rows for Translation<'_> {
+    #[inline(always)]
+    fn row(&mut self, at: u64, row: &State<'_>) -> bool {
+        self.last = self.registers.rule(row, self.signal);
+        self.output.count_unsupported(u32::from(!self.last.complete));
+        self.output.row(at, self.last.rule);
+        self.is_plain()
+    }
+
+    #[inline(always)]
+    fn offset(&mut self, at: u64, offset: i64) {
+        let offset = i32::try_from(offset);
+        let rule = offset.map_or(Packed::CANNOT, |offset| self.last.rule.with_offset(offset));
+        self.output.count_unsupported(u32::from(!self.last.complete || offset.is_err()));
+        self.output.row(at, rule);
+    }
+}

@@ -94,8 +94,8 @@ impl<'a> Cie<'a> {
             return None;
         }
         let mut remembered = Vec::new();
-        let mut program = Program::new(self, registers, 0..u64::MAX, &mut remembered);
-        program.run(instructions, |_, _, _| {})?;
+        let mut program = Program::new(self, registers, 0..u64::MAX, false, &mut remembered);
+        program.run(instructions, &mut ())?;
         self.initial = program.state();
         Some(())
     }

@@ -19,32 +19,44 @@ use super::cie::Cie;
 use super::pointer;
 use super::state::{Cfa, Place, State};
 
+/// Takes the rows of a function, one behind the other.
+pub(crate) trait Rows {
+    /// From `at` on this row holds.
+    ///
+    /// Whether rows that differ from it by the offset of the canonical frame address alone may be told by that.
+    fn row(&mut self, at: u64, row: &State<'_>) -> bool;
+
+    /// From `at` on the last row holds, with another offset.
+    fn offset(&mut self, at: u64, offset: i64);
+}
+
+/// Nobody wants to know.
+impl Rows for () {
+    fn row(&mut self, _: u64, _: &State<'_>) -> bool {
+        false
+    }
+
+    fn offset(&mut self, _: u64, _: i64) {}
+}
+
 /// Instructions on their way through one function.
 pub(crate) struct Program<'p, 'a> {
     cie: &'p Cie<'a>,
     registers: &'p Registers,
-    range: Range<u64>,
+    end: u64,
     at: u64,
     state: State<'a>,
-    change: Change,
+    /// Whether the row in force differs from the last one by its offset at most, and that is enough to know.
+    is_alike: bool,
     remembered: &'p mut Vec<State<'a>>,
-}
-
-/// How a row differs from the one before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// Only by the offset of the canonical frame address, as most do.
-    Offset(i64),
-    /// Maybe by more.
-    Any,
-    /// Not at all.
-    None,
 }
 
 /// What an instruction leads to.
 enum Flow {
     /// The next instruction.
     On,
+    /// The row is finished; the next begins so many units of code behind it.
+    By(u64),
     /// The row is finished; the next begins at this address.
     To(u64),
 }
@@ -54,28 +66,26 @@ type Step = Option<Flow>;
 
 const ON: Step = Some(Flow::On);
 
+const DEF_CFA_OFFSET: u8 = 0x0e;
+
 /// How many states can be remembered at a time; compilers use one.
 const DEPTH: usize = 8;
 
 impl<'p, 'a> Program<'p, 'a> {
     /// A program for the function at `range`; `remembered` is room that is used again and again.
+    ///
+    /// Where `is_alike` says so, the row that all functions of the CIE begin with needn't be given, only its offset.
     #[inline]
     pub(crate) fn new(
         cie: &'p Cie<'a>,
         registers: &'p Registers,
         range: Range<u64>,
+        is_alike: bool,
         remembered: &'p mut Vec<State<'a>>,
     ) -> Program<'p, 'a> {
         remembered.clear();
-        Program {
-            cie,
-            registers,
-            at: range.start,
-            range,
-            state: cie.initial,
-            change: Change::Any,
-            remembered,
-        }
+        let (at, end) = (range.start, range.end);
+        Program { cie, registers, end, at, state: cie.initial, is_alike, remembered }
     }
 
     /// The row in force.
@@ -88,34 +98,43 @@ impl<'p, 'a> Program<'p, 'a> {
         self.at
     }
 
-    /// Carries out `code`, giving each finished row to `emit`: from which address on it holds, the row, and how it
-    /// differs from the row before.
+    /// Carries out `code`, giving each finished row to `rows`.
     ///
     /// `None` when an instruction makes no sense; rows up to there have been given.
     #[inline]
-    pub(crate) fn run(
-        &mut self,
-        mut code: Bytes<'a>,
-        mut emit: impl FnMut(u64, &State<'a>, Change),
-    ) -> Option<()> {
+    pub(crate) fn run(&mut self, mut code: Bytes<'a>, rows: &mut impl Rows) -> Option<()> {
         loop {
             let to = match code.u8() {
                 Some(byte) => match self.step(byte, &mut code)? {
                     Flow::On => continue,
+                    Flow::By(units) => self.at.checked_add(units.wrapping_mul(self.cie.code_align))?,
                     Flow::To(to) => to,
                 },
-                None => self.range.end,
+                None => self.end,
             };
             if to > self.at {
-                emit(self.at, &self.state, self.change);
-                self.change = Change::None;
+                self.finish(rows);
             } else if to < self.at {
                 return None;
             }
             self.at = to;
-            if to >= self.range.end {
+            if to >= self.end {
                 return Some(());
             }
+            // Two rows of three begin so.
+            if let &[DEF_CFA_OFFSET, offset @ 0..0x80, ref rest @ ..] = code.0 {
+                code.0 = rest;
+                self.set_cfa_offset(offset.into())?;
+            }
+        }
+    }
+
+    /// Gives the row in force away.
+    #[inline(always)]
+    fn finish(&mut self, rows: &mut impl Rows) {
+        match self.state.cfa {
+            Cfa::Register { offset, .. } if self.is_alike => rows.offset(self.at, offset),
+            _ => self.is_alike = rows.row(self.at, &self.state),
         }
     }
 
@@ -124,9 +143,9 @@ impl<'p, 'a> Program<'p, 'a> {
     fn step(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
         let operand = byte & 0x3f;
         if byte & 0xc0 == 0x40 {
-            self.advance(operand.into())
-        } else if byte == 0x0e {
-            self.define_cfa_offset(code)
+            by(operand)
+        } else if byte == DEF_CFA_OFFSET {
+            self.set_cfa_offset(code.uleb()? as i64)
         } else if byte >= 0xc0 {
             self.restore(operand.into())
         } else if byte >= 0x80 {
@@ -145,25 +164,20 @@ impl<'p, 'a> Program<'p, 'a> {
     fn extended(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
         match byte {
             0x01 => self.set_location(code),
-            0x02 => self.advance(code.u8()?.into()),
-            0x03 => self.advance(code.u16()?.into()),
-            0x04 => self.advance(code.u32()?.into()),
+            0x02 => by(code.u8()?),
+            0x03 => by(code.u16()?),
+            0x04 => by(code.u32()?),
             0x0a => self.remember(),
             0x0b => self.recall(),
             0x0c | 0x0d | 0x0f | 0x12 | 0x13 => self.define_cfa(byte, code),
             0x2d if self.registers.signs => {
-                self.change = Change::Any;
+                self.is_alike = false;
                 self.state.signed = !self.state.signed;
                 ON
             }
             0x2e => code.uleb().and(ON),
             _ => self.define_register(byte, code),
         }
-    }
-
-    #[inline]
-    fn advance(&mut self, delta: u64) -> Step {
-        self.at.checked_add(delta.wrapping_mul(self.cie.code_align)).map(Flow::To)
     }
 
     /// Relative addresses would need to know where the instruction stands; nobody writes them.
@@ -173,18 +187,15 @@ impl<'p, 'a> Program<'p, 'a> {
     }
 
     #[inline(always)]
-    fn define_cfa_offset(&mut self, code: &mut Bytes<'a>) -> Step {
+    fn set_cfa_offset(&mut self, to: i64) -> Step {
         let Cfa::Register { offset, .. } = &mut self.state.cfa else { return None };
-        *offset = code.uleb()? as i64;
-        if self.change != Change::Any {
-            self.change = Change::Offset(*offset);
-        }
+        *offset = to;
         ON
     }
 
     #[inline]
     fn define_cfa(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
-        self.change = Change::Any;
+        self.is_alike = false;
         self.state.cfa = match byte {
             0x0c => Cfa::Register { register: register(code)?, offset: code.uleb()? as i64 },
             0x0d => Cfa::Register { register: register(code)?, offset: self.cfa()?.1 },
@@ -236,11 +247,11 @@ impl<'p, 'a> Program<'p, 'a> {
     fn set(&mut self, register: u16, place: Place<'a>) -> Step {
         if register == self.registers.fp {
             self.state.fp = place;
-            self.change = Change::Any;
+            self.is_alike = false;
         }
         if register == self.cie.ra {
             self.state.ra = place;
-            self.change = Change::Any;
+            self.is_alike = false;
         }
         ON
     }
@@ -263,10 +274,15 @@ impl<'p, 'a> Program<'p, 'a> {
     }
 
     fn recall(&mut self) -> Step {
-        self.change = Change::Any;
+        self.is_alike = false;
         self.state = self.remembered.pop()?;
         ON
     }
+}
+
+#[inline]
+fn by(units: impl Into<u64>) -> Step {
+    Some(Flow::By(units.into()))
 }
 
 #[inline]

@@ -8,7 +8,7 @@ pub(crate) struct Rules {
     list: Vec<Packed>,
     numbers: HashMap<Packed, u16>,
     /// Numbers of rules met before, by a cheap hash: a row's rule nearly always stands here.
-    recent: Vec<u16>,
+    recent: Box<[u16; RECENT]>,
 }
 
 /// A power of two, several times the number of rules that most files have.
@@ -21,7 +21,7 @@ impl Rules {
     pub(crate) fn new() -> Rules {
         let list = vec![Packed::NO_DATA, Packed::CANNOT];
         let numbers = HashMap::from_iter([(Packed::NO_DATA, NO_DATA), (Packed::CANNOT, CANNOT)]);
-        Rules { list, numbers, recent: vec![NO_DATA; RECENT] }
+        Rules { list, numbers, recent: Box::new([NO_DATA; RECENT]) }
     }
 
     /// The number of a rule; `None` when there are too many different ones.
