@@ -120,6 +120,7 @@
 //! | [`tables`] | what goes down to it: unwind tables and mappings. Seam: [`Tables`](tables::Tables) |
 //! | [`process`] | processes and the files that they map. Seam: [`System`](process::System) |
 //! | [`elf`] | ELF files, read piece by piece. Seam: [`ReadAt`](elf::ReadAt) |
+//! | [`go`] | the table of functions that every Go program has |
 //! | [`unwind`] | who builds unwind tables. Seam: [`UnwindCompiler`](unwind::UnwindCompiler) |
 //! | [`trace`] | stacks, and the kernel side's walkers run here. Seam: [`Stack`](trace::Stack) |
 //! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
@@ -183,6 +184,8 @@ pub mod tables;
 pub mod process;
 
 pub mod elf;
+
+pub mod go;
 
 pub mod unwind;
 

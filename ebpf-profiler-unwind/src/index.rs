@@ -5,12 +5,13 @@
 
 use std::ops::Range;
 
+use ebpf_profiler_core::go::Pclntab;
+
 use crate::arch::Registers;
 use crate::code::Code;
 use crate::eh_frame::cie::Cache;
 use crate::eh_frame::entry::{Entry, Format, Kind, Section};
 use crate::eh_frame::fde::Fde;
-use crate::gopclntab::Pclntab;
 use crate::source::Sources;
 
 /// See the [module](self).
@@ -71,8 +72,8 @@ impl Index {
         for (number, section) in sources.frames.iter().enumerate() {
             index.add_section(number, section, code, registers);
         }
-        if let Some(table) = &sources.go {
-            index.add_go(table, code);
+        if let Some(go) = &sources.go {
+            index.add_go(&go.table, code);
         }
         index.sort();
         index
@@ -113,8 +114,11 @@ impl Index {
 
     /// Of several descriptions of one address the first in the file holds.
     fn sort(&mut self) {
-        if !self.keys.is_sorted() {
+        let falls = self.keys.windows(2).filter(|pair| pair[0] > pair[1]).count();
+        if falls > self.keys.len() / 64 {
             sort(&mut self.keys);
+        } else if falls > 0 {
+            self.keys.sort();
         }
         self.keys.dedup_by_key(|key| *key >> 32);
     }
@@ -132,8 +136,8 @@ impl Index {
 
 /// Sorts by address alone, digit by digit, the lowest first.
 ///
-/// Half of the large files aren't sorted, and comparing would take a tenth of the time of all the rest. The places
-/// of one section and the sections themselves come in order, and each round keeps the order of what it finds equal.
+/// Where files come in many short pieces, comparing would take a tenth of the time of all the rest. The places of
+/// one section and the sections themselves come in order, and each round keeps the order of what it finds equal.
 fn sort(keys: &mut Vec<u64>) {
     const DIGIT: u32 = 11;
     let highest = keys.iter().max().map_or(0, |key| key >> 32);

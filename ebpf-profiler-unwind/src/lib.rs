@@ -67,7 +67,8 @@
 //! | instructions    | entries and signal returns that nothing describes: musl, the loader | outermost frame, signal frame |
 //! | `.gopclntab`    | Go 1.16 to 1.27, stripped or not, PIE or not   | distance of the stack pointer, outermost functions, changes of stack, signal returns |
 //!
-//! On x86_64 and arm64 alike, with the sections found by name or through the program headers. The canonical frame
+//! On x86_64 and arm64 alike, with the sections found by name or without section headers: through the program headers,
+//! Go's table by its content. The canonical frame
 //! address may start from any register, from a slot of the stack (realigned frames), or be that of a PLT; the return
 //! address may be on the stack, in a register, or signed; signal frames and outermost frames are said to be such.
 //! Of 37.7 million rows in 3,771 files (a Debian system with Rust toolchains, node and two JDKs, Debian packages for
@@ -112,8 +113,6 @@ mod code;
 mod index;
 
 mod eh_frame;
-
-mod gopclntab;
 
 mod stub;
 

@@ -55,7 +55,8 @@ impl Go {
         let names_at = header;
         let pc_tables_at = names_at + names.len();
         let list_at = pc_tables_at + pc_tables.len();
-        let mut words = vec![functions.len(), 0, CODE as usize, names_at, 0, 0, pc_tables_at, list_at];
+        let mut words =
+            vec![functions.len(), 0, CODE as usize, names_at, names_at, names_at, pc_tables_at, list_at];
         if self == Go::V1_16 {
             words.remove(2);
         }
@@ -110,6 +111,22 @@ fn every_version() {
             ]),
             "{go:?}"
         );
+    }
+}
+
+/// Without section headers it is found by what it is, also behind something that only begins like it.
+#[test]
+fn no_section_headers() {
+    for go in [Go::V1_16, Go::V1_18, Go::V1_20] {
+        let data = go.table(1, &[("main.main", 0, FRAME), ("runtime.goexit", TOP_FRAME, FRAME)]);
+        let named = table(X86_64, &data);
+        let lure = [&data[..8], &[0xff; 56]].concat();
+        for front in [&[][..], &[1; 24], &lure] {
+            let file = elf::without_sections(X86_64, &[front, &data].concat());
+            assert_eq!(Table::of(&elf::open(file)).unwrap().image(), named.image(), "{go:?}");
+        }
+        let off_its_place = elf::without_sections(X86_64, &[&[1; 3], &data[..]].concat());
+        assert_eq!(Table::of(&elf::open(off_its_place)).unwrap().rows().count(), 0);
     }
 }
 

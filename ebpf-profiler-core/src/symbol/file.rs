@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::debug_file::{self, DebugFile, Search};
+#[cfg(feature = "symbolize")]
+use super::dwarf;
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
 use super::table::{Files, SymbolTable};
-#[cfg(feature = "symbolize")]
-use super::{Symbol, demangle::Texts, dwarf};
+use super::{Symbol, demangle::Texts, go};
 use crate::elf::{Elf, section_type};
 use crate::process::{Module, Opener};
 
@@ -76,6 +77,8 @@ pub(super) struct FileState {
     indexes: Option<dwarf::Indexes>,
     debug_path: Option<PathBuf>,
     common_path: Option<PathBuf>,
+    /// Whether it comes from Go's linker, which leaves a table of functions in any case.
+    is_go: bool,
     /// Whether it names nothing: gone, or not what ran.
     useless: bool,
 }
@@ -147,6 +150,7 @@ impl FileState {
                 .map(|(main, common)| dwarf::Indexes::build(main, common, options, stats)),
             debug_path,
             common_path,
+            is_go: go::is_in(&open.main),
             useless: false,
         };
         (state, Some(open))
@@ -186,6 +190,20 @@ impl FileState {
                 indexes.functions(main, common, addresses, options, texts, stats)
             }
             _ => vec![Vec::new(); addresses.len()],
+        }
+    }
+
+    /// Fills in what only Go's own table knows about `addresses`, ascending.
+    pub(super) fn fill_in(
+        &self,
+        open: &OpenFiles,
+        addresses: &[u64],
+        options: &SymbolOptions,
+        texts: &mut Texts,
+        functions: &mut [Vec<Symbol>],
+    ) {
+        if self.is_go {
+            go::fill_in(&open.main, addresses, options, texts, functions);
         }
     }
 

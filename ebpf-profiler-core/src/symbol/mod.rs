@@ -21,6 +21,7 @@
 //! | call through the linkage table | its relocation: `memcpy@plt` (x86_64) |
 //! | vDSO, deleted file, file in a container | the same: everything is read through [`Module::opener`] |
 //! | inlined function, line | DWARF 2 to 5, with feature `symbolize` |
+//! | Go function, its line, what was inlined into it | [Go's own table](crate::go), stripped or not |
 //!
 //! Of several names for one function it takes the one seen from outside, with the fewest underscores in
 //! front, then the shortest. C++ names come without parameters; [`Symbol::system_name`] still tells overloads
@@ -58,6 +59,7 @@ mod demangle;
 #[cfg(feature = "symbolize")]
 mod dwarf;
 mod file;
+mod go;
 mod kernel;
 mod options;
 mod plt;

@@ -167,11 +167,11 @@ impl Symbols {
         #[cfg(feature = "symbolize")]
         let known = state.functions(open, addresses, options, texts, stats);
         #[cfg(not(feature = "symbolize"))]
-        let known = {
-            let _ = options;
-            vec![Vec::new(); addresses.len()]
-        };
-        names.into_iter().zip(known).map(|(name, functions)| merge(name, functions)).collect()
+        let known = vec![Vec::new(); addresses.len()];
+        let merged = names.into_iter().zip(known).map(|(name, functions)| merge(name, functions));
+        let mut functions: Vec<_> = merged.collect();
+        state.fill_in(open, addresses, options, texts, &mut functions);
+        functions
     }
 
     fn read_kernel(&mut self) {

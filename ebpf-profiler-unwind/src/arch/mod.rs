@@ -36,6 +36,9 @@ pub(crate) struct Registers {
 pub(crate) struct Go {
     /// The rule where the stack pointer is so far from where it was at the entry.
     pub(crate) row: fn(i32) -> Option<Packed>,
+    /// Before 1.21 a function makes room first and saves the frame pointer then: the rule between the two where the
+    /// stack pointer is so far from the entry, and for how many bytes it holds.
+    pub(crate) unsaved: fn(i32) -> Option<(Packed, u64)>,
     /// The rule in functions that change to another stack.
     pub(crate) switched: Option<Packed>,
     /// The rule where signal handlers return to.

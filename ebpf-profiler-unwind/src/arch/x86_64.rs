@@ -21,6 +21,7 @@ pub(crate) static REGISTERS: Registers = Registers {
     signal,
     go: Go {
         row: go_row,
+        unsaved: go_unsaved,
         switched: Some(Packed::of(&GO_SWITCHED)),
         signal_return: Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register: RSP, ..Rule::CANNOT })),
     },
@@ -53,6 +54,18 @@ fn go_row(distance: i32) -> Option<Packed> {
         0..8 => Some(Packed::of(&frame)),
         _ => Some(Packed::of(&Rule { fp: fp::SAVED, fp_offset: -16, ..frame })),
     }
+}
+
+/// `sub rsp, distance` is done, `mov [rsp + distance - 8], rbp` is next: four bytes, and the number where it isn't 0.
+fn go_unsaved(distance: i32) -> Option<(Packed, u64)> {
+    let size = match distance.checked_sub(8)? {
+        ..0 => return None,
+        0 => 4,
+        1..128 => 5,
+        _ => 8,
+    };
+    let frame = Rule { cfa: cfa::REGISTER, register: RSP, offset: distance.checked_add(8)?, ..Rule::CANNOT };
+    Some((Packed::of(&frame), size))
 }
 
 /// The frame pointer stays the caller's on the new stack, so the way goes on behind that caller's frame.

@@ -1,9 +1,10 @@
 //! Rows from Go's own table.
 
+use ebpf_profiler_core::go::{Function, Pclntab, Steps};
+
 use crate::arch::Registers;
-use crate::gopclntab::steps::Steps;
-use crate::gopclntab::{Function, Pclntab};
 use crate::index::Item;
+use crate::source;
 use crate::table::rules::Packed;
 
 use super::output::Output;
@@ -12,14 +13,16 @@ use super::output::Output;
 pub(super) struct Go<'a> {
     table: &'a Pclntab,
     registers: &'static Registers,
+    saves_late: bool,
     /// How many steps are left: pc tables are shared, so a lying file could have each of its functions walk the
     /// whole of it. Real ones have one step for five to ten bytes.
     budget: usize,
 }
 
 impl<'a> Go<'a> {
-    pub(super) fn new(table: &'a Pclntab, registers: &'static Registers) -> Go<'a> {
-        Go { table, registers, budget: table.size() }
+    pub(super) fn new(source: &'a source::Go, registers: &'static Registers) -> Go<'a> {
+        let source::Go { table, saves_late } = source;
+        Go { table, registers, saves_late: *saves_late, budget: table.size() }
     }
 
     /// Adds the rows of function `number`; `None` when what is told about it makes no sense.
@@ -32,20 +35,20 @@ impl<'a> Go<'a> {
             let before = u64::from(function.is_signal_return() && output.end() < item.begin);
             output.function(item.begin - before, end);
             output.row(item.begin - before, rule);
-        } else if let Some(stack) = function.stack.filter(|_| !function.switches_stack) {
+        } else if let Some(stack) = function.stack().filter(|_| !function.switches_stack()) {
             output.function(item.begin, end);
-            self.rows(Steps::new(stack, item.begin, self.table.quantum()), end, output)?;
+            self.rows(stack, end, output)?;
         }
         Some(())
     }
 
     /// One rule for all of a function.
     fn whole(&self, function: &Function<'_>) -> Option<Packed> {
-        if function.is_outermost {
+        if function.is_outermost() {
             Some(Packed::END)
         } else if function.is_signal_return() {
             self.registers.go.signal_return
-        } else if function.switches_stack {
+        } else if function.switches_stack() {
             self.registers.go.switched
         } else {
             None
@@ -53,8 +56,15 @@ impl<'a> Go<'a> {
     }
 
     fn rows(&mut self, steps: Steps<'_>, end: u64, output: &mut Output) -> Option<()> {
-        for (range, distance) in steps {
+        for (number, (mut range, distance)) in steps.enumerate() {
             self.budget = self.budget.checked_sub(1)?;
+            if self.saves_late
+                && number == 1
+                && let Some((rule, size)) = (self.registers.go.unsaved)(distance)
+            {
+                output.row(range.start, rule);
+                range.start = range.end.min(range.start + size);
+            }
             let rule = (self.registers.go.row)(distance);
             output.count_unsupported(u32::from(rule.is_none()));
             output.row(range.start, rule.unwrap_or(Packed::CANNOT));

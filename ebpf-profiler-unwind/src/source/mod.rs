@@ -5,9 +5,12 @@ use ebpf_profiler_core::elf::{Elf, ElfError, Section as Header, Segment, section
 use crate::bytes::Bytes;
 use crate::eh_frame::entry::{Format, Section};
 use crate::eh_frame::pointer;
-use crate::gopclntab::{Pclntab, find};
 
 mod debug_frame;
+
+mod go;
+
+pub(crate) use go::Go;
 
 /// All unwind data of a file.
 #[derive(Debug)]
@@ -15,7 +18,7 @@ pub(crate) struct Sources {
     /// Call frame information, the preferred first.
     pub(crate) frames: Vec<Section>,
     /// Go's own table.
-    pub(crate) go: Option<Pclntab>,
+    pub(crate) go: Option<Go>,
 }
 
 impl Sources {
@@ -24,7 +27,7 @@ impl Sources {
     /// Without `.eh_frame` a file can't be unwound by anybody else either, so only what is wrong with that is an error.
     pub(crate) fn of(elf: &Elf) -> Result<Sources, ElfError> {
         let mut frames = Vec::from_iter(eh_frame(elf)?);
-        let go = find::pclntab(elf).ok().flatten();
+        let go = Go::of(elf);
         // Go's linker makes one from the other, and says nothing about frame pointers in it.
         if go.is_none() {
             frames.extend(debug_frame::read(elf).ok().flatten());

@@ -21,6 +21,11 @@ const SECTION_HEADER: usize = 64;
 
 /// A file that finds its unwind data by a section of this name.
 pub(crate) fn with_section(machine: u16, name: &str, data: &[u8]) -> Vec<u8> {
+    with_flags(machine, name, 2, data)
+}
+
+/// The same with other flags of the section.
+pub(crate) fn with_flags(machine: u16, name: &str, flags: u64, data: &[u8]) -> Vec<u8> {
     let begin = HEADER + 2 * PROGRAM_HEADER;
     let names = format!("\0{name}\0.shstrtab\0");
     let names_at = begin + data.len();
@@ -30,8 +35,8 @@ pub(crate) fn with_section(machine: u16, name: &str, data: &[u8]) -> Vec<u8> {
     file.extend_from_slice(data);
     file.extend_from_slice(names.as_bytes());
     file.extend([0; SECTION_HEADER]);
-    file.extend(section(1, 1, DATA, begin, data.len()));
-    file.extend(section(2 + name.len() as u32, 3, 0, names_at, names.len()));
+    file.extend(section(1, 1, flags, DATA, begin, data.len()));
+    file.extend(section(2 + name.len() as u32, 3, 2, 0, names_at, names.len()));
     file
 }
 
@@ -45,6 +50,16 @@ pub(crate) fn with_program_header(machine: u16, data: &[u8]) -> Vec<u8> {
     file.extend(segment(1, 4, begin, DATA, size, size as u64));
     file.extend(segment(0x6474_e550, 4, begin, DATA, lead.len(), lead.len() as u64));
     file.extend_from_slice(&lead);
+    file.extend_from_slice(data);
+    file
+}
+
+/// A file without sections whose data has to be found by what it is.
+pub(crate) fn without_sections(machine: u16, data: &[u8]) -> Vec<u8> {
+    let begin = HEADER + 2 * PROGRAM_HEADER;
+    let mut file = header(machine, 2, None);
+    file.extend(segment(1, 5, 0, CODE, 0, CODE_SIZE));
+    file.extend(segment(1, 4, begin, DATA, data.len(), data.len() as u64));
     file.extend_from_slice(data);
     file
 }
@@ -74,8 +89,8 @@ fn segment(kind: u32, flags: u32, offset: usize, address: u64, size: usize, memo
     kinds.chain(numbers.into_iter().flat_map(u64::to_le_bytes)).collect()
 }
 
-fn section(name: u32, kind: u32, address: u64, offset: usize, size: usize) -> Vec<u8> {
+fn section(name: u32, kind: u32, flags: u64, address: u64, offset: usize, size: usize) -> Vec<u8> {
     let kinds = [name, kind].into_iter().flat_map(u32::to_le_bytes);
-    let numbers = [2, address, offset as u64, size as u64, 0, 8, 0];
+    let numbers = [flags, address, offset as u64, size as u64, 0, 8, 0];
     kinds.chain(numbers.into_iter().flat_map(u64::to_le_bytes)).collect()
 }

@@ -1,0 +1,133 @@
+//! What the table says about one function.
+
+use super::{Pclntab, Steps, Version, text, word};
+
+/// One function.
+#[derive(Clone, Copy, Debug)]
+pub struct Function<'a> {
+    table: &'a Pclntab,
+    entry: u64,
+    /// Where its description stands, behind the entry that it begins with.
+    at: usize,
+    name: &'a [u8],
+    flags: u8,
+}
+
+/// Places in a description.
+const NAME: usize = 0;
+const STACK: usize = 12;
+const FILE: usize = 16;
+const LINE: usize = 20;
+const PC_TABLES: usize = 24;
+const UNIT: usize = 28;
+const START_LINE: usize = 32;
+
+const TOP_FRAME: u8 = 1;
+const SP_WRITE: u8 = 2;
+
+/// Before 1.17 there is no flag for it.
+const OUTERMOST: [&[u8]; 3] = [b"runtime.goexit", b"runtime.mstart", b"runtime.rt0_go"];
+
+impl<'a> Function<'a> {
+    pub(super) fn at(table: &'a Pclntab, entry: u64, at: usize) -> Option<Function<'a>> {
+        let name = table.name(word(&table.data, at.checked_add(NAME)?)?)?;
+        let function = Function { table, entry, at, name, flags: 0 };
+        let &[_id, flags, _, _] = table.data.get(function.identity()..)?.first_chunk()?;
+        Some(Function { flags, ..function })
+    }
+
+    /// Its name, like `main.(*Server).serve`.
+    pub fn name(&self) -> &'a [u8] {
+        self.name
+    }
+
+    /// Where it begins.
+    pub fn entry(&self) -> u64 {
+        self.entry
+    }
+
+    /// How far the stack pointer is from where it was at the entry; `None` where it isn't told.
+    pub fn stack(&self) -> Option<Steps<'a>> {
+        self.steps(STACK)
+    }
+
+    /// Nobody called it: a goroutine or a thread begins here.
+    pub fn is_outermost(&self) -> bool {
+        self.flags & TOP_FRAME != 0 || OUTERMOST.contains(&self.name)
+    }
+
+    /// It moves the stack pointer to somewhere else.
+    pub fn switches_stack(&self) -> bool {
+        self.flags & SP_WRITE != 0
+    }
+
+    /// Whether it is where signal handlers return to, with the signal frame on the stack.
+    pub fn is_signal_return(&self) -> bool {
+        self.name.starts_with(b"runtime.sigreturn")
+    }
+
+    /// The source file of the instruction at `address`, which may come from an inlined function.
+    ///
+    /// The way there takes from `left`: see [`Pclntab::functions`].
+    pub fn file(&self, address: u64, left: &mut usize) -> Option<&'a [u8]> {
+        let number = u32::try_from(self.steps(FILE)?.value_at(address, left)?).ok()?;
+        self.table.file(self.word(UNIT)?, number)
+    }
+
+    /// Its line.
+    pub fn line(&self, address: u64, left: &mut usize) -> Option<u32> {
+        u32::try_from(self.steps(LINE)?.value_at(address, left)?).ok()
+    }
+
+    /// The line on which the function begins; since Go 1.20.
+    pub fn start_line(&self) -> Option<u32> {
+        self.word(START_LINE).filter(|_| self.table.version == Version::Go120)
+    }
+
+    /// The pc table with this number among those that compilers add.
+    pub(super) fn extra_steps(&self, number: u32) -> Option<Steps<'a>> {
+        let place = (number as usize).checked_mul(4)?;
+        let count = self.word(PC_TABLES)?;
+        let offset = word(&self.table.data, self.extra()?.checked_add(place)?)?;
+        self.table.steps(offset, self.entry).filter(|_| number < count)
+    }
+
+    /// The number of what the compiler says about the function beside pc tables; `None` where it says nothing.
+    pub(super) fn extra_data(&self, number: u8) -> Option<u32> {
+        const NOTHING: u32 = u32::MAX;
+        let count = *self.table.data.get(self.identity().checked_add(3)?)?;
+        let tables = (self.word(PC_TABLES)? as usize).checked_mul(4)?;
+        let at = self.extra()?.checked_add(tables)?.checked_add(usize::from(number) * 4)?;
+        word(&self.table.data, at).filter(|&offset| number < count && offset != NOTHING)
+    }
+
+    /// Where the bytes {id, flags, 0, number of data} stand.
+    fn identity(&self) -> usize {
+        self.at.saturating_add(if self.table.version == Version::Go120 { 36 } else { 32 })
+    }
+
+    /// Where numbers of more pc tables begin.
+    fn extra(&self) -> Option<usize> {
+        self.identity().checked_add(4)
+    }
+
+    fn steps(&self, field: usize) -> Option<Steps<'a>> {
+        self.table.steps(self.word(field)?, self.entry)
+    }
+
+    fn word(&self, field: usize) -> Option<u32> {
+        word(&self.table.data, self.at.checked_add(field)?)
+    }
+
+    /// Where its description ends, as far as the table knows: behind the numbers of pc tables and data.
+    pub(super) fn end(&self) -> Option<usize> {
+        let numbers =
+            self.word(PC_TABLES)?.checked_add((*self.table.data.get(self.identity() + 3)?).into())?;
+        self.extra()?.checked_add((numbers as usize).checked_mul(4)?)
+    }
+
+    /// The name of a file or a function elsewhere in the table.
+    pub(super) fn other_name(&self, offset: u32) -> Option<&'a [u8]> {
+        text(&self.table.data, self.table.names.checked_add(offset as usize)?)
+    }
+}
