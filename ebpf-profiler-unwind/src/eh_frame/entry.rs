@@ -110,6 +110,7 @@ pub(crate) struct Entries<'a> {
 impl<'a> Iterator for Entries<'a> {
     type Item = Entry<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Entry<'a>> {
         while self.next < self.section.data.len() {
             let Some((entry, next)) = self.section.entry(self.next) else {

@@ -1,0 +1,80 @@
+//! Building a table, and the bare walk that it is compared with.
+
+use std::collections::HashMap;
+use std::fs;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_unwind::Table;
+use ebpf_programs::abi::table::Rule;
+use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindContext, UnwindSection};
+
+use crate::{Outcome, memory};
+
+/// Each side runs this long at a time, in turns.
+const TURN: Duration = Duration::from_millis(150);
+const TURNS: u32 = 5;
+
+/// Milliseconds of CPU time of the walk and of building; rows; bytes but for rules; bytes allocated over table and
+/// section.
+pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 5]> {
+    let (mut theirs, mut ours) = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..TURNS {
+        theirs = theirs.min(time(|| walk(elf))?);
+        ours = ours.min(time(|| build(elf))?);
+    }
+    let (table, peak) = memory::peak(|| Table::of(elf));
+    let table = table?;
+    let section = elf.section(".eh_frame").map_or(0, |section| section.size as usize);
+    let bytes = table.image().len() - table.rules().count() * size_of::<Rule>();
+    let over = peak as f64 - (section + table.image().len()) as f64;
+    Ok([theirs, ours, table.rows().count() as f64, bytes as f64, over])
+}
+
+/// Milliseconds of CPU time of one call, from as many as fit into a turn.
+fn time(mut work: impl FnMut() -> Outcome) -> Outcome<f64> {
+    let (start, cpu) = (Instant::now(), cpu_time()?);
+    let mut calls = 0;
+    while start.elapsed() < TURN || calls < 3 {
+        work()?;
+        calls += 1;
+    }
+    Ok((cpu_time()? - cpu).as_secs_f64() * 1e3 / f64::from(calls))
+}
+
+/// The CPU time of this thread. The kernel brings it up to date at every tick and every switch; a turn is long
+/// against that.
+pub(crate) fn cpu_time() -> Outcome<Duration> {
+    let text = fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanoseconds = text.split(' ').next().unwrap_or_default();
+    Ok(Duration::from_nanos(nanoseconds.parse()?))
+}
+
+/// The whole table, thrown away.
+pub(crate) fn build(elf: &Elf) -> Outcome {
+    black_box(Table::of(elf)?);
+    Ok(())
+}
+
+/// All rows of all functions, nothing done with them; each CIE is read once.
+pub(crate) fn walk(elf: &Elf) -> Outcome {
+    let header = elf.section(".eh_frame").ok_or("no .eh_frame")?;
+    let data = elf.data(header)?;
+    let section = EhFrame::new(&data, LittleEndian);
+    let bases = BaseAddresses::default().set_eh_frame(header.address);
+    let mut context = UnwindContext::new();
+    let mut cies = HashMap::new();
+    let mut entries = section.entries(&bases);
+    while let Some(entry) = entries.next()? {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        let fde = partial.parse(|section, bases, offset| {
+            cies.entry(offset).or_insert_with(|| section.cie_from_offset(bases, offset)).clone()
+        })?;
+        let mut rows = fde.rows(&section, &bases, &mut context)?;
+        while let Some(row) = rows.next_row()? {
+            black_box(row);
+        }
+    }
+    Ok(())
+}

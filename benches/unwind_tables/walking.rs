@@ -1,0 +1,175 @@
+//! A frame: from an address to its caller's, over a made-up stack in which every word is a return address.
+
+use std::hint::black_box;
+
+use ebpf_profiler_core::elf::{Arch, Elf};
+use ebpf_profiler_core::tables::{MemoryTables, Tables};
+use ebpf_profiler_core::trace::Walker;
+use ebpf_profiler_unwind::{Row, Table};
+use ebpf_programs::abi::arena::UNIT;
+use ebpf_programs::abi::mapping::{Mapping, Process, kind};
+use ebpf_programs::abi::registers::{Registers, x86_64};
+use ebpf_programs::abi::table::{PAGE, cfa, ra};
+use ebpf_programs::walk::arch::X86_64;
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
+
+use crate::Outcome;
+use crate::building::cpu_time;
+
+/// Where the stack begins, how many frames a walk takes, and how many are taken in all.
+const STACK: u64 = 0x7fff_0000_0000;
+const FRAMES: usize = 500;
+const ALL: usize = 400_000;
+
+/// So many addresses are in no cache of rules, and the made-up stack is still small against the table.
+const MANY: usize = 1 << 15;
+
+/// So many addresses keep every cache of rules hot.
+const FEW: usize = 20;
+
+/// Nanoseconds of CPU time a frame: ours and framehop's at random addresses, then at a few that come again and again.
+pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
+    if elf.arch() != Arch::X86_64 {
+        return Err("framehop is compared on x86_64".into());
+    }
+    let table = Table::of(elf)?;
+    let many = addresses(&table);
+    let few: Vec<u64> = many.iter().copied().take(FEW).collect();
+    let ours = Ours::new(elf, &table)?;
+    let theirs = module(elf)?;
+    let (mut ns, rounds) = ([f64::INFINITY; 4], 3);
+    for _ in 0..rounds {
+        for (place, addresses) in [(0, &many), (2, &few)] {
+            ns[place] = ns[place].min(ours.time(addresses)?);
+            ns[place + 1] = ns[place + 1].min(framehop(&theirs, addresses)?);
+        }
+    }
+    Ok(ns)
+}
+
+/// Where plain rows begin, in an order that nothing foresees: those whose frame starts at the stack pointer, since
+/// made-up frame pointers lead nowhere. A row may begin with its page, in the padding between two functions.
+fn addresses(table: &Table) -> Vec<u64> {
+    let is_plain = |row: &Row| {
+        let rule = row.rule.raw();
+        let from_stack = rule.cfa == cfa::REGISTER && usize::from(rule.register) == x86_64::SP;
+        from_stack && rule.ra == ra::BELOW && rule.offset > 8 && !row.address.is_multiple_of(PAGE)
+    };
+    let mut addresses: Vec<u64> = table.rows().filter(is_plain).map(|row| row.address).collect();
+    let mut random = 0x1234_5678_9abc_def1_u64;
+    for last in (1..addresses.len()).rev() {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        addresses.swap(last, (random % (last as u64 + 1)) as usize);
+    }
+    addresses.truncate(MANY);
+    addresses
+}
+
+/// The word at an address of the stack: what lies behind another call.
+fn word(addresses: &[u64], at: u64) -> u64 {
+    addresses[(at >> 3) as usize % addresses.len()] + 1
+}
+
+/// CPU nanoseconds a frame of walks that begin at one address after another.
+fn time(whose: &str, addresses: &[u64], mut walk: impl FnMut(u64, u64) -> usize) -> Outcome<f64> {
+    let before = cpu_time()?;
+    let (mut frames, mut walks) = (0, 0);
+    while frames < ALL {
+        let first = addresses[walks * 7919 % addresses.len()];
+        let taken = walk(first, STACK + walks as u64 * 0x10_0000);
+        if taken == 0 {
+            return Err(format!("{whose} walk from {first:#x} has no frames").into());
+        }
+        frames += taken;
+        walks += 1;
+    }
+    Ok((cpu_time()? - before).as_secs_f64() * 1e9 / frames as f64)
+}
+
+/// The walker that runs in the kernel, over the table.
+struct Ours {
+    tables: MemoryTables,
+    process: Process,
+}
+
+impl Ours {
+    fn new(elf: &Elf, table: &Table) -> Outcome<Ours> {
+        let code = elf.segments().iter().filter(|segment| segment.is_code());
+        let end = code.map(|segment| segment.address + segment.memory_size).max().ok_or("no code")?;
+        let mut tables = MemoryTables::default();
+        tables.write(0, table.image()).map_err(|_| "no room")?;
+        let place = table.image().len().next_multiple_of(UNIT);
+        let mapping = Mapping { start: 0, end, bias: 0, table: 0, kind: kind::TABLE };
+        tables.write(place as u64, &bytes(&mapping)).map_err(|_| "no room")?;
+        let process = Process { mappings: u32::try_from(place / UNIT)?, count: 1, ..Process::default() };
+        Ok(Ours { tables, process })
+    }
+
+    fn time(&self, addresses: &[u64]) -> Outcome<f64> {
+        let mut walker = Walker::default();
+        time("our", addresses, |pc, sp| {
+            let mut registers =
+                Registers { pc, known: 1 << x86_64::SP | 1 << x86_64::FP, ..Registers::default() };
+            registers.values[x86_64::SP] = sp;
+            registers.values[x86_64::FP] = sp;
+            let mut left = 2 * FRAMES;
+            let mut stack = |at: u64| {
+                left = left.checked_sub(1)?;
+                Some(word(addresses, at))
+            };
+            black_box(walker.walk::<X86_64>(&registers, &self.process, &self.tables, &mut stack));
+            walker.frames().len()
+        })
+    }
+}
+
+fn bytes(mapping: &Mapping) -> Vec<u8> {
+    let words =
+        [mapping.start, mapping.end, mapping.bias, u64::from(mapping.table) | u64::from(mapping.kind) << 32];
+    words.into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+type Theirs = UnwinderX86_64<Vec<u8>>;
+
+/// All that framehop knows of a file, at the addresses that the file itself names.
+fn module(elf: &Elf) -> Outcome<Theirs> {
+    let range = |name: &str| elf.section(name).map(|section| section.address..section.address + section.size);
+    let data = |name: &str| elf.section(name).and_then(|section| elf.data(section).ok());
+    let sections = ExplicitModuleSectionInfo {
+        base_svma: 0,
+        text_svma: range(".text"),
+        text: data(".text"),
+        got_svma: range(".got"),
+        eh_frame_svma: range(".eh_frame"),
+        eh_frame: data(".eh_frame"),
+        eh_frame_hdr_svma: range(".eh_frame_hdr"),
+        eh_frame_hdr: data(".eh_frame_hdr"),
+        ..ExplicitModuleSectionInfo::default()
+    };
+    let end = elf.segments().iter().map(|segment| segment.address + segment.memory_size).max().unwrap_or(0);
+    let mut unwinder = Theirs::new();
+    unwinder.add_module(Module::new("measured".to_owned(), 0..end, 0, sections));
+    Ok(unwinder)
+}
+
+fn framehop(unwinder: &Theirs, addresses: &[u64]) -> Outcome<f64> {
+    let mut cache = CacheX86_64::<_>::new();
+    time("framehop's", addresses, |pc, sp| {
+        let mut left = 2 * FRAMES;
+        let mut stack = |at: u64| {
+            left = left.checked_sub(1).ok_or(())?;
+            Ok(word(addresses, at))
+        };
+        let registers = UnwindRegsX86_64::new(pc, sp, sp);
+        let mut frames = unwinder.iter_frames(pc, registers, &mut cache, &mut stack);
+        let mut taken = 0;
+        while let Ok(Some(frame)) = frames.next() {
+            black_box(frame);
+            taken += 1;
+        }
+        taken
+    })
+}
