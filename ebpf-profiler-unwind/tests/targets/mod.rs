@@ -1,0 +1,104 @@
+//! What may be anything, and what has to hold all the same: one function a fuzz target.
+//!
+//! `fuzz/` runs them under libFuzzer, `tests/fuzz.rs` with any compiler. Each gives a number that tells what came out,
+//! so that whoever makes the inputs can see which of them lead somewhere new.
+#![allow(dead_code, clippy::allow_attributes, reason = "each fuzz target needs one of them")]
+
+#[path = "../elf/mod.rs"]
+pub(crate) mod elf;
+
+use ebpf_profiler_core::elf::{Arch, Elf};
+use ebpf_profiler_unwind::{Table, validate};
+
+/// Any bytes as `.eh_frame`, for either instruction set: a table that keeps its promises, whatever they are.
+pub(crate) fn eh_frame(data: &[u8]) -> u64 {
+    let tables = [elf::X86_64, elf::AARCH64].into_iter().flat_map(|machine| {
+        let files = [elf::with_section(machine, ".eh_frame", data), elf::with_program_header(machine, data)];
+        files.map(|file| built(&elf::open(file), data.len()))
+    });
+    mixed(tables.map(|table| {
+        for row in table.rows() {
+            assert_eq!(table.rule(row.address), Some(row.rule).filter(|rule| rule.is_described()));
+        }
+        outcome(&table)
+    }))
+}
+
+/// Any bytes as `.debug_frame`, as they are and compressed.
+pub(crate) fn debug_frame(data: &[u8]) -> u64 {
+    let files = [".debug_frame", ".zdebug_frame"].map(|name| elf::with_section(elf::X86_64, name, data));
+    let packed = elf::with_flags(elf::X86_64, ".debug_frame", COMPRESSED, data);
+    let tables =
+        files.into_iter().chain([packed]).map(|file| Table::of(&elf::open(file)).expect("it can be read"));
+    mixed(tables.map(|table| {
+        assert_eq!(validate(table.image()), Ok(()));
+        outcome(&table)
+    }))
+}
+
+const COMPRESSED: u64 = 1 << 11;
+
+/// Any bytes as Go's table, with a name and without.
+pub(crate) fn gopclntab(data: &[u8]) -> u64 {
+    let tables = [elf::X86_64, elf::AARCH64].into_iter().flat_map(|machine| {
+        let files = [elf::with_section(machine, ".gopclntab", data), elf::without_sections(machine, data)];
+        files.map(|file| built(&elf::open(file), data.len()))
+    });
+    mixed(tables.map(|table| outcome(&table)))
+}
+
+/// Any bytes as an ELF file.
+pub(crate) fn file(data: &[u8]) -> u64 {
+    let Ok(table) = Table::from_elf(data) else { return 0 };
+    assert_eq!(validate(table.image()), Ok(()));
+    outcome(&table)
+}
+
+/// Any bytes as a table: it is refused, or it can be read.
+pub(crate) fn image(data: &[u8]) -> u64 {
+    let Ok(table) = Table::from_image(data.to_vec(), Arch::Aarch64) else { return 0 };
+    for row in table.rows() {
+        assert_eq!(table.rule(row.address), Some(row.rule).filter(|rule| rule.is_described()));
+        let _ = row.rule.to_string();
+    }
+    outcome(&table)
+}
+
+/// The table of a file around `size` bytes: valid, and not much larger.
+fn built(elf: &Elf, size: usize) -> Table {
+    let table = Table::of(elf).expect("the file can be read");
+    assert_eq!(validate(table.image()), Ok(()));
+    assert!(table.image().len() <= (1 << 20) + size * 8);
+    table
+}
+
+/// Roughly what a table is like: the kinds of its rules, and how many there are of everything.
+fn outcome(table: &Table) -> u64 {
+    let kinds = table.rules().map(|rule| {
+        let rule = rule.raw();
+        u64::from(rule.cfa)
+            | u64::from(rule.ra) << 8
+            | u64::from(rule.fp) << 16
+            | u64::from(rule.register) << 24
+    });
+    let counts = [
+        table.rows().take(64).count() as u64,
+        table.malformed().ilog2_or_0(),
+        table.unsupported().ilog2_or_0(),
+    ];
+    mixed(kinds.chain(counts))
+}
+
+fn mixed(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(1, |mixed, number| (mixed.rotate_left(7) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+trait OrZero {
+    fn ilog2_or_0(self) -> u64;
+}
+
+impl OrZero for u32 {
+    fn ilog2_or_0(self) -> u64 {
+        self.checked_ilog2().map_or(0, |log| u64::from(log) + 1)
+    }
+}
