@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: what CI runs, on a machine that may be fresh.
 
-use crate::run::Outcome;
+use crate::run::{Outcome, cargo, run};
 use crate::tally::Tally;
-use crate::{collector, debian, kernels, object, test};
+use crate::{collector, debian, fixtures, kernels, object, test};
 
 /// Debian packages, each with what needs it.
 const PACKAGES: &[&str] = &[
@@ -25,6 +25,7 @@ const PACKAGES: &[&str] = &[
     "clang",
     "golang-go",
     "musl-tools",
+    "python3-pip", // Go toolchains
 ];
 
 /// Installs, then does everything.
@@ -35,7 +36,13 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     tally.step("kernel object", |_| object::task(&["--check".to_owned()]));
     // The live tests send to it.
     tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
+    tally.step("fixtures", |_| fixtures::task(&["go".to_owned()]));
     test::steps(&mut tally);
+    // Without coverage, but long: the number of inputs bounds it.
+    tally.step("fuzzers", |_| {
+        let fuzz = ["test", "--release", "-p", "ebpf-profiler-unwind", "--test", "fuzz", "--", "--nocapture"];
+        run(cargo(&fuzz).env("FUZZ_ROUNDS", "100000"))
+    });
     tally.step("kernels", |_| kernels::task(&[]));
     tally.close()
 }

@@ -1,5 +1,7 @@
 //! `cargo xtask fixtures`: what the tests need and the repository doesn't hold.
 
+pub(crate) mod go;
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -31,16 +33,20 @@ pub(crate) const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// Fetches those that are not here yet.
-pub(crate) fn task(_: &[String]) -> Outcome {
-    let all = KERNELS.len() + 1;
+/// Fetches those that are not here yet; `go` only Go.
+pub(crate) fn task(arguments: &[String]) -> Outcome {
+    if arguments.first().is_some_and(|what| what == "go") {
+        return go::fetch();
+    }
+    let all = KERNELS.len() + 2;
     for (number, kernel) in KERNELS.iter().enumerate() {
         eprintln!("[{}/{all}] Linux {}", number + 1, kernel.version);
         eprintln!("      {}", kernel.image()?.display());
     }
-    eprintln!("[{all}/{all}] OpenTelemetry collector");
+    eprintln!("[{}/{all}] OpenTelemetry collector", all - 1);
     eprintln!("      {}", collector::build()?.display());
-    Ok(())
+    eprintln!("[{all}/{all}] Go");
+    go::fetch()
 }
 
 impl Kernel {

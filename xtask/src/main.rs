@@ -34,7 +34,7 @@ const TASKS: &[Task] = &[
     ("layers", "checks that each crate names only what stands below it", layers::task),
     (
         "fixtures",
-        "fetches the kernels that tests boot and builds the collector that they send to, into target/fixtures",
+        "[go]: the kernels that tests boot, the collector that they send to, the Go that they build with",
         fixtures::task,
     ),
     (

@@ -1,0 +1,240 @@
+//! Stacks of stripped Go programs against what the Go runtime itself says of them.
+//!
+//! ```sh
+//! cargo xtask fixtures go
+//! sudo -E env PATH="$PATH" cargo test --release -p examples --test go -- --ignored --test-threads=1 --nocapture
+//! ```
+//!
+//! `programs/goroutines.go` prints each goroutine's stack by `runtime.Callers` before it spins at the end of it. Built
+//! with four versions of Go, position-independent and not, with C and without, and stripped (`-s -w`), it is profiled:
+//! whatever is sampled at such an end has to have exactly that stack, inlined functions included, and every stack of
+//! the program has to be whole, those of collector, scheduler and signal handlers too.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::{Call, Profile, Sample};
+use ebpf_profiler_core::trace::Frame;
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn go_1_19() {
+    check("1.19");
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn go_1_22() {
+    check("1.22.10");
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn go_1_25() {
+    check("1.25.5");
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn go_1_27() {
+    check("1.27.3");
+}
+
+fn check(version: &str) {
+    let go = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures").join(format!("go-{version}"));
+    if !go.join("bin/go").exists() {
+        assert!(std::env::var_os("CI").is_none(), "no Go {version}: cargo xtask fixtures go");
+        return println!("skipped: no Go {version} (cargo xtask fixtures go)");
+    }
+    let go = go.canonicalize().unwrap();
+    let sources = ["goroutines.go", "goroutines_cgo.go"];
+    let mut verdicts = Vec::new();
+    for (name, sources, flags) in [
+        ("plain", &sources[..1], &[][..]),
+        ("pie", &sources[..1], &["-buildmode=pie"][..]),
+        ("cgo", &sources[..], &[][..]),
+    ] {
+        let program = build(&go, &format!("{name}-{version}"), sources, flags);
+        let verdict = Running::start(&program).judge(version);
+        println!("Go {version} {name}: {verdict:?}");
+        verdicts.push(verdict);
+    }
+    verdicts.iter().for_each(Verdict::assert);
+}
+
+/// Builds a program, stripped.
+fn build(go: &Path, name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go");
+    std::fs::create_dir_all(&directory).unwrap();
+    let program = directory.join(name);
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let status = Command::new(go.join("bin/go"))
+        .args(["build", "-ldflags=-s -w", "-o"])
+        .arg(&program)
+        .args(flags)
+        .args(sources.iter().map(|source| programs.join(source)))
+        .env("GOROOT", go)
+        .env("GOCACHE", directory.join("cache"))
+        .envs([("GOTOOLCHAIN", "local"), ("GO111MODULE", "off"), ("GOFLAGS", "")])
+        .env("CGO_ENABLED", if sources.len() > 1 { "1" } else { "0" })
+        .status()
+        .unwrap();
+    assert!(status.success(), "go build: {status}");
+    program
+}
+
+/// A program whose goroutines have arrived.
+struct Running {
+    child: Child,
+    /// What the runtime says of them, root first.
+    truth: Vec<Vec<String>>,
+}
+
+impl Running {
+    fn start(program: &Path) -> Running {
+        let mut child = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let truth = lines.take_while(|line| line != "ready").map(|line| {
+            let chain = line.strip_prefix("truth ").unwrap_or_else(|| panic!("the program says {line:?}"));
+            chain.split(' ').map(str::to_owned).collect()
+        });
+        Running { truth: truth.collect(), child }
+    }
+
+    fn judge(&self, version: &str) -> Verdict {
+        let profiler = Profiler::builder()
+            .frequency(997)
+            .pid(self.child.id())
+            .unwind(ebpf_profiler_unwind::tables())
+            .start()
+            .unwrap_or_else(|error| panic!("{error}"));
+        let profile = profiler.run_for(Duration::from_secs(4)).unwrap();
+        Verdict::of(&profile, &self.truth, version)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What became of the samples.
+#[derive(Debug, Default)]
+struct Verdict {
+    samples: u64,
+    /// Whose stack reaches its root.
+    whole: u64,
+    /// For each known chain: its last function, samples with exactly that chain, samples with another.
+    chains: Vec<(String, u64, u64)>,
+    /// Frames of Go code without a name, or found by guessing.
+    nameless: u64,
+    guessed: u64,
+    /// Samples that tell of what the runtime does on its own.
+    collector: u64,
+    signals: u64,
+    growth: u64,
+    calls: u64,
+    /// A few stacks that are wrong.
+    wrong: Vec<String>,
+}
+
+impl Verdict {
+    fn of(profile: &Profile, truth: &[Vec<String>], version: &str) -> Verdict {
+        let chains = truth.iter().map(|chain| (chain.last().unwrap().clone(), 0, 0)).collect();
+        let mut verdict = Verdict { chains, ..Verdict::default() };
+        for sample in profile.samples() {
+            verdict.take(&sample, truth, version);
+        }
+        verdict
+    }
+
+    fn take(&mut self, sample: &Sample<'_>, truth: &[Vec<String>], version: &str) {
+        let count = sample.count();
+        let names = user_functions(sample);
+        self.samples += count;
+        let whole = sample.trace().is_whole();
+        self.whole += if whole { count } else { 0 };
+        if !whole && self.wrong.len() < 5 {
+            self.wrong.push(format!("{:?}: {}", sample.trace().stop(), names.join(" ")));
+        }
+        let has = |part: &str| names.iter().any(|name| name.contains(part));
+        let worker =
+            if version == LOSING { "runtime.gcBgMarkWorker.func2" } else { "runtime.gcBgMarkWorker" };
+        let collects = names.iter().any(|name| name == worker);
+        self.collector += if collects && has("runtime.systemstack") { count } else { 0 };
+        self.signals += if has("runtime.sigtramp") { count } else { 0 };
+        self.growth += if has("runtime.newstack") { count } else { 0 };
+        self.calls += if has("main.writing") { count } else { 0 };
+        let guessed =
+            |frame: &_| matches!(frame, Frame::Native { found, .. } if format!("{found:?}") == "Guessed");
+        self.guessed += if sample.trace().frames().any(|frame| guessed(&frame.frame())) { count } else { 0 };
+        self.nameless += if names.iter().any(|name| name.starts_with("plain-") || name.starts_with("pie-")) {
+            count
+        } else {
+            0
+        };
+        for (chain, (leaf, right, other)) in truth.iter().zip(&mut self.chains) {
+            if !names.contains(leaf) {
+                continue;
+            }
+            if is_above(chain, &names, version) {
+                *right += count;
+            } else {
+                *other += count;
+                if self.wrong.len() < 5 {
+                    self.wrong.push(format!("{}\n  not {}", names.join(" "), chain.join(" ")));
+                }
+            }
+        }
+    }
+
+    fn assert(&self) {
+        assert!(self.samples > 500, "too few samples: {self:#?}");
+        // A goroutine's stack may be moved while it waits for another stack, that of the collector or of C: what that
+        // keeps of the way back is wrong then. And a tick that comes up raw brings a copy of one stack only.
+        assert!(self.whole * 1000 >= self.samples * 998, "not whole: {self:#?}");
+        assert_eq!(self.nameless, 0, "{self:#?}");
+        for (leaf, right, other) in &self.chains {
+            assert!(*right > 0, "{leaf} was not seen: {self:#?}");
+            assert!(other * 1000 <= *right, "{leaf}: {self:#?}");
+        }
+        assert!(self.collector > 0 && self.calls > 0, "{self:#?}");
+    }
+}
+
+/// The functions of a stack that aren't the kernel's, root first.
+fn user_functions(sample: &Sample<'_>) -> Vec<String> {
+    let is_user = |call: &Call<'_>| matches!(call, Call::Function { frame, .. } if !matches!(frame.frame(), Frame::Kernel { .. }));
+    sample.trace().calls().filter(is_user).map(|call| call.to_string()).collect()
+}
+
+/// The version in which `systemstack` and `asmcgocall` have no frame pointer of their own (up to 1.20): who called them
+/// is missing.
+const LOSING: &str = "1.19";
+
+/// Whether a stack begins with the functions of a chain.
+///
+/// The runtime doesn't speak of C, nor of its own wrappers, and calls its way into C by the name of what it pretends to
+/// be.
+fn is_above(chain: &[String], names: &[String], version: &str) -> bool {
+    let is_silent = |name: &str| {
+        name.starts_with("runtime.") || name == "crosscall2" || !name.contains('.') || name.contains('+')
+    };
+    let is_lost =
+        |name: &str| name == "runtime.systemstack_switch" || version == LOSING && name == "runtime.cgocall";
+    let mut names = names.iter();
+    chain.iter().filter(|name| !is_lost(name)).all(|wanted| {
+        names.find(|name| *name == wanted || !is_silent(name)).is_some_and(|name| name == wanted)
+    })
+}
