@@ -68,7 +68,7 @@ impl Place {
 impl Index {
     /// The functions that the sources of a file describe.
     pub(crate) fn of(sources: &Sources, code: &Code, registers: &Registers) -> Index {
-        let mut index = Index::default();
+        let mut index = Index { malformed: sources.unread, ..Index::default() };
         for (number, section) in sources.frames.iter().enumerate() {
             index.add_section(number, section, code, registers);
         }

@@ -270,3 +270,13 @@ fn a_function_of_many_pages_answers_on_each() {
     assert_eq!(table.rule(CODE + 0x7fff), None);
     assert_eq!(table.rule(CODE + 0x10_8000), None);
 }
+
+/// zstd: nothing is made of it, and that is said.
+#[test]
+fn sections_that_are_packed_in_an_unknown_way_are_counted() {
+    const COMPRESSED: u64 = 1 << 11;
+    let header = [2u32, 0, 64, 0, 8, 0].map(u32::to_le_bytes).concat();
+    let packed = [&header[..], &[0x28, 0xb5, 0x2f, 0xfd, 0, 0, 0]].concat();
+    let table = Table::of(&elf::open(elf::with_flags(X86_64, ".debug_frame", COMPRESSED, &packed))).unwrap();
+    assert_eq!((table.rows().count(), table.malformed()), (0, 1));
+}

@@ -54,7 +54,7 @@ fn run(name: &str, target: fn(&[u8]) -> u64) {
     assert!(!inputs.is_empty(), "no seeds in {}", folder.display());
     let mut seen: HashSet<u64> = inputs.iter().map(|input| target(input)).collect();
     let mut random = Random(number("FUZZ_SEED", 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let rounds = number("FUZZ_ROUNDS", 2000);
+    let rounds = number("FUZZ_ROUNDS", 500);
     for _ in 0..rounds {
         let input = changed(&inputs, &mut random);
         if seen.insert(target(&input)) && inputs.len() < MAX_KEPT {

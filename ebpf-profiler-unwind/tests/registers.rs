@@ -4,7 +4,6 @@
 //! cargo test --release -p ebpf-profiler-unwind --test registers -- --ignored --nocapture
 //! UNWIND_ROOTS=/usr/bin:/opt ...                                               # other folders
 //! ```
-#![expect(clippy::print_stdout, reason = "it counts for somebody to read")]
 
 #[path = "oracle/files.rs"]
 mod files;

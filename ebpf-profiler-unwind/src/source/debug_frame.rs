@@ -8,13 +8,23 @@ use flate2::read::ZlibDecoder;
 use crate::bytes::Bytes;
 use crate::eh_frame::entry::{Format, Section};
 
-/// The section of a file, unpacked; `None` where it has none, or one that is packed in an unknown way.
-pub(super) fn read(elf: &Elf) -> Result<Option<Section>, ElfError> {
+/// What a file has of it.
+pub(super) enum DebugFrame {
+    Missing,
+    /// Unpacked.
+    Read(Section),
+    /// Packed in another way than with zlib, which is zstd: nobody but a few distributions' debug files have that, and
+    /// those are no files that run, so a decoder for it isn't worth having.
+    Packed,
+}
+
+/// Reads the section of a file.
+pub(super) fn read(elf: &Elf) -> Result<DebugFrame, ElfError> {
     let Some(section) = elf.section(".debug_frame").or_else(|| elf.section(".zdebug_frame")) else {
-        return Ok(None);
+        return Ok(DebugFrame::Missing);
     };
     if section.kind == section_type::SHT_NOBITS {
-        return Ok(None);
+        return Ok(DebugFrame::Missing);
     }
     let data = elf.data(section)?;
     let data = if section.flags & COMPRESSED != 0 {
@@ -24,7 +34,8 @@ pub(super) fn read(elf: &Elf) -> Result<Option<Section>, ElfError> {
     } else {
         Some(data)
     };
-    Ok(data.map(|data| Section { data, address: 0, format: Format::DebugFrame }))
+    let section = |data| DebugFrame::Read(Section { data, address: 0, format: Format::DebugFrame });
+    Ok(data.map_or(DebugFrame::Packed, section))
 }
 
 /// The header of a compressed section: `{type, 0, size, alignment}`.

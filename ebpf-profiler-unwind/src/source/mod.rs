@@ -10,6 +10,7 @@ mod debug_frame;
 
 mod go;
 
+use debug_frame::DebugFrame;
 pub(crate) use go::Go;
 
 /// All unwind data of a file.
@@ -17,6 +18,8 @@ pub(crate) use go::Go;
 pub(crate) struct Sources {
     /// Call frame information, the preferred first.
     pub(crate) frames: Vec<Section>,
+    /// How many sections couldn't be read, or are packed in a way that isn't known.
+    pub(crate) unread: u32,
     /// Go's own table.
     pub(crate) go: Option<Go>,
 }
@@ -29,10 +32,15 @@ impl Sources {
         let mut frames = Vec::from_iter(eh_frame(elf)?);
         let go = Go::of(elf);
         // Go's linker makes one from the other, and says nothing about frame pointers in it.
+        let mut unread = 0;
         if go.is_none() {
-            frames.extend(debug_frame::read(elf).ok().flatten());
+            match debug_frame::read(elf) {
+                Ok(DebugFrame::Read(section)) => frames.push(section),
+                Ok(DebugFrame::Missing) => {}
+                Ok(DebugFrame::Packed) | Err(_) => unread = 1,
+            }
         }
-        Ok(Sources { frames, go })
+        Ok(Sources { frames, go, unread })
     }
 }
 

@@ -122,7 +122,7 @@ impl Table {
         self.compiled.unsupported
     }
 
-    /// Pieces of the file's unwind data that made no sense.
+    /// Pieces of the file's unwind data that made no sense, and sections packed in a way that isn't known (zstd).
     pub fn malformed(&self) -> u32 {
         self.compiled.malformed
     }
