@@ -13,6 +13,8 @@ pub mod semantic;
 
 mod identity;
 mod table;
+
+mod buffer;
 mod wire;
 
 mod encode;

@@ -4,6 +4,7 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::buffer::Buffer;
 use crate::wire::Wire;
 
 /// A repeated field: each element once, its number is its place.
@@ -16,8 +17,8 @@ use crate::wire::Wire;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     field: u8,
-    bytes: Vec<u8>,
-    ends: Vec<End>,
+    bytes: Buffer,
+    elements: Vec<Element>,
     /// Half of the hash and the number of each element, once one had to be looked for.
     numbers: HashTable<(u32, u32)>,
     is_indexed: bool,
@@ -26,7 +27,7 @@ pub(crate) struct Table {
 
 /// Where the content of an element begins and ends.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct Element {
     start: usize,
     end: usize,
 }
@@ -42,27 +43,20 @@ impl Table {
     /// Forgets everything but element 0; keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        self.ends.clear();
+        self.elements.clear();
         self.numbers.clear();
         self.is_indexed = false;
-        self.append(&[]);
+        self.append(|_| {});
     }
 
     /// The number of an element with this content.
     pub(crate) fn intern(&mut self, content: &[u8]) -> u32 {
         self.may_repeat();
-        // Half of the hash stays beside the number, so that growing needs no content and most
-        // differences show without it.
         let hash = self.hasher.hash_one(content) as u32;
-        let Table { bytes, ends, numbers, .. } = self;
-        let same = |&(short, number): &(u32, u32)| {
-            let element = ends[number as usize];
-            short == hash && bytes[element.start..element.end] == *content
-        };
-        match numbers.find(spread(hash), same) {
-            Some(&(_, number)) => number,
+        match self.find(hash, content) {
+            Some(number) => number,
             None => {
-                let number = self.append(content);
+                let number = self.append(|bytes| bytes.put(content));
                 self.remember(hash, number);
                 number
             }
@@ -71,11 +65,14 @@ impl Table {
 
     /// The number of an element that no other call of this function gave or will give, so that it needn't be
     /// looked for, unless the table was told that this isn't so.
-    pub(crate) fn add(&mut self, content: &[u8]) -> u32 {
-        match content {
-            [] => 0,
-            _ if self.is_indexed => self.intern(content),
-            _ => self.append(content),
+    #[inline]
+    pub(crate) fn add(&mut self, write: impl FnOnce(&mut Buffer)) -> u32 {
+        let before = self.bytes.len();
+        let number = self.append(write);
+        let Element { start, end } = self.elements[number as usize];
+        match start == end || self.is_indexed {
+            true => self.settle(number, before),
+            false => number,
         }
     }
 
@@ -86,13 +83,40 @@ impl Table {
         }
     }
 
-    fn append(&mut self, content: &[u8]) -> u32 {
-        let number = self.ends.len() as u32;
-        self.bytes.message(self.field, content.len());
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(content);
-        self.ends.push(End { start, end: self.bytes.len() });
-        number
+    #[inline]
+    fn append(&mut self, write: impl FnOnce(&mut Buffer)) -> u32 {
+        let len = self.bytes.message_of(self.field, write);
+        let end = self.bytes.len();
+        self.elements.push(Element { start: end - len, end });
+        self.elements.len() as u32 - 1
+    }
+
+    /// Takes the last element back where there is an equal one.
+    fn settle(&mut self, number: u32, before: usize) -> u32 {
+        let Element { start, end } = self.elements[number as usize];
+        let hash = self.hasher.hash_one(&self.bytes[start..end]) as u32;
+        let known = if start == end { Some(0) } else { self.find(hash, &self.bytes[start..end]) };
+        match known {
+            Some(known) => {
+                self.bytes.truncate(before);
+                self.elements.pop();
+                known
+            }
+            None => {
+                self.remember(hash, number);
+                number
+            }
+        }
+    }
+
+    // Half of the hash stays beside the number, so that growing needs no content and most differences show
+    // without it.
+    fn find(&self, hash: u32, content: &[u8]) -> Option<u32> {
+        let same = |&(short, number): &(u32, u32)| {
+            let Element { start, end } = self.elements[number as usize];
+            short == hash && self.bytes[start..end] == *content
+        };
+        self.numbers.find(spread(hash), same).map(|&(_, number)| number)
     }
 
     fn remember(&mut self, hash: u32, number: u32) {
@@ -102,16 +126,15 @@ impl Table {
     #[cold]
     fn index(&mut self) {
         self.is_indexed = true;
-        for number in 0..self.ends.len() {
-            let End { start, end } = self.ends[number];
+        for (number, &Element { start, end }) in (0..).zip(&self.elements) {
             let hash = self.hasher.hash_one(&self.bytes[start..end]) as u32;
-            self.remember(hash, number as u32);
+            self.numbers.insert_unique(spread(hash), (hash, number), |&(hash, _)| spread(hash));
         }
     }
 
     /// How many elements there are, element 0 included.
     pub(crate) fn len(&self) -> usize {
-        self.ends.len()
+        self.elements.len()
     }
 
     /// All elements, with tags and lengths.
@@ -122,7 +145,7 @@ impl Table {
     #[cfg(any(test, feature = "pprof"))]
     /// The contents, without tags and lengths, in the order of their numbers.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
-        self.ends.iter().map(|element| &self.bytes[element.start..element.end])
+        self.elements.iter().map(|element| &self.bytes[element.start..element.end])
     }
 }
 
@@ -149,10 +172,13 @@ mod tests {
     #[test]
     fn what_was_added_is_found() {
         let mut table = Table::new(5);
-        assert_eq!([table.add(b"a"), table.add(b""), table.add(b"b")], [1, 0, 2]);
+        assert_eq!(
+            [table.add(|it| it.put(b"a")), table.add(|_| {}), table.add(|it| it.put(b"b"))],
+            [1, 0, 2]
+        );
         assert_eq!(table.intern(b"b"), 2);
         assert_eq!(table.intern(b"c"), 3);
-        assert_eq!([table.add(b"c"), table.add(b"d")], [3, 4]);
+        assert_eq!([table.add(|it| it.put(b"c")), table.add(|it| it.put(b"d"))], [3, 4]);
     }
 
     #[test]

@@ -18,6 +18,11 @@ pub(crate) const fn bytes_tag(field: u8) -> u8 {
     field << 3 | BYTES
 }
 
+/// The tag of a field of one number.
+pub(crate) const fn number_tag(field: u8) -> u8 {
+    field << 3 | VARINT
+}
+
 /// How many bytes a varint takes.
 pub(crate) const fn varint_len(value: u64) -> usize {
     let bits = u64::BITS - (value | 1).leading_zeros();
@@ -35,117 +40,73 @@ pub(crate) const fn number_len(value: u64) -> usize {
     if value == 0 { 0 } else { 1 + varint_len(value) }
 }
 
-/// A varint that is written more than once: its bytes, and in the top byte how many there are.
-///
-/// It is appended by a store of fixed length, without a look at the value.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Varint(u64);
-
-impl Varint {
-    pub(crate) fn new(value: u32) -> Varint {
-        let mut bytes = [0; 8];
-        let (mut rest, mut len) = (value, 0);
-        while rest >= 0x80 {
-            bytes[len] = rest as u8 | 0x80;
-            rest >>= 7;
-            len += 1;
-        }
-        bytes[len] = rest as u8;
-        bytes[7] = len as u8 + 1;
-        Varint(u64::from_le_bytes(bytes))
-    }
-
-    /// Writes the bytes to the start of `buffer`, and others that don't count behind them; says how many count.
-    #[inline]
-    pub(crate) fn store(self, buffer: &mut [u8; 8]) -> usize {
-        *buffer = self.0.to_le_bytes();
-        (self.0 >> 56) as usize
-    }
-}
-
-/// Appends fields to a buffer.
+/// Appends fields.
 pub(crate) trait Wire {
+    /// Bytes as they are.
+    fn put(&mut self, bytes: &[u8]);
+
     /// A varint alone.
     fn varint(&mut self, value: u64);
 
     /// A number, left out if zero.
-    fn number(&mut self, field: u8, value: u64);
-
-    /// A number, also if zero: for a `oneof`, where being there means something.
-    fn number_or_zero(&mut self, field: u8, value: u64);
-
-    /// A number of eight bytes, left out if zero.
-    fn fixed64(&mut self, field: u8, value: u64);
-
-    /// Bytes or text, also if empty.
-    fn bytes(&mut self, field: u8, content: &[u8]);
-
-    /// The head of a message whose `len` bytes follow.
-    fn message(&mut self, field: u8, len: usize);
-
-    /// Numbers in one field, left out if there are none.
-    fn packed(&mut self, field: u8, values: &[u32]);
-
-    /// Numbers of eight bytes, as they stand in a packed field.
-    fn fixed64s(&mut self, values: &[u64]);
-}
-
-impl Wire for Vec<u8> {
-    #[inline]
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.push(value as u8);
-    }
-
-    #[inline]
     fn number(&mut self, field: u8, value: u64) {
         if value != 0 {
             self.number_or_zero(field, value);
         }
     }
 
-    #[inline]
+    /// A number, also if zero: for a `oneof`, where being there means something.
     fn number_or_zero(&mut self, field: u8, value: u64) {
-        self.push(field << 3 | VARINT);
+        self.put(&[number_tag(field)]);
         self.varint(value);
     }
 
+    /// A number of eight bytes, left out if zero.
     fn fixed64(&mut self, field: u8, value: u64) {
         if value != 0 {
-            self.push(field << 3 | FIXED64);
-            self.extend_from_slice(&value.to_le_bytes());
+            self.put(&[field << 3 | FIXED64]);
+            self.fixed64s(&[value]);
         }
     }
 
+    /// Bytes or text, also if empty.
     fn bytes(&mut self, field: u8, content: &[u8]) {
         self.message(field, content.len());
-        self.extend_from_slice(content);
+        self.put(content);
     }
 
-    #[inline]
+    /// The head of a message whose `len` bytes follow.
     fn message(&mut self, field: u8, len: usize) {
-        self.push(bytes_tag(field));
+        self.put(&[bytes_tag(field)]);
         self.varint(len as u64);
     }
 
-    #[inline]
+    /// Numbers in one field, left out if there are none.
     fn packed(&mut self, field: u8, values: &[u32]) {
         if values.is_empty() {
             return;
         }
         self.message(field, values.iter().map(|&value| varint_len(value.into())).sum());
-        for &value in values {
-            self.varint(value.into());
-        }
+        values.iter().for_each(|&value| self.varint(value.into()));
     }
 
-    #[inline]
+    /// Numbers of eight bytes, as they stand in a packed field.
     fn fixed64s(&mut self, values: &[u64]) {
-        self.reserve(values.len() * 8);
-        values.iter().for_each(|value| self.extend_from_slice(&value.to_le_bytes()));
+        values.iter().for_each(|value| self.put(&value.to_le_bytes()));
+    }
+}
+
+impl Wire for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push(value as u8);
     }
 }
 
@@ -162,16 +123,6 @@ mod tests {
             buffer.clear();
             buffer.number(1, value);
             assert_eq!(buffer.len(), number_len(value), "{value}");
-        }
-    }
-
-    #[test]
-    fn varints_kept_are_those_written() {
-        for value in [0, 1, 127, 128, 16_383, 16_384, 2_097_152, u32::MAX] {
-            let (mut buffer, mut kept) = (Vec::new(), [0; 8]);
-            buffer.varint(value.into());
-            let len = Varint::new(value).store(&mut kept);
-            assert_eq!(kept[..len], buffer, "{value}");
         }
     }
 

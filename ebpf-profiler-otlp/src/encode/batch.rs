@@ -1,13 +1,16 @@
 //! Samples that go into one message, and the message around them.
 
+use std::ops::Range;
+
 use ebpf_profiler_core::profile::{Process, Profile, Sample, ThreadId};
 
-use super::dictionary::Dictionary;
+use super::dictionary::{Attributes, Dictionary, HasStack};
 use super::envelope::Envelope;
 use super::fields::{DICTIONARY, RESOURCE_PROFILES, profile, sample};
 use super::numbers::{Facts, Numbers};
+use crate::buffer::Buffer;
 use crate::resource::Resource;
-use crate::wire::{Wire, bytes_len, number_len};
+use crate::wire::{Wire, bytes_len};
 
 /// A message in the making.
 ///
@@ -15,27 +18,19 @@ use crate::wire::{Wire, bytes_len, number_len};
 /// message is put together in one go in a buffer of the right size.
 #[derive(Debug)]
 pub(super) struct Batch<'p> {
+    profile: &'p Profile,
     numbers: Numbers<'p>,
     envelope: Envelope<'p>,
     /// The fields of all samples.
-    bytes: Vec<u8>,
+    bytes: &'p mut Buffer,
     groups: Vec<Group>,
-    /// What all groups but the last take.
-    closed: usize,
-    planned: Vec<Planned<'p>>,
-    /// Whether samples of different traces have become equal and must be joined.
-    alike: bool,
 }
 
-/// More than scope, types, times and lengths around the last group and the dictionary take.
-const FRAMING: usize = 1024;
-
-/// A sample, numbered.
-#[derive(Clone, Copy, Debug)]
-struct Planned<'p> {
-    sample: Sample<'p>,
-    thread: ThreadId,
-    stack: u32,
+/// What keeps its memory from one message to the next.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    dictionary: Dictionary,
+    samples: Buffer,
 }
 
 /// The samples of one process.
@@ -43,9 +38,16 @@ struct Planned<'p> {
 struct Group {
     process: u32,
     resource: Vec<u8>,
-    /// Where its samples begin, in `planned` and in `bytes`.
-    first: usize,
+    /// Where their bytes begin.
     start: usize,
+}
+
+/// A sample, numbered.
+#[derive(Clone, Copy, Debug)]
+struct Numbered<'p> {
+    sample: Sample<'p>,
+    thread: ThreadId,
+    stack: HasStack,
 }
 
 impl<'p> Batch<'p> {
@@ -53,78 +55,89 @@ impl<'p> Batch<'p> {
         profile: &'p Profile,
         facts: &'p Facts,
         resource: &'p Resource,
-        dictionary: &'p mut Dictionary,
+        Kept { dictionary, samples }: &'p mut Kept,
     ) -> Batch<'p> {
-        let mut batch = Batch {
-            numbers: Numbers::new(profile, facts, dictionary),
-            envelope: Envelope::new(profile, resource),
-            bytes: Vec::new(),
-            groups: Vec::new(),
-            closed: 0,
-            planned: Vec::with_capacity(profile.samples().len()),
-            alike: false,
-        };
-        batch.refill(&[]);
-        batch
+        let numbers = Numbers::new(profile, facts, dictionary);
+        let envelope = Envelope::new(profile, resource);
+        Batch { profile, numbers, envelope, bytes: samples, groups: Vec::new() }
     }
 
-    /// Begins the next message with these samples.
-    pub(super) fn refill(&mut self, samples: &[Sample<'p>]) {
+    /// Makes it the message with these samples of the profile.
+    pub(super) fn fill(&mut self, samples: Range<usize>) {
         self.numbers.clear();
         self.envelope.intern_types(self.numbers.dictionary());
-        self.bytes.clear();
-        self.planned.clear();
-        self.groups.clear();
-        self.closed = 0;
-        self.alike = false;
-        samples.iter().for_each(|sample| self.add(*sample));
+        if samples.len() == self.profile.samples().len() {
+            self.numbers.all();
+        }
+        self.clear();
+        for sample in self.samples(&samples) {
+            let numbered = self.number(sample);
+            self.add(std::slice::from_ref(&numbered));
+        }
+        if self.numbers.are_some_alike() {
+            self.join(&samples);
+        }
     }
 
-    pub(super) fn add(&mut self, sample: Sample<'p>) {
-        let thread = sample.thread_id();
-        let process = sample.thread().process.0;
-        if self.groups.last().is_none_or(|group| group.process != process) {
-            self.begin(process, sample.process());
+    /// Brings samples with equal identities together and encodes all samples again.
+    fn join(&mut self, samples: &Range<usize>) {
+        let mut samples: Vec<_> = self.samples(samples).map(|sample| self.number(sample)).collect();
+        samples.sort_by_key(Numbered::identity);
+        self.clear();
+        for same in samples.chunk_by(|a, b| a.identity() == b.identity()) {
+            self.add(same);
         }
-        let (stack, alike) = self.numbers.stack(sample.trace());
-        self.alike |= alike;
-        let planned = Planned { sample, thread, stack };
-        put_sample(&[planned], self.numbers.thread(thread), &mut self.bytes);
-        self.planned.push(planned);
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.groups.clear();
+    }
+
+    fn samples(&self, range: &Range<usize>) -> impl Iterator<Item = Sample<'p>> + use<'p> {
+        self.profile.samples().skip(range.start).take(range.len())
+    }
+
+    #[inline]
+    fn number(&mut self, sample: Sample<'p>) -> Numbered<'p> {
+        Numbered { sample, thread: sample.thread_id(), stack: self.numbers.stack(sample.trace()) }
+    }
+
+    /// Adds samples that are equal but for their times.
+    #[inline]
+    fn add(&mut self, same: &[Numbered<'p>]) {
+        let Some(first) = same.first() else { return };
+        let process = first.process();
+        if self.groups.last().is_none_or(|group| group.process != process) {
+            self.begin(process, first.sample.process());
+        }
+        put_sample(same, first.stack, self.numbers.thread(first.thread), self.bytes);
     }
 
     fn begin(&mut self, process: u32, attributes: &Process) {
-        self.closed += self.last_len();
         let resource = self.envelope.resource(attributes);
-        self.groups.push(Group { process, resource, first: self.planned.len(), start: self.bytes.len() });
+        self.groups.push(Group { process, resource, start: self.bytes.len() });
     }
 
-    /// Whether the message is longer than `limit`.
-    pub(super) fn exceeds(&mut self, limit: usize) -> bool {
-        // Close to the truth is quickly said, and most of the time far from the limit.
-        let last = self.groups.last().map_or(0, |it| self.bytes.len() - it.start + it.resource.len());
-        let rest = self.closed + self.numbers.dictionary().len() + FRAMING;
-        last.saturating_add(rest) > limit && self.size() > limit
+    /// The length of the message.
+    pub(super) fn size(&mut self) -> usize {
+        let groups = (0..self.groups.len()).map(|index| bytes_len(self.group_len(index)));
+        groups.sum::<usize>() + bytes_len(self.numbers.dictionary().len())
     }
 
-    /// The length of the message; joining equal samples makes it a little less.
-    fn size(&mut self) -> usize {
-        self.closed + self.last_len() + bytes_len(self.numbers.dictionary().len())
+    fn group_len(&self, index: usize) -> usize {
+        self.envelope.len(&self.groups[index].resource, self.samples_of(index).len())
     }
 
-    fn last_len(&self) -> usize {
-        let len =
-            |group: &Group| bytes_len(self.envelope.len(&group.resource, self.bytes.len() - group.start));
-        self.groups.last().map_or(0, len)
+    /// The fields of the samples of a group.
+    fn samples_of(&self, index: usize) -> &[u8] {
+        let end = self.groups.get(index + 1).map_or(self.bytes.len(), |next| next.start);
+        &self.bytes[self.groups[index].start..end]
     }
 
     /// The message.
     pub(super) fn write(&mut self) -> Vec<u8> {
-        if self.alike {
-            self.join();
-        }
-        let mut out =
-            Vec::with_capacity(self.closed + self.last_len() + self.numbers.dictionary().len() + HEAD);
+        let mut out = Vec::with_capacity(self.size());
         for index in 0..self.groups.len() {
             self.write_group(index, &mut out);
         }
@@ -134,48 +147,32 @@ impl<'p> Batch<'p> {
     }
 
     fn write_group(&self, index: usize, out: &mut Vec<u8>) {
-        let group = &self.groups[index];
-        let end = self.groups.get(index + 1).map_or(self.bytes.len(), |next| next.start);
-        let samples = &self.bytes[group.start..end];
-        out.message(RESOURCE_PROFILES, self.envelope.len(&group.resource, samples.len()));
-        self.envelope.open(&group.resource, samples.len(), out);
-        out.extend_from_slice(samples);
+        let resource = &self.groups[index].resource;
+        let samples = self.samples_of(index);
+        out.message(RESOURCE_PROFILES, self.group_len(index));
+        self.envelope.open(resource, samples.len(), out);
+        out.put(samples);
         self.envelope.close(out);
-    }
-
-    /// Brings samples with equal identities together and encodes all samples again.
-    fn join(&mut self) {
-        self.bytes.clear();
-        for index in 0..self.groups.len() {
-            let end = self.groups.get(index + 1).map_or(self.planned.len(), |next| next.first);
-            let samples = &mut self.planned[self.groups[index].first..end];
-            samples.sort_by_key(|planned| (planned.thread, planned.stack));
-            self.groups[index].start = self.bytes.len();
-            for same in samples.chunk_by(Planned::is_same) {
-                put_sample(same, self.numbers.thread(same[0].thread), &mut self.bytes);
-            }
-        }
     }
 }
 
-impl Planned<'_> {
-    fn is_same(&self, other: &Self) -> bool {
-        self.stack == other.stack && self.thread == other.thread
+impl Numbered<'_> {
+    fn process(&self) -> u32 {
+        self.sample.thread().process.0
+    }
+
+    fn identity(&self) -> (u32, ThreadId, HasStack) {
+        (self.process(), self.thread, self.stack)
     }
 }
 
 /// One sample; of those that became equal all timestamps.
-fn put_sample(same: &[Planned<'_>], thread: &[u8], out: &mut Vec<u8>) {
-    let stack = same.first().map_or(0, |planned| planned.stack);
-    let timestamps: usize = same.iter().map(|planned| 8 * planned.sample.timestamps().len()).sum();
-    let len = number_len(stack.into()) + thread.len() + bytes_len(timestamps);
-    out.reserve(len + HEAD);
-    out.message(profile::SAMPLES, len);
-    out.number(sample::STACK, stack.into());
-    out.extend_from_slice(thread);
+#[inline]
+fn put_sample(same: &[Numbered<'_>], stack: HasStack, thread: Attributes, out: &mut Buffer) {
+    let timestamps: usize = same.iter().map(|numbered| 8 * numbered.sample.timestamps().len()).sum();
+    out.message(profile::SAMPLES, stack.len() + thread.len() + bytes_len(timestamps));
+    stack.put(out);
+    thread.put(out);
     out.message(sample::TIMESTAMPS, timestamps);
-    same.iter().for_each(|planned| out.fixed64s(planned.sample.timestamps()));
+    same.iter().for_each(|numbered| out.fixed64s(numbered.sample.timestamps()));
 }
-
-/// More than a tag and a length take.
-const HEAD: usize = 16;

@@ -1,10 +1,9 @@
 //! The tables of one message.
 
-use std::ops::Range;
-
-use super::fields::{any_value, attribute, dictionary, function, line, location, mapping, stack};
+use super::fields::{any_value, attribute, dictionary, function, line, location, mapping, sample, stack};
+use crate::buffer::{Buffer, Kept, Piece};
 use crate::table::Table;
-use crate::wire::{Varint, Wire, bytes_len, bytes_tag, number_len, varint_len};
+use crate::wire::{Wire, bytes_len, bytes_tag, number_len};
 
 /// The tables that samples refer to, each with the empty element as number 0.
 #[derive(Debug)]
@@ -16,7 +15,6 @@ pub(super) struct Dictionary {
     locations: Table,
     stacks: Table,
     content: Vec<u8>,
-    stack: Vec<u8>,
 }
 
 /// The element 0 of the links, and there are no others: nothing tells us of spans yet.
@@ -34,66 +32,142 @@ pub(super) struct Mapping<'a> {
     pub(super) attributes: &'a [u32],
 }
 
-/// One of the functions of a location.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    pub(super) function: u32,
-    pub(super) line: u64,
-    pub(super) column: u64,
-}
-
-/// A location, everything that it refers to numbered.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Location<'a> {
-    pub(super) mapping: u32,
-    pub(super) address: u64,
-    pub(super) lines: &'a [Line],
-    pub(super) attributes: &'a [u32],
-}
-
 /// A function, everything that it refers to numbered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Function {
     pub(super) name: u32,
     pub(super) system_name: u32,
     pub(super) filename: u32,
-    pub(super) start_line: u64,
+    pub(super) start_line: u32,
 }
 
-/// A stack in the making: the numbers of its locations, leaf first, behind room for the field's tag and length.
+/// The field of a location that says in which mapping it lies.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InMapping(Piece);
+
+/// The field of a location or a sample that lists its attributes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Attributes(Piece);
+
+/// The number of a location as stacks have it; 0 by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LocationNumber(Kept);
+
+/// The field of a sample that says which stack it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HasStack(Kept);
+
+/// A location in the making.
 #[derive(Debug)]
-pub(super) struct Stack {
-    bytes: Vec<u8>,
-    end: usize,
+pub(super) struct Location<'b>(&'b mut Buffer);
+
+/// A stack in the making.
+#[derive(Debug)]
+pub(super) struct Stack<'b>(&'b mut Buffer);
+
+impl InMapping {
+    fn new(number: u32) -> InMapping {
+        let mut field = Vec::new();
+        field.number(location::MAPPING, number.into());
+        InMapping(Piece::new(&field))
+    }
+
+    pub(super) fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
-/// Room for a tag and a length.
-const HEAD: usize = 6;
-/// There is at most one where frames were left out, and one at the end.
-const MARKERS: usize = 2;
+impl Attributes {
+    /// Those of a location, two at most.
+    pub(super) fn of_location(numbers: &[u32]) -> Attributes {
+        Attributes::new(location::ATTRIBUTES, numbers)
+    }
 
-impl Stack {
+    /// Those of a sample, two at most.
+    pub(super) fn of_sample(numbers: &[u32]) -> Attributes {
+        Attributes::new(sample::ATTRIBUTES, numbers)
+    }
+
+    fn new(number: u8, numbers: &[u32]) -> Attributes {
+        let mut field = Vec::new();
+        field.packed(number, numbers);
+        Attributes(Piece::new(&field))
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     #[inline]
-    pub(super) fn push(&mut self, location: Varint) {
-        if let Some(room) = self.bytes.get_mut(self.end..).and_then(|rest| rest.first_chunk_mut()) {
-            self.end += location.store(room);
-        }
-    }
-
-    /// Puts tag and length right before the numbers; where both stand then.
-    fn finish(&mut self) -> Range<usize> {
-        let len = self.end - HEAD;
-        let start = HEAD - 1 - varint_len(len as u64);
-        self.bytes[start] = bytes_tag(stack::LOCATIONS);
-        let mut length = [0; 8];
-        let size = Varint::new(len as u32).store(&mut length);
-        self.bytes[start + 1..HEAD].copy_from_slice(&length[..size]);
-        if len == 0 { 0..0 } else { start..self.end }
+    pub(super) fn put(&self, out: &mut Buffer) {
+        out.piece(self.0);
     }
 }
 
-impl Dictionary {
-    pub(super) fn new() -> Dictionary {
+impl LocationNumber {
+    #[inline]
+    pub(super) fn is_known(&self) -> bool {
+        *self != LocationNumber::default()
+    }
+}
+
+impl HasStack {
+    fn new(number: u32) -> HasStack {
+        // The empty stack is the default.
+        HasStack(if number == 0 { Kept::default() } else { Kept::field(sample::STACK, number) })
+    }
+
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    pub(super) fn put(&self, out: &mut Buffer) {
+        out.kept(self.0);
+    }
+}
+
+impl Location<'_> {
+    /// Where it lies; to be called before all others.
+    #[inline]
+    pub(super) fn place(&mut self, mapping: InMapping, address: u64) {
+        self.0.piece(mapping.0);
+        self.0.number(location::ADDRESS, address);
+    }
+
+    /// One of its functions; the innermost comes first.
+    #[inline]
+    pub(super) fn line(&mut self, function: u32, line: u32, column: u32) {
+        self.0.message_of(location::LINES, |out| {
+            out.number(line::FUNCTION, function.into());
+            out.number(line::LINE, line.into());
+            out.number(line::COLUMN, column.into());
+        });
+    }
+}
+
+impl Stack<'_> {
+    /// Appends a location; the leaf comes first.
+    #[inline]
+    pub(super) fn push(&mut self, location: LocationNumber) {
+        self.0.kept(location.0);
+    }
+
+    /// The same for many.
+    #[inline]
+    pub(super) fn push_all(&mut self, locations: impl ExactSizeIterator<Item = LocationNumber>) {
+        self.0.all_kept(locations.map(|location| location.0));
+    }
+}
+
+impl Default for Dictionary {
+    fn default() -> Dictionary {
         Dictionary {
             strings: Table::new(dictionary::STRINGS),
             attributes: Table::new(dictionary::ATTRIBUTES),
@@ -102,10 +176,11 @@ impl Dictionary {
             locations: Table::new(dictionary::LOCATIONS),
             stacks: Table::new(dictionary::STACKS),
             content: Vec::new(),
-            stack: Vec::new(),
         }
     }
+}
 
+impl Dictionary {
     /// Forgets all elements, keeps the memory.
     pub(super) fn clear(&mut self) {
         self.tables_mut().into_iter().for_each(Table::clear);
@@ -141,58 +216,66 @@ impl Dictionary {
 
     /// The number of a function that differs from all others of the profile.
     pub(super) fn function(&mut self, item: &Function) -> u32 {
-        item.put(&mut self.content);
-        self.functions.add(&self.content)
+        self.functions.add(|out| item.put(out))
     }
 
     /// The number of a function that stands for something else, and perhaps has the name of a real one.
     pub(super) fn made_up_function(&mut self, item: &Function) -> u32 {
-        item.put(&mut self.content);
-        self.functions.intern(&self.content)
+        self.functions.may_repeat();
+        self.function(item)
     }
 
-    /// The number of a mapping; two modules can have one.
-    pub(super) fn mapping(&mut self, item: &Mapping<'_>) -> u32 {
-        item.put(&mut self.content);
+    /// The number of a mapping, in the field that refers to it; two modules can have one.
+    pub(super) fn mapping(&mut self, item: &Mapping<'_>) -> InMapping {
+        self.mappings.may_repeat();
         let before = self.mappings.len();
-        let number = self.mappings.intern(&self.content);
+        let number = self.mappings.add(|out| item.put(out));
         if (number as usize) < before {
             self.locations.may_repeat();
         }
-        number
+        InMapping::new(number)
     }
 
     /// The number of a location that differs from all others in its mapping and address.
-    pub(super) fn location(&mut self, item: &Location<'_>) -> u32 {
-        item.put(&mut self.content);
+    #[inline]
+    pub(super) fn location(
+        &mut self,
+        attributes: Attributes,
+        write: impl FnOnce(&mut Location<'_>),
+    ) -> LocationNumber {
         let before = self.locations.len();
-        let number = self.locations.add(&self.content);
+        let number = self.locations.add(|out| {
+            write(&mut Location(out));
+            attributes.put(out);
+        });
         if (number as usize) < before {
             self.stacks.may_repeat();
         }
-        number
+        LocationNumber(Kept::varint(number))
     }
 
-    /// The number of a location without those.
-    pub(super) fn placeless_location(&mut self, item: &Location<'_>) -> u32 {
+    /// The number of a location that has neither.
+    pub(super) fn placeless_location(
+        &mut self,
+        attributes: Attributes,
+        write: impl FnOnce(&mut Location<'_>),
+    ) -> LocationNumber {
         self.locations.may_repeat();
-        self.location(item)
+        self.location(attributes, write)
     }
 
-    /// Begins a stack of about so many locations.
-    pub(super) fn begin_stack(&mut self, locations: usize) -> Stack {
-        let mut bytes = std::mem::take(&mut self.stack);
-        let len = HEAD + (locations + MARKERS) * 5 + 8;
-        bytes.resize(bytes.len().max(len), 0);
-        Stack { bytes, end: HEAD }
-    }
-
-    /// The number of a stack that differs from all others, unless locations were equal.
-    pub(super) fn end_stack(&mut self, mut stack: Stack) -> u32 {
-        let content = stack.finish();
-        let number = self.stacks.add(&stack.bytes[content]);
-        self.stack = stack.bytes;
-        number
+    /// The number of a stack, in the field that refers to it. It differs from all others unless two locations are
+    /// equal.
+    #[inline]
+    pub(super) fn stack(&mut self, write: impl FnOnce(&mut Stack<'_>)) -> HasStack {
+        let number = self.stacks.add(|out| {
+            let start = out.len();
+            // An empty list is left out, so that a stack without frames is the empty element.
+            if out.message_of(stack::LOCATIONS, |out| write(&mut Stack(out))) == 0 {
+                out.truncate(start);
+            }
+        });
+        HasStack::new(number)
     }
 
     /// How many distinct stacks there are, the empty one included.
@@ -223,42 +306,21 @@ impl Dictionary {
 }
 
 impl Function {
-    fn put(&self, content: &mut Vec<u8>) {
-        content.clear();
-        content.number(function::NAME, self.name.into());
-        content.number(function::SYSTEM_NAME, self.system_name.into());
-        content.number(function::FILENAME, self.filename.into());
-        content.number(function::START_LINE, self.start_line);
+    #[inline]
+    fn put(&self, out: &mut Buffer) {
+        out.number(function::NAME, self.name.into());
+        out.number(function::SYSTEM_NAME, self.system_name.into());
+        out.number(function::FILENAME, self.filename.into());
+        out.number(function::START_LINE, self.start_line.into());
     }
 }
 
 impl Mapping<'_> {
-    fn put(&self, content: &mut Vec<u8>) {
-        content.clear();
-        content.number(mapping::START, self.start);
-        content.number(mapping::LIMIT, self.limit);
-        content.number(mapping::OFFSET, self.offset);
-        content.number(mapping::FILENAME, self.filename.into());
-        content.packed(mapping::ATTRIBUTES, self.attributes);
-    }
-}
-
-impl Location<'_> {
-    fn put(&self, content: &mut Vec<u8>) {
-        content.clear();
-        content.number(location::MAPPING, self.mapping.into());
-        content.number(location::ADDRESS, self.address);
-        self.lines.iter().for_each(|line| line.put(content));
-        content.packed(location::ATTRIBUTES, self.attributes);
-    }
-}
-
-impl Line {
-    fn put(&self, content: &mut Vec<u8>) {
-        let len = number_len(self.function.into()) + number_len(self.line) + number_len(self.column);
-        content.message(location::LINES, len);
-        content.number(line::FUNCTION, self.function.into());
-        content.number(line::LINE, self.line);
-        content.number(line::COLUMN, self.column);
+    fn put(&self, out: &mut Buffer) {
+        out.number(mapping::START, self.start);
+        out.number(mapping::LIMIT, self.limit);
+        out.number(mapping::OFFSET, self.offset);
+        out.number(mapping::FILENAME, self.filename.into());
+        out.packed(mapping::ATTRIBUTES, self.attributes);
     }
 }

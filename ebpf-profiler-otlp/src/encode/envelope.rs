@@ -110,9 +110,13 @@ impl<'p> Envelope<'p> {
 fn window(profile: &Profile) -> std::ops::Range<u64> {
     let start = nanos_since_1970(profile.start());
     let end = start.saturating_add(nanos(profile.duration()));
-    let timestamps = profile.samples().flat_map(|sample| sample.timestamps());
-    timestamps
-        .fold(start..end, |window, &time| window.start.min(time)..window.end.max(time.saturating_add(1)))
+    let mut window = start..end;
+    for sample in profile.samples() {
+        for &time in sample.timestamps() {
+            window = window.start.min(time)..window.end.max(time.saturating_add(1));
+        }
+    }
+    window
 }
 
 fn nanos_since_1970(time: SystemTime) -> u64 {

@@ -15,14 +15,15 @@ mod envelope;
 mod fields;
 mod numbers;
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use ebpf_profiler_core::profile::Profile;
 
 use crate::identity::{BuildIds, Identities};
 use crate::kernel;
 use crate::resource::Resource;
-use batch::Batch;
-use dictionary::Dictionary;
+use batch::{Batch, Kept};
 use numbers::Facts;
 
 /// Encodes a profile as one OTLP `ProfilesData`, which is also an `ExportProfilesServiceRequest`.
@@ -74,7 +75,7 @@ pub struct Encoder {
     limit: usize,
     rust: bool,
     identities: Identities,
-    dictionary: Dictionary,
+    kept: Kept,
 }
 
 /// What every collector takes unless it was told otherwise: 4 MiB, the default of gRPC servers.
@@ -83,8 +84,13 @@ const LIMIT: usize = 4 << 20;
 impl Encoder {
     /// An encoder for one machine, whose messages have at most 4 MiB.
     pub fn new(resource: Resource) -> Encoder {
-        let (identities, dictionary) = (Identities::default(), Dictionary::new());
-        Encoder { resource, limit: LIMIT, rust: false, identities, dictionary }
+        Encoder {
+            resource,
+            limit: LIMIT,
+            rust: false,
+            identities: Identities::default(),
+            kept: Kept::default(),
+        }
     }
 
     /// Sets the size in bytes above which a message is split; each part stands for itself.
@@ -106,22 +112,18 @@ impl Encoder {
 
     /// Encodes a profile: one message, several if the limit wants it, none if it has no samples.
     pub fn encode(&mut self, profile: &Profile) -> Vec<Bytes> {
-        let samples: Vec<_> = profile.samples().collect();
         let facts = self.facts(profile);
-        let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.dictionary);
-        let (mut messages, mut first) = (Vec::new(), 0);
-        for (index, sample) in samples.iter().enumerate() {
-            batch.add(*sample);
-            if index > first && batch.exceeds(self.limit) {
-                // One too many: the tables hold what only it needs, so they are made again without it.
-                batch.refill(&samples[first..index]);
+        let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.kept);
+        let (mut messages, mut parts) = (Vec::new(), Vec::new());
+        parts.push(0..profile.samples().len());
+        while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {
+            batch.fill(part.clone());
+            let size = batch.size();
+            if size > self.limit && part.len() > 1 {
+                parts.extend(split(&part, size / self.limit.max(1) + 1).rev());
+            } else {
                 messages.push(batch.write().into());
-                batch.refill(&samples[index..=index]);
-                first = index;
             }
-        }
-        if !samples.is_empty() {
-            messages.push(batch.write().into());
         }
         messages
     }
@@ -131,4 +133,14 @@ impl Encoder {
         let kernel = BuildIds::without_file(self.resource.kernel_build_id(), kernel::NAME);
         Facts { modules, kernel, rust: self.rust }
     }
+}
+
+/// Cuts a range into about so many parts of one length, two at least and none of them empty.
+fn split(range: &Range<usize>, parts: usize) -> impl DoubleEndedIterator<Item = Range<usize>> + use<> {
+    let Range { start, end } = *range;
+    let step = range.len().div_ceil(parts.max(2)).max(1);
+    (0..range.len().div_ceil(step)).map(move |part| {
+        let start = start + part * step;
+        start..(start + step).min(end)
+    })
 }

@@ -8,13 +8,13 @@ use ebpf_profiler_core::symbol::Symbol;
 use ebpf_profiler_core::trace::Frame;
 use hashbrown::HashMap;
 
-use super::dictionary::{Dictionary, Function, Line, Location, Mapping};
-use super::fields::sample;
+use super::dictionary::{
+    Attributes, Dictionary, Function, HasStack, InMapping, Location, LocationNumber, Mapping,
+};
 use crate::identity::BuildIds;
 use crate::kernel;
 use crate::marker::{Marker, Markers, markers};
 use crate::semantic::{self, frame_type};
-use crate::wire::{Varint, Wire};
 
 /// What numbers need besides the profile.
 #[derive(Debug)]
@@ -33,20 +33,22 @@ pub(super) struct Numbers<'p> {
     facts: &'p Facts,
     dictionary: &'p mut Dictionary,
     /// Each of these holds 0, the empty element's number, for what wasn't asked for yet.
-    traces: Vec<u32>,
-    stacks: Vec<u32>,
+    traces: Vec<HasStack>,
+    stacks: Vec<HasStack>,
     functions: Vec<u32>,
-    locations: Vec<Varint>,
-    mappings: Vec<u32>,
+    locations: Vec<LocationNumber>,
+    mappings: Vec<InMapping>,
+    kernel: InMapping,
+    threads: Vec<Attributes>,
     /// The stacks that are not whole.
-    marked: HashMap<(StackId, Markers), u32>,
-    markers: Vec<(Marker, Varint)>,
-    kernel: u32,
-    frame_types: Vec<(&'static str, u32)>,
-    /// Where in `thread_attributes` those of a thread stand.
-    threads: Vec<(u32, u32)>,
-    thread_attributes: Vec<u8>,
-    lines: Vec<Line>,
+    marked: HashMap<(StackId, Markers), HasStack>,
+    markers: Vec<(Marker, LocationNumber)>,
+    frame_types: Vec<((&'static str, bool), Attributes)>,
+    /// Whether all frames have their locations.
+    all_known: bool,
+    are_some_alike: bool,
+    /// Functions and lines of one location, innermost first.
+    lines: Vec<(u32, u32, u32)>,
 }
 
 impl<'p> Numbers<'p> {
@@ -55,17 +57,18 @@ impl<'p> Numbers<'p> {
             profile,
             facts,
             dictionary,
-            traces: vec![0; profile.traces().len()],
-            stacks: vec![0; profile.stacks()],
+            traces: vec![HasStack::default(); profile.traces().len()],
+            stacks: vec![HasStack::default(); profile.stacks()],
             functions: vec![0; profile.functions().len()],
-            locations: vec![Varint::default(); profile.frames().len()],
-            mappings: vec![0; profile.modules().len()],
+            locations: vec![LocationNumber::default(); profile.frames().len()],
+            mappings: vec![InMapping::default(); profile.modules().len()],
+            kernel: InMapping::default(),
+            threads: vec![Attributes::default(); profile.threads().len()],
             marked: HashMap::new(),
             markers: Vec::new(),
-            kernel: 0,
             frame_types: Vec::new(),
-            threads: vec![(0, 0); profile.threads().len()],
-            thread_attributes: Vec::new(),
+            all_known: false,
+            are_some_alike: false,
             lines: Vec::new(),
         }
     }
@@ -73,47 +76,70 @@ impl<'p> Numbers<'p> {
     /// Begins a new dictionary.
     pub(super) fn clear(&mut self) {
         self.dictionary.clear();
-        self.traces.fill(0);
-        self.stacks.fill(0);
+        self.traces.fill(HasStack::default());
+        self.stacks.fill(HasStack::default());
         self.functions.fill(0);
-        self.locations.fill(Varint::default());
-        self.mappings.fill(0);
+        self.locations.fill(LocationNumber::default());
+        self.mappings.fill(InMapping::default());
+        self.kernel = InMapping::default();
+        self.threads.fill(Attributes::default());
         self.marked.clear();
         self.markers.clear();
-        self.kernel = 0;
         self.frame_types.clear();
-        self.threads.fill((0, 0));
-        self.thread_attributes.clear();
+        self.all_known = false;
+        self.are_some_alike = false;
+    }
+
+    /// Gives all locations and stacks of the profile their numbers, in the order in which they lie in memory.
+    pub(super) fn all(&mut self) {
+        for frame in self.profile.frames() {
+            self.learn(frame);
+        }
+        self.all_known = true;
+        for trace in self.profile.traces() {
+            self.stack(trace);
+        }
     }
 
     pub(super) fn dictionary(&mut self) -> &mut Dictionary {
         self.dictionary
     }
 
-    /// The number of a stack, and whether another trace of the profile was given the same.
-    pub(super) fn stack(&mut self, trace: TraceView<'p>) -> (u32, bool) {
+    /// The number of a stack.
+    #[inline]
+    pub(super) fn stack(&mut self, trace: TraceView<'p>) -> HasStack {
         let index = trace.id().0 as usize;
-        if self.traces[index] != 0 {
-            return (self.traces[index], false);
+        if self.traces[index].is_none() {
+            self.traces[index] = self.first_seen(trace);
         }
+        self.traces[index]
+    }
+
+    fn first_seen(&mut self, trace: TraceView<'p>) -> HasStack {
         let before = self.dictionary.stacks();
-        self.traces[index] = match markers(trace) {
+        let number = match markers(trace) {
             Markers { gap: None, end: None } => self.whole_stack(trace),
             markers => self.marked_stack(trace, markers),
         };
-        (self.traces[index], self.dictionary.stacks() == before)
+        self.are_some_alike |= self.dictionary.stacks() == before;
+        number
     }
 
-    fn whole_stack(&mut self, trace: TraceView<'p>) -> u32 {
+    /// Whether two traces have one number, so that samples can have become equal.
+    pub(super) fn are_some_alike(&self) -> bool {
+        self.are_some_alike
+    }
+
+    fn whole_stack(&mut self, trace: TraceView<'p>) -> HasStack {
         let index = trace.stack().0 as usize;
-        if self.stacks[index] == 0 {
+        if self.stacks[index].is_none() {
             self.stacks[index] = self.new_stack(trace, Markers::default());
         }
         self.stacks[index]
     }
 
     #[cold]
-    fn marked_stack(&mut self, trace: TraceView<'p>, markers: Markers) -> u32 {
+    fn marked_stack(&mut self, trace: TraceView<'p>, markers: Markers) -> HasStack {
         if let Some(&number) = self.marked.get(&(trace.stack(), markers)) {
             return number;
         }
@@ -122,72 +148,78 @@ impl<'p> Numbers<'p> {
         number
     }
 
-    fn new_stack(&mut self, trace: TraceView<'p>, markers: Markers) -> u32 {
-        let mut stack = self.dictionary.begin_stack(trace.frames().len());
-        let mut frames = trace.frames();
-        if let Some(gap) = markers.gap {
-            frames.by_ref().take(gap).for_each(|frame| stack.push(self.location(frame)));
-            stack.push(self.marker(Marker::LeftOut));
+    fn new_stack(&mut self, trace: TraceView<'p>, markers: Markers) -> HasStack {
+        if !self.all_known {
+            trace.frames().for_each(|frame| self.learn(frame));
         }
-        frames.for_each(|frame| stack.push(self.location(frame)));
-        if let Some(marker) = markers.end {
-            stack.push(self.marker(marker));
-        }
-        self.dictionary.end_stack(stack)
+        let gap = markers.gap.map(|gap| (gap, self.marker(Marker::LeftOut)));
+        let end = markers.end.map(|end| self.marker(end));
+        let Numbers { dictionary, locations, .. } = self;
+        let location = |frame: FrameView<'_>| locations[frame.id().0 as usize];
+        dictionary.stack(|stack| {
+            let mut frames = trace.frames();
+            if let Some((gap, marker)) = gap {
+                stack.push_all(frames.by_ref().take(gap).map(location));
+                stack.push(marker);
+            }
+            stack.push_all(frames.map(location));
+            if let Some(marker) = end {
+                stack.push(marker);
+            }
+        })
     }
 
     /// A location that is no code but says something.
-    fn marker(&mut self, marker: Marker) -> Varint {
+    fn marker(&mut self, marker: Marker) -> LocationNumber {
         if let Some((_, location)) = self.markers.iter().find(|(known, _)| *known == marker) {
             return *location;
         }
         let name = self.dictionary.string(&marker.to_string());
-        let function = Function { name, system_name: 0, filename: 0, start_line: 0 };
-        let line = Line { function: self.dictionary.made_up_function(&function), line: 0, column: 0 };
-        let attributes = [self.frame_type(frame_type::ABORT_MARKER)];
-        let location = Location { mapping: 0, address: 0, lines: &[line], attributes: &attributes };
-        let location = Varint::new(self.dictionary.location(&location));
+        let function = self.dictionary.made_up_function(&Function { name, ..Function::default() });
+        let attributes = self.frame_type(frame_type::ABORT_MARKER, false);
+        let location = self.dictionary.location(attributes, |location| location.line(function, 0, 0));
         self.markers.push((marker, location));
         location
     }
 
+    /// Gives the frame's location a number.
     #[inline]
-    fn location(&mut self, frame: FrameView<'p>) -> Varint {
+    fn learn(&mut self, frame: FrameView<'p>) {
         let index = frame.id().0 as usize;
-        if self.locations[index] == Varint::default() {
-            self.locations[index] = Varint::new(self.new_location(frame));
+        if !self.locations[index].is_known() {
+            self.locations[index] = self.new_location(frame);
         }
-        self.locations[index]
     }
 
-    #[cold]
-    fn new_location(&mut self, frame: FrameView<'p>) -> u32 {
+    #[inline(never)]
+    fn new_location(&mut self, frame: FrameView<'p>) -> LocationNumber {
         let (mapping, address) = self.place(frame.frame());
+        let attributes = self.frame_type(self.facts.frame_type(frame), frame.is_guessed());
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
-        lines
-            .extend(frame.symbols().iter().zip(frame.functions()).map(|(symbol, &id)| self.line(symbol, id)));
-        let kind = self.frame_type(self.facts.frame_type(frame));
-        let guessed = frame.is_guessed().then(|| self.dictionary.flag_attribute(semantic::FRAME_GUESSED));
-        let attributes = [kind, guessed.unwrap_or_default()];
-        let attributes = &attributes[..1 + usize::from(guessed.is_some())];
-        let location = Location { mapping, address, lines: &lines, attributes };
+        for (symbol, &function) in frame.symbols().iter().zip(frame.functions()) {
+            lines.push((self.function(symbol, function), symbol.line, symbol.column));
+        }
+        let write = |location: &mut Location<'_>| {
+            location.place(mapping, address);
+            lines.iter().for_each(|&(function, line, column)| location.line(function, line, column));
+        };
         let number = match frame.frame() {
             Frame::Kernel { .. } | Frame::Native { .. } | Frame::Anonymous { .. } => {
-                self.dictionary.location(&location)
+                self.dictionary.location(attributes, write)
             }
-            _ => self.dictionary.placeless_location(&location),
+            _ => self.dictionary.placeless_location(attributes, write),
         };
         self.lines = lines;
         number
     }
 
-    fn line(&mut self, symbol: &Symbol, id: FunctionId) -> Line {
+    fn function(&mut self, symbol: &Symbol, id: FunctionId) -> u32 {
         let index = id.0 as usize;
         if self.functions[index] == 0 {
             self.functions[index] = self.new_function(symbol);
         }
-        Line { function: self.functions[index], line: symbol.line.into(), column: symbol.column.into() }
+        self.functions[index]
     }
 
     fn new_function(&mut self, symbol: &Symbol) -> u32 {
@@ -195,37 +227,37 @@ impl<'p> Numbers<'p> {
             name: self.dictionary.string(&symbol.function),
             system_name: self.dictionary.string(&symbol.system_name),
             filename: self.dictionary.string(&symbol.file),
-            start_line: symbol.start_line.into(),
+            start_line: symbol.start_line,
         };
         self.dictionary.function(&function)
     }
 
     /// The mapping and the address of a frame.
-    fn place(&mut self, frame: Frame) -> (u32, u64) {
+    fn place(&mut self, frame: Frame) -> (InMapping, u64) {
         match frame {
             Frame::Kernel { address } => (self.kernel(), address),
             Frame::Native { module, address, .. } => (self.mapping(module.0 as usize), address),
-            Frame::Anonymous { address, .. } => (0, address),
-            _ => (0, 0),
+            Frame::Anonymous { address, .. } => (InMapping::default(), address),
+            _ => (InMapping::default(), 0),
         }
     }
 
-    fn kernel(&mut self) -> u32 {
-        if self.kernel == 0 {
+    fn kernel(&mut self) -> InMapping {
+        if self.kernel.is_none() {
             self.kernel = self.new_mapping(&kernel::module(), &self.facts.kernel);
         }
         self.kernel
     }
 
-    fn mapping(&mut self, module: usize) -> u32 {
-        if self.mappings[module] == 0 {
+    fn mapping(&mut self, module: usize) -> InMapping {
+        if self.mappings[module].is_none() {
             let ids = &self.facts.modules[module];
             self.mappings[module] = self.new_mapping(&self.profile.modules()[module], ids);
         }
         self.mappings[module]
     }
 
-    fn new_mapping(&mut self, module: &Module, ids: &BuildIds) -> u32 {
+    fn new_mapping(&mut self, module: &Module, ids: &BuildIds) -> InMapping {
         // A checker refuses an empty range that isn't 0 to 0.
         let known = module.start < module.end;
         let or_zero = |value| if known { value } else { 0 };
@@ -246,34 +278,37 @@ impl<'p> Numbers<'p> {
         })
     }
 
-    fn frame_type(&mut self, kind: &'static str) -> u32 {
-        let known = self.frame_types.iter().find(|(known, _)| *known == kind);
-        if let Some((_, number)) = known {
-            return *number;
+    fn frame_type(&mut self, kind: &'static str, guessed: bool) -> Attributes {
+        let known =
+            self.frame_types.iter().find(|((known, with), _)| std::ptr::eq(*known, kind) && *with == guessed);
+        if let Some((_, attributes)) = known {
+            return *attributes;
         }
-        let number = self.dictionary.text_attribute(semantic::FRAME_TYPE, kind);
-        self.frame_types.push((kind, number));
-        number
+        let mut numbers = vec![self.dictionary.text_attribute(semantic::FRAME_TYPE, kind)];
+        if guessed {
+            numbers.push(self.dictionary.flag_attribute(semantic::FRAME_GUESSED));
+        }
+        let attributes = Attributes::of_location(&numbers);
+        self.frame_types.push(((kind, guessed), attributes));
+        attributes
     }
 
-    /// The field of a sample that lists the attributes of its thread.
-    pub(super) fn thread(&mut self, id: ThreadId) -> &[u8] {
+    /// The attributes of a thread.
+    #[inline]
+    pub(super) fn thread(&mut self, id: ThreadId) -> Attributes {
         let index = id.0 as usize;
-        if self.threads[index] == (0, 0) {
+        if self.threads[index] == Attributes::default() {
             self.threads[index] = self.new_thread(&self.profile.threads()[index]);
         }
-        let (start, end) = self.threads[index];
-        &self.thread_attributes[start as usize..end as usize]
+        self.threads[index]
     }
 
-    fn new_thread(&mut self, thread: &Thread) -> (u32, u32) {
-        let id = self.dictionary.int_attribute(semantic::THREAD_ID, thread.tid.into());
-        let named = !thread.name.is_empty();
-        let name = named.then(|| self.dictionary.text_attribute(semantic::THREAD_NAME, &thread.name));
-        let attributes = [id, name.unwrap_or_default()];
-        let start = self.thread_attributes.len() as u32;
-        self.thread_attributes.packed(sample::ATTRIBUTES, &attributes[..1 + usize::from(named)]);
-        (start, self.thread_attributes.len() as u32)
+    fn new_thread(&mut self, thread: &Thread) -> Attributes {
+        let mut numbers = vec![self.dictionary.int_attribute(semantic::THREAD_ID, thread.tid.into())];
+        if !thread.name.is_empty() {
+            numbers.push(self.dictionary.text_attribute(semantic::THREAD_NAME, &thread.name));
+        }
+        Attributes::of_sample(&numbers)
     }
 }
 

@@ -1,0 +1,351 @@
+//! Bytes that go out, appended by stores of fixed length.
+//!
+//! ```text
+//!   ... a b c d e f 0 0 0 0 0 0 0 0 0 0
+//!                   ▲ len               a store of 16 bytes of which 3 count moves `len` by 3,
+//!                                       and the next one writes over the rest
+//! ```
+//!
+//! A store of known length is one instruction; a copy of a few bytes is a call.
+
+use std::ops::Deref;
+
+use crate::wire::{Wire, bytes_tag, number_tag};
+
+/// A growing run of bytes. It reads as a slice of those that were written.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    /// Those behind `len` are anything.
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Buffer {
+    /// Forgets the bytes, keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    #[inline]
+    pub(crate) fn piece(&mut self, piece: Piece) {
+        self.store(piece.bytes, usize::from(piece.len));
+    }
+
+    /// A message whose length isn't known before: what `write` appends. Returns the length.
+    ///
+    /// One byte is kept free for it, so a message of 128 bytes or more is moved.
+    #[inline]
+    pub(crate) fn message_of(&mut self, field: u8, write: impl FnOnce(&mut Buffer)) -> usize {
+        self.store([bytes_tag(field), 0], 2);
+        let start = self.len;
+        write(self);
+        let len = self.len - start;
+        match self.bytes.get_mut(start - 1) {
+            Some(length) if len < 0x80 => *length = len as u8,
+            _ => self.move_message(start, len),
+        }
+        len
+    }
+
+    #[cold]
+    fn move_message(&mut self, start: usize, len: usize) {
+        let mut length = Vec::new();
+        length.varint(len as u64);
+        self.put(&length[1..]);
+        self.bytes.copy_within(start..start + len, start + length.len() - 1);
+        self.bytes[start - 1..][..length.len()].copy_from_slice(&length);
+    }
+
+    #[inline]
+    pub(crate) fn kept(&mut self, number: Kept) {
+        self.store(number.bytes(), number.len());
+    }
+
+    /// The same for many.
+    #[inline]
+    pub(crate) fn all_kept(&mut self, numbers: impl ExactSizeIterator<Item = Kept>) {
+        let len = self.len;
+        let room = self.room(numbers.len() * Kept::MOST + size_of::<Kept>());
+        let mut end = 0;
+        for number in numbers {
+            let Some(room) = room.get_mut(end..).and_then(|rest| rest.first_chunk_mut()) else { break };
+            *room = number.bytes();
+            end += number.len();
+        }
+        self.len = len + end;
+    }
+
+    /// A tag and a number below [`SHORT`].
+    #[inline]
+    fn tagged(&mut self, tag: u8, value: u64) {
+        if value < 0x80 {
+            self.store([tag, value as u8], 2);
+        } else {
+            let (bytes, len) = short_varint(value);
+            self.store((bytes << 8 | u64::from(tag)).to_le_bytes(), len + 1);
+        }
+    }
+
+    #[cold]
+    fn long_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.store([value as u8 | 0x80], 1);
+            value >>= 7;
+        }
+        self.store([value as u8], 1);
+    }
+
+    /// Stores all of `bytes`, of which `len` count.
+    #[inline]
+    fn store<const N: usize>(&mut self, bytes: [u8; N], len: usize) {
+        match self.bytes.get_mut(self.len..).and_then(|rest| rest.first_chunk_mut()) {
+            Some(room) => *room = bytes,
+            None => self.room_behind(N).copy_from_slice(&bytes),
+        }
+        self.len += len;
+    }
+
+    /// The next `len` bytes, which count.
+    #[inline]
+    fn room(&mut self, len: usize) -> &mut [u8] {
+        let start = self.len;
+        if self.bytes.len() - start < len {
+            self.room_behind(len);
+        }
+        self.len += len;
+        &mut self.bytes[start..start + len]
+    }
+
+    #[cold]
+    fn room_behind(&mut self, len: usize) -> &mut [u8] {
+        self.bytes.resize((self.bytes.len() * 2).max(self.len + len).max(SMALLEST), 0);
+        &mut self.bytes[self.len..self.len + len]
+    }
+}
+
+const SMALLEST: usize = 1024;
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Wire for Buffer {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) {
+        self.room(bytes.len()).copy_from_slice(bytes);
+    }
+
+    #[inline]
+    fn varint(&mut self, value: u64) {
+        match value {
+            0..0x80 => self.store([value as u8], 1),
+            0x80..SHORT => {
+                let (bytes, len) = short_varint(value);
+                self.store(bytes.to_le_bytes(), len);
+            }
+            _ => self.long_varint(value),
+        }
+    }
+
+    #[inline]
+    fn number(&mut self, field: u8, value: u64) {
+        match value {
+            0 => {}
+            1..SHORT => self.tagged(number_tag(field), value),
+            _ => self.number_or_zero(field, value),
+        }
+    }
+
+    #[inline]
+    fn message(&mut self, field: u8, len: usize) {
+        match len as u64 {
+            len @ ..SHORT => self.tagged(bytes_tag(field), len),
+            len => {
+                self.store([bytes_tag(field)], 1);
+                self.long_varint(len);
+            }
+        }
+    }
+
+    #[inline]
+    fn fixed64s(&mut self, values: &[u64]) {
+        let room = self.room(8 * values.len());
+        for (room, value) in room.chunks_exact_mut(8).zip(values) {
+            room.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+/// The bytes of a varint below [`SHORT`], lowest first, and how many there are; four at most.
+///
+/// ```text
+///   value             aaaaaaabbbbbbbcccccccddddddd
+///   bytes   0aaaaaaa 1bbbbbbb 1ccccccc 1ddddddd
+/// ```
+#[inline]
+fn short_varint(value: u64) -> (u64, usize) {
+    let spread = value & 0x7f | (value & 0x3f80) << 1 | (value & 0x1f_c000) << 2 | (value & 0xfe0_0000) << 3;
+    let len = crate::wire::varint_len(value);
+    let more = 0x8080_8080 & ((1 << (8 * len as u64 - 8) & 0xffff_ffff) - 1);
+    (spread | more, len)
+}
+
+const SHORT: u64 = 1 << 28;
+
+/// A few bytes that are written more than once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Piece {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Piece {
+    /// The first 16 of these bytes: a field of two numbers, or three, has less.
+    pub(crate) fn new(bytes: &[u8]) -> Piece {
+        let mut piece = Piece { bytes: [0; 16], len: bytes.len().min(16) as u8 };
+        piece.bytes.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        piece
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len.into()
+    }
+}
+
+/// A number, or a field of one, that is written more than once: its bytes, and in the top byte how many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kept(u64);
+
+impl Kept {
+    /// How many bytes one has at most.
+    const MOST: usize = 6;
+
+    #[inline]
+    pub(crate) fn varint(value: u32) -> Kept {
+        let (bytes, len) = match value.into() {
+            value @ ..SHORT => short_varint(value),
+            // The fifth byte of a varint has what is left.
+            value => (short_varint(value & (SHORT - 1)).0 | 0x8080_8080 | value >> 28 << 32, 5),
+        };
+        Kept(bytes | (len as u64) << 56)
+    }
+
+    /// A field, also if it is zero.
+    #[inline]
+    pub(crate) fn field(number: u8, value: u32) -> Kept {
+        let varint = Kept::varint(value);
+        let bytes = (varint.0 & ((1 << 56) - 1)) << 8 | u64::from(number_tag(number));
+        Kept(bytes | (varint.len() as u64 + 1) << 56)
+    }
+
+    #[inline]
+    fn bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        (self.0 >> 56) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VALUES: [u64; 14] = [
+        0,
+        1,
+        127,
+        128,
+        16_383,
+        16_384,
+        2_097_151,
+        2_097_152,
+        SHORT - 1,
+        SHORT,
+        u32::MAX as u64,
+        1 << 56,
+        u64::MAX / 2,
+        u64::MAX,
+    ];
+
+    /// The same fields in a plain vector.
+    fn both(write: impl Fn(&mut dyn FnMut(&mut dyn FnMut(&mut Buffer), &mut dyn FnMut(&mut Vec<u8>)))) {
+        let (mut buffer, mut plain) = (Buffer::default(), Vec::new());
+        write(&mut |ours, theirs| {
+            ours(&mut buffer);
+            theirs(&mut plain);
+        });
+        assert_eq!(*buffer, plain);
+    }
+
+    #[test]
+    fn numbers_are_those_of_a_vector() {
+        for value in VALUES {
+            both(|each| {
+                each(&mut |it| it.varint(value), &mut |it| it.varint(value));
+                each(&mut |it| it.number(5, value), &mut |it| it.number(5, value));
+                each(&mut |it| it.number_or_zero(6, value), &mut |it| it.number_or_zero(6, value));
+                let len = value as usize;
+                each(&mut |it| it.message(7, len), &mut |it| it.message(7, len));
+            });
+        }
+    }
+
+    #[test]
+    fn it_grows() {
+        let mut buffer = Buffer::default();
+        let numbers: Vec<u64> = (0..10_000).collect();
+        buffer.put(&[7; 5_000]);
+        buffer.fixed64s(&numbers);
+        assert_eq!(buffer.len(), 5_000 + 80_000);
+        assert_eq!(buffer[5_000 + 8 * 300..][..8], 300u64.to_le_bytes());
+        buffer.truncate(1);
+        assert_eq!(*buffer, [7]);
+        buffer.clear();
+        assert_eq!(*buffer, []);
+    }
+
+    #[test]
+    fn messages_have_their_length_before_them() {
+        for len in [0, 1, 127, 128, 300, 20_000] {
+            let content = vec![3; len];
+            both(|each| {
+                each(&mut |it| assert_eq!(it.message_of(4, |it| it.put(&content)), len), &mut |it| {
+                    it.bytes(4, &content)
+                });
+                each(&mut |it| it.put(b"end"), &mut |it| it.put(b"end"));
+            });
+        }
+    }
+
+    #[test]
+    fn pieces_and_kept_numbers_are_what_they_were_made_of() {
+        let mut buffer = Buffer::default();
+        buffer.piece(Piece::new(b"abc"));
+        buffer.piece(Piece::default());
+        buffer.piece(Piece::new(b"sixteen bytes .."));
+        assert_eq!(*buffer, *b"abcsixteen bytes ..");
+        for value in VALUES.into_iter().filter_map(|value| u32::try_from(value).ok()) {
+            both(|each| each(&mut |it| it.kept(Kept::varint(value)), &mut |it| it.varint(value.into())));
+            both(|each| {
+                each(&mut |it| it.kept(Kept::field(15, value)), &mut |it| {
+                    it.number_or_zero(15, value.into())
+                });
+            });
+        }
+    }
+}
