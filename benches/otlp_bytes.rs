@@ -1,0 +1,163 @@
+//! How many bytes a tick takes on its way to a collector, of programs that run.
+//!
+//! ```text
+//! cargo bench -p benches --bench otlp_bytes -- --rounds 5
+//! ```
+//!
+//! First a C program with two threads at a depth of 50 calls and intervals of 5 s, then scripts of all runtimes that
+//! are installed at once and intervals of 2 s, then whatever else runs; 97 Hz, with times. `--keep DIRECTORY` leaves the messages there, for
+//! other programs to read.
+#![expect(clippy::print_stdout, reason = "this is what a bench is for")]
+
+use std::error::Error;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use benches::options::{option, want_root};
+use benches::program::{Running, build};
+use benches::report::{median, print, row};
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_otlp::{Encoder, Resource, pprof};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+
+const HERTZ: u32 = 97;
+const DEPTH: u32 = 50;
+
+fn main() -> Outcome {
+    want_root("otlp_bytes");
+    let rounds = option("rounds", 3);
+    let mut table = vec![row(["", "samples", "raw", "gzip 1", "gzip 6", "zstd 3", "goal, raw and gzip"])];
+    {
+        let spin = build("spin", false, env!("CARGO_TARGET_TMPDIR"))?;
+        let busy = Running::spin(&spin, DEPTH)?;
+        let messages = profile("threads", &[busy.pid()], Duration::from_secs(5), rounds)?;
+        table.push(line("two threads, 50 deep, 5 s", &messages, "14 and 7.6"));
+    }
+    let busy = runtimes()?;
+    let pids: Vec<u32> = busy.iter().map(|running| running.0.id()).collect();
+    // Compilers of runtimes come to rest.
+    std::thread::sleep(Duration::from_secs(2));
+    let messages = profile("runtimes", &pids, Duration::from_secs(2), rounds)?;
+    table.push(line(&format!("{} runtimes, 2 s", pids.len()), &messages, "75 and 26"));
+    drop(busy);
+    let messages = profile("machine", &[], Duration::from_secs(5), rounds)?;
+    table.push(line("whatever runs on this machine, 5 s", &messages, ""));
+    println!("bytes a tick, medians of {rounds} intervals\n");
+    print(&table);
+    Ok(())
+}
+
+/// Ticks of a profile, and the bytes that it became.
+struct Message {
+    ticks: u64,
+    bytes: Vec<u8>,
+}
+
+/// Profiles these processes, or all if there are none; the first interval is left out, since it has names that nobody asked for before.
+fn profile(name: &str, pids: &[u32], interval: Duration, rounds: usize) -> Outcome<Vec<Message>> {
+    let (sender, receiver) = channel();
+    let (keep, name) = (option("keep", String::new()), name.to_owned());
+    let (mut encoder, mut number) = (Encoder::new(Resource::of_this_machine()), 0);
+    let mut builder = Profiler::builder()
+        .frequency(HERTZ)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all())
+        .every(interval)
+        .sink(move |profile: &Profile| {
+            // A single one: all of this is far below the limit.
+            let bytes = encoder.encode(profile).first().map(|bytes| bytes.to_vec()).unwrap_or_default();
+            if !keep.is_empty() {
+                number += 1;
+                let path = Path::new(&keep).join(format!("{name}-{number}"));
+                std::fs::write(path.with_extension("otlp"), &bytes)?;
+                std::fs::write(path.with_extension("pb.gz"), pprof(profile))?;
+            }
+            Ok(sender.send(Message { ticks: profile.count(), bytes })?)
+        });
+    for &pid in pids {
+        builder = builder.pid(pid);
+    }
+    let profiler = builder.start()?;
+    let messages = wait(&receiver, rounds + 1)?;
+    profiler.stop()?;
+    Ok(messages)
+}
+
+fn wait(receiver: &Receiver<Message>, intervals: usize) -> Outcome<Vec<Message>> {
+    let all: Result<Vec<_>, _> = (0..intervals).map(|_| receiver.recv()).collect();
+    Ok(all?.split_off(1))
+}
+
+fn line(name: &str, messages: &[Message], goal: &str) -> Vec<String> {
+    let per_tick = |len: &dyn Fn(&[u8]) -> usize| {
+        let each = messages.iter().map(|it| len(&it.bytes) as f64 / it.ticks.max(1) as f64);
+        format!("{:.1}", median(&each.collect::<Vec<_>>()))
+    };
+    let ticks: Vec<f64> = messages.iter().map(|it| it.ticks as f64).collect();
+    vec![
+        name.to_owned(),
+        median(&ticks).to_string(),
+        per_tick(&|bytes| bytes.len()),
+        per_tick(&|bytes| gzip(bytes, 1)),
+        per_tick(&|bytes| gzip(bytes, 6)),
+        per_tick(&|bytes| zstd(bytes, 3)),
+        goal.to_owned(),
+    ]
+}
+
+fn gzip(bytes: &[u8], level: u32) -> usize {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level));
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.map_or(0, |compressed| compressed.len())
+}
+
+fn zstd(bytes: &[u8], level: i32) -> usize {
+    zstd_safe::compress(&mut Vec::with_capacity(zstd_safe::compress_bound(bytes.len())), bytes, level)
+        .unwrap_or_default()
+}
+
+/// A script that runs until this is dropped.
+struct Script(Child);
+
+impl Drop for Script {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One script of each runtime that is installed.
+fn runtimes() -> Outcome<Vec<Script>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/deep");
+    let go = Path::new(env!("CARGO_TARGET_TMPDIR")).join("deep.go.exe");
+    let built = Command::new("go").args(["build", "-o"]).arg(&go).arg(folder.join("deep.go")).status();
+    let mut scripts = Vec::new();
+    if built.is_ok_and(|status| status.success()) {
+        scripts.extend(run(&mut Command::new(&go)));
+    }
+    for (program, script) in [
+        ("python3", "deep.py"),
+        ("node", "deep.js"),
+        ("perl", "deep.pl"),
+        ("bash", "deep.sh"),
+        ("tclsh", "deep.tcl"),
+        ("java", "Deep.java"),
+        ("ruby", "deep.rb"),
+    ] {
+        scripts.extend(run(Command::new(program).arg(folder.join(script))));
+    }
+    match scripts.is_empty() {
+        true => Err("no runtime is installed".into()),
+        false => Ok(scripts),
+    }
+}
+
+fn run(command: &mut Command) -> Option<Script> {
+    command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok().map(Script)
+}
