@@ -46,7 +46,9 @@ pub const FRAME_TYPE: &str = "profile.frame.type";
 /// Location, ours: true where the frame was found through a frame pointer that nothing vouches for.
 pub const FRAME_GUESSED: &str = "ebpf_profiler.frame.guessed";
 
-/// Values of [`FRAME_TYPE`].
+/// Values of [`FRAME_TYPE`]: those of the [conventions][profiles], and one.
+///
+/// [profiles]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/profile/
 pub mod frame_type {
     /// Machine code of which nothing more precise is known.
     pub const NATIVE: &str = "native";
@@ -54,10 +56,32 @@ pub mod frame_type {
     pub const KERNEL: &str = "kernel";
     /// Machine code made by the Go compiler.
     pub const GO: &str = "go";
-    /// Machine code made by the Rust compiler. Some consumers refuse the whole request over it.
+    /// Machine code made by the Rust compiler.
     pub const RUST: &str = "rust";
+    /// [Erlang's machine](https://en.wikipedia.org/wiki/BEAM_(Erlang_virtual_machine)).
+    pub const BEAM: &str = "beam";
+    /// [CPython](https://en.wikipedia.org/wiki/CPython).
+    pub const CPYTHON: &str = "cpython";
+    /// [.NET](https://wikipedia.org/wiki/.NET).
+    pub const DOTNET: &str = "dotnet";
+    /// [Java's machine](https://en.wikipedia.org/wiki/Java_virtual_machine).
+    pub const JVM: &str = "jvm";
+    /// [LuaJIT](https://en.wikipedia.org/wiki/LuaJIT).
+    pub const LUAJIT: &str = "luajit";
+    /// [Perl](https://en.wikipedia.org/wiki/Perl).
+    pub const PERL: &str = "perl";
+    /// [PHP](https://en.wikipedia.org/wiki/PHP).
+    pub const PHP: &str = "php";
+    /// [Ruby](https://en.wikipedia.org/wiki/Ruby_(programming_language)).
+    pub const RUBY: &str = "ruby";
+    /// [V8](https://en.wikipedia.org/wiki/V8_(JavaScript_engine)).
+    pub const V8JS: &str = "v8js";
     /// Not code: says why a stack is not whole. Not in the conventions, but in wide use.
     pub const ABORT_MARKER: &str = "abort-marker";
+
+    /// Those that no consumer we know refuses: devfiler answers any other with an error for the whole request.
+    pub const ACCEPTED: [&str; 12] =
+        [NATIVE, KERNEL, GO, BEAM, CPYTHON, DOTNET, JVM, PERL, PHP, RUBY, V8JS, ABORT_MARKER];
 }
 
 /// What ticks are counted in: type and unit.

@@ -153,12 +153,16 @@ fn number_scripts(
     for frame in &mut frames {
         if let Frame::Script { function, .. } = frame {
             *function = *numbers.entry(*function).or_insert_with_key(|id| {
-                found.push(scripts.remove(id).unwrap_or_default());
+                found.push(scripts.remove(id).unwrap_or_else(unknown_script));
                 ScriptId(found.len() as u32 - 1)
             });
         }
     }
     (found, frames)
+}
+
+fn unknown_script() -> Script {
+    Script { name: "[unknown]".into(), is_unnamed: true, ..Script::default() }
 }
 
 /// Asks for names module by module, addresses ascending.

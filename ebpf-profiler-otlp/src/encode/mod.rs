@@ -73,7 +73,7 @@ pub fn encode(profile: &Profile, resource: &Resource) -> Bytes {
 pub struct Encoder {
     resource: Resource,
     limit: usize,
-    rust: bool,
+    all_frame_types: bool,
     identities: Identities,
     kept: Kept,
 }
@@ -87,7 +87,7 @@ impl Encoder {
         Encoder {
             resource,
             limit: LIMIT,
-            rust: false,
+            all_frame_types: false,
             identities: Identities::default(),
             kept: Kept::default(),
         }
@@ -101,12 +101,13 @@ impl Encoder {
         self
     }
 
-    /// Whether frames of Rust code are called `rust`, as the conventions want it, or `native`.
+    /// Whether frames have the most precise type, `rust`, `luajit` or that of a language of your own, or only
+    /// [those that everybody accepts](crate::semantic::frame_type::ACCEPTED).
     ///
-    /// They are `native` unless this is set, because some consumers refuse a whole request over a frame type
+    /// They are `native` instead unless this is set, because some consumers refuse a whole request over a frame type
     /// that they don't know.
-    pub fn rust_frames(mut self, named: bool) -> Encoder {
-        self.rust = named;
+    pub fn all_frame_types(mut self, all: bool) -> Encoder {
+        self.all_frame_types = all;
         self
     }
 
@@ -131,7 +132,7 @@ impl Encoder {
     fn facts(&mut self, profile: &Profile) -> Facts {
         let modules = profile.modules().iter().map(|module| self.identities.of(module)).collect();
         let kernel = BuildIds::without_file(self.resource.kernel_build_id(), kernel::NAME);
-        Facts { modules, kernel, rust: self.rust }
+        Facts { modules, kernel, all_frame_types: self.all_frame_types }
     }
 }
 

@@ -22,8 +22,8 @@ pub(super) struct Facts {
     /// Of each module of the profile.
     pub(super) modules: Vec<Arc<BuildIds>>,
     pub(super) kernel: BuildIds,
-    /// Whether Rust frames are called so.
-    pub(super) rust: bool,
+    /// Whether frames have types that not everybody accepts.
+    pub(super) all_frame_types: bool,
 }
 
 /// The numbers that the parts of a profile have in a dictionary, as far as they were asked for.
@@ -198,7 +198,11 @@ impl<'p> Numbers<'p> {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         for (symbol, &function) in frame.symbols().iter().zip(frame.functions()) {
-            lines.push((self.function(symbol, function), symbol.line, symbol.column));
+            let function = self.function(symbol, function);
+            // A function wants a name; a symbol of one's own may have none.
+            if function != 0 {
+                lines.push((function, symbol.line, symbol.column));
+            }
         }
         let write = |location: &mut Location<'_>| {
             location.place(mapping, address);
@@ -314,10 +318,16 @@ impl<'p> Numbers<'p> {
 
 impl Facts {
     fn frame_type(&self, frame: FrameView<'_>) -> &'static str {
-        match frame.frame() {
-            Frame::Kernel { .. } => frame_type::KERNEL,
+        let precise = match frame.frame() {
+            Frame::Kernel { .. } => return frame_type::KERNEL,
             Frame::Native { module, .. } => self.native_type(module.0 as usize, frame.symbols()),
-            Frame::Script { .. } => frame.script().map_or(frame_type::NATIVE, |script| script.language),
+            Frame::Script { .. } => frame.script().map_or("", |script| script.language),
+            _ => return frame_type::NATIVE,
+        };
+        let is_accepted = || frame_type::ACCEPTED.contains(&precise);
+        match precise {
+            "" => frame_type::NATIVE,
+            precise if self.all_frame_types || is_accepted() => precise,
             _ => frame_type::NATIVE,
         }
     }
@@ -329,7 +339,7 @@ impl Facts {
         match file {
             [.., b'.', b'g', b'o'] => frame_type::GO,
             [] | [.., b'.', b's'] if is_go => frame_type::GO,
-            [.., b'.', b'r', b's'] if self.rust => frame_type::RUST,
+            [.., b'.', b'r', b's'] => frame_type::RUST,
             _ => frame_type::NATIVE,
         }
     }

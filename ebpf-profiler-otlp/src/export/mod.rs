@@ -137,7 +137,7 @@ impl Exporter {
 }
 
 fn encoder(settings: &Settings) -> Encoder {
-    Encoder::new(settings.resource.clone()).limit(settings.limit).rust_frames(settings.rust_frames)
+    Encoder::new(settings.resource.clone()).limit(settings.limit).all_frame_types(settings.all_frame_types)
 }
 
 impl Sink for Exporter {

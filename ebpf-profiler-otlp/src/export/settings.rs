@@ -37,7 +37,7 @@ pub struct Settings {
     pub(super) spool: Option<(PathBuf, u64)>,
     pub(super) limit: usize,
     pub(super) hard_limit: usize,
-    pub(super) rust_frames: bool,
+    pub(super) all_frame_types: bool,
     #[cfg(feature = "tls")]
     pub(super) tls: Files,
 }
@@ -77,7 +77,7 @@ impl Settings {
             spool: None,
             limit: 4 << 20,
             hard_limit: 64 << 20,
-            rust_frames: false,
+            all_frame_types: false,
             #[cfg(feature = "tls")]
             tls: Files::default(),
         }
@@ -216,9 +216,10 @@ impl Settings {
         self
     }
 
-    /// Whether frames of Rust code are called so; see [`Encoder::rust_frames`](crate::Encoder::rust_frames).
-    pub fn rust_frames(mut self, named: bool) -> Settings {
-        self.rust_frames = named;
+    /// Whether frames have types that not everybody accepts; see
+    /// [`Encoder::all_frame_types`](crate::Encoder::all_frame_types).
+    pub fn all_frame_types(mut self, all: bool) -> Settings {
+        self.all_frame_types = all;
         self
     }
 }

@@ -88,7 +88,8 @@ impl<'p> Tables<'p> {
         self.content.clear();
         self.content.number(location::MAPPING, mapping.into());
         self.content.number(location::ADDRESS, address);
-        for (&function, symbol) in functions.iter().zip(symbols) {
+        // A function wants a name; a symbol of one's own may have none.
+        for (&function, symbol) in functions.iter().zip(symbols).filter(|(function, _)| **function != 0) {
             put_line(function, symbol, &mut self.content);
         }
         self.learn(mapping, symbols);

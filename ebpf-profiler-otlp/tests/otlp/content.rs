@@ -63,6 +63,10 @@ fn describe(frame: &FrameView<'_>) -> String {
             format!("native {}({gnu})+{address:#x}", module.path)
         }
         Frame::Anonymous { address, .. } => format!("native {address:#x}"),
+        Frame::Script { .. } => match frame.script().expect("a script").language {
+            "" | "luajit" => "native 0x0".into(),
+            language => format!("{language} 0x0"),
+        },
         other => panic!("{other:?}"),
     };
     let symbols = frame.symbols().iter().map(|it| {

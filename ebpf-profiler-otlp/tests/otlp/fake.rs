@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ebpf_profiler_core::elf::ReadAt;
+use ebpf_profiler_core::language::{Script, ScriptId};
 use ebpf_profiler_core::process::{Module, ModuleId, Opener};
 use ebpf_profiler_core::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
@@ -66,7 +67,8 @@ pub(crate) fn profile(seed: u64, shape: Shape) -> Profile {
 }
 
 /// Gives a profile the fake modules and names.
-pub(crate) fn finish(builder: ProfileBuilder) -> Profile {
+pub(crate) fn finish(mut builder: ProfileBuilder) -> Profile {
+    builder.know_scripts(script);
     let start = UNIX_EPOCH + Duration::from_nanos(START);
     builder.finish(start, Duration::from_nanos(DURATION), module, &mut FakeNames)
 }
@@ -112,6 +114,7 @@ fn frame(random: &mut Random, shape: Shape) -> Frame {
     match random.below(12) {
         0 => Frame::Kernel { address: 0xffff_ffff_8100_0000 + address },
         1 => Frame::Anonymous { address: 0x7f00_0000_0000 + address, found },
+        2 => Frame::Script { function: ScriptId(random.below(8) as u32), line: (address % 5) as u32 },
         _ => {
             let module = ModuleId(random.below(shape.modules.into()) as u32);
             Frame::Native { module, address: 0x1000 + address, found }
@@ -132,6 +135,16 @@ pub(crate) fn module(id: ModuleId) -> Option<Module> {
     }
     module.opener = (number != 2).then(|| opener(number));
     Some(module)
+}
+
+/// Function 0 isn't known; 1 and 2 are one, as those of two processes can be, and so on; the language of the last is
+/// one that few know.
+fn script(id: ScriptId) -> Option<Script> {
+    let number = id.0.checked_sub(1)? / 2;
+    let language = ["cpython", "jvm", "v8js", "luajit"][number as usize % 4];
+    let name = format!("script_{number}").into();
+    let file = format!("scripts/{number}").into();
+    Some(Script { language, name, file, start_line: number * 10, is_unnamed: false })
 }
 
 fn opener(number: u32) -> Arc<dyn Opener> {

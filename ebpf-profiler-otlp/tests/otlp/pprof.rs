@@ -166,7 +166,11 @@ fn describe(profile: &wire::Profile, id: u64) -> String {
         format!(" {}/{system}@{place}", string(it.name))
     });
     let lines: String = lines.collect();
-    if location.mapping_id == 0 && location.address == 0 {
+    if location.mapping_id == 0
+        && location.address == 0
+        && lines.starts_with(" [")
+        && !lines.starts_with(" [unknown]")
+    {
         return lines[1..lines.find('/').unwrap()].to_owned();
     }
     let file = location.mapping_id.checked_sub(1).map(|index| &profile.mapping[index as usize]);

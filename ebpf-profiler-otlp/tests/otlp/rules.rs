@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
+use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::profile::{ProfileBuilder, Thread};
+use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 use ebpf_profiler_core::trace::{Frame, Stop, Trace};
 use ebpf_profiler_otlp::{Encoder, Resource, encode};
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
@@ -113,11 +115,14 @@ fn frames_have_the_most_precise_type_that_is_asked_for() {
         types.dedup();
         types
     };
-    assert_eq!(types(&one()), ["abort-marker", "go", "kernel", "native"]);
-    let mut encoder = Encoder::new(Resource::new()).rust_frames(true);
+    let accepted = ["abort-marker", "cpython", "go", "jvm", "kernel", "native", "v8js"];
+    assert_eq!(types(&one()), accepted);
+    let mut encoder = Encoder::new(Resource::new()).all_frame_types(true);
     let bytes = encoder.encode(&fake::profile(1, SMALL)).remove(0);
     let precise = ExportProfilesServiceRequest::decode(bytes).unwrap();
-    assert_eq!(types(&precise), ["abort-marker", "go", "kernel", "native", "rust"]);
+    let mut all = [&accepted[..], &["luajit", "rust"]].concat();
+    all.sort();
+    assert_eq!(types(&precise), all);
 }
 
 #[test]
@@ -145,6 +150,32 @@ fn samples_that_become_equal_are_joined() {
     let mut request = ExportProfilesServiceRequest::decode(bytes).unwrap();
     assert_eq!((check::schema(&request), request.encoded_len()), (vec![], len));
     assert_eq!(sample(&mut request).timestamps_unix_nano.len(), 3);
+}
+
+/// Somebody's symbolizer may say that there is a function and nothing about it.
+#[test]
+fn a_symbol_without_texts_is_no_function() {
+    let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+    let process = builder.process(fake::process(1));
+    let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
+    let frames = [Frame::Kernel { address: 1 << 63 }];
+    let trace = Trace { frames: frames.as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+    builder.add(thread, &trace, fake::START);
+    let start = SystemTime::UNIX_EPOCH + Duration::from_nanos(fake::START);
+    let profile = builder.finish(start, Duration::from_secs(1), |_| None, &mut Silent);
+    let mut request = ExportProfilesServiceRequest::decode(encode(&profile, &Resource::new())).unwrap();
+    assert_eq!(check::schema(&request), [""; 0]);
+    assert_eq!(tables(&mut request).location_table[1].lines, []);
+}
+
+struct Silent;
+
+impl Symbolizer for Silent {
+    fn native(&mut self, _: &Module, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}
+
+    fn kernel(&mut self, _: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        name(0, &[Symbol::default()]);
+    }
 }
 
 /// Ticks are stamped by another clock than the profile's beginning.
