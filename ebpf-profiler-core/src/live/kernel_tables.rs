@@ -2,33 +2,29 @@
 
 #![expect(unsafe_code, reason = "memory that the kernel shares")]
 
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::io;
+use std::os::fd::AsFd;
 
-use aya::maps::{ArrayOfMaps, HashMap, MapData};
 use ebpf_programs::abi::arena::{BLOCK, Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::mapping::Process;
 
+use super::bpf::{Map, Shape};
 use super::mmap::Mmap;
 use crate::tables::{Full, Tables};
 
 /// Bytes in one inner map.
 const CHUNK: usize = CHUNK_BLOCKS as usize * BLOCK;
 
-/// A process as the words that the map holds.
-pub(super) type ProcessWords = [u32; 5];
-
 /// Tables in memory that is shared with the kernel.
 pub(super) struct KernelTables {
-    outer: ArrayOfMaps<MapData>,
-    processes: HashMap<MapData, u32, ProcessWords>,
+    outer: Map,
+    processes: Map,
     chunks: Vec<Option<Mmap>>,
 }
 
 impl KernelTables {
-    pub(super) fn new(
-        outer: ArrayOfMaps<MapData>,
-        processes: HashMap<MapData, u32, ProcessWords>,
-    ) -> KernelTables {
+    /// In `outer`, which holds the arena, and `processes`.
+    pub(super) fn new(outer: Map, processes: Map) -> KernelTables {
         KernelTables { outer, processes, chunks: Vec::new() }
     }
 
@@ -40,17 +36,16 @@ impl KernelTables {
             self.chunks.resize_with(index + 1, || None);
         }
         if self.chunks[index].is_none() {
-            self.chunks[index] = Some(self.grow(index as u32)?);
+            self.chunks[index] = Some(self.grow(index as u32).map_err(|_| Full)?);
         }
         self.chunks[index].as_mut().ok_or(Full)
     }
 
     /// Makes chunk `index` and puts it into the outer map, which keeps it alive.
-    fn grow(&mut self, index: u32) -> Result<Mmap, Full> {
-        let map = create_chunk().ok_or(Full)?;
-        let memory = Mmap::new(map.as_fd(), CHUNK, true).map_err(|_| Full)?;
-        let map = MapData::from_fd(map).map_err(|_| Full)?;
-        self.outer.set(index, &map, 0).map_err(|_| Full)?;
+    fn grow(&mut self, index: u32) -> io::Result<Mmap> {
+        let map = create_chunk()?;
+        let memory = Mmap::new(map.as_fd(), 0, CHUNK, true)?;
+        self.outer.set_map(index, &map)?;
         Ok(memory)
     }
 }
@@ -77,24 +72,21 @@ impl Tables for KernelTables {
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {
         let Process { mappings, count, patience, wanted, interpreters } = *process;
         let words = [mappings, count, patience, wanted, interpreters];
-        self.processes.insert(pid, words, 0).map_err(|_| Full)
+        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+        self.processes.set(pid, &bytes).map_err(|_| Full)
     }
 
     fn remove_process(&mut self, pid: u32) {
         // The kernel side may have forgotten it already.
-        let _ = self.processes.remove(&pid);
+        let _ = self.processes.remove(pid);
     }
 }
 
 /// A map like the template of the outer map: an array of blocks that can be mapped into memory.
-fn create_chunk() -> Option<OwnedFd> {
-    const MAP_CREATE: libc::c_long = 0;
+fn create_chunk() -> io::Result<Map> {
     const ARRAY: u32 = 2;
     const MMAPABLE: u32 = 1 << 10;
-    let attributes: [u32; 5] = [ARRAY, 4, BLOCK as u32, CHUNK_BLOCKS, MMAPABLE];
-    // SAFETY: the attributes are as long as is said, and the call keeps no reference to them.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attributes.as_ptr(), size_of_val(&attributes)) };
-    // SAFETY: the call gave this descriptor to us alone.
-    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    let shape =
+        Shape { kind: ARRAY, key_size: 4, value_size: BLOCK as u32, entries: CHUNK_BLOCKS, flags: MMAPABLE };
+    Map::create("chunk", shape, None)
 }

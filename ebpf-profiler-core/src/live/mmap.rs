@@ -18,12 +18,12 @@ pub(super) struct Mmap {
 unsafe impl Send for Mmap {}
 
 impl Mmap {
-    /// Maps `len` bytes.
-    pub(super) fn new(fd: BorrowedFd<'_>, len: usize, writable: bool) -> io::Result<Mmap> {
+    /// Maps `len` bytes from byte `offset` on, a multiple of a page.
+    pub(super) fn new(fd: BorrowedFd<'_>, offset: usize, len: usize, writable: bool) -> io::Result<Mmap> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+        let (fd, offset) = (fd.as_raw_fd(), offset as libc::off_t);
         // SAFETY: a new mapping at an address that the kernel chooses touches no other memory.
-        let at =
-            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, fd, offset) };
         if at == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -57,6 +57,17 @@ impl Mmap {
         let fits = at.checked_add(size_of::<T>())? <= self.len && at.is_multiple_of(align_of::<T>());
         // SAFETY: in bounds and aligned; the rest is the caller's promise.
         fits.then(|| unsafe { &*self.at.as_ptr().add(at).cast::<T>() })
+    }
+
+    /// `len` bytes from byte `at` on.
+    ///
+    /// # Safety
+    ///
+    /// Nobody may write there while the reference lives.
+    pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> Option<&[u8]> {
+        let fits = at.checked_add(len)? <= self.len;
+        // SAFETY: in bounds; the rest is the caller's promise.
+        fits.then(|| unsafe { std::slice::from_raw_parts(self.at.as_ptr().add(at), len) })
     }
 
     /// Copies `buffer.len()` bytes from byte `at` on.

@@ -12,6 +12,8 @@
 
 mod clock;
 
+mod bpf;
+
 mod cpus;
 
 mod error;
@@ -26,6 +28,8 @@ mod loader;
 
 mod mmap;
 
+mod object;
+
 mod perf;
 
 mod priority;
@@ -33,6 +37,8 @@ mod priority;
 mod profiler;
 
 mod requirements;
+
+mod ring;
 
 mod sideband;
 

@@ -327,7 +327,7 @@ impl Builder {
     pub fn start(self) -> Result<Profiler, StartError> {
         self.check()?;
         let exclude = if self.exclude_self { std::process::id() } else { 0 };
-        let Loaded { ebpf, sampler, ring, tables, counters } = loader::load(self.ring, exclude)?;
+        let Loaded { kernel, tables } = loader::load(self.ring, exclude)?;
         let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
         let clock = clock::now();
         let recorder = self.recorder(clock, period)?;
@@ -337,7 +337,7 @@ impl Builder {
         registry.want_only(&self.pids);
         registry.add_languages(self.languages);
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
-        let (source, waker) = LiveSource::start(ebpf, ring, counters, sampler, self.hertz)?;
+        let (source, waker) = LiveSource::start(kernel, self.hertz)?;
         let parts = Parts {
             source: Box::new(source),
             pipeline: Pipeline::new(registry, clock, period),

@@ -35,7 +35,7 @@ impl Sideband {
     /// Starts to listen on `cpu`.
     pub(super) fn open(cpu: u32) -> io::Result<Sideband> {
         let event = perf::life(cpu, WATERMARK)?;
-        let buffer = Mmap::new(event.as_fd(), PAGE + SIZE, true)?;
+        let buffer = Mmap::new(event.as_fd(), 0, PAGE + SIZE, true)?;
         Ok(Sideband { event, buffer, record: Vec::new() })
     }
 

@@ -4,13 +4,10 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use aya::Ebpf;
-use aya::maps::{MapData, RingBuf};
-
 use super::error::StartError;
-use super::loader::Counters;
+use super::loader::Kernel;
 use super::sideband::Sideband;
-use super::{cpus, perf};
+use super::{bpf, cpus, perf};
 use crate::sample::{Batch, Counts, Source, SourceError};
 
 /// How often the list of CPUs is looked at.
@@ -21,16 +18,13 @@ const BREATH: Duration = Duration::from_millis(4);
 
 /// The running kernel.
 pub(super) struct LiveSource {
-    ring: RingBuf<MapData>,
-    counters: Counters,
-    program: OwnedFd,
+    kernel: Kernel,
     hertz: u32,
     cpus: Vec<Cpu>,
     checked: Instant,
     drained: Instant,
     stopped: bool,
     wake: PipeReader,
-    ebpf: Ebpf,
 }
 
 /// What is open on one CPU.
@@ -55,28 +49,12 @@ impl Waker {
 
 impl LiveSource {
     /// Starts the clocks of all CPUs.
-    pub(super) fn start(
-        ebpf: Ebpf,
-        ring: RingBuf<MapData>,
-        counters: Counters,
-        program: OwnedFd,
-        hertz: u32,
-    ) -> Result<(LiveSource, Waker), StartError> {
+    pub(super) fn start(kernel: Kernel, hertz: u32) -> Result<(LiveSource, Waker), StartError> {
         let (wake, waker) =
             io::pipe().map_err(|error| StartError::System { what: "create a pipe", error })?;
         let now = Instant::now();
-        let mut source = LiveSource {
-            ring,
-            counters,
-            program,
-            hertz,
-            cpus: Vec::new(),
-            checked: now,
-            drained: now,
-            stopped: false,
-            wake,
-            ebpf,
-        };
+        let mut source =
+            LiveSource { kernel, hertz, cpus: Vec::new(), checked: now, drained: now, stopped: false, wake };
         source.follow_cpus().map_err(|error| StartError::system("sample the CPUs", "CAP_PERFMON", error))?;
         Ok((source, Waker(waker)))
     }
@@ -89,7 +67,7 @@ impl LiveSource {
         for number in online {
             if self.cpus.iter().all(|cpu| cpu.number != number) {
                 let sideband = Sideband::open(number)?;
-                let clock = perf::clock(number, self.hertz, self.program.as_fd())?;
+                let clock = perf::clock(number, self.hertz, self.kernel.sampler.as_fd())?;
                 self.cpus.push(Cpu { number, sideband, clock: Some(clock) });
             }
         }
@@ -101,7 +79,7 @@ impl LiveSource {
         if !breath.is_zero() {
             std::thread::sleep(breath);
         }
-        let mut fds = vec![self.ring.as_raw_fd(), self.wake.as_raw_fd()];
+        let mut fds = vec![self.kernel.ring.as_raw_fd(), self.wake.as_raw_fd()];
         fds.extend(self.cpus.iter().map(|cpu| cpu.sideband.fd().as_raw_fd()));
         if perf::poll(&fds, wait)?[1] {
             // However often it was woken: once is enough.
@@ -120,9 +98,7 @@ impl Source for LiveSource {
             let _ = self.follow_cpus();
         }
         // Ticks first: whatever a tick depends on has happened before it, so it is in the other buffers.
-        while let Some(record) = self.ring.next() {
-            batch.push_tick(&record);
-        }
+        self.kernel.ring.drain(|record| batch.push_tick(record));
         for cpu in &mut self.cpus {
             cpu.sideband.drain(batch);
         }
@@ -131,9 +107,8 @@ impl Source for LiveSource {
     }
 
     fn counts(&self) -> Counts {
-        let info = self.ebpf.program("sample").and_then(|program| program.info().ok());
-        let (runs, run_time) = info.map_or_else(Default::default, |info| (info.run_count(), info.run_time()));
-        Counts { counters: self.counters.sums(), runs, run_time }
+        let (runs, run_time) = bpf::runs(&self.kernel.sampler).unwrap_or_default();
+        Counts { counters: self.kernel.counters.sums(), runs, run_time }
     }
 
     fn stop(&mut self) {

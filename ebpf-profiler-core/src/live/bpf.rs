@@ -1,0 +1,309 @@
+//! The `bpf` system call: maps, programs, and what they hang on.
+
+#![expect(unsafe_code, reason = "a system call that the standard library does not have")]
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use aya_obj::generated::bpf_insn;
+
+/// What a map is like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shape {
+    pub(super) kind: u32,
+    pub(super) key_size: u32,
+    pub(super) value_size: u32,
+    pub(super) entries: u32,
+    pub(super) flags: u32,
+}
+
+/// A map of the kernel.
+#[derive(Debug)]
+pub(super) struct Map {
+    fd: OwnedFd,
+    shape: Shape,
+}
+
+impl Map {
+    /// Creates a map; one that holds maps wants one that is like them.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the kernel says.
+    pub(super) fn create(name: &str, shape: Shape, inner: Option<&Map>) -> io::Result<Map> {
+        let mut request = MapCreate {
+            shape: [shape.kind, shape.key_size, shape.value_size, shape.entries, shape.flags],
+            inner: inner.map_or(0, |inner| inner.fd.as_raw_fd()),
+            numa_node: 0,
+            name: short_name(name),
+        };
+        // SAFETY: the request holds no address.
+        let fd = unsafe { open(command::MAP_CREATE, &mut request)? };
+        Ok(Map { fd, shape })
+    }
+
+    /// How many entries it was made for.
+    pub(super) fn entries(&self) -> u32 {
+        self.shape.entries
+    }
+
+    /// Sets the value of `key`.
+    ///
+    /// # Errors
+    ///
+    /// When the sizes aren't those of the map, or there is no room.
+    pub(super) fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
+        if (self.shape.key_size, self.shape.value_size as usize) != (4, value.len()) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut request = Element::new(&self.fd, &key, value.as_ptr());
+        // SAFETY: key and value are as long as those of the map, and outlive the call.
+        unsafe { call(command::MAP_UPDATE, &mut request) }.map(drop)
+    }
+
+    /// Puts a map into one that holds maps.
+    ///
+    /// # Errors
+    ///
+    /// When it isn't like those that the map holds.
+    pub(super) fn set_map(&self, key: u32, map: &Map) -> io::Result<()> {
+        self.set(key, &map.fd.as_raw_fd().to_ne_bytes())
+    }
+
+    /// Forgets `key`.
+    ///
+    /// # Errors
+    ///
+    /// When it isn't there.
+    pub(super) fn remove(&self, key: u32) -> io::Result<()> {
+        if self.shape.key_size != 4 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut request = Element::new(&self.fd, &key, std::ptr::null());
+        // SAFETY: the key is as long as those of the map, and outlives the call.
+        unsafe { call(command::MAP_DELETE, &mut request) }.map(drop)
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Hands the kernel the types of an object.
+///
+/// # Errors
+///
+/// When it doesn't take them.
+pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+    let mut request = TypesLoad {
+        types: types.as_ptr() as u64,
+        log: 0,
+        size: types.len() as u32,
+        log_size: 0,
+        log_level: 0,
+        reserved: 0,
+    };
+    // SAFETY: the types are as long as is said, and outlive the call.
+    unsafe { open(command::TYPES_LOAD, &mut request) }
+}
+
+/// A program as the kernel wants it.
+#[derive(Debug)]
+pub(super) struct Code<'a> {
+    pub(super) name: &'a str,
+    pub(super) kind: u32,
+    pub(super) instructions: &'a [bpf_insn],
+    pub(super) license: &'a CStr,
+    pub(super) types: BorrowedFd<'a>,
+    /// Which type each function has, as pairs of instruction and type.
+    pub(super) functions: &'a [u8],
+}
+
+impl Code<'_> {
+    /// Has it verified and compiled. What the verifier says goes into `log`, if that has any room.
+    ///
+    /// # Errors
+    ///
+    /// When the verifier refuses it.
+    pub(super) fn load(&self, log: &mut [u8]) -> io::Result<OwnedFd> {
+        /// An instruction and a type, four bytes each.
+        const FUNCTION: u32 = 8;
+        let mut request = ProgramLoad {
+            kind: self.kind,
+            count: self.instructions.len() as u32,
+            instructions: self.instructions.as_ptr() as u64,
+            license: self.license.as_ptr() as u64,
+            log_level: u32::from(!log.is_empty()),
+            log_size: log.len() as u32,
+            log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            name: short_name(self.name),
+            types: self.types.as_raw_fd(),
+            function_size: FUNCTION,
+            functions: self.functions.as_ptr() as u64,
+            function_count: self.functions.len() as u32 / FUNCTION,
+            ..ProgramLoad::default()
+        };
+        // A signal that arrives on the way makes the verifier give up.
+        for _ in 0..5 {
+            // SAFETY: every address is that of as much memory as is said, which outlives the call; only the
+            // log is written, and it is borrowed for that.
+            match unsafe { open(command::PROGRAM_LOAD, &mut request) } {
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
+                done => return done,
+            }
+        }
+        Err(io::ErrorKind::Interrupted.into())
+    }
+}
+
+/// Runs a program at a tracepoint, as long as what is returned stays open.
+///
+/// # Errors
+///
+/// When there is no such tracepoint.
+pub(super) fn attach(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
+    let mut request =
+        TracepointOpen { name: tracepoint.as_ptr() as u64, program: program.as_raw_fd(), reserved: 0 };
+    // SAFETY: the name ends with a zero byte, and outlives the call.
+    unsafe { open(command::TRACEPOINT_OPEN, &mut request) }
+}
+
+/// How often a program ran and how long that took, where the kernel keeps statistics.
+///
+/// # Errors
+///
+/// Whatever the kernel says.
+pub(super) fn runs(program: &OwnedFd) -> io::Result<(u64, Duration)> {
+    // `struct bpf_prog_info` up to these two, which are its last words.
+    const TIME: usize = 24;
+    const COUNT: usize = 25;
+    let mut info = [0u64; COUNT + 1];
+    let mut request =
+        Info { fd: program.as_raw_fd(), len: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
+    // SAFETY: the kernel writes no more than the bytes that are said, which outlive the call.
+    unsafe { call(command::INFO, &mut request)? };
+    Ok((info[COUNT], Duration::from_nanos(info[TIME])))
+}
+
+/// What can be asked for.
+mod command {
+    pub(super) const MAP_CREATE: libc::c_long = 0;
+    pub(super) const MAP_UPDATE: libc::c_long = 2;
+    pub(super) const MAP_DELETE: libc::c_long = 3;
+    pub(super) const PROGRAM_LOAD: libc::c_long = 5;
+    pub(super) const INFO: libc::c_long = 15;
+    pub(super) const TRACEPOINT_OPEN: libc::c_long = 17;
+    pub(super) const TYPES_LOAD: libc::c_long = 18;
+}
+
+#[repr(C)]
+struct MapCreate {
+    shape: [u32; 5],
+    inner: i32,
+    numa_node: u32,
+    name: [u8; NAME],
+}
+
+#[repr(C)]
+struct Element {
+    map: i32,
+    reserved: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+impl Element {
+    fn new(map: &OwnedFd, key: &u32, value: *const u8) -> Element {
+        let key = std::ptr::from_ref(key) as u64;
+        Element { map: map.as_raw_fd(), reserved: 0, key, value: value as u64, flags: 0 }
+    }
+}
+
+#[repr(C)]
+struct TypesLoad {
+    types: u64,
+    log: u64,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+    reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgramLoad {
+    kind: u32,
+    count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; NAME],
+    interface: u32,
+    attach_type: u32,
+    types: i32,
+    function_size: u32,
+    functions: u64,
+    function_count: u32,
+    line_size: u32,
+    lines: u64,
+    line_count: u32,
+    attach_to: u32,
+}
+
+#[repr(C)]
+struct TracepointOpen {
+    name: u64,
+    program: i32,
+    reserved: u32,
+}
+
+#[repr(C)]
+struct Info {
+    fd: i32,
+    len: u32,
+    info: u64,
+}
+
+/// Bytes of a name, with the zero at its end.
+const NAME: usize = 16;
+
+/// As much of a name as the kernel takes.
+fn short_name(name: &str) -> [u8; NAME] {
+    let mut short = [0; NAME];
+    for (to, byte) in short[..NAME - 1].iter_mut().zip(name.bytes()) {
+        *to = byte;
+    }
+    short
+}
+
+/// Makes a request that opens something.
+///
+/// # Safety
+///
+/// As for [`call`]; the command answers with a new descriptor.
+unsafe fn open<T>(command: libc::c_long, request: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller's promise; the descriptor is given to us alone.
+    unsafe { Ok(OwnedFd::from_raw_fd(call(command, request)?)) }
+}
+
+/// Makes a request.
+///
+/// # Safety
+///
+/// Every address in the request must be that of memory that the kernel may read or write as far as the request
+/// says.
+unsafe fn call<T>(command: libc::c_long, request: &mut T) -> io::Result<i32> {
+    // SAFETY: the request is as long as is said; the rest is the caller's promise.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(request), size_of::<T>()) };
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as i32) }
+}

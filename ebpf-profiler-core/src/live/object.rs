@@ -1,0 +1,154 @@
+//! The kernel object, from bytes to maps and programs.
+
+use std::collections::{HashMap, HashSet};
+use std::error::Error;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use aya_obj::btf::BtfFeatures;
+use aya_obj::{Object, ProgramSection};
+
+use super::bpf::{self, Code, Map, Shape};
+use super::error::StartError;
+
+/// Bytes of the log of a program that was refused.
+const LOG: usize = 4 << 20;
+
+/// An object whose maps are there, and whose programs can be loaded.
+pub(super) struct KernelObject {
+    object: Object,
+    types: OwnedFd,
+    maps: HashMap<String, Map>,
+}
+
+impl KernelObject {
+    /// Creates the maps of an object, those in `entries` with so many entries.
+    pub(super) fn new(bytes: &[u8], entries: &[(&str, u32)]) -> Result<KernelObject, StartError> {
+        let mut object = Object::parse(bytes).map_err(|error| wrong(&error))?;
+        let features = features();
+        let types = object.fixup_and_sanitize_btf(&features).map_err(|error| wrong(&error))?;
+        let types = types.map(|types| types.to_bytes()).unwrap_or_default();
+        let types = bpf::load_types(&types).map_err(|error| refused("describe its types", error))?;
+        for &(name, entries) in entries {
+            object.maps.get_mut(name).ok_or_else(|| missing("map", name))?.set_max_entries(entries);
+        }
+        let maps = object.maps.iter().map(|(name, map)| Ok((name.clone(), create(name, map)?)));
+        let maps = maps.collect::<Result<HashMap<_, _>, StartError>>()?;
+        link(&mut object, &maps)?;
+        Ok(KernelObject { object, types, maps })
+    }
+
+    /// Takes a map out.
+    pub(super) fn map(&mut self, name: &str) -> Result<Map, StartError> {
+        self.maps.remove(name).ok_or_else(|| missing("map", name))
+    }
+
+    /// Loads a program.
+    pub(super) fn program(&self, name: &str) -> Result<OwnedFd, StartError> {
+        let program = self.object.programs.get(name).ok_or_else(|| missing("program", name))?;
+        let function = self.object.functions.get(&program.function_key());
+        let function = function.ok_or_else(|| missing("program", name))?;
+        let code = Code {
+            name,
+            kind: kind(&program.section).ok_or_else(|| missing("program", name))?,
+            instructions: &function.instructions,
+            license: &program.license,
+            types: self.types.as_fd(),
+            functions: &function.func_info.func_info_bytes(),
+        };
+        code.load(&mut []).map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => refused("load the sampling program", error),
+            _ => StartError::Rejected { error: error.to_string(), log: log(&code) },
+        })
+    }
+}
+
+/// What the verifier says about a program that it refuses.
+fn log(code: &Code<'_>) -> String {
+    let mut log = vec![0; LOG];
+    let _ = code.load(&mut log);
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    String::from_utf8_lossy(&log[..end]).into_owned()
+}
+
+/// The number by which the kernel knows a type of program.
+fn kind(section: &ProgramSection) -> Option<u32> {
+    match section {
+        ProgramSection::PerfEvent => Some(7),
+        ProgramSection::RawTracePoint => Some(17),
+        _ => None,
+    }
+}
+
+fn create(name: &str, map: &aya_obj::Map) -> Result<Map, StartError> {
+    let inner = map.inner().map(|inner| Map::create(name, shape(&inner), None)).transpose();
+    let created = inner.and_then(|inner| Map::create(name, shape(map), inner.as_ref()));
+    let created = created.map_err(|error| refused("create a map", error))?;
+    if !map.data().is_empty() {
+        // Constants of the program.
+        created.set(0, map.data()).map_err(|error| refused("fill a map", error))?;
+    }
+    Ok(created)
+}
+
+fn shape(map: &aya_obj::Map) -> Shape {
+    Shape {
+        kind: map.map_type(),
+        key_size: map.key_size(),
+        value_size: map.value_size(),
+        entries: map.max_entries(),
+        flags: map.map_flags(),
+    }
+}
+
+/// Writes into the code where its maps and functions are.
+fn link(object: &mut Object, maps: &HashMap<String, Map>) -> Result<(), StartError> {
+    let sections: HashSet<usize> = object.functions.keys().map(|&(section, _)| section).collect();
+    let described = object.maps.clone();
+    let each = described.iter().filter_map(|(name, map)| {
+        let created = maps.get(name)?;
+        Some((name.as_str(), created.as_fd().as_raw_fd(), map))
+    });
+    object.relocate_maps(each, &sections).map_err(|error| wrong(&error))?;
+    object.relocate_calls(&sections).map_err(|error| wrong(&error))
+}
+
+/// What the types of an object may say on the oldest kernel that it runs on.
+fn features() -> BtfFeatures {
+    let (functions, global, sections, empty_sections) = (true, true, true, true);
+    let (floats, declaration_tags, type_tags, wide_enums) = (true, true, true, false);
+    BtfFeatures::new(
+        functions,
+        global,
+        sections,
+        empty_sections,
+        floats,
+        declaration_tags,
+        type_tags,
+        wide_enums,
+    )
+}
+
+fn refused(what: &'static str, error: io::Error) -> StartError {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            StartError::Privilege { what: "load the sampling program", capability: "CAP_BPF" }
+        }
+        _ => StartError::System { what, error },
+    }
+}
+
+fn missing(what: &str, name: &str) -> StartError {
+    StartError::Object(format!("it has no {what} {name}"))
+}
+
+/// The error with all its causes.
+fn wrong(error: &dyn Error) -> StartError {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    StartError::Object(text)
+}
