@@ -1,7 +1,7 @@
 //! What one tick costs in the kernel: walking by unwind tables, against the kernel's own walk by frame pointers.
 //!
 //! ```text
-//! $ cargo bench -p benches --bench kernel_side -- --hertz 997 --rounds 5
+//! $ cargo bench -p benches --bench kernel_side -- --hertz 997 --rounds 5 [--depth 10]
 //! depth  ours ns  kernel ns  ratio  ...
 //! ```
 //!
@@ -58,7 +58,8 @@ fn main() -> Outcome {
         "whole",
         "samples",
     ])];
-    for depth in DEPTHS {
+    let only = option("depth", 0);
+    for depth in DEPTHS.into_iter().filter(|&depth| only == 0 || only == depth) {
         table.push(bench.depth(depth, rounds)?);
     }
     print(&table);

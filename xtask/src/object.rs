@@ -109,6 +109,7 @@ impl Tools {
         let flags = [
             "-Cdebuginfo=2".to_owned(),
             "-Clink-arg=--btf".to_owned(),
+            "-Clink-arg=--disable-expand-memcpy-in-order".to_owned(),
             "-Ctarget-cpu=v3".to_owned(),
             "-Clinker=bpf-linker".to_owned(),
             "--cfg=bpf_target_arch=\"x86_64\"".to_owned(),
