@@ -15,6 +15,7 @@ use super::error::StartError;
 use super::interval::Interval;
 use super::loader::{self, Loaded};
 use super::perf;
+use super::priority;
 use super::source::{LiveSource, Waker};
 use super::system::LiveSystem;
 use super::threads::{self, Command, Parts, Shared, State};
@@ -327,6 +328,7 @@ impl Builder {
     pub fn start(self) -> Result<Profiler, StartError> {
         self.check()?;
         let exclude = if self.exclude_self { std::process::id() } else { 0 };
+        let raised = priority::raised();
         let Loaded { kernel, tables } = loader::load(self.ring, exclude)?;
         let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
         let clock = clock::now();
@@ -338,6 +340,8 @@ impl Builder {
         registry.add_languages(self.languages);
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
         let (source, waker) = LiveSource::start(kernel, self.hertz)?;
+        // The threads are to begin where this one stood.
+        drop(raised);
         let parts = Parts {
             source: Box::new(source),
             pipeline: Pipeline::new(registry, clock, period),
