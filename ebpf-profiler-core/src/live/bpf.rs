@@ -55,10 +55,25 @@ impl Map {
     ///
     /// When the sizes aren't those of the map, or there is no room.
     pub(super) fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
+        const ANY: u64 = 0;
+        self.update(key, value, ANY)
+    }
+
+    /// Sets the value of `key`, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// When it has none, or the sizes aren't those of the map.
+    pub(super) fn replace(&self, key: u32, value: &[u8]) -> io::Result<()> {
+        const EXISTING: u64 = 2;
+        self.update(key, value, EXISTING)
+    }
+
+    fn update(&self, key: u32, value: &[u8], flags: u64) -> io::Result<()> {
         if (self.shape.key_size, self.shape.value_size as usize) != (4, value.len()) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut request = Element::new(&self.fd, &key, value.as_ptr());
+        let mut request = Element { flags, ..Element::new(&self.fd, &key, value.as_ptr()) };
         // SAFETY: key and value are as long as those of the map, and outlive the call.
         unsafe { call(command::MAP_UPDATE, &mut request) }.map(drop)
     }

@@ -70,16 +70,24 @@ impl Tables for KernelTables {
     }
 
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {
-        let Process { mappings, count, patience, wanted, interpreters } = *process;
-        let words = [mappings, count, patience, wanted, interpreters];
-        let bytes: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
-        self.processes.set(pid, &bytes).map_err(|_| Full)
+        self.processes.set(pid, &words(process)).map_err(|_| Full)
+    }
+
+    fn correct_process(&mut self, pid: u32, process: &Process) {
+        // It may have ended, or never have been known.
+        let _ = self.processes.replace(pid, &words(process));
     }
 
     fn remove_process(&mut self, pid: u32) {
         // The kernel side may have forgotten it already.
         let _ = self.processes.remove(pid);
     }
+}
+
+/// A process as the bytes that the map holds.
+fn words(process: &Process) -> Vec<u8> {
+    let Process { mappings, count, patience, wanted, interpreters } = *process;
+    [mappings, count, patience, wanted, interpreters].into_iter().flat_map(u32::to_ne_bytes).collect()
 }
 
 /// A map like the template of the outer map: an array of blocks that can be mapped into memory.

@@ -22,8 +22,11 @@ use super::ring::Ring;
 pub(super) const MINIMUM_KERNEL: (u32, u32) = (5, 17);
 
 /// The programs that follow the life of processes, and where they hang.
-const TRACEPOINTS: [(&str, &CStr); 2] =
-    [("executed", c"sched_process_exec"), ("exited", c"sched_process_exit")];
+const TRACEPOINTS: [(&str, &CStr); 3] = [
+    ("forked", c"sched_process_fork"),
+    ("executed", c"sched_process_exec"),
+    ("exited", c"sched_process_exit"),
+];
 
 /// The loaded kernel side: what comes up, and the way down.
 pub(super) struct Loaded {
@@ -72,14 +75,12 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
 
 /// Tells the kernel side what it is to do.
 fn configure(config: &Map, ring: u32, exclude: u32) -> Result<(), StartError> {
-    let settings = [abi::VERSION, ring / 4, exclude, fsbase_at().unwrap_or(0)];
+    // Where the kernel doesn't describe itself, only a little is lost: zeros say so.
+    let mut types = KernelTypes::of_this_kernel().ok();
+    let mut at = |path| types.as_mut().and_then(|types| types.offset("task_struct", path)).unwrap_or(0);
+    let settings = [abi::VERSION, ring / 4, exclude, at("thread.fsbase"), at("pid"), at("tgid")];
     let bytes: Vec<u8> = settings.into_iter().flat_map(u32::to_ne_bytes).collect();
     config.set(0, &bytes).map_err(|error| StartError::System { what: "configure the kernel side", error })
-}
-
-/// Where a thread's pointer to its own data lies in what the kernel knows of the thread.
-fn fsbase_at() -> Option<u32> {
-    KernelTypes::of_this_kernel().ok()?.offset("task_struct", "thread.fsbase")
 }
 
 /// What the kernel side counts, one row a CPU, shared with it.

@@ -79,19 +79,25 @@ pub struct RegistryStats {
 struct Entry {
     regions: Arc<Vec<Region>>,
     /// What the kernel side was told, as long as it is still so.
-    told: Option<Process>,
+    told: Option<Arc<Told>>,
     interpreters: Interpreters,
-    /// How many bytes their descriptions take in the arena.
-    described: usize,
     description: Option<Description>,
     /// When its first thread ended.
     ended: Option<u64>,
 }
 
-impl Entry {
-    /// The place of what was told, and how many bytes it takes.
-    fn place(&self) -> Option<(u32, usize)> {
-        self.told.map(|told| (told.mappings, told.count as usize * size_of::<Mapping>()))
+/// What the kernel side was told of a process. It holds for what the process forked since, too, for each of them
+/// as long as nothing else is mapped there.
+struct Told {
+    process: Process,
+    /// How many bytes the descriptions of its interpreters take in the arena.
+    described: usize,
+}
+
+impl Told {
+    /// How many bytes its mappings take in the arena.
+    fn mapped(&self) -> usize {
+        self.process.count as usize * size_of::<Mapping>()
     }
 }
 
@@ -224,8 +230,8 @@ impl Registry {
     /// `None` when nothing is mapped in it, or there is no room.
     pub fn tell(&mut self, pid: u32, now: u64) -> Option<Process> {
         self.know(pid, now);
-        let told = match self.processes.get(&pid)?.told {
-            Some(told) => told,
+        let told = match &self.processes.get(&pid)?.told {
+            Some(told) => told.process,
             None => self.lay_down(pid, now)?,
         };
         if self.tables.set_process(pid, &told).is_err() {
@@ -244,7 +250,6 @@ impl Registry {
             return None;
         }
         let descriptions = entry.interpreters.bytes();
-        entry.described = descriptions.len();
         let mappings = self.put(&bytes, now)?;
         let interpreters = match descriptions.as_slice() {
             [] => 0,
@@ -257,9 +262,10 @@ impl Registry {
             }
         };
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
-        let told = Process { mappings, count, patience: PATIENCE, wanted: wanted::YES, interpreters };
-        self.processes.get_mut(&pid)?.told = Some(told);
-        Some(told)
+        let process = Process { mappings, count, patience: PATIENCE, wanted: wanted::YES, interpreters };
+        let told = Told { process, described: descriptions.len() };
+        self.processes.get_mut(&pid)?.told = Some(Arc::new(told));
+        Some(process)
     }
 
     /// Lays bytes into the arena; where.
@@ -274,17 +280,17 @@ impl Registry {
 
     /// What was told of a process is no longer so.
     fn take_back(&mut self, pid: u32, now: u64) -> bool {
-        let Some(entry) = self.processes.get_mut(&pid) else { return false };
-        let place = entry.place();
-        if let (Some(told), 1..) = (entry.told, entry.described) {
-            self.allocator.give_back(told.interpreters, entry.described, now);
+        let Some(told) = self.processes.get_mut(&pid).and_then(|entry| entry.told.take()) else {
+            return false;
+        };
+        if let Some(told) = Arc::into_inner(told) {
+            // No other process is known by it.
+            self.allocator.give_back(told.process.mappings, told.mapped(), now);
+            if told.described > 0 {
+                self.allocator.give_back(told.process.interpreters, told.described, now);
+            }
         }
-        entry.told = None;
-        entry.described = 0;
-        if let Some((place, bytes)) = place {
-            self.allocator.give_back(place, bytes, now);
-        }
-        place.is_some()
+        true
     }
 
     /// Lets the kernel side know a process anew, if it knew it.
@@ -472,10 +478,22 @@ impl Registry {
                 wanted.remove(&pid)
             };
         }
-        let parent = self.processes.get(&parent);
-        let (regions, interpreters) =
-            parent.map(|parent| (parent.regions.clone(), parent.interpreters.fork())).unwrap_or_default();
-        self.processes.insert(pid, Entry { regions, interpreters, ..Entry::default() });
+        let is_wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
+        let inherited = self.processes.get(&parent).map(|parent| Entry {
+            regions: parent.regions.clone(),
+            told: parent.told.clone(),
+            interpreters: parent.interpreters.fork(),
+            ..Entry::default()
+        });
+        let entry = inherited.unwrap_or_default();
+        // The kernel side let the child be known as its parent was at that moment. Meanwhile the parent may be known
+        // otherwise, and the child may have ended.
+        match &entry.told {
+            Some(told) => self.tables.correct_process(pid, &told.process),
+            None if is_wanted => self.tables.remove_process(pid),
+            None => {}
+        }
+        self.processes.insert(pid, entry);
     }
 
     fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
@@ -532,7 +550,7 @@ impl Registry {
         let Some(table) = self.modules.get(id).map(|entry| entry.table) else { return };
         let (place, kind) = table.words();
         for entry in self.processes.values() {
-            let Some((at, _)) = entry.place() else { continue };
+            let Some(at) = entry.told.as_ref().map(|told| told.process.mappings) else { continue };
             let interpreter = entry.interpreters.number(id);
             let words = u64::from(place) | u64::from(kind) << 32 | u64::from(interpreter) << 48;
             for (index, region) in entry.regions.iter().take(MAX_MAPPINGS).enumerate() {

@@ -45,6 +45,12 @@ impl Tables for MemoryTables {
         Ok(())
     }
 
+    fn correct_process(&mut self, pid: u32, process: &Process) {
+        if let Some(known) = self.processes.get_mut(&pid) {
+            *known = *process;
+        }
+    }
+
     fn remove_process(&mut self, pid: u32) {
         self.processes.remove(&pid);
     }

@@ -34,6 +34,10 @@ pub trait Tables: Send {
     /// When too many are known already.
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full>;
 
+    /// Lets the kernel side know a process anew, if it knows it: the child of a fork, which it took for its parent as
+    /// that was then.
+    fn correct_process(&mut self, pid: u32, process: &Process);
+
     /// Lets the kernel side forget a process.
     fn remove_process(&mut self, pid: u32);
 }

@@ -12,6 +12,10 @@ pub struct Config {
     pub exclude: u32,
     /// Where in the kernel's `task_struct` a thread's pointer to its own data is saved; 0 where that isn't known.
     pub fsbase_at: u32,
+    /// Where its thread id is there; 0 where that isn't known.
+    pub pid_at: u32,
+    /// Where its process id is there.
+    pub tgid_at: u32,
 }
 
-const _: () = assert!(size_of::<Config>() == 16);
+const _: () = assert!(size_of::<Config>() == 24);

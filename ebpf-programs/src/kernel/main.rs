@@ -46,6 +46,13 @@ fn executed(_: RawTracePointContext) -> i32 {
     0
 }
 
+/// Runs when a thread starts another, or a process its child.
+#[raw_tracepoint(tracepoint = "sched_process_fork")]
+fn forked(context: RawTracePointContext) -> i32 {
+    life::inherit(&context);
+    0
+}
+
 /// Runs when a thread ends.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 fn exited(_: RawTracePointContext) -> i32 {

@@ -1,8 +1,11 @@
 /* main > breed, which forks one child after another: child_l1 > child_l2 > child_leaf, each for some milliseconds.
+ * The children are called n0000, n0001 and so on.
  *
  * SECONDS COUNT MILLISECONDS. Prints at the end how many there were and what they cost: "300 children 9.012 s".
  */
 #include "truth.h"
+#include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -31,8 +34,17 @@ ALONE int child_l1(int x)
     return r + 1;
 }
 
+static void call_me(const char *form, int number)
+{
+    char name[16];
+    snprintf(name, sizeof name, form, number);
+    prctl(PR_SET_NAME, name);
+}
+
 ALONE int breed(int count, double seconds)
 {
+    /* Once here, so that no child has to look the functions up. */
+    call_me("children", 0);
     int done = 0;
     for (; done < count && now() < deadline; done++) {
         pid_t pid = fork();
@@ -40,6 +52,7 @@ ALONE int breed(int count, double seconds)
             return done;
         if (pid == 0) {
             child_end = now() + seconds;
+            call_me("n%04d", done);
             int r = child_l1(done);
             STAY();
             _exit(r == 12345);

@@ -60,11 +60,9 @@ fn forked_children() {
     let said = running.finish();
     let cost = said.split_whitespace().nth(2).and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
     let outcome = working.finish();
-    let in_child = |stack: &&Stack| stack.user().iter().any(|frame| frame.name == "child_leaf");
-    let of_children: Vec<_> = outcome.stacks.iter().filter(in_child).cloned().collect();
-    let fate = Fate::new(of_children, &Roots::default(), cost * f64::from(order.frequency));
+    let fate = Fate::new(stacks_of_lives(outcome), &Roots::default(), cost * f64::from(order.frequency));
     eprintln!("forked: {fate}");
-    fate.require(0.985); // the fork itself and the exit are not in child_leaf
+    fate.require(0.99);
 }
 
 /// What a profiler keeps of processes that are gone has to go too.

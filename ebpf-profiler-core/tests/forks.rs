@@ -1,0 +1,138 @@
+//! What the kernel side knows of processes that fork.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use std::sync::{Arc, Mutex};
+
+use ebpf_profiler_core::process::Registry;
+use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
+use ebpf_profiler_core::tables::{Full, MemoryTables, Tables};
+use ebpf_profiler_core::testing::FakeSystem;
+use ebpf_programs::abi::arena::Block;
+use ebpf_programs::abi::mapping::Process;
+
+const SECOND: u64 = 1_000_000_000;
+const PARENT: u32 = 7;
+const CHILD: u32 = 8;
+
+/// Tables that the test looks into from outside, as the kernel does.
+#[derive(Clone, Default)]
+struct Kernel(Arc<Mutex<MemoryTables>>);
+
+impl Kernel {
+    fn process(&self, pid: u32) -> Option<Process> {
+        self.0.lock().unwrap().process(pid).copied()
+    }
+
+    /// What the tracepoint does at a fork.
+    fn fork(&mut self) {
+        if let Some(process) = self.process(PARENT) {
+            self.set_process(CHILD, &process).unwrap();
+        }
+    }
+}
+
+impl Tables for Kernel {
+    fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Full> {
+        self.0.lock().unwrap().write(at, bytes)
+    }
+
+    fn block(&self, _: u32) -> Option<&Block> {
+        None
+    }
+
+    fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {
+        self.0.lock().unwrap().set_process(pid, process)
+    }
+
+    fn correct_process(&mut self, pid: u32, process: &Process) {
+        self.0.lock().unwrap().correct_process(pid, process);
+    }
+
+    fn remove_process(&mut self, pid: u32) {
+        self.0.lock().unwrap().remove_process(pid);
+    }
+}
+
+fn map(number: u64) -> MapEvent {
+    let file = FileId::Inode { device: (8, 1), inode: number };
+    let start = 0x1000 * number;
+    MapEvent { start, end: start + 0x1000, offset: 0, file, path: format!("/lib/{number}.so").into() }
+}
+
+fn event(time: u64, pid: u32, life: Life) -> LifeEvent {
+    LifeEvent { time, pid, life }
+}
+
+/// The parent has a mapping, and the kernel side knows it.
+fn world() -> (Kernel, Registry) {
+    let kernel = Kernel::default();
+    let system = FakeSystem::default().process(PARENT, "/bin/parent", vec![map(1)]);
+    let mut registry = Registry::new(Box::new(system), Box::new(kernel.clone()), None, 1 << 20);
+    assert!(registry.tell(PARENT, 0).is_some());
+    (kernel, registry)
+}
+
+#[test]
+fn a_child_is_known_as_its_parent_is() {
+    let (mut kernel, mut registry) = world();
+    kernel.fork();
+    registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
+    assert!(registry.is_told(CHILD));
+    assert_eq!(kernel.process(CHILD), kernel.process(PARENT));
+    registry.apply(&event(2, CHILD, Life::Mapped(map(2))));
+    assert_eq!(kernel.process(CHILD).unwrap().count, 2);
+    assert_eq!(kernel.process(PARENT).unwrap().count, 1, "the parent has nothing of it");
+}
+
+#[test]
+fn what_a_child_is_known_by_stays_as_long_as_the_child() {
+    let (mut kernel, mut registry) = world();
+    kernel.fork();
+    registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
+    let shared = kernel.process(CHILD).unwrap().mappings;
+    // The parent goes on, and everything that it gives back has rested.
+    let mut places = Vec::new();
+    for number in 2..20 {
+        registry.apply(&event(number * 2 * SECOND, PARENT, Life::Mapped(map(number))));
+        places.push(kernel.process(PARENT).unwrap().mappings);
+    }
+    assert!(!places.contains(&shared), "the child is walked through it");
+    assert_eq!(kernel.process(CHILD).unwrap().mappings, shared);
+    // With the child it is free again.
+    registry.apply(&event(50 * SECOND, CHILD, Life::Executed));
+    assert_eq!(kernel.process(CHILD), None);
+    for number in 30..50 {
+        registry.apply(&event(number * 2 * SECOND, PARENT, Life::Mapped(map(number))));
+        places.push(kernel.process(PARENT).unwrap().mappings);
+    }
+    assert!(places.contains(&shared), "nothing is left behind");
+}
+
+/// What the parent mapped reaches user space after the kernel side copied what it knew.
+#[test]
+fn a_child_that_knows_less_than_its_parent_is_told_the_rest() {
+    let (mut kernel, mut registry) = world();
+    kernel.fork();
+    registry.apply(&event(1, PARENT, Life::Mapped(map(2))));
+    assert_ne!(kernel.process(CHILD), kernel.process(PARENT));
+    registry.apply(&event(2, CHILD, Life::Forked { parent: PARENT }));
+    assert_eq!(kernel.process(CHILD), kernel.process(PARENT));
+}
+
+#[test]
+fn a_child_that_is_gone_stays_gone() {
+    let (kernel, mut registry) = world();
+    registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
+    assert_eq!(kernel.process(CHILD), None, "it ended, or became another program");
+    assert!(registry.is_told(CHILD), "its ticks were walked through its parent's mappings");
+}
+
+#[test]
+fn a_child_of_nobody_known_is_not_known() {
+    let (mut kernel, mut registry) = world();
+    kernel.fork();
+    registry.apply(&event(1, PARENT, Life::Executed));
+    registry.apply(&event(2, CHILD, Life::Forked { parent: PARENT }));
+    assert_eq!(kernel.process(CHILD), None);
+    assert!(!registry.is_told(CHILD));
+}
