@@ -1,0 +1,121 @@
+//! CPUs that come and go while a profiler runs. It switches the last one off and on again: needs root.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+#![expect(clippy::print_stdout, reason = "it says why there is nothing to test")]
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::Health;
+use ebpf_profiler_core::symbol::NoSymbols;
+
+/// The profiler looks for other CPUs every second.
+const NOTICE: Duration = Duration::from_millis(1500);
+
+#[test]
+#[ignore = "needs root"]
+fn a_cpu_that_comes_back_is_sampled_again() {
+    let Some(cpu) = Cpu::last() else {
+        println!("skipped: no CPU of this machine can be switched off");
+        return;
+    };
+    let profiler = Profiler::builder().frequency(97).symbolizer(NoSymbols).start().unwrap();
+    assert!(is_sampled(&profiler, &Busy::on(&cpu)), "on CPU {} before", cpu.number);
+    let off = match cpu.switch_off() {
+        Ok(off) => off,
+        Err(error) => return println!("skipped: CPU {} can't be switched off: {error}", cpu.number),
+    };
+    sleep(NOTICE);
+    assert!(is_sampled(&profiler, &Busy::anywhere()), "with CPU {} switched off", cpu.number);
+    drop(off);
+    sleep(NOTICE);
+    assert!(is_sampled(&profiler, &Busy::on(&cpu)), "on CPU {} when it is back", cpu.number);
+    assert_balanced(&profiler.stop().unwrap());
+}
+
+/// Whether the profiler sees what a process does.
+fn is_sampled(profiler: &Profiler, busy: &Busy) -> bool {
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        sleep(Duration::from_millis(200));
+        let profile = profiler.snapshot().unwrap();
+        if profile.samples().any(|sample| sample.process().pid == busy.0.id()) {
+            return true;
+        }
+    }
+    false
+}
+
+fn assert_balanced(health: &Health) {
+    let pipeline = &health.pipeline;
+    let delivered = pipeline.samples + pipeline.unwanted + pipeline.malformed;
+    assert_eq!(health.ticks, health.filtered + delivered + health.lost, "{health:?}");
+}
+
+/// A CPU that there is a switch for.
+struct Cpu {
+    number: u32,
+    switch: PathBuf,
+}
+
+impl Cpu {
+    /// The last one of those that are on; never the first.
+    fn last() -> Option<Cpu> {
+        let number = |name: &str| name.strip_prefix("cpu")?.parse().ok();
+        let entries = fs::read_dir("/sys/devices/system/cpu").unwrap();
+        let cpus = entries.filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let number = number(path.file_name()?.to_str()?)?;
+            Some(Cpu { number, switch: path.join("online") })
+        });
+        cpus.filter(|cpu| cpu.number > 0 && is_on(&cpu.switch)).max_by_key(|cpu| cpu.number)
+    }
+
+    fn switch_off(&self) -> io::Result<Off> {
+        fs::write(&self.switch, "0")?;
+        Ok(Off(self.switch.clone()))
+    }
+}
+
+fn is_on(switch: &Path) -> bool {
+    fs::read_to_string(switch).is_ok_and(|state| state.trim() == "1")
+}
+
+/// A CPU that is off as long as this is held, however the test ends.
+struct Off(PathBuf);
+
+impl Drop for Off {
+    fn drop(&mut self) {
+        fs::write(&self.0, "1").unwrap();
+    }
+}
+
+/// A process that does nothing but run.
+struct Busy(Child);
+
+impl Busy {
+    const LOOP: [&str; 3] = ["sh", "-c", "while :; do :; done"];
+
+    fn anywhere() -> Busy {
+        let [shell, arguments @ ..] = Busy::LOOP;
+        Busy(Command::new(shell).args(arguments).spawn().unwrap())
+    }
+
+    /// It runs on this CPU and on no other.
+    fn on(cpu: &Cpu) -> Busy {
+        // taskset becomes the shell, so the number is the shell's.
+        let bound = Command::new("taskset").args(["-c", &cpu.number.to_string()]).args(Busy::LOOP).spawn();
+        Busy(bound.unwrap())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
