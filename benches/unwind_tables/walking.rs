@@ -102,7 +102,7 @@ impl Ours {
         let mut tables = MemoryTables::default();
         tables.write(0, table.image()).map_err(|_| "no room")?;
         let place = table.image().len().next_multiple_of(UNIT);
-        let mapping = Mapping { start: 0, end, bias: 0, table: 0, kind: kind::TABLE };
+        let mapping = Mapping { start: 0, end, bias: 0, table: 0, kind: kind::TABLE, interpreter: 0 };
         tables.write(place as u64, &bytes(&mapping)).map_err(|_| "no room")?;
         let process = Process { mappings: u32::try_from(place / UNIT)?, count: 1, ..Process::default() };
         Ok(Ours { tables, process })
