@@ -1,0 +1,48 @@
+//! What a walker found, as frames.
+
+use ebpf_programs::abi::record::frame;
+
+use super::Registry;
+use crate::process::layout::{self, Region};
+use crate::process::modules::Modules;
+use crate::trace::{Found, Frame};
+
+impl Registry {
+    /// Appends the frames for the [words](ebpf_programs::abi::record) that a walker left, as the process is mapped
+    /// now.
+    pub fn frames(&mut self, pid: u32, walked: &[u64], now: u64, frames: &mut Vec<Frame>) {
+        let Some(entry) = self.processes.get(&pid) else {
+            return frames.extend(walked.iter().map(|&walked| frame_of(walked, &[], &mut self.modules)));
+        };
+        let regions = entry.regions.clone();
+        let mut words = walked.iter();
+        let mut bare = false;
+        while let Some(&word) = words.next() {
+            if word & frame::CALL != 0 {
+                let detail = words.as_slice().first().filter(|&word| word & frame::DETAIL != 0);
+                frames.extend(detail.and_then(|&detail| self.call(pid, &regions, word, detail, now)));
+            } else if word & frame::DETAIL == 0 {
+                frames.push(frame_of(word, &regions, &mut self.modules));
+                bare |= word & frame::LOOP != 0;
+            }
+        }
+        if bare {
+            self.wait_for_interpreters(pid, now);
+        }
+    }
+}
+
+/// The frame for one address with [flags](ebpf_programs::abi::record::frame).
+fn frame_of(walked: u64, regions: &[Region], modules: &mut Modules) -> Frame {
+    let found = if walked & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
+    let address = walked & frame::ADDRESS;
+    let mapped = layout::find(regions, address).and_then(|index| regions[index].file);
+    let module = mapped.and_then(|mapped| Some((mapped, modules.get_mut(mapped.module)?)));
+    match module {
+        Some((mapped, module)) if module.is_elf() => {
+            module.seen = true;
+            Frame::Native { module: mapped.module, address: address.wrapping_add(mapped.bias), found }
+        }
+        _ => Frame::Anonymous { address, found },
+    }
+}

@@ -1,0 +1,306 @@
+//! All processes that matter, and what the kernel side knows of them.
+//!
+//! ```text
+//!   life events ──► regions of each process ──► modules ──► tables ──► kernel side
+//!                                                 (on demand: when a walk asks)
+//! ```
+//!
+//! Nothing is done ahead of need. A process is told to the kernel side when it is first sampled, a table is
+//! built when a walk first stands in its file: most files that are mapped never have a frame on a stack.
+
+mod frames;
+
+mod scripts;
+
+mod tell;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ebpf_programs::abi::mapping::{Process, wanted};
+use hashbrown::{HashMap, HashSet};
+use tell::Told;
+
+use super::interpreters::{InterpreterStats, Interpreters};
+use super::layout::{self, Region};
+use super::modules::Modules;
+use super::{Description, Module, ModuleId, System};
+use crate::language::Scripts;
+use crate::sample::{Life, LifeEvent, MapEvent};
+use crate::tables::{Allocator, Tables};
+use crate::unwind::UnwindCompiler;
+
+/// How long a process is known after its first thread ended, in nanoseconds.
+const LINGER: u64 = 1_000_000_000;
+
+/// How long a file without processes keeps its table, in nanoseconds.
+const KEEP: u64 = 60_000_000_000;
+
+/// Processes, their files, and the way down to the kernel side.
+pub struct Registry {
+    system: Box<dyn System>,
+    tables: Box<dyn Tables>,
+    compiler: Option<Box<dyn UnwindCompiler>>,
+    allocator: Allocator,
+    modules: Modules,
+    scripts: Scripts,
+    processes: HashMap<u32, Entry>,
+    /// Processes whose first thread ended, and when: others of their threads may still run.
+    leaving: VecDeque<(u64, u32)>,
+    /// The processes that are asked for, with what they fork; all where there is none.
+    wanted: Option<HashSet<u32>>,
+    stats: RegistryStats,
+}
+
+/// What a [`Registry`] has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegistryStats {
+    /// Tables that were built.
+    pub tables: u64,
+    /// Rows in them that can't be said.
+    pub unsupported_rows: u64,
+    /// Bytes of the arena that are taken.
+    pub table_bytes: u64,
+    /// Files without a table, by reason.
+    pub without_table: BTreeMap<&'static str, u64>,
+    /// Processes that are known.
+    pub processes: u64,
+    /// What was seen of interpreters.
+    pub interpreters: InterpreterStats,
+}
+
+#[derive(Default)]
+struct Entry {
+    regions: Arc<Vec<Region>>,
+    /// What the kernel side was told, as long as it is still so.
+    told: Option<Arc<Told>>,
+    interpreters: Interpreters,
+    description: Option<Description>,
+    /// When its first thread ended.
+    ended: Option<u64>,
+}
+
+impl Registry {
+    /// Knows nothing yet. At most `bytes` of tables and mappings are kept.
+    pub fn new(
+        system: Box<dyn System>,
+        tables: Box<dyn Tables>,
+        compiler: Option<Box<dyn UnwindCompiler>>,
+        bytes: u64,
+    ) -> Registry {
+        Registry {
+            system,
+            tables,
+            compiler,
+            allocator: Allocator::new(bytes),
+            modules: Modules::default(),
+            scripts: Scripts::default(),
+            processes: HashMap::new(),
+            leaving: VecDeque::new(),
+            wanted: None,
+            stats: RegistryStats::default(),
+        }
+    }
+
+    /// Leaves out all processes but these and what they fork from now on; all are wanted if there is none.
+    pub fn want_only(&mut self, pids: &[u32]) {
+        self.wanted = (!pids.is_empty()).then(|| pids.iter().copied().collect());
+    }
+
+    /// Whether the ticks of a process are asked for. Lets the kernel side leave them out if not.
+    pub fn is_wanted(&mut self, pid: u32) -> bool {
+        let wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
+        if !wanted {
+            let process = Process { wanted: wanted::NO, ..Process::default() };
+            // Where there is no room the ticks go on coming, and are left out here.
+            let _ = self.tables.set_process(pid, &process);
+        }
+        wanted
+    }
+
+    /// Learns the mappings of all processes that run, so that what they fork is known too.
+    pub fn scan(&mut self) {
+        for pid in self.running() {
+            self.meet(pid);
+        }
+    }
+
+    /// The processes that run: whoever has other things to do may [`meet`](Registry::meet) them one by one.
+    pub fn running(&self) -> Vec<u32> {
+        self.system.processes()
+    }
+
+    /// Learns the mappings of a process, if they aren't known yet.
+    pub fn meet(&mut self, pid: u32) {
+        self.know(pid, 0);
+    }
+
+    /// Follows the life of processes.
+    pub fn apply(&mut self, event: &LifeEvent) {
+        match &event.life {
+            Life::Forked { parent } => self.fork(event.pid, *parent, event.time),
+            Life::Executed => {
+                self.forget(event.pid, event.time);
+                self.processes.insert(event.pid, Entry::default());
+            }
+            Life::Mapped(map) => self.map(event.pid, map, event.time),
+            Life::Exited => {
+                if let Some(entry) = self.processes.get_mut(&event.pid) {
+                    entry.ended = Some(event.time);
+                }
+                self.leaving.push_back((event.time, event.pid));
+            }
+            Life::Lost { .. } => self.rescan(event.time),
+        }
+    }
+
+    /// What the process is.
+    pub fn describe(&mut self, pid: u32) -> &Description {
+        let system = &self.system;
+        let entry = self.processes.entry(pid).or_default();
+        entry.description.get_or_insert_with(|| system.describe(pid))
+    }
+
+    /// Looks at the mappings of a process again: an address turned up that lies in none that is known.
+    pub fn look_again(&mut self, pid: u32, now: u64) {
+        let Ok(maps) = self.system.mappings(pid) else { return };
+        let entry = self.processes.entry(pid).or_default();
+        if same_layout(&entry.regions, &maps) {
+            return;
+        }
+        entry.regions = Arc::new(maps.into_iter().map(Region::new).collect());
+        self.tell_anew(pid, now);
+    }
+
+    /// The arena, for walking on this side of the border.
+    pub fn tables(&self) -> &dyn Tables {
+        &*self.tables
+    }
+
+    /// The machine.
+    pub fn system(&self) -> &dyn System {
+        &*self.system
+    }
+
+    /// The modules that occurred in frames since this was asked last.
+    pub fn take_modules(&mut self) -> HashMap<ModuleId, Module> {
+        self.modules.take_seen()
+    }
+
+    /// Forgets the processes that ended a while ago.
+    pub fn expire(&mut self, now: u64) {
+        while let Some(&(ended, pid)) = self.leaving.front() {
+            if now.saturating_sub(ended) < LINGER {
+                break;
+            }
+            self.leaving.pop_front();
+            // Its number may belong to another process by now.
+            if self.processes.get(&pid).is_some_and(|entry| entry.ended == Some(ended)) {
+                self.forget(pid, now);
+                if let Some(wanted) = &mut self.wanted {
+                    wanted.remove(&pid);
+                }
+            }
+        }
+    }
+
+    /// Lets go of the tables of files that no process has mapped for a while.
+    pub fn tidy(&mut self, now: u64) {
+        let mut mapped: HashSet<ModuleId> = HashSet::new();
+        for entry in self.processes.values().filter(|entry| entry.told.is_some()) {
+            mapped.extend(entry.regions.iter().filter_map(|region| Some(region.file?.module)));
+        }
+        self.modules.retain(&mut self.allocator, now, |id, entry| {
+            mapped.contains(&id) || now.saturating_sub(entry.used) < KEEP
+        });
+        // A region may name a module that is gone; it is looked up anew when the process is told again.
+        let modules = &self.modules;
+        for entry in self.processes.values_mut().filter(|entry| entry.told.is_none()) {
+            if entry.regions.iter().any(|r| r.file.is_some_and(|file| modules.get(file.module).is_none())) {
+                for region in Arc::make_mut(&mut entry.regions) {
+                    region.file = None;
+                }
+            }
+        }
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> RegistryStats {
+        RegistryStats {
+            table_bytes: self.allocator.used(),
+            processes: self.processes.len() as u64,
+            ..self.stats.clone()
+        }
+    }
+
+    fn know(&mut self, pid: u32, now: u64) {
+        let known = self.processes.get(&pid).is_some_and(|entry| !entry.regions.is_empty());
+        if !known {
+            self.look_again(pid, now);
+        }
+    }
+
+    fn fork(&mut self, pid: u32, parent: u32, now: u64) {
+        self.forget(pid, now);
+        if let Some(wanted) = &mut self.wanted {
+            // The number may have been that of a process that was wanted.
+            if wanted.contains(&parent) {
+                wanted.insert(pid)
+            } else {
+                wanted.remove(&pid)
+            };
+        }
+        let is_wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
+        let inherited = self.processes.get(&parent).map(|parent| Entry {
+            regions: parent.regions.clone(),
+            told: parent.told.clone(),
+            interpreters: parent.interpreters.fork(),
+            ..Entry::default()
+        });
+        let entry = inherited.unwrap_or_default();
+        // The kernel side let the child be known as its parent was at that moment. Meanwhile the parent may be known
+        // otherwise, and the child may have ended.
+        match &entry.told {
+            Some(told) => self.tables.correct_process(pid, &told.process),
+            None if is_wanted => self.tables.remove_process(pid),
+            None => {}
+        }
+        self.processes.insert(pid, entry);
+    }
+
+    fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
+        let entry = self.processes.entry(pid).or_default();
+        if entry.regions.iter().any(|region| is_same(&region.map, map)) {
+            // Seen already when its mappings were looked at.
+            return;
+        }
+        layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
+        self.tell_anew(pid, now);
+    }
+
+    fn forget(&mut self, pid: u32, now: u64) {
+        if self.take_back(pid, now) {
+            self.tables.remove_process(pid);
+        }
+        self.processes.remove(&pid);
+    }
+
+    /// Life events were lost: every process is looked at again when it is next sampled.
+    fn rescan(&mut self, now: u64) {
+        let known: Vec<u32> = self.processes.keys().copied().collect();
+        for pid in known {
+            self.forget(pid, now);
+        }
+        self.scan();
+    }
+}
+
+fn same_layout(regions: &[Region], maps: &[MapEvent]) -> bool {
+    regions.len() == maps.len() && regions.iter().zip(maps).all(|(a, b)| is_same(&a.map, b))
+}
+
+/// Whether two looks at a process saw one mapping; the two ways to look name its file differently.
+fn is_same(a: &MapEvent, b: &MapEvent) -> bool {
+    (a.start, a.end, a.offset, &a.path) == (b.start, b.end, b.offset, &b.path)
+}

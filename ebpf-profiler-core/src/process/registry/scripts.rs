@@ -1,0 +1,101 @@
+//! The scripts that processes run.
+
+use super::Registry;
+use crate::language::{Language, Script, ScriptId};
+use crate::process::interpreters::Surroundings;
+use crate::process::layout::Region;
+use crate::trace::Frame;
+
+impl Registry {
+    /// Looks for the runtimes of these languages in every file that is met from now on.
+    pub fn add_languages(&mut self, languages: Vec<Box<dyn Language>>) {
+        self.modules.add_languages(languages);
+    }
+
+    /// Gets ready for the scripts that run already, before the first tick.
+    ///
+    /// The frames of an interpreter are only to be had at the moment of a tick, by a kernel side that knows the
+    /// process and can walk it: such processes are told, with the tables of all their files, before they are
+    /// sampled. Does nothing without languages.
+    pub fn prepare(&mut self, now: u64) {
+        if !self.modules.has_languages() {
+            return;
+        }
+        let is_wanted = |pid: &u32| self.wanted.as_ref().is_none_or(|wanted| wanted.contains(pid));
+        let pids: Vec<u32> = self.running().into_iter().filter(is_wanted).collect();
+        for pid in pids {
+            self.know(pid, now);
+            self.resolve(pid, now);
+            if self.runs_scripts(pid) && self.tell(pid, now).is_some() {
+                self.build_all(pid, now);
+            }
+        }
+    }
+
+    fn runs_scripts(&self, pid: u32) -> bool {
+        let holds_runtime = |region: &Region| {
+            region
+                .file
+                .and_then(|file| self.modules.get(file.module))
+                .is_some_and(|file| file.runtime.is_some())
+        };
+        self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
+    }
+
+    /// Builds the tables of all files of a process.
+    fn build_all(&mut self, pid: u32, now: u64) {
+        let Some(regions) = self.processes.get(&pid).map(|entry| entry.regions.clone()) else { return };
+        for region in regions.iter().filter(|region| region.file.is_some()) {
+            self.build(pid, region.map.start, now);
+        }
+    }
+
+    /// The frame of a call in a script.
+    pub(super) fn call(
+        &mut self,
+        pid: u32,
+        regions: &[Region],
+        call: u64,
+        detail: u64,
+        now: u64,
+    ) -> Option<Frame> {
+        let Registry { processes, modules, system, scripts, stats, .. } = self;
+        let entry = processes.get_mut(&pid)?;
+        let (system, stats) = (&**system, &mut stats.interpreters);
+        let mut around = Surroundings { pid, now, regions, modules, system, scripts, stats };
+        entry.interpreters.frame(call, detail, &mut around)
+    }
+
+    /// Finds the interpreters in a process whose files are known.
+    pub(super) fn meet_interpreters(&mut self, pid: u32, now: u64) {
+        let Registry { processes, modules, system, scripts, stats, .. } = self;
+        let Some(entry) = processes.get_mut(&pid) else { return };
+        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
+        entry.interpreters.meet(&mut Surroundings { pid, now, regions, modules, system, scripts, stats });
+    }
+
+    /// A loop ran without calls: perhaps its interpreter is ready by now.
+    pub(super) fn wait_for_interpreters(&mut self, pid: u32, now: u64) {
+        self.stats.interpreters.bare_loops += 1;
+        if self.processes.get(&pid).is_some_and(|entry| entry.interpreters.are_waiting(now)) {
+            self.tell_anew(pid, now);
+        }
+    }
+
+    /// The function of a script, as long as it is remembered.
+    pub fn script(&self, id: ScriptId) -> Option<&Script> {
+        self.scripts.get(id).map(|script| &**script)
+    }
+
+    /// Forgets the functions of scripts if they have become many: those that still run are asked for their names
+    /// again.
+    pub fn tidy_scripts(&mut self) {
+        if self.scripts.len() > MAX_SCRIPTS {
+            self.scripts.clear();
+            self.processes.values_mut().for_each(|entry| entry.interpreters.forget_names());
+        }
+    }
+}
+
+/// Functions of scripts that are remembered at most, between two profiles.
+const MAX_SCRIPTS: usize = 1 << 18;

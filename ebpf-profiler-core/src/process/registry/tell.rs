@@ -1,0 +1,194 @@
+//! What the kernel side is told of processes, and when.
+
+use std::sync::Arc;
+
+use ebpf_programs::abi::arena::UNIT;
+use ebpf_programs::abi::mapping::{Mapping, Process, kind, wanted};
+
+use super::{Entry, Registry};
+use crate::process::ModuleId;
+use crate::process::layout;
+use crate::process::modules::{Modules, Table};
+
+/// What the kernel side was told of a process. It holds for what the process forked since, too, for each of them
+/// as long as nothing else is mapped there.
+pub(super) struct Told {
+    pub(super) process: Process,
+    /// How many bytes the descriptions of its interpreters take in the arena.
+    described: usize,
+}
+
+impl Told {
+    /// How many bytes its mappings take in the arena.
+    fn mapped(&self) -> usize {
+        self.process.count as usize * size_of::<Mapping>()
+    }
+}
+
+impl Registry {
+    /// What the kernel side would be told of a process: an up-to-date [`Process`] in the arena.
+    ///
+    /// `None` when nothing is mapped in it, or there is no room.
+    pub fn tell(&mut self, pid: u32, now: u64) -> Option<Process> {
+        self.know(pid, now);
+        let told = match &self.processes.get(&pid)?.told {
+            Some(told) => told.process,
+            None => self.lay_down(pid, now)?,
+        };
+        if self.tables.set_process(pid, &told).is_err() {
+            *self.stats.without_table.entry("processes beyond what the kernel side knows").or_default() += 1;
+        }
+        Some(told)
+    }
+
+    /// Writes the mappings of a process into the arena.
+    fn lay_down(&mut self, pid: u32, now: u64) -> Option<Process> {
+        self.resolve(pid, now);
+        self.meet_interpreters(pid, now);
+        let entry = self.processes.get_mut(&pid)?;
+        let bytes = kernel_mappings(entry, &self.modules);
+        if bytes.is_empty() {
+            return None;
+        }
+        let descriptions = entry.interpreters.bytes();
+        let mappings = self.put(&bytes, now)?;
+        let interpreters = match descriptions.as_slice() {
+            [] => 0,
+            descriptions => {
+                let place = self.put(descriptions, now);
+                if place.is_none() {
+                    self.allocator.give_back(mappings, bytes.len(), now);
+                }
+                place?
+            }
+        };
+        let count = (bytes.len() / size_of::<Mapping>()) as u32;
+        let process = Process { mappings, count, patience: PATIENCE, wanted: wanted::YES, interpreters };
+        let told = Told { process, described: descriptions.len() };
+        self.processes.get_mut(&pid)?.told = Some(Arc::new(told));
+        Some(process)
+    }
+
+    /// Lays bytes into the arena; where.
+    fn put(&mut self, bytes: &[u8], now: u64) -> Option<u32> {
+        let place = self.allocator.take(bytes.len(), now)?;
+        if self.tables.write(u64::from(place) * UNIT as u64, bytes).is_err() {
+            self.allocator.give_back(place, bytes.len(), now);
+            return None;
+        }
+        Some(place)
+    }
+
+    /// What was told of a process is no longer so.
+    pub(super) fn take_back(&mut self, pid: u32, now: u64) -> bool {
+        let Some(told) = self.processes.get_mut(&pid).and_then(|entry| entry.told.take()) else {
+            return false;
+        };
+        if let Some(told) = Arc::into_inner(told) {
+            // No other process is known by it.
+            self.allocator.give_back(told.process.mappings, told.mapped(), now);
+            if told.described > 0 {
+                self.allocator.give_back(told.process.interpreters, told.described, now);
+            }
+        }
+        true
+    }
+
+    /// Lets the kernel side know a process anew, if it knew it.
+    pub(super) fn tell_anew(&mut self, pid: u32, now: u64) {
+        if self.take_back(pid, now) && self.tell(pid, now).is_none() {
+            // What it knows lies where other things will lie soon.
+            self.tables.remove_process(pid);
+        }
+    }
+
+    /// Whether the kernel side knows this process as it is now.
+    pub fn is_told(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|entry| entry.told.is_some())
+    }
+
+    /// Builds the table for the file at `address` of a process, if that wasn't tried yet.
+    ///
+    /// True when the kernel side knows more of it than before.
+    pub fn build(&mut self, pid: u32, address: u64, now: u64) -> bool {
+        let Some(id) = self.module_at(pid, address) else { return false };
+        let Some(entry) = self.modules.get_mut(id) else { return false };
+        if entry.table != Table::Pending {
+            return false;
+        }
+        entry.used = now;
+        match entry.build(self.compiler.as_deref(), &mut *self.tables, &mut self.allocator, now) {
+            Ok(unsupported) => {
+                self.stats.tables += 1;
+                self.stats.unsupported_rows += u64::from(unsupported);
+            }
+            Err(reason) => *self.stats.without_table.entry(reason).or_default() += 1,
+        }
+        self.announce(id);
+        true
+    }
+
+    /// Finds the file of every region.
+    pub(super) fn resolve(&mut self, pid: u32, now: u64) {
+        let Registry { processes, modules, system, .. } = self;
+        let Some(entry) = processes.get_mut(&pid) else { return };
+        if entry.regions.iter().any(|region| region.file.is_none() && !region.is_anonymous()) {
+            for region in Arc::make_mut(&mut entry.regions) {
+                if region.file.is_none() && !region.is_anonymous() {
+                    region.file = modules.resolve(pid, &region.map, &**system);
+                }
+            }
+        }
+        for region in entry.regions.iter() {
+            if let Some(module) = region.file.and_then(|file| modules.get_mut(file.module)) {
+                module.used = now;
+            }
+        }
+    }
+
+    fn module_at(&self, pid: u32, address: u64) -> Option<ModuleId> {
+        let regions = &self.processes.get(&pid)?.regions;
+        Some(regions[layout::find(regions, address)?].file?.module)
+    }
+
+    /// Writes what became of a module's table into the mappings of every process that is told.
+    fn announce(&mut self, id: ModuleId) {
+        let Some(table) = self.modules.get(id).map(|entry| entry.table) else { return };
+        let (place, kind) = table.words();
+        for entry in self.processes.values() {
+            let Some(at) = entry.told.as_ref().map(|told| told.process.mappings) else { continue };
+            let interpreter = entry.interpreters.number(id);
+            let words = u64::from(place) | u64::from(kind) << 32 | u64::from(interpreter) << 48;
+            for (index, region) in entry.regions.iter().take(MAX_MAPPINGS).enumerate() {
+                if region.file.is_some_and(|file| file.module == id) {
+                    let offset = index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
+                    // Written before, so the room is there.
+                    let _ =
+                        self.tables.write(u64::from(at) * UNIT as u64 + offset as u64, &words.to_ne_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// The regions as the kernel side reads them.
+fn kernel_mappings(entry: &Entry, modules: &Modules) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(entry.regions.len() * size_of::<Mapping>());
+    for region in entry.regions.iter().take(MAX_MAPPINGS) {
+        let table = region.file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
+        let (place, kind) = table.map_or((0, kind::BARE), Table::words);
+        bytes.extend(region.map.start.to_ne_bytes());
+        bytes.extend(region.map.end.to_ne_bytes());
+        bytes.extend(region.file.map_or(0, |file| file.bias).to_ne_bytes());
+        bytes.extend(place.to_ne_bytes());
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(region.file.map_or(0, |file| entry.interpreters.number(file.module)).to_ne_bytes());
+    }
+    bytes
+}
+
+/// How many raw ticks for want of a mapping a process is granted each time that it is told anew.
+const PATIENCE: u32 = 16;
+
+/// The most mappings of a process that are told to the kernel side: one search finds any of them.
+const MAX_MAPPINGS: usize = 1 << 14;
