@@ -50,6 +50,11 @@ pub fn requirements() -> Vec<Requirement> {
             "opens the files and reads the code of other users' programs",
         ),
         helpful_capability("CAP_DAC_READ_SEARCH", 2, "opens programs that only their owner may read"),
+        helpful_capability(
+            "CAP_CHECKPOINT_RESTORE",
+            40,
+            "opens programs that were deleted or replaced while they run",
+        ),
         kernel_names(),
         lockdown(),
     ]

@@ -22,7 +22,11 @@ pub(crate) struct Account {
 
 impl Agent {
     pub(crate) fn new(endpoint: &str) -> Agent {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_agent"));
+        Agent::by(Command::new(env!("CARGO_BIN_EXE_agent")), endpoint)
+    }
+
+    /// Started in a way of its own.
+    pub(crate) fn by(mut command: Command, endpoint: &str) -> Agent {
         command.args(["--endpoint", endpoint, "--frequency", "97"]);
         Agent(command)
     }

@@ -5,21 +5,28 @@ use std::process::{Child, Command, Stdio};
 use crate::scratch::Scratch;
 
 /// The program while it runs; it ends with the value.
-pub(crate) struct Workload(Child);
+pub(crate) struct Workload(Child, String);
 
 impl Workload {
     pub(crate) fn start(scratch: &Scratch) -> Workload {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/chain.c");
         let program = scratch.path("chain");
         assert!(Command::new("gcc").args(["-O1", "-o", &program, source]).status().unwrap().success());
-        Workload(Command::new(program).arg("600").stdout(Stdio::null()).spawn().unwrap())
+        let child = Command::new(&program).arg("600").stdout(Stdio::null()).spawn().unwrap();
+        Workload(child, program)
     }
 
     /// Programs that are elsewhere with each tick.
     pub(crate) fn of_many_stacks() -> Workload {
         let script =
             "while :; do ls -lR /usr/lib; awk 'BEGIN { for (i = 0; i < 200000; i++) x = x i }'; done";
-        Workload(Command::new("sh").args(["-c", script]).stdout(Stdio::null()).spawn().unwrap())
+        let child = Command::new("sh").args(["-c", script]).stdout(Stdio::null()).spawn().unwrap();
+        Workload(child, "sh".to_owned())
+    }
+
+    /// Takes its file away while it runs.
+    pub(crate) fn delete(&self) {
+        std::fs::remove_file(&self.1).unwrap();
     }
 
     pub(crate) fn pid(&self) -> String {

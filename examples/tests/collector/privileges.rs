@@ -1,0 +1,91 @@
+//! What the files in `deploy` let the agent do is enough for it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::FUNCTIONS;
+use crate::agent::Agent;
+use crate::otelcol::{self, Options, Otelcol};
+use crate::scratch::Scratch;
+use crate::workload::Workload;
+
+/// Who may nothing.
+const NOBODY: &str = "65534";
+
+/// The program where everybody may run it; gone with the test.
+struct Copied(PathBuf);
+
+impl Copied {
+    fn new() -> Copied {
+        let path = std::env::temp_dir().join(format!("agent-{}", std::process::id()));
+        fs::copy(env!("CARGO_BIN_EXE_agent"), &path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Copied(path)
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn deployed(file: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(file)).unwrap()
+}
+
+/// `CAP_BPF CAP_PERFMON` or `BPF, PERFMON`, as `setpriv` writes them.
+fn capabilities(file: &str, before: &str, separators: &[char]) -> BTreeSet<String> {
+    let text = deployed(file);
+    let list = text.lines().find_map(|line| line.trim().strip_prefix(before)).unwrap();
+    let names = list.trim_end_matches(']').split(separators).filter(|name| !name.is_empty());
+    names.map(|name| name.trim_start_matches("CAP_").to_lowercase()).collect()
+}
+
+fn of_unit(before: &str) -> BTreeSet<String> {
+    capabilities("agent.service", before, &[' '])
+}
+
+/// The program as another user, with these capabilities and no other.
+fn restricted(program: &Copied, capabilities: &BTreeSet<String>) -> Command {
+    let all: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--no-new-privs"]);
+    for set in ["inh-caps", "ambient-caps", "bounding-set"] {
+        command.arg(format!("--{set}=-all{all}"));
+    }
+    command.arg(&program.0);
+    command
+}
+
+#[test]
+fn unit_and_daemon_set_have_the_same_capabilities() {
+    let unit = of_unit("AmbientCapabilities=");
+    assert_eq!(unit, of_unit("CapabilityBoundingSet="));
+    assert_eq!(unit, capabilities("agent.yaml", "add: [", &[',', ' ']));
+    let page = deployed("README.md");
+    assert!(unit.iter().all(|name| page.contains(&format!("`CAP_{}`", name.to_uppercase()))));
+}
+
+#[test]
+#[ignore = "needs root and a collector"]
+fn the_capabilities_of_the_unit_are_enough() {
+    let Some(program) = otelcol::program() else { return };
+    let (scratch, copied) = (Scratch::new("privileges"), Copied::new());
+    let mut collector = Otelcol::start(&program, &scratch, &Options::default());
+    let workload = Workload::start(&scratch);
+    // Its file can only be reached through the process.
+    workload.delete();
+    let account =
+        Agent::by(restricted(&copied, &of_unit("AmbientCapabilities=")), &collector.endpoint("grpc"))
+            .with(&["--protocol", "grpc", "--pid", &workload.pid(), "--seconds", "3", "--interval", "1"])
+            .run();
+    println!("{account}");
+    // It complains of what is missing.
+    assert!(!account.said.contains("not held") && !account.said.contains("hidden"), "{account}");
+    assert!(account.delivered >= 2 && account.dropped == 0, "{account}");
+    collector.received().assert_has(&FUNCTIONS);
+}
