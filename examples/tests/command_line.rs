@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+const AGENT: &str = env!("CARGO_BIN_EXE_agent");
 const FLAMEGRAPH: &str = env!("CARGO_BIN_EXE_flamegraph");
 const REPLAY: &str = env!("CARGO_BIN_EXE_replay");
 const CORESTACK: &str = env!("CARGO_BIN_EXE_corestack");
@@ -54,6 +55,29 @@ fn what_cannot_be_is_refused_before_anything_is_sampled() {
         (&["--output", "/no/such/folder/flame.html"], "mkdir -p /no/such/folder"),
     ] {
         let sentence = refusal(&run(FLAMEGRAPH, words), 1);
+        assert!(sentence.contains(said), "{words:?}: {sentence}");
+    }
+}
+
+#[test]
+fn an_agent_that_could_not_send_does_not_start() {
+    let folder = folder("agent");
+    let file = folder.join("file").to_str().unwrap().to_owned();
+    fs::write(&file, "no certificate, and no folder").unwrap();
+    for (words, said) in [
+        (&["--endpoint", "collector:4318"][..], "it does not begin with http:// or https://"),
+        (&["--protocol", "carrier-pigeon"], "wanted: http/protobuf or grpc"),
+        (&["--compression", "lzma"], "wanted: gzip, zstd or none"),
+        (&["--compression", "zstd:99"], "zstd:1 to 19"),
+        (&["--header", "no value"], "give a name and a value: NAME=VALUE"),
+        (&["--header", "two words=value"], "a name has no spaces"),
+        (&["--interval", "0"], "give a number of seconds, 0.1 or more"),
+        (&["--queue-mib", "-1"], "give a number of MiB"),
+        (&["--spool", &file], "wanted: a directory to write to"),
+        (&["--endpoint", "https://127.0.0.1:1", "--certificate", &file], "there is no certificate in it"),
+        (&["--client-key", &file], "a client's certificate and its key, both"),
+    ] {
+        let sentence = refusal(&run(AGENT, words), 1);
         assert!(sentence.contains(said), "{words:?}: {sentence}");
     }
 }

@@ -21,6 +21,14 @@ pub(crate) fn steps(tally: &mut Tally) {
     tally.step("core alone", |_| {
         run(&mut cargo(&["check", "-p", "ebpf-profiler-core", "--no-default-features", "--lib"]))
     });
+    tally.step("encoder alone", |_| {
+        run(&mut cargo(&["check", "-p", "ebpf-profiler-otlp", "--no-default-features", "--lib"]))
+    });
+    tally.step("exporter alone", |_| {
+        let http =
+            ["check", "-p", "ebpf-profiler-otlp", "--no-default-features", "--features", "http", "--lib"];
+        run(&mut cargo(&http))
+    });
     tally.step("layers", |_| crate::layers::task(&[]));
     tally.step("documentation", |_| {
         run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
