@@ -77,7 +77,8 @@ impl Elf {
         let mut buffer = Vec::new();
         (0..size).step_by(CHUNK as usize).any(|at| {
             buffer.resize((CHUNK + overlap).min(size - at) as usize, 0);
-            self.fill(start.saturating_add(at), &mut buffer).is_ok() && contains(&buffer, &wanted)
+            self.fill(start.saturating_add(at), &mut buffer).is_ok()
+                && wanted.iter().any(|wanted| contains(&buffer, wanted))
         })
     }
 
@@ -91,15 +92,36 @@ impl Elf {
     }
 }
 
-/// Whether one of `wanted` is in `bytes`; they end with a zero byte, which is rare enough to look for first.
-fn contains(bytes: &[u8], wanted: &[Vec<u8>]) -> bool {
-    let mut start = 0;
-    while let Some(zero) = bytes[start..].iter().position(|&byte| byte == 0) {
-        let end = start + zero + 1;
-        if wanted.iter().any(|wanted| bytes[..end].ends_with(wanted)) {
+/// Whether `wanted` is in `bytes`. Most of them aren't looked at: where the last byte of a window is none of the name's
+/// bytes, the next window begins behind it.
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    let Some((&last, rest)) = wanted.split_last() else { return true };
+    let mut steps = [wanted.len(); 256];
+    rest.iter().zip((1..wanted.len()).rev()).for_each(|(&byte, step)| steps[usize::from(byte)] = step);
+    let mut at = 0;
+    while let Some(&end) = bytes.get(at + rest.len()) {
+        if end == last && bytes[at..].starts_with(wanted) {
             return true;
         }
-        start = end;
+        at += steps[usize::from(end)];
     }
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::contains;
+
+    #[test]
+    fn what_is_there_is_found_wherever_it_is() {
+        let text = b"abcabdabcabcabd\0xabcab\0";
+        for start in 0..text.len() {
+            for end in start + 1..=text.len() {
+                assert!(contains(text, &text[start..end]), "{start}..{end}");
+            }
+        }
+        for absent in [&b"abd\0y"[..], b"cc", b"aba", b"abcabdabcabcabd\0xabcab\0a"] {
+            assert!(!contains(text, absent));
+        }
+    }
 }
