@@ -123,7 +123,10 @@ fn goes_on(rules: &[u8]) -> bool {
     const DEF_CFA_REGISTER: u8 = 0x0d;
     const DEF_CFA_OFFSET: u8 = 0x0e;
     const DEF_CFA_EXPRESSION: u8 = 0x0f;
-    matches!(rules.first(), Some(&(DEF_CFA | DEF_CFA_REGISTER | DEF_CFA_OFFSET | DEF_CFA_EXPRESSION)))
+    // A table of jumps to other files begins so, too: what the jump there left on the stack.
+    const LINKAGE_TABLE: &[u8] = &[DEF_CFA_OFFSET, 16, 0x46, DEF_CFA_OFFSET, 24, 0x4a, DEF_CFA_EXPRESSION];
+    let first = [DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET, DEF_CFA_EXPRESSION];
+    rules.first().is_some_and(|rule| first.contains(rule)) && !rules.starts_with(LINKAGE_TABLE)
 }
 
 fn read<const N: usize>(elf: &Elf, address: u64) -> Option<[u8; N]> {

@@ -34,3 +34,42 @@ pub(crate) fn parts(elf: &Elf, main: Range<u64>) -> Vec<Range<u64>> {
     }
     parts
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    #[ignore = "needs gcc"]
+    fn the_parts_of_functions_are_what_the_compiler_made_of_them() {
+        for optimize in ["-O2", "-Os", "-O3", "-O2 -fno-omit-frame-pointer", "-O2 -fno-pie -no-pie"] {
+            let program = build(optimize);
+            let elf = Elf::open(std::fs::File::open(&program).unwrap()).unwrap();
+            let mut symbols = std::collections::HashMap::new();
+            elf.for_each_symbol(|name, it| {
+                symbols.insert(String::from_utf8_lossy(name).into_owned(), it.address..it.address + it.size);
+            });
+            for name in ["split", "whole", "jumps"] {
+                let cold = symbols.get(&format!("{name}.cold"));
+                let made: Vec<_> = symbols.get(name).into_iter().chain(cold).cloned().collect();
+                assert_eq!(parts(&elf, made[0].clone()), made, "{optimize} {name}");
+                // A symbol may have no size.
+                assert_eq!(parts(&elf, made[0].start..made[0].start), made, "{optimize} {name}");
+            }
+            assert!(optimize == "-Os" || symbols.contains_key("split.cold"), "{optimize}: nothing was split");
+            std::fs::remove_file(program).unwrap();
+        }
+    }
+
+    fn build(optimize: &str) -> PathBuf {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/split.c");
+        let program = std::env::temp_dir().join(format!("split-{}", std::process::id()));
+        let mut command = Command::new("gcc");
+        let command = command.args(optimize.split(' ')).arg(source).arg("-o").arg(&program);
+        assert!(command.status().unwrap().success());
+        program
+    }
+}
