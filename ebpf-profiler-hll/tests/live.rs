@@ -41,7 +41,8 @@ fn every_chain_is_as_the_interpreter_says() {
 #[ignore = "needs interpreters with their static libraries, and gcc"]
 fn programs_that_embed_it_and_hide_it() {
     let interpreters = interpreters::all();
-    let hosts: Vec<Host> = interpreters.iter().filter_map(Host::build).collect();
+    let both = |python| ["-no-pie", "-static"].map(|link| Host::build(python, link));
+    let hosts: Vec<Host> = interpreters.iter().flat_map(both).flatten().collect();
     assert!(!hosts.is_empty(), "no static library here");
     let failed: Vec<_> = hosts.iter().filter(|host| !host.is_right()).map(|host| &host.program).collect();
     assert!(failed.is_empty(), "{failed:?}");
@@ -54,7 +55,7 @@ struct Host {
 }
 
 impl Host {
-    fn build(python: &Interpreter) -> Option<Host> {
+    fn build(python: &Interpreter, link: &str) -> Option<Host> {
         // Before 3.8 the modules of C bring a second interpreter along.
         let ask = "import sys, sysconfig as s; sys.version_info >= (3, 8) or sys.exit(); v = s.get_config_var; print('\\n'.join([sys.prefix, \
                    s.get_paths()['include'], v('LIBPL') + '/' + v('LIBRARY'), v('LIBS') + ' ' + v('SYSLIBS')]))";
@@ -68,10 +69,10 @@ impl Host {
             return None;
         }
         let name = Path::new(library).file_stem()?.to_string_lossy().into_owned();
-        let program = std::env::temp_dir().join(format!("host-{}-{name}", std::process::id()));
+        let program = std::env::temp_dir().join(format!("host-{}-{name}{link}", std::process::id()));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/host.c");
         let mut command = Command::new("gcc");
-        command.args(["-O2", "-no-pie", "-I", headers, source, library]).args(libraries.split_whitespace());
+        command.args(["-O2", link, "-I", headers, source, library]).args(libraries.split_whitespace());
         let built =
             command.args(["-lz", "-lexpat", "-o"]).arg(&program).stderr(Stdio::null()).status().unwrap();
         built.success().then(|| Host { program, home: home.to_owned() })
