@@ -21,6 +21,8 @@ mod http;
 mod queue;
 mod request;
 mod retry;
+#[cfg(feature = "tls")]
+mod secure;
 mod settings;
 mod spool;
 mod stats;

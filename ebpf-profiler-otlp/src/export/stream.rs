@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 #[cfg(feature = "tls")]
-type Secure = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
+use super::secure::Secure;
 
 /// A connection to a collector.
 pub(super) enum Stream {
@@ -25,7 +25,7 @@ impl Stream {
         match self {
             Stream::Plain(socket) => socket,
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => &stream.sock,
+            Stream::Tls(stream) => &stream.socket,
         }
     }
 }
@@ -35,12 +35,7 @@ impl Read for Stream {
         match self {
             Stream::Plain(socket) => socket.read(buffer),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => match stream.read(buffer) {
-                // Many close without saying so in TLS. Where an answer may end is said inside of it.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
-                Err(error) if !is_timeout(&error) => last_words(stream, buffer, error),
-                result => result,
-            },
+            Stream::Tls(stream) => stream.read(buffer),
         }
     }
 }
@@ -61,20 +56,6 @@ impl Write for Stream {
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.flush(),
         }
-    }
-}
-
-/// What the other side said before it went away, though it doesn't hear us any more: why, or an early answer.
-#[cfg(feature = "tls")]
-fn last_words(stream: &mut Secure, buffer: &mut [u8], error: io::Error) -> io::Result<usize> {
-    while let Ok(1..) = stream.conn.read_tls(&mut stream.sock) {
-        if let Err(said) = stream.conn.process_new_packets() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, said));
-        }
-    }
-    match stream.conn.reader().read(buffer) {
-        Ok(read @ 1..) => Ok(read),
-        _ => Err(error),
     }
 }
 

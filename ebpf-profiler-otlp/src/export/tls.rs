@@ -13,12 +13,11 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned,
-};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
 
 use super::connection::Failure;
 use super::error::ExportError;
+use super::secure::Secure;
 use super::stream::Stream;
 
 /// The files that TLS is made of.
@@ -65,7 +64,7 @@ impl Tls {
         self.renew();
         let connection = ClientConnection::new(self.config.clone(), self.name.clone())
             .map_err(|error| Failure::Tls(error.to_string()))?;
-        Ok(Stream::Tls(Box::new(StreamOwned::new(connection, socket))))
+        Ok(Stream::Tls(Box::new(Secure { connection, socket })))
     }
 
     /// Reads the files again if they have changed; half of a renewal is no reason to give up what there is.

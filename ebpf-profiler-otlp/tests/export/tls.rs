@@ -1,6 +1,7 @@
 //! The exporter and collectors that speak TLS, not all of them as they should.
 
 use std::fs;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -208,7 +209,7 @@ fn one_who_does_not_speak_tls_is_waited_for() {
             // Answers without having read a request: what comes isn't one.
             move |mut stream| {
                 if let Act::Say(answer) = &act {
-                    std::io::Write::write_all(&mut stream, answer).unwrap();
+                    stream.write_all(answer).unwrap();
                 }
                 Box::new(stream)
             }
@@ -224,6 +225,27 @@ fn a_handshake_without_end_ends_in_time() {
     let authority = Authority::new("silent");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
+    let stats = export(settings(&url).certificate(authority.file()));
+    assert!(stats.last_error.contains("no end in the time that it may take"), "{stats}");
+}
+
+#[test]
+fn a_handshake_that_drips_ends_in_time() {
+    let authority = Authority::new("dripping");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                // The head of a record of 16,000 bytes, and then a byte now and then.
+                let mut written = stream.write_all(&[22, 3, 3, 0x3e, 0x80]);
+                while written.is_ok() {
+                    std::thread::sleep(SECOND / 50);
+                    written = stream.write_all(&[2]);
+                }
+            });
+        }
+    });
     let stats = export(settings(&url).certificate(authority.file()));
     assert!(stats.last_error.contains("no end in the time that it may take"), "{stats}");
 }
