@@ -81,6 +81,7 @@
 //! * Registers other than stack, frame and instruction pointer have no rules: a frame whose address starts from one of
 //!   them can be left while it is the innermost, where all registers are known.
 //! * Code without unwind data stays without: the walkers then try frame pointers.
+//! * Up to Go 1.20, whoever called `systemstack` or `asmcgocall` is missing: neither has a frame pointer of its own.
 //! * 32-bit and big-endian files are refused.
 //!
 //! # Cost

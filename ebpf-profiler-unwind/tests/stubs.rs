@@ -41,6 +41,14 @@ fn of_musl_on_x86_64() {
     assert_eq!(rule(&table, signal_return + 9), "none");
 }
 
+/// In a linked program it stands between functions that are described: the room is small, but the header names it.
+#[test]
+fn an_entry_in_a_small_gap() {
+    let start = b"\x48\x31\xed\x48\x89\xe7\x48\x8d\x35\x00\x2d\0\0\x48\x83\xe4\xf0\xe8\x05\0\0\0";
+    let (table, entry) = program(62, start);
+    assert_eq!([entry, entry + 21].map(|address| rule(&table, address)), ["outermost frame"; 2]);
+}
+
 #[test]
 fn of_musl_on_arm64() {
     let words = [0xd280_001du32, 0xd280_001e, 0x9100_03e0, 0x1400_0001].into_iter();

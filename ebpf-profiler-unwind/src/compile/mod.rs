@@ -80,7 +80,7 @@ fn compile(
     let mut go = sources.go.as_ref().map(|table| Go::new(table, registers));
     for item in index.items(code) {
         let gap = output.end()..item.begin;
-        if Stubs::may_be_in(&gap) {
+        if stubs.may_be_in(&gap) {
             output.stubs(&stubs.find(gap));
         }
         let item = Item { next: item.next.min(code.end(item.begin).unwrap_or(item.begin)), ..item };

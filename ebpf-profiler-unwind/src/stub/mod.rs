@@ -49,6 +49,8 @@ impl Look {
 /// Looks for stubs in code that nothing describes.
 pub(crate) struct Stubs<'a> {
     elf: &'a Elf,
+    /// Where the file's header says that it begins.
+    entry: u64,
     /// The executable sections by their addresses: many a file has its constants in a segment with its code.
     sections: Vec<Range<u64>>,
     /// How many bytes may still be looked at.
@@ -83,13 +85,13 @@ impl<'a> Stubs<'a> {
             }
             joined
         });
-        Stubs { elf, sections, budget: BUDGET }
+        Stubs { elf, entry: elf.entry(), sections, budget: BUDGET }
     }
 
-    /// Whether a gap is large enough to be looked at.
+    /// Whether a gap is large enough to be looked at, or the file's header names a place in it.
     #[inline]
-    pub(crate) fn may_be_in(gap: &Range<u64>) -> bool {
-        gap.end.saturating_sub(gap.start) >= LEAST
+    pub(crate) fn may_be_in(&self, gap: &Range<u64>) -> bool {
+        gap.end.saturating_sub(gap.start) >= LEAST || gap.contains(&self.entry)
     }
 
     /// The stubs in a gap, in order, without overlap.
@@ -114,17 +116,19 @@ impl<'a> Stubs<'a> {
 
     fn find_in(&mut self, look: &Look, gap: &Range<u64>) -> Vec<Stub> {
         let size = gap.end.saturating_sub(gap.start);
-        if size < LEAST || size > self.budget {
+        if !self.may_be_in(gap) || size > self.budget {
             return Vec::new();
         }
         self.budget -= size;
         let mut stubs = Vec::from_iter(self.entry(look, gap));
-        self.signal_returns(look, gap, &mut stubs);
+        if size >= LEAST {
+            self.signal_returns(look, gap, &mut stubs);
+        }
         ordered(stubs)
     }
 
     fn entry(&self, look: &Look, gap: &Range<u64>) -> Option<Stub> {
-        let begin = Some(self.elf.entry()).filter(|entry| gap.contains(entry))?;
+        let begin = Some(self.entry).filter(|entry| gap.contains(entry))?;
         let code = self.code(begin..gap.end.min(begin + ENTRY))?;
         let end = begin + (look.entry)(&code) as u64;
         (end > begin).then_some(Stub { range: begin..end, rule: Packed::END })
