@@ -8,14 +8,16 @@
 //! ```
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, UNIX_EPOCH};
 
 use benches::usage::on_cpu;
 use ebpf_profiler_core::process::{Module, ModuleId};
-use ebpf_profiler_core::profile::{FrameView, Process, Profile, ProfileBuilder, Sample, Thread};
+use ebpf_profiler_core::profile::{FrameView, FunctionId, Process, Profile, ProfileBuilder, Sample, Thread};
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 use ebpf_profiler_core::trace::{Found, Frame, Stop, Trace};
 use ebpf_profiler_otlp::{Encoder, Resource};
@@ -38,40 +40,107 @@ fn main() {
     let profile = profile();
     let mut encoder = Encoder::new(Resource::new()).limit(usize::MAX);
     let ours = encoder.encode(&profile).remove(0);
-    let theirs = Prost::new(&profile).request().encode_to_vec();
+    let theirs = Prost::new(&profile, false).request().encode_to_vec();
     // Things get their numbers in another order, and a larger number can take a byte more.
     assert!(ours.len().abs_diff(theirs.len()) < ours.len() / 1_000, "both say the same");
 
-    println!("{} samples with {} ticks, {} bytes", profile.samples().len(), profile.count(), ours.len());
-    let request = Prost::new(&profile).request();
-    let prost_encodes = best(|| request.encode_to_vec());
-    let prost = best(|| Prost::new(&profile).request().encode_to_vec());
-    let ours_first = best(|| Encoder::new(Resource::new()).limit(usize::MAX).encode(&profile));
-    let ours_again = best(|| encoder.encode(&profile));
-    for (name, time) in [
-        ("prost, encode only", prost_encodes),
-        ("prost, build, encode and drop", prost),
-        ("ours, new encoder", ours_first),
-        ("ours, kept encoder", ours_again),
+    let before = ALLOCATIONS.load(Relaxed);
+    encoder.encode(&profile);
+    let allocations = ALLOCATIONS.load(Relaxed) - before;
+    let samples = profile.samples().len();
+    println!("{samples} samples with {} ticks, {} bytes", profile.count(), ours.len());
+    println!("{allocations} allocations by a kept encoder\n");
+    assert!(allocations * 10 < samples, "nothing is allocated for a sample");
+    compare(&profile, &mut encoder);
+    println!();
+    for (name, len, time) in [
+        compressed("gzip 1", &|| gzip(&ours, 1)),
+        compressed("gzip 6", &|| gzip(&ours, 6)),
+        compressed("zstd 1", &|| zstd(&ours, 1)),
+        compressed("zstd 3", &|| zstd(&ours, 3)),
     ] {
-        let share = time.as_secs_f64() / prost.as_secs_f64();
-        println!("{name:32} {:8.3} ms {share:6.2}", time.as_secs_f64() * 1e3);
-    }
-    for level in [1, 6] {
-        let mut len = 0;
-        let time = best(|| len = gzip(&ours, level));
-        println!("gzip {level} {len:26} bytes {:7.3} ms", time.as_secs_f64() * 1e3);
+        println!("{name:32} {:8.3} ms {len:9} bytes", milliseconds(time));
     }
 }
 
-/// The shortest of many runs, in time on the CPU: others may use the machine too.
-fn best<T>(mut run: impl FnMut() -> T) -> Duration {
-    let mut time = || {
-        let start = on_cpu();
-        black_box(run());
-        on_cpu() - start
-    };
-    (0..40).map(|_| time()).min().unwrap_or_default()
+/// The ways to encode, in turns.
+fn compare(profile: &Profile, encoder: &mut Encoder) {
+    let request = Prost::new(profile, false).request();
+    let mut ways: [(&str, &mut dyn FnMut()); 5] = [
+        ("prost, build, encode and drop", &mut || drop(bytes(Prost::new(profile, false)))),
+        ("the same, by numbers of functions", &mut || drop(bytes(Prost::new(profile, true)))),
+        ("prost, encode only", &mut || drop(black_box(request.encode_to_vec()))),
+        ("ours, new encoder", &mut || {
+            black_box(Encoder::new(Resource::new()).limit(usize::MAX).encode(profile));
+        }),
+        ("ours, kept encoder", &mut || drop(black_box(encoder.encode(profile)))),
+    ];
+    let mut best = [Duration::MAX; 5];
+    for _ in 0..ROUNDS {
+        for (best, (_, run)) in best.iter_mut().zip(&mut ways) {
+            *best = (*best).min(timed(run));
+        }
+    }
+    for ((name, _), time) in ways.iter().zip(best) {
+        let share = time.as_secs_f64() / best[0].as_secs_f64();
+        println!("{name:34} {:8.3} ms {share:6.2}", milliseconds(time));
+    }
+}
+
+fn bytes(prost: Prost<'_>) -> Vec<u8> {
+    black_box(prost.request().encode_to_vec())
+}
+
+/// The shortest of many runs counts, in time on the CPU: others may use the machine too.
+const ROUNDS: usize = 40;
+
+fn timed(run: &mut dyn FnMut()) -> Duration {
+    let start = on_cpu();
+    run();
+    on_cpu() - start
+}
+
+fn compressed(name: &'static str, compress: &dyn Fn() -> usize) -> (&'static str, usize, Duration) {
+    let mut len = 0;
+    let time = (0..5).map(|_| timed(&mut || len = compress())).min();
+    (name, len, time.unwrap_or_default())
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Counts.
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: all of it is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+fn zstd(bytes: &[u8], level: i32) -> usize {
+    let mut out = Vec::with_capacity(zstd_safe::compress_bound(bytes.len()));
+    zstd_safe::compress(&mut out, bytes, level).unwrap_or_default()
 }
 
 fn gzip(bytes: &[u8], level: u32) -> usize {
@@ -158,6 +227,8 @@ struct Prost<'p> {
     tables: wire::ProfilesDictionary,
     strings: HashMap<&'p str, i32>,
     functions: HashMap<[i32; 4], i32>,
+    /// By the number of the function, if they are used.
+    numbers: Option<Vec<i32>>,
     attributes: HashMap<(i32, String), i32>,
     mappings: Vec<i32>,
     locations: Vec<i32>,
@@ -167,7 +238,7 @@ struct Prost<'p> {
 }
 
 impl<'p> Prost<'p> {
-    fn new(profile: &'p Profile) -> Prost<'p> {
+    fn new(profile: &'p Profile, by_number: bool) -> Prost<'p> {
         let tables = wire::ProfilesDictionary {
             mapping_table: vec![Default::default()],
             location_table: vec![Default::default()],
@@ -182,6 +253,7 @@ impl<'p> Prost<'p> {
             tables,
             strings: HashMap::from([("", 0)]),
             functions: HashMap::new(),
+            numbers: by_number.then(|| vec![0; profile.functions().len()]),
             attributes: HashMap::new(),
             mappings: vec![0; profile.modules().len()],
             locations: vec![0; profile.frames().len()],
@@ -259,7 +331,8 @@ impl<'p> Prost<'p> {
 
     fn new_location(&mut self, frame: FrameView<'p>) -> wire::Location {
         let Frame::Native { module, address, .. } = frame.frame() else { return Default::default() };
-        let lines = frame.symbols().iter().map(|symbol| self.line(symbol)).collect();
+        let symbols = frame.symbols().iter().zip(frame.functions());
+        let lines = symbols.map(|(symbol, &id)| self.line(symbol, id)).collect();
         let mapping_index = self.mapping(module.0 as usize);
         if self.native == 0 {
             self.native = self.attribute("profile.frame.type", Value::StringValue("native".into()));
@@ -267,7 +340,16 @@ impl<'p> Prost<'p> {
         wire::Location { mapping_index, address, lines, attribute_indices: vec![self.native] }
     }
 
-    fn line(&mut self, symbol: &'p Symbol) -> wire::Line {
+    fn line(&mut self, symbol: &'p Symbol, id: FunctionId) -> wire::Line {
+        let known = self.numbers.as_ref().map_or(0, |numbers| numbers[id.0 as usize]);
+        let function_index = if known != 0 { known } else { self.function(symbol) };
+        if let Some(numbers) = &mut self.numbers {
+            numbers[id.0 as usize] = function_index;
+        }
+        wire::Line { function_index, line: symbol.line.into(), column: symbol.column.into() }
+    }
+
+    fn function(&mut self, symbol: &'p Symbol) -> i32 {
         let names = [&symbol.function, &symbol.system_name, &symbol.file].map(|name| self.string(name));
         let start_line = symbol.start_line as i32;
         let next = self.tables.function_table.len() as i32;
@@ -280,7 +362,7 @@ impl<'p> Prost<'p> {
                 start_line: start_line.into(),
             });
         }
-        wire::Line { function_index: index, line: symbol.line.into(), column: symbol.column.into() }
+        index
     }
 
     fn mapping(&mut self, index: usize) -> i32 {
