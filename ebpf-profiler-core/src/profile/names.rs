@@ -72,12 +72,17 @@ impl Namer {
         id
     }
 
-    /// The texts of a function are in memory once, whoever made the symbol.
+    /// The texts of a function are in memory once, whoever made the symbol; neighbours share that of their file.
     fn push(&mut self, symbol: &Symbol, id: FunctionId) {
         let names = &mut self.names;
         let first = names.firsts[id.0 as usize] as usize;
-        let mut kept = names.symbols.get(first).unwrap_or(symbol).clone();
-        (kept.line, kept.column) = (symbol.line, symbol.column);
+        let kept = match names.symbols.get(first) {
+            Some(known) => Symbol { line: symbol.line, column: symbol.column, ..known.clone() },
+            None => {
+                let neighbour = names.symbols.last().filter(|last| last.file == symbol.file);
+                Symbol { file: neighbour.unwrap_or(symbol).file.clone(), ..symbol.clone() }
+            }
+        };
         names.symbols.push(kept);
         names.functions.push(id);
     }

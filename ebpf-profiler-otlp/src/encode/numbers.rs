@@ -44,6 +44,7 @@ pub(super) struct Numbers<'p> {
     marked: HashMap<(StackId, Markers), HasStack>,
     markers: Vec<(Marker, LocationNumber)>,
     frame_types: Vec<((&'static str, bool), Attributes)>,
+    last_file: Option<(&'p Arc<str>, u32)>,
     /// Whether all frames have their locations.
     all_known: bool,
     are_some_alike: bool,
@@ -67,6 +68,7 @@ impl<'p> Numbers<'p> {
             marked: HashMap::new(),
             markers: Vec::new(),
             frame_types: Vec::new(),
+            last_file: None,
             all_known: false,
             are_some_alike: false,
             lines: Vec::new(),
@@ -86,12 +88,16 @@ impl<'p> Numbers<'p> {
         self.marked.clear();
         self.markers.clear();
         self.frame_types.clear();
+        self.last_file = None;
         self.all_known = false;
         self.are_some_alike = false;
     }
 
-    /// Gives all locations and stacks of the profile their numbers, in the order in which they lie in memory.
+    /// Gives everything that is named in the profile its number, in the order in which it lies in memory.
     pub(super) fn all(&mut self) {
+        for (id, symbol) in (0..).zip(self.profile.functions()) {
+            self.function(symbol, FunctionId(id));
+        }
         for frame in self.profile.frames() {
             self.learn(frame);
         }
@@ -218,7 +224,7 @@ impl<'p> Numbers<'p> {
         number
     }
 
-    fn function(&mut self, symbol: &Symbol, id: FunctionId) -> u32 {
+    fn function(&mut self, symbol: &'p Symbol, id: FunctionId) -> u32 {
         let index = id.0 as usize;
         if self.functions[index] == 0 {
             self.functions[index] = self.new_function(symbol);
@@ -226,14 +232,26 @@ impl<'p> Numbers<'p> {
         self.functions[index]
     }
 
-    fn new_function(&mut self, symbol: &Symbol) -> u32 {
+    fn new_function(&mut self, symbol: &'p Symbol) -> u32 {
         let function = Function {
             name: self.dictionary.string(&symbol.function),
             system_name: self.dictionary.string(&symbol.system_name),
-            filename: self.dictionary.string(&symbol.file),
+            filename: self.filename(&symbol.file),
             start_line: symbol.start_line,
         };
         self.dictionary.function(&function)
+    }
+
+    /// Neighbours often are of one file, and then the profile has its name once.
+    fn filename(&mut self, file: &'p Arc<str>) -> u32 {
+        match self.last_file {
+            Some((last, number)) if Arc::ptr_eq(last, file) => number,
+            _ => {
+                let number = self.dictionary.string(file);
+                self.last_file = Some((file, number));
+                number
+            }
+        }
     }
 
     /// The mapping and the address of a frame.
