@@ -6,6 +6,8 @@ mod options;
 
 mod privilege;
 
+mod recorded_stack;
+
 mod report;
 
 mod signal;
@@ -13,6 +15,7 @@ mod signal;
 pub use core_file::{Call, CoreFile, Stack};
 pub use options::{Options, Usage};
 pub use privilege::explain_start_error;
+pub use recorded_stack::RecordedStack;
 pub use report::Reporter;
 pub use signal::{Signals, interrupted, sleep_until_interrupted};
 

@@ -11,16 +11,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebpf_profiler_core::pipeline::{Clock, Pipeline};
-use ebpf_profiler_core::process::Registry;
+use ebpf_profiler_core::process::{Registry, System};
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::replay::{RecordOptions, Recorder, RecordingSystem, Replay};
-use ebpf_profiler_core::sample::{Batch, Counts};
+use ebpf_profiler_core::sample::{Batch, Counts, Life, LifeEvent};
 use ebpf_profiler_core::symbol::{NoSymbols, Symbols};
 use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::testing::{FakeSystem, FakeTick};
 use ebpf_profiler_core::trace::Stop;
+use ebpf_profiler_unwind::case::Case;
 use ebpf_programs::abi::record::MAX_COPY;
 use ebpf_programs::abi::registers::{Registers, x86_64};
+use examples::RecordedStack;
 
 const DEPTH: usize = 30;
 
@@ -75,6 +77,11 @@ fn record(tick: &FakeTick) -> Vec<u8> {
     registry.scan();
     let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
     let mut batch = Batch::default();
+    let pid = std::process::id();
+    let maps = FakeSystem::this_process().unwrap().mappings(pid).unwrap();
+    for life in [Life::Executed].into_iter().chain(maps.into_iter().map(Life::Mapped)) {
+        batch.push_life(LifeEvent { time: 1, pid, life });
+    }
     batch.push_tick(&tick.bytes());
     recorder.batch(&batch);
     pipeline.take(&mut batch);
@@ -106,4 +113,18 @@ fn a_stack_of_this_process_is_walked_again_from_its_recording() {
     let (stop, calls) = functions(&replay().profile().unwrap());
     assert_ne!(stop, Stop::Root, "{calls:#?}");
     assert!(calls.last().unwrap().contains("tick_here"), "{calls:#?}");
+}
+
+#[test]
+fn a_stack_of_this_process_becomes_a_case() {
+    let path = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("own.ticks");
+    std::fs::write(&path, record(&descend(DEPTH))).unwrap();
+    let stacks = RecordedStack::all(&path).unwrap();
+    assert_eq!(stacks.len(), 1);
+    let case = stacks[0].case("itself");
+    assert_eq!(case.expected().stop, Stop::Root, "{case}");
+    assert!(case.expected().frames.len() > DEPTH, "{case}");
+    // Without this process, its stack and its files.
+    let again: Case = case.to_string().parse().unwrap();
+    assert_eq!(again.walk(), *case.expected());
 }

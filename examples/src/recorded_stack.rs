@@ -1,0 +1,127 @@
+//! Stacks of a recording that the kernel side left to be walked: registers, a copy of the stack, and what was mapped.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use ebpf_profiler_core::elf::{Arch, Elf};
+use ebpf_profiler_core::replay::Replay;
+use ebpf_profiler_core::sample::{
+    Batch, Body, Event, FileId, Life, LifeEvent, MapEvent, Source, SourceError, TickRecord,
+};
+use ebpf_profiler_unwind::case::{Case, Place, Subject};
+use ebpf_profiler_unwind::{Mapping, Table};
+use ebpf_programs::abi::registers::{Registers, x86_64};
+
+/// One of them.
+pub struct RecordedStack {
+    /// The process.
+    pub pid: u32,
+    /// The thread's name.
+    pub name: String,
+    registers: Registers,
+    stack: Vec<u64>,
+    maps: Vec<MapEvent>,
+}
+
+/// More than anybody looks through.
+const MAX_STACKS: usize = 4096;
+
+impl RecordedStack {
+    /// All of them in a recording, in the order of their times: those of processes that began after it did, as
+    /// what others had mapped before is not among the events.
+    ///
+    /// # Errors
+    ///
+    /// When it can't be read or isn't a recording.
+    pub fn all(path: &Path) -> Result<Vec<RecordedStack>, SourceError> {
+        let mut source = Replay::open(path)?.source()?;
+        let (mut batch, mut processes, mut stacks) = (Batch::default(), Processes::default(), Vec::new());
+        while source.next(Duration::ZERO, &mut batch)? {
+            batch.in_order(|event| match event {
+                Event::Life(event) => processes.take(event),
+                Event::Tick(Ok(tick)) => stacks.extend(processes.stack(&tick)),
+                Event::Tick(Err(_)) => {}
+            });
+            batch.clear();
+            stacks.truncate(MAX_STACKS);
+        }
+        Ok(stacks)
+    }
+
+    /// It as a case, with the tables of the files that are here as they were.
+    pub fn case(&self, about: &str) -> Case {
+        let files: Vec<Option<Elf>> = self.maps.iter().map(open).collect();
+        let tables: Vec<Option<Table>> = files.iter().map(|file| Table::of(file.as_ref()?).ok()).collect();
+        let ids: Vec<Vec<u8>> =
+            files.iter().map(|file| file.as_ref().and_then(Elf::build_id).unwrap_or_default()).collect();
+        let place = |number: usize| {
+            let (map, file) = (&self.maps[number], &files[number]);
+            let address = file.as_ref().and_then(|file| file.code_address(map.offset));
+            let bias = address.map_or(0, |address| address.wrapping_sub(map.start));
+            let mapping =
+                Mapping { range: map.start..map.end, bias, table: tables[number].as_ref(), interpreter: 0 };
+            Place { mapping, path: &map.path, build_id: &ids[number] }
+        };
+        let places: Vec<Place<'_>> = (0..files.len()).map(place).collect();
+        let subject = Subject { arch: Arch::HOST, places: &places, interpreters: &[] };
+        let memory = |address| self.on_stack(address).or_else(|| self.in_file(address, &files));
+        Case::record(about, subject, &self.registers, memory, |_| String::new())
+    }
+
+    fn on_stack(&self, address: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.registers.values[x86_64::SP] & !7)?;
+        self.stack.get(usize::try_from(offset / 8).ok()?).copied()
+    }
+
+    /// Code, which is as it is in the file.
+    fn in_file(&self, address: u64, files: &[Option<Elf>]) -> Option<u64> {
+        let number = self.maps.iter().position(|map| (map.start..map.end).contains(&address))?;
+        let mut word = [0; 8];
+        let offset = self.maps[number].offset.checked_add(address - self.maps[number].start)?;
+        files[number].as_ref()?.fill(offset, &mut word).ok()?;
+        Some(u64::from_le_bytes(word))
+    }
+}
+
+/// The file of a mapping, if it is here and has the build id that was recorded.
+fn open(map: &MapEvent) -> Option<Elf> {
+    let elf = Elf::open(File::open(&*map.path).ok()?).ok()?;
+    let same = match &map.file {
+        FileId::BuildId(id) => elf.build_id().as_deref() == Some(id),
+        FileId::Inode { .. } => true,
+        _ => false,
+    };
+    same.then_some(elf)
+}
+
+/// What each process has mapped.
+#[derive(Default)]
+struct Processes(HashMap<u32, Vec<MapEvent>>);
+
+impl Processes {
+    fn take(&mut self, event: &LifeEvent) {
+        match &event.life {
+            Life::Forked { parent } => {
+                let inherited = self.0.get(parent).cloned();
+                inherited.map(|maps| self.0.insert(event.pid, maps));
+            }
+            Life::Executed => _ = self.0.insert(event.pid, Vec::new()),
+            Life::Mapped(map) => {
+                // Of a process that was there before it isn't known what else it has.
+                let Some(maps) = self.0.get_mut(&event.pid) else { return };
+                maps.retain(|old| old.end <= map.start || map.end <= old.start);
+                maps.push(map.clone());
+            }
+            Life::Exited => _ = self.0.remove(&event.pid),
+            _ => {}
+        }
+    }
+
+    fn stack(&self, tick: &TickRecord<'_>) -> Option<RecordedStack> {
+        let Body::Raw { registers, stack } = tick.body else { return None };
+        let maps = self.0.get(&tick.pid).filter(|_| !stack.is_empty())?.clone();
+        Some(RecordedStack { pid: tick.pid, name: tick.name(), registers, stack: stack.to_vec(), maps })
+    }
+}
