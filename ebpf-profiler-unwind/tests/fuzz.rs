@@ -135,3 +135,13 @@ fn elf() {
 fn image() {
     run("image", targets::image);
 }
+
+#[test]
+fn core_dump() {
+    run("core_dump", targets::core_dump);
+}
+
+#[test]
+fn case() {
+    run("case", targets::case);
+}

@@ -1,13 +1,11 @@
 //! Any text as a case: it is refused, or it can be walked, and written and read again.
 #![no_main]
 
-use ebpf_profiler_unwind::case::Case;
+#[path = "../../tests/targets/mod.rs"]
+mod targets;
+
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &str| {
-    if let Ok(case) = text.parse::<Case>() {
-        case.walk();
-        let again = case.to_string();
-        assert_eq!(again.parse::<Case>().map(|case| case.to_string()), Ok(again));
-    }
+fuzz_target!(|data: &[u8]| {
+    targets::case(data);
 });

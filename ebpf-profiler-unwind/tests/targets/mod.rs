@@ -7,8 +7,12 @@
 #[path = "../elf/mod.rs"]
 pub(crate) mod elf;
 
-use ebpf_profiler_core::elf::{Arch, Elf};
-use ebpf_profiler_unwind::{Table, validate};
+use std::io::Cursor;
+
+use ebpf_profiler_core::elf::{Arch, Elf, ReadAt};
+use ebpf_profiler_unwind::case::{Case, Outcome};
+use ebpf_profiler_unwind::core_dump::{CoreDump, Search};
+use ebpf_profiler_unwind::{Table, Walk, validate};
 
 /// Any bytes as `.eh_frame`, for either instruction set: a table that keeps its promises, whatever they are.
 pub(crate) fn eh_frame(data: &[u8]) -> u64 {
@@ -62,6 +66,34 @@ pub(crate) fn image(data: &[u8]) -> u64 {
         let _ = row.rule.to_string();
     }
     outcome(&table)
+}
+
+/// Any bytes as a core dump, which is its own library, too: stacks are walked, and end.
+pub(crate) fn core_dump(data: &[u8]) -> u64 {
+    let Ok(dump) = CoreDump::open(Cursor::new(data.to_vec())) else { return 0 };
+    let open = |_: &_| Ok(Box::new(Cursor::new(data.to_vec())) as Box<dyn ReadAt>);
+    let loaded = dump.load(&Search::default(), open);
+    mixed(dump.threads().iter().take(4).map(|thread| {
+        let mut walk = Walk::new(loaded.modules(), &thread.registers, loaded.memory());
+        let mut frames = 0;
+        for native in walk.by_ref().filter_map(|frame| frame.native().copied()) {
+            assert!(loaded.file_of(&native).is_none_or(|file| file < loaded.files().len()));
+            frames += 1;
+        }
+        walk.stop().expect("every walk ends") as u64 | frames << 8
+    }))
+}
+
+/// Any text as a case: it is refused, or it can be walked, and written and read again.
+pub(crate) fn case(data: &[u8]) -> u64 {
+    let case = match String::from_utf8_lossy(data).parse::<Case>() {
+        Ok(case) => case,
+        Err(error) => return error.what.len() as u64,
+    };
+    let again = case.to_string();
+    assert_eq!(again.parse::<Case>().map(|case| case.to_string()), Ok(again));
+    let Outcome { frames, stop } = case.walk();
+    1 << 32 | (frames.len() as u64) << 8 | stop as u64
 }
 
 /// The table of a file around `size` bytes: valid, and not much larger.
