@@ -120,7 +120,7 @@ impl Processes {
     }
 
     fn stack(&self, tick: &TickRecord<'_>) -> Option<RecordedStack> {
-        let Body::Raw { registers, stack } = tick.body else { return None };
+        let Body::Raw { registers, stack, .. } = tick.body else { return None };
         let maps = self.0.get(&tick.pid).filter(|_| !stack.is_empty())?.clone();
         Some(RecordedStack { pid: tick.pid, name: tick.name(), registers, stack: stack.to_vec(), maps })
     }
