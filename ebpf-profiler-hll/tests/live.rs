@@ -11,6 +11,7 @@ mod walk;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ebpf_profiler_core::language::{Attachment, Function, Language, Memory, Reason, Target};
@@ -36,13 +37,14 @@ fn every_chain_is_as_the_interpreter_says() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Programs that have the interpreter linked into them and export none of its names.
+/// Programs that have the interpreter linked into them and export none of its names, or one.
 #[test]
 #[ignore = "needs interpreters with their static libraries, and gcc"]
 fn programs_that_embed_it_and_hide_it() {
     let interpreters = interpreters::all();
-    let both = |python| ["-no-pie", "-static"].map(|link| Host::build(python, link));
-    let hosts: Vec<Host> = interpreters.iter().flat_map(both).flatten().collect();
+    let ways = ["-no-pie", "-static", "-Wl,--export-dynamic-symbol=_PyRuntime"];
+    let build = |python| ways.map(|link| Host::build(python, link));
+    let hosts: Vec<Host> = interpreters.iter().flat_map(build).flatten().collect();
     assert!(!hosts.is_empty(), "no static library here");
     let failed: Vec<_> = hosts.iter().filter(|host| !host.is_right()).map(|host| &host.program).collect();
     assert!(failed.is_empty(), "{failed:?}");
@@ -68,8 +70,12 @@ impl Host {
         if !Path::new(library).exists() || !Path::new(headers).join("Python.h").exists() {
             return None;
         }
-        let name = Path::new(library).file_stem()?.to_string_lossy().into_owned();
-        let program = std::env::temp_dir().join(format!("host-{}-{name}{link}", std::process::id()));
+        static BUILT: AtomicU32 = AtomicU32::new(0);
+        let number = BUILT.fetch_add(1, Ordering::Relaxed);
+        let name = Path::new(library).file_stem()?.to_string_lossy();
+        let link_name = link.replace(|c: char| !c.is_alphanumeric(), "-");
+        let program =
+            std::env::temp_dir().join(format!("host-{}-{number}-{name}{link_name}", std::process::id()));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/host.c");
         let mut command = Command::new("gcc");
         command.args(["-O2", link, "-I", headers, source, library]).args(libraries.split_whitespace());

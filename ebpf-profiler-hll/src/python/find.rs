@@ -88,20 +88,19 @@ impl<'a> Symbols<'a> {
     /// Of a file that has them.
     fn of(elf: &'a Elf) -> Option<Symbols<'a>> {
         let exports = elf.exports();
-        let exported = |name| exports.and_then(|exports| exports.get(name)).is_some();
-        if MARKS.iter().any(|name| exported(name)) {
-            return Some(Symbols { exports, hidden: HashMap::new() });
-        }
-        if !elf.has_symbol(&MARKS) {
+        let exported = |name: &&str| exports.and_then(|exports| exports.get(name)).is_some();
+        if !MARKS.iter().any(|name| exported(name)) && !elf.has_symbol(&MARKS) {
             return None;
         }
-        let mut hidden = HashMap::new();
-        elf.for_each_symbol(|name, symbol| {
-            if let Some(wanted) = WANTED.iter().find(|wanted| wanted.as_bytes() == name) {
-                hidden.insert(*wanted, symbol);
-            }
-        });
-        Some(Symbols { exports, hidden })
+        let mut symbols = Symbols { exports, hidden: HashMap::new() };
+        if !NEEDED.iter().all(|names| names.iter().any(|name| exported(name))) {
+            elf.for_each_symbol(|name, symbol| {
+                if let Some(wanted) = WANTED.iter().find(|wanted| wanted.as_bytes() == name) {
+                    symbols.hidden.insert(*wanted, symbol);
+                }
+            });
+        }
+        Some(symbols)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Symbol> {
@@ -116,7 +115,15 @@ impl<'a> Symbols<'a> {
 /// Each runtime has one of them, and nothing else.
 const MARKS: [&str; 2] = ["_PyRuntime", "_PyThreadState_Current"];
 
-/// What is looked for where nothing is exported.
+/// Where none of one of these is exported, not all is that is of use.
+const NEEDED: [&[&str]; 4] = [
+    &MARKS,
+    &["_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"],
+    &["PyCode_Type"],
+    &["PyGILState_GetThisThreadState"],
+];
+
+/// What is looked for where not all is exported.
 const WANTED: [&str; 13] = [
     "_PyRuntime",
     "_PyThreadState_Current",
