@@ -43,7 +43,8 @@
 //!
 //! # What it does not do
 //!
-//! * arm64: which code leads to a thread's state isn't read there, so no runtime is attached to.
+//! * On arm64 all is read as on x86_64, and tried on what compilers make for it, but nothing has run there. CPython 2.7
+//!   isn't attached to; until 3.11 a thread shows the first interpreter that it worked for.
 //! * Runtimes that hide all their symbols, and were stripped of them.
 //! * PyPy, Jython and others that are called Python but are other programs.
 //!
@@ -70,7 +71,7 @@
 //!
 //! # Requirements
 //!
-//! Reading the memory of the processes: the profiler has what that takes. x86_64; a C library that is glibc or musl.
+//! Reading the memory of the processes: the profiler has what that takes. A C library that is glibc or musl.
 //!
 //! # Cost
 //!

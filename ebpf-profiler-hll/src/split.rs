@@ -43,10 +43,15 @@ mod tests {
     use super::*;
 
     #[test]
-    #[ignore = "needs gcc"]
+    #[ignore = "needs gcc, and gcc for arm64"]
     fn the_parts_of_functions_are_what_the_compiler_made_of_them() {
-        for optimize in ["-O2", "-Os", "-O3", "-O2 -fno-omit-frame-pointer", "-O2 -fno-pie -no-pie"] {
-            let program = build(optimize);
+        let options = ["-O2", "-Os", "-O3", "-O2 -fno-omit-frame-pointer", "-O2 -fno-pie -no-pie"]
+            .map(|options| format!("{options} -freorder-blocks-and-partition"));
+        let compilers = ["gcc", "aarch64-linux-gnu-gcc"];
+        for (compiler, optimize) in
+            compilers.iter().flat_map(|it| options.iter().map(move |options| (it, options)))
+        {
+            let program = build(compiler, optimize);
             let elf = Elf::open(std::fs::File::open(&program).unwrap()).unwrap();
             let mut symbols = std::collections::HashMap::new();
             elf.for_each_symbol(|name, it| {
@@ -55,19 +60,22 @@ mod tests {
             for name in ["split", "whole", "jumps"] {
                 let cold = symbols.get(&format!("{name}.cold"));
                 let made: Vec<_> = symbols.get(name).into_iter().chain(cold).cloned().collect();
-                assert_eq!(parts(&elf, made[0].clone()), made, "{optimize} {name}");
+                assert_eq!(parts(&elf, made[0].clone()), made, "{compiler} {optimize} {name}");
                 // A symbol may have no size.
-                assert_eq!(parts(&elf, made[0].start..made[0].start), made, "{optimize} {name}");
+                assert_eq!(parts(&elf, made[0].start..made[0].start), made, "{compiler} {optimize} {name}");
             }
-            assert!(optimize == "-Os" || symbols.contains_key("split.cold"), "{optimize}: nothing was split");
+            assert!(
+                optimize.contains("-Os") || symbols.contains_key("split.cold"),
+                "{compiler} {optimize}: nothing was split"
+            );
             std::fs::remove_file(program).unwrap();
         }
     }
 
-    fn build(optimize: &str) -> PathBuf {
+    fn build(compiler: &str, optimize: &str) -> PathBuf {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/split.c");
         let program = std::env::temp_dir().join(format!("split-{}", std::process::id()));
-        let mut command = Command::new("gcc");
+        let mut command = Command::new(compiler);
         let command = command.args(optimize.split(' ')).arg(source).arg("-o").arg(&program);
         assert!(command.status().unwrap().success());
         program

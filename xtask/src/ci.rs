@@ -26,6 +26,9 @@ const PACKAGES: &[&str] = &[
     "golang-go",
     "musl-tools",
     "python3-pip", // Go toolchains
+    // What compilers for arm64 write, and its C library.
+    "gcc-aarch64-linux-gnu",
+    "libc6-dev-arm64-cross",
 ];
 
 /// Installs, then does everything.

@@ -13,6 +13,10 @@
 //!
 //! The code is of a file that somebody else wrote: at most some hundred instructions are looked at, each once.
 
+mod follow;
+
+mod value;
+
 mod aarch64;
 
 mod x86_64;
@@ -69,16 +73,16 @@ impl Place {
 /// thread-local storage. The key of a [`Origin::Key`] lies four bytes behind such an address.
 pub(crate) fn returned(elf: &Elf, address: u64, is_key: &dyn Fn(u64) -> bool) -> Option<Origin> {
     match elf.arch() {
-        Arch::X86_64 => x86_64::returned(elf, address, is_key),
-        _ => aarch64::returned(elf, address, is_key),
+        Arch::X86_64 => follow::returned::<x86_64::State>(elf, address, is_key),
+        _ => follow::returned::<aarch64::State>(elf, address, is_key),
     }
 }
 
 /// The first distance from the thread pointer at which the function at `address` reads.
 pub(crate) fn field(elf: &Elf, address: u64) -> Option<i64> {
     match elf.arch() {
-        Arch::X86_64 => x86_64::field(elf, address),
-        _ => aarch64::field(elf, address),
+        Arch::X86_64 => follow::field::<x86_64::State>(elf, address),
+        _ => follow::field::<aarch64::State>(elf, address),
     }
 }
 

@@ -130,6 +130,55 @@ fn jumps_out_of_a_function() {
     assert_eq!(jumps(&elf(code), &function), [CODE + 12 - 0x20, CODE + 6 + 0x10]);
 }
 
+/// What compilers for arm64 write, against what linkers say of the same places.
+#[test]
+#[ignore = "needs gcc for arm64"]
+fn words_of_arm64_threads() {
+    let models = [
+        (&["-shared", "-fPIC", "-mtls-dialect=trad"][..], "TLS_DTPMOD"),
+        (&["-shared", "-fPIC"], "TLSDESC"),
+        (&["-shared", "-fPIC", "-ftls-model=initial-exec"], "TLS_TPREL"),
+    ];
+    for (options, relocation) in models {
+        let (path, elf) = arm64(options, "own.c");
+        let get = elf.exports().unwrap().get("get_own").unwrap().address;
+        let found = returned(&elf, get, &|_| false);
+        let place = match found {
+            Some(Origin::Module { pair, plus: 0 } | Origin::Descriptor { pair, plus: 0 }) => pair,
+            Some(Origin::Slot { slot, plus: 0 }) => slot,
+            _ => panic!("{options:?}: {found:x?}"),
+        };
+        let listed = Command::new("readelf").args(["-rW", &path]).output().unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let row = listed.lines().find(|row| row.starts_with(&format!("{place:016x} ")));
+        assert!(row.is_some_and(|row| row.contains(relocation)), "{options:?}: {row:?}");
+        std::fs::remove_file(path).unwrap();
+    }
+    for options in [&["-rdynamic"][..], &["-static"], &["-no-pie", "-rdynamic"]] {
+        let (path, elf) = arm64(options, "threads.c");
+        let mut symbols = std::collections::HashMap::new();
+        elf.for_each_symbol(|name, symbol| {
+            symbols.insert(name.to_vec(), symbol.address);
+        });
+        for (get, key) in [("get_first", "first_key"), ("get_last", "last_key")] {
+            let found = returned(&elf, symbols[get.as_bytes()], &|_| false);
+            let number = Place::at(symbols[key.as_bytes()]);
+            assert_eq!(found, Some(Origin::Key { number, made: None }), "{options:?} {get}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+fn arm64(options: &[&str], source: &str) -> (String, Elf) {
+    let source = format!("{}/tests/workload/{source}", env!("CARGO_MANIFEST_DIR"));
+    let program = std::env::temp_dir().join(format!("arm64-{}", std::process::id()));
+    let mut command = Command::new("aarch64-linux-gnu-gcc");
+    let command = command.arg("-O2").args(options).arg(source).arg("-o").arg(&program);
+    assert!(command.stderr(std::process::Stdio::null()).status().unwrap().success());
+    let elf = Elf::open(std::fs::File::open(&program).unwrap()).unwrap();
+    (program.to_string_lossy().into_owned(), elf)
+}
+
 /// Each instruction of these files ends where `objdump` says that the next one begins.
 #[test]
 #[ignore = "needs objdump, and takes seconds"]

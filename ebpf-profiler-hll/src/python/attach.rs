@@ -1,5 +1,6 @@
 //! A process that runs CPython.
 
+use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::{Attachment, Memory, Reason, Target, Unreadable};
 use ebpf_programs::abi::interpreter::{Interpreter, Path};
 
@@ -28,10 +29,13 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
     let (state, then) = offsets.top;
     let further: &[i64] = &[state, then.unwrap_or(0)];
     let further = if then.is_some() { further } else { &further[..1] };
+    // Elsewhere the thread pointer isn't what states have as their thread.
+    let is_thread = known.arch == Arch::X86_64;
     let top = match (offsets.listed, offsets.current) {
+        (Some(_), _) if !is_thread => return Err(Reason::Unsupported),
         (Some(list), _) => listed(known.state, list, target, further)?,
-        (None, Some(current)) => in_use(known, current, target, further)?,
-        (None, None) => thread_local::path(known.state, target, further)?,
+        (None, Some(current)) if is_thread => in_use(known, current, target, further)?,
+        (None, _) => thread_local::path(known.state, target, further)?,
     };
     let interpreter = Interpreter { loops: Default::default(), top, frames: offsets.frames };
     Ok(Attachment { interpreter, names: Box::new(Names::new(known.version, offsets, code_type)) })

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ebpf_profiler_core::elf::{Elf, Exports, Symbol};
+use ebpf_profiler_core::elf::{Arch, Elf, Exports, Symbol};
 use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 
 use super::attach;
@@ -26,6 +26,7 @@ pub(super) struct File {
 /// What is needed to attach.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
+    pub(super) arch: Arch,
     pub(super) version: Version,
     pub(super) offsets: Offsets,
     /// From a thread to its thread state.
@@ -53,7 +54,7 @@ fn known(elf: &Elf, symbols: &Symbols<'_>) -> Result<Known, Reason> {
     let state = state(elf, symbols).ok_or(Reason::Unsupported)?;
     let code_type = symbols.address("PyCode_Type").ok_or(Reason::Unsupported)?;
     let current = symbols.address("_PyThreadState_Current");
-    Ok(Known { version, offsets, state, current, code_type })
+    Ok(Known { arch: elf.arch(), version, offsets, state, current, code_type })
 }
 
 /// How the runtime gets from a thread to its thread state.
@@ -89,11 +90,11 @@ impl<'a> Symbols<'a> {
     fn of(elf: &'a Elf) -> Option<Symbols<'a>> {
         let exports = elf.exports();
         let exported = |name: &&str| exports.and_then(|exports| exports.get(name)).is_some();
-        if !MARKS.iter().any(|name| exported(name)) && !elf.has_symbol(&MARKS) {
+        if !MARKS.iter().any(exported) && !elf.has_symbol(&MARKS) {
             return None;
         }
         let mut symbols = Symbols { exports, hidden: HashMap::new() };
-        if !NEEDED.iter().all(|names| names.iter().any(|name| exported(name))) {
+        if !NEEDED.iter().all(|names| names.iter().any(exported)) {
             elf.for_each_symbol(|name, symbol| {
                 if let Some(wanted) = WANTED.iter().find(|wanted| wanted.as_bytes() == name) {
                     symbols.hidden.insert(*wanted, symbol);

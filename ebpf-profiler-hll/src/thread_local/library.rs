@@ -4,6 +4,8 @@
 //! are in libc.so.6 from 2.34 on, before in libpthread, there among the symbols that aren't exported; strip leaves
 //! them, or no debugger would find a thread. musl's place of the keys is read from the code of its
 //! `pthread_getspecific`; all else of it is the same everywhere.
+//!
+//! What glibc calls a thread begins at the thread pointer on x86_64, and ends there on arm64.
 
 use ebpf_profiler_core::elf::{Arch, Elf, Exports};
 use ebpf_profiler_core::language::{LoadedFile, Reason, Target};
@@ -29,6 +31,8 @@ pub(super) enum Library {
     Musl {
         /// From the thread pointer to the address of its values.
         keys: i64,
+        /// From the thread pointer to the address of its vector of modules.
+        vector: i64,
     },
 }
 
@@ -69,27 +73,33 @@ fn glibc(elf: &Elf, exports: Option<&Exports<'_>>) -> Option<Library> {
             }
         });
     }
-    let [specific, block, value, vector, element, pointer] = places;
+    let [specific, block, value, vector, element, pointer, thread] = places;
+    let before = match elf.arch() {
+        Arch::X86_64 => 0,
+        // One number, not three.
+        _ => number(elf, thread)?.into(),
+    };
     let size = |place| Some(i64::from(described(elf, place)?[0] / 8));
     let offset = |place| Some(i64::from(described(elf, place)?[2]));
     Some(Library::Glibc {
-        specific: offset(specific)?,
+        specific: offset(specific)? - before,
         key_size: size(block)?,
         value: offset(value)?,
-        vector: offset(vector)?,
+        vector: offset(vector)? - before,
         element: size(element)?,
         pointer: offset(pointer)?,
     })
 }
 
 /// What of glibc's description is of use.
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "_thread_db_pthread_specific",
     "_thread_db_pthread_key_data_level2_data",
     "_thread_db_pthread_key_data_data",
     "_thread_db_pthread_dtvp",
     "_thread_db_dtv_dtv",
     "_thread_db_dtv_t_pointer_val",
+    "_thread_db_sizeof_pthread",
 ];
 
 /// One variable of the description.
@@ -99,9 +109,37 @@ fn described(elf: &Elf, at: Option<u64>) -> Option<[u32; 3]> {
     Some(std::array::from_fn(|index| bytes[4 * index..].first_chunk().copied().map_or(0, u32::from_le_bytes)))
 }
 
+fn number(elf: &Elf, at: Option<u64>) -> Option<u32> {
+    let mut bytes = [0; 4];
+    elf.read(at?, &mut bytes).ok()?;
+    Some(u32::from_le_bytes(bytes))
+}
+
 /// musl is its own loader, and exports where that begins.
 fn musl(elf: &Elf, exports: &Exports<'_>) -> Option<Library> {
     exports.get("_dlstart")?;
     let keys = code::field(elf, exports.get("pthread_getspecific")?.address)?;
-    (0..MAX_OFFSET).contains(&keys).then_some(Library::Musl { keys })
+    // Its thread, too, ends there on arm64; the vector is the last of it.
+    let vector = if elf.arch() == Arch::X86_64 { 8 } else { -8 };
+    (keys.abs() < MAX_OFFSET).then_some(Library::Musl { keys, vector })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs gcc for arm64, and its C library"]
+    fn glibc_of_arm64() {
+        let file = std::fs::File::open("/usr/aarch64-linux-gnu/lib/libc.so.6").unwrap();
+        let elf = Elf::open(file).unwrap();
+        // Its pthread_getspecific, 2.36: sub x0, x0, #0x440; ldr x2, [x0, #16]; add …, lsl #4; ldr x0, [x2, #8]
+        let Some(Library::Glibc { specific, key_size, value, vector, element, pointer }) =
+            glibc(&elf, elf.exports().as_ref())
+        else {
+            panic!("not described");
+        };
+        assert_eq!((key_size, value, vector, element, pointer), (16, 8, 0, 16, 0));
+        assert!((-4096..0).contains(&specific), "{specific}");
+    }
 }

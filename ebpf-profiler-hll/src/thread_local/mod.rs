@@ -4,7 +4,7 @@
 //!   pthread key k, glibc      [[tp + specific + 8 * (k / 32)] + 16 * (k % 32) + 8]
 //!   pthread key k, musl       [[tp + keys] + 8 * k]
 //!   static                    [tp + offset]
-//!   module m, offset o        [[[tp + 8] + size * m] + o]         size: 16 in glibc, 8 in musl
+//!   module m, offset o        [[[tp + vector] + size * m] + o]    size: 16 in glibc, 8 in musl
 //! ```
 //!
 //! The numbers are the [C library](library)'s.
@@ -114,7 +114,7 @@ fn of_key(key: u32, target: &Target<'_>) -> Result<Vec<i64>, Reason> {
             let block = i64::from(key / BLOCK) * 8;
             vec![specific + block, i64::from(key % BLOCK) * key_size + value]
         }
-        Library::Musl { keys } => vec![keys, i64::from(key) * 8],
+        Library::Musl { keys, .. } => vec![keys, i64::from(key) * 8],
     })
 }
 
@@ -126,7 +126,7 @@ fn of_module(module: u64, offset: i64, target: &Target<'_>) -> Result<Vec<i64>, 
     };
     let (vector, size, pointer) = match Library::of(target)? {
         Library::Glibc { vector, element, pointer, .. } => (vector, element, pointer),
-        Library::Musl { .. } => (8, 8, 0),
+        Library::Musl { vector, .. } => (vector, 8, 0),
     };
     Ok(vec![vector, module * size + pointer, plausible(offset)?])
 }

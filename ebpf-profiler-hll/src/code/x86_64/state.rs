@@ -1,6 +1,8 @@
 //! What is known of the registers while code is followed.
 
-use super::instruction::{Instruction, Operand, TWO_BYTES};
+use super::instruction::{Instruction, Operand, TWO_BYTES, decode};
+use crate::code::follow::{self, Next};
+use crate::code::value::Value;
 use crate::code::{Origin, Place};
 
 const RAX: usize = 0;
@@ -16,55 +18,31 @@ const ENDBR: u32 = TWO_BYTES | 0x1e;
 /// What a function may leave anything in.
 const SCRATCH: [usize; 9] = [RAX, RCX, RDX, RSI, RDI, 8, 9, 10, 11];
 
-/// What is in a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Value {
-    Unknown,
-    Number(i64),
-    Address(Place),
-    /// The eight bytes at a place.
-    Word(Place),
-    /// The four bytes at a place.
-    Half(Place),
-    /// The thread pointer and a number.
-    Thread(i64),
-    /// The distance from the thread pointer that a descriptor stands for.
-    Described(u64),
-    /// The address of a word of the running thread.
-    OfThread(Origin),
-    /// A word of the running thread.
-    ThreadWord(Origin),
-}
-
 /// The registers at one place of a function.
-#[derive(Clone, Debug)]
-pub(super) struct State {
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
     registers: [Value; 16],
     /// What was last compared with 0.
     compared: Option<Place>,
     /// The first distance from the thread pointer that was read at.
-    pub(super) field: Option<i64>,
+    field: Option<i64>,
 }
 
-/// Where it goes on.
-pub(super) enum Next {
-    On,
-    Jump(u64),
-    /// There, or on.
-    Branch(u64),
-    Found(Origin),
-    End,
-}
+impl follow::State for State {
+    fn step(&mut self, bytes: &[u8], at: u64, is_key: &dyn Fn(u64) -> bool) -> Option<(u64, Next)> {
+        let instruction = decode(bytes)?;
+        let next = at.wrapping_add(instruction.len);
+        Some((instruction.len, self.execute(&instruction, next, is_key)))
+    }
 
-impl Default for State {
-    fn default() -> State {
-        State { registers: [Value::Unknown; 16], compared: None, field: None }
+    fn field(&self) -> Option<i64> {
+        self.field
     }
 }
 
 impl State {
     /// Executes an instruction; `next` is the address of the one behind it.
-    pub(super) fn step(&mut self, it: &Instruction, next: u64, is_key: &dyn Fn(u64) -> bool) -> Next {
+    fn execute(&mut self, it: &Instruction, next: u64, is_key: &dyn Fn(u64) -> bool) -> Next {
         let target = next.wrapping_add_signed(it.immediate);
         match it.opcode {
             0x70..=0x7f => return Next::Branch(target),
@@ -95,11 +73,7 @@ impl State {
             (0x8b, operand) => self.registers[it.reg] = self.load(it, operand, next),
             (0x03, operand) => self.registers[it.reg] = self.sum(it, operand, next),
             (0x81 | 0x83, Operand::Register(to)) if it.reg & 7 == 0 => {
-                self.registers[to] = match self.registers[to] {
-                    Value::Thread(offset) => Value::Thread(offset.wrapping_add(it.immediate)),
-                    Value::Address(place) => Value::Address(place.add(it.immediate)),
-                    _ => Value::Unknown,
-                };
+                self.registers[to] = self.registers[to].add(it.immediate);
             }
             // cmp $0, memory
             (0x81 | 0x83, operand) if it.reg & 7 == 7 && it.immediate == 0 => {
@@ -142,37 +116,23 @@ impl State {
     /// What `lea` makes.
     fn address(&self, it: &Instruction, operand: Operand, next: u64) -> Value {
         match operand {
-            Operand::Based(base, plus) => match self.registers[base] {
-                Value::Thread(offset) => Value::Thread(offset.wrapping_add(plus)),
-                Value::OfThread(origin) => Value::OfThread(further(origin, plus)),
-                _ => self.place(operand, next).map_or(Value::Unknown, Value::Address),
-            },
             _ if it.thread => Value::Unknown,
+            Operand::Based(base, plus) => self.registers[base].add(plus),
             _ => self.place(operand, next).map_or(Value::Unknown, Value::Address),
         }
     }
 
     /// What is loaded from memory.
     fn load(&mut self, it: &Instruction, operand: Operand, next: u64) -> Value {
-        if it.thread {
-            return self.of_thread(operand);
+        let loaded = match operand {
+            _ if it.thread => return self.of_thread(operand),
+            Operand::Based(base, plus) => self.registers[base].load(plus, it.wide),
+            _ => self.address(it, operand, next).load(0, it.wide),
+        };
+        if let Value::ThreadWord(Origin::Static { offset }) = loaded {
+            self.field = self.field.or(Some(offset));
         }
-        if let Operand::Based(base, plus) = operand {
-            match self.registers[base] {
-                Value::Thread(offset) => {
-                    let offset = offset.wrapping_add(plus);
-                    self.field = self.field.or(Some(offset));
-                    return Value::ThreadWord(Origin::Static { offset });
-                }
-                Value::OfThread(origin) => return Value::ThreadWord(further(origin, plus)),
-                _ => {}
-            }
-        }
-        match self.place(operand, next) {
-            Some(place) if it.wide => Value::Word(place),
-            Some(place) => Value::Half(place),
-            None => Value::Unknown,
-        }
+        loaded
     }
 
     /// What is loaded relative to the thread pointer.
@@ -203,19 +163,7 @@ impl State {
             Operand::Absolute(0) if it.thread => Value::Thread(0),
             _ => self.place(operand, next).map_or(Value::Unknown, Value::Word),
         };
-        match (self.registers[it.reg], other) {
-            (Value::Thread(plus), Value::Word(Place { pointer: None, plus: slot }))
-            | (Value::Word(Place { pointer: None, plus: slot }), Value::Thread(plus)) => {
-                Value::OfThread(Origin::Slot { slot, plus })
-            }
-            (Value::Thread(plus), Value::Described(pair)) | (Value::Described(pair), Value::Thread(plus)) => {
-                Value::OfThread(Origin::Descriptor { pair, plus })
-            }
-            (Value::Thread(plus), Value::Number(offset)) | (Value::Number(offset), Value::Thread(plus)) => {
-                Value::Thread(offset.wrapping_add(plus))
-            }
-            _ => Value::Unknown,
-        }
+        self.registers[it.reg].plus(other)
     }
 
     /// The place that an operand in memory is.
@@ -223,13 +171,9 @@ impl State {
         match operand {
             Operand::Relative(distance) => Some(Place::at(next.wrapping_add_signed(distance))),
             Operand::Absolute(address) => u64::try_from(address).ok().map(Place::at),
-            Operand::Based(base, plus) => match self.registers[base] {
-                Value::Address(place) => Some(place.add(plus)),
-                // An address of the global offset table's.
-                Value::Word(Place { pointer: None, plus: slot }) => {
-                    Some(Place { pointer: Some(slot), plus: 0 }.add(plus))
-                }
-                Value::Number(address) => u64::try_from(address.wrapping_add(plus)).ok().map(Place::at),
+            Operand::Based(base, plus) => match self.registers[base].add(plus) {
+                Value::Address(place) => Some(place),
+                Value::Number(address) => u64::try_from(address).ok().map(Place::at),
                 _ => None,
             },
             _ => None,
@@ -238,31 +182,14 @@ impl State {
 
     /// The key that a function is called with.
     fn argument(&self, is_key: &dyn Fn(u64) -> bool) -> Option<Origin> {
-        match self.registers[RDI] {
-            Value::Half(number) => Some(Origin::Key { number, made: self.compared }),
-            Value::Address(key) if key.pointer.is_some() || is_key(key.plus) => {
-                // {whether it is made, its number}
-                Some(Origin::Key { number: key.add(4), made: Some(key) })
-            }
-            // Not position-independent: its address is a number.
-            Value::Number(key) if u64::try_from(key).is_ok_and(is_key) => {
-                let key = Place::at(key as u64);
-                Some(Origin::Key { number: key.add(4), made: Some(key) })
-            }
-            _ => None,
-        }
+        self.registers[RDI].key(self.compared, is_key)
     }
 
     fn call(&mut self, is_key: &dyn Fn(u64) -> bool) -> Next {
         if let Some(origin) = self.argument(is_key) {
             return Next::Found(origin);
         }
-        let result = match self.registers[RDI] {
-            Value::Address(Place { pointer: None, plus: pair }) => {
-                Value::OfThread(Origin::Module { pair, plus: 0 })
-            }
-            _ => Value::Unknown,
-        };
+        let result = self.registers[RDI].called();
         for register in SCRATCH {
             self.registers[register] = Value::Unknown;
         }
@@ -279,16 +206,5 @@ impl State {
             return Next::On;
         }
         self.call(is_key)
-    }
-}
-
-fn further(origin: Origin, distance: i64) -> Origin {
-    let add = |plus: i64| plus.wrapping_add(distance);
-    match origin {
-        Origin::Static { offset } => Origin::Static { offset: add(offset) },
-        Origin::Slot { slot, plus } => Origin::Slot { slot, plus: add(plus) },
-        Origin::Module { pair, plus } => Origin::Module { pair, plus: add(plus) },
-        Origin::Descriptor { pair, plus } => Origin::Descriptor { pair, plus: add(plus) },
-        key @ Origin::Key { .. } => key,
     }
 }

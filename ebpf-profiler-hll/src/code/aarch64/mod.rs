@@ -1,18 +1,8 @@
 //! arm64.
-//!
-//! Where jumps lead to is known; what a function returns isn't yet: no runtime for arm64 could be had to show it on.
 
-use ebpf_profiler_core::elf::Elf;
+mod state;
 
-use super::Origin;
-
-pub(super) fn returned(_: &Elf, _: u64, _: &dyn Fn(u64) -> bool) -> Option<Origin> {
-    None
-}
-
-pub(super) fn field(_: &Elf, _: u64) -> Option<i64> {
-    None
-}
+pub(super) use state::State;
 
 pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
     let words = code.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
@@ -23,7 +13,7 @@ pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
         .collect()
 }
 
-/// How far a jump leads.
+/// How far a jump leads; calls are none.
 fn distance(word: u32) -> Option<i64> {
     // {whose bits, which, lowest bit of the distance, how many}
     const JUMPS: [(u32, u32, u32, u32); 4] = [
