@@ -30,6 +30,12 @@
 //! A thread in which several interpreters call one another shows the frames of the innermost; the loops of the
 //! others stand for themselves.
 //!
+//! # Functions that take another's place
+//!
+//! A module's code ends when it is loaded, and the next one's may come to lie where it lay. Frames bring along the line
+//! on which their code begins, and one that doesn't fit is told apart; where it fits by chance, the name is the other's.
+//! Of some 5,600 code objects of 120 modules, loaded one after the other, that befell two to five (3.6 to 3.13).
+//!
 //! # Other builds
 //!
 //! * A file is recognised by symbols, so it may be called anything: `libpython`, `python`, a program that embeds it.
