@@ -37,6 +37,22 @@ pub(crate) fn splice(words: &mut Vec<u64>, is_whole: bool) {
     *words = lay_out(words, &loops);
 }
 
+/// Cuts off what is only half there at the ends of a gap: a loop whose calls are left out, a call without its second
+/// word at the end of `leaf`; how many frames that were.
+///
+/// At the beginning of the root's side nothing has to be done: half a call is passed over, and a call whose loop is left
+/// out stands for itself.
+pub(crate) fn trim(leaf: &mut Vec<u64>) -> u32 {
+    let before = leaf.len();
+    if leaf.last().is_some_and(|word| word & CALL != 0) {
+        leaf.pop();
+    }
+    if leaf.last().is_some_and(|&word| is_loop(word)) {
+        leaf.pop();
+    }
+    (before - leaf.len()) as u32
+}
+
 /// Puts runs of calls, each ended by the word `LOOP`, behind the loops of a walk that had none.
 pub(crate) fn insert<'w>(words: &'w [u64], calls: &[u64]) -> Cow<'w, [u64]> {
     if calls.is_empty() {
@@ -155,6 +171,18 @@ mod tests {
     fn native_stacks_are_left_alone() {
         assert_eq!(spliced(&[&[1, 2, 3]]), [1, 2, 3]);
         assert_eq!(spliced(&[&[1, EVAL, 3]]), [1, EVAL, 3]);
+    }
+
+    #[test]
+    fn what_a_gap_cuts_in_two_is_left_out() {
+        let trimmed = |parts: &[&[u64]]| {
+            let mut words = stack(parts);
+            (trim(&mut words), words)
+        };
+        assert_eq!(trimmed(&[&[1, EVAL], &call(7)]), (0, stack(&[&[1, EVAL], &call(7)])));
+        assert_eq!(trimmed(&[&[1, EVAL]]), (1, vec![1]));
+        assert_eq!(trimmed(&[&[1, EVAL, CALL | 7]]), (2, vec![1]));
+        assert_eq!(trimmed(&[&[1, EVAL], &call(7), &[CALL | 8]]), (1, stack(&[&[1, EVAL], &call(7)])));
     }
 
     #[test]

@@ -188,16 +188,24 @@ impl Pipeline {
             // was; of that, only the registers are left.
             Body::Walked { .. } if !self.registry.is_told(tick.pid) => stop = Stop::NoUserStack,
             Body::Walked { leaf, root, omitted: count } => {
-                self.user_frames(tick, &[leaf], *count == 0 && stop == Stop::Root);
-                (omitted, gap) = (*count, self.frames.len() as u32);
-                self.user_frames(tick, root, false);
+                self.words.clear();
+                self.words.extend_from_slice(leaf);
+                if *count > 0 {
+                    omitted = count + language::trim(&mut self.words);
+                }
+                self.user_frames(tick, *count == 0 && stop == Stop::Root);
+                gap = self.frames.len() as u32;
+                self.words.clear();
+                root.iter().for_each(|part| self.words.extend_from_slice(part));
+                self.user_frames(tick, false);
             }
             Body::Raw { registers, calls, stack } => {
                 self.stats.raw += 1;
                 let mut walker = std::mem::take(&mut self.walker);
                 stop = raw::walk(&mut walker, &mut self.registry, tick, registers, stack);
-                let words = language::insert(walker.frames(), calls);
-                self.user_frames(tick, &[&words], stop == Stop::Root);
+                self.words.clear();
+                self.words.extend_from_slice(&language::insert(walker.frames(), calls));
+                self.user_frames(tick, stop == Stop::Root);
                 self.walker = walker;
             }
         }
@@ -214,10 +222,8 @@ impl Pipeline {
         self.frames.extend(frames.map(|address| Frame::Kernel { address }));
     }
 
-    /// Appends the frames for the words in `parts`.
-    fn user_frames(&mut self, tick: &TickRecord<'_>, parts: &[&[u64]], is_whole: bool) {
-        self.words.clear();
-        parts.iter().for_each(|part| self.words.extend_from_slice(part));
+    /// Appends the frames for `self.words`.
+    fn user_frames(&mut self, tick: &TickRecord<'_>, is_whole: bool) {
         language::splice(&mut self.words, is_whole);
         self.registry.frames(tick.pid, &self.words, tick.time, &mut self.frames);
     }

@@ -41,6 +41,8 @@ struct Running {
     times: u32,
     /// The functions that were met, by address and check. Forked processes share them.
     known: Arc<HashMap<(u64, u32), Known>>,
+    /// The process that forked this one: its functions lie at the same addresses, and it may live longer.
+    parent: Option<u32>,
 }
 
 #[derive(Clone)]
@@ -79,8 +81,8 @@ pub(super) struct Surroundings<'a> {
 }
 
 impl Interpreters {
-    /// What a forked process begins with: it has the same things at the same places.
-    pub(super) fn fork(&self) -> Interpreters {
+    /// What a process that `parent` forks begins with: it has the same things at the same places.
+    pub(super) fn fork(&self, parent: u32) -> Interpreters {
         let running = self.running.iter().map(|running| Running {
             module: running.module,
             language: running.language,
@@ -89,6 +91,7 @@ impl Interpreters {
             asked: running.asked,
             times: running.times,
             known: running.known.clone(),
+            parent: Some(parent),
         });
         Interpreters { running: running.collect() }
     }
@@ -111,7 +114,7 @@ impl Interpreters {
                 None => continue,
             };
             if self.running[index].is_waiting(around.now) {
-                self.running[index].attach(around, file.bias);
+                self.running[index].attach(around, file.bias, around.pid);
             }
         }
     }
@@ -173,7 +176,16 @@ impl Running {
             *to = [from.start.wrapping_sub(bias), from.end.wrapping_sub(bias)];
         }
         let attached = Err(Reason::NotReady);
-        Running { module, language, interpreter, attached, asked: 0, times: 0, known: Arc::default() }
+        Running {
+            module,
+            language,
+            interpreter,
+            attached,
+            asked: 0,
+            times: 0,
+            known: Arc::default(),
+            parent: None,
+        }
     }
 
     /// One of a recording, whose calls have their names already.
@@ -186,6 +198,7 @@ impl Running {
             asked: 0,
             times: 0,
             known: Arc::default(),
+            parent: None,
         }
     }
 
@@ -194,14 +207,14 @@ impl Running {
             && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE << (self.times / 8).min(12))
     }
 
-    fn attach(&mut self, around: &mut Surroundings<'_>, bias: u64) {
+    fn attach(&mut self, around: &mut Surroundings<'_>, bias: u64, pid: u32) {
         self.asked = around.now.max(1);
         self.times += 1;
         let Some((_, runtime)) = around.modules.get(self.module).and_then(|entry| entry.runtime.as_ref())
         else {
             return;
         };
-        let (pid, system) = (around.pid, around.system);
+        let system = around.system;
         let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
         let target = Target::new(&memory, bias.wrapping_neg(), loaded(around.regions, around.modules));
         match runtime.attach(&target) {
@@ -252,22 +265,33 @@ impl Running {
 
     fn name(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
-            // Forked: what names its parent's functions may look at the parent.
+            // Forked: the process, or else its parent, says what its functions are called.
             let file = around
                 .regions
                 .iter()
                 .filter_map(|region| region.file)
                 .find(|file| file.module == self.module);
-            self.attach(around, file.ok_or(Reason::Unreadable)?.bias);
+            let (bias, interpreter) = (file.ok_or(Reason::Unreadable)?.bias, self.interpreter);
+            self.attach(around, bias, around.pid);
+            if let (Err(_), Some(parent)) = (&self.attached, self.parent) {
+                self.attach(around, bias, parent);
+            }
+            self.interpreter = interpreter;
         }
         let names = match &mut self.attached {
             Ok(Some(names)) => names,
             Ok(None) => return Err(Reason::Unreadable),
             Err(reason) => return Err(*reason),
         };
-        let (pid, system) = (around.pid, around.system);
-        let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
-        names.function(call.address, call.check, &memory as &dyn Memory)
+        let system = around.system;
+        let mut ask = |pid: u32| {
+            let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
+            names.function(call.address, call.check, &memory as &dyn Memory)
+        };
+        match (ask(around.pid), self.parent) {
+            (Err(Reason::Unreadable), Some(parent)) => ask(parent),
+            (named, _) => named,
+        }
     }
 }
 

@@ -252,10 +252,10 @@ impl Registry {
             };
         }
         let is_wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
-        let inherited = self.processes.get(&parent).map(|parent| Entry {
-            regions: parent.regions.clone(),
-            told: parent.told.clone(),
-            interpreters: parent.interpreters.fork(),
+        let inherited = self.processes.get(&parent).map(|entry| Entry {
+            regions: entry.regions.clone(),
+            told: entry.told.clone(),
+            interpreters: entry.interpreters.fork(parent),
             ..Entry::default()
         });
         let entry = inherited.unwrap_or_default();
