@@ -89,5 +89,8 @@ pub const SAMPLES: (&str, &str) = ("samples", "count");
 /// What the time between two ticks is measured in: type and unit.
 pub const CPU: (&str, &str) = ("cpu", "nanoseconds");
 
+/// What the time is measured in that threads did not run: type and unit.
+pub const OFF_CPU: (&str, &str) = ("off_cpu", "nanoseconds");
+
 /// The instrumentation scope: who made the profile.
 pub const SCOPE_NAME: &str = "ebpf-profiler";

@@ -40,6 +40,7 @@ use crate::trace::{Frame, Trace};
 #[derive(Debug, Default)]
 pub struct ProfileBuilder {
     period: Duration,
+    is_off_cpu: bool,
     losses: BTreeMap<&'static str, u64>,
     processes: Interner<Process>,
     threads: Interner<Thread>,
@@ -55,6 +56,11 @@ impl ProfileBuilder {
         ProfileBuilder { period, ..ProfileBuilder::default() }
     }
 
+    /// An empty profile of the time that threads did not run.
+    pub fn off_cpu() -> ProfileBuilder {
+        ProfileBuilder { is_off_cpu: true, ..ProfileBuilder::default() }
+    }
+
     /// The number of a process.
     pub fn process(&mut self, process: Process) -> ProcessId {
         ProcessId(self.processes.intern(process))
@@ -67,9 +73,19 @@ impl ProfileBuilder {
 
     /// Adds one tick, seen at `time` nanoseconds since 1970.
     pub fn add(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64) {
+        self.add_wait(thread, trace, time, Duration::ZERO);
+    }
+
+    /// Adds a stretch of time in which a thread did not run, which ended at `time` nanoseconds since 1970.
+    ///
+    /// How long it was is only kept by a profile of [such times](ProfileBuilder::off_cpu).
+    pub fn add_wait(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64, waited: Duration) {
         let frames = trace.frames.iter().map(|&frame| FrameId(self.frames.intern(frame)));
         let trace = self.traces.intern(trace, frames);
         self.samples.add(thread, trace, time);
+        if self.is_off_cpu {
+            self.samples.wait(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
+        }
     }
 
     /// Says what the functions of scripts are that occur in traces, where `script` knows.
@@ -112,6 +128,7 @@ impl ProfileBuilder {
             start,
             duration,
             period: self.period,
+            is_off_cpu: self.is_off_cpu,
             losses: self.losses,
             modules,
             scripts,

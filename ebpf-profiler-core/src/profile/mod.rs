@@ -44,6 +44,7 @@ pub struct Profile {
     start: SystemTime,
     duration: Duration,
     period: Duration,
+    is_off_cpu: bool,
     losses: BTreeMap<&'static str, u64>,
     modules: Vec<Module>,
     scripts: Vec<Script>,
@@ -120,6 +121,12 @@ impl Profile {
     /// How long it is.
     pub fn duration(&self) -> Duration {
         self.duration
+    }
+
+    /// Whether it tells of the time that threads did not run; then there is no period, and each sample has
+    /// [`waits`](Sample::waits).
+    pub fn is_off_cpu(&self) -> bool {
+        self.is_off_cpu
     }
 
     /// The time between two ticks of a CPU: what one count stands for.

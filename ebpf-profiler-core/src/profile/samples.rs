@@ -14,6 +14,8 @@ use super::{Thread, ThreadId, TraceId};
 pub(super) struct Samples {
     items: Vec<StoredSample>,
     times: Vec<u64>,
+    /// As many, or none: how long each wait was.
+    waits: Vec<u64>,
 }
 
 /// A sample, and where its times stand.
@@ -32,6 +34,10 @@ impl Samples {
     pub(super) fn times(&self, sample: &StoredSample) -> &[u64] {
         &self.times[sample.times.clone()]
     }
+
+    pub(super) fn waits(&self, sample: &StoredSample) -> &[u64] {
+        self.waits.get(sample.times.clone()).unwrap_or_default()
+    }
 }
 
 /// Numbers samples as ticks come.
@@ -41,6 +47,8 @@ pub(super) struct SampleInterner {
     items: Vec<Seen>,
     /// The number of a sample and the time, in the order in which they came.
     ticks: Vec<(u32, u64)>,
+    /// Of each tick, if it is one of off-CPU time.
+    waits: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -65,12 +73,20 @@ impl SampleInterner {
         self.ticks.push((number, time));
     }
 
+    /// Says how long the last one was; to be called for all of them or for none.
+    pub(super) fn wait(&mut self, nanos: u64) {
+        self.waits.push(nanos);
+    }
+
     /// Brings together what belongs together: the samples of a process, and the times of a sample.
     pub(super) fn finish(self, threads: &[Thread]) -> Samples {
         let mut order: Vec<u32> = (0..self.items.len() as u32).collect();
         order.sort_by_key(|&number| threads[self.items[number as usize].thread.0 as usize].process);
-        let mut samples =
-            Samples { items: Vec::with_capacity(order.len()), times: vec![0; self.ticks.len()] };
+        let mut samples = Samples {
+            items: Vec::with_capacity(order.len()),
+            times: vec![0; self.ticks.len()],
+            waits: vec![0; self.waits.len()],
+        };
         let mut next = vec![0; order.len()];
         let mut start = 0;
         for number in order {
@@ -79,9 +95,12 @@ impl SampleInterner {
             next[number as usize] = start;
             start += count;
         }
-        for (number, time) in self.ticks {
+        for (index, (number, time)) in self.ticks.into_iter().enumerate() {
             let place = &mut next[number as usize];
             samples.times[*place] = time;
+            if let (Some(wait), Some(&nanos)) = (samples.waits.get_mut(*place), self.waits.get(index)) {
+                *wait = nanos;
+            }
             *place += 1;
         }
         samples

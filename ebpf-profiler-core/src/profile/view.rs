@@ -27,6 +27,12 @@ impl<'p> Sample<'p> {
         self.profile.samples.times(self.stored)
     }
 
+    /// How long it did not run each time, in nanoseconds, as many as there are timestamps; none in a profile of time
+    /// on the CPU.
+    pub fn waits(&self) -> &'p [u64] {
+        self.profile.samples.waits(self.stored)
+    }
+
     /// The thread.
     pub fn thread(&self) -> &'p Thread {
         &self.profile.threads[self.stored.thread.0 as usize]

@@ -10,7 +10,7 @@ use super::fields::{DICTIONARY, RESOURCE_PROFILES, profile, sample};
 use super::numbers::{Facts, Numbers};
 use crate::buffer::Buffer;
 use crate::resource::Resource;
-use crate::wire::{Wire, bytes_len};
+use crate::wire::{Wire, bytes_len, varint_len};
 
 /// A message in the making.
 ///
@@ -170,9 +170,28 @@ impl Numbered<'_> {
 #[inline]
 fn put_sample(same: &[Numbered<'_>], stack: HasStack, thread: Attributes, out: &mut Buffer) {
     let timestamps: usize = same.iter().map(|numbered| 8 * numbered.sample.timestamps().len()).sum();
-    out.message(profile::SAMPLES, stack.len() + thread.len() + bytes_len(timestamps));
+    let values = values_len(same);
+    let values_field = if values == 0 { 0 } else { bytes_len(values) };
+    out.message(profile::SAMPLES, stack.len() + thread.len() + values_field + bytes_len(timestamps));
     stack.put(out);
     thread.put(out);
+    if values > 0 {
+        out.message(sample::VALUES, values);
+        waits(same).for_each(|value| out.varint(value));
+    }
     out.message(sample::TIMESTAMPS, timestamps);
     same.iter().for_each(|numbered| out.fixed64s(numbered.sample.timestamps()));
+}
+
+/// Ticks have none: each timestamp counts one.
+#[inline]
+fn values_len(same: &[Numbered<'_>]) -> usize {
+    waits(same).map(varint_len).sum()
+}
+
+#[inline]
+fn waits(same: &[Numbered<'_>]) -> impl Iterator<Item = u64> {
+    let all = same.iter().flat_map(|numbered| numbered.sample.waits());
+    // The schema's numbers have a sign.
+    all.map(|&nanos| nanos.min(i64::MAX as u64))
 }

@@ -16,6 +16,7 @@ use crate::wire::{Wire, bytes_len, number_len};
 #[derive(Debug)]
 pub(super) struct Envelope<'p> {
     machine: &'p Resource,
+    is_off_cpu: bool,
     /// The attributes that all processes share.
     shared: Vec<u8>,
     scope: Vec<u8>,
@@ -35,6 +36,7 @@ impl<'p> Envelope<'p> {
         }
         Envelope {
             machine,
+            is_off_cpu: from.is_off_cpu(),
             shared,
             scope: scope(),
             schema: field(resource_profiles::SCHEMA_URL, semantic::SCHEMA_URL.as_bytes()),
@@ -47,9 +49,16 @@ impl<'p> Envelope<'p> {
     }
 
     /// Gives the names of the types their numbers in a fresh dictionary.
+    ///
+    /// These are the two shapes that consumers know. The second has no period, but its type has to be there: Parca
+    /// refuses a profile without.
     pub(super) fn intern_types(&mut self, dictionary: &mut Dictionary) {
-        self.sample_type = value_type(profile::SAMPLE_TYPE, semantic::SAMPLES, dictionary);
-        self.period_type = value_type(profile::PERIOD_TYPE, semantic::CPU, dictionary);
+        let (sample, period) = match self.is_off_cpu {
+            false => (semantic::SAMPLES, semantic::CPU),
+            true => (semantic::OFF_CPU, ("", "")),
+        };
+        self.sample_type = value_type(profile::SAMPLE_TYPE, sample, dictionary);
+        self.period_type = value_type(profile::PERIOD_TYPE, period, dictionary);
     }
 
     /// The `Resource` of a process.

@@ -67,6 +67,7 @@ pub(super) mod profile {
 pub(super) mod sample {
     pub(in crate::encode) const STACK: u8 = 1;
     pub(in crate::encode) const ATTRIBUTES: u8 = 2;
+    pub(in crate::encode) const VALUES: u8 = 4;
     pub(in crate::encode) const TIMESTAMPS: u8 = 5;
 }
 

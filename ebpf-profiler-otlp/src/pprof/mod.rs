@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sample      labels process.pid, process.executable.name, container.id, thread.id, thread.name
-//!             values samples/count, cpu/nanoseconds = count * period
+//!             values samples/count, cpu/nanoseconds = count * period or off_cpu/nanoseconds
 //! location    mapping, address in the file, functions innermost first
 //! mapping     file, addresses, GNU build id
 //! ```
@@ -46,13 +46,16 @@ pub fn pprof(profile: &Profile) -> Bytes {
 fn encode(from: &Profile) -> Vec<u8> {
     let mut tables = Tables::new(from);
     let mut out = Vec::new();
-    for types in [semantic::SAMPLES, semantic::CPU] {
+    let time = if from.is_off_cpu() { semantic::OFF_CPU } else { semantic::CPU };
+    for types in [semantic::SAMPLES, time] {
         put_type(profile::SAMPLE_TYPE, types, &mut tables, &mut out);
     }
     put_samples(from, &mut tables, &mut out);
     put_times(from, &mut out);
-    put_type(profile::PERIOD_TYPE, semantic::CPU, &mut tables, &mut out);
-    out.number(profile::PERIOD, nanos(from.period()));
+    if !from.is_off_cpu() {
+        put_type(profile::PERIOD_TYPE, semantic::CPU, &mut tables, &mut out);
+        out.number(profile::PERIOD, nanos(from.period()));
+    }
     put_comments(from, &mut tables, &mut out);
     tables.put(&mut out);
     out
@@ -81,20 +84,31 @@ fn put_comments(from: &Profile, tables: &mut Tables<'_>, out: &mut Vec<u8>) {
 /// Traces that differ only in what pprof can't say become one sample.
 fn put_samples<'p>(from: &'p Profile, tables: &mut Tables<'p>, out: &mut Vec<u8>) {
     let mut numbers: HashMap<(Box<[u32]>, u32), usize> = HashMap::new();
-    let mut samples: Vec<(Vec<u8>, u64)> = Vec::new();
-    let mut stack = Vec::new();
+    let mut samples: Vec<(Vec<u8>, [u64; 2])> = Vec::new();
+    let (mut stack, period) = (Vec::new(), nanos(from.period()));
     for sample in from.samples() {
         tables.stack(sample.trace(), &mut stack);
         let number = *numbers.entry((stack.as_slice().into(), sample.thread_id().0)).or_insert(samples.len());
         if number == samples.len() {
-            samples.push((identity(&sample, &stack, tables), 0));
+            samples.push((identity(&sample, &stack, tables), [0; 2]));
         }
-        samples[number].1 += sample.count();
+        add(&mut samples[number].1, [sample.count(), time(&sample, period)]);
     }
-    let period = nanos(from.period());
-    for (identity, count) in samples {
-        put_sample(&identity, [count, count.saturating_mul(period).min(i64::MAX as u64)], out);
+    for (identity, values) in samples {
+        put_sample(&identity, values, out);
     }
+}
+
+fn add(values: &mut [u64; 2], more: [u64; 2]) {
+    for (value, more) in values.iter_mut().zip(more) {
+        *value = value.saturating_add(more).min(i64::MAX as u64);
+    }
+}
+
+/// The time that a sample stands for: that of its ticks, or of its waits.
+fn time(sample: &Sample<'_>, period: u64) -> u64 {
+    let waited = sample.waits().iter().fold(0u64, |sum, &wait| sum.saturating_add(wait));
+    waited.saturating_add(sample.count().saturating_mul(period))
 }
 
 /// The fields of a sample without its values.

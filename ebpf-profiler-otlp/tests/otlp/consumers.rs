@@ -10,7 +10,13 @@ use crate::content::attributes;
 /// Those of all consumers together.
 pub(crate) fn all(request: &ExportProfilesServiceRequest) -> Complaints {
     let tables = request.dictionary.as_ref().expect("a dictionary");
-    [parca(request), devfiler(tables), pyroscope(request, tables), elastic(request, tables)].concat()
+    [of_any_type(request), elastic(request, tables)].concat()
+}
+
+/// Those of consumers that take other profiles than on-CPU ones, too.
+pub(crate) fn of_any_type(request: &ExportProfilesServiceRequest) -> Complaints {
+    let tables = request.dictionary.as_ref().expect("a dictionary");
+    [parca(request), devfiler(tables), pyroscope(request, tables)].concat()
 }
 
 /// Dereferences types, resources and scopes without looking; refuses empty profiles; reads plain texts only.

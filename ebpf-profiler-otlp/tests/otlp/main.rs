@@ -8,6 +8,7 @@ mod content;
 #[cfg(feature = "http")]
 mod divided;
 mod fake;
+mod off_cpu;
 #[cfg(feature = "pprof")]
 mod pprof;
 mod round_trip;

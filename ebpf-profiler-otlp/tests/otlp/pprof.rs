@@ -16,7 +16,7 @@ use crate::content;
 use crate::fake::{self, SMALL};
 
 /// `perftools.profiles`, as far as it is used.
-mod wire {
+pub(crate) mod wire {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(crate) struct Profile {
         #[prost(message, repeated, tag = "1")]
@@ -130,7 +130,7 @@ mod wire {
     }
 }
 
-fn decode(profile: &Profile) -> wire::Profile {
+pub(crate) fn decode(profile: &Profile) -> wire::Profile {
     let mut bytes = Vec::new();
     GzDecoder::new(&pprof(profile)[..]).read_to_end(&mut bytes).unwrap();
     let decoded = wire::Profile::decode(&bytes[..]).unwrap();

@@ -199,8 +199,9 @@ fn the_reference_checker_agrees() {
         eprintln!("skipped: PROFCHECK doesn't name the reference checker");
         return;
     };
-    for seed in 0..20 {
-        let bytes = encode(&fake::profile(seed, SMALL), &Resource::new());
+    let profiles = (0..20).map(|seed| fake::profile(seed, SMALL)).chain([crate::off_cpu::waits()]);
+    for (seed, profile) in profiles.enumerate() {
+        let bytes = encode(&profile, &Resource::new());
         let path = std::env::temp_dir().join(format!("profcheck-{}-{seed}.otlp", std::process::id()));
         std::fs::write(&path, &bytes).unwrap();
         let output =

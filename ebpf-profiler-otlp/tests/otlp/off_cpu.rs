@@ -1,0 +1,55 @@
+//! Time that threads did not run: the shape that Pyroscope and the schema want for it.
+
+use std::time::Duration;
+
+use ebpf_profiler_core::profile::{Profile, ProfileBuilder, Thread};
+use ebpf_profiler_core::trace::{Frame, Stop, Trace};
+use ebpf_profiler_otlp::{Resource, encode};
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use prost::Message;
+
+use crate::{check, consumers, fake};
+
+/// Two stacks, one of them with two waits, and one that is as long as none can be.
+pub(crate) fn waits() -> Profile {
+    let mut builder = ProfileBuilder::off_cpu();
+    let process = builder.process(fake::process(1));
+    let thread = builder.thread(Thread { process, tid: 101, name: "worker".into() });
+    for (address, time, nanos) in [(1, 10, 5_000), (2, 20, u64::MAX), (1, 30, 0)] {
+        let frames = vec![Frame::Kernel { address: (1 << 63) + address }].into();
+        let trace = Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        builder.add_wait(thread, &trace, fake::START + time, Duration::from_nanos(nanos));
+    }
+    fake::finish(builder)
+}
+
+#[test]
+fn waits_have_values_and_times_and_no_period() {
+    let bytes = encode(&waits(), &Resource::new());
+    let request = ExportProfilesServiceRequest::decode(bytes.clone()).unwrap();
+    assert_eq!((check::schema(&request), request.encoded_len()), (vec![], bytes.len()));
+    assert_eq!(consumers::of_any_type(&request), [""; 0]);
+
+    let strings = &request.dictionary.as_ref().unwrap().string_table;
+    let profile = check::profiles(&request).next().unwrap();
+    let kind = profile.sample_type.unwrap();
+    let text = |index: i32| strings[index as usize].as_str();
+    assert_eq!([text(kind.type_strindex), text(kind.unit_strindex)], ["off_cpu", "nanoseconds"]);
+    assert_eq!((profile.period, profile.period_type), (0, Some(Default::default())));
+    let seen: Vec<_> =
+        profile.samples.iter().map(|it| (it.values.clone(), it.timestamps_unix_nano.clone())).collect();
+    let at = |time| fake::START + time;
+    assert_eq!(seen, [(vec![5_000, 0], vec![at(10), at(30)]), (vec![i64::MAX], vec![at(20)])]);
+}
+
+#[cfg(feature = "pprof")]
+#[test]
+fn waits_are_added_up_for_pprof() {
+    let profile = crate::pprof::decode(&waits());
+    let text = |index: i64| profile.strings[index as usize].as_str();
+    let types: Vec<_> = profile.sample_type.iter().map(|it| [text(it.kind), text(it.unit)]).collect();
+    assert_eq!(types, [["samples", "count"], ["off_cpu", "nanoseconds"]]);
+    assert_eq!((profile.period_type, profile.period), (None, 0));
+    let values: Vec<_> = profile.sample.iter().map(|it| it.value.clone()).collect();
+    assert_eq!(values, [[2, 5_000], [1, i64::MAX]]);
+}
