@@ -89,8 +89,10 @@ fn find(words: &[u64]) -> Vec<Loop> {
 /// Whether all runs stand one loop too far on the side of the leaf.
 fn is_late(words: &[u64], loops: &[Loop]) -> bool {
     let [first, .., last] = loops else { return false };
+    // Only one loop can be on its way. Where more have no calls, they are another interpreter's of the same program.
+    let bare = loops.iter().filter(|each| each.run.is_empty()).count();
     let is_broken = |word: &u64| word & CALL != 0 && word & ADDRESS_OF_CALL == 0;
-    !first.run.is_empty() && last.run.is_empty() && !words.iter().any(is_broken)
+    !first.run.is_empty() && last.run.is_empty() && bare == 1 && !words.iter().any(is_broken)
 }
 
 fn lay_out(words: &[u64], loops: &[Loop]) -> Vec<u64> {
@@ -145,6 +147,12 @@ mod tests {
     fn a_loop_that_has_just_begun_stands_for_itself() {
         let found = spliced(&[&[EVAL], &call(8), &[2, EVAL], &call(9), &[3, EVAL, 4]]);
         assert_eq!(found, stack(&[&[EVAL, 2], &call(8), &[3], &call(9), &[4]]));
+    }
+
+    #[test]
+    fn loops_of_another_interpreter_stand_for_themselves() {
+        let found = spliced(&[&[1, EVAL], &call(7), &[2, EVAL], &call(8), &[3, EVAL, 4, EVAL, 5]]);
+        assert_eq!(found, stack(&[&[1], &call(7), &[2], &call(8), &[3, EVAL, 4, EVAL, 5]]));
     }
 
     #[test]
