@@ -13,6 +13,9 @@ const THIS_THREAD: libc::id_t = 0;
 /// the ring is full, and ticks are lost.
 pub(super) fn raise() {
     const NICENESS: i32 = -10;
+    if niceness().is_ok_and(|niceness| niceness <= NICENESS) {
+        return;
+    }
     // SAFETY: the call changes nothing but when this thread runs.
     // Without the privilege the thread stays as it is.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, THIS_THREAD, NICENESS) };
