@@ -51,11 +51,17 @@ pub(crate) struct Stubs<'a> {
     elf: &'a Elf,
     /// Where the file's header says that it begins.
     entry: u64,
+    /// Whether it names no dynamic linker: then its signal handlers may return to code of its own. Those of other
+    /// programs return to the C library, and to search all of chromium would take twenty times as long as its table.
+    is_alone: bool,
     /// The executable sections by their addresses: many a file has its constants in a segment with its code.
     sections: Vec<Range<u64>>,
     /// How many bytes may still be looked at.
     budget: u64,
 }
+
+/// The segment that names the dynamic linker.
+const INTERPRETER: u32 = 3;
 
 /// What isn't described is padding in most files; of those that describe nothing few have more code than this.
 const BUDGET: u64 = 64 << 20;
@@ -85,13 +91,19 @@ impl<'a> Stubs<'a> {
             }
             joined
         });
-        Stubs { elf, entry: elf.entry(), sections, budget: BUDGET }
+        let is_alone = elf.segments().iter().all(|segment| segment.kind != INTERPRETER);
+        Stubs { elf, entry: elf.entry(), is_alone, sections, budget: BUDGET }
     }
 
     /// Whether a gap is large enough to be looked at, or the file's header names a place in it.
     #[inline]
     pub(crate) fn may_be_in(&self, gap: &Range<u64>) -> bool {
-        gap.end.saturating_sub(gap.start) >= LEAST || gap.contains(&self.entry)
+        self.may_return_from_signals(gap) || gap.contains(&self.entry)
+    }
+
+    #[inline]
+    fn may_return_from_signals(&self, gap: &Range<u64>) -> bool {
+        self.is_alone && gap.end.saturating_sub(gap.start) >= LEAST
     }
 
     /// The stubs in a gap, in order, without overlap.
@@ -121,7 +133,7 @@ impl<'a> Stubs<'a> {
         }
         self.budget -= size;
         let mut stubs = Vec::from_iter(self.entry(look, gap));
-        if size >= LEAST {
+        if self.may_return_from_signals(gap) {
             self.signal_returns(look, gap, &mut stubs);
         }
         ordered(stubs)
