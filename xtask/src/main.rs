@@ -8,6 +8,7 @@ mod json;
 mod kernels;
 mod layers;
 mod object;
+mod pythons;
 mod run;
 mod tally;
 mod test;
@@ -36,6 +37,11 @@ const TASKS: &[Task] = &[
         "fixtures",
         "[go]: the kernels that tests boot, the collector that they send to, the Go that they build with",
         fixtures::task,
+    ),
+    (
+        "pythons",
+        "fetches or builds the interpreters that the tests profile into target/fixtures/python",
+        pythons::task,
     ),
     (
         "kernels",

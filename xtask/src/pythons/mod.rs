@@ -1,0 +1,79 @@
+//! `cargo xtask pythons`: one CPython of each kind, for the tests that profile it.
+//!
+//! ```text
+//! pyenv-3.6.15                 those that pyenv has installed, with libpython as a shared library
+//! debian-3.13                  Debian's, in a folder of its own with the libc that it was built for
+//! built-3.13t                  built here from Debian's source package, without the global lock
+//! ```
+//!
+//! What is there stands in `target/fixtures/python/list`, a line for each: its name, the folder that is to be its root
+//! (or nothing), the program, the folder of its debug files (or nothing). `examples/tests/python` reads it.
+
+mod built;
+mod debian;
+mod pyenv;
+mod suite;
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::run::{Outcome, target};
+
+/// An interpreter that can be run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Interpreter {
+    /// Where it is from, and its version.
+    name: String,
+    /// The folder that it has to see as its root; empty where that is the machine's own.
+    root: String,
+    /// The program, as seen from that root.
+    program: String,
+    /// The folder with its debug files, for debuggers alone; empty where the program has its symbols itself.
+    symbols: String,
+}
+
+/// Gets all that can be had here; what can't is said and left out.
+pub(crate) fn task(_: &[String]) -> Outcome {
+    let mut found = pyenv::installed();
+    if found.is_empty() {
+        eprintln!(
+            "      pyenv is not in PATH, or has installed nothing: 2.7 and 3.6 to 3.13 are not tested as it builds them"
+        );
+    }
+    for package in debian::PACKAGES {
+        keep(&mut found, package.interpreter());
+    }
+    keep(&mut found, built::without_global_lock());
+    let list: String = found.iter().map(Interpreter::line).collect();
+    let path = folder().join("list");
+    fs::write(&path, list).map_err(|error| format!("{}: {error}", path.display()))?;
+    eprintln!("      {} interpreters in {}", found.len(), path.display());
+    Ok(())
+}
+
+fn keep(found: &mut Vec<Interpreter>, interpreter: Result<Interpreter, String>) {
+    match interpreter {
+        Ok(interpreter) => found.push(interpreter),
+        Err(error) => eprintln!("      left out: {error}"),
+    }
+}
+
+/// Where they all are.
+fn folder() -> PathBuf {
+    let folder = target().join("fixtures").join("python");
+    // Whoever writes into it says that it is missing.
+    let _ = fs::create_dir_all(&folder);
+    folder.canonicalize().unwrap_or(folder)
+}
+
+impl Interpreter {
+    fn line(&self) -> String {
+        format!("{}\t{}\t{}\t{}\n", self.name, self.root, self.program, self.symbols)
+    }
+}
+
+#[test]
+fn the_list_has_four_columns() {
+    let here = Interpreter { name: "a-3.9".into(), program: "/p/python".into(), ..Interpreter::default() };
+    assert_eq!(here.line(), "a-3.9\t\t/p/python\t\n");
+}

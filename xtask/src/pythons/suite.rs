@@ -1,0 +1,91 @@
+//! Packages of other Debian suites than the machine's own.
+//!
+//! apt keeps their lists in a folder under `target`, beside and not among those of the machine.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::folder;
+use crate::run::{Outcome, command, output};
+
+/// A suite.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Suite(pub(super) &'static str);
+
+const MIRROR: &str = "http://deb.debian.org/debian";
+const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+impl Suite {
+    /// Fetches a package in this version, or in the one that took its place, and unpacks it.
+    pub(super) fn unpack(self, package: &str, version: &str, into: &Path) -> Outcome {
+        let fetched = PathBuf::from(format!("{}.fetched", into.display()));
+        // What a broken attempt has left behind.
+        let _ = fs::remove_dir_all(&fetched);
+        create(&fetched)?;
+        let pinned = format!("{package}={version}");
+        let latest = format!("{package}/{}", self.0);
+        let fetch = |what: &str| output(self.apt("apt-get")?.args(["download", what]).current_dir(&fetched));
+        if version.is_empty() {
+            fetch(&latest)?;
+        } else if fetch(&pinned).is_err() {
+            eprintln!("      {pinned} is not to be had any more: what {} has in its place", self.0);
+            fetch(&latest)?;
+        }
+        for file in files_in(&fetched, "deb") {
+            output(command(&["dpkg-deb", "--extract"]).arg(&file).arg(into))?;
+        }
+        fs::remove_dir_all(&fetched).map_err(|error| error.to_string())
+    }
+
+    /// Fetches the source of a package, as upstream gave it.
+    pub(super) fn source(self, package: &str, version: &str, into: &Path) -> Result<PathBuf, String> {
+        create(into)?;
+        let pinned = format!("{package}={version}");
+        let options = ["source", "--download-only", "--tar-only", &pinned];
+        output(self.apt("apt-get")?.args(options).current_dir(into))?;
+        let files = files_in(into, "xz");
+        files.into_iter().next().ok_or_else(|| format!("apt-get brought no file for {pinned}"))
+    }
+
+    /// One of apt's programs, with lists of this suite alone, which are fetched if need be.
+    fn apt(self, program: &str) -> Result<Command, String> {
+        let state = folder().join("apt").join(self.0);
+        let sources = state.join("sources.list");
+        let fresh = !sources.is_file();
+        if fresh {
+            create(&state.join("lists/partial"))?;
+            create(&state.join("cache/archives/partial"))?;
+            let line = |kind| format!("{kind} [signed-by={KEYS}] {MIRROR} {} main\n", self.0);
+            let lines = line("deb") + &line("deb-src");
+            fs::write(&sources, lines).map_err(|error| format!("{}: {error}", sources.display()))?;
+        }
+        let set = |name: &str, value: &Path| format!("{name}={}", value.display());
+        let options = [
+            set("Dir::Etc::sourcelist", &sources),
+            "Dir::Etc::sourceparts=-".to_owned(),
+            set("Dir::State::lists", &state.join("lists")),
+            set("Dir::Cache", &state.join("cache")),
+            "APT::Sandbox::User=root".to_owned(),
+        ];
+        let apt = || {
+            let mut apt = command(&[program]);
+            apt.args(options.iter().flat_map(|option| ["-o", option]));
+            apt
+        };
+        if fresh {
+            output(apt().args(["update", "--quiet"])).inspect_err(|_| _ = fs::remove_file(&sources))?;
+        }
+        Ok(apt())
+    }
+}
+
+fn create(folder: &Path) -> Outcome {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+fn files_in(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let ends = |path: &PathBuf| path.extension().is_some_and(|found| found == ending);
+    entries.map(|entry| entry.path()).filter(ends).collect()
+}
