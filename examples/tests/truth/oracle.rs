@@ -32,6 +32,7 @@ pub(crate) fn ask(pid: u32, symbols: &Path, question: Question) -> Seen {
         .args(["-nx", "-batch", "-quiet", "-iex", "set debuginfod enabled off", "-p", &pid.to_string(), "-x"])
         .arg(script())
         .arg(symbols)
+        .env("ORACLE_PLACES", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/truth"))
         .env("ORACLE_STEPS", question.steps.to_string())
         .env("ORACLE_STOP", question.stop)
         .env("ORACLE_FRAME_POINTERS", question.frame_pointers)
