@@ -1,0 +1,130 @@
+//! The interpreters that `cargo xtask pythons` has found.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Interpreter {
+    /// Such as `pyenv-3.6.15` or `built-3.13t`.
+    pub(crate) name: String,
+    /// The folder that is its root; none where that is the machine's own.
+    pub(crate) root: Option<PathBuf>,
+    /// The program, as seen from there.
+    pub(crate) program: String,
+    /// The folder with its debug files, for gdb alone.
+    pub(crate) symbols: Option<PathBuf>,
+}
+
+/// A version of the language, and whether it is the kind without the global lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Version {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) is_unlocked: bool,
+}
+
+/// All that `TRUTH_PYTHON` leaves.
+pub(crate) fn all() -> Vec<Interpreter> {
+    let path = target().join("fixtures/python/list");
+    let list = fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}; cargo xtask pythons makes it", path.display()));
+    let wanted = std::env::var("TRUTH_PYTHON").unwrap_or_default();
+    let is_wanted = |each: &Interpreter| wanted.split(',').any(|part| each.name.contains(part));
+    list.lines().filter_map(Interpreter::parse).filter(is_wanted).collect()
+}
+
+/// The workspace's target directory: that of the test's own files lies in it.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().to_path_buf()
+}
+
+/// The folder of the workloads.
+pub(crate) fn programs() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/programs"))
+}
+
+impl Interpreter {
+    fn parse(line: &str) -> Option<Interpreter> {
+        let [name, root, program, symbols] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
+        let folder = |text: &str| (!text.is_empty()).then(|| PathBuf::from(text));
+        Some(Interpreter {
+            name: name.to_owned(),
+            root: folder(root),
+            program: program.to_owned(),
+            symbols: folder(symbols),
+        })
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        Version::parse(self.name.rsplit('-').next().unwrap())
+            .unwrap_or_else(|| panic!("{} is no version", self.name))
+    }
+
+    /// What is to be run for a program of the workloads' folder.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let mut command = self.bare_command(&self.program);
+        command.arg(self.folder().join(program));
+        command
+    }
+
+    /// Runs a program, as its root has it.
+    pub(crate) fn bare_command(&self, program: &str) -> Command {
+        let mut command = match &self.root {
+            None => Command::new(program),
+            Some(root) => {
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "--mount-proc=/proc", "--root"]).arg(root).arg(program);
+                command
+            }
+        };
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("LC_ALL", "C.UTF-8");
+        command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+        command
+    }
+
+    /// Where it sees the workloads; they are copied into a root of its own.
+    fn folder(&self) -> PathBuf {
+        let Some(root) = &self.root else { return programs().to_path_buf() };
+        for entry in fs::read_dir(programs()).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, root.join("truth").join(path.file_name().unwrap())).unwrap();
+        }
+        PathBuf::from("/truth")
+    }
+
+    /// The program's file, as this process sees it.
+    pub(crate) fn file(&self, program: &str) -> PathBuf {
+        match &self.root {
+            Some(root) => root.join(program.trim_start_matches('/')),
+            None => PathBuf::from(program),
+        }
+    }
+}
+
+impl Version {
+    /// Reads `3.11.7`, `3.14` or `3.13t`.
+    pub(crate) fn parse(text: &str) -> Option<Version> {
+        let is_unlocked = text.ends_with('t');
+        let mut parts = text.trim_end_matches('t').split('.');
+        let major = parts.next()?.parse().ok()?;
+        let minor = parts.next()?.parse().ok()?;
+        Some(Version { major, minor, is_unlocked })
+    }
+
+    /// Whether it is older.
+    pub(crate) fn is_before(self, major: u32, minor: u32) -> bool {
+        (self.major, self.minor) < (major, minor)
+    }
+}
+
+#[test]
+fn versions_are_read() {
+    let version = |text| Version::parse(text).unwrap();
+    assert_eq!(version("3.11.7"), Version { major: 3, minor: 11, is_unlocked: false });
+    assert!(version("3.13t").is_unlocked);
+    assert!(version("2.7.18").is_before(3, 6));
+    assert!(version("3.9").is_before(3, 10));
+    assert_eq!(Version::parse("x"), None);
+}

@@ -1,0 +1,257 @@
+//! Stacks against what they have to be.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::expected::{Call, Expected};
+use crate::interpreter::Version;
+use crate::name::{plain, same};
+use crate::seen::{Seen, Stack};
+use crate::skeleton::is_loop;
+
+/// What is allowed.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) version: Version,
+    /// By thread. Where there is one of thread 0, it is that of all others.
+    pub(crate) threads: BTreeMap<u32, Vec<Expected>>,
+    /// The root side of the expected stack is fine too: the program calls and returns all the time. At least one
+    /// Python frame has to be there.
+    pub(crate) moves: bool,
+}
+
+/// How samples fared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) samples: u64,
+    pub(crate) exact: u64,
+    /// Of all, those that end in the leaf: what a program that moves has to show now and then.
+    pub(crate) complete: u64,
+    /// Of all, those without any Python frame.
+    pub(crate) without_python: u64,
+    /// Of these, those before the first Python frame of their process: it wasn't known yet.
+    pub(crate) early: u64,
+    /// What was wrong, and the first stack with it.
+    pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
+}
+
+impl Rules {
+    /// Compares all stacks.
+    pub(crate) fn judge(&self, stacks: &[Stack]) -> Verdict {
+        let mut verdict = Verdict::default();
+        let known = known_since(stacks);
+        for stack in stacks {
+            let stack = &without_library_of_fork(stack);
+            verdict.samples += stack.count;
+            if !stack.has_python() {
+                let known = known.get(&stack.pid).copied().unwrap_or(u64::MAX);
+                verdict.without_python += stack.count;
+                verdict.early += stack.times.iter().filter(|&&time| time < known).count() as u64;
+            }
+            match self.compare(stack) {
+                Ok(is_complete) => {
+                    verdict.exact += stack.count;
+                    verdict.complete += if is_complete { stack.count } else { 0 };
+                }
+                Err(wrong) => {
+                    let entry = verdict.wrong.entry(wrong).or_insert_with(|| (0, stack.clone()));
+                    entry.0 += stack.count;
+                }
+            }
+        }
+        verdict
+    }
+
+    /// Whether the stack is exact; if so, whether it ends in the leaf. If not, what is wrong with it.
+    fn compare(&self, stack: &Stack) -> Result<bool, String> {
+        if stack.frames.is_empty()
+            && self.moves
+            && stack.kernel.iter().any(|name| EXIT.contains(&name.as_str()))
+        {
+            return Ok(false);
+        }
+        if let Some(stop) = &stack.truncated {
+            return Err(format!("cut: {stop}"));
+        }
+        let expected = self.threads.get(&stack.tid).or_else(|| self.threads.get(&0));
+        let expected = expected.ok_or_else(|| "a thread that has said nothing".to_owned())?;
+        let gap = stack.gap.map_or(usize::MAX, |(_, gap)| gap);
+        // How many are left out follows from where the leaf is; how many are said to be is a figure for people.
+        let is_python = |seen: &Seen| matches!(seen, Seen::Python { .. });
+        let kept = stack.frames.iter().rposition(is_python).map_or(0, |last| last + 1);
+        let omitted = if stack.gap.is_some() { expected.len().saturating_sub(kept) } else { 0 };
+        let at_expected = |at: usize| if at < gap { at } else { at + omitted };
+        let is_last =
+            |at: usize| !stack.frames[at + 1..].iter().any(|seen| matches!(seen, Seen::Python { .. }));
+        let mut matched = 0;
+        for (at, seen) in stack.frames.iter().enumerate() {
+            let Some(expected) = expected.get(at_expected(at)) else { break };
+            match (seen, expected) {
+                (Seen::Python { .. }, Expected::Python(call)) => {
+                    same_call(seen, call, is_last(at), self.moves)
+                        .map_err(|wrong| format!("{call}: {wrong}"))?;
+                }
+                (Seen::Native { .. }, Expected::Native(native)) if is_native(seen, native) => {}
+                _ if self.moves => break,
+                (seen, Expected::Python(call)) => return Err(format!("{seen} in the place of {call}")),
+                (seen, Expected::Native(native)) => {
+                    let name = native
+                        .name
+                        .clone()
+                        .unwrap_or_else(|| format!("{}+{:#x}", native.file, native.address));
+                    return Err(format!("{seen} in the place of {name}"));
+                }
+            }
+            matched = at + 1;
+        }
+        let is_complete = at_expected(matched) >= expected.len();
+        if !is_complete && !self.moves {
+            return Err(format!("ends before {}", expected[at_expected(matched)]));
+        }
+        if !stack.frames[..matched].iter().any(|seen| matches!(seen, Seen::Python { .. })) {
+            return Err("no Python frame".to_owned());
+        }
+        self.check_tail(&stack.frames[..matched], &stack.frames[matched..], expected, is_complete)?;
+        Ok(is_complete)
+    }
+
+    /// Above the last Python frame there is native code, and no loop: but that of a call that has just begun.
+    fn check_tail(
+        &self,
+        front: &[Seen],
+        tail: &[Seen],
+        expected: &[Expected],
+        is_complete: bool,
+    ) -> Result<(), String> {
+        let mut loops = 0;
+        for seen in tail {
+            match seen {
+                Seen::Python { .. } => return Err(format!("{seen} is one too many")),
+                Seen::Native { name: Some(name), .. } if is_loop(name, self.version) => loops += 1,
+                _ => {}
+            }
+        }
+        if loops > usize::from(self.moves && !is_complete) {
+            return Err("a loop without its Python frames".to_owned());
+        }
+        let (Some(Expected::Python(call)), true) = (expected.last(), is_complete) else { return Ok(()) };
+        let line = front.iter().rev().find_map(|seen| match seen {
+            Seen::Python { line, .. } => Some(*line),
+            _ => None,
+        });
+        let called = call.last.iter().filter_map(|(line, function)| Some((line, function.as_ref()?)));
+        for (own, function) in called {
+            let is_called = tail
+                .iter()
+                .any(|seen| matches!(seen, Seen::Native { name: Some(name), .. } if name == function));
+            if is_called && line != Some(*own) {
+                return Err(format!("{function} is called on line {own}, not {}", line.unwrap_or_default()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Since 3.9 the library looks after its threads in a child of a fork, in Python; that is not the workload's chain.
+fn without_library_of_fork(stack: &Stack) -> Stack {
+    let is_library = |seen: &Seen| matches!(seen, Seen::Python { name, .. } if name == "_after_fork");
+    let mut stack = stack.clone();
+    if let Some(at) = stack.frames.iter().position(is_library) {
+        stack.frames.truncate(at);
+    }
+    stack
+}
+
+/// When each process was seen with a Python frame for the first time.
+fn known_since(stacks: &[Stack]) -> BTreeMap<u32, u64> {
+    let mut known = BTreeMap::new();
+    for stack in stacks.iter().filter(|stack| stack.has_python()) {
+        let first = stack.times.iter().copied().min().unwrap_or(u64::MAX);
+        known.entry(stack.pid).and_modify(|known: &mut u64| *known = first.min(*known)).or_insert(first);
+    }
+    known
+}
+
+/// What the kernel does between the last user instruction of a process and its end.
+const EXIT: &[&str] = &["do_exit", "do_group_exit", "__x64_sys_exit_group"];
+
+fn same_call(seen: &Seen, call: &Call, is_last: bool, moves: bool) -> Result<(), String> {
+    let Seen::Python { name, file, line, start_line, is_unnamed } = seen else { return Ok(()) };
+    if *is_unnamed {
+        return Err(format!("unnamed, {name}"));
+    }
+    if *name != call.name || *file != call.file {
+        return Err(format!("is called {name} in {file}"));
+    }
+    // A call that has just begun is on the line of its definition.
+    let has_begun = moves && line == start_line;
+    let is_right = if is_last { call.last.contains_key(line) || has_begun } else { call.line == *line };
+    if is_right { Ok(()) } else { Err(format!("on line {line}")) }
+}
+
+/// Callers are known by their address, where there is no name.
+fn is_native(seen: &Seen, native: &crate::skeleton::NativeFrame) -> bool {
+    let Seen::Native { name, file, address } = seen else { return false };
+    match (name, &native.name) {
+        (Some(name), Some(other)) => {
+            let (name, other) = (plain(name), plain(other));
+            same(&name, &other)
+                || (name == "clone" && other == "clone3")
+                || (name == "clone3" && other == "clone")
+        }
+        _ => *file == native.file && *address == native.address,
+    }
+}
+
+impl Verdict {
+    pub(crate) fn share(&self) -> f64 {
+        self.exact as f64 / self.samples.max(1) as f64
+    }
+
+    /// The same without those that came before their process was known.
+    pub(crate) fn share_of_known(&self) -> f64 {
+        self.exact as f64 / (self.samples - self.early).max(1) as f64
+    }
+
+    /// Whether so many of 1,000 are exact, and there is something to judge.
+    pub(crate) fn is_good(&self, per_mille: u64) -> bool {
+        self.samples > 0 && self.exact * 1000 >= self.samples * per_mille
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({}:{})", self.name, self.file.rsplit('/').next().unwrap_or_default(), self.line)
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expected::Python(call) => call.fmt(f),
+            Expected::Native(native) => f.write_str(native.name.as_deref().unwrap_or("?")),
+        }
+    }
+}
+
+/// What is wrong, the most frequent first, each with one whole stack.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} samples, {:.2} % exact, {} complete, {} without Python, {} of them early",
+            self.samples,
+            self.share() * 100.0,
+            self.complete,
+            self.without_python,
+            self.early
+        )?;
+        let mut wrong: Vec<_> = self.wrong.iter().collect();
+        wrong.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+        for (reason, (count, stack)) in wrong.iter().take(5) {
+            let frames: Vec<_> = stack.frames.iter().map(Seen::to_string).collect();
+            write!(f, "\n    {count:>5} x {reason}\n          {}", frames.join(";"))?;
+        }
+        Ok(())
+    }
+}

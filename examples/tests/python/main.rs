@@ -1,0 +1,43 @@
+//! Stacks of Python programs against the truth: every frame, native and Python, from the root to the leaf, with the
+//! line of each call.
+//!
+//! Each workload of `programs` runs under every interpreter that `cargo xtask pythons` has found. What its stack has
+//! to be is put together from three words that aren't ours:
+//!
+//! ```text
+//!   Python's    sys._getframe in the workload: function, file and line of each Python frame
+//!   gdb's       the native frames, and where the evaluation loop stands among them
+//!   the text's  which lines the leaf may be on, and which calls go through C (comments; `library.rs`)
+//! ```
+//!
+//! A sample is exact if it is that stack, the loop replaced by the Python frames that it runs; above the leaf's Python
+//! frame there may be native code of the interpreter, but no loop. Every sample of the process counts, from when the
+//! workload says that it is there to the end of the profile. 995 of 1,000 have to be exact.
+//!
+//! ```text
+//! cargo xtask pythons
+//! cargo test --release -p examples --test python                                     the judge's own tests
+//! sudo -E env PATH="$PATH" cargo test --release -p examples --test python -- --ignored --test-threads=1 --nocapture
+//! ```
+//!
+//! `TRUTH_PYTHON=3.6,debian` leaves only the interpreters with one of these in their names, `TRUTH_CHAIN=json,names` only such
+//! workloads.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
+
+mod expected;
+mod interpreter;
+mod judge;
+mod library;
+#[path = "../truth/name.rs"]
+mod name;
+mod py_spy;
+mod seen;
+mod skeleton;
+mod source;
+mod workload;
+mod workloads;

@@ -1,0 +1,5 @@
+import truth
+
+
+class Body(object):  # through C
+    truth.spin()

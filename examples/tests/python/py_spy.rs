@@ -1,0 +1,153 @@
+//! Shares of functions against py-spy, which looks at the same run at the same time.
+//!
+//! For each function, with `k` of `n` samples in which it is the innermost Python function, and `l` of `m` of py-spy's:
+//!
+//! ```text
+//!   p = (k + l) / (n + m)        z = (k/n - l/m) / sqrt(p (1 - p) (1/n + 1/m))
+//! ```
+//!
+//! They agree if |z| is at most 4.5 for each: two-sided 0.7 in 100,000, or 0.1 % in all for 150 comparisons (six
+//! versions, some 25 functions each: Bonferroni). Functions with fewer than ten expected samples aren't compared.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+
+use crate::interpreter;
+use crate::seen::{Seen, stacks};
+use crate::workload::Running;
+
+/// Samples by innermost Python function.
+type Counts = BTreeMap<String, u64>;
+
+const SECONDS: u64 = 8;
+const LIMIT: f64 = 4.5;
+
+#[test]
+#[ignore = "profiles: needs root, and py-spy (pip install py-spy)"]
+fn shares_agree_with_py_spy() {
+    let mut failures = String::new();
+    for interpreter in interpreter::all() {
+        let version = interpreter.version();
+        // What py-spy knows.
+        if version.is_before(3, 8)
+            || !version.is_before(3, 14)
+            || version.is_unlocked
+            || interpreter.root.is_some()
+        {
+            continue;
+        }
+        let running = Running::start(interpreter.command("mix.py"), 0);
+        let profiler = Profiler::builder()
+            .frequency(997)
+            .pid(running.pid())
+            .unwind(ebpf_profiler_unwind::tables())
+            .languages(ebpf_profiler_hll::all())
+            .start()
+            .unwrap_or_else(|error| panic!("{error}"));
+        let output = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("py-spy.raw");
+        let mut py_spy = py_spy(running.pid(), &output);
+        let is_done = py_spy.wait().unwrap().success();
+        std::thread::sleep(Duration::from_millis(10));
+        running.signal("STOP");
+        let profile = profiler.finish().unwrap_or_else(|error| panic!("{error}")).0;
+        if !is_done {
+            failures += &format!("\n{}: py-spy failed", interpreter.name);
+            continue;
+        }
+        let ours = innermost(&stacks(&profile));
+        let theirs = read(&std::fs::read_to_string(&output).unwrap());
+        failures += &compare(&interpreter.name, &ours, &theirs);
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+fn py_spy(pid: u32, output: &std::path::Path) -> Child {
+    let program = std::env::var("PY_SPY").unwrap_or_else(|_| "py-spy".to_owned());
+    Command::new(program)
+        .args(["record", "--format", "raw", "--rate", "200", "--duration", &SECONDS.to_string()])
+        .args(["--pid", &pid.to_string(), "--output"])
+        .arg(output)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("py-spy can't be run; PY_SPY says where it is")
+}
+
+/// Prints the functions that both saw most; what differs by more than chance comes back.
+fn compare(name: &str, ours: &Counts, theirs: &Counts) -> String {
+    let sum = |counts: &Counts| counts.values().sum::<u64>() as f64;
+    let (n, m) = (sum(ours), sum(theirs));
+    let mut differences = String::new();
+    let mut worst = (0.0_f64, "");
+    let functions: std::collections::BTreeSet<&String> = ours.keys().chain(theirs.keys()).collect();
+    let mut compared = 0;
+    for function in functions {
+        let count = |counts: &Counts| counts.get(function).copied().unwrap_or(0) as f64;
+        let (k, l) = (count(ours), count(theirs));
+        let p = (k + l) / (n + m);
+        if p * n.min(m) < 10.0 {
+            continue;
+        }
+        compared += 1;
+        let z = (k / n - l / m) / (p * (1.0 - p) * (1.0 / n + 1.0 / m)).sqrt();
+        if z.abs() > worst.0.abs() {
+            worst = (z, function);
+        }
+        if z.abs() > LIMIT {
+            differences += &format!(
+                "\n{name}: {function} {:.2} % of {n}, py-spy {:.2} % of {m}: z = {z:.1}",
+                k / n * 100.0,
+                l / m * 100.0
+            );
+        }
+    }
+    println!(
+        "{name:<14} {n} samples, py-spy {m}: {compared} functions compared, largest z {:.1} ({})",
+        worst.0, worst.1
+    );
+    if n * m == 0.0 { format!("\n{name}: nothing to compare") } else { differences }
+}
+
+/// The last part of a qualified name: py-spy has no more.
+fn innermost(stacks: &[crate::seen::Stack]) -> Counts {
+    let mut counts = Counts::new();
+    for stack in stacks {
+        let python = stack.frames.iter().rev().find_map(|seen| match seen {
+            Seen::Python { name, .. } => Some(name.rsplit('.').next().unwrap_or_default().to_owned()),
+            _ => None,
+        });
+        *counts.entry(python.unwrap_or_else(|| "no Python frame".to_owned())).or_default() += stack.count;
+    }
+    counts
+}
+
+/// `<module> (mix.py:50);once (mix.py:40);texts (mix.py:20) 12`
+fn read(text: &str) -> Counts {
+    let mut counts = Counts::new();
+    for line in text.lines() {
+        let Some((stack, count)) = line.rsplit_once(' ') else { continue };
+        let leaf = stack.rsplit(';').next().unwrap_or_default();
+        let name = leaf.split(" (").next().unwrap_or_default();
+        let name = name.rsplit('.').next().unwrap_or_default();
+        *counts.entry(name.to_owned()).or_default() += count.parse::<u64>().unwrap_or(0);
+    }
+    counts
+}
+
+#[test]
+fn py_spy_is_read() {
+    let counts =
+        read("<module> (mix.py:50);once (mix.py:40) 12\n<module> (mix.py:50);A.once (mix.py:41) 3\n");
+    assert_eq!(counts, Counts::from([("once".to_owned(), 15)]));
+}
+
+#[test]
+fn what_differs_by_more_than_chance_is_said() {
+    let counts = |a, b| Counts::from([("a".to_owned(), a), ("b".to_owned(), b)]);
+    assert_eq!(compare("x", &counts(500, 500), &counts(52, 48)), "");
+    assert!(compare("x", &counts(500, 500), &counts(200, 800)).contains("z = "));
+    assert!(!compare("x", &counts(500, 500), &Counts::new()).is_empty());
+}

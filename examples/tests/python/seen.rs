@@ -1,0 +1,120 @@
+//! What the profiler has seen, in the judge's terms.
+
+use ebpf_profiler_core::profile::{Call, FrameView, Profile};
+use ebpf_profiler_core::trace::Frame;
+
+/// One distinct stack of a thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stack {
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    /// Root first, without those of the kernel.
+    pub(crate) frames: Vec<Seen>,
+    /// How many frames are left out, and before which.
+    pub(crate) gap: Option<(usize, usize)>,
+    /// Why the root side is missing, if it is.
+    pub(crate) truncated: Option<String>,
+    /// The functions of the kernel, root first.
+    pub(crate) kernel: Vec<String>,
+    pub(crate) count: u64,
+    /// Nanoseconds since 1970.
+    pub(crate) times: Vec<u64>,
+}
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    Native {
+        /// The function that has a frame of its own.
+        name: Option<String>,
+        file: String,
+        address: u64,
+    },
+    Python {
+        name: String,
+        file: String,
+        line: u32,
+        /// The line of its definition.
+        start_line: u32,
+        /// Whether the name is the reason why there is none.
+        is_unnamed: bool,
+    },
+    /// Code that no file holds.
+    Nowhere,
+}
+
+/// All stacks of a profile.
+pub(crate) fn stacks(profile: &Profile) -> Vec<Stack> {
+    profile
+        .samples()
+        .map(|sample| {
+            let mut stack = Stack {
+                pid: sample.process().pid,
+                tid: sample.thread().tid,
+                count: sample.count(),
+                times: sample.timestamps().to_vec(),
+                ..Stack::default()
+            };
+            for call in sample.trace().calls() {
+                stack.add(call);
+            }
+            stack
+        })
+        .collect()
+}
+
+impl Stack {
+    fn add(&mut self, call: Call<'_>) {
+        match call {
+            Call::LeftOut(count) => self.gap = Some((count as usize, self.frames.len())),
+            Call::Truncated(stop) => self.truncated = Some(stop.to_string()),
+            // What is inlined has no frame of its own.
+            Call::Function { depth: 1.., .. } => {}
+            Call::Function { frame, .. } => match frame.frame() {
+                Frame::Kernel { .. } => self.kernel.push(frame.to_string()),
+                _ => self.frames.push(Seen::new(frame)),
+            },
+            _ => {}
+        }
+    }
+
+    pub(crate) fn has_python(&self) -> bool {
+        self.frames.iter().any(|frame| matches!(frame, Seen::Python { .. }))
+    }
+}
+
+impl Seen {
+    fn new(frame: FrameView<'_>) -> Seen {
+        let symbol = frame.symbols().last();
+        let name = symbol.map(|symbol| symbol.function.to_string());
+        if let Some(script) = frame.script() {
+            return Seen::Python {
+                name: script.name.to_string(),
+                file: script.file.to_string(),
+                line: symbol.map_or(0, |symbol| symbol.line),
+                start_line: script.start_line,
+                is_unnamed: script.is_unnamed,
+            };
+        }
+        match (frame.frame(), frame.module()) {
+            (Frame::Native { address, .. }, Some(module)) => {
+                Seen::Native { name, file: module.name().to_owned(), address }
+            }
+            _ => Seen::Nowhere,
+        }
+    }
+}
+
+/// As people read it.
+impl std::fmt::Display for Seen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Seen::Native { name: Some(name), .. } => f.write_str(name),
+            Seen::Native { name: None, file, address } => write!(f, "{file}+{address:#x}"),
+            Seen::Python { name, file, line, .. } => {
+                write!(f, "{}({}:{line})", name, file.rsplit('/').next().unwrap_or_default())
+            }
+            Seen::Nowhere => f.write_str("[anonymous]"),
+        }
+    }
+}

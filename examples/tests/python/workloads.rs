@@ -1,0 +1,274 @@
+//! The workloads, each under every interpreter.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
+
+use crate::expected::{Expected, expected};
+use crate::interpreter::{self, Interpreter};
+use crate::judge::{Rules, Verdict};
+use crate::seen::{Stack, stacks};
+use crate::skeleton::{self, Skeletons};
+use crate::workload::Running;
+
+/// A workload, and what is known of it.
+#[derive(Clone, Debug)]
+struct Case {
+    name: &'static str,
+    program: &'static str,
+    arguments: Vec<&'static str>,
+    /// Asks a run with these arguments what the chain is, not the one that is profiled.
+    learn_from: Option<&'static str>,
+    /// How many threads say their chain.
+    chains: usize,
+    moves: bool,
+    since: (u32, u32),
+}
+
+const FREQUENCY: u32 = 997;
+/// How long the workloads are profiled together; `TRUTH_SECONDS` says something else.
+const SECONDS: f64 = 20.0;
+const PER_MILLE: u64 = 995;
+
+fn cases() -> Vec<Case> {
+    vec![
+        case("recursion_20", "recursion.py 20"),
+        case("recursion_100", "recursion.py 100"),
+        case("recursion_900", "recursion.py 900"),
+        case("sorted", "callbacks.py sorted"),
+        case("reduce", "callbacks.py reduce"),
+        case("map_and_filter", "callbacks.py map filter"),
+        case("regex", "callbacks.py regex"),
+        case("json", "callbacks.py json json_reader"),
+        case("c_that_calls_back", "callbacks.py sort_of_objects min partial join"),
+        case("foreign_code", "callbacks.py foreign_code"),
+        case("slots", "callbacks.py call attribute property item operator initializer finalizer metaclass"),
+        case("evaluated", "callbacks.py eval code"),
+        case(
+            "tower",
+            "callbacks.py sorted map reduce regex json partial call attribute eval finalizer code min operator",
+        ),
+        case("classes", "classes.py"),
+        case("generators", "generators.py"),
+        case("delegates", "delegates.py").since(3, 3),
+        case("coroutines", "coroutines.py").since(3, 6),
+        case("names", "names.py").since(3, 0),
+        case("imports", "imports.py"),
+        case("signals", "signals.py"),
+        case("tracing", "tracing.py"),
+        case("threads", "threads.py").chains(4),
+        case("unlocked", "unlocked.py").chains(2),
+        case("processes", "processes.py").chains(2),
+        case("forks", "forks.py").learn_from("stay").moves(),
+        case("exceptions", "exceptions.py").moves(),
+    ]
+}
+
+fn case(name: &'static str, line: &'static str) -> Case {
+    let mut words = line.split(' ');
+    Case {
+        name,
+        program: words.next().unwrap_or_default(),
+        arguments: words.collect(),
+        learn_from: None,
+        chains: 1,
+        moves: false,
+        since: (2, 7),
+    }
+}
+
+impl Case {
+    fn chains(self, chains: usize) -> Case {
+        Case { chains, ..self }
+    }
+
+    fn since(self, major: u32, minor: u32) -> Case {
+        Case { since: (major, minor), ..self }
+    }
+
+    fn moves(self) -> Case {
+        Case { moves: true, ..self }
+    }
+
+    fn learn_from(self, argument: &'static str) -> Case {
+        Case { learn_from: Some(argument), ..self }
+    }
+
+    fn start(&self, interpreter: &Interpreter, arguments: &[&str], chains: usize) -> Running {
+        let mut command = interpreter.command(self.program);
+        command.args(arguments);
+        Running::start(command, chains)
+    }
+}
+
+/// All chains under all interpreters; prints a table, and fails if one of them isn't good.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain() {
+    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
+    let is_wanted = |case: &Case| wanted.split(',').any(|part| case.name.contains(part));
+    let cases: Vec<_> = cases().into_iter().filter(is_wanted).collect();
+    let interpreters = interpreter::all();
+    let mut table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let (mut failures, mut news) = (String::new(), String::new());
+    for interpreter in &interpreters {
+        let outcomes = run(&cases, interpreter);
+        for case in &cases {
+            let shown = match outcomes.get(case.name) {
+                None => String::new(),
+                Some(Err(reason)) => {
+                    news += &format!("\n{} under {}: {reason}", case.name, interpreter.name);
+                    "?".to_owned()
+                }
+                Some(Ok(verdict)) => {
+                    if !verdict.is_good(PER_MILLE) {
+                        news += &format!("\n{} under {}: {verdict}", case.name, interpreter.name);
+                    }
+                    format!("{:.1} {:.1}", verdict.share() * 100.0, verdict.share_of_known() * 100.0)
+                }
+            };
+            table.entry(case.name).or_default().push(shown);
+        }
+        failures += &news;
+        let outcomes =
+            outcomes.iter().filter_map(|(name, outcome)| Some((name, outcome.as_ref().ok()?.share())));
+        let shares: Vec<_> = outcomes.map(|(name, share)| format!("{name} {:.2}", share * 100.0)).collect();
+        println!("{}: {}{}", interpreter.name, shares.join(", "), std::mem::take(&mut news));
+    }
+    println!(
+        "% exact of all samples; of those since the process was known\n{:<18}{}",
+        "",
+        row(interpreters.iter().map(|each| each.name.as_str()))
+    );
+    for case in &cases {
+        println!("{:<18}{}", case.name, row(table[case.name].iter().map(String::as_str)));
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+fn row<'s>(cells: impl Iterator<Item = &'s str>) -> String {
+    cells.map(|cell| format!(" {cell:>13}")).collect()
+}
+
+/// Runs the workloads at the same time under one interpreter.
+fn run<'c>(cases: &'c [Case], interpreter: &Interpreter) -> BTreeMap<&'c str, Result<Verdict, String>> {
+    let version = interpreter.version();
+    let cases: Vec<_> = cases.iter().filter(|case| !version.is_before(case.since.0, case.since.1)).collect();
+    let start = std::time::Instant::now();
+    let progress =
+        |what: &str| eprintln!("{} {what} after {:.1} s", interpreter.name, start.elapsed().as_secs_f64());
+    let learners: BTreeMap<_, _> = cases
+        .iter()
+        .filter_map(|case| Some((case.name, case.start(interpreter, &[case.learn_from?], case.chains))))
+        .collect();
+    let skeletons_of_learners = look(learners.values(), interpreter);
+    let expected_of = |running: &Running, skeletons: &Skeletons| learn(running, skeletons, interpreter);
+    let learnt: BTreeMap<_, _> = learners
+        .iter()
+        .map(|(name, running)| (*name, expected_of(running, &skeletons_of_learners)))
+        .collect();
+    drop(learners);
+
+    let started: Vec<Running> = cases
+        .iter()
+        .map(|case| {
+            let chains = if case.learn_from.is_some() { 0 } else { case.chains };
+            let running = case.start(interpreter, &case.arguments, chains);
+            // So that it doesn't hold up the others.
+            running.signal("STOP");
+            running
+        })
+        .collect();
+    progress("started");
+    let pids: Vec<u32> = started.iter().map(Running::pid).collect();
+    started.iter().for_each(|running| running.signal("CONT"));
+    let stacks = stacks(&profile(&pids, || started.iter().for_each(|running| running.signal("STOP"))));
+    progress("profiled");
+    let skeletons = look(started.iter(), interpreter);
+    progress("looked at");
+
+    let own: Vec<BTreeSet<u32>> = started.iter().map(Running::pids).collect();
+    let mut verdicts = BTreeMap::new();
+    for ((case, running), pids) in cases.iter().zip(&started).zip(&own) {
+        let is_anyones = |stack: &&Stack| own.iter().any(|pids| pids.contains(&stack.pid));
+        let is_own =
+            |stack: &&Stack| pids.contains(&stack.pid) || (case.learn_from.is_some() && !is_anyones(stack));
+        let own: Vec<Stack> = stacks.iter().filter(is_own).cloned().collect();
+        let threads = match learnt.get(case.name) {
+            // Every process does the same.
+            Some(learnt) => {
+                learnt.clone().map(|threads| threads.into_values().map(|stack| (0, stack)).collect())
+            }
+            None => patiently(
+                case.moves,
+                || expected_of(running, &skeletons),
+                || {
+                    running.signal("CONT");
+                    std::thread::sleep(Duration::from_millis(50));
+                    expected_of(running, &look([running].into_iter(), interpreter))
+                },
+            ),
+        };
+        let verdict = threads.map(|threads| Rules { version, threads, moves: case.moves }.judge(&own));
+        verdicts.insert(case.name, verdict);
+    }
+    verdicts
+}
+
+/// Where a program moves, gdb may come at a bad moment: it is asked again.
+fn patiently<T>(
+    moves: bool,
+    first: impl Fn() -> Result<T, String>,
+    again: impl Fn() -> Result<T, String>,
+) -> Result<T, String> {
+    let mut found = first();
+    for _ in 0..if moves { 9 } else { 1 } {
+        if found.is_ok() {
+            break;
+        }
+        found = again();
+    }
+    found
+}
+
+/// gdb's word on all threads that have said their chain.
+fn look<'r>(running: impl Iterator<Item = &'r Running>, interpreter: &Interpreter) -> Skeletons {
+    let pids: BTreeSet<u32> =
+        running.flat_map(|running| running.chains.iter().map(|chain| chain.pid)).collect();
+    if pids.is_empty() {
+        return Skeletons::new();
+    }
+    let pids: Vec<u32> = pids.into_iter().collect();
+    skeleton::ask(&pids, &interpreter.file(&interpreter.program), interpreter)
+}
+
+/// The stacks of all threads that have said their chain.
+fn learn(
+    running: &Running,
+    skeletons: &Skeletons,
+    interpreter: &Interpreter,
+) -> Result<BTreeMap<u32, Vec<Expected>>, String> {
+    let version = interpreter.version();
+    let none = Vec::new();
+    let stack = |tid: u32| skeletons.get(&tid).unwrap_or(&none);
+    running.chains.iter().map(|chain| Ok((chain.tid, expected(chain, stack(chain.tid), version)?))).collect()
+}
+
+/// Profiles processes and what they fork; `rest` is called when all has been seen.
+fn profile(pids: &[u32], rest: impl FnOnce()) -> Profile {
+    let mut builder = Profiler::builder()
+        .frequency(FREQUENCY)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
+    for &pid in pids {
+        builder = builder.pid(pid);
+    }
+    let seconds = std::env::var("TRUTH_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let seconds = Duration::from_secs_f64(seconds.unwrap_or(SECONDS));
+    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    std::thread::sleep(seconds);
+    rest();
+    profiler.finish().unwrap_or_else(|error| panic!("{error}")).0
+}
