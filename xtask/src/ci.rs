@@ -2,7 +2,7 @@
 
 use crate::run::{Outcome, cargo, run};
 use crate::tally::Tally;
-use crate::{collector, debian, fixtures, kernels, object, test};
+use crate::{collector, debian, fixtures, kernels, object, pythons, test};
 
 /// Debian packages, each with what needs it.
 const PACKAGES: &[&str] = &[
@@ -40,6 +40,8 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     // The live tests send to it.
     tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
     tally.step("fixtures", |_| fixtures::task(&["go".to_owned()]));
+    // The one that has to be built takes too long here.
+    tally.step("interpreters", |_| pythons::task(&["packages".to_owned()]));
     test::steps(&mut tally);
     // Without coverage, but long: the number of inputs bounds it.
     tally.step("fuzzers", |_| {

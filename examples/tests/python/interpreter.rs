@@ -36,7 +36,7 @@ pub(crate) fn all() -> Vec<Interpreter> {
 }
 
 /// The workspace's target directory: that of the test's own files lies in it.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().to_path_buf()
 }
 

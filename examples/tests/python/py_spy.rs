@@ -26,7 +26,7 @@ const SECONDS: u64 = 8;
 const LIMIT: f64 = 4.5;
 
 #[test]
-#[ignore = "profiles: needs root, and py-spy (pip install py-spy)"]
+#[ignore = "profiles: needs root, and py-spy, which `cargo xtask pythons` fetches"]
 fn shares_agree_with_py_spy() {
     let mut failures = String::new();
     for interpreter in interpreter::all() {
@@ -65,7 +65,8 @@ fn shares_agree_with_py_spy() {
 }
 
 fn py_spy(pid: u32, output: &std::path::Path) -> Child {
-    let program = std::env::var("PY_SPY").unwrap_or_else(|_| "py-spy".to_owned());
+    let fetched = interpreter::target().join("fixtures/py-spy/py_spy-0.4.1.data/scripts/py-spy");
+    let program = std::env::var_os("PY_SPY").unwrap_or_else(|| fetched.into_os_string());
     Command::new(program)
         .args(["record", "--format", "raw", "--rate", "200", "--duration", &SECONDS.to_string()])
         .args(["--pid", &pid.to_string(), "--output"])
@@ -73,7 +74,7 @@ fn py_spy(pid: u32, output: &std::path::Path) -> Child {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
-        .expect("py-spy can't be run; PY_SPY says where it is")
+        .expect("py-spy can't be run: cargo xtask pythons fetches it, or PY_SPY says where it is")
 }
 
 /// Prints the functions that both saw most; what differs by more than chance comes back.

@@ -14,10 +14,11 @@ mod debian;
 mod pyenv;
 mod suite;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::run::{Outcome, target};
+use crate::run::{Outcome, command, run, target};
 
 /// An interpreter that can be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,8 +33,8 @@ struct Interpreter {
     symbols: String,
 }
 
-/// Gets all that can be had here; what can't is said and left out.
-pub(crate) fn task(_: &[String]) -> Outcome {
+/// Gets all that can be had here, or with `packages` all that needn't be built; what can't is said and left out.
+pub(crate) fn task(arguments: &[String]) -> Outcome {
     let mut found = pyenv::installed();
     if found.is_empty() {
         eprintln!(
@@ -43,13 +44,39 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     for package in debian::PACKAGES {
         keep(&mut found, package.interpreter());
     }
-    keep(&mut found, built::without_global_lock());
+    if arguments.first().is_none_or(|what| what != "packages") {
+        keep(&mut found, built::without_global_lock());
+    }
+    py_spy()?;
     let list: String = found.iter().map(Interpreter::line).collect();
     let path = folder().join("list");
     fs::write(&path, list).map_err(|error| format!("{}: {error}", path.display()))?;
     eprintln!("      {} interpreters in {}", found.len(), path.display());
     Ok(())
 }
+
+/// py-spy, which the tests compare with.
+fn py_spy() -> Outcome {
+    let folder = target().join("fixtures").join("py-spy");
+    let program = folder.join(format!("py_spy-{PY_SPY}.data/scripts/py-spy"));
+    if program.is_file() {
+        return Ok(());
+    }
+    let failed = |error: std::io::Error| format!("{}: {error}", program.display());
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let package = format!("py-spy=={PY_SPY}");
+    run(
+        command(&["python3", "-m", "pip", "download", "--quiet", "--no-deps", &package]).current_dir(&folder)
+    )?;
+    let wheels = fs::read_dir(&folder).map_err(failed)?.flatten().map(|entry| entry.path());
+    for wheel in wheels.filter(|path| path.extension().is_some_and(|ending| ending == "whl")) {
+        run(command(&["python3", "-m", "zipfile", "-e"]).arg(wheel).arg(&folder))?;
+    }
+    // A wheel doesn't say what may be run.
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).map_err(failed)
+}
+
+const PY_SPY: &str = "0.4.1";
 
 fn keep(found: &mut Vec<Interpreter>, interpreter: Result<Interpreter, String>) {
     match interpreter {
