@@ -152,9 +152,13 @@ impl Rules {
     }
 }
 
-/// Since 3.9 the library looks after its threads in a child of a fork, in Python; that is not the workload's chain.
+/// The library looks after its threads and random numbers in a child of a fork, in Python; that is not the workload's
+/// chain.
 fn without_library_of_fork(stack: &Stack) -> Stack {
-    let is_library = |seen: &Seen| matches!(seen, Seen::Python { name, .. } if name == "_after_fork");
+    let is_library = |seen: &Seen| match seen {
+        Seen::Python { name, .. } => ["_after_fork", "Random.seed", "seed"].contains(&name.as_str()),
+        _ => false,
+    };
     let mut stack = stack.clone();
     if let Some(at) = stack.frames.iter().position(is_library) {
         stack.frames.truncate(at);
