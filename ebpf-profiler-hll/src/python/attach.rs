@@ -4,9 +4,9 @@ use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::{Attachment, Memory, Reason, Target, Unreadable};
 use ebpf_programs::abi::interpreter::{Interpreter, Path};
 
-use super::find::Known;
 use super::name::Names;
-use super::offsets::{CodeOffsets, CurrentOffsets, ListOffsets};
+use super::offsets::{CodeOffsets, CurrentOffsets, ListOffsets, Offsets};
+use super::version::Version;
 use crate::code::Origin;
 use crate::thread_local;
 
@@ -18,6 +18,22 @@ const MEMBER: u64 = 40;
 
 /// The longest name of a member that is of use.
 const MEMBER_NAME: usize = 16;
+
+/// What is needed to attach.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) arch: Arch,
+    pub(super) version: Version,
+    pub(super) offsets: Offsets,
+    /// From a thread to its thread state.
+    ///
+    /// In 2.7 only what says whether there is one is of use: the first interpreter.
+    pub(super) state: Origin,
+    /// What says which thread state is in use, where there is a symbol for it.
+    pub(super) current: Option<u64>,
+    /// The type of code objects.
+    pub(super) code_type: u64,
+}
 
 pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, Reason> {
     let mut offsets = known.offsets;

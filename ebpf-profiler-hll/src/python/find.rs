@@ -3,14 +3,14 @@
 //! By what it exports: a runtime that loads extension modules exports its functions and types to them, whatever the
 //! file is called and whatever it is linked into. Where all is hidden, by the symbols that it kept.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use ebpf_profiler_core::elf::{Arch, Elf, Exports, Symbol};
+use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 
-use super::attach;
+use super::attach::{self, Known};
 use super::offsets::Offsets;
+use super::symbols::Symbols;
 use super::version::Version;
 use crate::code::{self, Origin};
 use crate::split;
@@ -21,22 +21,6 @@ pub(super) struct File {
     pub(super) loops: Vec<Range<u64>>,
     /// What could be learnt, or why it couldn't.
     pub(super) known: Result<Known, Reason>,
-}
-
-/// What is needed to attach.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
-    pub(super) arch: Arch,
-    pub(super) version: Version,
-    pub(super) offsets: Offsets,
-    /// From a thread to its thread state.
-    ///
-    /// In 2.7 only what says whether there is one is of use: the first interpreter.
-    pub(super) state: Origin,
-    /// What says which thread state is in use, where there is a symbol for it.
-    pub(super) current: Option<u64>,
-    /// The type of code objects.
-    pub(super) code_type: u64,
 }
 
 /// The runtime of a file; nothing where there is none.
@@ -78,65 +62,3 @@ impl Runtime for File {
         attach::attach(&self.known?, target)
     }
 }
-
-/// The symbols of a runtime.
-pub(super) struct Symbols<'a> {
-    exports: Option<Exports<'a>>,
-    hidden: HashMap<&'static str, Symbol>,
-}
-
-impl<'a> Symbols<'a> {
-    /// Of a file that has them.
-    fn of(elf: &'a Elf) -> Option<Symbols<'a>> {
-        let exports = elf.exports();
-        let exported = |name: &&str| exports.and_then(|exports| exports.get(name)).is_some();
-        if !MARKS.iter().any(exported) && !elf.has_symbol(&MARKS) {
-            return None;
-        }
-        let mut symbols = Symbols { exports, hidden: HashMap::new() };
-        if !NEEDED.iter().all(|names| names.iter().any(exported)) {
-            elf.for_each_symbol(|name, symbol| {
-                if let Some(wanted) = WANTED.iter().find(|wanted| wanted.as_bytes() == name) {
-                    symbols.hidden.insert(*wanted, symbol);
-                }
-            });
-        }
-        Some(symbols)
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<Symbol> {
-        self.exports.and_then(|exports| exports.get(name)).or_else(|| self.hidden.get(name).copied())
-    }
-
-    pub(super) fn address(&self, name: &str) -> Option<u64> {
-        self.get(name).map(|symbol| symbol.address)
-    }
-}
-
-/// Each runtime has one of them, and nothing else.
-const MARKS: [&str; 2] = ["_PyRuntime", "_PyThreadState_Current"];
-
-/// Where none of one of these is exported, not all is that is of use.
-const NEEDED: [&[&str]; 4] = [
-    &MARKS,
-    &["_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"],
-    &["PyCode_Type"],
-    &["PyGILState_GetThisThreadState"],
-];
-
-/// What is looked for where not all is exported.
-const WANTED: [&str; 13] = [
-    "_PyRuntime",
-    "_PyThreadState_Current",
-    "_PyEval_EvalFrameDefault",
-    "PyEval_EvalFrameEx",
-    "PyGILState_GetThisThreadState",
-    "_PyThreadState_GetCurrent",
-    "PyThreadState_GetUnchecked",
-    "PyCode_Type",
-    "PyString_Type",
-    "Py_Version",
-    "PyIter_Send",
-    "PyThreadState_GetFrame",
-    "PyCode_NewWithPosOnlyArgs",
-];

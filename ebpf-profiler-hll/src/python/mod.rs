@@ -58,6 +58,8 @@ mod name;
 
 mod offsets;
 
+mod symbols;
+
 mod table;
 
 mod text;

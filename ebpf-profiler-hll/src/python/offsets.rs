@@ -9,7 +9,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_programs::abi::interpreter::{FRAME_BYTES, Frames, position, run};
 
 use super::debug_offsets;
-use super::find::Symbols;
+use super::symbols::Symbols;
 use super::table::Table;
 use super::version::Version;
 

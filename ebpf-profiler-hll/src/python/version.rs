@@ -4,7 +4,7 @@ use std::fmt;
 
 use ebpf_profiler_core::elf::Elf;
 
-use super::find::Symbols;
+use super::symbols::Symbols;
 
 /// A version of CPython: 3.12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
