@@ -17,10 +17,16 @@ pub trait Machine {
     fn memory(&mut self, address: u64) -> Option<u64>;
 
     /// `size` bytes anywhere in the walked program, as words; what lies behind them in the answer means nothing.
-    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]>;
+    /// Machines without scripts have none.
+    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+        let _ = (address, size);
+        None
+    }
 
     /// Where the thread's own variables begin.
-    fn thread_pointer(&mut self) -> Option<u64>;
+    fn thread_pointer(&mut self) -> Option<u64> {
+        None
+    }
 
     /// Something was met that user space had better look at soon.
     fn hurry(&mut self) {}
@@ -29,5 +35,7 @@ pub trait Machine {
     fn frame(&mut self, frame: u64);
 
     /// Takes the next call in a script: the two words of its [frame](crate::abi::record).
-    fn call(&mut self, function: u64, detail: u64);
+    fn call(&mut self, function: u64, detail: u64) {
+        let _ = (function, detail);
+    }
 }

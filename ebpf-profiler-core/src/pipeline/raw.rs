@@ -30,7 +30,13 @@ pub(super) fn walk(
     for _ in 0..MAX_TABLES {
         let stop = raw.walk();
         if !raw.mend(stop) {
-            return raw.verdict(stop);
+            let verdict = raw.verdict(stop);
+            if verdict == Stop::CopyEnds {
+                // What lies beyond the copied part can't be asked for by a walk. Only a kernel side that knows all of
+                // it gets there.
+                raw.registry.build_all(tick.pid, tick.time);
+            }
+            return verdict;
         }
     }
     Stop::Pending

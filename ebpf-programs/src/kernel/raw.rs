@@ -113,11 +113,10 @@ extern "C" fn copy_page(_: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer that `send` laid on its stack.
     let scratch = unsafe { &mut **state };
     let from = scratch.copy.from + scratch.copy.copied as u64;
-    let size = (PAGE as u32 - (from as u32 & (PAGE as u32 - 1))) & !7;
-    if size == 0
-        || scratch.copy.copied + size > scratch.copy.limit
-        || scratch.copy.copied + size > MAX_COPY as u32
-    {
+    let left = scratch.copy.limit.saturating_sub(scratch.copy.copied);
+    let page = PAGE as u32 - (from as u32 & (PAGE as u32 - 1));
+    let size = if page < left { page } else { left } & !7;
+    if size == 0 {
         return 1;
     }
     let at = (scratch.copy.at + scratch.copy.copied / 8) as usize & (RECORD_WORDS - 1);

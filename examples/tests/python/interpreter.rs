@@ -35,6 +35,10 @@ pub(crate) fn all() -> Vec<Interpreter> {
     list.lines().filter_map(Interpreter::parse).filter(is_wanted).collect()
 }
 
+/// Goes into a root of its own, with the devices and the processes of the machine.
+const ENTER: &str =
+    r#"mount --rbind /dev "$0/dev" && mount --types proc proc "$0/proc" && exec chroot "$0" "$@""#;
+
 /// The workspace's target directory: that of the test's own files lies in it.
 pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().to_path_buf()
@@ -75,7 +79,7 @@ impl Interpreter {
             None => Command::new(program),
             Some(root) => {
                 let mut command = Command::new("unshare");
-                command.args(["--mount", "--mount-proc=/proc", "--root"]).arg(root).arg(program);
+                command.args(["--mount", "sh", "-c", ENTER]).arg(root).arg(program);
                 command
             }
         };

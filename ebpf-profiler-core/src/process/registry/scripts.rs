@@ -42,14 +42,6 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
     }
 
-    /// Builds the tables of all files of a process.
-    fn build_all(&mut self, pid: u32, now: u64) {
-        let Some(regions) = self.processes.get(&pid).map(|entry| entry.regions.clone()) else { return };
-        for region in regions.iter().filter(|region| region.file.is_some()) {
-            self.build(pid, region.map.start, now);
-        }
-    }
-
     /// The frame of a call in a script.
     pub(super) fn call(
         &mut self,

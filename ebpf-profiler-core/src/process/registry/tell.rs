@@ -128,6 +128,14 @@ impl Registry {
         true
     }
 
+    /// Builds the tables of all files of a process.
+    pub(crate) fn build_all(&mut self, pid: u32, now: u64) {
+        let Some(regions) = self.processes.get(&pid).map(|entry| entry.regions.clone()) else { return };
+        for region in regions.iter().filter(|region| region.file.is_some()) {
+            self.build(pid, region.map.start, now);
+        }
+    }
+
     /// Finds the file of every region.
     pub(super) fn resolve(&mut self, pid: u32, now: u64) {
         let Registry { processes, modules, system, .. } = self;
