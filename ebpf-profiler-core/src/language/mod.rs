@@ -42,7 +42,7 @@ pub use function::{Function, Lines};
 pub use memory::{Memory, Unreadable};
 pub(crate) use script::Scripts;
 pub use script::{NamedCall, Script, ScriptCall, ScriptId};
-pub(crate) use splice::{insert, splice, trim};
+pub(crate) use splice::Splice;
 pub use target::{LoadedFile, Target};
 
 /// A language: finds its runtime in files.

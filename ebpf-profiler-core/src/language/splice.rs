@@ -16,60 +16,18 @@
 //!   loop,           call_method,        middle, call_method,       outer, main
 //! ```
 
-use std::borrow::Cow;
-
 use ebpf_programs::abi::record::frame::{ADDRESS, CALL, DETAIL, LOOP};
 
-/// Moves the calls in `words` (leaf first) to where they belong.
-///
-/// `is_whole` says that the words reach from the leaf to the root.
-pub(crate) fn splice(words: &mut Vec<u64>, is_whole: bool) {
-    if words.iter().all(|word| word & (LOOP | CALL | DETAIL) == 0) {
-        return;
-    }
-    let mut loops = find(words);
-    if is_whole && is_late(words, &loops) {
-        for index in (1..loops.len()).rev() {
-            loops[index].run = loops[index - 1].run.clone();
-        }
-        loops[0].run = 0..0;
-    }
-    *words = lay_out(words, &loops);
-}
-
-/// Cuts off what is only half there at the ends of a gap: a loop whose calls are left out, a call without its second
-/// word at the end of `leaf`; how many frames that were.
-///
-/// At the beginning of the root's side nothing has to be done: half a call is passed over, and a call whose loop is left
-/// out stands for itself.
-pub(crate) fn trim(leaf: &mut Vec<u64>) -> u32 {
-    let before = leaf.len();
-    if leaf.last().is_some_and(|word| word & CALL != 0) {
-        leaf.pop();
-    }
-    if leaf.last().is_some_and(|&word| is_loop(word)) {
-        leaf.pop();
-    }
-    (before - leaf.len()) as u32
-}
-
-/// Puts runs of calls, each ended by the word `LOOP`, behind the loops of a walk that had none.
-pub(crate) fn insert<'w>(words: &'w [u64], calls: &[u64]) -> Cow<'w, [u64]> {
-    if calls.is_empty() {
-        return words.into();
-    }
-    let mut runs = calls.split(|&word| word == LOOP);
-    let mut whole = Vec::with_capacity(words.len() + calls.len());
-    for &word in words {
-        whole.push(word);
-        if is_loop(word) {
-            whole.extend_from_slice(runs.next().unwrap_or_default());
-        }
-    }
-    whole.into()
+/// The words of one stack, leaf first, and room to move them: kept from stack to stack, so nothing is allocated.
+#[derive(Debug, Default)]
+pub(crate) struct Splice {
+    words: Vec<u64>,
+    loops: Vec<Loop>,
+    spliced: Vec<u64>,
 }
 
 /// A frame of a loop and the calls that it runs.
+#[derive(Debug)]
 struct Loop {
     at: usize,
     /// The first word behind what the walk left here.
@@ -77,45 +35,99 @@ struct Loop {
     run: std::ops::Range<usize>,
 }
 
-fn find(words: &[u64]) -> Vec<Loop> {
-    let mut loops = Vec::new();
-    for (at, _) in words.iter().enumerate().filter(|(_, word)| is_loop(**word)) {
-        let calls = words[at + 1..].iter().take_while(|word| *word & (CALL | DETAIL) != 0).count();
-        loops.push(Loop { at, end: at + 1 + calls, run: at + 1..at + 1 + calls });
+impl Splice {
+    /// Begins with another stack.
+    pub(crate) fn clear(&mut self) {
+        self.words.clear();
     }
-    loops
-}
 
-/// Whether all runs stand one loop too far on the side of the leaf.
-fn is_late(words: &[u64], loops: &[Loop]) -> bool {
-    let [first, .., last] = loops else { return false };
-    // Only one loop can be on its way. Where more have no calls, they are another interpreter's of the same program.
-    let bare = loops.iter().filter(|each| each.run.is_empty()).count();
-    let is_broken = |word: &u64| word & CALL != 0 && word & ADDRESS_OF_CALL == 0;
-    !first.run.is_empty() && last.run.is_empty() && bare == 1 && !words.iter().any(is_broken)
-}
+    /// Appends words of a walk.
+    pub(crate) fn extend(&mut self, words: &[u64]) {
+        self.words.extend_from_slice(words);
+    }
 
-fn lay_out(words: &[u64], loops: &[Loop]) -> Vec<u64> {
-    let mut spliced = Vec::with_capacity(words.len());
-    let mut next = 0;
-    for each in loops {
-        spliced.extend_from_slice(&words[next..each.at]);
-        if each.run.is_empty() {
-            spliced.push(words[each.at]);
+    /// Appends words of a walk that had no calls, and behind its loops runs of `calls`, each ended by the word `LOOP`.
+    pub(crate) fn extend_with(&mut self, words: &[u64], calls: &[u64]) {
+        let mut runs = calls.split(|&word| word == LOOP);
+        for &word in words {
+            self.words.push(word);
+            if is_loop(word) {
+                self.words.extend_from_slice(runs.next().unwrap_or_default());
+            }
         }
-        spliced.extend_from_slice(&words[each.run.clone()]);
-        next = each.end;
     }
-    spliced.extend_from_slice(&words[next..]);
-    spliced
+
+    /// Cuts off what is only half there at the leaf's end of a gap: a loop whose calls are left out, a call without its
+    /// second word; how many frames that were.
+    ///
+    /// At the beginning of the root's side nothing has to be done: half a call is passed over, and a call whose loop is
+    /// left out stands for itself.
+    pub(crate) fn trim(&mut self) -> u32 {
+        let before = self.words.len();
+        if self.words.last().is_some_and(|word| word & CALL != 0) {
+            self.words.pop();
+        }
+        if self.words.last().is_some_and(|&word| is_loop(word)) {
+            self.words.pop();
+        }
+        (before - self.words.len()) as u32
+    }
+
+    /// Moves the calls to where they belong; all words.
+    ///
+    /// `is_whole` says that the words reach from the leaf to the root.
+    pub(crate) fn run(&mut self, is_whole: bool) -> &[u64] {
+        self.find();
+        if self.loops.is_empty() {
+            return &self.words;
+        }
+        if is_whole && self.is_late() {
+            for index in (1..self.loops.len()).rev() {
+                self.loops[index].run = self.loops[index - 1].run.clone();
+            }
+            self.loops[0].run = 0..0;
+        }
+        self.lay_out();
+        &self.spliced
+    }
+
+    fn find(&mut self) {
+        let Splice { words, loops, .. } = self;
+        loops.clear();
+        for (at, _) in words.iter().enumerate().filter(|(_, word)| is_loop(**word)) {
+            let calls = words[at + 1..].iter().take_while(|word| *word & (CALL | DETAIL) != 0).count();
+            loops.push(Loop { at, end: at + 1 + calls, run: at + 1..at + 1 + calls });
+        }
+    }
+
+    /// Whether all runs stand one loop too far on the side of the leaf.
+    fn is_late(&self) -> bool {
+        let [first, .., last] = &self.loops[..] else { return false };
+        // Only one loop can be on its way. Where more have no calls, they are another interpreter's of the same program.
+        let bare = self.loops.iter().filter(|each| each.run.is_empty()).count();
+        let is_broken = |word: &u64| word & CALL != 0 && word & ADDRESS == 0;
+        !first.run.is_empty() && last.run.is_empty() && bare == 1 && !self.words.iter().any(is_broken)
+    }
+
+    fn lay_out(&mut self) {
+        let Splice { words, loops, spliced } = self;
+        spliced.clear();
+        let mut next = 0;
+        for each in loops {
+            spliced.extend_from_slice(&words[next..each.at]);
+            if each.run.is_empty() {
+                spliced.push(words[each.at]);
+            }
+            spliced.extend_from_slice(&words[each.run.clone()]);
+            next = each.end;
+        }
+        spliced.extend_from_slice(&words[next..]);
+    }
 }
 
 fn is_loop(word: u64) -> bool {
     word & (CALL | DETAIL) == 0 && word & LOOP != 0
 }
-
-/// The bits of a call's first word that are the address of its function.
-pub(crate) const ADDRESS_OF_CALL: u64 = ADDRESS;
 
 #[cfg(test)]
 mod tests {
@@ -131,10 +143,14 @@ mod tests {
         parts.concat()
     }
 
+    fn of(parts: &[&[u64]]) -> Splice {
+        let mut splice = Splice::default();
+        splice.extend(&stack(parts));
+        splice
+    }
+
     fn spliced(parts: &[&[u64]]) -> Vec<u64> {
-        let mut words = stack(parts);
-        splice(&mut words, true);
-        words
+        of(parts).run(true).to_vec()
     }
 
     #[test]
@@ -158,9 +174,7 @@ mod tests {
     #[test]
     fn what_is_cut_or_broken_stays_as_it_is() {
         let parts: [&[u64]; 6] = [&[EVAL], &call(8), &[2, EVAL], &call(9), &[3, EVAL, 4], &[]];
-        let mut words = stack(&parts);
-        splice(&mut words, false);
-        assert_eq!(words, stack(&[&call(8), &[2], &call(9), &[3, EVAL, 4]]));
+        assert_eq!(of(&parts).run(false), stack(&[&call(8), &[2], &call(9), &[3, EVAL, 4]]));
         let found = spliced(&[&[EVAL], &call(8), &[2, EVAL], &call(0), &[3, EVAL, 4]]);
         assert_eq!(found, stack(&[&call(8), &[2], &call(0), &[3, EVAL, 4]]));
     }
@@ -170,9 +184,14 @@ mod tests {
         let words = [1, EVAL, 2, EVAL, 3];
         let calls = stack(&[&call(7), &call(8), &[LOOP], &call(9), &[LOOP], &call(10)]);
         let expected = stack(&[&[1, EVAL], &call(7), &call(8), &[2, EVAL], &call(9), &[3]]);
-        assert_eq!(*insert(&words, &calls), *expected);
-        assert_eq!(*insert(&words, &[]), words);
-        assert_eq!(*insert(&[1, 2], &calls), [1, 2]);
+        let with = |words: &[u64], calls: &[u64]| {
+            let mut splice = Splice::default();
+            splice.extend_with(words, calls);
+            splice.words
+        };
+        assert_eq!(with(&words, &calls), expected);
+        assert_eq!(with(&words, &[]), words);
+        assert_eq!(with(&[1, 2], &calls), [1, 2]);
     }
 
     #[test]
@@ -184,8 +203,8 @@ mod tests {
     #[test]
     fn what_a_gap_cuts_in_two_is_left_out() {
         let trimmed = |parts: &[&[u64]]| {
-            let mut words = stack(parts);
-            (trim(&mut words), words)
+            let mut splice = of(parts);
+            (splice.trim(), splice.words)
         };
         assert_eq!(trimmed(&[&[1, EVAL], &call(7)]), (0, stack(&[&[1, EVAL], &call(7)])));
         assert_eq!(trimmed(&[&[1, EVAL]]), (1, vec![1]));

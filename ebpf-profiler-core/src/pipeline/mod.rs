@@ -13,9 +13,10 @@ mod raw;
 
 use std::time::{Duration, SystemTime};
 
+use ebpf_programs::abi::registers::Registers;
 use hashbrown::HashMap;
 
-use crate::language;
+use crate::language::Splice;
 use crate::process::{Module, ModuleId, Registry, RegistryStats};
 use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
@@ -31,7 +32,7 @@ pub struct Pipeline {
     builder: ProfileBuilder,
     threads: HashMap<(u32, u32, [u8; 16]), ThreadId>,
     walker: Walker,
-    words: Vec<u64>,
+    splice: Splice,
     frames: Vec<Frame>,
     clock: Clock,
     period: Duration,
@@ -104,7 +105,7 @@ impl Pipeline {
             builder: ProfileBuilder::new(period),
             threads: HashMap::new(),
             walker: Walker::default(),
-            words: Vec::new(),
+            splice: Splice::default(),
             frames: Vec::new(),
             clock,
             period,
@@ -182,37 +183,44 @@ impl Pipeline {
         }
         self.frames.clear();
         self.kernel_frames(tick.kernel);
-        let (mut omitted, mut gap, mut stop) = (0, 0, tick.stop);
         match &tick.body {
             // The process becomes another program at this moment. The kernel side walked it through what it
             // was; of that, only the registers are left.
-            Body::Walked { .. } if !self.registry.is_told(tick.pid) => stop = Stop::NoUserStack,
-            Body::Walked { leaf, root, omitted: count } => {
-                self.words.clear();
-                self.words.extend_from_slice(leaf);
-                if *count > 0 {
-                    omitted = count + language::trim(&mut self.words);
-                }
-                self.user_frames(tick, *count == 0 && stop == Stop::Root);
-                gap = self.frames.len() as u32;
-                self.words.clear();
-                root.iter().for_each(|part| self.words.extend_from_slice(part));
-                self.user_frames(tick, false);
+            Body::Walked { .. } if !self.registry.is_told(tick.pid) => {
+                self.add(tick, Stop::NoUserStack, None)
             }
-            Body::Raw { registers, calls, stack } => {
-                self.stats.raw += 1;
-                let mut walker = std::mem::take(&mut self.walker);
-                stop = raw::walk(&mut walker, &mut self.registry, tick, registers, stack);
-                self.words.clear();
-                self.words.extend_from_slice(&language::insert(walker.frames(), calls));
-                self.user_frames(tick, stop == Stop::Root);
-                self.walker = walker;
+            Body::Walked { leaf, root: _, omitted: 0 } => {
+                self.splice.clear();
+                self.splice.extend(leaf);
+                self.user_frames(tick, tick.stop == Stop::Root);
+                self.add(tick, tick.stop, None);
             }
+            Body::Walked { leaf, root, omitted } => self.with_gap(tick, leaf, root, *omitted),
+            Body::Raw { registers, calls, stack } => self.raw(tick, registers, calls, stack),
         }
-        if omitted == 0 {
-            gap = 0;
-        }
-        self.add(tick, stop, omitted, gap);
+    }
+
+    /// A stack whose two ends are there.
+    fn with_gap(&mut self, tick: &TickRecord<'_>, leaf: &[u64], root: &[&[u64]], omitted: u32) {
+        self.splice.clear();
+        self.splice.extend(leaf);
+        let omitted = omitted + self.splice.trim();
+        self.user_frames(tick, false);
+        let gap = self.frames.len() as u32;
+        self.splice.clear();
+        root.iter().for_each(|part| self.splice.extend(part));
+        self.user_frames(tick, false);
+        self.add(tick, tick.stop, Some((omitted, gap)));
+    }
+
+    /// A stack that is still to be walked.
+    fn raw(&mut self, tick: &TickRecord<'_>, registers: &Registers, calls: &[u64], stack: &[u64]) {
+        self.stats.raw += 1;
+        let stop = raw::walk(&mut self.walker, &mut self.registry, tick, registers, stack);
+        self.splice.clear();
+        self.splice.extend_with(self.walker.frames(), calls);
+        self.user_frames(tick, stop == Stop::Root);
+        self.add(tick, stop, None);
     }
 
     fn kernel_frames(&mut self, addresses: &[u64]) {
@@ -222,13 +230,14 @@ impl Pipeline {
         self.frames.extend(frames.map(|address| Frame::Kernel { address }));
     }
 
-    /// Appends the frames for `self.words`.
+    /// Appends the frames of the words that were collected.
     fn user_frames(&mut self, tick: &TickRecord<'_>, is_whole: bool) {
-        language::splice(&mut self.words, is_whole);
-        self.registry.frames(tick.pid, &self.words, tick.time, &mut self.frames);
+        self.registry.frames(tick.pid, self.splice.run(is_whole), tick.time, &mut self.frames);
     }
 
-    fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, omitted: u32, gap: u32) {
+    /// Adds the frames as a sample; with how many are left out, and where.
+    fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, left_out: Option<(u32, u32)>) {
+        let (omitted, gap) = left_out.unwrap_or_default();
         let thread = self.thread(tick);
         let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
         self.builder.add(thread, &trace, tick.time.wrapping_add(self.clock.offset));

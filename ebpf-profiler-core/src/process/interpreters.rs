@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ebpf_programs::abi::interpreter::{Interpreter, LOOPS, MAX, from};
-use ebpf_programs::abi::record::frame;
+use ebpf_programs::abi::record::frame::{self, ADDRESS};
 use hashbrown::HashMap;
 
 use super::layout::Region;
@@ -147,7 +147,7 @@ impl Interpreters {
     /// The frame of a call; none for one that is the interpreter's own business.
     pub(super) fn frame(&mut self, call: u64, detail: u64, around: &mut Surroundings<'_>) -> Option<Frame> {
         let number = (call >> frame::INTERPRETER_SHIFT) as usize & (MAX - 1);
-        let address = call & ((1 << frame::INTERPRETER_SHIFT) - 1);
+        let address = call & ADDRESS;
         let check = (detail >> 32 & frame::CHECK) as u32;
         let call = ScriptCall { pid: around.pid, interpreter: number as u32, address, check };
         if self.running.len() <= number {
@@ -232,11 +232,21 @@ impl Running {
         }
     }
 
-    fn known(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Known {
+    /// What a call is of: looked up, but the first time.
+    fn known(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> &Known {
         let key = (call.address, call.check);
-        if let Some(known) = self.known.get(&key) {
-            return known.clone();
+        if !self.known.contains_key(&key) {
+            let known = self.learn(call, around);
+            let all = Arc::make_mut(&mut self.known);
+            if all.len() >= MAX_KNOWN {
+                all.clear();
+            }
+            all.insert(key, known);
         }
+        &self.known[&key]
+    }
+
+    fn learn(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Known {
         let named = around.system.recall(call).unwrap_or_else(|| {
             let function = self.name(call, around).map(Arc::new);
             let named = NamedCall { language: self.language, function };
@@ -254,13 +264,7 @@ impl Running {
             }
         };
         let is_hidden = script.name.is_empty();
-        let known = Known { script: around.scripts.intern(script), is_hidden, function };
-        let all = Arc::make_mut(&mut self.known);
-        if all.len() >= MAX_KNOWN {
-            all.clear();
-        }
-        all.insert(key, known.clone());
-        known
+        Known { script: around.scripts.intern(script), is_hidden, function }
     }
 
     fn name(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Result<Function, Reason> {

@@ -105,21 +105,7 @@ fn from_table(table: &Table) -> Option<Offsets> {
         None => (of("thread.cframe")?.into(), Some(of("cframe.current_frame")?.into())),
     };
     let instructions = of("code.instructions");
-    let mut frames = Frames {
-        function_mask: !0,
-        caller: of("frame.previous")?,
-        function: of("frame.code")?,
-        position: of("frame.position")?,
-        position_kind: if instructions.is_some() { position::ADDRESS } else { position::NUMBER },
-        check: of("code.firstlineno")?,
-        ..Frames::default()
-    };
-    match (of("frame.is_entry"), of("frame.owner")) {
-        (Some(is_entry), _) => end(&mut frames, run::WITH_MARKED, is_entry, 1),
-        (None, Some(owner)) => end(&mut frames, run::BEFORE_MARKED, owner, OF_INTERPRETER),
-        (None, None) => frames.run = run::ONE,
-    }
-    frames.size = size(&frames)?;
+    let frames = frames(table)?;
     let listed = |head| Some(ListOffsets { head, next: of("thread.next")?, thread: of("thread.thread_id")? });
     Some(Offsets {
         top,
@@ -151,6 +137,27 @@ fn from_table(table: &Table) -> Option<Offsets> {
         type_name: of("type.name")?,
         type_members: of("type.members"),
     })
+}
+
+fn frames(table: &Table) -> Option<Frames> {
+    let of = |field| table.get(field);
+    let has_addresses = of("code.instructions").is_some();
+    let mut frames = Frames {
+        function_mask: !0,
+        caller: of("frame.previous")?,
+        function: of("frame.code")?,
+        position: of("frame.position")?,
+        position_kind: if has_addresses { position::ADDRESS } else { position::NUMBER },
+        check: of("code.firstlineno")?,
+        ..Frames::default()
+    };
+    match (of("frame.is_entry"), of("frame.owner")) {
+        (Some(is_entry), _) => end(&mut frames, run::WITH_MARKED, is_entry, 1),
+        (None, Some(owner)) => end(&mut frames, run::BEFORE_MARKED, owner, OF_INTERPRETER),
+        (None, None) => frames.run = run::ONE,
+    }
+    frames.size = size(&frames)?;
+    Some(frames)
 }
 
 /// A run ends with frames whose byte at `at` is `value` or more.

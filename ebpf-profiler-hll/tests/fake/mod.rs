@@ -156,29 +156,8 @@ impl Memory for World {
 
 /// What a CPython 3.14 says of itself.
 pub(crate) fn description() -> Vec<u8> {
-    let groups: [&[u64]; 19] = [
-        &[u64::from_le_bytes(*b"xdebugpy"), 0x030e_08f0, 0],
-        &[316_616, 784, 808],
-        &[
-            225_864, 7_280, 7_272, 7_344, 7_360, 7_408, 7_688, 7_672, 7_680, 16, 7_784, 0, 7_800, 7_792,
-            7_992, 0,
-        ],
-        &[832, 0, 8, 16, 72, 152, 160, 232, 32],
-        &[88, 8, 0, 56, 80, 74, 64, 0],
-        &[216, 112, 120, 128, 136, 68, 52, 96, 104, 208, 0],
-        &[16, 8],
-        &[416, 24, 88, 168],
-        &[40, 32, 16],
-        &[40, 24, 16],
-        &[200, 24, 40, 32],
-        &[48, 32, 40],
-        &[24, 16],
-        &[32, 16, 24],
-        &[40, 16, 32],
-        &[64, 32, 16, 40],
-        &[264, 192],
-        &[160, 24, 72, 67],
-        &[0, 8, 24, 304, 8_076, 0],
-    ];
-    bytes(&groups.concat())
+    let groups = include_str!("debug_offsets_3_14.txt").lines().filter(|line| !line.starts_with('#'));
+    let mut words = vec![u64::from_le_bytes(*b"xdebugpy"), 0x030e_08f0, 0];
+    words.extend(groups.flat_map(str::split_whitespace).map(|word| word.parse::<u64>().unwrap()));
+    bytes(&words)
 }

@@ -23,7 +23,7 @@ fn dump(library: &[u8], held: usize, path: &str) -> CoreDump {
 fn load(dump: &CoreDump, files: &[(&str, Vec<u8>)]) -> Loaded {
     let files: HashMap<PathBuf, Vec<u8>> =
         files.iter().map(|(path, bytes)| (PathBuf::from(path), bytes.clone())).collect();
-    dump.load(&Search { roots: vec!["/root".into()] }, |path: &Path| {
+    dump.load(&Search { roots: vec!["/elsewhere".into()] }, |path: &Path| {
         let bytes = files.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn ReadAt>)
     })
@@ -38,11 +38,11 @@ fn origin(loaded: &Loaded) -> &Origin {
 fn by_path_and_by_build_id() {
     let library = library([0xab, 0xcd]);
     let dump = dump(&library, library.len(), "/lib/a.so");
-    let by_path = load(&dump, &[("/root/lib/a.so", library.clone())]);
-    assert_eq!(origin(&by_path), &Origin::Path("/root/lib/a.so".into()));
+    let by_path = load(&dump, &[("/elsewhere/lib/a.so", library.clone())]);
+    assert_eq!(origin(&by_path), &Origin::Path("/elsewhere/lib/a.so".into()));
     assert_eq!(*by_path.files()[0].build_id, [0xab, 0xcd]);
-    let id = "/root/usr/lib/debug/.build-id/ab/cd";
-    let by_id = load(&dump, &[(id, library.clone()), ("/root/lib/a.so", library)]);
+    let id = "/elsewhere/usr/lib/debug/.build-id/ab/cd";
+    let by_id = load(&dump, &[(id, library.clone()), ("/elsewhere/lib/a.so", library)]);
     assert_eq!(origin(&by_id), &Origin::Path(id.into()));
 }
 
@@ -51,17 +51,17 @@ fn another_build_is_refused() {
     let library = library([0xab, 0xcd]);
     let dump = dump(&library, library.len(), "/lib/a.so (deleted)");
     let other = crate::library::library([0xac, 0xcd]);
-    let loaded = load(&dump, &[("/root/lib/a.so", other)]);
+    let loaded = load(&dump, &[("/elsewhere/lib/a.so", other)]);
     assert_eq!(origin(&loaded), &Origin::Memory);
-    assert_eq!(loaded.files()[0].problems, [Problem::Different("/root/lib/a.so".into())]);
+    assert_eq!(loaded.files()[0].problems, [Problem::Different("/elsewhere/lib/a.so".into())]);
 }
 
 #[test]
 fn what_a_dump_does_not_hold_proves_nothing() {
     let library = library([0xab, 0xcd]);
     let dump = dump(&library, 0, "/lib/a.so");
-    let loaded = load(&dump, &[("/root/lib/a.so", library)]);
-    assert_eq!(origin(&loaded), &Origin::Unproved("/root/lib/a.so".into()));
+    let loaded = load(&dump, &[("/elsewhere/lib/a.so", library)]);
+    assert_eq!(origin(&loaded), &Origin::Unproved("/elsewhere/lib/a.so".into()));
     assert_eq!(origin(&load(&dump, &[])), &Origin::Nowhere);
 }
 
@@ -69,7 +69,7 @@ fn what_a_dump_does_not_hold_proves_nothing() {
 fn what_is_no_elf_file_is_said() {
     let library = library([0xab, 0xcd]);
     let dump = dump(&library, 0, "/lib/a.so");
-    let loaded = load(&dump, &[("/root/lib/a.so", b"#!/bin/sh".to_vec())]);
+    let loaded = load(&dump, &[("/elsewhere/lib/a.so", b"#!/bin/sh".to_vec())]);
     assert_eq!(origin(&loaded), &Origin::Nowhere);
     assert!(matches!(loaded.files()[0].problems[..], [Problem::Elf(..)]));
 }
