@@ -49,6 +49,7 @@ impl Rule {
             cfa::REGISTER => write!(f, "cfa = {sum}"),
             cfa::DEREF => write!(f, "cfa = {}", Sum(format_args!("[{sum}]"), aux)),
             cfa::PLT => write!(f, "cfa = {sum} + (pc & 15 >= {aux} ? 8 : 0)"),
+            cfa::DEPTH => write!(f, "cfa = {}", Sum(format_args!("top - [{sum}]"), aux)),
             other => write!(f, "cfa of unknown kind {other}"),
         }
     }
@@ -141,6 +142,8 @@ mod tests {
         assert_eq!(shown(realigned, Arch::X86_64), "cfa = [rbp - 8], rbp = [rbp], ra = [cfa - 8]");
         let plt = table::Rule { cfa: cfa::PLT, offset: 8, aux: 11, ..plain };
         assert_eq!(shown(plt, Arch::X86_64), "cfa = rsp + 8 + (pc & 15 >= 11 ? 8 : 0), ra = [cfa - 8]");
+        let moved = table::Rule { cfa: cfa::DEPTH, offset: 40, aux: 8, ..plain };
+        assert_eq!(shown(moved, Arch::X86_64), "cfa = top - [rsp + 40] + 8, ra = [cfa - 8]");
         let signal = table::Rule { cfa: cfa::SIGNAL, offset: 0, ..plain };
         assert_eq!(shown(signal, Arch::X86_64), "all registers in the signal frame at rsp");
     }

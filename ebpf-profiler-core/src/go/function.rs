@@ -61,6 +61,11 @@ impl<'a> Function<'a> {
         self.flags & SP_WRITE != 0
     }
 
+    /// Whether it is what calls C, on a thread's own stack.
+    pub fn calls_c(&self) -> bool {
+        self.name == b"runtime.asmcgocall" || self.name == b"runtime.asmcgocall.abi0"
+    }
+
     /// Whether it is where signal handlers return to, with the signal frame on the stack.
     pub fn is_signal_return(&self) -> bool {
         self.name.starts_with(b"runtime.sigreturn")

@@ -20,7 +20,7 @@ pub(crate) static REGISTERS: Registers = Registers {
     ],
     signal,
     // A frame pointer doesn't tell where a Go frame ends here, and signal handlers return to the vDSO.
-    go: Go { row: go_row, unsaved: |_| None, switched: None, signal_return: None },
+    go: Go { row: go_row, unsaved: |_| None, switched: None, calls_c: |_| Vec::new(), signal_return: None },
 };
 
 const SP: u8 = 31;

@@ -2,6 +2,8 @@
 //!
 //! Each folder-mate answers the same questions under the same names.
 
+use std::ops::Range;
+
 use ebpf_profiler_core::elf::Arch;
 use ebpf_programs::abi::table::{cfa, fp, ra};
 
@@ -41,9 +43,14 @@ pub(crate) struct Go {
     pub(crate) unsaved: fn(i32) -> Option<(Packed, u64)>,
     /// The rule in functions that change to another stack.
     pub(crate) switched: Option<Packed>,
+    /// Where in the code of the function that calls C it can be said better than by that rule.
+    pub(crate) calls_c: fn(&[u8]) -> Vec<Part>,
     /// The rule where signal handlers return to.
     pub(crate) signal_return: Option<Packed>,
 }
+
+/// A part of a function's code, and the rule there.
+pub(crate) type Part = (Range<usize>, Packed);
 
 /// A rule, and whether it says all that the row says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

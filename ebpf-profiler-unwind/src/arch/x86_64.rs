@@ -7,7 +7,7 @@ use crate::eh_frame::state::{Cfa, Place, State};
 
 use crate::table::rules::Packed;
 
-use super::{Go, Registers};
+use super::{Go, Part, Registers};
 
 pub(crate) static REGISTERS: Registers = Registers {
     fp: RBP,
@@ -23,6 +23,7 @@ pub(crate) static REGISTERS: Registers = Registers {
         row: go_row,
         unsaved: go_unsaved,
         switched: Some(Packed::of(&GO_SWITCHED)),
+        calls_c: go_calls_c,
         signal_return: Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register: RSP, ..Rule::CANNOT })),
     },
 };
@@ -77,3 +78,98 @@ const GO_SWITCHED: Rule = Rule {
     fp_offset: -16,
     ..Rule::CANNOT
 };
+
+/// What `runtime.asmcgocall` does with the stack pointer that it came with, in two ways: on a goroutine's stack, which
+/// may be moved before C comes back, and on one that stays where it is.
+///
+/// ```text
+///   mov [rsp + n + 8], rdi      # the goroutine          mov [rsp + n + 8], 0
+///   mov rdi, [rdi + 8]          # where its stack ends
+///   sub rdi, rdx                # how deep that is
+///   mov [rsp + n], rdi                                   mov [rsp + n], rdx
+///   ...  ◄──────── from here ─────────────────────────── ...
+///   mov rsp, rsi  ◄── to here ────────────────────────── mov rsp, rsi
+/// ```
+fn go_calls_c(code: &[u8]) -> Vec<Part> {
+    const PUSH_RBP: u8 = 0x55;
+    const BACK: [u8; 3] = [0x48, 0x89, 0xf4];
+    let frame = if code.first() == Some(&PUSH_RBP) {
+        Rule { aux: 16, fp: fp::SAVED, fp_offset: -16, ..Rule::CANNOT }
+    } else {
+        Rule { aux: 8, ..Rule::CANNOT }
+    };
+    let mut ranges = Vec::new();
+    let mut goroutine = None;
+    let mut from = None;
+    for at in 0..code.len() {
+        let rest = &code[at..];
+        match (go_store(rest), goroutine) {
+            (Some((_, offset, RDI)), None) => goroutine = Some(offset),
+            (Some((size, offset, RDI | RDX)), Some(place)) if offset + 8 == place => {
+                from = Some((at + size, offset))
+            }
+            _ => {}
+        }
+        if rest.starts_with(&BACK)
+            && let Some((from, offset)) = from.take()
+        {
+            let rule = Rule { cfa: cfa::DEPTH, register: RSP, offset, ..frame };
+            ranges.push((from..at + BACK.len(), Packed::of(&rule)));
+        }
+    }
+    ranges
+}
+
+const RDX: u8 = 2;
+const RDI: u8 = 7;
+
+/// `mov [rsp + offset], register`: its size, the offset and the register.
+fn go_store(code: &[u8]) -> Option<(usize, i32, u8)> {
+    let &[0x48, 0x89, modrm, 0x24, ref rest @ ..] = code else { return None };
+    match modrm & 0b1100_0111 {
+        0b0000_0100 => Some((4, 0, modrm >> 3)),
+        0b0100_0100 => Some((5, i32::from(rest.first()?.cast_signed()), modrm >> 3 & 7)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The two ways of `asmcgocall`, their slots `at` and `at + 8`, behind `entry`.
+    fn asmcgocall(entry: &[u8], at: u8) -> Vec<u8> {
+        let goroutine = [0x48, 0x89, 0x7c, 0x24, at + 8, 0x48, 0x8b, 0x7f, 0x08, 0x48, 0x29, 0xd7];
+        let slot = |register: u8| match at {
+            0 => vec![0x48, 0x89, register << 3 | 0x04, 0x24],
+            _ => vec![0x48, 0x89, register << 3 | 0x44, 0x24, at],
+        };
+        let call_and_back = [0xff, 0xd0, 0x48, 0x89, 0xf4];
+        [entry, &goroutine, &slot(RDI), &call_and_back, &[0xc3], &slot(RDX), &call_and_back, &[0xc3]].concat()
+    }
+
+    #[test]
+    fn calls_of_c_go_on_where_the_goroutine_has_its_stack_by_now() {
+        for (entry, at, aux, (fp, fp_offset)) in
+            [(&[0x55][..], 0, 16, (fp::SAVED, -16)), (&[0x90], 40, 8, (fp::SAME, 0))]
+        {
+            let code = asmcgocall(entry, at);
+            let rule = Packed::of(&Rule {
+                cfa: cfa::DEPTH,
+                register: RSP,
+                offset: at.into(),
+                aux,
+                fp,
+                fp_offset,
+                ..Rule::CANNOT
+            });
+            let slot = if at == 0 { 4 } else { 5 };
+            let first = entry.len() + 12 + slot;
+            let second = first + 6 + slot;
+            assert_eq!(go_calls_c(&code), [(first..first + 5, rule), (second..second + 5, rule)]);
+            for end in 0..code.len() {
+                go_calls_c(&code[..end]);
+            }
+        }
+    }
+}

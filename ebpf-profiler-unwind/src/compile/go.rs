@@ -1,5 +1,8 @@
 //! Rows from Go's own table.
 
+use std::ops::Range;
+
+use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::go::{Function, Pclntab, Steps};
 
 use crate::arch::Registers;
@@ -11,6 +14,7 @@ use super::output::Output;
 
 /// The functions of a Go binary.
 pub(super) struct Go<'a> {
+    elf: &'a Elf,
     table: &'a Pclntab,
     registers: &'static Registers,
     saves_late: bool,
@@ -20,9 +24,9 @@ pub(super) struct Go<'a> {
 }
 
 impl<'a> Go<'a> {
-    pub(super) fn new(source: &'a source::Go, registers: &'static Registers) -> Go<'a> {
+    pub(super) fn new(elf: &'a Elf, source: &'a source::Go, registers: &'static Registers) -> Go<'a> {
         let source::Go { table, saves_late } = source;
-        Go { table, registers, saves_late: *saves_late, budget: table.size() }
+        Go { elf, table, registers, saves_late: *saves_late, budget: table.size() }
     }
 
     /// Adds the rows of function `number`; `None` when what is told about it makes no sense.
@@ -35,6 +39,9 @@ impl<'a> Go<'a> {
             let before = u64::from(function.is_signal_return() && output.end() < item.begin);
             output.function(item.begin - before, end);
             output.row(item.begin - before, rule);
+            if function.calls_c() {
+                self.calls_c(item.begin..end, rule, output);
+            }
         } else if let Some(stack) = function.stack().filter(|_| !function.switches_stack()) {
             output.function(item.begin, end);
             self.rows(stack, end, output)?;
@@ -52,6 +59,19 @@ impl<'a> Go<'a> {
             self.registers.go.switched
         } else {
             None
+        }
+    }
+
+    /// Adds what is better known about the function that calls C; elsewhere `rule` holds.
+    fn calls_c(&self, range: Range<u64>, rule: Packed, output: &mut Output) {
+        // Real ones have 200 bytes.
+        let mut code = vec![0; (range.end - range.start).min(1024) as usize];
+        if self.elf.read(range.start, &mut code).is_err() {
+            return;
+        }
+        for (part, better) in (self.registers.go.calls_c)(&code) {
+            output.row(range.start + part.start as u64, better);
+            output.row(range.start + part.end as u64, rule);
         }
     }
 

@@ -77,7 +77,7 @@ fn compile(
     let mut output = Output::new(begin, index.malformed);
     output.stubs(&before);
     let mut frames: Vec<_> = sources.frames.iter().map(|section| Frames::new(section, registers)).collect();
-    let mut go = sources.go.as_ref().map(|table| Go::new(table, registers));
+    let mut go = sources.go.as_ref().map(|table| Go::new(elf, table, registers));
     for item in index.items(code) {
         let gap = output.end()..item.begin;
         if stubs.may_be_in(&gap) {

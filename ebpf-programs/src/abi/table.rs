@@ -80,6 +80,7 @@ pub struct Row {
 /// | `DEREF`      | `*(reg + offset) + aux`                                   |
 /// | `PLT`        | `reg + offset + (pc & 15 >= aux ? word : 0)`              |
 /// | `SIGNAL`     | all registers lie in a signal frame at `reg + offset`     |
+/// | `DEPTH`      | `top - *(reg + offset) + aux`, see below                  |
 ///
 /// | `ra`         | return address                    | `fp`       | caller's frame pointer        |
 /// |--------------|-----------------------------------|------------|-------------------------------|
@@ -87,6 +88,10 @@ pub struct Row {
 /// | `SAVED`      | `*(cfa + aux)`                    | `SAVED`    | `*(cfa + fp_offset)`          |
 /// | `REGISTER`   | the register numbered `aux`       | `DIRECT`   | `*(fp + fp_offset)`           |
 /// |              |                                   | `UNKNOWN`  | lost                          |
+///
+/// `DEPTH` is for code that went to another stack while its own may be moved, which is what Go does before it calls C: it
+/// keeps how deep it stood in `*(reg + offset)`, and behind that the address of an object whose second word is the `top`
+/// of that stack, wherever it lies by now. Without an object the first word is the stack pointer itself.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rule {
@@ -135,6 +140,8 @@ pub mod cfa {
     pub const PLT: u8 = 5;
     /// All registers lie in a signal frame at `reg + offset`.
     pub const SIGNAL: u8 = 6;
+    /// `top - *(reg + offset) + aux`
+    pub const DEPTH: u8 = 7;
 }
 
 /// Kinds of return address.

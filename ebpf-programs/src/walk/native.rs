@@ -158,6 +158,7 @@ fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &
         }
         cfa::PLT if pc & 15 >= rule.aux as u64 => base.wrapping_add(8),
         cfa::PLT => base,
+        cfa::DEPTH => from_top(machine, base).ok_or(Stop::Unreadable)?.wrapping_add(rule.aux as i64 as u64),
         _ => return signal::<A, M>(walk, machine, base),
     };
     // The lower word first: the machine reads ahead, upwards.
@@ -178,6 +179,17 @@ fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &
     walk.go::<A>(return_address, cfa, fp)?;
     walk.flags = 0;
     Ok(())
+}
+
+/// The stack pointer on a stack that may have been moved, from what lies at `place`: see `DEPTH`.
+#[inline(always)]
+fn from_top<M: Machine>(machine: &mut M, place: u64) -> Option<u64> {
+    let depth = machine.stack(place)?;
+    let object = machine.stack(place.wrapping_add(8))?;
+    if object == 0 {
+        return Some(depth);
+    }
+    Some(machine.memory(object.wrapping_add(8))?.wrapping_sub(depth))
 }
 
 /// Takes the registers of the code that a signal interrupted.

@@ -38,11 +38,12 @@ func callbackLeaf() {
 
 //export calledBack
 func calledBack() {
+	deeper(100)
 	callbackLeaf()
 	sum++
 }
 
-// Makes room on the stack: what C keeps of it is worth nothing once a stack has to move.
+// Has the stack moved to where there is more room, while C keeps addresses of where it was.
 //
 //go:noinline
 func deeper(depth int) int {
@@ -56,7 +57,6 @@ func deeper(depth int) int {
 
 //go:noinline
 func there() {
-	deeper(100)
 	C.through_c()
 	sum++
 }
