@@ -38,7 +38,7 @@ const START: u64 = 1_790_000_000_000_000_000;
 
 fn main() {
     let profile = profile();
-    let mut encoder = Encoder::new(Resource::new()).limit(usize::MAX);
+    let mut encoder = fresh();
     let ours = encoder.encode(&profile).remove(0);
     let theirs = Prost::new(&profile, false).request().encode_to_vec();
     // Things get their numbers in another order, and a larger number can take a byte more.
@@ -63,6 +63,11 @@ fn main() {
     }
 }
 
+/// An encoder of single messages with all that prost's have.
+fn fresh() -> Encoder {
+    Encoder::new(Resource::new()).limit(usize::MAX).linker_names(true)
+}
+
 /// The ways to encode, in turns.
 fn compare(profile: &Profile, encoder: &mut Encoder) {
     let request = Prost::new(profile, false).request();
@@ -71,7 +76,7 @@ fn compare(profile: &Profile, encoder: &mut Encoder) {
         ("the same, by numbers of functions", &mut || drop(bytes(Prost::new(profile, true)))),
         ("prost, encode only", &mut || drop(black_box(request.encode_to_vec()))),
         ("ours, new encoder", &mut || {
-            black_box(Encoder::new(Resource::new()).limit(usize::MAX).encode(profile));
+            black_box(fresh().encode(profile));
         }),
         ("ours, kept encoder", &mut || drop(black_box(encoder.encode(profile)))),
     ];

@@ -219,8 +219,9 @@ impl Dictionary {
         self.functions.add(|out| item.put(out))
     }
 
-    /// The number of a function that stands for something else, and perhaps has the name of a real one.
-    pub(super) fn made_up_function(&mut self, item: &Function) -> u32 {
+    /// The number of a function that may be the same as another one: it stands for something else and perhaps has the
+    /// name of a real one, or what tells it apart is left out.
+    pub(super) fn function_like_others(&mut self, item: &Function) -> u32 {
         self.functions.may_repeat();
         self.function(item)
     }

@@ -74,6 +74,7 @@ pub struct Encoder {
     resource: Resource,
     limit: usize,
     all_frame_types: bool,
+    linker_names: bool,
     identities: Identities,
     kept: Kept,
 }
@@ -88,6 +89,7 @@ impl Encoder {
             resource,
             limit: LIMIT,
             all_frame_types: false,
+            linker_names: false,
             identities: Identities::default(),
             kept: Kept::default(),
         }
@@ -108,6 +110,16 @@ impl Encoder {
     /// that they don't know.
     pub fn all_frame_types(mut self, all: bool) -> Encoder {
         self.all_frame_types = all;
+        self
+    }
+
+    /// Whether functions also have the names that the linker knows them by, where those differ: `_ZN3fooC1Ev` beside
+    /// `foo::foo`.
+    ///
+    /// They are long and most consumers never show them, so they are left out unless this is set. What then differs in
+    /// nothing else, as overloads of a C++ function do, is one function.
+    pub fn linker_names(mut self, all: bool) -> Encoder {
+        self.linker_names = all;
         self
     }
 
@@ -132,7 +144,8 @@ impl Encoder {
     fn facts(&mut self, profile: &Profile) -> Facts {
         let modules = profile.modules().iter().map(|module| self.identities.of(module)).collect();
         let kernel = BuildIds::without_file(self.resource.kernel_build_id(), kernel::NAME);
-        Facts { modules, kernel, all_frame_types: self.all_frame_types }
+        let Encoder { all_frame_types, linker_names, .. } = *self;
+        Facts { modules, kernel, all_frame_types, linker_names }
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Facts {
     pub(super) kernel: BuildIds,
     /// Whether frames have types that not everybody accepts.
     pub(super) all_frame_types: bool,
+    /// Whether functions have the names that the linker knows them by.
+    pub(super) linker_names: bool,
 }
 
 /// The numbers that the parts of a profile have in a dictionary, as far as they were asked for.
@@ -181,7 +183,7 @@ impl<'p> Numbers<'p> {
             return *location;
         }
         let name = self.dictionary.string(&marker.to_string());
-        let function = self.dictionary.made_up_function(&Function { name, ..Function::default() });
+        let function = self.dictionary.function_like_others(&Function { name, ..Function::default() });
         let attributes = self.frame_type(frame_type::ABORT_MARKER, false);
         let location = self.dictionary.location(attributes, |location| location.line(function, 0, 0));
         self.markers.push((marker, location));
@@ -233,13 +235,18 @@ impl<'p> Numbers<'p> {
     }
 
     fn new_function(&mut self, symbol: &'p Symbol) -> u32 {
+        let is_bare = self.facts.leaves_out_linker_name(symbol);
+        let linker_name = if is_bare { "" } else { &symbol.system_name };
         let function = Function {
             name: self.dictionary.string(&symbol.function),
-            system_name: self.dictionary.string(&symbol.system_name),
+            system_name: self.dictionary.string(linker_name),
             filename: self.filename(&symbol.file),
             start_line: symbol.start_line,
         };
-        self.dictionary.function(&function)
+        match is_bare {
+            true => self.dictionary.function_like_others(&function),
+            false => self.dictionary.function(&function),
+        }
     }
 
     /// Neighbours often are of one file, and then the profile has its name once.
@@ -335,6 +342,11 @@ impl<'p> Numbers<'p> {
 }
 
 impl Facts {
+    /// Whether a function has a linker's name that is not to be said. One without another name keeps it.
+    fn leaves_out_linker_name(&self, symbol: &Symbol) -> bool {
+        !self.linker_names && !symbol.system_name.is_empty() && !symbol.function.is_empty()
+    }
+
     fn frame_type(&self, frame: FrameView<'_>) -> &'static str {
         let precise = match frame.frame() {
             Frame::Kernel { .. } => return frame_type::KERNEL,

@@ -139,7 +139,10 @@ impl Exporter {
 }
 
 fn encoder(settings: &Settings) -> Encoder {
-    Encoder::new(settings.resource.clone()).limit(settings.limit).all_frame_types(settings.all_frame_types)
+    Encoder::new(settings.resource.clone())
+        .limit(settings.limit)
+        .all_frame_types(settings.all_frame_types)
+        .linker_names(settings.linker_names)
 }
 
 impl Sink for Exporter {

@@ -38,6 +38,7 @@ pub struct Settings {
     pub(super) limit: usize,
     pub(super) hard_limit: usize,
     pub(super) all_frame_types: bool,
+    pub(super) linker_names: bool,
     #[cfg(feature = "tls")]
     pub(super) tls: Files,
 }
@@ -78,6 +79,7 @@ impl Settings {
             limit: 4 << 20,
             hard_limit: 64 << 20,
             all_frame_types: false,
+            linker_names: false,
             #[cfg(feature = "tls")]
             tls: Files::default(),
         }
@@ -220,6 +222,13 @@ impl Settings {
     /// [`Encoder::all_frame_types`](crate::Encoder::all_frame_types).
     pub fn all_frame_types(mut self, all: bool) -> Settings {
         self.all_frame_types = all;
+        self
+    }
+
+    /// Whether functions also have the names that the linker knows them by; see
+    /// [`Encoder::linker_names`](crate::Encoder::linker_names).
+    pub fn linker_names(mut self, all: bool) -> Settings {
+        self.linker_names = all;
         self
     }
 }

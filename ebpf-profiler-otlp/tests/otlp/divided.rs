@@ -72,7 +72,9 @@ fn assert_whole(bodies: &[Vec<u8>], seeds: &[u64]) {
 }
 
 fn settings(picky: &Picky, compression: Compression) -> Settings {
-    Settings::new(&picky.url).resource(Resource::new()).compression(compression)
+    let settings = Settings::new(&picky.url).resource(Resource::new()).compression(compression);
+    // On a busy machine all parts take a while.
+    settings.linker_names(true).flush_timeout(std::time::Duration::from_secs(120))
 }
 
 fn finish(mut exporter: Exporter) -> Stats {
@@ -116,7 +118,8 @@ fn parts_go_through_a_spool() {
     let folder = std::env::temp_dir().join(format!("divided-{}", std::process::id()));
     let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings = |url: &str| {
-        let settings = Settings::new(url).resource(Resource::new()).spool(&folder, 1 << 30);
+        let settings =
+            Settings::new(url).resource(Resource::new()).linker_names(true).spool(&folder, 1 << 30);
         settings.flush_timeout(std::time::Duration::from_secs(5))
     };
     let mut exporter = Exporter::new(settings(&format!("http://{absent}/"))).unwrap();

@@ -10,6 +10,11 @@ use std::time::Duration;
 use crate::content;
 use crate::fake::{self, SMALL, Shape};
 
+/// With everything that the profile says.
+fn encoder(limit: usize) -> Encoder {
+    Encoder::new(Resource::new()).limit(limit).linker_names(true)
+}
+
 fn decode(bytes: &Bytes) -> ExportProfilesServiceRequest {
     ExportProfilesServiceRequest::decode(bytes.clone()).expect("what we write decodes")
 }
@@ -18,7 +23,7 @@ fn decode(bytes: &Bytes) -> ExportProfilesServiceRequest {
 fn random_profiles_come_back_equal() {
     for seed in 0..40 {
         let profile = fake::profile(seed, SMALL);
-        let request = decode(&encode(&profile, &Resource::new()));
+        let request = decode(&encoder(usize::MAX).encode(&profile)[0]);
         assert_eq!(content::of_requests(&[request]), content::of_profile(&profile), "seed {seed}");
     }
 }
@@ -47,7 +52,7 @@ fn the_same_profile_gives_the_same_bytes() {
 fn what_is_split_is_whole_together() {
     for (seed, limit) in [(1, 1), (2, 3_000), (3, 5_000), (4, 8_000), (5, 12_000), (6, 15_000)] {
         let profile = fake::profile(seed, SMALL);
-        let messages = Encoder::new(Resource::new()).limit(limit).encode(&profile);
+        let messages = encoder(limit).encode(&profile);
         assert!(messages.len() > 1, "limit {limit}");
         let requests: Vec<_> = messages.iter().map(decode).collect();
         assert_eq!(content::of_requests(&requests), content::of_profile(&profile), "seed {seed}");
@@ -80,7 +85,7 @@ fn a_large_profile_comes_back_equal() {
         ticks: 4_000,
     };
     let profile = fake::profile(1, shape);
-    let messages = Encoder::new(Resource::new()).limit(100_000).encode(&profile);
+    let messages = encoder(100_000).encode(&profile);
     let requests: Vec<_> = messages.iter().map(decode).collect();
     assert_eq!(content::of_requests(&requests), content::of_profile(&profile));
 }

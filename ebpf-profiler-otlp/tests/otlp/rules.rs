@@ -126,6 +126,67 @@ fn frames_have_the_most_precise_type_that_is_asked_for() {
 }
 
 #[test]
+fn linker_names_are_there_if_asked_for() {
+    let profile = fake::profile(1, SMALL);
+    let count = |all| {
+        let bytes = Encoder::new(Resource::new()).linker_names(all).encode(&profile).remove(0);
+        let request = ExportProfilesServiceRequest::decode(bytes).unwrap();
+        assert_eq!(check::schema(&request), [""; 0]);
+        let functions = request.dictionary.unwrap().function_table;
+        (functions.len(), functions.iter().filter(|it| it.system_name_strindex != 0).count())
+    };
+    let ((bare, none), (whole, half)) = (count(false), count(true));
+    assert_eq!((bare, none), (whole, 0));
+    assert!((whole / 4..whole).contains(&half), "{half} of {whole}");
+}
+
+/// Overloads of a C++ function differ in the linker's name alone.
+#[test]
+fn functions_that_become_equal_are_one() {
+    let functions = |names: &[(&'static str, &'static str)], all| {
+        let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+        let process = builder.process(fake::process(1));
+        let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
+        let frames: Vec<Frame> =
+            (1..=names.len() as u64).map(|at| Frame::Kernel { address: 1 << 63 | at }).collect();
+        let trace = Trace { frames: frames.as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        builder.add(thread, &trace, fake::START);
+        let start = SystemTime::UNIX_EPOCH + Duration::from_nanos(fake::START);
+        let profile = builder.finish(start, Duration::from_secs(1), |_| None, &mut Named(names.to_vec()));
+        let bytes = Encoder::new(Resource::new()).linker_names(all).encode(&profile).remove(0);
+        let request = ExportProfilesServiceRequest::decode(bytes).unwrap();
+        assert_eq!(check::schema(&request), [""; 0]);
+        let tables = request.dictionary.unwrap();
+        assert_eq!(tables.location_table.len(), 1 + names.len());
+        tables.function_table.len() - 1
+    };
+    let overloads = [("f", "_Z1fi"), ("g", ""), ("f", "_Z1fd"), ("f", "")];
+    assert_eq!((functions(&overloads, false), functions(&overloads, true)), (2, 4));
+    // What has no other name keeps that one.
+    assert_eq!(functions(&[("", "_Z1fi"), ("", "_Z1fd")], false), 2);
+}
+
+/// These functions, one address each.
+struct Named(Vec<(&'static str, &'static str)>);
+
+impl Symbolizer for Named {
+    fn native(&mut self, _: &Module, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}
+
+    fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        for (number, (function, system)) in (0..addresses.len()).zip(&self.0) {
+            name(
+                number,
+                &[Symbol {
+                    function: (*function).into(),
+                    system_name: (*system).into(),
+                    ..Symbol::default()
+                }],
+            );
+        }
+    }
+}
+
+#[test]
 fn go_programs_have_their_build_id() {
     let request = one();
     let tables = request.dictionary.as_ref().unwrap();
