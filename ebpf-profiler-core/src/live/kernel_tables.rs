@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "memory that the kernel shares")]
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 
 use ebpf_programs::abi::arena::{BLOCK, Block, CHUNK_BLOCKS, CHUNKS};
@@ -67,6 +68,18 @@ impl Tables for KernelTables {
         let chunk = self.chunks.get((index / CHUNK_BLOCKS) as usize)?.as_ref()?;
         // SAFETY: any bits are words, and only `write`, which takes `&mut self`, writes here.
         unsafe { chunk.at::<Block>((index % CHUNK_BLOCKS) as usize * BLOCK) }
+    }
+
+    fn unused(&mut self, bytes: Range<u64>) {
+        let first = bytes.start.div_ceil(CHUNK as u64) as usize;
+        let behind = (bytes.end / CHUNK as u64) as usize;
+        let chunks = self.chunks.iter_mut().enumerate().take(behind).skip(first);
+        for (index, chunk) in chunks.filter(|(_, chunk)| chunk.is_some()) {
+            // The kernel keeps it for the walks that look at it now. Where it isn't taken out it stays in use.
+            if self.outer.remove(index as u32).is_ok() {
+                *chunk = None;
+            }
+        }
     }
 
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {

@@ -1,6 +1,7 @@
 //! Who has which part of the arena.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use ebpf_programs::abi::arena::{BLOCK_UNITS, UNIT};
 
@@ -63,6 +64,13 @@ impl Allocator {
     /// How many bytes are taken.
     pub fn used(&self) -> u64 {
         self.used * UNIT as u64
+    }
+
+    /// The bytes that nobody has and that rest no more.
+    pub fn free(&mut self, now: u64) -> impl Iterator<Item = Range<u64>> {
+        self.wake(now);
+        let bytes = |units: u32| u64::from(units) * UNIT as u64;
+        self.free.iter().map(move |(&start, &len)| bytes(start)..bytes(start) + bytes(len))
     }
 
     fn wake(&mut self, now: u64) {
@@ -134,6 +142,21 @@ mod tests {
         places.give_back(all, 1 << 16, 10);
         assert_eq!(places.take(1, 11), None);
         assert_eq!(places.take(1 << 16, 10 + REST), Some(all));
+    }
+
+    #[test]
+    fn free_is_what_rests_no_more() {
+        let free = |places: &mut Allocator, now| -> Vec<(u64, u64)> {
+            places.free(now).map(|bytes| (bytes.start, bytes.end)).collect()
+        };
+        let mut places = Allocator::new(1 << 16);
+        let [first, second] = [0; 2].map(|_| places.take(4096, 0).unwrap());
+        assert_eq!((first, free(&mut places, 0)), (0, vec![(8192, 65_536)]));
+        places.give_back(first, 4096, 10);
+        assert_eq!(free(&mut places, 9 + REST), [(8192, 65_536)]);
+        assert_eq!(free(&mut places, 10 + REST), [(0, 4096), (8192, 65_536)]);
+        places.give_back(second, 4096, 20);
+        assert_eq!(free(&mut places, 20 + REST), [(0, 65_536)]);
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod allocator;
 
 mod memory;
 
+use std::ops::Range;
+
 use ebpf_programs::abi::arena::Block;
 use ebpf_programs::abi::mapping::Process;
 
@@ -26,6 +28,9 @@ pub trait Tables: Send {
 
     /// Block `index`, where it was ever written to.
     fn block(&self, index: u32) -> Option<&Block>;
+
+    /// Says that nothing lies in these bytes of the arena any more, so that their memory may be given back.
+    fn unused(&mut self, _bytes: Range<u64>) {}
 
     /// Lets the kernel side know a process, or know it anew.
     ///

@@ -205,7 +205,8 @@ impl Registry {
         }
     }
 
-    /// Lets go of the tables of files that no process has mapped for a while.
+    /// Lets go of the tables of files that no process has mapped for a while, and of the memory of those that were let
+    /// go before.
     pub fn tidy(&mut self, now: u64) {
         let mut mapped: HashSet<ModuleId> = HashSet::new();
         for entry in self.processes.values().filter(|entry| entry.told.is_some()) {
@@ -214,6 +215,9 @@ impl Registry {
         self.modules.retain(&mut self.allocator, now, |id, entry| {
             mapped.contains(&id) || now.saturating_sub(entry.used) < KEEP
         });
+        for bytes in self.allocator.free(now) {
+            self.tables.unused(bytes);
+        }
         // A region may name a module that is gone; it is looked up anew when the process is told again.
         let modules = &self.modules;
         for entry in self.processes.values_mut().filter(|entry| entry.told.is_none()) {
