@@ -2,6 +2,8 @@
 
 mod core_file;
 
+mod memory;
+
 mod options;
 
 mod privilege;
@@ -13,6 +15,7 @@ mod report;
 mod signal;
 
 pub use core_file::{Call, CoreFile, Stack};
+pub use memory::give_back;
 pub use options::{Options, Usage};
 pub use privilege::explain_start_error;
 pub use recorded_stack::RecordedStack;

@@ -47,6 +47,7 @@ const JITTER: f64 = 0.2;
 
 fn main() {
     let options = Options::parse(USAGE);
+    examples::give_back();
     // Before there are threads: they inherit it.
     let signals = Signals::hold();
     let settings = settings(&options).unwrap_or_else(|error| fail(error));
