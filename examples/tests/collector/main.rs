@@ -16,6 +16,7 @@ mod otelcol;
 mod privileges;
 mod received;
 mod scratch;
+mod scripts;
 mod workload;
 
 use std::thread::sleep;

@@ -18,6 +18,8 @@ pub(crate) struct Options<'a> {
     pub(crate) certificates: Option<&'a Certificates>,
     /// The largest body that it takes over HTTP.
     pub(crate) most_bytes: Option<usize>,
+    /// Where it writes what it receives, as JSON, a message a line.
+    pub(crate) file: Option<&'a str>,
 }
 
 /// It while it runs; killed with the value.
@@ -104,6 +106,9 @@ fn config([grpc, http]: [u16; 2], options: &Options<'_>) -> String {
         )
     });
     let most = options.most_bytes.map_or(String::new(), |most| format!(", max_request_body_size: {most}"));
+    let (exporter, name) = options.file.map_or(Default::default(), |path| {
+        (format!("  file: {{ path: {path}, flush_interval: 100ms }}\n"), ", file")
+    });
     format!(
         "receivers:
   otlp:
@@ -112,10 +117,10 @@ fn config([grpc, http]: [u16; 2], options: &Options<'_>) -> String {
       http: {{ endpoint: '127.0.0.1:{http}'{tls}{most} }}
 exporters:
   debug: {{ verbosity: detailed, sampling_initial: 1000000 }}
-service:
+{exporter}service:
   telemetry: {{ metrics: {{ level: none }} }}
   pipelines:
-    profiles: {{ receivers: [otlp], exporters: [debug] }}
+    profiles: {{ receivers: [otlp], exporters: [debug{name}] }}
 "
     )
 }

@@ -1,5 +1,6 @@
 //! Programs to be profiled: one whose functions are known, main > l1 > spread > l2 > l3 > leaf, and some others.
 
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use crate::scratch::Scratch;
@@ -14,6 +15,14 @@ impl Workload {
         assert!(Command::new("gcc").args(["-O1", "-o", &program, source]).status().unwrap().success());
         let child = Command::new(&program).arg("600").stdout(Stdio::null()).spawn().unwrap();
         Workload(child, program)
+    }
+
+    /// A script that says when it is ready, by whatever Python there is.
+    pub(crate) fn of_python(script: &str) -> Workload {
+        let mut child = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = [0; 5];
+        child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+        Workload(child, script.to_owned())
     }
 
     /// Programs that are elsewhere with each tick.
