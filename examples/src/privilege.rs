@@ -4,7 +4,9 @@ use ebpf_profiler_core::live::StartError;
 
 /// The error, and where a privilege is missing the very command that has it.
 pub fn explain_start_error(error: &StartError) -> String {
-    let StartError::Privilege { .. } = error else { return error.to_string() };
+    let (StartError::Privilege { .. } | StartError::Paranoid { .. }) = error else {
+        return error.to_string();
+    };
     let mut words = vec!["sudo".to_owned()];
     words.extend(std::env::current_exe().ok().map(|path| quote(&path.to_string_lossy())));
     words.extend(std::env::args().skip(1).map(|word| quote(&word)));

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use super::requirements;
+
 /// Why a profiler can't start.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -24,6 +26,12 @@ pub enum StartError {
         what: &'static str,
         /// The capability that is missing.
         capability: &'static str,
+    },
+    /// The kernel lets only `CAP_SYS_ADMIN` sample the CPUs: those of some distributions know levels of
+    /// `kernel.perf_event_paranoid` beyond Linux's own.
+    Paranoid {
+        /// The level that is set.
+        level: u32,
     },
     /// The kernel is older than 5.17.
     OldKernel {
@@ -67,6 +75,16 @@ impl StartError {
             _ => StartError::System { what, error },
         }
     }
+
+    /// A refusal to sample.
+    pub(super) fn sampling(error: io::Error) -> StartError {
+        match (StartError::system("sample the CPUs", "CAP_PERFMON", error), requirements::paranoia()) {
+            (StartError::Privilege { .. }, level @ 3..) if requirements::may_measure() => {
+                StartError::Paranoid { level }
+            }
+            (error, _) => error,
+        }
+    }
 }
 
 impl fmt::Display for StartError {
@@ -82,6 +100,11 @@ impl fmt::Display for StartError {
                 f,
                 "cannot {what}: {capability} is missing; run as root (sudo), or: \
                  setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep PROGRAM"
+            ),
+            StartError::Paranoid { level } => write!(
+                f,
+                "cannot sample the CPUs: kernel.perf_event_paranoid is {level}, and this kernel then lets only \
+                 CAP_SYS_ADMIN do it; run as root (sudo), or: sysctl kernel.perf_event_paranoid=2"
             ),
             StartError::OldKernel { release } => {
                 write!(f, "kernel {release} is too old for the sampling program; 5.17 or newer is needed")

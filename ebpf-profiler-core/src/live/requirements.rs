@@ -43,7 +43,8 @@ pub fn requirements() -> Vec<Requirement> {
         types(),
         compiler(),
         capability("CAP_BPF", 39, "loads the sampling program"),
-        capability("CAP_PERFMON", 38, "reads the stacks of the kernel and of other users' programs"),
+        capability("CAP_PERFMON", PERFMON, "reads the stacks of the kernel and of other users' programs"),
+        sampling(),
         helpful_capability(
             "CAP_SYS_PTRACE",
             19,
@@ -98,13 +99,37 @@ fn compiler() -> Requirement {
     Requirement { what: "BPF compiler", state, found: found.to_owned(), advice }
 }
 
-fn capability(what: &'static str, bit: u32, advice: &'static str) -> Requirement {
+fn sampling() -> Requirement {
+    let level = read(PARANOIA);
+    let state = if paranoia() <= 2 || is_held(ADMIN) { State::There } else { State::Missing };
+    let advice = "kernel.perf_event_paranoid at most 2; some distributions' kernels want CAP_SYS_ADMIN above";
+    Requirement { what: "perf events", state, found: format!("level {level}"), advice }
+}
+
+/// The level of `kernel.perf_event_paranoid`; 0 if it is below.
+pub(super) fn paranoia() -> u32 {
+    read(PARANOIA).parse().unwrap_or(0)
+}
+
+/// Whether this program has what Linux itself wants of who samples the CPUs.
+pub(super) fn may_measure() -> bool {
+    is_held(PERFMON)
+}
+
+const PARANOIA: &str = "/proc/sys/kernel/perf_event_paranoid";
+const ADMIN: u32 = 21;
+const PERFMON: u32 = 38;
+
+fn is_held(capability: u32) -> bool {
     let status = read("/proc/self/status");
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or("0");
     let held = u64::from_str_radix(line.trim(), 16).unwrap_or(0);
+    held >> capability & 1 != 0
+}
+
+fn capability(what: &'static str, bit: u32, advice: &'static str) -> Requirement {
     // CAP_SYS_ADMIN stands for the two that were split from it.
-    const ADMIN: u64 = 1 << 21;
-    let there = held >> bit & 1 != 0 || (bit >= 38 && held & ADMIN != 0);
+    let there = is_held(bit) || (bit >= 38 && is_held(ADMIN));
     let (state, found) = if there { (State::There, "held") } else { (State::Missing, "not held") };
     Requirement { what, state, found: found.to_owned(), advice }
 }

@@ -55,7 +55,7 @@ impl LiveSource {
         let now = Instant::now();
         let mut source =
             LiveSource { kernel, hertz, cpus: Vec::new(), checked: now, drained: now, stopped: false, wake };
-        source.follow_cpus().map_err(|error| StartError::system("sample the CPUs", "CAP_PERFMON", error))?;
+        source.follow_cpus().map_err(StartError::sampling)?;
         Ok((source, Waker(waker)))
     }
 
