@@ -54,7 +54,7 @@ fn addresses(table: &Table) -> Vec<u64> {
     let is_plain = |row: &Row| {
         let rule = row.rule.raw();
         let from_stack = rule.cfa == cfa::REGISTER && usize::from(rule.register) == x86_64::SP;
-        from_stack && rule.ra == ra::BELOW && rule.offset > 8 && !row.address.is_multiple_of(PAGE)
+        from_stack && rule.ra & ra::KIND == ra::BELOW && rule.offset > 8 && !row.address.is_multiple_of(PAGE)
     };
     let mut addresses: Vec<u64> = table.rows().filter(is_plain).map(|row| row.address).collect();
     let mut random = 0x1234_5678_9abc_def1_u64;

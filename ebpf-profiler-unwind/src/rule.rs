@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ebpf_profiler_core::elf::Arch;
-use ebpf_programs::abi::table::{self, cfa, fp, ra};
+use ebpf_programs::abi::table::{self, cfa, fp, kept, ra};
 
 use crate::arch::Registers;
 
@@ -15,7 +15,8 @@ use crate::arch::Registers;
 /// cfa = rsp + 16, rbp = [cfa - 16], ra = [cfa - 8]
 /// ```
 ///
-/// A frame pointer that isn't mentioned is unchanged.
+/// A frame pointer that isn't mentioned is unchanged. A third register is mentioned only in files where addresses start from
+/// it, and where it isn't unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     raw: table::Rule,
@@ -57,7 +58,7 @@ impl Rule {
     fn fp(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.frame_pointer();
         let offset = self.raw.fp_offset;
-        match self.raw.fp {
+        match self.raw.fp & fp::KIND {
             fp::SAME => Ok(()),
             fp::SAVED => write!(f, ", {name} = [{}]", Sum("cfa", offset)),
             fp::DIRECT => write!(f, ", {name} = [{}]", Sum(&name, offset)),
@@ -65,11 +66,20 @@ impl Rule {
         }
     }
 
+    fn kept(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Name(self.arch, self.raw.ra >> kept::SHIFT & kept::NUMBER);
+        match (name.1, self.raw.fp >> kept::SHIFT) {
+            (0, _) | (_, kept::SAME) => Ok(()),
+            (_, kept::LOST) => write!(f, ", {name} = ?"),
+            (_, place) => write!(f, ", {name} = [{}]", Sum("cfa", -8 - 8 * i32::from(place))),
+        }
+    }
+
     fn ra(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let aux = self.raw.aux;
         let (before, behind) = if self.raw.ra & ra::SIGNED != 0 { ("strip(", ")") } else { ("", "") };
         write!(f, ", ra = {before}")?;
-        match self.raw.ra & !ra::SIGNED {
+        match self.raw.ra & ra::KIND {
             ra::BELOW => write!(f, "[cfa - 8]"),
             ra::SAVED => write!(f, "[{}]", Sum("cfa", aux)),
             ra::REGISTER => write!(f, "{}", Name(self.arch, aux as u8)),
@@ -92,6 +102,7 @@ impl fmt::Display for Rule {
             _ => {
                 self.cfa(f)?;
                 self.fp(f)?;
+                self.kept(f)?;
                 self.ra(f)
             }
         }
@@ -146,6 +157,19 @@ mod tests {
         assert_eq!(shown(moved, Arch::X86_64), "cfa = top - [rsp + 40] + 8, ra = [cfa - 8]");
         let signal = table::Rule { cfa: cfa::SIGNAL, offset: 0, ..plain };
         assert_eq!(shown(signal, Arch::X86_64), "all registers in the signal frame at rsp");
+    }
+
+    #[test]
+    fn a_third_register() {
+        let (number, kept) = (3 << kept::SHIFT, |place: u8| place << kept::SHIFT);
+        let plain =
+            table::Rule { cfa: cfa::REGISTER, register: 3, offset: 16, ra: number, ..table::Rule::CANNOT };
+        assert_eq!(shown(plain, Arch::X86_64), "cfa = rbx + 16, ra = [cfa - 8]");
+        let saved = table::Rule { fp: fp::SAVED | kept(6), fp_offset: -48, ..plain };
+        let text = "cfa = rbx + 16, rbp = [cfa - 48], rbx = [cfa - 56], ra = [cfa - 8]";
+        assert_eq!(shown(saved, Arch::X86_64), text);
+        let lost = table::Rule { fp: kept(kept::LOST), ..plain };
+        assert_eq!(shown(lost, Arch::X86_64), "cfa = rbx + 16, rbx = ?, ra = [cfa - 8]");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 mod elf;
 
 use ebpf_profiler_unwind::{Table, validate};
+use ebpf_programs::abi::table::kept;
 use elf::{AARCH64, CODE, DATA, X86_64};
 
 /// `.eh_frame` that grows entry by entry.
@@ -174,6 +175,40 @@ fn rules_beyond_the_usual() {
             (80, NOTHING),
         ])
     );
+    assert_eq!((table.unsupported(), table.malformed()), (3, 0));
+}
+
+/// One function has its frame on rbx: all of the file say what becomes of rbx, those before it, too.
+#[test]
+fn a_register_that_an_address_starts_from_is_kept() {
+    let mut frames = Frames::default();
+    let cie = frames.cie("zR", 16, ENTRY);
+    // push rbp; push rbx; pop rbx; then rbx at cfa - 504, cfa - 512, cfa - 20, nowhere, in rdx, where it was
+    let saved = [0x41, 0x0e, 16, 0x86, 2, 0x41, 0x0e, 24, 0x83, 3, 0x41, 0xc3, 0x0e, 16];
+    let odd =
+        [0x41, 0x83, 63, 0x41, 0x83, 64, 0x41, 0x14, 3, 20, 0x41, 0x07, 3, 0x41, 0x09, 3, 1, 0x41, 0x08, 3];
+    frames.fde(cie, CODE, 16, &[&saved[..], &odd].concat());
+    frames.fde(cie, CODE + 16, 16, &[0x0c, 3, 32, 0x83, 4]);
+    let table = frames.table(X86_64);
+    let behind = |rbx: &str| format!("cfa = rsp + 16, rbp = [cfa - 16]{rbx}, ra = [cfa - 8]");
+    assert_eq!(
+        rows(&table),
+        shown([
+            (0, "cfa = rsp + 8, ra = [cfa - 8]"),
+            (1, &behind("")),
+            (2, "cfa = rsp + 24, rbp = [cfa - 16], rbx = [cfa - 24], ra = [cfa - 8]"),
+            (3, &behind("")),
+            (4, &behind(", rbx = [cfa - 504]")),
+            (5, &behind(", rbx = ?")),
+            (9, &behind("")),
+            (16, "cfa = rbx + 32, rbx = [cfa - 32], ra = [cfa - 8]"),
+            (32, NOTHING),
+        ])
+    );
+    let kept = table.rules().map(|rule| rule.raw().ra >> kept::SHIFT & kept::NUMBER);
+    // But for those that say that there is nothing to say.
+    assert!(kept.skip(2).all(|number| number == 3));
+    // Too far away, in no word, in another register.
     assert_eq!((table.unsupported(), table.malformed()), (3, 0));
 }
 

@@ -11,8 +11,8 @@ mod oracle;
 
 use std::path::PathBuf;
 
-use ebpf_profiler_unwind::{Table, validate};
-use ebpf_programs::abi::table::cfa;
+use ebpf_profiler_unwind::{Rule, Table, validate};
+use ebpf_programs::abi::table::{cfa, kept};
 use oracle::{files, judge};
 
 /// Compares all files; every so often a line says how far it is.
@@ -73,7 +73,8 @@ fn roots() -> Vec<PathBuf> {
 #[test]
 fn some_files() {
     let own = std::env::current_exe().unwrap();
-    let libraries = ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libcrypto.so.3", "libpython3.11.so.1.0"];
+    let libraries =
+        ["libc.so.6", "libm.so.6", "libstdc++.so.6", "libcrypto.so.3", "libpython3.11.so.1.0", LOADER];
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
     let system =
         folders.iter().flat_map(|folder| libraries.map(|library| PathBuf::from(folder).join(library)));
@@ -83,6 +84,10 @@ fn some_files() {
     assert_eq!(verdict.unequal, 0, "{:#?}", verdict.examples);
 }
 
+/// The loader, some of whose addresses start from a register that callees save.
+const LOADER: &str =
+    if cfg!(target_arch = "x86_64") { "ld-linux-x86-64.so.2" } else { "ld-linux-aarch64.so.1" };
+
 /// A judge that never objects is none: one number of one rule is changed.
 #[test]
 fn a_wrong_rule_is_noticed() {
@@ -91,6 +96,24 @@ fn a_wrong_rule_is_noticed() {
     let mut image = table.image().to_vec();
     let rule = table.rules().position(|rule| rule.raw().cfa == cfa::REGISTER).unwrap();
     image[64 + rule * 16 + 4] ^= 8;
+    let wrong = Table::from_image(image, elf.arch()).unwrap();
+    assert_ne!(judge::eh_frame(&elf, &wrong).unequal, 0);
+}
+
+/// Nor is one that doesn't look at the register that is kept.
+#[test]
+fn a_wrong_place_of_a_kept_register_is_noticed() {
+    let folders = ["/lib64", "/lib"].map(|folder| PathBuf::from(folder).join(LOADER));
+    let Some(elf) = folders.iter().find_map(|path| files::open(path)) else { return };
+    let table = Table::of(&elf).unwrap();
+    let kept = |rule: &Rule| rule.raw().ra >> kept::SHIFT & kept::NUMBER != 0;
+    let is_frame = |rule: &Rule| matches!(rule.raw().cfa, cfa::REGISTER | cfa::DEREF | cfa::PLT);
+    let frames: Vec<_> = table.rules().filter(is_frame).collect();
+    assert!(frames.iter().all(kept) || !frames.iter().any(kept), "it is kept everywhere or nowhere");
+    let saved = |rule: &Rule| kept(rule) && rule.raw().fp >> kept::SHIFT != 0;
+    let Some(rule) = table.rules().position(|rule| saved(&rule)) else { return };
+    let mut image = table.image().to_vec();
+    image[64 + rule * 16 + 3] ^= 1 << kept::SHIFT;
     let wrong = Table::from_image(image, elf.arch()).unwrap();
     assert_ne!(judge::eh_frame(&elf, &wrong).unequal, 0);
 }

@@ -90,7 +90,7 @@ fn kind(arch: Arch, row: &ebpf_profiler_unwind::Row) -> Option<String> {
     };
     let class = match rule.register {
         register if register == stack || register == frame && rule.cfa == cfa::REGISTER => {
-            return (rule.fp == fp::UNKNOWN).then(|| format!("{arch:?} frame pointer lost"));
+            return (rule.fp & fp::KIND == fp::UNKNOWN).then(|| format!("{arch:?} frame pointer lost"));
         }
         register if register == frame => "frame pointer".to_owned(),
         register if saved.contains(&register) => format!("callee-saved {register}"),

@@ -6,10 +6,12 @@ use crate::eh_frame::state::State;
 
 use crate::table::rules::Packed;
 
-use super::{Go, Registers};
+use super::{Go, NONE, Registers};
 
 pub(crate) static REGISTERS: Registers = Registers {
     fp: 29,
+    saved: &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28],
+    kept: NONE,
     count: 32,
     link: Some(LINK as u16),
     signs: true,

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use ebpf_profiler_core::elf::Arch;
-use ebpf_programs::abi::table::{cfa, fp, ra};
+use ebpf_programs::abi::table::{cfa, fp, kept, ra};
 
 use crate::eh_frame::expression::{self, Expression};
 use crate::eh_frame::state::{Cfa, Place, State};
@@ -15,10 +15,14 @@ pub(crate) mod aarch64;
 pub(crate) mod x86_64;
 
 /// The registers that rules speak about, in DWARF's numbering, and what is special about them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Registers {
     /// The frame pointer.
     pub(crate) fp: u16,
+    /// Those that callees save, but for the frame pointer.
+    pub(crate) saved: &'static [u16],
+    /// The one of them that is kept, or [`NONE`].
+    pub(crate) kept: u16,
     /// How many general registers there are, the stack pointer among them: a rule starts from one of them.
     pub(crate) count: u16,
     /// Where the return address is while nothing has been said about it.
@@ -34,7 +38,7 @@ pub(crate) struct Registers {
 }
 
 /// How Go uses registers and stack.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Go {
     /// The rule where the stack pointer is so far from where it was at the entry.
     pub(crate) row: fn(i32) -> Option<Packed>,
@@ -69,10 +73,22 @@ impl Registers {
         }
     }
 
+    /// The same with a register that is kept.
+    pub(crate) fn keeping(&self, register: u16) -> Registers {
+        Registers { kept: register, ..self.clone() }
+    }
+
+    /// The register that should be kept and isn't where this is one of the rules, because its address starts from it.
+    pub(crate) fn wanted(&self, rule: Packed) -> Option<u16> {
+        let wanted = u16::from(rule.register());
+        let starts = matches!(rule.cfa(), cfa::REGISTER | cfa::DEREF | cfa::PLT);
+        (self.kept == NONE && starts && self.saved.contains(&wanted)).then_some(wanted)
+    }
+
     /// The rule that means the same as a row.
     ///
-    /// Where only the frame pointer can't be said, it is lost and the rest of the rule holds: most callers
-    /// never ask for it.
+    /// Where only the frame pointer or the register that is kept can't be said, it is lost and the rest of the rule
+    /// holds: most callers never ask for it.
     #[inline(always)]
     pub(crate) fn rule(&self, state: &State<'_>, signal: bool) -> Translated {
         if signal && let Some(rule) = (self.signal)(state) {
@@ -86,8 +102,25 @@ impl Registers {
         };
         let fp = self.fp(&state.fp);
         let (kind, fp_offset) = fp.unwrap_or((fp::UNKNOWN.into(), 0));
-        let rule = Packed::new(kinds | kind << 24, offset, aux, fp_offset);
-        Translated { rule, complete: fp.is_some() }
+        let (kept, said) = if self.kept == NONE { (0, true) } else { self.kept(&state.kept) };
+        let rule = Packed::new(kinds | kind << 24 | kept, offset, aux, fp_offset);
+        Translated { rule, complete: fp.is_some() && said }
+    }
+
+    /// The bits about the register that is kept, and whether they say all about it.
+    #[cold]
+    fn kept(&self, place: &Place<'_>) -> (u32, bool) {
+        let number = u32::from(self.kept) << (16 + kept::SHIFT);
+        let (place, said) = match *place {
+            Place::Unset | Place::Same => (kept::SAME, true),
+            Place::Undefined => (kept::LOST, true),
+            Place::At(offset) => match words_below(offset) {
+                Some(words @ 1..kept::LOST) => (words, true),
+                _ => (kept::LOST, false),
+            },
+            _ => (kept::LOST, false),
+        };
+        (number | u32::from(place) << (24 + kept::SHIFT), said)
     }
 
     #[inline]
@@ -161,6 +194,15 @@ impl Registers {
         }
     }
 }
+
+/// How many words below the return address a slot is whose offset from the canonical frame address is this.
+fn words_below(offset: i64) -> Option<u8> {
+    let bytes = offset.checked_neg()?.checked_sub(8)?;
+    u8::try_from(bytes / 8).ok().filter(|_| bytes % 8 == 0)
+}
+
+/// The number of no register.
+pub(crate) const NONE: u16 = u16::MAX;
 
 /// Kinds and numbers of an unfinished rule: see [`Packed::new`].
 type Parts = (u32, i32, i32);

@@ -7,10 +7,13 @@ use crate::eh_frame::state::{Cfa, Place, State};
 
 use crate::table::rules::Packed;
 
-use super::{Go, Part, Registers};
+use super::{Go, NONE, Part, Registers};
 
 pub(crate) static REGISTERS: Registers = Registers {
     fp: RBP,
+    // rbx, r12 to r15
+    saved: &[3, 12, 13, 14, 15],
+    kept: NONE,
     count: 16,
     link: None,
     signs: false,

@@ -16,7 +16,7 @@ use super::output::Output;
 /// One section, and what is used again from function to function.
 pub(super) struct Frames<'a> {
     section: &'a Section,
-    registers: &'static Registers,
+    registers: &'a Registers,
     cies: Cache<'a>,
     remembered: Vec<State<'a>>,
     /// The offset of a CIE, and the rule that its functions begin with.
@@ -24,7 +24,7 @@ pub(super) struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    pub(super) fn new(section: &'a Section, registers: &'static Registers) -> Frames<'a> {
+    pub(super) fn new(section: &'a Section, registers: &'a Registers) -> Frames<'a> {
         let first = (usize::MAX, Translated { rule: Packed::NO_DATA, complete: true });
         Frames { section, registers, cies: Cache::new(), remembered: Vec::new(), first }
     }
@@ -61,7 +61,7 @@ fn first_rule(registers: &Registers, cie: &Cie<'_>) -> Translated {
 
 /// On the way from rows to rules.
 struct Translation<'o> {
-    registers: &'static Registers,
+    registers: &'o Registers,
     signal: bool,
     last: Translated,
     output: &'o mut Output,

@@ -16,7 +16,7 @@ use super::output::Output;
 pub(super) struct Go<'a> {
     elf: &'a Elf,
     table: &'a Pclntab,
-    registers: &'static Registers,
+    registers: &'a Registers,
     saves_late: bool,
     /// How many steps are left: pc tables are shared, so a lying file could have each of its functions walk the
     /// whole of it. Real ones have one step for five to ten bytes.
@@ -24,7 +24,7 @@ pub(super) struct Go<'a> {
 }
 
 impl<'a> Go<'a> {
-    pub(super) fn new(elf: &'a Elf, source: &'a source::Go, registers: &'static Registers) -> Go<'a> {
+    pub(super) fn new(elf: &'a Elf, source: &'a source::Go, registers: &'a Registers) -> Go<'a> {
         let source::Go { table, saves_late } = source;
         Go { elf, table, registers, saves_late: *saves_late, budget: table.size() }
     }

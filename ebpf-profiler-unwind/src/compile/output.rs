@@ -2,6 +2,7 @@
 
 use ebpf_profiler_core::unwind::Compiled;
 
+use crate::arch::Registers;
 use crate::stub::Stub;
 use crate::table::build::Builder;
 use crate::table::rules::Packed;
@@ -58,6 +59,11 @@ impl Output {
     #[inline]
     pub(super) fn count_unsupported(&mut self, rows: u32) {
         self.unsupported += rows;
+    }
+
+    /// A register that should be kept and isn't: an address starts from it.
+    pub(super) fn wanted(&self, registers: &Registers) -> Option<u16> {
+        self.builder.rules().iter().find_map(|&rule| registers.wanted(rule))
     }
 
     pub(super) fn finish(mut self) -> Compiled {

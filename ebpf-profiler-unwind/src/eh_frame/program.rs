@@ -253,16 +253,25 @@ impl<'p, 'a> Program<'p, 'a> {
             self.state.ra = place;
             self.is_alike = false;
         }
+        if register == self.registers.kept {
+            self.state.kept = place;
+            self.is_alike = false;
+        }
         ON
     }
 
     #[inline]
     fn restore(&mut self, register: u16) -> Step {
-        if register == self.registers.fp || register == self.cie.ra {
-            let place = if register == self.cie.ra { self.cie.initial.ra } else { self.cie.initial.fp };
-            return self.set(register, place);
+        let initial = &self.cie.initial;
+        if register == self.cie.ra {
+            self.set(register, initial.ra)
+        } else if register == self.registers.fp {
+            self.set(register, initial.fp)
+        } else if register == self.registers.kept {
+            self.set(register, initial.kept)
+        } else {
+            ON
         }
-        ON
     }
 
     fn remember(&mut self) -> Step {

@@ -9,6 +9,8 @@ pub(crate) struct State<'a> {
     pub(crate) cfa: Cfa<'a>,
     /// The frame pointer.
     pub(crate) fp: Place<'a>,
+    /// The register that is kept, where one is.
+    pub(crate) kept: Place<'a>,
     /// The return address.
     pub(crate) ra: Place<'a>,
     /// Whether the return address is signed.
@@ -20,6 +22,7 @@ impl State<'_> {
     pub(crate) const NEW: State<'static> = State {
         cfa: Cfa::Register { register: 0, offset: 0 },
         fp: Place::Unset,
+        kept: Place::Unset,
         ra: Place::Unset,
         signed: false,
     };

@@ -135,6 +135,11 @@ impl Builder {
         self.page.clear();
     }
 
+    /// The rules so far.
+    pub(crate) fn rules(&self) -> &[Packed] {
+        self.rules.list()
+    }
+
     /// The table, laid out.
     pub(crate) fn finish(mut self) -> Built {
         self.finish_page();

@@ -87,6 +87,11 @@ impl Packed {
         self.low as u8
     }
 
+    /// The number of the register that it starts from.
+    pub(crate) const fn register(self) -> u8 {
+        (self.low >> 8) as u8
+    }
+
     /// The same rule with another offset.
     #[inline]
     pub(crate) const fn with_offset(self, offset: i32) -> Packed {

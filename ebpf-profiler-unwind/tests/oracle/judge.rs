@@ -9,7 +9,7 @@ use gimli::{
     BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection, Vendor,
 };
 
-use super::machine::{Bytes, Context, Frame, Said, ours};
+use super::machine::{Bytes, Context, Frame, Said, kept_by, ours};
 use super::sections::{self, Fde, functions};
 
 /// What came out for one file, or for many.
@@ -182,26 +182,27 @@ impl Judge {
                 continue;
             }
             self.verdict.rows += 1;
-            let theirs = |pc| row.map_or(Said::Nothing, |row| context.theirs(row, pc));
+            let theirs = |pc, kept| row.map_or(Said::Nothing, |row| context.theirs(row, pc, kept));
             self.row(range, theirs, signal);
         }
     }
 
-    fn row(&mut self, range: Range<u64>, theirs: impl Fn(u64) -> Said, signal: bool) {
+    fn row(&mut self, range: Range<u64>, theirs: impl Fn(u64, Option<u16>) -> Said, signal: bool) {
         let mut worst = Equality::Equal;
         for (part, rule) in self.ours(range) {
+            let kept = rule.and_then(|rule| kept_by(rule.raw()));
             for pc in [part.start, part.end - 1] {
                 let equality = match rule {
                     Some(rule) if signal && rule.raw().cfa == cfa::SIGNAL => Equality::Equal,
                     Some(rule) if self.compare.is_go && is_special_in_go(rule) => Equality::Equal,
-                    Some(rule) => self.compare(ours(rule.raw(), self.arch, pc), theirs(pc)),
+                    Some(rule) => self.compare(ours(rule.raw(), self.arch, pc), theirs(pc, kept)),
                     // On arm64 nothing is said about Go's changes of stack.
                     None if self.compare.is_go => Equality::Equal,
                     None => Equality::Unequal,
                 };
                 if equality == Equality::Unequal && worst != Equality::Unequal {
                     let rule = rule.map_or("nothing".into(), |rule| rule.to_string());
-                    self.unequal(pc, format!("{rule}, but gimli: {:x?}", theirs(pc)));
+                    self.unequal(pc, format!("{rule}, but gimli: {:x?}", theirs(pc, kept)));
                 }
                 worst = worst.max(equality);
             }
@@ -210,17 +211,22 @@ impl Judge {
     }
 
     fn compare(&self, ours: Said, theirs: Said) -> Equality {
+        // What we don't say is taken out of what they say.
+        let as_far_as_said = match (ours, theirs) {
+            (Said::Frame(our), Said::Frame(their)) => {
+                Said::Frame(Frame { fp: our.fp.and(their.fp), kept: our.kept.and(their.kept), ..their })
+            }
+            (_, theirs) => theirs,
+        };
         let without_fp = |said| match said {
             Said::Frame(frame) => Said::Frame(Frame { fp: None, ..frame }),
             other => other,
         };
-        let fp_unsaid = matches!((ours, theirs), (Said::Frame(our), Said::Frame(their)) if our.fp.is_none() && their.fp.is_some());
         match ours {
             Said::Nothing => Equality::Unsaid,
             _ if ours == theirs => Equality::Equal,
-            _ if without_fp(ours) != without_fp(theirs) => Equality::Unequal,
-            _ if self.compare.is_go => Equality::Equal,
-            _ if fp_unsaid => Equality::Unsaid,
+            _ if self.compare.is_go && without_fp(ours) == without_fp(theirs) => Equality::Equal,
+            _ if ours == as_far_as_said => Equality::Unsaid,
             _ => Equality::Unequal,
         }
     }

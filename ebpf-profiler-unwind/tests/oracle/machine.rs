@@ -1,7 +1,7 @@
 //! A made-up machine, and the caller's frame by either side's account.
 
 use ebpf_profiler_core::elf::Arch;
-use ebpf_programs::abi::table::{Rule, cfa, fp, ra};
+use ebpf_programs::abi::table::{Rule, cfa, fp, kept, ra};
 use gimli::{CfaRule, Encoding, EndianSlice, EvaluationResult, LittleEndian, Location};
 use gimli::{Piece, Register, RegisterRule, Value};
 
@@ -14,6 +14,8 @@ pub(crate) struct Frame {
     pub(crate) cfa: u64,
     /// `None` where it is lost.
     pub(crate) fp: Option<u64>,
+    /// The register that the rule keeps; `None` where it is lost, or none is kept.
+    pub(crate) kept: Option<u64>,
     pub(crate) ra: u64,
     pub(crate) signed: bool,
 }
@@ -63,24 +65,34 @@ pub(crate) fn ours(rule: Rule, arch: Arch, pc: u64) -> Said {
         _ => return Said::Nothing,
     };
     let own_fp = register(fp_of(arch), arch, pc);
-    let fp = match rule.fp {
+    let fp = match rule.fp & fp::KIND {
         fp::SAME => Some(own_fp),
         fp::SAVED => Some(memory(plus(cfa, rule.fp_offset))),
         fp::DIRECT => Some(memory(plus(own_fp, rule.fp_offset))),
         _ => None,
     };
-    let ra = match rule.ra & !ra::SIGNED {
+    let ra = match rule.ra & ra::KIND {
         ra::BELOW => memory(cfa.wrapping_sub(8)),
         ra::SAVED => memory(plus(cfa, rule.aux)),
         _ => register(rule.aux as u16, arch, pc),
     };
-    Said::Frame(Frame { cfa, fp, ra, signed: rule.ra & ra::SIGNED != 0 })
+    let kept = kept_by(rule).and_then(|number| match rule.fp >> kept::SHIFT {
+        kept::SAME => Some(register(number, arch, pc)),
+        kept::LOST => None,
+        place => Some(memory(plus(cfa, -8 - 8 * i32::from(place)))),
+    });
+    Said::Frame(Frame { cfa, fp, kept, ra, signed: rule.ra & ra::SIGNED != 0 })
+}
+
+/// The number of the register that a rule keeps besides stack and frame pointer.
+pub(crate) fn kept_by(rule: Rule) -> Option<u16> {
+    Some(u16::from(rule.ra >> kept::SHIFT & kept::NUMBER)).filter(|&number| number != 0)
 }
 
 /// Linux on x86_64: `struct ucontext`, registers from byte 40 on.
 fn signal_frame(context: u64) -> Said {
     let [fp, cfa, ra] = [120, 160, 168].map(|offset| memory(context + offset));
-    Said::Frame(Frame { cfa, fp: Some(fp), ra, signed: false })
+    Said::Frame(Frame { cfa, fp: Some(fp), kept: None, ra, signed: false })
 }
 
 /// A file's unwind data, as gimli's evaluator needs it.
@@ -93,8 +105,8 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// What gimli's row says about an instruction at `pc`.
-    pub(crate) fn theirs(&self, row: &Row, pc: u64) -> Said {
+    /// What gimli's row says about an instruction at `pc`, and of the register `kept`.
+    pub(crate) fn theirs(&self, row: &Row, pc: u64, kept: Option<u16>) -> Said {
         let ra = row.register(self.ra);
         if ra == Some(RegisterRule::Undefined) {
             return Said::End;
@@ -113,7 +125,14 @@ impl Context<'_> {
         let Some(ra) = ra else { return Said::Nothing };
         let fp = Register(fp_of(self.arch));
         let signed = row.register(gimli::AArch64::RA_SIGN_STATE) == Some(RegisterRule::Constant(1));
-        Said::Frame(Frame { cfa, fp: self.restored(fp, row.register(fp), cfa, pc), ra, signed })
+        let restored = |own: Register| self.restored(own, row.register(own), cfa, pc);
+        Said::Frame(Frame {
+            cfa,
+            fp: restored(fp),
+            kept: kept.and_then(|number| restored(Register(number))),
+            ra,
+            signed,
+        })
     }
 
     fn register(&self, number: Register, pc: u64) -> u64 {

@@ -92,6 +92,9 @@ pub struct Row {
 /// `DEPTH` is for code that went to another stack while its own may be moved, which is what Go does before it calls C: it
 /// keeps how deep it stood in `*(reg + offset)`, and behind that the address of an object whose second word is the `top`
 /// of that stack, wherever it lies by now. Without an object the first word is the stack pointer itself.
+///
+/// Where addresses of a file start from one more register that callees save, all its rules say what becomes of that one:
+/// `ra` has its number and `fp` its place in bits of their own, see [`kept`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Rule {
@@ -99,9 +102,9 @@ pub struct Rule {
     pub cfa: u8,
     /// The DWARF number of the register that the canonical frame address starts from.
     pub register: u8,
-    /// One of [`ra`].
+    /// One of [`ra`], and the number of the register that is [`kept`].
     pub ra: u8,
-    /// One of [`fp`].
+    /// One of [`fp`], and the place of the register that is [`kept`].
     pub fp: u8,
     /// Added to the register.
     pub offset: i32,
@@ -146,6 +149,8 @@ pub mod cfa {
 
 /// Kinds of return address.
 pub mod ra {
+    /// The bits that are the kind.
+    pub const KIND: u8 = 3;
     /// `*(cfa - 8)`
     pub const BELOW: u8 = 0;
     /// `*(cfa + aux)`
@@ -158,6 +163,8 @@ pub mod ra {
 
 /// Kinds of frame pointer.
 pub mod fp {
+    /// The bits that are the kind.
+    pub const KIND: u8 = 3;
     /// Unchanged.
     pub const SAME: u8 = 0;
     /// `*(cfa + fp_offset)`
@@ -166,6 +173,29 @@ pub mod fp {
     pub const DIRECT: u8 = 2;
     /// Not recoverable.
     pub const UNKNOWN: u8 = 3;
+}
+
+/// One register besides stack and frame pointer, kept known from frame to frame.
+///
+/// Bits 2 to 6 of a rule's `ra` are its number; 0, which no callee saves, says that none is kept. Bits 2 to 7 of `fp` are
+/// where the caller's value is:
+///
+/// | place     | caller's value                  |
+/// |-----------|---------------------------------|
+/// | `SAME`    | unchanged                       |
+/// | 1 to 62   | `*(cfa - word - word * place)`  |
+/// | `LOST`    | lost                            |
+///
+/// glibc's `_dl_runtime_resolve` has its frame on `rbx`, and whatever it calls to look a symbol up saves that.
+pub mod kept {
+    /// The lowest bit of the number in `ra`, and of the place in `fp`.
+    pub const SHIFT: u32 = 2;
+    /// The bits of the number.
+    pub const NUMBER: u8 = 31;
+    /// Unchanged.
+    pub const SAME: u8 = 0;
+    /// Not recoverable.
+    pub const LOST: u8 = 63;
 }
 
 const _: () = {

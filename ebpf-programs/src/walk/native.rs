@@ -6,7 +6,7 @@ use super::{Walk, frame_pointer};
 use crate::abi::arena::Block;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
-use crate::abi::table::{Header, NO_DATA, Rule, cfa, fp, ra};
+use crate::abi::table::{Header, NO_DATA, Rule, cfa, fp, kept, ra};
 use crate::machine::Machine;
 
 /// What a walk keeps of a table's head.
@@ -162,7 +162,8 @@ fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &
         _ => return signal::<A, M>(walk, machine, base),
     };
     // The lower word first: the machine reads ahead, upwards.
-    let fp = match rule.fp {
+    let kept = keep(walk, machine, cfa, rule);
+    let fp = match rule.fp & fp::KIND {
         fp::SAME => walk.register(A::FP as u8),
         fp::SAVED => machine.stack(cfa.wrapping_add(rule.fp_offset as i64 as u64)),
         fp::DIRECT => {
@@ -171,12 +172,17 @@ fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &
         }
         _ => None,
     };
-    let return_address = match rule.ra & !ra::SIGNED {
+    let return_address = match rule.ra & ra::KIND {
         ra::BELOW => machine.stack(cfa.wrapping_sub(8)).ok_or(Stop::Unreadable)?,
         ra::SAVED => machine.stack(cfa.wrapping_add(rule.aux as i64 as u64)).ok_or(Stop::Unreadable)?,
         _ => walk.register(rule.aux as u8).ok_or(Stop::LostRegister)?,
     };
     walk.go::<A>(return_address, cfa, fp)?;
+    if let Some(value) = kept {
+        let number = kept_register(rule);
+        walk.registers.values[number as usize] = value;
+        walk.registers.known |= 1 << number;
+    }
     walk.flags = 0;
     Ok(())
 }
@@ -190,6 +196,26 @@ fn from_top<M: Machine>(machine: &mut M, place: u64) -> Option<u64> {
         return Some(depth);
     }
     Some(machine.memory(object.wrapping_add(8))?.wrapping_sub(depth))
+}
+
+/// The number of the register that a rule keeps, 0 for none.
+#[inline(always)]
+fn kept_register(rule: &Rule) -> u8 {
+    rule.ra >> kept::SHIFT & kept::NUMBER
+}
+
+/// The caller's value of that register.
+#[inline(always)]
+fn keep<M: Machine>(walk: &Walk, machine: &mut M, cfa: u64, rule: &Rule) -> Option<u64> {
+    let number = kept_register(rule);
+    if number == 0 {
+        return None;
+    }
+    match rule.fp >> kept::SHIFT {
+        kept::SAME => walk.register(number),
+        kept::LOST => None,
+        place => machine.stack(cfa.wrapping_sub(8 + 8 * place as u64)),
+    }
 }
 
 /// Takes the registers of the code that a signal interrupted.
