@@ -10,7 +10,8 @@ use ebpf_programs::abi::registers::Registers;
 use super::words::{self, Words};
 use super::{Case, CaseMapping, Outcome, outcome};
 use crate::modules::{Mapping, Modules};
-use crate::walk::{Frame, Walk};
+use crate::table::Table;
+use crate::walk::{Frame, Native, Walk};
 
 /// A mapping, and which file it is of.
 #[derive(Clone, Debug)]
@@ -103,8 +104,11 @@ fn kept(
     for frame in frames.iter().filter_map(Frame::native) {
         let Some(number) = frame.mapping else { continue };
         let mapping = kept.entry(number).or_insert_with(|| CaseMapping::new(&places[number]));
-        let rule = places[number].mapping.table.and_then(|table| table.rule(frame.file_address));
-        mapping.rows.extend(rule.map(|rule| (frame.file_address, rule.raw())));
+        if let Some(table) = places[number].mapping.table {
+            let addresses = [Some(frame.file_address), behind_short_row(table, frame)];
+            let row = |address| Some((address, table.rule(address)?.raw()));
+            mapping.rows.extend(addresses.into_iter().flatten().filter_map(row));
+        }
     }
     let mut kept: Vec<CaseMapping> = kept.into_values().collect();
     kept.sort_by_key(|mapping| mapping.start);
@@ -113,6 +117,13 @@ fn kept(
         mapping.rows.dedup();
     }
     kept
+}
+
+/// A caller's row that is too short for a call: then the one behind it is asked, too.
+fn behind_short_row(table: &Table, frame: &Native) -> Option<u64> {
+    let at = frame.file_address;
+    let is_short = !frame.exact && table.begins(at) && table.begins(at.checked_add(1)?);
+    is_short.then_some(at + 1)
 }
 
 /// Above these bits arm64 has signatures.

@@ -99,6 +99,11 @@ impl Table {
         Some(self.at(number)).filter(Rule::is_described)
     }
 
+    /// Whether a row begins at `address`.
+    pub(crate) fn begins(&self, address: u64) -> bool {
+        self.view().is_some_and(|view| view.begins(address))
+    }
+
     /// All rows by their addresses; gaps in the unwind data are rows, too.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         let rows = self.view().into_iter().flat_map(|view| view.rows());

@@ -51,6 +51,15 @@ impl<'a> View<'a> {
 
     /// The number of the rule for `address`.
     pub(super) fn find(&self, address: u64) -> Option<u16> {
+        Some(self.find_row(address)?.rule)
+    }
+
+    /// Whether a row begins at `address`.
+    pub(super) fn begins(&self, address: u64) -> bool {
+        self.find_row(address).is_some_and(|row| row.low == address as u16)
+    }
+
+    fn find_row(&self, address: u64) -> Option<Row> {
         let distance = address.checked_sub(self.header.base)?;
         let page = u32::try_from(distance / PAGE).ok().filter(|&page| page < self.header.pages)?;
         let Page { first, count } = self.page(page)?;
@@ -63,7 +72,7 @@ impl<'a> View<'a> {
                 high = middle;
             }
         }
-        Some(self.row(first + low.checked_sub(1)?)?.rule)
+        self.row(first + low.checked_sub(1)?)
     }
 
     /// Addresses and numbers of rules of all rows.

@@ -179,8 +179,8 @@ impl Walk {
             if self.switches > MAX_SWITCHES {
                 return Err(Stop::NoProgress);
             }
-        } else if sp == before && !(A::LEAF_WITHOUT_FRAME && self.flags & frame::EXACT != 0) {
-            // Only a leaf of arm64 has no frame of its own.
+        } else if sp == before && self.flags & frame::EXACT == 0 {
+            // Only a leaf has no frame of its own: on arm64, and where a jump leads to the handler of an exception.
             return Err(Stop::NoProgress);
         }
         self.registers.pc = pc;

@@ -52,9 +52,9 @@ impl Table {
         })
     }
 
-    /// The number of the rule at virtual address `address` of the file.
+    /// The number of the rule at virtual address `address` of the file; `called` where a call should end there.
     #[inline(always)]
-    fn number<M: Machine>(&mut self, machine: &M, address: u64) -> Option<u16> {
+    fn number<M: Machine>(&mut self, machine: &M, address: u64, called: bool) -> Option<u16> {
         let page = (address >> 16).wrapping_sub(self.base);
         if page >= self.pages as u64 {
             return Some(NO_DATA);
@@ -65,7 +65,7 @@ impl Table {
         if self.count == 0 {
             return Some(NO_DATA);
         }
-        self.search(block(machine, self.first)?, address & 0xffff)
+        self.search(block(machine, self.first)?, address & 0xffff, called)
     }
 
     /// Makes `page` the current page.
@@ -80,8 +80,11 @@ impl Table {
     }
 
     /// The rule of the last row at or below `low` in the current page, whose rows all lie in `rows`.
+    ///
+    /// No call is as short as a row of one byte. Where one should end in such a row, it wasn't called: the address behind it
+    /// is where an exception will be handled, behind a `ret`, and the next row holds.
     #[inline(always)]
-    fn search(&self, rows: &Block, low: u64) -> Option<u16> {
+    fn search(&self, rows: &Block, low: u64, called: bool) -> Option<u16> {
         let mut base = self.first;
         let mut left = self.count;
         for _ in 0..SEARCH_STEPS {
@@ -92,7 +95,15 @@ impl Table {
             base += half * at_most(word(rows, base + half) as u64 & 0xffff, low);
             left -= half;
         }
-        Some((word(rows, base) >> 16) as u16)
+        let row = word(rows, base);
+        if called && row as u64 & 0xffff == low && low != 0 {
+            let next = word(rows, base + 1);
+            let is_in_page = base + 1 - self.first < self.count;
+            if is_in_page && next as u64 & 0xffff == low + 1 && next >> 16 != NO_DATA as u32 {
+                return Some((next >> 16) as u16);
+            }
+        }
+        Some((row >> 16) as u16)
     }
 
     /// Rule number `number`.
@@ -120,7 +131,7 @@ impl Table {
 /// The rule of the table at `place` for virtual address `address` of the file; `None` for a broken table.
 pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64) -> Option<Rule> {
     let mut table = Table::load(machine, place)?;
-    match table.number(machine, address)? {
+    match table.number(machine, address, false)? {
         NO_DATA => Some(Rule::NO_DATA),
         number => table.rule(machine, number),
     }
@@ -130,7 +141,8 @@ pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64) -> Option<Ru
 #[inline(always)]
 pub(super) fn caller<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<(), Stop> {
     let address = pc.wrapping_add(walk.mapping.bias);
-    let number = walk.table.number(machine, address).ok_or(Stop::BadTable)?;
+    let called = walk.flags & frame::EXACT == 0;
+    let number = walk.table.number(machine, address, called).ok_or(Stop::BadTable)?;
     if number == NO_DATA {
         return frame_pointer::caller::<A, M>(walk, machine, pc);
     }

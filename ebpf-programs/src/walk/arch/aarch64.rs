@@ -11,7 +11,6 @@ pub struct Aarch64;
 impl Arch for Aarch64 {
     const SP: usize = aarch64::SP;
     const FP: usize = aarch64::FP;
-    const LEAF_WITHOUT_FRAME: bool = true;
     // A ucontext of 168 bytes with padding, the fault address, then x0 to x30, sp, pc.
     const SIGNAL_FP: u64 = 176 + 8 + 29 * 8;
     const SIGNAL_SP: u64 = 176 + 8 + 31 * 8;

@@ -15,8 +15,6 @@ pub trait Arch {
     const SP: usize;
     /// The DWARF number of the frame pointer.
     const FP: usize;
-    /// Whether a function that calls nothing may leave the stack as it found it.
-    const LEAF_WITHOUT_FRAME: bool;
     /// Where the interrupted program counter lies in the context of a signal frame.
     const SIGNAL_PC: u64;
     /// Where the interrupted stack pointer lies in it.

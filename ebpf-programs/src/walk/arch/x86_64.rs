@@ -11,7 +11,6 @@ pub struct X86_64;
 impl Arch for X86_64 {
     const SP: usize = x86_64::SP;
     const FP: usize = x86_64::FP;
-    const LEAF_WITHOUT_FRAME: bool = false;
     // A ucontext: 40 bytes, then r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
     const SIGNAL_FP: u64 = 120;
     const SIGNAL_SP: u64 = 160;
