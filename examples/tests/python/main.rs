@@ -12,8 +12,7 @@
 //!
 //! A sample is exact if it is that stack, the loop replaced by the Python frames that it runs; above the leaf's Python
 //! frame there may be native code of the interpreter, but no loop. Every sample of the process counts, from when the
-//! workload says that it is there to the end of the profile. 995 of 1,000 have to be exact, where
-//! the list of workloads doesn't say why fewer.
+//! workload says that it is there to the end of the profile. 995 of 1,000 have to be exact.
 //!
 //! ```text
 //! cargo xtask pythons

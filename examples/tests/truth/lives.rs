@@ -54,8 +54,9 @@ fn the_first_tick_of_a_life_is_delivered() {
 fn forked_children() {
     let built = Build::new("children.c").build("forked");
     let order =
-        Order { pid: None, seconds: 13.0, frequency: 997, output: built.directory.join("profile.folded") };
+        Order { pid: None, seconds: 15.0, frequency: 997, output: built.directory.join("profile.folded") };
     let working = profiler::start(&order);
+    working.wait_until_it_samples(); // it is the lives that are tested, not its start
     let running = Running::start(&built.program, &["12".to_owned(), LIVES.to_string(), "30".to_owned()]);
     let said = running.finish();
     let cost = said.split_whitespace().nth(2).and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
@@ -63,6 +64,7 @@ fn forked_children() {
     let fate = Fate::new(stacks_of_lives(outcome), &Roots::default(), cost * f64::from(order.frequency));
     eprintln!("forked: {fate}");
     fate.require(0.99);
+    assert!(fate.whole * 1000 >= fate.delivered * 999, "{} of {} are whole", fate.whole, fate.delivered);
 }
 
 /// What a profiler keeps of processes that are gone has to go too.
@@ -91,7 +93,7 @@ fn fate(name: &str, milliseconds: u32, frequency: u32) -> Fate {
     let seconds = LIVES as f64 * (f64::from(milliseconds) + 5.0) / 1000.0 * 2.0 + 1.0;
     let order = Order { pid: None, seconds, frequency, output: built.directory.join("profile.folded") };
     let working = profiler::start(&order);
-    std::thread::sleep(std::time::Duration::from_millis(700)); // it is the lives that are tested, not its start
+    working.wait_until_it_samples(); // it is the lives that are tested, not its start
     let running = Running::start(&built.program, &arguments);
     let mut roots = Roots::default();
     roots.scan();

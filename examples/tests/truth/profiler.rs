@@ -74,6 +74,15 @@ impl Working {
         self.child.id()
     }
 
+    /// Waits until it has opened what ticks, and a little longer: all that it starts with has to be ready.
+    pub(crate) fn wait_until_it_samples(&self) {
+        let limit = Instant::now() + Duration::from_secs(20);
+        while !ticks(self.pid()) && Instant::now() < limit {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_millis(700));
+    }
+
     /// Waits for its end.
     pub(crate) fn finish(self) -> Outcome {
         self.finish_watched(|| {})
@@ -123,6 +132,13 @@ impl Drop for Working {
 /// Whether the stand-in is judged.
 pub(crate) fn is_perf() -> bool {
     env::var_os("TRUTH_PROFILER").is_some_and(|profiler| profiler == "perf")
+}
+
+/// Whether a process has a clock of the kernel's that ticks.
+fn ticks(pid: u32) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    names.into_iter().any(|name| name.to_string_lossy().contains("[perf_event]"))
 }
 
 /// Where what it says goes.
