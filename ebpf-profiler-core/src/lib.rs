@@ -76,7 +76,6 @@
 //! | `CAP_BPF`, `CAP_PERFMON` | to load the sampling program and to read stacks; without them nothing starts |
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; without them some stacks end early |
 //! | `CAP_CHECKPOINT_RESTORE` | the same for programs that were deleted or replaced while they run |
-//! | `CAP_SYSLOG`, `kernel.kptr_restrict` at most 1 | names of kernel functions |
 //! | lockdown | not `confidentiality` |
 //! | Rust | 1.88; no BPF toolchain: the compiled object comes along |
 //! <!-- /needs -->

@@ -87,6 +87,16 @@ impl Map {
         self.set(key, &map.fd.as_raw_fd().to_ne_bytes())
     }
 
+    /// Lets nobody on this side of the border write to it any more.
+    ///
+    /// # Errors
+    ///
+    /// When it is mapped for writing.
+    pub(super) fn freeze(&self) -> io::Result<()> {
+        // SAFETY: the request holds no address.
+        unsafe { call(command::MAP_FREEZE, &mut self.fd.as_raw_fd()) }.map(drop)
+    }
+
     /// Forgets `key`.
     ///
     /// # Errors
@@ -133,7 +143,7 @@ pub(super) struct Code<'a> {
     pub(super) kind: u32,
     pub(super) instructions: &'a [bpf_insn],
     pub(super) license: &'a CStr,
-    pub(super) types: BorrowedFd<'a>,
+    pub(super) types: Option<BorrowedFd<'a>>,
     /// Which type each function has, as pairs of instruction and type.
     pub(super) functions: &'a [u8],
 }
@@ -156,7 +166,7 @@ impl Code<'_> {
             log_size: log.len() as u32,
             log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
             name: short_name(self.name),
-            types: self.types.as_raw_fd(),
+            types: self.types.map_or(0, |types| types.as_raw_fd()),
             function_size: FUNCTION,
             functions: self.functions.as_ptr() as u64,
             function_count: self.functions.len() as u32 / FUNCTION,
@@ -187,6 +197,23 @@ pub(super) fn attach(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd
     unsafe { open(command::TRACEPOINT_OPEN, &mut request) }
 }
 
+/// Runs a program for a tracepoint once, as if that had these arguments; what it returns.
+///
+/// # Errors
+///
+/// When it can't be run, or wants more arguments.
+pub(super) fn run(program: &OwnedFd, arguments: &[u64]) -> io::Result<u32> {
+    let mut request = Run {
+        program: program.as_raw_fd(),
+        arguments_size: size_of_val(arguments) as u32,
+        arguments: arguments.as_ptr() as u64,
+        ..Run::default()
+    };
+    // SAFETY: the arguments are as long as is said, and outlive the call.
+    unsafe { call(command::RUN, &mut request)? };
+    Ok(request.answer)
+}
+
 /// How often a program ran and how long that took, where the kernel keeps statistics.
 ///
 /// # Errors
@@ -210,9 +237,11 @@ mod command {
     pub(super) const MAP_UPDATE: libc::c_long = 2;
     pub(super) const MAP_DELETE: libc::c_long = 3;
     pub(super) const PROGRAM_LOAD: libc::c_long = 5;
+    pub(super) const RUN: libc::c_long = 10;
     pub(super) const INFO: libc::c_long = 15;
     pub(super) const TRACEPOINT_OPEN: libc::c_long = 17;
     pub(super) const TYPES_LOAD: libc::c_long = 18;
+    pub(super) const MAP_FREEZE: libc::c_long = 22;
 }
 
 #[repr(C)]
@@ -279,6 +308,21 @@ struct TracepointOpen {
     name: u64,
     program: i32,
     reserved: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Run {
+    program: i32,
+    answer: u32,
+    /// Sizes and addresses of a packet, how often, and how long that took: nothing for a tracepoint.
+    packet: [u32; 8],
+    arguments_size: u32,
+    arguments_out_size: u32,
+    arguments: u64,
+    arguments_out: u64,
+    flags: u32,
+    cpu: u32,
 }
 
 #[repr(C)]

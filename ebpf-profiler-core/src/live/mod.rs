@@ -20,6 +20,8 @@ mod error;
 
 mod interval;
 
+mod kernel_names;
+
 mod kernel_tables;
 
 mod kernel_types;

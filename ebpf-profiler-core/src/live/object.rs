@@ -53,7 +53,7 @@ impl KernelObject {
             kind: kind(&program.section).ok_or_else(|| missing("program", name))?,
             instructions: &function.instructions,
             license: &program.license,
-            types: self.types.as_fd(),
+            types: Some(self.types.as_fd()),
             functions: &function.func_info.func_info_bytes(),
         };
         code.load(&mut []).map_err(|error| match error.raw_os_error() {

@@ -13,6 +13,7 @@ use ebpf_programs::abi::reason::Counter;
 use super::clock;
 use super::error::StartError;
 use super::interval::Interval;
+use super::kernel_names::LiveNames;
 use super::loader::{self, Loaded};
 use super::perf;
 use super::priority;
@@ -333,7 +334,7 @@ impl Builder {
         let period = Duration::from_nanos(1_000_000_000 / u64::from(self.hertz));
         let clock = clock::now();
         let recorder = self.recorder(clock, period)?;
-        let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(Symbols::default()));
+        let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols()));
         let (system, symbolizer) = recorded(recorder.as_ref(), symbolizer);
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
         registry.want_only(&self.pids);
@@ -381,6 +382,15 @@ impl Builder {
             return Err(StartError::NoSink);
         }
         Ok(())
+    }
+}
+
+/// Names of this machine; the kernel's by its own word where it gives that, else from its list.
+fn symbols() -> Symbols {
+    let symbols = Symbols::default();
+    match LiveNames::load() {
+        Ok(names) => symbols.with_kernel(Box::new(names)),
+        Err(_) => symbols,
     }
 }
 

@@ -148,7 +148,7 @@ fn kernel_names() -> Requirement {
         (false, false) => (State::Limited, "addresses are hidden"),
         (false, true) => (State::There, "readable"),
     };
-    let advice = "names for the kernel's functions: CAP_SYSLOG, and kernel.kptr_restrict at most 1";
+    let advice = "names for what the kernel made at run time: CAP_SYSLOG, and kernel.kptr_restrict at most 1";
     Requirement { what: "kernel symbols", state, found: found.to_owned(), advice }
 }
 

@@ -6,8 +6,9 @@
 //!   ffffffffc0201b3c t bpf_prog_6deef7357e7b4530_sd_fw_ingress  [bpf]
 //! ```
 //!
-//! Making these lines costs the kernel about 40 ms, so they are read when the first kernel address wants a
-//! name, and again only when an address could lie in a module or program that came later.
+//! Making these lines costs the kernel about 40 ms. So a profiler asks the kernel for single names where it can;
+//! elsewhere they are read when the first kernel address wants a name, and again only when an address could lie in a
+//! module or program that came later.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -33,6 +34,20 @@ struct Entry {
     name: u32,
     module: u16,
     global: bool,
+}
+
+/// The running kernel, which can be asked what a function of its own is called.
+pub(crate) trait KernelNames: Send + std::fmt::Debug {
+    /// The function that `address` lies in.
+    fn name(&mut self, address: u64) -> Option<KernelName>;
+}
+
+/// What the kernel calls a function.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct KernelName {
+    pub(crate) name: Box<str>,
+    /// Empty for the kernel itself, `bpf` for its programs.
+    pub(crate) module: Box<str>,
 }
 
 /// A function of the kernel.

@@ -1,7 +1,7 @@
 //! Names for frames: from an address to the functions that it lies in, with file and line.
 //!
 //! ```text
-//!   kernel address ──► /proc/kallsyms ───────────────────────────────────────┐
+//!   kernel address ──► the kernel itself, /proc/kallsyms ────────────────────┐
 //!   module, address ─► .symtab, .dynsym, .plt ──► name ──┐                   ├──► demangled ──► [Symbol]
 //!                   └► .debug_info, .debug_line ──► inlined functions, lines ┘
 //!                      (of the file itself, or of its debug file)
@@ -16,7 +16,7 @@
 //!
 //! | frame | from |
 //! | --- | --- |
-//! | kernel, its modules, BPF programs | `/proc/kallsyms`; [`Symbol::file`] is the module, or `bpf` |
+//! | kernel, its modules, BPF programs | the running kernel, or `/proc/kallsyms`; [`Symbol::file`] is the module, or `bpf` |
 //! | native | `.symtab`, else that of the debug file, else `.dynsym`; a function's size is respected |
 //! | call through the linkage table | its relocation: `memcpy@plt` (x86_64) |
 //! | vDSO, deleted file, file in a container | the same: everything is read through [`Module::opener`] |
@@ -73,6 +73,9 @@ use std::sync::Arc;
 
 use crate::process::Module;
 
+#[cfg(feature = "live")]
+pub(crate) use kernel::KernelName;
+pub(crate) use kernel::KernelNames;
 pub use options::SymbolOptions;
 pub use stats::SymbolStats;
 pub use symbols::Symbols;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::cache::Cache;
 use super::demangle::{Name, Texts};
 use super::file::{self, FileKey, FileState, OpenFiles};
-use super::kernel::{KernelFunction, KernelTable};
+use super::kernel::{KernelFunction, KernelName, KernelNames, KernelTable};
 use super::options::SymbolOptions;
 use super::stats::SymbolStats;
 use super::{Symbol, Symbolizer};
@@ -44,6 +44,8 @@ pub struct Symbols {
     numbers: Cache<FileKey, u32>,
     files: Cache<u32, Arc<FileState>>,
     kernel: Option<KernelTable>,
+    /// The kernel itself, where it answers: its list is read for what it has no name for.
+    asked: Option<Box<dyn KernelNames>>,
     /// The number that the kernel's functions have among `names`; another one each time that they are read.
     kernel_number: u32,
     last_number: u32,
@@ -65,10 +67,17 @@ impl Symbols {
             numbers: Cache::new(options.memory / 32),
             files: Cache::new(file::files_budget(&options)),
             kernel: None,
+            asked: None,
             kernel_number: 0,
             last_number: 0,
             options,
         }
+    }
+
+    /// Asks the running kernel before it reads its list.
+    #[cfg(feature = "live")]
+    pub(crate) fn with_kernel(self, kernel: Box<dyn KernelNames>) -> Symbols {
+        Symbols { asked: Some(kernel), ..self }
     }
 
     /// What was found, missed, and why, since it was made.
@@ -79,7 +88,8 @@ impl Symbols {
     /// Forgets everything but the counts, and gives its memory back.
     pub fn clear(&mut self) {
         let stats = self.stats();
-        *self = Symbols::new(self.options.clone());
+        let asked = self.asked.take();
+        *self = Symbols { asked, ..Symbols::new(self.options.clone()) };
         self.stats = stats;
         self.texts.failed = stats.not_demangled;
     }
@@ -195,11 +205,16 @@ impl Symbols {
         }
     }
 
-    fn kernel_function(&mut self, address: u64) -> Option<Symbol> {
+    /// What the running kernel says.
+    fn ask_kernel(&mut self, address: u64) -> Option<Symbol> {
+        let KernelName { name, module } = self.asked.as_mut()?.name(address)?;
+        Some(kernel_symbol(&mut self.texts, &name, &module))
+    }
+
+    /// What its list says.
+    fn listed_function(&mut self, address: u64) -> Option<Symbol> {
         let KernelFunction { name, module, .. } = self.kernel.as_ref()?.find(address)?;
-        let name = self.texts.name(name.as_bytes());
-        let file = self.texts.share(module.as_bytes());
-        Some(Symbol { function: name.function, system_name: name.system, file, ..Symbol::default() })
+        Some(kernel_symbol(&mut self.texts, name, module))
     }
 
     fn count(&mut self, functions: &[Symbol]) {
@@ -236,16 +251,30 @@ impl Symbolizer for Symbols {
         if missing.is_empty() {
             return;
         }
-        self.refresh_kernel(missing.iter().map(|&number| addresses[number]));
-        for number in missing {
-            let functions = self.kernel_function(addresses[number]);
+        let said: Vec<_> = missing.iter().map(|&number| self.ask_kernel(addresses[number])).collect();
+        let unsaid = missing.iter().zip(&said).filter(|(_, said)| said.is_none());
+        let unsaid: Vec<u64> = unsaid.map(|(&number, _)| addresses[number]).collect();
+        if !unsaid.is_empty() {
+            self.refresh_kernel(unsaid.into_iter());
+        }
+        for (number, said) in missing.into_iter().zip(said) {
+            let functions = said.or_else(|| self.listed_function(addresses[number]));
             self.count(functions.as_slice());
-            self.keep(self.kernel_number, addresses[number], functions.as_slice());
+            // As long as the list isn't read again, nobody says when a module or program has gone.
+            let may_go = functions.iter().any(|function| !function.file.is_empty());
+            if self.asked.is_none() || !may_go {
+                self.keep(self.kernel_number, addresses[number], functions.as_slice());
+            }
             if let Some(function) = functions {
                 name(number, &[function]);
             }
         }
     }
+}
+
+fn kernel_symbol(texts: &mut Texts, name: &str, module: &str) -> Symbol {
+    let (name, file) = (texts.name(name.as_bytes()), texts.share(module.as_bytes()));
+    Symbol { function: name.function, system_name: name.system, file, ..Symbol::default() }
 }
 
 /// What debug information and the symbol table say about one address.
