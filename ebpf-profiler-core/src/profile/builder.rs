@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
 
 use hashbrown::HashMap;
@@ -192,7 +193,7 @@ struct Naming<'m> {
 
 impl<'m> Naming<'m> {
     fn new(frames: Vec<Frame>, modules: &'m [Module], scripts: &'m [Script]) -> Naming<'m> {
-        let named = |frame| NamedFrame { frame, symbols: 0..0 };
+        let named = |frame| NamedFrame { frame, symbols: 0..0, start: None };
         let frames = frames.into_iter().map(named).collect();
         Naming { modules, scripts, frames, namer: Namer::default() }
     }
@@ -225,9 +226,35 @@ impl<'m> Naming<'m> {
             }
         };
         match group[0].0 {
-            Some(module) => symbolizer.native(&modules[module.0 as usize], &addresses, &mut name),
+            Some(module) => {
+                let module = &modules[module.0 as usize];
+                symbolizer.native(module, &addresses, &mut name);
+                self.begin_group(group, module, symbolizer);
+            }
             None => symbolizer.kernel(&addresses, &mut name),
         }
+    }
+
+    /// Notes where the functions begin that have no name.
+    fn begin_group(
+        &mut self,
+        group: &[(Option<ModuleId>, u64, u32)],
+        module: &Module,
+        symbolizer: &mut dyn Symbolizer,
+    ) {
+        let frames = &mut self.frames;
+        let is_unnamed = |&&(_, _, frame): &&(_, _, u32)| frames[frame as usize].symbols.is_empty();
+        let unnamed: Vec<(u64, u32)> =
+            group.iter().filter(is_unnamed).map(|&(_, address, frame)| (address, frame)).collect();
+        if unnamed.is_empty() {
+            return;
+        }
+        let addresses: Vec<u64> = unnamed.iter().map(|&(address, _)| address).collect();
+        symbolizer.starts(module, &addresses, &mut |number, start| {
+            if let Some(&(_, frame)) = unnamed.get(number) {
+                frames[frame as usize].start = NonZeroU64::new(start);
+            }
+        });
     }
 }
 

@@ -20,6 +20,7 @@ mod tree;
 mod view;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
@@ -110,6 +111,8 @@ struct NamedFrame {
     frame: Frame,
     /// In `Profile::names`, innermost first; empty where it has no name.
     symbols: Range<u32>,
+    /// Where its function begins in the file, where that has no name but is known.
+    start: Option<NonZeroU64>,
 }
 
 impl Profile {

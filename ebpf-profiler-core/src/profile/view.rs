@@ -1,6 +1,7 @@
 //! Views into a profile.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 use super::samples::StoredSample;
 use super::{FrameId, FunctionId, Process, Profile, StackId, Thread, ThreadId, TraceId};
@@ -159,6 +160,13 @@ impl<'p> FrameView<'p> {
         }
     }
 
+    /// Where its function begins, a virtual address of its file, if that function has no name but is known to be one.
+    ///
+    /// Stripped code has no names, but tells whoever unwinds it where its functions begin.
+    pub fn start(&self) -> Option<u64> {
+        self.profile.named(self.id).start.map(NonZeroU64::get)
+    }
+
     /// Whether it was found through the frame pointer of code without unwind data.
     pub fn is_guessed(&self) -> bool {
         let (Frame::Native { found, .. } | Frame::Anonymous { found, .. }) = self.frame() else {
@@ -168,8 +176,8 @@ impl<'p> FrameView<'p> {
     }
 }
 
-/// The innermost function's name, or the file and address where there is none:
-/// `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`, `[anonymous]`.
+/// The innermost function's name; where there is none, the file and where the function begins, or the address if
+/// that isn't known either: `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`, `[anonymous]`.
 impl fmt::Display for FrameView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.symbols().first() {
@@ -184,6 +192,7 @@ impl FrameView<'_> {
         match self.frame() {
             Frame::Kernel { .. } => f.write_str("[kernel]"),
             Frame::Native { module, address, .. } => {
+                let address = self.start().unwrap_or(address);
                 write!(f, "{}+{address:#x}", self.profile.module(module).name())
             }
             Frame::Script { .. } => f.write_str("[script]"),

@@ -57,6 +57,10 @@ impl Symbolizer for RecordingSymbolizer {
             name(number, functions);
         });
     }
+
+    fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
+        self.symbolizer.starts(module, addresses, begin);
+    }
 }
 
 impl Symbolizer for KernelOnly<'_> {
@@ -78,5 +82,9 @@ impl Symbolizer for RecordedNames {
                 name(number, functions);
             }
         }
+    }
+
+    fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
+        self.symbolizer.starts(module, addresses, begin);
     }
 }

@@ -21,6 +21,7 @@
 //! | call through the linkage table | its relocation: `memcpy@plt` (x86_64) |
 //! | vDSO, deleted file, file in a container | the same: everything is read through [`Module::opener`] |
 //! | inlined function, line | DWARF 2 to 5, with feature `symbolize` |
+//! | stripped function | no name, but where it begins, from `.eh_frame_hdr`: `gzip+0x42c0` |
 //! | Go function, its line, what was inlined into it | [Go's own table](crate::go), stripped or not |
 //!
 //! Of several names for one function it takes the one seen from outside, with the fewest underscores in
@@ -63,6 +64,7 @@ mod go;
 mod kernel;
 mod options;
 mod plt;
+mod starts;
 mod stats;
 
 mod symbols;
@@ -113,6 +115,16 @@ pub trait Symbolizer: Send {
 
     /// Names the kernel `addresses`, in ascending order, in the same way.
     fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol]));
+
+    /// Says where functions without a name begin: those that hold `addresses` of `module`, in ascending order.
+    ///
+    /// `begin` is called for every address whose function is known, with the number of the address in `addresses`
+    /// and where the function begins. Asked only for what [`native`](Symbolizer::native) has no name for, so that a
+    /// stripped function is one line in a picture, and not one for each place in it. Unless this is implemented,
+    /// nothing is known.
+    fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
+        let _ = (module, addresses, begin);
+    }
 }
 
 /// Gives no names: profiles show addresses.

@@ -7,6 +7,7 @@ use super::demangle::{Name, Texts};
 use super::file::{self, FileKey, FileState, OpenFiles};
 use super::kernel::{KernelFunction, KernelName, KernelNames, KernelTable};
 use super::options::SymbolOptions;
+use super::starts::Starts;
 use super::stats::SymbolStats;
 use super::{Symbol, Symbolizer};
 use crate::process::Module;
@@ -41,6 +42,8 @@ pub struct Symbols {
     texts: Texts,
     /// The functions of an address of the file with a number.
     names: Cache<(u32, u64), Arc<[Symbol]>>,
+    /// Where the functions begin that have no name; `None` where nothing says so.
+    starts: Cache<(u32, u64), Option<u64>>,
     numbers: Cache<FileKey, u32>,
     files: Cache<u32, Arc<FileState>>,
     kernel: Option<KernelTable>,
@@ -63,7 +66,8 @@ impl Symbols {
         Symbols {
             stats: SymbolStats::default(),
             texts: Texts::new(options.memory / 6),
-            names: Cache::new(options.memory / 6),
+            names: Cache::new(options.memory / 8),
+            starts: Cache::new(options.memory / 24),
             numbers: Cache::new(options.memory / 32),
             files: Cache::new(file::files_budget(&options)),
             kernel: None,
@@ -268,6 +272,28 @@ impl Symbolizer for Symbols {
             if let Some(function) = functions {
                 name(number, &[function]);
             }
+        }
+    }
+
+    fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
+        let file = self.number(FileKey::of(module));
+        let mut missing = Vec::new();
+        for (number, &address) in addresses.iter().enumerate() {
+            match self.starts.get(&(file, address)) {
+                Some(start) => start.iter().for_each(|&start| begin(number, start)),
+                None => missing.push(number),
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+        let (_, open) = self.open(file, module);
+        let table = open.as_ref().and_then(|open| Starts::of(open.files().main));
+        for number in missing {
+            let address = addresses[number];
+            let start = table.as_ref().and_then(|table| table.find(address));
+            self.starts.insert((file, address), start, 0);
+            start.iter().for_each(|&start| begin(number, start));
         }
     }
 }

@@ -32,6 +32,7 @@ fn ask(module: &Module, addresses: &[u64]) -> SymbolStats {
     let mut symbols = Symbols::new(options());
     let start = Instant::now();
     symbols.native(module, addresses, &mut |_, functions| assert!(functions.len() <= 257));
+    symbols.starts(module, addresses, &mut |number, start| assert!(start <= addresses[number]));
     assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     symbols.stats()
 }
@@ -58,7 +59,8 @@ impl Random {
 /// Where the parts of a file are that are parsed here.
 fn parsed_parts(elf: &Elf) -> Vec<(u64, u64)> {
     let is_parsed = |name: &str| {
-        name.starts_with(".debug_") || [".symtab", ".strtab", ".plt", ".rela.plt", ".dynsym"].contains(&name)
+        let others = [".symtab", ".strtab", ".plt", ".rela.plt", ".dynsym", ".eh_frame_hdr", ".eh_frame"];
+        name.starts_with(".debug_") || others.contains(&name)
     };
     let sections = elf.sections().iter().filter(|section| is_parsed(&section.name) && section.size > 0);
     let headers =

@@ -17,4 +17,5 @@ mod program;
 #[cfg(feature = "symbolize")]
 #[expect(clippy::print_stdout, reason = "tests say what they compared")]
 mod source;
+mod starts;
 mod tool;

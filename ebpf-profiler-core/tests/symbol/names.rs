@@ -10,13 +10,13 @@ use crate::tool::{run, text};
 
 /// A function as `readelf` lists it.
 #[derive(Debug)]
-struct Listed {
-    range: Range<u64>,
+pub(crate) struct Listed {
+    pub(crate) range: Range<u64>,
     name: String,
 }
 
 /// All functions with a size.
-fn listed(program: &Program, option: &str) -> Vec<Listed> {
+pub(crate) fn listed(program: &Program, option: &str) -> Vec<Listed> {
     let output = run("binutils", "readelf", &["--wide", option, text(&program.path)]);
     let listed = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();

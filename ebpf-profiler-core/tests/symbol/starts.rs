@@ -1,0 +1,70 @@
+//! Where stripped functions begin, against what `readelf` lists of the file before it was stripped.
+
+use std::collections::HashMap;
+
+use ebpf_profiler_core::symbol::{Symbolizer, Symbols};
+
+use crate::names::listed;
+use crate::program::Program;
+
+/// Where the functions begin that hold `addresses`.
+fn starts(program: &Program, addresses: &[u64]) -> HashMap<u64, u64> {
+    let mut found = HashMap::new();
+    let mut symbols = Symbols::default();
+    // Asked twice: the second answer comes from the cache.
+    for round in 0..2 {
+        symbols.starts(&program.module(), addresses, &mut |number, start| {
+            let before = found.insert(addresses[number], start);
+            assert_eq!(before, (round > 0).then_some(start));
+        });
+    }
+    found
+}
+
+fn compare(program: &Program) {
+    let functions = listed(program, "--symbols");
+    let stripped = program.copy("stripped", &["--strip-all"]);
+    let addresses = stripped.addresses(".text");
+    let mut right = 0;
+    let found = starts(&stripped, &addresses);
+    for address in &addresses {
+        let holders: Vec<u64> =
+            functions.iter().filter(|f| f.range.contains(address)).map(|f| f.range.start).collect();
+        match (found.get(address), &holders[..]) {
+            // A label of assembler has no size, so nobody knows.
+            (_, []) => {}
+            (found, _) => {
+                assert!(
+                    found.is_some_and(|start| holders.contains(start)),
+                    "{address:#x}: {found:x?}, {holders:x?}"
+                );
+                right += 1;
+            }
+        }
+    }
+    assert!(right > 100, "{right}");
+}
+
+#[test]
+fn stripped_c() {
+    compare(&Program::compile("starts-c", "plain.c", &["-O2"]));
+    compare(&Program::compile("starts-c-fixed", "plain.c", &["-O2", "-no-pie"]));
+}
+
+#[test]
+fn stripped_cpp() {
+    compare(&Program::compile("starts-cpp", "objects.cpp", &["-O2"]));
+    compare(&Program::compile("starts-library", "objects.cpp", &["-O1", "-shared", "-fPIC"]));
+}
+
+#[test]
+fn nothing_is_made_up() {
+    let program = Program::compile("starts-gaps", "plain.c", &["-O2"]);
+    let mut addresses: Vec<u64> =
+        [".data", ".rodata"].iter().flat_map(|name| program.addresses(name)).collect();
+    addresses.extend([0, 1, u64::MAX - 1, u64::MAX]);
+    addresses.sort_unstable();
+    assert_eq!(starts(&program, &addresses), HashMap::new());
+    let without = program.copy("without", &["--remove-section=.eh_frame_hdr", "--remove-section=.eh_frame"]);
+    assert_eq!(starts(&without, &without.addresses(".text")), HashMap::new());
+}

@@ -1,0 +1,85 @@
+//! Stripped programs: a function without a name is one line by where it begins, as `nm` says before it is stripped.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use ebpf_profiler_core::profile::Call;
+use ebpf_profiler_core::{Profiler, trace::Frame};
+
+/// Two call sites in `outer`, so that it has two addresses but begins in one place.
+const SOURCE: &str = "
+static volatile unsigned long sink;
+__attribute__((noinline)) static void inner(int n) { for (int i = 0; i < n; i++) sink += i; sink *= 3; }
+__attribute__((noinline)) static void outer(void) { inner(100000); sink++; inner(200000); sink++; }
+int main(void) { for (;;) outer(); }
+";
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn a_function_without_a_name_is_one_line() {
+    let program = compile();
+    let starts = starts(&program);
+    run("strip", &["--strip-all", program.to_str().unwrap()]);
+    let running = Running(Command::new(&program).spawn().unwrap());
+    let profiler = Profiler::builder()
+        .frequency(499)
+        .pid(running.0.id())
+        .unwind(ebpf_profiler_unwind::tables())
+        .start()
+        .unwrap();
+    let profile = profiler.run_for(Duration::from_secs(2)).unwrap();
+    let (mut shown, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+    for sample in profile.samples() {
+        for call in sample.trace().calls().filter(|call| call.module() == Some("stripped")) {
+            let Call::Function { frame, .. } = call else { continue };
+            let Frame::Native { address, .. } = frame.frame() else { continue };
+            addresses.insert(address);
+            shown.insert(call.to_string());
+        }
+    }
+    let expected = starts.iter().map(|start| format!("stripped+{start:#x}")).collect();
+    assert!(shown.is_subset(&expected), "{shown:?}, {expected:?}");
+    // main, outer and inner; _start may be there, too.
+    assert!((3..=4).contains(&shown.len()), "{shown:?}");
+    assert!(addresses.len() > shown.len(), "{addresses:x?}");
+}
+
+fn compile() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stripped-function");
+    fs::create_dir_all(&folder).unwrap();
+    let (source, program) = (folder.join("stripped.c"), folder.join("stripped"));
+    fs::write(&source, SOURCE).unwrap();
+    let [to, from] = [&program, &source].map(|path| path.to_str().unwrap());
+    run("gcc", &["-O1", "-fno-optimize-sibling-calls", "-o", to, from]);
+    program
+}
+
+/// Where functions begin, as `nm` lists them.
+fn starts(program: &Path) -> BTreeSet<u64> {
+    let output = Command::new("nm").arg(program).output().unwrap();
+    let list = String::from_utf8(output.stdout).unwrap();
+    let start = |line: &str| {
+        let mut words = line.split(' ');
+        let (address, kind) = (words.next()?, words.next()?);
+        matches!(kind, "t" | "T").then(|| u64::from_str_radix(address, 16).unwrap())
+    };
+    list.lines().filter_map(start).collect()
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
+}
+
+/// Runs until it is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
