@@ -1,12 +1,13 @@
 //! The processes of the running machine, through /proc.
 
 use std::fs::File;
-use std::io::{self, Cursor};
+use std::io::{self, BufReader, Cursor};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use procfs::FromBufRead;
+use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process};
 
 use crate::elf::ReadAt;
 use crate::process::{Description, Opener, System};
@@ -18,12 +19,13 @@ pub(super) struct LiveSystem;
 
 impl System for LiveSystem {
     fn processes(&self) -> Vec<u32> {
-        let Ok(all) = procfs::process::all_processes() else { return Vec::new() };
-        all.filter_map(|process| u32::try_from(process.ok()?.pid).ok()).collect()
+        let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
+        folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
     }
 
     fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
-        let maps = process(pid)?.maps().map_err(io::Error::other)?;
+        let file = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
+        let maps = MemoryMaps::from_buf_read(file).map_err(io::Error::other)?;
         let executable = |map: &MemoryMap| map.perms.contains(MMPermissions::EXECUTE);
         // The page at the top that stands for old system calls has no code that one could be in.
         let user = |map: &MemoryMap| map.address.0 >> 63 == 0;

@@ -19,7 +19,9 @@ use crate::sink::Sink;
 use crate::symbol::Symbolizer;
 
 /// How long the drain thread waits at most before it looks at the ring.
-const WAIT: Duration = Duration::from_millis(100);
+///
+/// What can't wait (a tick of a process that isn't known yet, a ring that fills) wakes it.
+const WAIT: Duration = Duration::from_millis(250);
 
 /// Batches at most on their way from the drain thread to the pipeline thread.
 const BATCHES: usize = 4;
