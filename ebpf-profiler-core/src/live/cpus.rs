@@ -2,10 +2,18 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 /// The CPUs that are switched on.
 pub(super) fn online() -> io::Result<Vec<u32>> {
     Ok(parse(&fs::read_to_string("/sys/devices/system/cpu/online")?))
+}
+
+/// A number that is another one each time that a CPU comes, even if nobody saw it go.
+///
+/// The kernel makes this folder anew then, and what it makes has a new number.
+pub(super) fn life(cpu: u32) -> u64 {
+    fs::metadata(format!("/sys/devices/system/cpu/cpu{cpu}/topology")).map_or(0, |folder| folder.ino())
 }
 
 /// One more than the highest number that a CPU of this machine can ever have.

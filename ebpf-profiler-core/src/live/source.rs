@@ -30,6 +30,8 @@ pub(super) struct LiveSource {
 /// What is open on one CPU.
 struct Cpu {
     number: u32,
+    /// Which life of the CPU it is that this belongs to.
+    life: u64,
     sideband: Sideband,
     /// Ticks as long as it is open.
     clock: Option<OwnedFd>,
@@ -63,12 +65,13 @@ impl LiveSource {
     fn follow_cpus(&mut self) -> io::Result<()> {
         let online = cpus::online()?;
         // A CPU that went took its events with it, even if it comes back.
-        self.cpus.retain(|cpu| online.contains(&cpu.number));
+        self.cpus.retain(|cpu| online.contains(&cpu.number) && cpus::life(cpu.number) == cpu.life);
         for number in online {
             if self.cpus.iter().all(|cpu| cpu.number != number) {
+                let life = cpus::life(number);
                 let sideband = Sideband::open(number)?;
                 let clock = perf::clock(number, self.hertz, self.kernel.sampler.as_fd())?;
-                self.cpus.push(Cpu { number, sideband, clock: Some(clock) });
+                self.cpus.push(Cpu { number, life, sideband, clock: Some(clock) });
             }
         }
         Ok(())
