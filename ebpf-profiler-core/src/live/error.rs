@@ -15,6 +15,11 @@ pub enum StartError {
         /// The frequency that was asked for.
         hertz: u32,
     },
+    /// There is no list of processes.
+    NoProc {
+        /// What the system said.
+        error: io::Error,
+    },
     /// A process that isn't there.
     NoProcess {
         /// Its id.
@@ -92,6 +97,9 @@ impl fmt::Display for StartError {
         match self {
             StartError::Frequency { hertz } => {
                 write!(f, "{hertz} ticks a second are not possible; choose a frequency from 1 to 10000")
+            }
+            StartError::NoProc { error } => {
+                write!(f, "cannot read /proc: {error}; mount it: mount -t proc proc /proc")
             }
             StartError::NoProcess { pid } => {
                 write!(f, "there is no process {pid}; list the processes that run with: ps -e")

@@ -372,9 +372,7 @@ impl Builder {
         if !(1..=10_000).contains(&self.hertz) {
             return Err(StartError::Frequency { hertz: self.hertz });
         }
-        LiveSystem
-            .mappings(std::process::id())
-            .map_err(|error| StartError::system("read /proc", "access to it", error))?;
+        LiveSystem.mappings(std::process::id()).map_err(|error| StartError::NoProc { error })?;
         if let Some(&pid) = self.pids.iter().find(|&&pid| LiveSystem.mappings(pid).is_err()) {
             return Err(StartError::NoProcess { pid });
         }

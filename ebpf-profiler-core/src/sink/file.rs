@@ -180,7 +180,9 @@ impl Error for WriteError {
 
 fn remedy(kind: io::ErrorKind) -> &'static str {
     match kind {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => "make its folder first",
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            "make its folder first, or choose another one"
+        }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "choose a folder that you may write to"
         }

@@ -57,7 +57,7 @@ fn an_error_names_the_path_and_the_remedy() {
     let error = profile.write(&path).expect_err("its folder is missing");
     let text = error.to_string();
     assert!(text.starts_with(&format!("cannot write {}: ", path.display())), "{text}");
-    assert!(text.ends_with("; make its folder first"), "{text}");
+    assert!(text.ends_with("; make its folder first, or choose another one"), "{text}");
     assert!(error.source().is_some());
     fs::create_dir(folder.join("dir.svg")).expect("the folder is writable");
     let error = profile.write(folder.join("dir.svg")).expect_err("it is a folder");

@@ -4,6 +4,7 @@
 //! cargo run --release --bin replay -- run.ticks --output machine.html
 //! ```
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ebpf_profiler_core::profile::Profile;
@@ -26,7 +27,12 @@ fn main() {
         Format::of(output).unwrap_or_else(|error| fail(error));
     }
 
-    let profile = replay(recording).unwrap_or_else(|error| fail(format!("{recording}: {error}")));
+    let profile = replay(recording).unwrap_or_else(|error| match error {
+        SourceError::Io(error) if error.kind() == ErrorKind::NotFound => {
+            fail(format!("there is no recording {recording}; make it with: record --output {recording}"))
+        }
+        error => fail(format!("{recording}: {error}")),
+    });
 
     if let Some(output) = &output {
         profile.write(output).unwrap_or_else(|error| fail(error));
