@@ -78,6 +78,9 @@ fn compare(table: &mut Vec<Vec<String>>, seconds: u32, rounds: u32) -> Outcome {
     add(table, "CPU s, ours", &ours, "0.12 on a quiet machine");
     add(table, "CPU s, perf record -g", &theirs, "");
     add(table, "CPU, ours / perf record -g", &ratios, "<= 1");
+    add(table, "CPU s of ours: to start", &all("start"), "");
+    add(table, "CPU s of ours: while it samples", &all("run"), "");
+    add(table, "CPU s of ours: to name and write", &all("end"), "");
     add(
         table,
         "CPU us a sample",
@@ -130,9 +133,14 @@ fn perf_once(seconds: u32) -> Outcome<Duration> {
 /// The profiler in a program of its own, which says what it used.
 fn profile(seconds: u64, file: &str) -> Outcome {
     let profiler = builder(HERTZ).sink(File::new(file)?).start()?;
+    let started = usage::all_on_cpu();
     let maps = map_memory()?;
     sleep(Duration::from_secs(seconds));
+    let sampled = usage::all_on_cpu();
     let health = profiler.stop()?;
+    println!("start {}", started.as_secs_f64());
+    println!("run {}", (sampled - started).as_secs_f64());
+    println!("end {}", (usage::all_on_cpu() - sampled).as_secs_f64());
     println!("samples {}", health.pipeline.samples);
     println!("lost {}", health.lost);
     println!("wakeups {}", health.wakeups);
