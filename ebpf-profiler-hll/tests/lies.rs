@@ -18,11 +18,14 @@ const FILE: u64 = 0x22_0000;
 const TABLE: u64 = 0x23_0000;
 const MEMBERS: u64 = 0x24_0000;
 
-/// `check`, as the kernel side brings it along.
 const LINE: u32 = 7;
+
+/// What tells the code object from others, as the kernel side brings it along: its version.
+const CHECK: u32 = 4711;
 
 /// Offsets of 3.12.
 const FIRST_LINE: u64 = 68;
+const VERSION: u64 = 92;
 
 /// An honest process: `def f` in `a.py` on line 7, two words of code on line 8.
 fn honest() -> World {
@@ -39,6 +42,7 @@ fn honest() -> World {
         world.put_word(CODE + at, word);
     }
     world.put(CODE + FIRST_LINE, &LINE.to_le_bytes());
+    world.put(CODE + VERSION, &CHECK.to_le_bytes());
     text(&mut world, NAME, "f");
     text(&mut world, FILE, "a.py");
     bytes(&mut world, TABLE, &[0x80 | 13 << 3 | 1, 2]);
@@ -73,7 +77,7 @@ fn attach(world: &World) -> Result<Attachment, Reason> {
 }
 
 fn function(world: &World) -> Result<Function, Reason> {
-    attach(world).unwrap().names.function(CODE, LINE, world)
+    attach(world).unwrap().names.function(CODE, CHECK, world)
 }
 
 #[test]
@@ -138,9 +142,13 @@ fn names_of_any_script_and_any_length() {
 fn another_function_at_the_same_place_is_not_taken_for_it() {
     let world = honest();
     let mut names = attach(&world).unwrap().names;
-    assert_eq!(names.function(CODE, LINE + 1, &world), Err(Reason::Replaced));
+    assert_eq!(names.function(CODE, CHECK + 1, &world), Err(Reason::Replaced));
     // The check has 24 bits.
-    assert!(names.function(CODE, LINE | 0xff00_0000, &world).is_ok());
+    assert!(names.function(CODE, CHECK | 0xff00_0000, &world).is_ok());
+    // One that begins on the same line is another all the same.
+    let mut world = honest();
+    world.put(CODE + VERSION, &(CHECK + 1).to_le_bytes());
+    assert_eq!(names.function(CODE, CHECK, &world), Err(Reason::Replaced));
 }
 
 #[test]
@@ -179,7 +187,7 @@ fn pointers_to_nowhere_and_to_themselves() {
     }
     for address in [0, 1, 8, CODE + 1, u64::MAX, u64::MAX - 7, 1 << 47] {
         let world = honest();
-        assert!(attach(&world).unwrap().names.function(address, LINE, &world).is_err(), "{address:x}");
+        assert!(attach(&world).unwrap().names.function(address, CHECK, &world).is_err(), "{address:x}");
     }
 }
 
@@ -208,17 +216,17 @@ fn noise_is_read_within_bounds_whatever_the_version() {
         for seed in 0..2000 {
             let noise = Noise { seed, reads: 0.into(), bytes: 0.into() };
             let target = Target::new(&noise, BIAS, fake::loaded(&file));
-            let Ok(Attachment { mut names, .. }) = runtime.attach(&target) else { continue };
+            let Ok(Attachment { mut names, interpreter }) = runtime.attach(&target) else { continue };
             for address in [CODE, 0, u64::MAX - 7] {
-                let _ = ask(&mut *names, address, &noise);
+                let _ = ask(&mut *names, address, interpreter.frames.check, &noise);
             }
             assert!(noise.reads.get() < 2000 && noise.bytes.get() < 8 << 20);
         }
     }
 }
 
-fn ask(names: &mut dyn Attached, address: u64, memory: &dyn Memory) -> Result<Function, Reason> {
-    let check = memory.u32(address.wrapping_add(FIRST_LINE)).unwrap_or(0);
+fn ask(names: &mut dyn Attached, address: u64, at: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+    let check = memory.u32(address.wrapping_add(at.into())).unwrap_or(0);
     names.function(address, check, memory)
 }
 

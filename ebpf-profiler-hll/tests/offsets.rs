@@ -25,9 +25,10 @@ const FROM_3_10: Span = (5, 7);
 const TO_3_10: Span = (0, 5);
 const FROM_3_11: Span = (6, 7);
 const ONLY_3_11: Span = (6, 6);
+const ONLY_3_12: Span = (7, 7);
 
 /// Row of the table, versions, and what debuggers call it: a type, and a field of it; no field for its size.
-const FIELDS: [(&str, Span, &str, &str); 34] = [
+const FIELDS: [(&str, Span, &str, &str); 35] = [
     ("thread.frame", TO_3_10, "struct _ts", "frame"),
     ("thread.cframe", FROM_3_11, "struct _ts", "cframe"),
     ("interpreter.threads", ONLY_2, "struct _is", "tstate_head"),
@@ -49,6 +50,7 @@ const FIELDS: [(&str, Span, &str, &str); 34] = [
     ("code.name", ALL, "PyCodeObject", "co_name"),
     ("code.qualname", FROM_3_11, "PyCodeObject", "co_qualname"),
     ("code.firstlineno", ALL, "PyCodeObject", "co_firstlineno"),
+    ("code.version", ONLY_3_12, "PyCodeObject", "co_version"),
     ("code.table", TO_3_9, "PyCodeObject", "co_lnotab"),
     ("code.table", FROM_3_10, "PyCodeObject", "co_linetable"),
     ("code.instructions", FROM_3_11, "PyCodeObject", "co_code_adaptive"),

@@ -40,7 +40,7 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
     let code_type = target.address(known.code_type);
     if let Some(members) = offsets.type_members {
         refine(&mut offsets.code, code_type.wrapping_add(members.into()), target.memory())?;
-        offsets.frames.check = offsets.code.first_line;
+        offsets.frames.check = offsets.code.check();
     }
     let (state, then) = offsets.top;
     let further: &[i64] = &[state, then.unwrap_or(0)];

@@ -5,7 +5,7 @@
 //!
 //!   thread_state       size  prev 0  next 8  interp 16  current_frame  thread_id …
 //!   interpreter_frame  size  previous  executable  instr_ptr  localsplus  owner  …
-//!   code_object        size  filename  name  qualname  linetable  firstlineno  …
+//!   code_object        size  filename  name  qualname  linetable  firstlineno  argcount  localsplusnames  …
 //!   pyobject           size  ob_type
 //!   type_object        size  tp_name  …
 //!   bytes_object       size  ob_size  ob_sval
@@ -49,9 +49,11 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     let (at, frame) = groups.find(at, |[size, previous, executable, pointer, locals, owner]| {
         size == locals + 8 && [previous, executable, pointer, owner].iter().all(|field| *field < locals)
     })?;
-    let (at, code) = groups.find(at, |[size, file, name, qualname, table, first, _, _, _, adaptive]| {
-        [name, qualname, table] == [file + 8, file + 16, file + 24] && first < file && adaptive < size
-    })?;
+    let (at, code) =
+        groups.find(at, |[size, file, name, qualname, table, first, _, locals, _, adaptive]| {
+            let is_ordered = first + 8 <= locals && locals < file && adaptive < size;
+            [name, qualname, table] == [file + 8, file + 16, file + 24] && is_ordered
+        })?;
     let (at, object) = groups.find(at, |[size, kind]| matches!(size, 16 | 32) && kind + 8 == size)?;
     let [header, object_type] = object;
     let (at, types) = groups.find(at, |[size, name]| size > 256 && name == header + 8)?;
@@ -60,15 +62,17 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     let (_, text) = groups.find(at, |[size, state, length, ascii]| {
         length == header && state == header + 16 && ascii > state && ascii + 16 < size
     })?;
-    let [size, filename, name, qualname, table, first_line, _, _, _, adaptive] = code;
-    let frames = frames(frame, first_line)?;
-    let instructions = Some(adaptive);
+    let [size, filename, name, qualname, table, first_line, _, locals, _, adaptive] = code;
+    // The description lacks it, but nothing has come between `co_version` and `co_localsplusnames` so far.
+    let version = locals - 4;
+    let frames = frames(frame, version)?;
+    let (qualname, version, instructions) = (Some(qualname), Some(version), Some(adaptive));
     Some(Offsets {
         top: (thread[4].into(), None),
         listed: None,
         current: None,
         frames,
-        code: CodeOffsets { size, filename, name, qualname: Some(qualname), first_line, table, instructions },
+        code: CodeOffsets { size, filename, name, qualname, first_line, version, table, instructions },
         // Behind what a string of ASCII has: the length and the address of its UTF-8.
         text: TextOffsets { length: text[2], state: text[1], ascii: text[3], wide: text[3] + 16 },
         bytes: BytesOffsets { size: bytes[1], data: bytes[2] },
@@ -78,14 +82,14 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     })
 }
 
-fn frames([_, previous, executable, pointer, _, owner]: [u32; 6], first_line: u32) -> Option<Frames> {
+fn frames([_, previous, executable, pointer, _, owner]: [u32; 6], check: u32) -> Option<Frames> {
     let mut frames = Frames {
         function_mask: UNMARKED,
         caller: previous,
         function: executable,
         position: pointer,
         position_kind: position::ADDRESS,
-        check: first_line,
+        check,
         ..Frames::default()
     };
     offsets::end(&mut frames, run::BEFORE_MARKED, owner, OF_INTERPRETER);
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(found.top, (72, None));
         let frames = found.frames;
         assert_eq!((frames.caller, frames.function, frames.position, frames.end), (8, 0, 56, 70));
-        assert_eq!((frames.check, frames.size), (68, 72));
+        assert_eq!((frames.check, frames.size), (92, 72));
         let code = found.code;
         assert_eq!((code.size, code.filename, code.name, code.qualname), (208, 112, 120, Some(128)));
         assert_eq!((code.table, code.first_line, code.instructions), (136, 68, Some(200)));
@@ -162,7 +166,7 @@ mod tests {
             lines.flat_map(str::split_whitespace).map(|word| word.parse().unwrap()).collect();
         let found = parse(&bytes(&[&words], 0x030e_08f0)).unwrap();
         let frames = found.frames;
-        assert_eq!((found.top.0, frames.end, frames.position, frames.check), (72, 74, 56, 68));
+        assert_eq!((found.top.0, frames.end, frames.position, frames.check), (72, 74, 56, 92));
         let code = found.code;
         assert_eq!((code.filename, code.instructions, found.object_type), (112, Some(208), 8));
         assert_eq!(found.bytes, BytesOffsets { size: 16, data: 32 });

@@ -32,9 +32,10 @@
 //!
 //! # Functions that take another's place
 //!
-//! A module's code ends when it is loaded, and the next one's may come to lie where it lay. Frames bring along the line
-//! on which their code begins, and one that doesn't fit is told apart; where it fits by chance, the name is the other's.
-//! Of some 5,600 code objects of 120 modules, loaded one after the other, that befell two to five (3.6 to 3.13).
+//! A module's code ends when it is loaded, and the next one's may come to lie where it lay. From 3.12 on code objects
+//! are numbered as they are made, and frames bring that number along, so one that takes another's place is told apart.
+//! Before, frames bring along the line on which their code begins; where that fits by chance, the name is the other's.
+//! Of some 5,600 code objects of 120 modules, loaded one after the other, that befell two to five (3.6 to 3.11).
 //!
 //! # Other builds
 //!

@@ -65,7 +65,7 @@ impl Attached for Names {
             return Err(Reason::Implausible);
         }
         let start_line = code.number(offsets.code.first_line)?;
-        if start_line & CHECKED != check & CHECKED {
+        if code.number(offsets.code.check())? & CHECKED != check & CHECKED {
             return Err(Reason::Replaced);
         }
         let (name, file) = (code.word(offsets.code.name)?, code.word(offsets.code.filename)?);

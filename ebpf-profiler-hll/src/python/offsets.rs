@@ -62,6 +62,8 @@ pub(super) struct CodeOffsets {
     /// From 3.11 on.
     pub(super) qualname: Option<u32>,
     pub(super) first_line: u32,
+    /// Four bytes that no other code object has: from 3.12 on, the number of its making.
+    pub(super) version: Option<u32>,
     /// The line table.
     pub(super) table: u32,
     /// Where its instructions begin, if positions are addresses.
@@ -98,6 +100,13 @@ impl Offsets {
     }
 }
 
+impl CodeOffsets {
+    /// Where a code object is told from another that takes its place.
+    pub(super) fn check(&self) -> u32 {
+        self.version.unwrap_or(self.first_line)
+    }
+}
+
 fn from_table(table: &Table) -> Option<Offsets> {
     let of = |field| table.get(field);
     let top = match of("thread.frame") {
@@ -123,6 +132,7 @@ fn from_table(table: &Table) -> Option<Offsets> {
             name: of("code.name")?,
             qualname: of("code.qualname"),
             first_line: of("code.firstlineno")?,
+            version: of("code.version"),
             table: of("code.table")?,
             instructions,
         },
@@ -148,7 +158,7 @@ fn frames(table: &Table) -> Option<Frames> {
         function: of("frame.code")?,
         position: of("frame.position")?,
         position_kind: if has_addresses { position::ADDRESS } else { position::NUMBER },
-        check: of("code.firstlineno")?,
+        check: of("code.version").or(of("code.firstlineno"))?,
         ..Frames::default()
     };
     match (of("frame.is_entry"), of("frame.owner")) {
