@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use procfs::FromBufRead;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process};
 
-use crate::elf::ReadAt;
+use crate::elf::{Elf, ReadAt};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
@@ -144,7 +144,10 @@ impl MappedFile {
                 let there = (libc::major(there), libc::minor(there));
                 metadata.ino() == *inode && (!same_device || there == *device)
             }
-            // Whoever opens the file compares its build id.
+            FileId::BuildId(expected) => {
+                let elf = file.try_clone().ok().and_then(|file| Elf::open(file).ok());
+                elf.as_ref().and_then(Elf::build_id).is_some_and(|found| *found == **expected)
+            }
             _ => true,
         }
     }
@@ -180,6 +183,23 @@ mod tests {
             assert_eq!(container_id(&path).as_deref(), Some(&*id));
         }
         assert_eq!(container_id("/user.slice/session-1.scope"), None);
+    }
+
+    /// A process in a container has files whose names lead to others here.
+    #[test]
+    fn a_file_of_the_same_name_with_another_build_id_is_not_it() {
+        let own = Elf::open(File::open("/proc/self/exe").unwrap()).unwrap();
+        let path = std::env::current_exe().unwrap().to_string_lossy().into_owned();
+        let of = |id: &[u8]| MapEvent {
+            file: FileId::BuildId(id.into()),
+            path: (*path).into(),
+            start: 0,
+            end: 0,
+            offset: 0,
+        };
+        let pid = std::process::id();
+        assert!(LiveSystem.opener(pid, &of(own.build_id().unwrap())).open().is_ok());
+        assert!(LiveSystem.opener(pid, &of(&[7; 20])).open().is_err());
     }
 
     #[test]
