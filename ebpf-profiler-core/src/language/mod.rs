@@ -65,7 +65,8 @@ pub trait Runtime: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`Reason::NotReady`] is asked again later, all others are final.
+    /// [`Reason::NotReady`] is asked again later, [`Reason::Unsupported`] is final. After all others, which may be true of
+    /// a process whose loader is still at work, it is asked again for some seconds.
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason>;
 }
 

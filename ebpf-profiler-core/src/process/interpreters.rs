@@ -18,6 +18,9 @@ use crate::trace::Frame;
 /// How long a runtime that wasn't ready is left alone, in nanoseconds; twice as long after every eighth time.
 const PATIENCE: u64 = 4_000_000;
 
+/// How often a runtime is asked whose answers were no use: over some eight seconds.
+const DOUBTS: u32 = 64;
+
 /// Functions whose names are kept for one process at most.
 const MAX_KNOWN: usize = 1 << 16;
 
@@ -203,8 +206,20 @@ impl Running {
     }
 
     fn is_waiting(&self, now: u64) -> bool {
-        matches!(self.attached, Err(Reason::NotReady))
+        self.may_change()
             && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE << (self.times / 8).min(12))
+    }
+
+    /// Whether the runtime may say something else when it is asked again.
+    fn may_change(&self) -> bool {
+        match self.attached {
+            Err(Reason::NotReady) => true,
+            Err(Reason::Unsupported) => false,
+            // Where the loader is still at work, other bytes lie there for a moment, or none.
+            Err(_) => self.times < DOUBTS,
+            // They may have been believed, too, as long as no call has come of it.
+            Ok(_) => self.known.is_empty() && self.times < DOUBTS,
+        }
     }
 
     fn attach(&mut self, around: &mut Surroundings<'_>, bias: u64, pid: u32) {
@@ -224,10 +239,10 @@ impl Running {
                 self.attached = Ok(Some(attachment.names));
             }
             Err(reason) => {
-                around.stats.refused += u64::from(reason != Reason::NotReady);
-                let later = if reason == Reason::NotReady { from::LATER } else { from::NOWHERE };
-                self.interpreter.top.from = later;
                 self.attached = Err(reason);
+                let may_change = self.may_change();
+                around.stats.refused += u64::from(!may_change);
+                self.interpreter.top.from = if may_change { from::LATER } else { from::NOWHERE };
             }
         }
     }

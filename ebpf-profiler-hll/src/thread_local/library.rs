@@ -42,6 +42,10 @@ const GLIBC_X86_64: Library =
 
 impl Library {
     /// Finds the C library among the files of a process.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Implausible`] where there is none.
     pub(super) fn of(target: &Target<'_>) -> Result<Library, Reason> {
         // Those that are called so first: a process has hundreds of files.
         let likely = |file: &&LoadedFile| {
@@ -59,7 +63,8 @@ impl Library {
         };
         let found = files.iter().filter(likely).find_map(&mut ask);
         let found = found.or_else(|| files.iter().filter(|file| !likely(file)).find_map(&mut ask));
-        found.or(is_glibc.then_some(GLIBC_X86_64)).ok_or(Reason::Unsupported)
+        // It may be on its way: what a process has mapped is heard of a while after its memory has changed.
+        found.or(is_glibc.then_some(GLIBC_X86_64)).ok_or(Reason::Implausible)
     }
 }
 

@@ -33,7 +33,7 @@ const BLOCK: u32 = 32;
 ///
 /// # Errors
 ///
-/// [`Reason::NotReady`] where it isn't set up yet, [`Reason::Unsupported`] where the C library isn't known.
+/// [`Reason::NotReady`] where it isn't set up yet, [`Reason::Implausible`] where no file is a C library that is known.
 pub(crate) fn path(origin: Origin, target: &Target<'_>, further: &[i64]) -> Result<Path, Reason> {
     let hops = match origin {
         Origin::Key { number, made } => of_key(key(number, made, target)?, target)?,

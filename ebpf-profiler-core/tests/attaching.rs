@@ -1,0 +1,114 @@
+//! Runtimes that are asked before the loader has done its work.
+#![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{
+    Attached, Attachment, Function, Language, Memory, Reason, Runtime, Target,
+};
+use ebpf_profiler_core::process::Registry;
+use ebpf_profiler_core::sample::{FileId, MapEvent};
+use ebpf_profiler_core::tables::MemoryTables;
+use ebpf_profiler_core::testing::FakeSystem;
+use ebpf_programs::abi::interpreter::Interpreter;
+use ebpf_programs::abi::record::frame::{CALL, DETAIL, LOOP};
+
+const PID: u32 = 7;
+const START: u64 = 0x40_0000;
+const SECOND: u64 = 1_000_000_000;
+
+/// Is in every file, and gives one answer until it has been asked so often.
+struct Slow {
+    asked: Arc<AtomicU32>,
+    answers: u32,
+    first: Reason,
+}
+
+impl Language for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn find(&self, _: &Elf) -> Option<Box<dyn Runtime>> {
+        let Slow { ref asked, answers, first } = *self;
+        Some(Box::new(Slow { asked: asked.clone(), answers, first }))
+    }
+}
+
+impl Runtime for Slow {
+    fn loops(&self) -> &[Range<u64>] {
+        &[]
+    }
+
+    fn attach(&self, _: &Target<'_>) -> Result<Attachment, Reason> {
+        match self.asked.fetch_add(1, Ordering::Relaxed) {
+            asked if asked < self.answers => Err(self.first),
+            _ => Ok(Attachment { interpreter: Interpreter::default(), names: Box::new(Named) }),
+        }
+    }
+}
+
+struct Named;
+
+impl Attached for Named {
+    fn function(&mut self, _: u64, _: u32, _: &dyn Memory) -> Result<Function, Reason> {
+        Ok(Function { name: "f".into(), ..Function::default() })
+    }
+}
+
+/// A process with such a runtime, and how often that has been asked.
+fn world(first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
+    let file = std::fs::read("/proc/self/exe").unwrap();
+    let inode = FileId::Inode { device: (8, 1), inode: 1 };
+    let map =
+        MapEvent { start: START, end: START + 0x1000, offset: 0, file: inode, path: "/bin/slow".into() };
+    let system = FakeSystem::default().process(PID, "/bin/slow", vec![map]).file("/bin/slow", &file);
+    let mut registry = Registry::new(Box::new(system), Box::new(MemoryTables::default()), None, 1 << 20);
+    let asked = Arc::new(AtomicU32::new(0));
+    registry.add_languages(vec![Box::new(Slow { asked: asked.clone(), answers, first })]);
+    assert!(registry.tell(PID, 0).is_some());
+    (registry, asked)
+}
+
+/// A tick in which the loop ran without calls, for so many seconds, a hundred times a second.
+fn tick(registry: &mut Registry, seconds: Range<u64>) {
+    for number in seconds.start * 100..seconds.end * 100 {
+        registry.frames(PID, &[START | LOOP], number * SECOND / 100, &mut Vec::new());
+    }
+}
+
+#[test]
+fn what_makes_no_sense_at_first_may_do_so_later() {
+    for first in [Reason::NotReady, Reason::Implausible, Reason::Unreadable] {
+        let (mut registry, asked) = world(first, 5);
+        tick(&mut registry, 1..2);
+        assert!(asked.load(Ordering::Relaxed) > 5, "{first}");
+        assert_eq!(registry.stats().interpreters.refused, 0, "{first}");
+    }
+}
+
+#[test]
+fn a_runtime_that_never_makes_sense_is_left_alone_in_the_end() {
+    for (first, most) in [(Reason::Implausible, 64), (Reason::Unsupported, 1)] {
+        let (mut registry, asked) = world(first, u32::MAX);
+        tick(&mut registry, 1..60);
+        assert_eq!(asked.load(Ordering::Relaxed), most, "{first}");
+        assert_eq!(registry.stats().interpreters.refused, 1, "{first}");
+    }
+}
+
+/// What was read too early may look right, too, and then leads nowhere.
+#[test]
+fn what_was_believed_is_doubted_until_a_call_has_come_of_it() {
+    let (mut registry, asked) = world(Reason::NotReady, 0);
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    tick(&mut registry, 1..2);
+    let doubted = asked.load(Ordering::Relaxed);
+    assert!((2..=64).contains(&doubted));
+    registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], 2 * SECOND, &mut Vec::new());
+    tick(&mut registry, 3..60);
+    assert_eq!(asked.load(Ordering::Relaxed), doubted);
+}
