@@ -35,6 +35,7 @@ mod judge;
 mod library;
 #[path = "../truth/name.rs"]
 mod name;
+mod perf_map;
 mod py_spy;
 mod seen;
 mod skeleton;

@@ -40,7 +40,7 @@ pub(crate) enum Seen {
         is_unnamed: bool,
     },
     /// Code that no file holds.
-    Nowhere,
+    Nowhere { address: u64 },
 }
 
 /// All stacks of a profile.
@@ -100,7 +100,8 @@ impl Seen {
             (Frame::Native { address, .. }, Some(module)) => {
                 Seen::Native { name, file: module.name().to_owned(), address }
             }
-            _ => Seen::Nowhere,
+            (Frame::Anonymous { address, .. }, _) => Seen::Nowhere { address },
+            _ => Seen::Nowhere { address: 0 },
         }
     }
 }
@@ -114,7 +115,7 @@ impl std::fmt::Display for Seen {
             Seen::Python { name, file, line, .. } => {
                 write!(f, "{}({}:{line})", name, file.rsplit('/').next().unwrap_or_default())
             }
-            Seen::Nowhere => f.write_str("[anonymous]"),
+            Seen::Nowhere { .. } => f.write_str("[anonymous]"),
         }
     }
 }

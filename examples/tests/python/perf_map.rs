@@ -1,0 +1,206 @@
+//! Stacks against CPython's own map of trampolines (`-X perf`, from 3.12 on).
+//!
+//! There each Python function is called through a few bytes of code that are made for it at run time, and named in
+//! `/tmp/perf-PID.map`:
+//!
+//! ```text
+//!   7f39548c27a6 b py::C.f:/srv/a.py
+//! ```
+//!
+//! So a native stack shows all calls by itself: behind each Python frame stands, on the root's side of the loop that
+//! runs it, an address that has this function's name in the map. What we read from the interpreter's memory has to be
+//! that, call by call, from the outermost to the leaf. A call that has only just begun, or is about to end, may have
+//! one of the two already, or still.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+
+use crate::interpreter::{self, Interpreter};
+use crate::seen::{Seen, Stack, stacks};
+use crate::workload::Running;
+
+const SECONDS: u64 = 5;
+const PER_MILLE: u64 = 995;
+
+/// Workloads, each with what many others lack.
+const WORKLOADS: &[&[&str]] = &[
+    &["mix.py"],
+    &[
+        "callbacks.py",
+        "sorted",
+        "map",
+        "reduce",
+        "regex",
+        "json",
+        "partial",
+        "call",
+        "attribute",
+        "eval",
+        "min",
+    ],
+    &["recursion.py", "100"],
+    &["generators.py"],
+    &["coroutines.py"],
+    &["names.py"],
+];
+
+#[test]
+#[ignore = "profiles: needs root, and an interpreter of 3.12 or later"]
+fn calls_are_those_of_the_trampolines() {
+    let (mut failures, mut tried) = (String::new(), 0);
+    for interpreter in interpreter::all() {
+        if interpreter.version().is_before(3, 12) {
+            continue;
+        }
+        for workload in WORKLOADS {
+            tried += 1;
+            let outcome = run(&interpreter, workload);
+            println!(
+                "{:<14} {:<16} {} samples, {} trampolines met, {} the same, {} cut{}",
+                interpreter.name,
+                workload[0],
+                outcome.samples,
+                outcome.trampolines,
+                outcome.same,
+                outcome.cut,
+                outcome.shown()
+            );
+            if outcome.same * 1000 < outcome.samples * PER_MILLE || outcome.trampolines == 0 {
+                failures += &format!("\n{} {}: {}", interpreter.name, workload[0], outcome.shown());
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+    assert!(tried > 0, "no interpreter of 3.12 or later");
+}
+
+/// How the samples of one run compare.
+#[derive(Clone, Debug, Default)]
+struct Outcome {
+    samples: u64,
+    trampolines: u64,
+    same: u64,
+    cut: u64,
+    /// What differs, how often, and the first such stack.
+    differences: BTreeMap<String, (u64, String)>,
+}
+
+fn run(interpreter: &Interpreter, workload: &[&str]) -> Outcome {
+    let mut command = interpreter.command(workload[0]);
+    command.args(&workload[1..]).env("PYTHONPERFSUPPORT", "1");
+    let running = Running::start(command, usize::from(workload[0] != "mix.py"));
+    let profiler = Profiler::builder()
+        .frequency(997)
+        .pid(running.pid())
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all())
+        .start()
+        .unwrap_or_else(|error| panic!("{error}"));
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    running.signal("STOP");
+    let profile = profiler.finish().unwrap_or_else(|error| panic!("{error}")).0;
+    let path = interpreter.file(&format!("/tmp/perf-{}.map", running.pid()));
+    let map = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    fs::remove_file(&path).unwrap();
+    compare(&stacks(&profile), &Map::parse(&map))
+}
+
+fn compare(stacks: &[Stack], map: &Map) -> Outcome {
+    let mut outcome = Outcome::default();
+    for stack in stacks.iter().filter(|stack| !stack.frames.is_empty()) {
+        outcome.samples += stack.count;
+        let trampolines: Vec<&str> = stack.frames.iter().filter_map(|seen| map.name(seen)).collect();
+        outcome.trampolines += trampolines.len() as u64 * stack.count;
+        if let Some(stop) = &stack.truncated {
+            outcome.cut += stack.count;
+            outcome.note(&format!("cut: {stop}"), stack);
+        } else if let Err(difference) = same(&calls(stack), &trampolines) {
+            outcome.note(&difference, stack);
+        } else {
+            outcome.same += stack.count;
+        }
+    }
+    outcome
+}
+
+/// Python frames as the map names functions, root first.
+fn calls(stack: &Stack) -> Vec<String> {
+    let call = |seen: &Seen| match seen {
+        Seen::Python { name, file, .. } => Some(format!("{name}:{file}")),
+        _ => None,
+    };
+    stack.frames.iter().filter_map(call).collect()
+}
+
+/// Whether both are the same, but for the last one, which may be on its way.
+fn same(calls: &[String], trampolines: &[&str]) -> Result<(), String> {
+    let shorter = calls.len().min(trampolines.len());
+    if calls.len().abs_diff(trampolines.len()) > 1 {
+        return Err(format!("{} calls, {} trampolines", calls.len(), trampolines.len()));
+    }
+    match (0..shorter).find(|&at| calls[at] != trampolines[at]) {
+        Some(at) => Err(format!("{} is called through the trampoline of {}", calls[at], trampolines[at])),
+        None => Ok(()),
+    }
+}
+
+impl Outcome {
+    fn note(&mut self, difference: &str, stack: &Stack) {
+        let frames = || stack.frames.iter().map(Seen::to_string).collect::<Vec<_>>().join(" ");
+        self.differences.entry(difference.to_owned()).or_insert_with(|| (0, frames())).0 += stack.count;
+    }
+
+    fn shown(&self) -> String {
+        let mut differences: Vec<_> = self.differences.iter().collect();
+        differences.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+        let show =
+            |(what, (count, stack)): &(&String, &(u64, String))| format!("\n  {count} {what}\n    {stack}");
+        differences.iter().take(5).map(show).collect()
+    }
+}
+
+/// The functions for which trampolines were made, by where these begin.
+#[derive(Debug)]
+struct Map(BTreeMap<u64, (u64, String)>);
+
+impl Map {
+    fn parse(text: &str) -> Map {
+        let line = |line: &str| {
+            let (start, rest) = line.split_once(' ')?;
+            let (size, name) = rest.split_once(' ')?;
+            let [start, size] =
+                [start, size].map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16));
+            Some((start.ok()?, (size.ok()?, name.strip_prefix("py::")?.to_owned())))
+        };
+        Map(text.lines().filter_map(line).collect())
+    }
+
+    /// The function whose trampoline a frame is.
+    fn name(&self, seen: &Seen) -> Option<&str> {
+        let Seen::Nowhere { address } = *seen else { return None };
+        let (start, (size, name)) = self.0.range(..=address).next_back()?;
+        (address - start < *size).then_some(name)
+    }
+}
+
+#[test]
+fn trampolines_are_found_by_the_addresses_in_them() {
+    let map = Map::parse("7f10 b py::f:/a b.py\nnonsense\n0x7f20 b py::<module>:/c.py\n7f30 b lj::x:/c.py\n");
+    let name = |address| map.name(&Seen::Nowhere { address });
+    assert_eq!((name(0x7f16), name(0x7f2a)), (Some("f:/a b.py"), Some("<module>:/c.py")));
+    assert_eq!((name(0x7f1b), name(0x7f0f), name(0x7f31)), (None, None, None));
+}
+
+#[test]
+fn only_the_last_call_may_be_on_its_way() {
+    let calls = ["a", "b"].map(str::to_owned);
+    assert!(same(&calls, &["a", "b"]).is_ok());
+    assert!(same(&calls, &["a"]).is_ok());
+    assert!(same(&calls, &["a", "b", "c"]).is_ok());
+    assert!(same(&calls, &["a", "c"]).is_err());
+    assert!(same(&calls, &["b"]).is_err());
+    assert!(same(&calls, &["a", "b", "c", "d"]).is_err());
+}
