@@ -12,6 +12,9 @@ pub(crate) struct Tally {
     summaries: Vec<String>,
 }
 
+/// What a test prints that has nothing to test here, before it says why; in CI it fails.
+pub(crate) const SKIPPED: &str = "skipped: ";
+
 #[derive(Debug)]
 enum Verdict {
     Passed,
@@ -49,6 +52,10 @@ impl Tally {
         }
         let outcome = judge(&self.steps, in_ci);
         print_lines(&self.summaries);
+        let skipped = self.summaries.iter().filter(|line| line.contains(SKIPPED)).count();
+        if skipped > 0 {
+            eprintln!("{skipped} tests had nothing to test here");
+        }
         outcome
     }
 }

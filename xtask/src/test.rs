@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::run::{Outcome, cargo, command, output, run, watch};
-use crate::tally::Tally;
+use crate::tally::{SKIPPED, Tally};
 
 /// Runs all steps, whatever becomes of one.
 pub(crate) fn task(_: &[String]) -> Outcome {
@@ -64,8 +64,11 @@ fn tests(mut command: Command, summaries: &mut Vec<String>) -> Outcome {
     watch(&mut command, |line| summaries.extend(summary(line)))
 }
 
-/// A closing line, unless nothing was run.
+/// A closing line, unless nothing was run; or why a test, whose name stands before, had nothing to test.
 fn summary(line: &str) -> Option<String> {
+    if line.contains(SKIPPED) {
+        return Some(line.to_owned());
+    }
     let counts = line.strip_prefix("test result: ")?;
     (!counts.contains(" 0 passed; 0 failed; ")).then(|| line.to_owned())
 }
@@ -81,4 +84,6 @@ fn closing_lines_are_kept() {
     assert_eq!(summary(line).as_deref(), Some(line));
     assert_eq!(summary("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out"), None);
     assert_eq!(summary("test chains::c ... ok"), None);
+    let line = "test go_1_19 ... skipped: no Go 1.19";
+    assert_eq!(summary(line).as_deref(), Some(line));
 }

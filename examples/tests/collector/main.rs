@@ -17,6 +17,8 @@ mod privileges;
 mod received;
 mod scratch;
 mod scripts;
+#[path = "../skip/mod.rs"]
+mod skip;
 mod workload;
 
 use std::thread::sleep;

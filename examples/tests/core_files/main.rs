@@ -14,3 +14,5 @@ mod compare;
 mod dump;
 mod others;
 mod programs;
+#[path = "../skip/mod.rs"]
+mod skip;

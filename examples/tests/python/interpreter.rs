@@ -25,14 +25,16 @@ pub(crate) struct Version {
     pub(crate) is_unlocked: bool,
 }
 
-/// All that `TRUTH_PYTHON` leaves.
+/// All that `TRUTH_PYTHON` leaves, which is one at least: none shows nothing.
 pub(crate) fn all() -> Vec<Interpreter> {
     let path = target().join("fixtures/python/list");
     let list = fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; cargo xtask pythons makes it", path.display()));
     let wanted = std::env::var("TRUTH_PYTHON").unwrap_or_default();
     let is_wanted = |each: &Interpreter| wanted.split(',').any(|part| each.name.contains(part));
-    list.lines().filter_map(Interpreter::parse).filter(is_wanted).collect()
+    let found: Vec<_> = list.lines().filter_map(Interpreter::parse).filter(is_wanted).collect();
+    assert!(!found.is_empty(), "{}: no interpreter with {wanted:?} in its name", path.display());
+    found
 }
 
 /// Goes into a root of its own, with the devices and the processes of the machine.
