@@ -7,13 +7,16 @@
 //! ```
 //!
 //! What is there stands in `target/fixtures/python/list`, a line for each: its name, the folder that is to be its root
-//! (or nothing), the program, the folder of its debug files (or nothing). `examples/tests/python` reads it.
+//! (or nothing), the program, the folder of its debug files (or nothing). `examples/tests/python` reads it, and
+//! `benches/pyperformance`.
 
 mod built;
 mod debian;
 mod pyenv;
+mod pyperformance;
 mod suite;
 
+use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -41,18 +44,35 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
             "      pyenv is not in PATH, or has installed nothing: 2.7 and 3.6 to 3.13 are not tested as it builds them"
         );
     }
+    let mut left_out = Vec::new();
+    let mut keep = |interpreter: Result<Interpreter, String>| match interpreter {
+        Ok(interpreter) => found.push(interpreter),
+        Err(error) => {
+            eprintln!("      left out: {error}");
+            left_out.push(error);
+        }
+    };
     for package in debian::PACKAGES {
-        keep(&mut found, package.interpreter());
+        keep(package.interpreter());
     }
     if arguments.first().is_none_or(|what| what != "packages") {
-        keep(&mut found, built::without_global_lock());
+        keep(built::without_global_lock());
     }
     py_spy()?;
+    pyperformance::fetch()?;
     let list: String = found.iter().map(Interpreter::line).collect();
     let path = folder().join("list");
     fs::write(&path, list).map_err(|error| format!("{}: {error}", path.display()))?;
     eprintln!("      {} interpreters in {}", found.len(), path.display());
-    Ok(())
+    judge(&left_out, env::var_os("CI").is_some())
+}
+
+/// Without CI an interpreter may be left out, with it all that are fetched have to be there.
+fn judge(left_out: &[String], in_ci: bool) -> Outcome {
+    match left_out {
+        [first, ..] if in_ci => Err(format!("{} interpreters left out, such as: {first}", left_out.len())),
+        _ => Ok(()),
+    }
 }
 
 /// py-spy, which the tests compare with.
@@ -78,13 +98,6 @@ fn py_spy() -> Outcome {
 
 const PY_SPY: &str = "0.4.1";
 
-fn keep(found: &mut Vec<Interpreter>, interpreter: Result<Interpreter, String>) {
-    match interpreter {
-        Ok(interpreter) => found.push(interpreter),
-        Err(error) => eprintln!("      left out: {error}"),
-    }
-}
-
 /// Where they all are.
 fn folder() -> PathBuf {
     let folder = target().join("fixtures").join("python");
@@ -103,4 +116,12 @@ impl Interpreter {
 fn the_list_has_four_columns() {
     let here = Interpreter { name: "a-3.9".into(), program: "/p/python".into(), ..Interpreter::default() };
     assert_eq!(here.line(), "a-3.9\t\t/p/python\t\n");
+}
+
+#[test]
+fn an_interpreter_that_is_left_out_fails_in_ci_only() {
+    let left_out = ["no such package".to_owned()];
+    assert!(judge(&left_out, false).is_ok());
+    assert!(judge(&left_out, true).is_err());
+    assert!(judge(&[], true).is_ok());
 }
