@@ -28,7 +28,8 @@
 //! through which the thread is looked for, among those of the first interpreter.
 //!
 //! A thread in which several interpreters call one another shows the frames of the innermost; the loops of the
-//! others stand for themselves.
+//! others stand for themselves. Nothing leads from the state in use to the one that was in use before: it would have to
+//! be looked for in the lists of threads of all interpreters, by the thread pointer, at each loop that is left over.
 //!
 //! # Functions that take another's place
 //!
