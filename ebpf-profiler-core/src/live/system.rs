@@ -198,7 +198,7 @@ mod tests {
             offset: 0,
         };
         let pid = std::process::id();
-        assert!(LiveSystem.opener(pid, &of(own.build_id().unwrap())).open().is_ok());
+        assert!(LiveSystem.opener(pid, &of(&own.build_id().unwrap())).open().is_ok());
         assert!(LiveSystem.opener(pid, &of(&[7; 20])).open().is_err());
     }
 

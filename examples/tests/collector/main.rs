@@ -3,12 +3,7 @@
 //! Needs root: `cargo test --release -p examples --test collector -- --ignored --test-threads=1`. The variable
 //! `COLLECTOR_SECONDS` lets the tests in which the collector is killed take longer than 20 seconds each.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test fails by panicking, and prints"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod agent;
 mod certificates;
