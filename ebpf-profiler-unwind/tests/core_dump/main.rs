@@ -6,6 +6,7 @@ mod file;
 mod files;
 mod library;
 mod memory;
+mod seeds;
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::trace::Stack;
