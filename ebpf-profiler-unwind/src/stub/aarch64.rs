@@ -1,24 +1,31 @@
 //! arm64.
 
-use std::ops::Range;
+use super::{Found, Known, Look};
 
-use super::Look;
-
-pub(super) static LOOK: Look = Look { signal_return, context: super::signal(SP, CONTEXT), entry };
+pub(super) static LOOK: Look = Look { system_call, context: super::signal(SP, CONTEXT), entry };
 
 const SP: u8 = 31;
 
 /// Behind 128 bytes of `siginfo`.
 const CONTEXT: i32 = 128;
 
-/// `mov x8, 139`, then `svc 0`.
-fn signal_return(code: &[u8]) -> Option<Range<usize>> {
-    const STUB: [u32; 2] = [0xd280_1168, 0xd400_0001];
-    let mut words = words(code);
-    let mut before = words.next()?;
-    let number = words.position(|word| [std::mem::replace(&mut before, word), word] == STUB)?;
-    Some(number * 4..number * 4 + 8)
+/// `mov x8, 139`, then `svc 0`; or `blr x1`, `mov x8, 93`, `svc 0`.
+fn system_call(code: &[u8]) -> Option<Found> {
+    const SIGNAL_RETURN: [u32; 2] = [0xd280_1168, SVC];
+    const THREAD_END: [u32; 3] = [0xd63f_0020, 0xd280_0ba8, SVC];
+    let mut last = [0; 3];
+    words(code).enumerate().find_map(|(number, word)| {
+        last = [last[1], last[2], word];
+        let end = (number + 1) * 4;
+        if last == THREAD_END {
+            return Some((end - 12..end, Known::ThreadEnd));
+        }
+        (last[1..] == SIGNAL_RETURN).then_some((end.saturating_sub(8)..end, Known::SignalReturn))
+    })
 }
+
+/// `svc 0`
+const SVC: u32 = 0xd400_0001;
 
 /// Up to the first branch that doesn't come back.
 fn entry(code: &[u8]) -> usize {
@@ -36,10 +43,24 @@ fn words(code: &[u8]) -> impl Iterator<Item = u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     fn code(words: &[u32]) -> Vec<u8> {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn signal_return(code: &[u8]) -> Option<Range<usize>> {
+        system_call(code).filter(|found| found.1 == Known::SignalReturn).map(|found| found.0)
+    }
+
+    #[test]
+    fn thread_ends() {
+        // ldp x1, x0, [sp], 16; blr x1; mov x8, 93; svc 0
+        let musl = code(&[0xa8c1_03e1, 0xd63f_0020, 0xd280_0ba8, 0xd400_0001]);
+        assert_eq!(system_call(&musl), Some((4..16, Known::ThreadEnd)));
+        assert_eq!(system_call(&musl[8..]), None);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Code that nothing describes and that is known by what it is: where programs begin, where signal handlers return to.
+//! Code that nothing describes and that is known by what it is: where programs and threads begin, where signal handlers
+//! return to.
 //!
 //! C libraries other than glibc come without unwind data in general. A walk through most of their functions has to
 //! guess; these few can be told by their instructions, and without them a walk goes astray or stops one frame short.
@@ -6,6 +7,7 @@
 //! | stub | is | rule |
 //! | --- | --- | --- |
 //! | entry | what the file's header names, up to its call of the first C function | the outermost frame |
+//! | first function of a thread | a call, and then the system call `exit`, as in musl's `clone` | the outermost frame |
 //! | signal return | the system call `rt_sigreturn`, its number put into the register just before | all registers in the signal frame |
 
 use std::ops::Range;
@@ -28,12 +30,24 @@ pub(crate) struct Stub {
 
 /// How an instruction set's stubs look.
 struct Look {
-    /// Where the system call is, with the instruction before it.
-    signal_return: fn(&[u8]) -> Option<Range<usize>>,
+    /// Where the first system call is that tells what the code is, with the instructions before it that belong to it.
+    system_call: fn(&[u8]) -> Option<Found>,
     /// Where the signal frame is then.
     context: Rule,
     /// How far the code of an entry reaches.
     entry: fn(&[u8]) -> usize,
+}
+
+/// Bytes of code, and what they are.
+type Found = (Range<usize>, Known);
+
+/// What code is by its system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// It goes back to what a signal interrupted.
+    SignalReturn,
+    /// It called the first function of a thread.
+    ThreadEnd,
 }
 
 impl Look {
@@ -70,7 +84,7 @@ const BUDGET: u64 = 64 << 20;
 /// without unwind data leaves a large one.
 const LEAST: u64 = 64;
 
-/// Bytes that are looked at in one go; pieces overlap by the longest signal return.
+/// Bytes that are looked at in one go; pieces overlap by the longest of those system calls.
 const PIECE: u64 = 64 << 10;
 const OVERLAP: u64 = 16;
 
@@ -98,11 +112,11 @@ impl<'a> Stubs<'a> {
     /// Whether a gap is large enough to be looked at, or the file's header names a place in it.
     #[inline]
     pub(crate) fn may_be_in(&self, gap: &Range<u64>) -> bool {
-        self.may_return_from_signals(gap) || gap.contains(&self.entry)
+        self.may_have_system_calls(gap) || gap.contains(&self.entry)
     }
 
     #[inline]
-    fn may_return_from_signals(&self, gap: &Range<u64>) -> bool {
+    fn may_have_system_calls(&self, gap: &Range<u64>) -> bool {
         self.is_alone && gap.end.saturating_sub(gap.start) >= LEAST
     }
 
@@ -133,8 +147,8 @@ impl<'a> Stubs<'a> {
         }
         self.budget -= size;
         let mut stubs = Vec::from_iter(self.entry(look, gap));
-        if self.may_return_from_signals(gap) {
-            self.signal_returns(look, gap, &mut stubs);
+        if self.may_have_system_calls(gap) {
+            self.system_calls(look, gap, &mut stubs);
         }
         ordered(stubs)
     }
@@ -146,19 +160,18 @@ impl<'a> Stubs<'a> {
         (end > begin).then_some(Stub { range: begin..end, rule: Packed::END })
     }
 
-    fn signal_returns(&self, look: &Look, gap: &Range<u64>, stubs: &mut Vec<Stub>) {
+    fn system_calls(&self, look: &Look, gap: &Range<u64>, stubs: &mut Vec<Stub>) {
         let mut at = gap.start;
         while at < gap.end {
             let end = gap.end.min(at + PIECE + OVERLAP);
             let Some(code) = self.code(at..end) else { return };
             let mut from = 0;
-            while let Some(found) = code.get(from..).and_then(look.signal_return) {
-                let begin = at + (from + found.start) as u64;
-                // The kernel enters it at its first instruction, and whoever looks for a caller looks in front of the
-                // return address.
-                let before = u64::from(begin > gap.start);
-                let range = begin - before..at + (from + found.end) as u64;
-                stubs.push(Stub { range, rule: Packed::of(&look.context) });
+            while let Some((found, known)) = code.get(from..).and_then(look.system_call) {
+                let range = at + (from + found.start) as u64..at + (from + found.end) as u64;
+                stubs.push(match known {
+                    Known::ThreadEnd => Stub { range, rule: Packed::END },
+                    Known::SignalReturn => signal_return(look, range, gap.start),
+                });
                 from += found.end;
             }
             at += PIECE;
@@ -170,6 +183,12 @@ impl<'a> Stubs<'a> {
         self.elf.read(range.start, &mut code).ok()?;
         Some(code)
     }
+}
+
+/// The kernel enters it at its first instruction, and whoever looks for a caller looks in front of the return address.
+fn signal_return(look: &Look, range: Range<u64>, least: u64) -> Stub {
+    let before = u64::from(range.start > least);
+    Stub { range: range.start - before..range.end, rule: Packed::of(&look.context) }
 }
 
 /// Stubs by their addresses; of such as overlap the first holds.

@@ -1,26 +1,30 @@
 //! x86_64.
 
-use std::ops::Range;
+use super::{Found, Known, Look};
 
-use super::Look;
-
-pub(super) static LOOK: Look = Look { signal_return, context: super::signal(RSP, 0), entry };
+pub(super) static LOOK: Look = Look { system_call, context: super::signal(RSP, 0), entry };
 
 const RSP: u8 = 7;
 
 const SYSCALL: [u8; 6] = [15, 0, 0, 0, 0x0f, 0x05];
 
-/// `mov eax, 15` or `mov rax, 15`, then `syscall`.
-fn signal_return(code: &[u8]) -> Option<Range<usize>> {
+/// `call r9; mov edi, eax; xor eax, eax; mov al, 60; syscall`
+const THREAD_END: [u8; 11] = *b"\x41\xff\xd1\x89\xc7\x31\xc0\xb0\x3c\x0f\x05";
+
+/// `mov eax, 15` or `mov rax, 15`, then `syscall`; or the end of a thread.
+fn system_call(code: &[u8]) -> Option<Found> {
     let mut end = 0;
     loop {
         end += last_byte(code.get(end..)?)? + 1;
+        if code[..end].ends_with(&THREAD_END) {
+            return Some((end - THREAD_END.len()..end, Known::ThreadEnd));
+        }
         let Some(before) = code[..end].strip_suffix(&SYSCALL) else { continue };
         if before.ends_with(&[0x48, 0xc7, 0xc0]) {
-            return Some(before.len() - 3..end);
+            return Some((before.len() - 3..end, Known::SignalReturn));
         }
         if before.ends_with(&[0xb8]) {
-            return Some(before.len() - 1..end);
+            return Some((before.len() - 1..end, Known::SignalReturn));
         }
     }
 }
@@ -57,7 +61,22 @@ fn entry(code: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
+
+    fn signal_return(code: &[u8]) -> Option<Range<usize>> {
+        system_call(code).filter(|found| found.1 == Known::SignalReturn).map(|found| found.0)
+    }
+
+    #[test]
+    fn thread_ends() {
+        let code = [b"\x31\xed\x5f", &THREAD_END[..], b"\xf4\xc3"].concat();
+        assert_eq!(system_call(&code), Some((3..14, Known::ThreadEnd)));
+        // Without a call before it, another system call.
+        assert_eq!(system_call(&THREAD_END[1..]), None);
+        assert_eq!(system_call(&code[..13]), None);
+    }
 
     #[test]
     fn signal_returns() {
