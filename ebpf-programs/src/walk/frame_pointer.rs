@@ -3,13 +3,16 @@
 //! | guess                              | believed when                                                         |
 //! |------------------------------------|-----------------------------------------------------------------------|
 //! | the frame pointer leads to a frame | it is aligned, above the stack pointer and not absurdly far from it   |
-//! | a word near the top of the stack   | the call before it leads to shortly before here, or nowhere definite and the frame is tiny |
+//! | a word near the top of the stack   | the call before it leads to shortly before here, or nowhere definite and the frame is tiny, or it stands in the outermost function |
 //!
-//! Either way the return address lies in executable memory behind a call instruction. The frame is marked as
-//! guessed all the same.
+//! Either way the return address lies in executable memory behind a call instruction. There is one exception: an
+//! interpreter that was made at run time, as Java's, returns to where nothing was called. Where both sides of such a
+//! link are in memory without any unwind data, the link behind it has to hold, too. The frame is marked as guessed all
+//! the same.
 
-use super::Walk;
 use super::arch::{Arch, Call, Prologue};
+use super::{Walk, find_mapping, native};
+use crate::abi::mapping::kind;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::machine::Machine;
@@ -41,12 +44,35 @@ pub(super) fn caller<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: 
         if target == 0 {
             return Err(Stop::Root);
         }
-        if call_before::<A, M>(walk, machine, target) != Call::None {
+        if call_before::<A, M>(walk, machine, target) != Call::None
+            || is_chained::<A, M>(walk, machine, &caller, target)
+        {
             return take::<A>(walk, caller.return_address, caller.sp, Some(caller.fp));
         }
     }
     walk.searched = 1;
     Ok(())
+}
+
+/// Whether code without unwind data returns to `target`, which is such code as well, and the frame there is linked to
+/// another one.
+#[inline(always)]
+fn is_chained<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, caller: &Caller, target: u64) -> bool {
+    if walk.mapping.kind != kind::BARE || !is_frame(caller.fp, caller.sp) {
+        return false;
+    }
+    let is_bare = |machine: &M, address: u64| {
+        find_mapping(machine, &walk.process, address).is_some_and(|mapping| mapping.kind == kind::BARE)
+    };
+    if !is_bare(machine, target) {
+        return false;
+    }
+    // In the order in which the next step asks.
+    let (_, Some(behind)) = (machine.stack(caller.fp), machine.stack(caller.fp.wrapping_add(8))) else {
+        return false;
+    };
+    let behind = A::strip(behind);
+    is_bare(machine, behind) || call_before::<A, M>(walk, machine, behind) != Call::None
 }
 
 /// Looks at the next word of the stack for the return address of the frame at `pc`.
@@ -61,20 +87,40 @@ pub(super) fn search<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: 
     walk.searched += 1;
     let at = walk.registers.values[A::SP].wrapping_add(index * 8);
     let return_address = machine.stack(at).ok_or(why_not::<A>(walk))?;
-    let believed = match call_before::<A, M>(walk, machine, A::strip(return_address)) {
-        Call::None => false,
+    let (target, sp) = (A::strip(return_address), at.wrapping_add(8));
+    let believed = match call_before::<A, M>(walk, machine, target) {
+        Call::None => return linked::<A, M>(walk, machine, at, return_address),
         Call::Indirect => index < TINY,
         Call::Direct(entry) => pc.wrapping_sub(entry) < MAX_FUNCTION,
     };
-    if !believed {
+    if !believed && !native::is_outermost(walk, machine, target.wrapping_sub(1)) {
         return Ok(());
     }
-    let sp = at.wrapping_add(8);
     // Such a function leaves the frame pointer alone.
     match walk.register(A::FP as u8) {
         Some(fp) => take::<A>(walk, return_address, sp, Some(fp)),
         None => take::<A>(walk, return_address, sp, None),
     }
+}
+
+/// Goes by the words at `at` and below if they are a link such as Java's compiled code leaves at the end of its frame.
+#[inline(always)]
+fn linked<A: Arch, M: Machine>(
+    walk: &mut Walk,
+    machine: &mut M,
+    at: u64,
+    return_address: u64,
+) -> Result<(), Stop> {
+    let below = at.wrapping_sub(8);
+    if walk.mapping.kind != kind::BARE || below < walk.registers.values[A::SP] {
+        return Ok(());
+    }
+    let Some(fp) = machine.stack(below) else { return Ok(()) };
+    let caller = Caller { return_address, sp: at.wrapping_add(8), fp };
+    if !is_chained::<A, M>(walk, machine, &caller, A::strip(return_address)) {
+        return Ok(());
+    }
+    take::<A>(walk, return_address, caller.sp, Some(fp))
 }
 
 /// Goes to a caller that is believed.
@@ -119,10 +165,16 @@ fn by_pointer<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Opt
         let fp = if bytes == 0 { fp } else { machine.stack(sp)? };
         return Some(Caller { return_address, sp: sp.wrapping_add(bytes + 8), fp });
     }
-    if fp == 0 || fp & 7 != 0 || fp < sp || fp.wrapping_sub(sp) > MAX_FRAME {
+    if !is_frame(fp, sp) {
         return None;
     }
     let caller = machine.stack(fp)?;
     let return_address = machine.stack(fp.wrapping_add(8))?;
     Some(Caller { return_address, sp: fp.wrapping_add(16), fp: caller })
+}
+
+/// Whether a frame may be where the frame pointer says.
+#[inline(always)]
+fn is_frame(fp: u64, sp: u64) -> bool {
+    fp != 0 && fp & 7 == 0 && fp >= sp && fp.wrapping_sub(sp) <= MAX_FRAME
 }

@@ -2,8 +2,9 @@
 
 use super::arch::Arch;
 use super::arena::{SEARCH_STEPS, UNIT_WORDS, at_most, block, double, word};
-use super::{Walk, frame_pointer};
+use super::{Walk, find_mapping, frame_pointer};
 use crate::abi::arena::Block;
+use crate::abi::mapping::kind;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::abi::table::{Header, NO_DATA, Rule, cfa, fp, kept, ra};
@@ -129,12 +130,25 @@ impl Table {
 }
 
 /// The rule of the table at `place` for virtual address `address` of the file; `None` for a broken table.
+#[inline(always)]
 pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64) -> Option<Rule> {
     let mut table = Table::load(machine, place)?;
     match table.number(machine, address, false)? {
         NO_DATA => Some(Rule::NO_DATA),
         number => table.rule(machine, number),
     }
+}
+
+/// Whether a table says that the function at `pc` is the outermost of its stack.
+#[inline(always)]
+pub(super) fn is_outermost<M: Machine>(walk: &Walk, machine: &M, pc: u64) -> bool {
+    let Some(mapping) =
+        find_mapping(machine, &walk.process, pc).filter(|mapping| mapping.kind == kind::TABLE)
+    else {
+        return false;
+    };
+    let rule = find_rule(machine, mapping.table, pc.wrapping_add(mapping.bias));
+    rule.is_some_and(|rule| rule.cfa == cfa::END)
 }
 
 /// Goes from the frame at `pc`, whose mapping is the current one, to its caller's.

@@ -43,12 +43,6 @@ impl Thread {
         self.stop == Stop::Root && theirs.len() > self.ours.len() && same(&self.ours, theirs)
     }
 
-    /// Whether all frames are the same but for the last of the shorter one.
-    pub(crate) fn only_last_differs(&self, theirs: &[Line]) -> bool {
-        let shorter = self.ours.len().min(theirs.len());
-        shorter == 1 || shorter > 1 && same(&self.ours[..shorter - 1], theirs)
-    }
-
     /// Whether ours goes on where `theirs` ends.
     pub(crate) fn goes_on_behind(&self, theirs: &[Line]) -> bool {
         theirs.len() < self.ours.len() && same(&self.ours, theirs)
