@@ -7,18 +7,21 @@ use std::ops::Range;
 
 use ebpf_profiler_core::go::Pclntab;
 
-use crate::arch::Registers;
 use crate::code::Code;
-use crate::eh_frame::cie::Cache;
-use crate::eh_frame::entry::{Entry, Format, Kind, Section};
+use crate::eh_frame::cie::Functions;
+use crate::eh_frame::cies::Cies;
+use crate::eh_frame::entry::{Entry, Kind};
 use crate::eh_frame::fde::Fde;
-use crate::source::Sources;
+use crate::eh_frame::section::{Format, Reader, Section};
+use crate::source::Go;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     /// `distance << 32 | place`
     keys: Vec<u64>,
+    /// What functions have in common, for each section.
+    pub(crate) cies: Vec<Cies>,
     /// Entries that make no sense.
     pub(crate) malformed: u32,
 }
@@ -66,35 +69,62 @@ impl Place {
 }
 
 impl Index {
-    /// The functions that the sources of a file describe.
-    pub(crate) fn of(sources: &Sources, code: &Code, registers: &Registers) -> Index {
-        let mut index = Index { malformed: sources.unread, ..Index::default() };
-        for (number, section) in sources.frames.iter().enumerate() {
-            index.add_section(number, section, code, registers);
+    /// The functions that the sections of call frame information and Go's table describe.
+    pub(crate) fn of(sections: &mut [Reader<'_>], go: Option<&Go>, code: &Code) -> Index {
+        let mut index = Index::default();
+        for (number, reader) in sections.iter_mut().enumerate() {
+            index.add_section(number, reader, code);
         }
-        if let Some(go) = &sources.go {
+        if let Some(go) = go {
             index.add_go(&go.table, code);
         }
         index.sort();
         index
     }
 
-    fn add_section(&mut self, number: usize, section: &Section, code: &Code, registers: &Registers) {
-        let mut cache = Cache::new();
-        let mut entries = section.entries();
-        for entry in entries.by_ref() {
-            let Kind::Fde(cie) = entry.kind else { continue };
-            let place = Place::Frames { section: number, offset: entry.offset };
-            match range(section, &entry, cie, &mut cache, registers) {
-                // Linkers fold equal functions and leave descriptions of nothing behind.
-                Some(range) if range.is_empty() => {}
-                Some(range) if self.add(range.start, place, code).is_some() => {}
-                // The function was dropped, its description stayed.
-                Some(range) if range.start == DROPPED && section.format == Format::DebugFrame => {}
-                _ => self.malformed += 1,
+    fn add_section(&mut self, number: usize, reader: &mut Reader<'_>, code: &Code) {
+        let Section { address, size, .. } = *reader.section();
+        let mut cies = Cies::new(reader);
+        reader.pass_through(true);
+        let mut offset = 0;
+        while offset < size {
+            let Some((entry, next)) = reader.entry(offset) else {
+                self.malformed += 1;
+                break;
+            };
+            match entry.kind {
+                Kind::Fde(cie) => {
+                    let range = match cies.last(cie) {
+                        Some(functions) => range(address, &entry, functions),
+                        None => another_cie(offset, cie, &mut cies, reader),
+                    };
+                    self.add_function(
+                        Place::Frames { section: number, offset },
+                        range,
+                        reader.section(),
+                        code,
+                    );
+                }
+                Kind::Empty if entry.format == Format::EhFrameUntilZero => break,
+                // Objects linked one after the other may each bring an end of their own.
+                Kind::Empty | Kind::Cie => {}
             }
+            offset = next;
         }
-        self.malformed += u32::from(entries.is_truncated());
+        reader.pass_through(false);
+        self.cies.push(cies);
+    }
+
+    #[inline]
+    fn add_function(&mut self, place: Place, range: Option<Range<u64>>, section: &Section, code: &Code) {
+        match range {
+            // Linkers fold equal functions and leave descriptions of nothing behind.
+            Some(range) if range.is_empty() => {}
+            Some(range) if self.add(range.start, place, code).is_some() => {}
+            // The function was dropped, its description stayed.
+            Some(range) if range.start == DROPPED && section.format == Format::DebugFrame => {}
+            _ => self.malformed += 1,
+        }
     }
 
     fn add_go(&mut self, table: &Pclntab, code: &Code) {
@@ -121,6 +151,7 @@ impl Index {
             self.keys.sort();
         }
         self.keys.dedup_by_key(|key| *key >> 32);
+        self.keys.shrink_to_fit();
     }
 
     /// All functions.
@@ -165,16 +196,17 @@ fn sort(keys: &mut Vec<u64>) {
 const DROPPED: u64 = 0;
 
 /// The function of an FDE.
-#[inline]
-fn range<'a>(
-    section: &'a Section,
-    entry: &Entry<'a>,
-    cie: usize,
-    cache: &mut Cache<'a>,
-    registers: &Registers,
-) -> Option<Range<u64>> {
-    let fde = Fde::parse(section, entry, cache.get(section, cie, registers)?)?;
-    Some(fde.range)
+#[inline(always)]
+fn range(address: u64, entry: &Entry<'_>, functions: Functions) -> Option<Range<u64>> {
+    Some(Fde::parse(address, entry, functions)?.range)
+}
+
+/// The function of the FDE at `offset`, whose CIE isn't that of the one before.
+#[cold]
+fn another_cie(offset: usize, cie: usize, cies: &mut Cies, reader: &mut Reader<'_>) -> Option<Range<u64>> {
+    let functions = cies.find(cie, reader)?;
+    let address = reader.section().address;
+    range(address, &reader.entry(offset)?.0, functions)
 }
 
 #[cfg(test)]

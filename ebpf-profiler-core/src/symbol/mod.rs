@@ -76,8 +76,7 @@ use std::sync::Arc;
 use crate::process::Module;
 
 #[cfg(feature = "live")]
-pub(crate) use kernel::KernelName;
-pub(crate) use kernel::KernelNames;
+pub(crate) use kernel::{KernelName, KernelNames};
 pub use options::SymbolOptions;
 pub use stats::SymbolStats;
 pub use symbols::Symbols;

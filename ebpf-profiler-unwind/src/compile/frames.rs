@@ -4,9 +4,11 @@ use ebpf_programs::abi::table::cfa;
 
 use crate::arch::{Registers, Translated};
 use crate::eh_frame::cie::{Cache, Cie};
-use crate::eh_frame::entry::{Kind, Section};
+use crate::eh_frame::cies::Cies;
+use crate::eh_frame::entry::Kind;
 use crate::eh_frame::fde::Fde;
 use crate::eh_frame::program::{Program, Rows};
+use crate::eh_frame::section::Reader;
 use crate::eh_frame::state::State;
 use crate::index::Item;
 use crate::table::rules::Packed;
@@ -15,27 +17,28 @@ use super::output::Output;
 
 /// One section, and what is used again from function to function.
 pub(super) struct Frames<'a> {
-    section: &'a Section,
+    reader: Reader<'a>,
     registers: &'a Registers,
-    cies: Cache<'a>,
-    remembered: Vec<State<'a>>,
+    cies: &'a Cies,
+    cache: Cache<'a>,
     /// The offset of a CIE, and the rule that its functions begin with.
     first: (usize, Translated),
 }
 
 impl<'a> Frames<'a> {
-    pub(super) fn new(section: &'a Section, registers: &'a Registers) -> Frames<'a> {
+    pub(super) fn new(reader: Reader<'a>, cies: &'a Cies, registers: &'a Registers) -> Frames<'a> {
         let first = (usize::MAX, Translated { rule: Packed::NO_DATA, complete: true });
-        Frames { section, registers, cies: Cache::new(), remembered: Vec::new(), first }
+        Frames { reader, registers, cies, cache: Cache::new(), first }
     }
 
     /// Adds the rows of the function whose entry is at `offset`; `None` when it makes no sense.
     #[inline(never)]
     pub(super) fn function(&mut self, item: Item, offset: usize, output: &mut Output) -> Option<()> {
-        let (entry, _) = self.section.entry(offset)?;
+        let address = self.reader.section().address;
+        let (entry, _) = self.reader.entry(offset)?;
         let Kind::Fde(cie_offset) = entry.kind else { return None };
-        let cie = self.cies.get(self.section, cie_offset, self.registers)?;
-        let fde = Fde::parse(self.section, &entry, cie)?;
+        let cie = self.cache.get(self.cies, cie_offset, self.registers)?;
+        let fde = Fde::parse(address, &entry, cie.functions())?;
         let end = fde.range.end.min(item.next);
         output.function(item.begin, end);
         if self.first.0 != cie_offset {
@@ -44,7 +47,7 @@ impl<'a> Frames<'a> {
         let mut rows =
             Translation { registers: self.registers, signal: cie.signal, last: self.first.1, output };
         let range = item.begin..end;
-        let mut program = Program::new(cie, self.registers, range, rows.is_plain(), &mut self.remembered);
+        let mut program = Program::new(cie, self.registers, range, rows.is_plain());
         let done = program.run(fde.instructions, &mut rows);
         if done.is_none() {
             output.row(program.at(), Packed::CANNOT);

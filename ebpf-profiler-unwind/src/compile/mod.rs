@@ -11,6 +11,7 @@ use ebpf_profiler_core::unwind::{Compiled, UnwindCompiler};
 
 use crate::arch::Registers;
 use crate::code::Code;
+use crate::eh_frame::section::Reader;
 use crate::index::{Index, Item, Place};
 use crate::source::Sources;
 use crate::stub::Stubs;
@@ -56,21 +57,31 @@ impl UnwindCompiler for Tables {
         let Some(registers) = Registers::of(elf.arch()) else { return Ok(Compiled::default()) };
         let code = Code::of(elf);
         let sources = Sources::of(elf)?;
-        let index = Index::of(&sources, &code, registers);
-        Ok(compile(elf, &sources, &index, &code, registers))
+        Ok(match compile(elf, &sources, &code, registers) {
+            Ok(compiled) => compiled,
+            // Rare enough, five of 3,000 files, to begin again.
+            Err(Wanted(kept)) => compile(elf, &sources, &code, &registers.keeping(kept)).unwrap_or_default(),
+        })
     }
 }
 
-fn compile(elf: &Elf, sources: &Sources, index: &Index, code: &Code, registers: &Registers) -> Compiled {
+/// A register that should be kept and isn't, because an address starts from it: nothing wants another one then.
+struct Wanted(u16);
+
+fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> Result<Compiled, Wanted> {
+    let mut readers: Vec<_> = sources.frames.iter().map(|section| Reader::new(elf, section)).collect();
+    let index = Index::of(&mut readers, sources.go.as_ref(), code);
+    let malformed = index.malformed.saturating_add(sources.unread);
     let mut stubs = Stubs::new(elf);
     let begin = index.items(code).next().map(|first| first.begin);
     let before = stubs.find(code.start()..begin.unwrap_or_else(|| code.first_end()));
     let Some(begin) = before.first().map(|stub| stub.range.start).or(begin) else {
-        return Compiled { malformed: index.malformed, ..Compiled::default() };
+        return Ok(Compiled { malformed, ..Compiled::default() });
     };
-    let mut output = Output::new(begin, index.malformed);
+    let mut output = Output::new(begin, malformed);
     output.stubs(&before);
-    let mut frames: Vec<_> = sources.frames.iter().map(|section| Frames::new(section, registers)).collect();
+    let frames = readers.into_iter().zip(&index.cies);
+    let mut frames: Vec<_> = frames.map(|(reader, cies)| Frames::new(reader, cies, registers)).collect();
     let mut go = sources.go.as_ref().map(|table| Go::new(elf, table, registers));
     for item in index.items(code) {
         let gap = output.end()..item.begin;
@@ -88,10 +99,8 @@ fn compile(elf: &Elf, sources: &Sources, index: &Index, code: &Code, registers: 
     }
     let end = output.end();
     output.stubs(&stubs.find(end..code.end(end).unwrap_or(end)));
-    if let Some(kept) = output.wanted(registers) {
-        // Rare enough, five of 3,000 files, to begin again.
-        drop(output);
-        return compile(elf, sources, index, code, &registers.keeping(kept));
+    match output.wanted(registers) {
+        Some(register) => Err(Wanted(register)),
+        None => Ok(output.finish()),
     }
-    output.finish()
 }

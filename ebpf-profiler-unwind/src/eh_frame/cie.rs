@@ -3,9 +3,11 @@
 use crate::arch::Registers;
 use crate::bytes::Bytes;
 
-use super::entry::{Entry, Format, Kind, Section};
+use super::cies::Cies;
+use super::entry::Entry;
 use super::pointer;
 use super::program::Program;
+use super::section::Format;
 use super::state::State;
 
 /// A common information entry, its instructions already carried out.
@@ -27,6 +29,15 @@ pub(crate) struct Cie<'a> {
     pub(crate) initial: State<'a>,
 }
 
+/// What a CIE says of how its functions are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Functions {
+    /// How addresses are encoded.
+    pub(crate) encoding: u8,
+    /// Whether there is augmentation data.
+    pub(crate) augmented: bool,
+}
+
 /// The most bytes of instructions that a CIE can have.
 ///
 /// Real ones have about ten. They are carried out once for each FDE when the cache doesn't help, so the
@@ -34,19 +45,19 @@ pub(crate) struct Cie<'a> {
 const MAX_INSTRUCTIONS: usize = 512;
 
 impl<'a> Cie<'a> {
-    /// Reads the CIE at `offset`.
-    pub(crate) fn read(section: &'a Section, offset: usize, registers: &Registers) -> Option<Cie<'a>> {
-        match section.entry(offset)? {
-            (entry @ Entry { kind: Kind::Cie, .. }, _) => Cie::parse(section, entry, registers),
-            _ => None,
-        }
+    /// Reads an entry of the section at virtual address `address`.
+    fn parse(address: u64, entry: &Entry<'a>, registers: &Registers) -> Option<Cie<'a>> {
+        let (mut cie, instructions) = Cie::parse_head(address, entry)?;
+        cie.begin(instructions, registers)?;
+        Some(cie)
     }
 
-    fn parse(section: &'a Section, entry: Entry<'a>, registers: &Registers) -> Option<Cie<'a>> {
+    /// All but the instructions, which are left.
+    pub(super) fn parse_head(address: u64, entry: &Entry<'a>) -> Option<(Cie<'a>, Bytes<'a>)> {
         let mut body = entry.body;
         let version = body.u8()?;
         let augmentation = body.string()?;
-        check_version(&mut body, version, section.format)?;
+        check_version(&mut body, version, entry.format)?;
         let mut cie = Cie {
             encoding: pointer::ABSOLUTE,
             augmented: augmentation.first() == Some(&b'z'),
@@ -59,14 +70,18 @@ impl<'a> Cie<'a> {
         if cie.augmented {
             let size = body.uleb()?;
             let data = Bytes(body.take(size)?);
-            let end =
-                section.address.wrapping_add((entry.body_offset + entry.body.len() - body.len()) as u64);
+            let end = address.wrapping_add((entry.body_offset + entry.body.len() - body.len()) as u64);
             cie.augment(&augmentation[1..], data, end)?;
         } else if !augmentation.is_empty() {
             return None;
         }
-        cie.begin(body, registers)?;
-        Some(cie)
+        Some((cie, body))
+    }
+
+    /// How its functions are written down.
+    #[inline]
+    pub(crate) fn functions(&self) -> Functions {
+        Functions { encoding: self.encoding, augmented: self.augmented }
     }
 
     /// Takes in the augmentation data, which ends at virtual address `end`.
@@ -93,8 +108,7 @@ impl<'a> Cie<'a> {
         if instructions.len() > MAX_INSTRUCTIONS {
             return None;
         }
-        let mut remembered = Vec::new();
-        let mut program = Program::new(self, registers, 0..u64::MAX, false, &mut remembered);
+        let mut program = Program::new(self, registers, 0..u64::MAX, false);
         program.run(instructions, &mut ())?;
         self.initial = program.state();
         Some(())
@@ -113,9 +127,9 @@ fn check_version(body: &mut Bytes<'_>, version: u8, format: Format) -> Option<()
     }
 }
 
-/// The CIEs that were needed last.
+/// The CIEs that were needed last, their instructions carried out.
 ///
-/// Of bounded size whatever a file holds: an entry that isn't here is read again.
+/// Of bounded size whatever a file holds: what isn't here is made again.
 pub(crate) struct Cache<'a> {
     slots: Vec<Option<(usize, Cie<'a>)>>,
 }
@@ -129,16 +143,12 @@ impl<'a> Cache<'a> {
 
     /// The CIE at `offset`.
     #[inline]
-    pub(crate) fn get(
-        &mut self,
-        section: &'a Section,
-        offset: usize,
-        registers: &Registers,
-    ) -> Option<&Cie<'a>> {
+    pub(crate) fn get(&mut self, cies: &'a Cies, offset: usize, registers: &Registers) -> Option<&Cie<'a>> {
         // Entries are at least four bytes apart.
         let slot = &mut self.slots[offset / 4 % Cache::SLOTS];
         if slot.as_ref().is_none_or(|(cached, _)| *cached != offset) {
-            *slot = Some((offset, Cie::read(section, offset, registers)?));
+            let cie = Cie::parse(cies.address(), &cies.entry(offset)?, registers)?;
+            *slot = Some((offset, cie));
         }
         slot.as_ref().map(|(_, cie)| cie)
     }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::bytes::Bytes;
 
-use super::cie::Cie;
-use super::entry::{Entry, Section};
+use super::cie::Functions;
+use super::entry::Entry;
 use super::pointer;
 
 /// A frame description entry.
@@ -18,14 +18,15 @@ pub(crate) struct Fde<'a> {
 }
 
 impl<'a> Fde<'a> {
-    #[inline]
-    pub(crate) fn parse(section: &Section, entry: &Entry<'a>, cie: &Cie<'_>) -> Option<Fde<'a>> {
+    /// Reads an entry of the section at virtual address `address`.
+    #[inline(always)]
+    pub(crate) fn parse(address: u64, entry: &Entry<'a>, functions: Functions) -> Option<Fde<'a>> {
         let mut body = entry.body;
-        let place = section.address.wrapping_add(entry.body_offset as u64);
-        let begin = pointer::read(&mut body, cie.encoding, place)?;
-        let size = pointer::value(&mut body, cie.encoding)?;
+        let place = address.wrapping_add(entry.body_offset as u64);
+        let begin = pointer::read(&mut body, functions.encoding, place)?;
+        let size = pointer::value(&mut body, functions.encoding)?;
         let end = begin.checked_add(size)?;
-        if cie.augmented {
+        if functions.augmented {
             let size = body.uleb()?;
             body.take(size)?;
         }

@@ -6,11 +6,15 @@
 //!             entry.rs         cie.rs, fde.rs           program.rs           state.rs            arch/
 //! ```
 
+pub(crate) mod section;
+
 pub(crate) mod entry;
 
 pub(crate) mod pointer;
 
 pub(crate) mod cie;
+
+pub(crate) mod cies;
 
 pub(crate) mod fde;
 

@@ -48,7 +48,9 @@ pub(crate) struct Program<'p, 'a> {
     state: State<'a>,
     /// Whether the row in force differs from the last one by its offset at most, and that is enough to know.
     is_alike: bool,
-    remembered: &'p mut Vec<State<'a>>,
+    remembered: [Option<State<'a>>; DEPTH],
+    /// How many states are remembered.
+    depth: usize,
 }
 
 /// What an instruction leads to.
@@ -72,7 +74,7 @@ const DEF_CFA_OFFSET: u8 = 0x0e;
 const DEPTH: usize = 8;
 
 impl<'p, 'a> Program<'p, 'a> {
-    /// A program for the function at `range`; `remembered` is room that is used again and again.
+    /// A program for the function at `range`.
     ///
     /// Where `is_alike` says so, the row that all functions of the CIE begin with needn't be given, only its offset.
     #[inline]
@@ -81,11 +83,9 @@ impl<'p, 'a> Program<'p, 'a> {
         registers: &'p Registers,
         range: Range<u64>,
         is_alike: bool,
-        remembered: &'p mut Vec<State<'a>>,
     ) -> Program<'p, 'a> {
-        remembered.clear();
         let (at, end) = (range.start, range.end);
-        Program { cie, registers, end, at, state: cie.initial, is_alike, remembered }
+        Program { cie, registers, end, at, state: cie.initial, is_alike, remembered: [None; DEPTH], depth: 0 }
     }
 
     /// The row in force.
@@ -275,16 +275,15 @@ impl<'p, 'a> Program<'p, 'a> {
     }
 
     fn remember(&mut self) -> Step {
-        if self.remembered.len() == DEPTH {
-            return None;
-        }
-        self.remembered.push(self.state);
+        *self.remembered.get_mut(self.depth)? = Some(self.state);
+        self.depth += 1;
         ON
     }
 
     fn recall(&mut self) -> Step {
         self.is_alike = false;
-        self.state = self.remembered.pop()?;
+        self.depth = self.depth.checked_sub(1)?;
+        self.state = self.remembered[self.depth]?;
         ON
     }
 }

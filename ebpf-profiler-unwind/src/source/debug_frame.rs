@@ -5,8 +5,9 @@ use std::io::Read;
 use ebpf_profiler_core::elf::{COMPRESSED, Elf, ElfError, section_type};
 use flate2::read::ZlibDecoder;
 
+use super::of_file;
 use crate::bytes::Bytes;
-use crate::eh_frame::entry::{Format, Section};
+use crate::eh_frame::section::{Format, Section, Source};
 
 /// What a file has of it.
 pub(super) enum DebugFrame {
@@ -26,15 +27,24 @@ pub(super) fn read(elf: &Elf) -> Result<DebugFrame, ElfError> {
     if section.kind == section_type::SHT_NOBITS {
         return Ok(DebugFrame::Missing);
     }
-    let data = elf.data(section)?;
-    let data = if section.flags & COMPRESSED != 0 {
-        unpack(&data, compressed)
+    let header: fn(&mut Bytes<'_>) -> Option<u64> = if section.flags & COMPRESSED != 0 {
+        compressed
     } else if &*section.name == ".zdebug_frame" {
-        unpack(&data, old_compressed)
+        old_compressed
     } else {
-        Some(data)
+        let plain = of_file(elf, section.offset, section.size, 0)?;
+        return Ok(DebugFrame::Read(Section { format: Format::DebugFrame, ..plain }));
     };
-    let section = |data| DebugFrame::Read(Section { data, address: 0, format: Format::DebugFrame });
+    let data = unpack(&elf.data(section)?, header);
+    let section = |data: Vec<u8>| {
+        let size = data.len();
+        DebugFrame::Read(Section {
+            source: Source::Memory(data),
+            size,
+            address: 0,
+            format: Format::DebugFrame,
+        })
+    };
     Ok(data.map_or(DebugFrame::Packed, section))
 }
 

@@ -1,10 +1,10 @@
 //! Finds the unwind data of a file: by section, or through the program header when sections are gone.
 
-use ebpf_profiler_core::elf::{Elf, ElfError, Section as Header, Segment, section_type, segment_type};
+use ebpf_profiler_core::elf::{Elf, ElfError, Segment, section_type, segment_type};
 
 use crate::bytes::Bytes;
-use crate::eh_frame::entry::{Format, Section};
 use crate::eh_frame::pointer;
+use crate::eh_frame::section::{Format, Section, Source};
 
 mod debug_frame;
 
@@ -47,7 +47,7 @@ impl Sources {
 /// The `.eh_frame` of a file; `None` where it has none.
 fn eh_frame(elf: &Elf) -> Result<Option<Section>, ElfError> {
     let section = elf.section(".eh_frame").filter(|section| section.kind != section_type::SHT_NOBITS);
-    let by_section = section.map(|section| read(elf, section, Format::EhFrame));
+    let by_section = section.map(|section| of_file(elf, section.offset, section.size, section.address));
     match by_section {
         Some(Ok(section)) => Ok(Some(section)),
         _ => match by_program_header(elf) {
@@ -58,9 +58,18 @@ fn eh_frame(elf: &Elf) -> Result<Option<Section>, ElfError> {
     }
 }
 
-fn read(elf: &Elf, section: &Header, format: Format) -> Result<Section, ElfError> {
-    Ok(Section { data: elf.data(section)?, address: section.address, format })
+/// `size` bytes of a file from `offset` on.
+fn of_file(elf: &Elf, offset: u64, size: u64, address: u64) -> Result<Section, ElfError> {
+    if offset.checked_add(size).is_none_or(|end| end > elf.size()) {
+        return Err(ElfError::OutOfFile { offset, size });
+    }
+    let size =
+        usize::try_from(size).ok().filter(|&size| size <= MAX_SIZE).ok_or(ElfError::TooLarge { size })?;
+    Ok(Section { source: Source::File(offset), size, address, format: Format::EhFrame })
 }
+
+/// The largest section: places in it are numbers of thirty bits.
+const MAX_SIZE: usize = 1 << 30;
 
 /// `.eh_frame_hdr` begins with `{version 1, encoding, encoding, encoding, address of .eh_frame}`.
 fn by_program_header(elf: &Elf) -> Result<Option<Section>, ElfError> {
@@ -71,8 +80,8 @@ fn by_program_header(elf: &Elf) -> Result<Option<Section>, ElfError> {
     let Some(offset) = elf.file_offset(address, 1) else { return Ok(None) };
     let end =
         elf.segments().iter().filter_map(|segment| end_in_file(segment, offset)).max().unwrap_or(offset);
-    let data = elf.bytes(offset, end.min(elf.size()).saturating_sub(offset))?;
-    Ok(Some(Section { data, address, format: Format::EhFrameUntilZero }))
+    let section = of_file(elf, offset, end.min(elf.size()).saturating_sub(offset), address)?;
+    Ok(Some(Section { format: Format::EhFrameUntilZero, ..section }))
 }
 
 fn eh_frame_address(header: &[u8], address: u64) -> Option<u64> {
