@@ -10,25 +10,23 @@ use ebpf_profiler_unwind::Table;
 use ebpf_programs::abi::table::Rule;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindContext, UnwindSection};
 
-use crate::{Outcome, memory};
+use crate::{Outcome, peak};
 
 /// Each side runs this long at a time, in turns.
 const TURN: Duration = Duration::from_millis(150);
 const TURNS: u32 = 5;
 
-/// Milliseconds of CPU time of the walk and of building; rows; bytes but for rules; bytes allocated over table and
-/// section.
+/// Milliseconds of CPU time of the walk and of building; rows; bytes but for rules; bytes allocated over the table's.
 pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 5]> {
     let (mut theirs, mut ours) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..TURNS {
         theirs = theirs.min(time(|| walk(elf))?);
         ours = ours.min(time(|| build(elf))?);
     }
-    let (table, peak) = memory::peak(|| Table::of(elf));
+    let (table, peak) = peak::during(|| Table::of(elf));
     let table = table?;
-    let section = elf.section(".eh_frame").map_or(0, |section| section.size as usize);
     let bytes = table.image().len() - table.rules().count() * size_of::<Rule>();
-    let over = peak as f64 - (section + table.image().len()) as f64;
+    let over = peak as f64 - table.image().len() as f64;
     Ok([theirs, ours, table.rows().count() as f64, bytes as f64, over])
 }
 
