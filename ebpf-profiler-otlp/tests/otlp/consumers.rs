@@ -73,9 +73,20 @@ fn devfiler(tables: &ProfilesDictionary) -> Complaints {
     complaints
 }
 
-/// Multiplies the count by the period, and fails the request where both values and timestamps are there.
+/// Multiplies the count by the period, and fails the request where both values and timestamps are there. Makes labels of
+/// resources: of one that has too many, or too long a one, the whole request is refused.
 fn pyroscope(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) -> Complaints {
+    /// Its default limit of 30, without the four of its own.
+    const LABELS: usize = 26;
+    const VALUE: usize = 2048;
     let mut complaints = Complaints::new();
+    for resource in request.resource_profiles.iter().filter_map(|it| it.resource.as_ref()) {
+        let is_long = |value: &Value| matches!(value, Value::StringValue(text) if text.len() > VALUE);
+        let mut values = resource.attributes.iter().filter_map(|pair| pair.value.as_ref()?.value.as_ref());
+        if resource.attributes.len() > LABELS || values.any(is_long) {
+            complaints.push("pyroscope: labels".into());
+        }
+    }
     for profile in profiles(request).filter(|profile| is_on_cpu(profile, tables)) {
         if profile.period <= 0 || profile.samples.iter().any(|sample| !sample.values.is_empty()) {
             complaints.push("pyroscope: period, or values beside timestamps".into());

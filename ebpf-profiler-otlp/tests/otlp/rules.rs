@@ -72,7 +72,11 @@ fn broken_rules_are_noticed() {
 #[test]
 fn what_consumers_refuse_is_noticed() {
     type Break = fn(&mut ExportProfilesServiceRequest);
-    let breaks: [(&str, Break); 4] = [
+    let breaks: [(&str, Break); 5] = [
+        ("pyroscope: labels", |it| {
+            let resource = it.resource_profiles[0].resource.as_mut().unwrap();
+            resource.attributes = vec![resource.attributes[0].clone(); 30];
+        }),
         ("parca", |it| it.resource_profiles[0].scope_profiles[0].profiles[0].period_type = None),
         ("devfiler", |it| tables(it).location_table[1].attribute_indices.clear()),
         ("pyroscope", |it| sample(it).values = vec![1]),
