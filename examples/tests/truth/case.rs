@@ -19,7 +19,6 @@ pub(crate) struct Case {
     also: Vec<&'static str>,
     frame_pointers: &'static str,
     life: f64,
-    per_mille: u64,
     main_is_bare: bool,
     rules: Rules,
 }
@@ -46,7 +45,6 @@ impl Case {
             also: Vec::new(),
             frame_pointers: "",
             life: LIFE,
-            per_mille: 999,
             main_is_bare: false,
             rules: Rules::default(),
         }
@@ -122,12 +120,6 @@ impl Case {
         self
     }
 
-    /// Accepts fewer exact samples than 999 of 1,000, for a reason that stands where this is called.
-    pub(crate) fn per_mille(mut self, exact: u64) -> Case {
-        self.per_mille = exact;
-        self
-    }
-
     /// The main function has neither unwind data nor a frame pointer: gdb takes a word that it saved for a frame.
     pub(crate) fn main_is_bare(mut self) -> Case {
         self.main_is_bare = true;
@@ -163,7 +155,7 @@ impl Case {
     pub(crate) fn check(&self, name: &str) {
         let verdict = self.run(name);
         eprintln!("{name:<28} {verdict}");
-        assert!(verdict.is_good(self.per_mille), "{name}: {verdict}");
+        assert!(verdict.is_good(), "{name}: {verdict}");
     }
 
     fn run(&self, name: &str) -> Verdict {

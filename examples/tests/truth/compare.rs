@@ -159,9 +159,9 @@ fn same_name(seen: &str, expected: &str) -> bool {
 const UNKNOWN: &str = "[unknown]";
 
 impl Verdict {
-    /// Whether so many of 1,000 are exact, and there is something to judge.
-    pub(crate) fn is_good(&self, per_mille: u64) -> bool {
-        self.samples > 0 && self.exact * 1000 >= self.samples * per_mille
+    /// Whether 999 of 1,000 are exact, and there is something to judge.
+    pub(crate) fn is_good(&self) -> bool {
+        self.samples > 0 && self.exact * 1000 >= self.samples * 999
     }
 }
 
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn the_limit_is_999_of_1000() {
         let rules = rules(&["_start main"]);
-        let verdict = |text: &str| rules.judge(&parse(text).unwrap()).is_good(999);
+        let verdict = |text: &str| rules.judge(&parse(text).unwrap()).is_good();
         assert!(verdict("c;_start;main 999\nc;main 1"));
         assert!(!verdict("c;_start;main 998\nc;main 2"));
         assert!(!verdict(""));
