@@ -81,7 +81,8 @@ impl Registers {
     /// The register that should be kept and isn't where this is one of the rules, because its address starts from it.
     pub(crate) fn wanted(&self, rule: Packed) -> Option<u16> {
         let wanted = u16::from(rule.register());
-        let starts = matches!(rule.cfa(), cfa::REGISTER | cfa::DEREF | cfa::PLT);
+        // Where it is the address itself, a frame is being realigned: a few instructions, and no call.
+        let starts = matches!(rule.cfa(), cfa::REGISTER | cfa::DEREF | cfa::PLT) && rule.offset() != 0;
         (self.kept == NONE && starts && self.saved.contains(&wanted)).then_some(wanted)
     }
 

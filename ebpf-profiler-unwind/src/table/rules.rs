@@ -92,6 +92,11 @@ impl Packed {
         (self.low >> 8) as u8
     }
 
+    /// What is added to that.
+    pub(crate) const fn offset(self) -> i32 {
+        (self.low >> 32) as i32
+    }
+
     /// The same rule with another offset.
     #[inline]
     pub(crate) const fn with_offset(self, offset: i32) -> Packed {
