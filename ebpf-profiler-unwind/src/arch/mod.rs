@@ -19,7 +19,7 @@ pub(crate) mod x86_64;
 pub(crate) struct Registers {
     /// The frame pointer.
     pub(crate) fp: u16,
-    /// Those that callees save, but for the frame pointer.
+    /// Those that callees save and frames start from while something is called, but for the frame pointer.
     pub(crate) saved: &'static [u16],
     /// The one of them that is kept, or [`NONE`].
     pub(crate) kept: u16,

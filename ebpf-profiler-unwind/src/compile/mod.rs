@@ -59,7 +59,7 @@ impl UnwindCompiler for Tables {
         let sources = Sources::of(elf)?;
         Ok(match compile(elf, &sources, &code, registers) {
             Ok(compiled) => compiled,
-            // Rare enough, five of 3,000 files, to begin again.
+            // Rare enough, three of 3,000 files, to begin again.
             Err(Wanted(kept)) => compile(elf, &sources, &code, &registers.keeping(kept)).unwrap_or_default(),
         })
     }

@@ -1,12 +1,12 @@
 //! A section of call frame information, and how it is read: piece by piece.
 //!
 //! ```text
-//!   section  ├─ piece 0 ─┼─ piece 1 ─┼─ piece 2 ─┼ ...      4 KiB each, with the beginning of the next
-//!   slots    [ piece 7 + ][ piece 0 + ][ piece 1 + ]        at most 512; in turn, those not looked at since go
+//!   section  ├─ piece 0 ─┼─ piece 1 ─┼─ piece 2 ─┼ ...      16 KiB each, with the beginning of the next
+//!   slots    [ piece 7 + ][ piece 0 + ][ piece 1 + ]        at most 160; in turn, those not looked at since go
 //! ```
 //!
 //! Most files describe functions in the order of their addresses, so nearly every entry lies in a piece that is here
-//! already, and of a section of any size two megabytes are in memory. Smaller sections are one piece.
+//! already, and of a section of any size two and a half megabytes are in memory. Smaller sections are one piece.
 
 use ebpf_profiler_core::elf::Elf;
 
@@ -46,9 +46,12 @@ pub(crate) enum Format {
 }
 
 /// The binary logarithm of a piece's size, how many bytes of the next one come along, how many pieces are kept.
-const SHIFT: u32 = 12;
+const SHIFT: u32 = 14;
 const OVERLAP: usize = 256;
-const SLOTS: usize = 512;
+const SLOTS: usize = 160;
+
+/// A section of this size is one piece.
+const SMALL: usize = 3 << 20;
 
 /// In place of that logarithm: all of the section is one piece.
 const WHOLE: u32 = usize::BITS - 1;
@@ -92,7 +95,7 @@ const NO_PIECE: usize = usize::MAX;
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(elf: &'a Elf, section: &'a Section) -> Reader<'a> {
-        let shift = if section.size <= SLOTS << SHIFT { WHOLE } else { SHIFT };
+        let shift = if section.size <= SMALL { WHOLE } else { SHIFT };
         Reader::in_pieces(elf, section, shift)
     }
 
