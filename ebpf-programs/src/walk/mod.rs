@@ -116,10 +116,14 @@ impl Walk {
                 }
             }
         }
-        match self.mapping.kind {
-            kind::TABLE => native::caller::<A, M>(self, machine, pc),
-            kind::BARE => frame_pointer::caller::<A, M>(self, machine, pc),
-            _ => Err(Stop::Pending),
+        let rule = match self.mapping.kind {
+            kind::TABLE => native::rule(self, machine, pc)?,
+            kind::BARE => None,
+            _ => return Err(Stop::Pending),
+        };
+        match rule {
+            Some(rule) => native::apply::<A, M>(self, machine, pc, &rule),
+            None => frame_pointer::caller::<A, M>(self, machine, pc),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::arch::Arch;
 use super::arena::{SEARCH_STEPS, UNIT_WORDS, at_most, block, double, word};
-use super::{Walk, find_mapping, frame_pointer};
+use super::{Walk, find_mapping};
 use crate::abi::arena::Block;
 use crate::abi::mapping::kind;
 use crate::abi::reason::Stop;
@@ -151,22 +151,25 @@ pub(super) fn is_outermost<M: Machine>(walk: &Walk, machine: &M, pc: u64) -> boo
     rule.is_some_and(|rule| rule.cfa == cfa::END)
 }
 
-/// Goes from the frame at `pc`, whose mapping is the current one, to its caller's.
+/// The rule for the frame at `pc`, whose mapping is the current one; `None` where nothing describes the code.
 #[inline(always)]
-pub(super) fn caller<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<(), Stop> {
+pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> Result<Option<Rule>, Stop> {
     let address = pc.wrapping_add(walk.mapping.bias);
     let called = walk.flags & frame::EXACT == 0;
-    let number = walk.table.number(machine, address, called).ok_or(Stop::BadTable)?;
-    if number == NO_DATA {
-        return frame_pointer::caller::<A, M>(walk, machine, pc);
+    match walk.table.number(machine, address, called).ok_or(Stop::BadTable)? {
+        NO_DATA => Ok(None),
+        number => walk.table.rule(machine, number).map(Some).ok_or(Stop::BadTable),
     }
-    let rule = walk.table.rule(machine, number).ok_or(Stop::BadTable)?;
-    apply::<A, M>(walk, machine, pc, &rule)
 }
 
-/// Applies a rule to the registers.
+/// Goes from the frame at `pc` to its caller's by a rule.
 #[inline(always)]
-fn apply<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, rule: &Rule) -> Result<(), Stop> {
+pub(super) fn apply<A: Arch, M: Machine>(
+    walk: &mut Walk,
+    machine: &mut M,
+    pc: u64,
+    rule: &Rule,
+) -> Result<(), Stop> {
     if rule.cfa < cfa::REGISTER {
         return Err(if rule.cfa == cfa::END { Stop::Root } else { Stop::Unsupported });
     }
