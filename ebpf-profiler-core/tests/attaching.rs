@@ -10,7 +10,7 @@ use ebpf_profiler_core::language::{
     Attached, Attachment, Function, Language, Memory, Reason, Runtime, Target,
 };
 use ebpf_profiler_core::process::Registry;
-use ebpf_profiler_core::sample::{FileId, MapEvent};
+use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::testing::FakeSystem;
 use ebpf_programs::abi::interpreter::Interpreter;
@@ -62,15 +62,18 @@ impl Attached for Named {
 /// A process with such a runtime, and how often that has been asked.
 fn world(first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
     let file = std::fs::read("/proc/self/exe").unwrap();
-    let inode = FileId::Inode { device: (8, 1), inode: 1 };
-    let map =
-        MapEvent { start: START, end: START + 0x1000, offset: 0, file: inode, path: "/bin/slow".into() };
-    let system = FakeSystem::default().process(PID, "/bin/slow", vec![map]).file("/bin/slow", &file);
+    let system = FakeSystem::default().process(PID, "/bin/slow", vec![map(START)]).file("/bin/slow", &file);
     let mut registry = Registry::new(Box::new(system), Box::new(MemoryTables::default()), None, 1 << 20);
     let asked = Arc::new(AtomicU32::new(0));
     registry.add_languages(vec![Box::new(Slow { asked: asked.clone(), answers, first })]);
     assert!(registry.tell(PID, 0).is_some());
     (registry, asked)
+}
+
+/// The file, mapped at `start`.
+fn map(start: u64) -> MapEvent {
+    let file = FileId::Inode { device: (8, 1), inode: 1 };
+    MapEvent { start, end: start + 0x1000, offset: 0, file, path: "/bin/slow".into() }
 }
 
 /// A tick in which the loop ran without calls, for so many seconds, a hundred times a second.
@@ -111,4 +114,17 @@ fn what_was_believed_is_doubted_until_a_call_has_come_of_it() {
     registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], 2 * SECOND, &mut Vec::new());
     tick(&mut registry, 3..60);
     assert_eq!(asked.load(Ordering::Relaxed), doubted);
+}
+
+/// As where a plug-in with an interpreter inside is unloaded and loaded again.
+#[test]
+fn a_runtime_that_is_loaded_elsewhere_is_another_one() {
+    const ELSEWHERE: u64 = 0x7000_0000;
+    let (mut registry, asked) = world(Reason::NotReady, 0);
+    registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], SECOND, &mut Vec::new());
+    let before = asked.load(Ordering::Relaxed);
+    registry.apply(&LifeEvent { time: 2 * SECOND, pid: PID, life: Life::Mapped(map(ELSEWHERE)) });
+    tick(&mut registry, 3..4);
+    assert!(asked.load(Ordering::Relaxed) > before);
+    assert_eq!(registry.stats().interpreters.attached, 2);
 }

@@ -33,6 +33,8 @@ pub(super) struct Interpreters {
 /// One of them.
 struct Running {
     module: ModuleId,
+    /// Where it was loaded: a copy elsewhere is another one.
+    bias: u64,
     language: &'static str,
     /// What the kernel side is told.
     interpreter: Interpreter,
@@ -88,6 +90,7 @@ impl Interpreters {
     pub(super) fn fork(&self, parent: u32) -> Interpreters {
         let running = self.running.iter().map(|running| Running {
             module: running.module,
+            bias: running.bias,
             language: running.language,
             interpreter: running.interpreter,
             attached: running.attached.as_ref().map(|_| None).map_err(|reason| *reason),
@@ -100,26 +103,40 @@ impl Interpreters {
     }
 
     /// Finds the interpreters among the files of the process, and asks those that weren't ready yet.
+    ///
+    /// A file that was unloaded and is loaded again elsewhere brings another one, as it does where a process has it twice.
     pub(super) fn meet(&mut self, around: &mut Surroundings<'_>) {
         let regions = around.regions;
         for file in regions.iter().filter_map(|region| region.file) {
             let Some(entry) = around.modules.get(file.module).filter(|entry| entry.runtime.is_some()) else {
                 continue;
             };
-            let known = self.running.iter().position(|running| running.module == file.module);
-            let index = match known {
+            let index = match self.position(file.module, file.bias) {
                 Some(index) => index,
-                None if self.running.len() < MAX => {
-                    self.running.push(Running::new(file.module, entry, file.bias));
+                None => {
+                    let Some(index) = self.room(regions) else { continue };
+                    self.running[index] = Running::new(file.module, entry, file.bias);
                     around.stats.attached += 1;
-                    self.running.len() - 1
+                    index
                 }
-                None => continue,
             };
             if self.running[index].is_waiting(around.now) {
-                self.running[index].attach(around, file.bias, around.pid);
+                self.running[index].attach(around, around.pid);
             }
         }
+    }
+
+    /// A place for one more: a new one, or that of one whose file isn't mapped any more.
+    fn room(&mut self, regions: &[Region]) -> Option<usize> {
+        if self.running.len() < MAX {
+            self.running.push(Running::recorded(""));
+            return Some(self.running.len() - 1);
+        }
+        let is_mapped = |running: &Running| {
+            let mut files = regions.iter().filter_map(|region| region.file);
+            files.any(|file| (file.module, file.bias) == (running.module, running.bias))
+        };
+        self.running.iter().position(|running| !is_mapped(running))
     }
 
     /// Whether one of them may be ready by now that wasn't.
@@ -128,8 +145,12 @@ impl Interpreters {
     }
 
     /// The number by which the kernel side knows the interpreter of a file; 0 for none.
-    pub(super) fn number(&self, module: ModuleId) -> u16 {
-        self.running.iter().position(|running| running.module == module).map_or(0, |index| index as u16 + 1)
+    pub(super) fn number(&self, module: ModuleId, bias: u64) -> u16 {
+        self.position(module, bias).map_or(0, |index| index as u16 + 1)
+    }
+
+    fn position(&self, module: ModuleId, bias: u64) -> Option<usize> {
+        self.running.iter().position(|running| (running.module, running.bias) == (module, bias))
     }
 
     /// The descriptions as the kernel side reads them.
@@ -181,6 +202,7 @@ impl Running {
         let attached = Err(Reason::NotReady);
         Running {
             module,
+            bias,
             language,
             interpreter,
             attached,
@@ -195,6 +217,7 @@ impl Running {
     fn recorded(language: &'static str) -> Running {
         Running {
             module: ModuleId(u32::MAX),
+            bias: 0,
             language,
             interpreter: Interpreter::default(),
             attached: Err(Reason::Unsupported),
@@ -222,7 +245,7 @@ impl Running {
         }
     }
 
-    fn attach(&mut self, around: &mut Surroundings<'_>, bias: u64, pid: u32) {
+    fn attach(&mut self, around: &mut Surroundings<'_>, pid: u32) {
         self.asked = around.now.max(1);
         self.times += 1;
         let Some((_, runtime)) = around.modules.get(self.module).and_then(|entry| entry.runtime.as_ref())
@@ -231,7 +254,7 @@ impl Running {
         };
         let system = around.system;
         let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
-        let target = Target::new(&memory, bias.wrapping_neg(), loaded(around.regions, around.modules));
+        let target = Target::new(&memory, self.bias.wrapping_neg(), loaded(around.regions, around.modules));
         match runtime.attach(&target) {
             Ok(attachment) => {
                 let loops = self.interpreter.loops;
@@ -285,15 +308,10 @@ impl Running {
     fn name(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
             // Forked: the process, or else its parent, says what its functions are called.
-            let file = around
-                .regions
-                .iter()
-                .filter_map(|region| region.file)
-                .find(|file| file.module == self.module);
-            let (bias, interpreter) = (file.ok_or(Reason::Unreadable)?.bias, self.interpreter);
-            self.attach(around, bias, around.pid);
+            let interpreter = self.interpreter;
+            self.attach(around, around.pid);
             if let (Err(_), Some(parent)) = (&self.attached, self.parent) {
-                self.attach(around, bias, parent);
+                self.attach(around, parent);
             }
             self.interpreter = interpreter;
         }

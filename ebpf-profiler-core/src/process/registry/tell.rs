@@ -165,10 +165,10 @@ impl Registry {
         let (place, kind) = table.words();
         for entry in self.processes.values() {
             let Some(at) = entry.told.as_ref().map(|told| told.process.mappings) else { continue };
-            let interpreter = entry.interpreters.number(id);
-            let words = u64::from(place) | u64::from(kind) << 32 | u64::from(interpreter) << 48;
             for (index, region) in entry.regions.iter().take(MAX_MAPPINGS).enumerate() {
-                if region.file.is_some_and(|file| file.module == id) {
+                if let Some(file) = region.file.filter(|file| file.module == id) {
+                    let interpreter = entry.interpreters.number(id, file.bias);
+                    let words = u64::from(place) | u64::from(kind) << 32 | u64::from(interpreter) << 48;
                     let offset = index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
                     // Written before, so the room is there.
                     let _ =
@@ -190,7 +190,9 @@ fn kernel_mappings(entry: &Entry, modules: &Modules) -> Vec<u8> {
         bytes.extend(region.file.map_or(0, |file| file.bias).to_ne_bytes());
         bytes.extend(place.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
-        bytes.extend(region.file.map_or(0, |file| entry.interpreters.number(file.module)).to_ne_bytes());
+        bytes.extend(
+            region.file.map_or(0, |file| entry.interpreters.number(file.module, file.bias)).to_ne_bytes(),
+        );
     }
     bytes
 }
