@@ -2,6 +2,7 @@
 //!
 //! | guess                              | believed when                                                         |
 //! |------------------------------------|-----------------------------------------------------------------------|
+//! | the code gives back a few bytes and returns | always: they are what is in front of the return address      |
 //! | the frame pointer leads to a frame | it is aligned, above the stack pointer and not absurdly far from it   |
 //! | a word near the top of the stack   | the call before it leads to shortly before here, or nowhere definite and the frame is tiny, or it stands in the outermost function |
 //!
@@ -33,7 +34,7 @@ const MAX_FUNCTION: u64 = 1 << 17;
 struct Caller {
     return_address: u64,
     sp: u64,
-    fp: u64,
+    fp: Option<u64>,
 }
 
 /// Goes from the frame at `pc` to its caller's, or begins to search for it.
@@ -47,7 +48,7 @@ pub(super) fn caller<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: 
         if call_before::<A, M>(walk, machine, target) != Call::None
             || is_chained::<A, M>(walk, machine, &caller, target)
         {
-            return take::<A>(walk, caller.return_address, caller.sp, Some(caller.fp));
+            return take::<A>(walk, caller.return_address, caller.sp, caller.fp);
         }
     }
     walk.searched = 1;
@@ -58,9 +59,9 @@ pub(super) fn caller<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: 
 /// another one.
 #[inline(always)]
 fn is_chained<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, caller: &Caller, target: u64) -> bool {
-    if walk.mapping.kind != kind::BARE || !is_frame(caller.fp, caller.sp) {
+    let Some(fp) = caller.fp.filter(|&fp| walk.mapping.kind == kind::BARE && is_frame(fp, caller.sp)) else {
         return false;
-    }
+    };
     let is_bare = |machine: &M, address: u64| {
         find_mapping(machine, &walk.process, address).is_some_and(|mapping| mapping.kind == kind::BARE)
     };
@@ -68,7 +69,7 @@ fn is_chained<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, caller: &Caller
         return false;
     }
     // In the order in which the next step asks.
-    let (_, Some(behind)) = (machine.stack(caller.fp), machine.stack(caller.fp.wrapping_add(8))) else {
+    let (_, Some(behind)) = (machine.stack(fp), machine.stack(fp.wrapping_add(8))) else {
         return false;
     };
     let behind = A::strip(behind);
@@ -116,7 +117,7 @@ fn linked<A: Arch, M: Machine>(
         return Ok(());
     }
     let Some(fp) = machine.stack(below) else { return Ok(()) };
-    let caller = Caller { return_address, sp: at.wrapping_add(8), fp };
+    let caller = Caller { return_address, sp: at.wrapping_add(8), fp: Some(fp) };
     if !is_chained::<A, M>(walk, machine, &caller, A::strip(return_address)) {
         return Ok(());
     }
@@ -152,25 +153,32 @@ fn call_before<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, address: u64) 
     A::call_before(machine, address)
 }
 
-/// The caller as the frame pointer says, or the stack pointer where the frame doesn't stand yet.
+/// The caller as the frame pointer says, or the stack pointer where the frame doesn't stand yet or is about to go.
 #[inline(always)]
 fn by_pointer<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Option<Caller> {
     let sp = walk.registers.values[A::SP];
-    let fp = walk.register(A::FP as u8)?;
-    let exact = walk.flags & frame::EXACT != 0;
+    let fp = walk.register(A::FP as u8);
     // The first instructions of a function run before its frame stands, and the last one after it is gone.
-    let prologue = if exact { A::prologue(machine, pc) } else { Prologue::Done };
-    if let Prologue::Pushed(bytes) = prologue {
-        let return_address = machine.stack(sp.wrapping_add(bytes))?;
-        let fp = if bytes == 0 { fp } else { machine.stack(sp)? };
-        return Some(Caller { return_address, sp: sp.wrapping_add(bytes + 8), fp });
+    if walk.flags & frame::EXACT != 0
+        && let Prologue::Pushed(bytes) = A::prologue(machine, pc)
+    {
+        let fp = if bytes == 0 { fp } else { machine.stack(sp) };
+        return at::<M>(machine, sp.wrapping_add(bytes), fp);
     }
-    if !is_frame(fp, sp) {
-        return None;
+    if walk.flags & frame::EXACT == 0
+        && let Some(bytes) = A::epilogue(machine, pc.wrapping_add(1))
+    {
+        return at::<M>(machine, sp.wrapping_add(bytes), fp);
     }
+    let fp = fp.filter(|&fp| is_frame(fp, sp))?;
     let caller = machine.stack(fp)?;
-    let return_address = machine.stack(fp.wrapping_add(8))?;
-    Some(Caller { return_address, sp: fp.wrapping_add(16), fp: caller })
+    at::<M>(machine, fp.wrapping_add(8), Some(caller))
+}
+
+/// The caller whose return address lies at `place`.
+#[inline(always)]
+fn at<M: Machine>(machine: &mut M, place: u64, fp: Option<u64>) -> Option<Caller> {
+    Some(Caller { return_address: machine.stack(place)?, sp: place.wrapping_add(8), fp })
 }
 
 /// Whether a frame may be where the frame pointer says.

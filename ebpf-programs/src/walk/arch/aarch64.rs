@@ -27,6 +27,11 @@ impl Arch for Aarch64 {
         Prologue::Done
     }
 
+    #[inline(always)]
+    fn epilogue<M: Machine>(_: &mut M, _: u64) -> Option<u64> {
+        None
+    }
+
     /// `bl`, or `blr` and its signing kin.
     #[inline(always)]
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call {

@@ -28,6 +28,10 @@ pub trait Arch {
     /// How far the function that is about to run the instruction at `pc` has set up its frame.
     fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Prologue;
 
+    /// How many bytes lie on the stack above the stack pointer before the return address, where the instructions at
+    /// `address` give back just these and return.
+    fn epilogue<M: Machine>(machine: &mut M, address: u64) -> Option<u64>;
+
     /// The call that ends before `address`, if one does.
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call;
 }

@@ -37,6 +37,15 @@ impl Arch for X86_64 {
         Prologue::Done
     }
 
+    /// `add rsp, n; ret`
+    #[inline(always)]
+    fn epilogue<M: Machine>(machine: &mut M, address: u64) -> Option<u64> {
+        const ADD_RSP_RET: u64 = 0xc3_00c4_8348;
+        let code = machine.memory(address)?;
+        let bytes = code >> 24 & 0x7f;
+        (code & 0xff_80ff_ffff == ADD_RSP_RET && bytes & 7 == 0).then_some(bytes)
+    }
+
     /// `e8 rel32`, or `ff /2` with two to seven bytes.
     #[inline(always)]
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call {
