@@ -39,6 +39,7 @@ fn a_function_without_a_name_is_one_line() {
             let Frame::Native { address, .. } = frame.frame() else { continue };
             addresses.insert(address);
             shown.insert(call.to_string());
+            assert_eq!(format!("{call:#}"), format!("stripped+{address:#x}"));
         }
     }
     let expected = starts.iter().map(|start| format!("stripped+{start:#x}")).collect();

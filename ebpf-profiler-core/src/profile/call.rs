@@ -121,7 +121,8 @@ impl<'p> Call<'p> {
 }
 
 /// The function's name, what [`FrameView`] shows where there is none, or the note:
-/// `malloc`, `libc.so.6+0x2e1c0`, `[… 12 frames left out]`, `[truncated: stack not readable]`.
+/// `malloc`, `libc.so.6+0x2e1c0`, `[… 12 frames left out]`, `[truncated: stack not readable]`. The alternate form is that of
+/// [`FrameView`].
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

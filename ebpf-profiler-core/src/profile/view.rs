@@ -177,7 +177,8 @@ impl<'p> FrameView<'p> {
 }
 
 /// The innermost function's name; where there is none, the file and where the function begins, or the address if
-/// that isn't known either: `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`, `[anonymous]`.
+/// that isn't known either: `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`, `[anonymous]`. In the alternate form (`{:#}`) it is
+/// always the address, for others to look up.
 impl fmt::Display for FrameView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.symbols().first() {
@@ -192,7 +193,8 @@ impl FrameView<'_> {
         match self.frame() {
             Frame::Kernel { .. } => f.write_str("[kernel]"),
             Frame::Native { module, address, .. } => {
-                let address = self.start().unwrap_or(address);
+                let start = self.start().filter(|_| !f.alternate());
+                let address = start.unwrap_or(address);
                 write!(f, "{}+{address:#x}", self.profile.module(module).name())
             }
             Frame::Script { .. } => f.write_str("[script]"),

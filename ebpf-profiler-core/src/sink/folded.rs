@@ -16,6 +16,7 @@
 //! | `_[k]` at the end | code of the kernel |
 //! | `_[i]` | a function that was inlined into the one before it |
 //! | `_[j]` | code made at run time |
+//! | `libc.so.6+0x2e1c0` | code without a name, at this virtual address of the file: other tools may know more about it |
 //! | `[truncated: reason]` after the command | the root side of the stack is missing; the [reason](crate::trace::Stop::text) |
 //! | `[… 12 frames left out]` | so many frames are missing here, in the middle |
 //! | `[unknown]` in front | the thread has no name |
@@ -64,7 +65,7 @@ fn stack(sample: &Sample<'_>) -> String {
     for call in sample.trace().calls() {
         scratch.clear();
         // Writing to a string doesn't fail.
-        let _ = write!(scratch, "{call}");
+        let _ = write!(scratch, "{call:#}");
         line.push(';');
         push(&mut line, &scratch);
         line.push_str(ending(&call));
