@@ -78,11 +78,16 @@ impl Rules {
 
     /// Takes out a frame without a name between `main` and what calls it.
     pub(crate) fn forget_guess_below_main(&mut self) {
-        for stack in &mut self.stacks {
+        let forget = |stack: &mut Vec<Expected>| {
             let main = stack.iter().position(|frame| frame.name.as_deref() == Some("main"));
-            if let Some(main) = main.filter(|&main| main > 0 && stack[main - 1].name.is_none()) {
-                stack.remove(main - 1);
-            }
+            let guess = main.filter(|&main| main > 0 && stack[main - 1].name.is_none());
+            guess.is_some_and(|main| stack.remove(main - 1).name.is_none())
+        };
+        for stack in &mut self.stacks {
+            forget(stack);
+        }
+        for (least, clock) in &mut self.clocks {
+            *least -= usize::from(forget(clock));
         }
     }
 
