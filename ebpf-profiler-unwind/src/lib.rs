@@ -81,16 +81,16 @@
 //! * Registers other than stack, frame and instruction pointer have no rules: a frame whose address starts from one of
 //!   them can be left while it is the innermost, where all registers are known.
 //! * Code without unwind data stays without: the walkers then try frame pointers.
-//! * Up to Go 1.20, whoever called `systemstack` or `asmcgocall` is missing: neither has a frame pointer of its own.
+//! * Up to Go 1.20, whoever called `systemstack` is missing: it has no frame pointer of its own.
 //! * 32-bit and big-endian files are refused.
 //!
 //! # Cost
 //!
-//! Building takes 0.41 to 0.62 of the CPU time of a bare walk over all rows with gimli, 10 ms for node's 277,509 rows and
-//! 16 ms for the 1,110,955 of LLVM's library; 0.75 for rustc's driver, where functions are described in another order than
-//! they lie in and pieces of the file are read several times. A row takes 4.05 bytes on average, rules apart: four, and eight for each
-//! 64 KiB of code. Building takes a tenth of the table and 4 MB beside the table itself: files are read in pieces of
-//! 4 KiB, but for Go's table and for `.debug_frame` where it is compressed.
+//! Building takes 0.38 to 0.63 of the CPU time of a bare walk over all rows with gimli, 10 ms for node's 277,509 rows and
+//! 16 ms for the 1,110,955 of LLVM's library; 0.70 for rustc's driver, where functions are described in another order than
+//! they lie in and pieces of the file are read several times. A row takes 4.05 bytes on average, rules apart: four, and eight
+//! for each 64 KiB of code. Building takes a tenth of the table and 4 MB beside the table itself: large files are read in
+//! pieces of 16 KiB, but for Go's table and for `.debug_frame` where it is compressed.
 //!
 //! # Security
 //!
