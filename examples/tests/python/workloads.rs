@@ -25,12 +25,14 @@ struct Case {
     chains: usize,
     moves: bool,
     since: (u32, u32),
+    /// How many of 1,000 samples have to be exact.
+    per_mille: u64,
 }
 
 const FREQUENCY: u32 = 997;
 /// How long the workloads are profiled together; `TRUTH_SECONDS` says something else.
 const SECONDS: f64 = 20.0;
-/// How many of 1,000 samples have to be exact.
+/// How many of 1,000 that is where a case says nothing else.
 const PER_MILLE: u64 = 995;
 
 fn cases() -> Vec<Case> {
@@ -62,7 +64,8 @@ fn cases() -> Vec<Case> {
         case("threads", "threads.py").chains(4),
         case("unlocked", "unlocked.py").chains(2),
         case("processes", "processes.py").chains(2),
-        case("forks", "forks.py").learn_from("stay").moves(),
+        // Some 99.8 of 100 on average, in single runs 99.57 to 100: this is what chance may make of 99.5.
+        case("forks", "forks.py").learn_from("stay").moves().at_least(990),
         case("exceptions", "exceptions.py").moves(),
     ]
 }
@@ -77,6 +80,7 @@ fn case(name: &'static str, line: &'static str) -> Case {
         chains: 1,
         moves: false,
         since: (2, 7),
+        per_mille: PER_MILLE,
     }
 }
 
@@ -87,6 +91,10 @@ impl Case {
 
     fn since(self, major: u32, minor: u32) -> Case {
         Case { since: (major, minor), ..self }
+    }
+
+    fn at_least(self, per_mille: u64) -> Case {
+        Case { per_mille, ..self }
     }
 
     fn moves(self) -> Case {
@@ -124,7 +132,7 @@ fn every_chain() {
                     "?".to_owned()
                 }
                 Some(Ok(verdict)) => {
-                    if !verdict.is_good(PER_MILLE) {
+                    if !verdict.is_good(case.per_mille) {
                         news += &format!("\n{} under {}: {verdict}", case.name, interpreter.name);
                     }
                     format!("{:.1} {:.1}", verdict.share() * 100.0, verdict.share_of_known() * 100.0)
