@@ -191,7 +191,7 @@ impl Verdict {
             }
             if is_above(chain, &names) {
                 *right += count;
-            } else if whole {
+            } else if whole || !is_end_of(chain, leaf, &names) {
                 *other += count;
                 if self.wrong.len() < 5 {
                     self.wrong.push(format!("{}\n  not {}", names.join(" "), chain.join(" ")));
@@ -227,12 +227,22 @@ const LOSING: &str = "1.19";
 /// The runtime doesn't speak of C, nor of its own wrappers, and calls its way into C by the name of what it pretends to
 /// be.
 fn is_above(chain: &[String], names: &[String]) -> bool {
-    let is_silent = |name: &str| {
-        name.starts_with("runtime.") || name == "crosscall2" || !name.contains('.') || name.contains('+')
-    };
     let is_lost = |name: &str| name == "runtime.systemstack_switch";
     let mut names = names.iter();
     chain.iter().filter(|name| !is_lost(name)).all(|wanted| {
         names.find(|name| *name == wanted || !is_silent(name)).is_some_and(|name| name == wanted)
     })
+}
+
+/// Whether the functions down to the leaf are the last ones of the chain: all that a cut stack can show.
+fn is_end_of(chain: &[String], leaf: &str, names: &[String]) -> bool {
+    let down_to_leaf = names.iter().position(|name| name == leaf).map_or(&[][..], |at| &names[..=at]);
+    let told =
+        |names: &[String]| -> Vec<String> { names.iter().filter(|name| !is_silent(name)).cloned().collect() };
+    told(chain).ends_with(&told(down_to_leaf))
+}
+
+/// Whether the runtime may leave a function out, or name it otherwise.
+fn is_silent(name: &str) -> bool {
+    name.starts_with("runtime.") || name == "crosscall2" || !name.contains('.') || name.contains('+')
 }

@@ -114,8 +114,8 @@ impl Interpreters {
             let index = match self.position(file.module, file.bias) {
                 Some(index) => index,
                 None => {
-                    let Some(index) = self.room(regions) else { continue };
-                    self.running[index] = Running::new(file.module, entry, file.bias);
+                    let running = Running::new(file.module, entry, file.bias);
+                    let Some(index) = self.place(running, regions) else { continue };
                     around.stats.attached += 1;
                     index
                 }
@@ -126,17 +126,19 @@ impl Interpreters {
         }
     }
 
-    /// A place for one more: a new one, or that of one whose file isn't mapped any more.
-    fn room(&mut self, regions: &[Region]) -> Option<usize> {
+    /// Adds one, where there is no room in the place of one whose file isn't mapped any more; its index.
+    fn place(&mut self, running: Running, regions: &[Region]) -> Option<usize> {
         if self.running.len() < MAX {
-            self.running.push(Running::recorded(""));
+            self.running.push(running);
             return Some(self.running.len() - 1);
         }
         let is_mapped = |running: &Running| {
             let mut files = regions.iter().filter_map(|region| region.file);
             files.any(|file| (file.module, file.bias) == (running.module, running.bias))
         };
-        self.running.iter().position(|running| !is_mapped(running))
+        let index = self.running.iter().position(|running| !is_mapped(running))?;
+        self.running[index] = running;
+        Some(index)
     }
 
     /// Whether one of them may be ready by now that wasn't.

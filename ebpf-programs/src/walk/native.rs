@@ -192,15 +192,7 @@ pub(super) fn apply<A: Arch, M: Machine>(
     };
     // The lower word first: the machine reads ahead, upwards.
     let kept = keep(walk, machine, cfa, rule);
-    let fp = match rule.fp & fp::KIND {
-        fp::SAME => walk.register(A::FP as u8),
-        fp::SAVED => machine.stack(cfa.wrapping_add(rule.fp_offset as i64 as u64)),
-        fp::DIRECT => {
-            let fp = walk.register(A::FP as u8).ok_or(Stop::LostRegister)?;
-            machine.stack(fp.wrapping_add(rule.fp_offset as i64 as u64))
-        }
-        _ => None,
-    };
+    let fp = frame_pointer::<A, M>(walk, machine, cfa, rule)?;
     let return_address = match rule.ra & ra::KIND {
         ra::BELOW => machine.stack(cfa.wrapping_sub(8)).ok_or(Stop::Unreadable)?,
         ra::SAVED => machine.stack(cfa.wrapping_add(rule.aux as i64 as u64)).ok_or(Stop::Unreadable)?,
@@ -214,6 +206,26 @@ pub(super) fn apply<A: Arch, M: Machine>(
     }
     walk.flags = 0;
     Ok(())
+}
+
+/// The caller's frame pointer, where it can be had.
+#[inline(always)]
+fn frame_pointer<A: Arch, M: Machine>(
+    walk: &Walk,
+    machine: &mut M,
+    cfa: u64,
+    rule: &Rule,
+) -> Result<Option<u64>, Stop> {
+    let offset = rule.fp_offset as i64 as u64;
+    Ok(match rule.fp & fp::KIND {
+        fp::SAME => walk.register(A::FP as u8),
+        fp::SAVED => machine.stack(cfa.wrapping_add(offset)),
+        fp::DIRECT => {
+            let fp = walk.register(A::FP as u8).ok_or(Stop::LostRegister)?;
+            machine.stack(fp.wrapping_add(offset))
+        }
+        _ => None,
+    })
 }
 
 /// The stack pointer on a stack that may have been moved, from what lies at `place`: see `DEPTH`.

@@ -217,6 +217,18 @@ impl Verdict {
         self.exact as f64 / (self.samples - self.early).max(1) as f64
     }
 
+    /// Takes in the samples of another run.
+    pub(crate) fn add(&mut self, other: Verdict) {
+        self.samples += other.samples;
+        self.exact += other.exact;
+        self.complete += other.complete;
+        self.without_python += other.without_python;
+        self.early += other.early;
+        for (what, (count, stack)) in other.wrong {
+            self.wrong.entry(what).or_insert_with(|| (0, stack)).0 += count;
+        }
+    }
+
     /// Whether so many of 1,000 are exact, and there is something to judge.
     pub(crate) fn is_good(&self, per_mille: u64) -> bool {
         self.samples > 0 && self.exact * 1000 >= self.samples * per_mille

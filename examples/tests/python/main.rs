@@ -36,6 +36,7 @@ mod library;
 #[path = "../truth/name.rs"]
 mod name;
 mod perf_map;
+mod profiler;
 mod py_spy;
 mod seen;
 mod skeleton;

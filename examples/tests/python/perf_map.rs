@@ -16,9 +16,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
-
 use crate::interpreter::{self, Interpreter};
+use crate::profiler::profile;
 use crate::seen::{Seen, Stack, stacks};
 use crate::workload::Running;
 
@@ -92,16 +91,10 @@ fn run(interpreter: &Interpreter, workload: &[&str]) -> Outcome {
     let mut command = interpreter.command(workload[0]);
     command.args(&workload[1..]).env("PYTHONPERFSUPPORT", "1");
     let running = Running::start(command, usize::from(workload[0] != "mix.py"));
-    let profiler = Profiler::builder()
-        .frequency(997)
-        .pid(running.pid())
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all())
-        .start()
-        .unwrap_or_else(|error| panic!("{error}"));
-    std::thread::sleep(Duration::from_secs(SECONDS));
-    running.signal("STOP");
-    let profile = profiler.finish().unwrap_or_else(|error| panic!("{error}")).0;
+    let (profile, ()) = profile(&[running.pid()], || {
+        std::thread::sleep(Duration::from_secs(SECONDS));
+        running.signal("STOP");
+    });
     let path = interpreter.file(&format!("/tmp/perf-{}.map", running.pid()));
     let map = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     fs::remove_file(&path).unwrap();

@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
 
 use crate::interpreter;
+use crate::profiler::profile;
 use crate::seen::{Seen, stacks};
 use crate::workload::Running;
 
@@ -62,18 +62,13 @@ fn shares_agree_with_py_spy() {
 fn both(interpreter: &interpreter::Interpreter) -> Option<(Profile, String)> {
     let running = Running::start(interpreter.command("mix.py"), 0);
     running.hurry();
-    let profiler = Profiler::builder()
-        .frequency(997)
-        .pid(running.pid())
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all())
-        .start()
-        .unwrap_or_else(|error| panic!("{error}"));
     let output = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("py-spy.raw");
-    let is_done = py_spy(running.pid(), &output).wait().unwrap().success();
-    std::thread::sleep(Duration::from_millis(10));
-    running.signal("STOP");
-    let profile = profiler.finish().unwrap_or_else(|error| panic!("{error}")).0;
+    let (profile, is_done) = profile(&[running.pid()], || {
+        let is_done = py_spy(running.pid(), &output).wait().unwrap().success();
+        std::thread::sleep(Duration::from_millis(10));
+        running.signal("STOP");
+        is_done
+    });
     is_done.then(|| (profile, std::fs::read_to_string(&output).unwrap()))
 }
 

@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::profile::Profile;
-
 use crate::expected::{Expected, expected};
 use crate::interpreter::{self, Interpreter};
 use crate::judge::{Rules, Verdict};
+use crate::profiler::profile;
 use crate::seen::{Stack, stacks};
 use crate::skeleton::{self, Skeletons};
 use crate::workload::Running;
@@ -25,14 +23,11 @@ struct Case {
     chains: usize,
     moves: bool,
     since: (u32, u32),
-    /// How many of 1,000 samples have to be exact.
-    per_mille: u64,
 }
 
-const FREQUENCY: u32 = 997;
 /// How long the workloads are profiled together; `TRUTH_SECONDS` says something else.
 const SECONDS: f64 = 20.0;
-/// How many of 1,000 that is where a case says nothing else.
+/// How many of 1,000 samples have to be exact.
 const PER_MILLE: u64 = 995;
 
 fn cases() -> Vec<Case> {
@@ -64,8 +59,7 @@ fn cases() -> Vec<Case> {
         case("threads", "threads.py").chains(4),
         case("unlocked", "unlocked.py").chains(2),
         case("processes", "processes.py").chains(2),
-        // Some 99.8 of 100 on average, in single runs 99.57 to 100: this is what chance may make of 99.5.
-        case("forks", "forks.py").learn_from("stay").moves().at_least(990),
+        case("forks", "forks.py").learn_from("stay").moves(),
         case("exceptions", "exceptions.py").moves(),
     ]
 }
@@ -80,7 +74,6 @@ fn case(name: &'static str, line: &'static str) -> Case {
         chains: 1,
         moves: false,
         since: (2, 7),
-        per_mille: PER_MILLE,
     }
 }
 
@@ -91,10 +84,6 @@ impl Case {
 
     fn since(self, major: u32, minor: u32) -> Case {
         Case { since: (major, minor), ..self }
-    }
-
-    fn at_least(self, per_mille: u64) -> Case {
-        Case { per_mille, ..self }
     }
 
     fn moves(self) -> Case {
@@ -123,7 +112,8 @@ fn every_chain() {
     let mut table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let (mut failures, mut news) = (String::new(), String::new());
     for interpreter in &interpreters {
-        let outcomes = run(&cases, interpreter);
+        let mut outcomes = run(&cases, interpreter);
+        look_again(&cases, interpreter, &mut outcomes);
         for case in &cases {
             let shown = match outcomes.get(case.name) {
                 None => String::new(),
@@ -132,7 +122,7 @@ fn every_chain() {
                     "?".to_owned()
                 }
                 Some(Ok(verdict)) => {
-                    if !verdict.is_good(case.per_mille) {
+                    if !verdict.is_good(PER_MILLE) {
                         news += &format!("\n{} under {}: {verdict}", case.name, interpreter.name);
                     }
                     format!("{:.1} {:.1}", verdict.share() * 100.0, verdict.share_of_known() * 100.0)
@@ -161,8 +151,27 @@ fn row<'s>(cells: impl Iterator<Item = &'s str>) -> String {
     cells.map(|cell| format!(" {cell:>13}")).collect()
 }
 
+/// By the names of cases: how their samples fared, or why that can't be said.
+type Outcomes = BTreeMap<&'static str, Result<Verdict, String>>;
+
+/// Takes as many samples again of what isn't good, and judges both together: of a thousand, five wrong ones are the
+/// bound, and chance alone makes five of two.
+fn look_again(cases: &[Case], interpreter: &Interpreter, outcomes: &mut Outcomes) {
+    let is_unclear =
+        |case: &&Case| matches!(&outcomes.get(case.name), Some(Ok(verdict)) if !verdict.is_good(PER_MILLE));
+    let unclear: Vec<Case> = cases.iter().filter(is_unclear).cloned().collect();
+    if unclear.is_empty() {
+        return;
+    }
+    for (name, again) in run(&unclear, interpreter) {
+        if let (Some(Ok(verdict)), Ok(again)) = (outcomes.get_mut(name), again) {
+            verdict.add(again);
+        }
+    }
+}
+
 /// Runs the workloads at the same time under one interpreter.
-fn run<'c>(cases: &'c [Case], interpreter: &Interpreter) -> BTreeMap<&'c str, Result<Verdict, String>> {
+fn run(cases: &[Case], interpreter: &Interpreter) -> Outcomes {
     let version = interpreter.version();
     let cases: Vec<_> = cases.iter().filter(|case| !version.is_before(case.since.0, case.since.1)).collect();
     let start = std::time::Instant::now();
@@ -193,7 +202,11 @@ fn run<'c>(cases: &'c [Case], interpreter: &Interpreter) -> BTreeMap<&'c str, Re
     progress("started");
     let pids: Vec<u32> = started.iter().map(Running::pid).collect();
     started.iter().for_each(|running| running.signal("CONT"));
-    let stacks = stacks(&profile(&pids, || started.iter().for_each(|running| running.signal("STOP"))));
+    let (profile, ()) = profile(&pids, || {
+        std::thread::sleep(duration());
+        started.iter().for_each(|running| running.signal("STOP"));
+    });
+    let stacks = stacks(&profile);
     progress("profiled");
     let skeletons = look(started.iter(), interpreter);
     progress("looked at");
@@ -210,15 +223,12 @@ fn run<'c>(cases: &'c [Case], interpreter: &Interpreter) -> BTreeMap<&'c str, Re
             Some(learnt) => {
                 learnt.clone().map(|threads| threads.into_values().map(|stack| (0, stack)).collect())
             }
-            None => patiently(
-                case.moves,
-                || expected_of(running, &skeletons),
-                || {
-                    running.signal("CONT");
-                    std::thread::sleep(Duration::from_millis(50));
-                    expected_of(running, &look([running].into_iter(), interpreter))
-                },
-            ),
+            None => patiently(expected_of(running, &skeletons), |pause| {
+                running.signal("CONT");
+                std::thread::sleep(pause);
+                running.signal("STOP");
+                expected_of(running, &look([running].into_iter(), interpreter))
+            }),
         };
         let verdict = threads.map(|threads| Rules { version, threads, moves: case.moves }.judge(&own));
         verdicts.insert(case.name, verdict);
@@ -226,20 +236,14 @@ fn run<'c>(cases: &'c [Case], interpreter: &Interpreter) -> BTreeMap<&'c str, Re
     verdicts
 }
 
-/// Where a program moves, gdb may come at a bad moment: it is asked again.
+/// gdb may come at a bad moment, while a program moves or a thread still waits for the interpreter's lock: it is asked
+/// again, later each time.
 fn patiently<T>(
-    moves: bool,
-    first: impl Fn() -> Result<T, String>,
-    again: impl Fn() -> Result<T, String>,
+    first: Result<T, String>,
+    again: impl Fn(Duration) -> Result<T, String>,
 ) -> Result<T, String> {
-    let mut found = first();
-    for _ in 0..if moves { 9 } else { 1 } {
-        if found.is_ok() {
-            break;
-        }
-        found = again();
-    }
-    found
+    let pauses = (1..10).map(|tenths| Duration::from_millis(tenths * 100));
+    pauses.fold(first, |found, pause| found.or_else(|_| again(pause)))
 }
 
 /// gdb's word on all threads that have said their chain.
@@ -265,19 +269,8 @@ fn learn(
     running.chains.iter().map(|chain| Ok((chain.tid, expected(chain, stack(chain.tid), version)?))).collect()
 }
 
-/// Profiles processes and what they fork; `rest` is called when all has been seen.
-fn profile(pids: &[u32], rest: impl FnOnce()) -> Profile {
-    let mut builder = Profiler::builder()
-        .frequency(FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
-    for &pid in pids {
-        builder = builder.pid(pid);
-    }
+/// How long the workloads are profiled.
+fn duration() -> Duration {
     let seconds = std::env::var("TRUTH_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    let seconds = Duration::from_secs_f64(seconds.unwrap_or(SECONDS));
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
-    std::thread::sleep(seconds);
-    rest();
-    profiler.finish().unwrap_or_else(|error| panic!("{error}")).0
+    Duration::from_secs_f64(seconds.unwrap_or(SECONDS))
 }

@@ -1,0 +1,21 @@
+//! The profiler under test, as all comparisons run it.
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
+
+/// Ticks a second on each CPU.
+const FREQUENCY: u32 = 997;
+
+/// Profiles these processes, and what they fork, for as long as something else takes; what that says comes along.
+pub(crate) fn profile<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profile, T) {
+    let mut builder = Profiler::builder()
+        .frequency(FREQUENCY)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
+    for &pid in pids {
+        builder = builder.pid(pid);
+    }
+    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let said = meanwhile();
+    (profiler.finish().unwrap_or_else(|error| panic!("{error}")).0, said)
+}
