@@ -34,11 +34,11 @@
 //!
 //! <!-- prints -->
 //! ```text
-//!  self            total            function        module
-//!   149    3.8 %     151    3.9 %   gzip+0x4330     gzip
-//!    78    2.0 %      79    2.0 %   gzip+0x4313     gzip
-//!    75    1.9 %      76    1.9 %   __d_lookup_rcu  [kernel]
-//!    55    1.4 %      66    1.7 %   Perl_hv_common  perl
+//!  self            total            function         module
+//!   290    7.4 %     293    7.4 %   gzip+0x4290      gzip
+//!    99    2.5 %     114    2.9 %   Perl_hv_common   perl
+//!    70    1.8 %      70    1.8 %   clear_page_erms  [kernel]
+//!    67    1.7 %     463   11.7 %   gzip+0x4710      gzip
 //! ```
 //! <!-- /prints -->
 //!

@@ -58,17 +58,31 @@ impl Texts {
     }
 
     fn demangle(&mut self, linker: &str) -> Name {
-        match demangled(linker) {
-            Demangled::As(function) => Name { function: function.into(), system: linker.into() },
-            Demangled::Plain => Name { function: linker.into(), system: self.empty.clone() },
+        let name = without_version(linker);
+        let function: Arc<str> = match demangled(name) {
+            Demangled::As(function) => function.into(),
+            Demangled::Plain => name.into(),
             #[cfg(feature = "symbolize")]
             Demangled::Failed => {
                 self.failed += 1;
-                Name { function: linker.into(), system: self.empty.clone() }
+                name.into()
             }
-        }
+        };
+        let system = if *function == *linker { self.empty.clone() } else { linker.into() };
+        Name { function, system }
     }
 }
+
+/// `pthread_create` of `pthread_create@@GLIBC_2.34`; `memcpy@plt` is a place of its own and stays.
+fn without_version(linker: &str) -> &str {
+    match linker.split_once('@') {
+        Some((name, version)) if !name.is_empty() && version != PLT => name,
+        _ => linker,
+    }
+}
+
+/// What follows the name of a function in the name of its entry in a linkage table, behind an `@`.
+const PLT: &str = "plt";
 
 enum Demangled {
     /// It isn't mangled.
@@ -89,7 +103,7 @@ fn demangled(_: &str) -> Demangled {
 /// Mangled names are made by whoever wrote the file, so what comes in and what goes out has a bound.
 #[cfg(feature = "symbolize")]
 fn demangled(linker: &str) -> Demangled {
-    let (name, suffix) = split_version(linker);
+    let (name, suffix) = linker.find('@').map_or((linker, ""), |at| linker.split_at(at));
     let is_cpp = name.starts_with("_Z");
     if !is_cpp && !name.starts_with("_R") {
         return Demangled::Plain;
@@ -107,12 +121,6 @@ fn demangled(linker: &str) -> Demangled {
     }
     out.0.push_str(suffix);
     Demangled::As(out.0)
-}
-
-/// `memcpy@plt`, `pthread_create@@GLIBC_2.34`: what follows the name.
-#[cfg(feature = "symbolize")]
-fn split_version(linker: &str) -> (&str, &str) {
-    linker.find('@').map_or((linker, ""), |at| linker.split_at(at))
 }
 
 #[cfg(feature = "symbolize")]

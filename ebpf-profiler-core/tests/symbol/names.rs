@@ -96,6 +96,22 @@ fn aliases_give_the_name_that_people_know() {
 }
 
 #[test]
+fn a_version_is_no_part_of_a_name_for_people() {
+    let versions =
+        concat!("-Wl,--version-script=", env!("CARGO_MANIFEST_DIR"), "/tests/symbol/programs/versions.map");
+    let program = Program::compile("versions", "versions.cpp", &["-shared", "-fPIC", versions]);
+    let functions = listed(&program, "--symbols");
+    for (linker, known, people) in [
+        ("made@@VERSIONS_1", "made", "made"),
+        ("_ZN4shop4soldEi@@VERSIONS_1", "_ZN4shop4soldEi", "shop::sold"),
+    ] {
+        let function = functions.iter().find(|function| function.name == known).expect("a function");
+        let (found, _) = ours(&program.module(), &[function.range.start], SymbolOptions::default());
+        assert_eq!((&*found[0][0].function, &*found[0][0].system_name), (people, linker));
+    }
+}
+
+#[test]
 fn linkage_table() {
     for (name, arguments) in [
         ("plt", &["-O2"][..]),
