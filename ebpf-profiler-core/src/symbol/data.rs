@@ -7,10 +7,7 @@ use crate::elf::{Elf, ElfError, Section, section_type};
 /// The contents of a section.
 pub(super) enum Data<'e> {
     /// In memory: inflated, or none.
-    Owned(Vec<u8>),
-    /// In somebody's memory.
-    #[cfg(feature = "symbolize")]
-    Borrowed(&'e [u8]),
+    Held(&'e [u8]),
     /// In the file.
     File {
         /// The file.
@@ -26,28 +23,25 @@ impl<'e> Data<'e> {
     /// The bytes of a section as they are in the file.
     pub(super) fn of(elf: &'e Elf, section: &Section) -> Data<'e> {
         if section.kind == section_type::SHT_NOBITS {
-            return Data::Owned(Vec::new());
+            return Data::Held(&[]);
         }
         // A file that was cut holds the beginning.
         let size = section.size.min(elf.size().saturating_sub(section.offset));
         Data::File { elf, offset: section.offset, size }
     }
 
-    /// The same contents once more; what is in memory is borrowed.
+    /// The same contents once more.
     #[cfg(feature = "symbolize")]
     pub(super) fn view(&self) -> Data<'_> {
         match self {
-            Data::Owned(bytes) => Data::Borrowed(bytes),
-            Data::Borrowed(bytes) => Data::Borrowed(bytes),
+            Data::Held(bytes) => Data::Held(bytes),
             Data::File { elf, offset, size } => Data::File { elf, offset: *offset, size: *size },
         }
     }
 
     pub(super) fn size(&self) -> u64 {
         match self {
-            Data::Owned(bytes) => bytes.len() as u64,
-            #[cfg(feature = "symbolize")]
-            Data::Borrowed(bytes) => bytes.len() as u64,
+            Data::Held(bytes) => bytes.len() as u64,
             Data::File { size, .. } => *size,
         }
     }
@@ -58,9 +52,7 @@ impl<'e> Data<'e> {
             return Err(ElfError::OutOfFile { offset: at, size });
         }
         match self {
-            Data::Owned(bytes) => Ok(bytes[at as usize..(at + size) as usize].into()),
-            #[cfg(feature = "symbolize")]
-            Data::Borrowed(bytes) => Ok(bytes[at as usize..(at + size) as usize].into()),
+            Data::Held(bytes) => Ok(bytes[at as usize..(at + size) as usize].into()),
             Data::File { elf, offset, .. } => Ok(elf.bytes(offset + at, size)?.into()),
         }
     }

@@ -65,6 +65,12 @@ pub(super) struct OpenFiles {
     main: Elf,
     debug: Option<DebugFile>,
     common: Option<DebugFile>,
+    /// Of the file with debug information.
+    #[cfg(feature = "symbolize")]
+    inflated: dwarf::Inflated,
+    /// Of that with what it has in common with others.
+    #[cfg(feature = "symbolize")]
+    inflated_common: dwarf::Inflated,
 }
 
 /// What is kept of a file while it is closed.
@@ -90,16 +96,30 @@ impl OpenFiles {
 
     /// The file with debug information, and that with what it has in common with others.
     #[cfg(feature = "symbolize")]
-    fn with_dwarf(&self) -> Option<(&Elf, Option<&Elf>)> {
+    fn with_dwarf(&self) -> Option<(dwarf::File<'_>, Option<dwarf::File<'_>>)> {
         let Files { main, debug } = self.files();
-        let found = [Some(main), debug].into_iter().flatten().find(|elf| dwarf::has_any(elf))?;
-        Some((found, self.common.as_ref().map(|common| &common.elf)))
+        let elf = [Some(main), debug].into_iter().flatten().find(|elf| dwarf::has_any(elf))?;
+        let common = self.common.as_ref();
+        let common = common.map(|common| dwarf::File { elf: &common.elf, inflated: &self.inflated_common });
+        Some((dwarf::File { elf, inflated: &self.inflated }, common))
+    }
+
+    fn new(main: Elf, debug: Option<DebugFile>, common: Option<DebugFile>) -> OpenFiles {
+        OpenFiles {
+            main,
+            debug,
+            common,
+            #[cfg(feature = "symbolize")]
+            inflated: dwarf::Inflated::default(),
+            #[cfg(feature = "symbolize")]
+            inflated_common: dwarf::Inflated::default(),
+        }
     }
 
     /// Opens the file for the first time.
     fn find(module: &Module, options: &SymbolOptions, stats: &mut SymbolStats) -> Option<OpenFiles> {
         let main = open_main(module, stats)?;
-        let mut open = OpenFiles { main, debug: None, common: None };
+        let mut open = OpenFiles::new(main, None, None);
         if options.debug_files && !is_complete(&open.main) {
             open.debug = note(debug_file::find(&open.main, &module.path, options), stats);
         }
@@ -122,7 +142,7 @@ impl OpenFiles {
         let main = open_main(module, stats)?;
         let same_id = |debug: &DebugFile| debug.elf.build_id() == main.build_id();
         let debug = reopen(&state.debug_path).filter(same_id);
-        Some(OpenFiles { debug, common: reopen(&state.common_path), main })
+        Some(OpenFiles::new(main, debug, reopen(&state.common_path)))
     }
 }
 

@@ -105,10 +105,7 @@ impl SymbolTable {
     pub(super) fn names<'e>(&self, files: Files<'e>) -> Names<'_, 'e> {
         let functions = if self.in_debug_file { files.debug.unwrap_or(files.main) } else { files.main };
         let open = |elf: &'e Elf, section: &Option<Section>| {
-            Window::new(
-                section.as_ref().map_or(Data::Owned(Vec::new()), |section| Data::of(elf, section)),
-                TEXTS,
-            )
+            Window::new(section.as_ref().map_or(Data::Held(&[]), |section| Data::of(elf, section)), TEXTS)
         };
         Names {
             table: self,

@@ -65,7 +65,7 @@ mod tests {
         let mut bytes = format!("\0first\0second\0{long}\0last\0").into_bytes();
         bytes.extend(b"open");
         let end = bytes.len() as u64;
-        let mut strings = Window::new(Data::Owned(bytes), TEXTS);
+        let mut strings = Window::new(Data::Held(&bytes), TEXTS);
         assert_eq!(strings.text(1), Some(&b"first"[..]));
         assert_eq!(strings.text(14), Some(long.as_bytes()));
         assert_eq!(strings.text(7), Some(&b"second"[..]));

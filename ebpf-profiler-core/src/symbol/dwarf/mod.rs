@@ -31,7 +31,7 @@ use index::UnitAt;
 use lines::{Lines, Paths, Place};
 use names::{Names, Origin, Source};
 use sections::Sections;
-
+pub(super) use sections::{File, Inflated};
 use unit::Unit;
 use walk::{CallSite, Calls, Node};
 
@@ -52,16 +52,16 @@ pub(super) struct Indexes {
 impl Indexes {
     /// Looks at the units of a file.
     pub(super) fn build(
-        main: &Elf,
-        common: Option<&Elf>,
+        main: File<'_>,
+        common: Option<File<'_>>,
         options: &SymbolOptions,
         stats: &mut SymbolStats,
     ) -> Indexes {
-        let mut index = |elf: &Elf| {
-            let mut sections = Sections::open(elf, options.max_inflated, &mut stats.sections_skipped);
+        let mut index = |file: File<'_>| {
+            let mut sections = Sections::open(file, options.max_inflated, &mut stats.sections_skipped);
             let mut budget = Budget::of(sections.info.size());
             let max = super::file::index_budget(options);
-            Index::build(&mut sections, first_code(elf), max, &mut budget, &mut stats.malformed)
+            Index::build(&mut sections, first_code(file.elf), max, &mut budget, &mut stats.malformed)
         };
         let (main, common) = (index(main), common.map(index).unwrap_or_default());
         Indexes { main, common, exhausted: AtomicBool::new(false) }
@@ -74,8 +74,8 @@ impl Indexes {
     /// The functions of each of `addresses`, ascending: innermost first.
     pub(super) fn functions(
         &self,
-        main: &Elf,
-        common: Option<&Elf>,
+        main: File<'_>,
+        common: Option<File<'_>>,
         addresses: &[u64],
         options: &SymbolOptions,
         texts: &mut Texts,
@@ -85,12 +85,12 @@ impl Indexes {
             return vec![Vec::new(); addresses.len()];
         }
         // What is skipped was counted when the index was built.
-        let open = |elf, index| {
-            Source::new(Sections::open(elf, options.max_inflated, &mut 0), index, options.max_unit)
+        let open = |file, index| {
+            Source::new(Sections::open(file, options.max_inflated, &mut 0), index, options.max_unit)
         };
         let main = open(main, &self.main);
         let budget = Budget::of(main.sections.info.size() + main.sections.line.size());
-        let names = Names::new(main, common.map(|elf| open(elf, &self.common)), texts);
+        let names = Names::new(main, common.map(|file| open(file, &self.common)), texts);
         let functions = vec![Vec::new(); addresses.len()];
         let mut finder = Finder { names, budget, options, stats, functions };
         let exhausted = finder.run(&self.main, addresses).is_err();

@@ -1,8 +1,9 @@
 //! The sections of debug information, read in pieces, inflated where they are compressed.
 
-use std::io::Read;
+use std::cell::OnceCell;
 
 use addr2line::gimli::{EndianSlice, LittleEndian};
+use flate2::{Decompress, FlushDecompress, Status};
 use object::LittleEndian as LE;
 use object::elf::{CompressionHeader64, ELFCOMPRESS_ZLIB};
 use object::pod;
@@ -13,6 +14,22 @@ use crate::symbol::window::{TEXTS, Window};
 
 /// How gimli sees bytes here.
 pub(super) type Bytes<'u> = EndianSlice<'u, LittleEndian>;
+
+/// A file with debug information.
+#[derive(Clone, Copy)]
+pub(in crate::symbol) struct File<'e> {
+    pub(in crate::symbol) elf: &'e Elf,
+    pub(in crate::symbol) inflated: &'e Inflated,
+}
+
+/// What was inflated of a file's sections; nothing of those that can't be. It lasts while the file is open, as a section
+/// is looked at for the index, and again for each piece of addresses.
+#[derive(Default)]
+pub(in crate::symbol) struct Inflated([OnceCell<Option<Vec<u8>>>; NAMES.len()]);
+
+/// The sections that are looked at.
+const NAMES: [&str; 10] =
+    ["info", "abbrev", "line", "aranges", "addr", "str", "line_str", "str_offsets", "ranges", "rnglists"];
 
 /// The sections of one file.
 pub(super) struct Sections<'e> {
@@ -39,24 +56,35 @@ const MAX_ADDRESSES: u64 = 16 << 20;
 
 impl<'e> Sections<'e> {
     /// Opens the sections; those that can't be used are as if they weren't there, and are counted.
-    pub(super) fn open(elf: &'e Elf, max_inflated: usize, skipped: &mut u64) -> Sections<'e> {
-        let mut data = |name: &str| {
-            open(elf, name, max_inflated).unwrap_or_else(|Unusable| {
+    pub(super) fn open(file: File<'e>, max_inflated: usize, skipped: &mut u64) -> Sections<'e> {
+        let [
+            info,
+            abbreviations,
+            line,
+            aranges,
+            addresses,
+            texts,
+            line_texts,
+            text_offsets,
+            ranges,
+            range_lists,
+        ] = std::array::from_fn(|number| {
+            file.open(number, max_inflated).unwrap_or_else(|Unusable| {
                 *skipped += 1;
-                Data::Owned(Vec::new())
+                Data::Held(&[])
             })
-        };
+        });
         Sections {
-            info: data("info"),
-            abbreviations: data("abbrev"),
-            line: data("line"),
-            aranges: data("aranges"),
-            addresses: all(data("addr")),
-            texts: Window::new(data("str"), TEXTS),
-            line_texts: Window::new(data("line_str"), TEXTS),
-            text_offsets: Window::new(data("str_offsets"), TEXTS),
-            ranges: Window::new(data("ranges"), RANGES),
-            range_lists: Window::new(data("rnglists"), RANGES),
+            info,
+            abbreviations,
+            line,
+            aranges,
+            addresses: all(addresses),
+            texts: Window::new(texts, TEXTS),
+            line_texts: Window::new(line_texts, TEXTS),
+            text_offsets: Window::new(text_offsets, TEXTS),
+            ranges: Window::new(ranges, RANGES),
+            range_lists: Window::new(range_lists, RANGES),
         }
     }
 }
@@ -77,55 +105,53 @@ fn find<'s>(elf: &'s Elf, name: &str) -> Option<&'s Section> {
 /// Too large, broken, or compressed in another way than zlib's.
 struct Unusable;
 
-fn open<'e>(elf: &'e Elf, name: &str, max: usize) -> Result<Data<'e>, Unusable> {
-    let Some(section) = find(elf, name) else { return Ok(Data::Owned(Vec::new())) };
-    let data = Data::of(elf, section);
+impl<'e> File<'e> {
+    /// The section with a number among [`NAMES`].
+    fn open(self, number: usize, max: usize) -> Result<Data<'e>, Unusable> {
+        let name = NAMES.get(number).ok_or(Unusable)?;
+        let Some(section) = find(self.elf, name) else { return Ok(Data::Held(&[])) };
+        let data = Data::of(self.elf, section);
+        if section.flags & COMPRESSED == 0 && !section.name.starts_with(".zdebug") {
+            return Ok(data);
+        }
+        let kept = self.inflated.0.get(number).ok_or(Unusable)?;
+        let bytes = kept.get_or_init(|| inflate(section, &data, max).ok()).as_ref().ok_or(Unusable)?;
+        Ok(Data::Held(bytes))
+    }
+}
+
+fn inflate(section: &Section, data: &Data<'_>, max: usize) -> Result<Vec<u8>, Unusable> {
     if section.flags & COMPRESSED != 0 {
-        let head = piece(&data, 0, size_of::<CompressionHeader64<LE>>() as u64)?;
+        let head = piece(data, 0, size_of::<CompressionHeader64<LE>>() as u64)?;
         let (header, _) = pod::from_bytes::<CompressionHeader64<LE>>(&head).map_err(|()| Unusable)?;
         if header.ch_type.get(LE) != ELFCOMPRESS_ZLIB {
             return Err(Unusable);
         }
-        return inflate(&data, head.len() as u64, header.ch_size.get(LE), max);
+        return inflate_from(data, head.len() as u64, header.ch_size.get(LE), max);
     }
-    if section.name.starts_with(".zdebug") {
-        // The older form: ZLIB and eight bytes, the most significant first.
-        let head = piece(&data, 0, 12)?;
-        let (magic, size) = head.split_at(4);
-        let size = size.try_into().map(u64::from_be_bytes).map_err(|_| Unusable)?;
-        return if magic == b"ZLIB" { inflate(&data, 12, size, max) } else { Err(Unusable) };
-    }
-    Ok(data)
+    // The older form: ZLIB and eight bytes, the most significant first.
+    let head = piece(data, 0, 12)?;
+    let (magic, size) = head.split_at(4);
+    let size = size.try_into().map(u64::from_be_bytes).map_err(|_| Unusable)?;
+    if magic == b"ZLIB" { inflate_from(data, 12, size, max) } else { Err(Unusable) }
 }
 
 fn piece(data: &Data<'_>, at: u64, size: u64) -> Result<Vec<u8>, Unusable> {
     data.range(at, size).map(|bytes| bytes.into_owned()).map_err(|_| Unusable)
 }
 
-fn inflate<'e>(data: &Data<'_>, at: u64, size: u64, max: usize) -> Result<Data<'e>, Unusable> {
+fn inflate_from(data: &Data<'_>, at: u64, size: u64, max: usize) -> Result<Vec<u8>, Unusable> {
     // Nothing shrinks more than this, so a small section can't claim to be a large one.
     const BEST_RATIO: u64 = 1032;
-    if size > max as u64 || size / BEST_RATIO > data.size() {
+    let compressed = data.size().saturating_sub(at);
+    if size.max(compressed) > max as u64 || size / BEST_RATIO > compressed {
         return Err(Unusable);
     }
-    let mut inflated = Vec::with_capacity(size as usize);
-    let source = Pieces { data, at };
-    flate2::read::ZlibDecoder::new(source).take(size).read_to_end(&mut inflated).map_err(|_| Unusable)?;
-    if inflated.len() as u64 == size { Ok(Data::Owned(inflated)) } else { Err(Unusable) }
-}
-
-/// Reads a section from front to back.
-struct Pieces<'d, 'e> {
-    data: &'d Data<'e>,
-    at: u64,
-}
-
-impl Read for Pieces<'_, '_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let size = (self.data.size().saturating_sub(self.at)).min(buffer.len() as u64);
-        let bytes = self.data.range(self.at, size).map_err(std::io::Error::other)?;
-        buffer[..bytes.len()].copy_from_slice(&bytes);
-        self.at += size;
-        Ok(bytes.len())
-    }
+    // In one piece: what is inflated bit by bit is copied once more.
+    let compressed = piece(data, at, compressed)?;
+    let mut inflated = vec![0; size as usize];
+    let mut stream = Decompress::new(true);
+    let status = stream.decompress(&compressed, &mut inflated, FlushDecompress::Finish);
+    let is_whole = matches!(status, Ok(Status::StreamEnd)) && stream.total_out() == size;
+    if is_whole { Ok(inflated) } else { Err(Unusable) }
 }
