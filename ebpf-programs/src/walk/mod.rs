@@ -54,9 +54,8 @@ pub struct Walk {
     pub guessed: u32,
     /// How often the walk went to a lower address.
     switches: u32,
-    /// How many words of the stack were looked at for the caller of the current frame, and one; 0 outside of
-    /// such a search.
-    searched: u32,
+    /// The number of the next guess for the caller of the current frame, from 1 on; 0 where nothing is guessed.
+    guesses: u32,
     /// The mapping of the frame before, which is the current one's too more often than not.
     mapping: Mapping,
     /// The head of its table.
@@ -74,7 +73,7 @@ impl Walk {
         self.words = 0;
         self.guessed = 0;
         self.switches = 0;
-        self.searched = 0;
+        self.guesses = 0;
         self.mapping = Mapping::default();
         self.calls.begin();
     }
@@ -107,7 +106,7 @@ impl Walk {
                 interpreter::step(self, machine);
                 return Ok(());
             }
-            _ if self.searched != 0 => return frame_pointer::search::<A, M>(self, machine, pc),
+            _ if self.guesses != 0 => return frame_pointer::guess::<A, M>(self, machine, pc),
             state::BEHIND => self.calls.state = state::OUTSIDE,
             _ => {
                 if self.take(machine, pc)? {
@@ -123,7 +122,10 @@ impl Walk {
         };
         match rule {
             Some(rule) => native::apply::<A, M>(self, machine, pc, &rule),
-            None => frame_pointer::caller::<A, M>(self, machine, pc),
+            None => {
+                self.guesses = 1;
+                Ok(())
+            }
         }
     }
 
@@ -151,11 +153,13 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether `pc` lies in executable memory.
+    /// The mapping that `pc` lies in.
     #[inline(always)]
-    fn is_code<M: Machine>(&self, machine: &M, pc: u64) -> bool {
-        pc.wrapping_sub(self.mapping.start) < self.mapping.end.wrapping_sub(self.mapping.start)
-            || find_mapping(machine, &self.process, pc).is_some()
+    fn mapping_of<M: Machine>(&self, machine: &M, pc: u64) -> Option<Mapping> {
+        if pc.wrapping_sub(self.mapping.start) < self.mapping.end.wrapping_sub(self.mapping.start) {
+            return Some(self.mapping);
+        }
+        find_mapping(machine, &self.process, pc)
     }
 
     /// The value of a register, if it is known in this frame.

@@ -1,10 +1,10 @@
 //! Frames of code that has an unwind table.
 
+use super::Walk;
 use super::arch::Arch;
 use super::arena::{SEARCH_STEPS, UNIT_WORDS, at_most, block, double, word};
-use super::{Walk, find_mapping};
 use crate::abi::arena::Block;
-use crate::abi::mapping::kind;
+use crate::abi::mapping::{Mapping, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::abi::table::{Header, NO_DATA, Rule, cfa, fp, kept, ra};
@@ -139,14 +139,12 @@ pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64) -> Option<Ru
     }
 }
 
-/// Whether a table says that the function at `pc` is the outermost of its stack.
+/// Whether a table says that the function at `pc`, in `mapping`, is the outermost of its stack.
 #[inline(always)]
-pub(super) fn is_outermost<M: Machine>(walk: &Walk, machine: &M, pc: u64) -> bool {
-    let Some(mapping) =
-        find_mapping(machine, &walk.process, pc).filter(|mapping| mapping.kind == kind::TABLE)
-    else {
+pub(super) fn is_outermost<M: Machine>(machine: &M, mapping: &Mapping, pc: u64) -> bool {
+    if mapping.kind != kind::TABLE {
         return false;
-    };
+    }
     let rule = find_rule(machine, mapping.table, pc.wrapping_add(mapping.bias));
     rule.is_some_and(|rule| rule.cfa == cfa::END)
 }
@@ -193,10 +191,14 @@ pub(super) fn apply<A: Arch, M: Machine>(
     // The lower word first: the machine reads ahead, upwards.
     let kept = keep(walk, machine, cfa, rule);
     let fp = frame_pointer::<A, M>(walk, machine, cfa, rule)?;
-    let return_address = match rule.ra & ra::KIND {
-        ra::BELOW => machine.stack(cfa.wrapping_sub(8)).ok_or(Stop::Unreadable)?,
-        ra::SAVED => machine.stack(cfa.wrapping_add(rule.aux as i64 as u64)).ok_or(Stop::Unreadable)?,
-        _ => walk.register(rule.aux as u8).ok_or(Stop::LostRegister)?,
+    let place = match rule.ra & ra::KIND {
+        ra::BELOW => Some(cfa.wrapping_sub(8)),
+        ra::SAVED => Some(cfa.wrapping_add(rule.aux as i64 as u64)),
+        _ => None,
+    };
+    let return_address = match place {
+        Some(place) => machine.stack(place).ok_or(Stop::Unreadable)?,
+        None => walk.register(rule.aux as u8).ok_or(Stop::LostRegister)?,
     };
     walk.go::<A>(return_address, cfa, fp)?;
     if let Some(value) = kept {
@@ -216,16 +218,13 @@ fn frame_pointer<A: Arch, M: Machine>(
     cfa: u64,
     rule: &Rule,
 ) -> Result<Option<u64>, Stop> {
-    let offset = rule.fp_offset as i64 as u64;
-    Ok(match rule.fp & fp::KIND {
-        fp::SAME => walk.register(A::FP as u8),
-        fp::SAVED => machine.stack(cfa.wrapping_add(offset)),
-        fp::DIRECT => {
-            let fp = walk.register(A::FP as u8).ok_or(Stop::LostRegister)?;
-            machine.stack(fp.wrapping_add(offset))
-        }
-        _ => None,
-    })
+    let base = match rule.fp & fp::KIND {
+        fp::SAME => return Ok(walk.register(A::FP as u8)),
+        fp::SAVED => cfa,
+        fp::DIRECT => walk.register(A::FP as u8).ok_or(Stop::LostRegister)?,
+        _ => return Ok(None),
+    };
+    Ok(machine.stack(base.wrapping_add(rule.fp_offset as i64 as u64)))
 }
 
 /// The stack pointer on a stack that may have been moved, from what lies at `place`: see `DEPTH`.

@@ -1,6 +1,6 @@
 //! arm64.
 
-use super::{Arch, Call, Prologue};
+use super::{Arch, Call};
 use crate::abi::registers::aarch64;
 use crate::machine::Machine;
 
@@ -23,8 +23,8 @@ impl Arch for Aarch64 {
     }
 
     #[inline(always)]
-    fn prologue<M: Machine>(_: &mut M, _: u64) -> Prologue {
-        Prologue::Done
+    fn prologue<M: Machine>(_: &mut M, _: u64) -> Option<u64> {
+        None
     }
 
     #[inline(always)]

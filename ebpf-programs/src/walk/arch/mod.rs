@@ -25,8 +25,9 @@ pub trait Arch {
     /// A code address without the signature that the CPU may have put into its upper bits.
     fn strip(address: u64) -> u64;
 
-    /// How far the function that is about to run the instruction at `pc` has set up its frame.
-    fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Prologue;
+    /// How many bytes lie on the stack above the stack pointer before the return address, where the function that is about
+    /// to run the instruction at `pc` has not set up its frame: none, or the frame pointer.
+    fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Option<u64>;
 
     /// How many bytes lie on the stack above the stack pointer before the return address, where the instructions at
     /// `address` give back just these and return.
@@ -45,13 +46,4 @@ pub enum Call {
     Indirect,
     /// To this address.
     Direct(u64),
-}
-
-/// How far a function has set up its frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prologue {
-    /// It stands, as far as one can tell.
-    Done,
-    /// Not yet: this many bytes lie on the stack above the stack pointer before the return address.
-    Pushed(u64),
 }

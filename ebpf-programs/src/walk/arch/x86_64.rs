@@ -1,6 +1,6 @@
 //! x86_64.
 
-use super::{Arch, Call, Prologue};
+use super::{Arch, Call};
 use crate::abi::registers::x86_64;
 use crate::machine::Machine;
 
@@ -22,19 +22,20 @@ impl Arch for X86_64 {
     }
 
     #[inline(always)]
-    fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Prologue {
+    fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Option<u64> {
+        const PUSH_RBP: u64 = 0x55;
+        const RET: u64 = 0xc3;
         const ENDBR64: u64 = 0xfa1e_0ff3;
         const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
-        let Some(code) = machine.memory(pc) else { return Prologue::Done };
-        let (first, three) = (code & 0xff, code & 0xff_ffff);
-        // push rbp; ret
-        if first == 0x55 || first == 0xc3 || code & 0xffff_ffff == ENDBR64 {
-            return Prologue::Pushed(0);
+        let code = machine.memory(pc)?;
+        let (one, three, four) = (code & 0xff, code & 0xff_ffff, code & 0xffff_ffff);
+        if one == PUSH_RBP || one == RET || four == ENDBR64 {
+            Some(0)
+        } else if three == MOV_RBP_RSP[0] || three == MOV_RBP_RSP[1] {
+            Some(8)
+        } else {
+            None
         }
-        if three == MOV_RBP_RSP[0] || three == MOV_RBP_RSP[1] {
-            return Prologue::Pushed(8);
-        }
-        Prologue::Done
     }
 
     /// `add rsp, n; ret`
