@@ -4,10 +4,12 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::process::Registry;
 use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::tables::{Full, MemoryTables, Tables};
 use ebpf_profiler_core::testing::FakeSystem;
+use ebpf_profiler_core::unwind::Compiled;
 use ebpf_programs::abi::arena::Block;
 use ebpf_programs::abi::mapping::Process;
 
@@ -44,6 +46,63 @@ impl Tables for Kernel {
     fn correct_process(&mut self, _: u32, _: &Process) {}
 
     fn remove_process(&mut self, _: u32) {}
+}
+
+/// Tables that write down what they were told.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn add(&self, said: impl Into<String>) {
+        self.0.lock().unwrap().push(said.into());
+    }
+}
+
+impl Tables for Log {
+    fn write(&mut self, _: u64, bytes: &[u8]) -> Result<(), Full> {
+        self.add(if bytes == IMAGE { "table" } else { "mapping" });
+        Ok(())
+    }
+
+    fn renew(&mut self) -> Result<(), Full> {
+        self.add("renew");
+        Ok(())
+    }
+
+    fn block(&self, _: u32) -> Option<&Block> {
+        None
+    }
+
+    fn set_process(&mut self, pid: u32, _: &Process) -> Result<(), Full> {
+        self.add(format!("process {pid}"));
+        Ok(())
+    }
+
+    fn correct_process(&mut self, _: u32, _: &Process) {}
+
+    fn remove_process(&mut self, _: u32) {}
+}
+
+const IMAGE: [u8; 64] = [7; 64];
+
+#[test]
+fn what_walks_remember_is_over_before_they_hear_of_a_table() {
+    let program = std::env::current_exe().unwrap();
+    let path = program.to_str().unwrap();
+    let file = FileId::Inode { device: (8, 1), inode: 3 };
+    let map = MapEvent { start: 0x1000, end: 0x9000, offset: 0, file, path: path.into() };
+    let system = FakeSystem::default().process(7, path, vec![map]).file(path, &std::fs::read(path).unwrap());
+    let log = Log::default();
+    let compiler = |_: &Elf| Ok(Compiled { image: IMAGE.into(), ..Compiled::default() });
+    let mut registry =
+        Registry::new(Box::new(system), Box::new(log.clone()), Some(Box::new(compiler)), ARENA);
+    registry.tell(7, 0).unwrap();
+    assert!(registry.build(7, 0x2000, 0), "a table is built");
+    registry.tell(7, 0).unwrap();
+    let said = log.0.lock().unwrap();
+    let built = said.iter().position(|said| said == "table").unwrap();
+    assert_eq!(said[built + 1], "renew", "{said:?}");
+    assert!(said[built + 2..].contains(&"process 7".to_owned()), "{said:?}");
 }
 
 #[test]

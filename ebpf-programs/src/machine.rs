@@ -2,6 +2,7 @@
 
 use crate::abi::arena::Block;
 use crate::abi::interpreter::FRAME_BYTES;
+use crate::abi::table::Rule;
 
 /// The world of a walk: the sampling program in the kernel, a recorded sample, a core dump, a live process.
 ///
@@ -9,6 +10,17 @@ use crate::abi::interpreter::FRAME_BYTES;
 pub trait Machine {
     /// Block `index` of the [arena](crate::abi::arena), where the tables lie.
     fn block(&self, index: u32) -> Option<&Block>;
+
+    /// The rule that was remembered of `address` of the table at `place`. Machines without memory never know any.
+    fn remembered(&self, place: u32, address: u64) -> Option<Rule> {
+        let _ = (place, address);
+        None
+    }
+
+    /// Remembers a rule, as most walks meet what one before them met.
+    fn remember(&mut self, place: u32, address: u64, rule: &Rule) {
+        let _ = (place, address, rule);
+    }
 
     /// Eight bytes of the walked thread's stack. Walks read upwards, in small steps.
     fn stack(&mut self, address: u64) -> Option<u64>;

@@ -11,6 +11,7 @@ use ebpf_programs::abi::mapping::Process;
 
 use super::bpf::{Map, Shape};
 use super::mmap::Mmap;
+use super::settings::Settings;
 use crate::tables::{Full, Tables};
 
 /// Bytes in one inner map.
@@ -20,13 +21,14 @@ const CHUNK: usize = CHUNK_BLOCKS as usize * BLOCK;
 pub(super) struct KernelTables {
     outer: Map,
     processes: Map,
+    settings: Settings,
     chunks: Vec<Option<Mmap>>,
 }
 
 impl KernelTables {
     /// In `outer`, which holds the arena, and `processes`.
-    pub(super) fn new(outer: Map, processes: Map) -> KernelTables {
-        KernelTables { outer, processes, chunks: Vec::new() }
+    pub(super) fn new(outer: Map, processes: Map, settings: Settings) -> KernelTables {
+        KernelTables { outer, processes, settings, chunks: Vec::new() }
     }
 
     fn chunk(&mut self, index: usize) -> Result<&mut Mmap, Full> {
@@ -62,6 +64,10 @@ impl Tables for KernelTables {
             bytes = rest;
         }
         Ok(())
+    }
+
+    fn renew(&mut self) -> Result<(), Full> {
+        self.settings.renew().map_err(|_| Full)
     }
 
     fn block(&self, index: u32) -> Option<&Block> {

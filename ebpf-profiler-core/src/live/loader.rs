@@ -5,6 +5,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ebpf_programs::abi;
+use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::Counter;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
@@ -17,6 +18,7 @@ use super::kernel_types::KernelTypes;
 use super::mmap::Mmap;
 use super::object::KernelObject;
 use super::ring::Ring;
+use super::settings::Settings;
 
 /// The oldest kernel that has `bpf_loop`.
 pub(super) const MINIMUM_KERNEL: (u32, u32) = (5, 17);
@@ -57,7 +59,7 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
     let programs = programs.into_iter().collect::<Result<Vec<_>, StartError>>()?;
     // From here on nothing is loaded that names a map by its descriptor, so they may be taken out.
-    configure(&object.map("CONFIG")?, ring, exclude)?;
+    let settings = configure(object.map("CONFIG")?, ring, exclude)?;
     let links = programs.iter().map(|(program, tracepoint)| bpf::attach(program, tracepoint));
     let links = links.collect::<Result<_, _>>();
     let follow = |error| StartError::system("follow the life of processes", "CAP_PERFMON", error);
@@ -69,18 +71,26 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
             ring: Ring::new(object.map("RING")?).map_err(map_ring)?,
             counters: Counters::new(&object.map("COUNTERS")?, cpus)?,
         },
-        tables: KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?),
+        tables: KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings),
     })
 }
 
 /// Tells the kernel side what it is to do.
-fn configure(config: &Map, ring: u32, exclude: u32) -> Result<(), StartError> {
+fn configure(map: Map, ring: u32, exclude: u32) -> Result<Settings, StartError> {
     // Where the kernel doesn't describe itself, only a little is lost: zeros say so.
     let mut types = KernelTypes::of_this_kernel().ok();
     let mut at = |path| types.as_mut().and_then(|types| types.offset("task_struct", path)).unwrap_or(0);
-    let settings = [abi::VERSION, ring / 4, exclude, at("thread.fsbase"), at("pid"), at("tgid")];
-    let bytes: Vec<u8> = settings.into_iter().flat_map(u32::to_ne_bytes).collect();
-    config.set(0, &bytes).map_err(|error| StartError::System { what: "configure the kernel side", error })
+    let config = Config {
+        version: abi::VERSION,
+        wake_at: ring / 4,
+        exclude,
+        fsbase_at: at("thread.fsbase"),
+        pid_at: at("pid"),
+        tgid_at: at("tgid"),
+        tables: 0,
+    };
+    let failed = |error| StartError::System { what: "configure the kernel side", error };
+    Settings::new(map, config).map_err(failed)
 }
 
 /// What the kernel side counts, one row a CPU, shared with it.

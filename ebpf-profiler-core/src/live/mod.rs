@@ -42,6 +42,8 @@ mod requirements;
 
 mod ring;
 
+mod settings;
+
 mod sideband;
 
 mod source;

@@ -182,7 +182,8 @@ impl Entry {
         }
         let bytes = compiled.image.len();
         let place = allocator.take(bytes, now).ok_or("tables that did not fit")?;
-        if tables.write(u64::from(place) * UNIT as u64, &compiled.image).is_err() {
+        let written = tables.write(u64::from(place) * UNIT as u64, &compiled.image);
+        if written.and_then(|()| tables.renew()).is_err() {
             allocator.give_back(place, bytes, now);
             return Err("tables that did not fit");
         }

@@ -26,6 +26,15 @@ pub trait Tables: Send {
     /// When there is no memory for it.
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Full>;
 
+    /// Makes walks forget what they remember of tables, as one was just written, perhaps where another lay.
+    ///
+    /// # Errors
+    ///
+    /// When they can't be told.
+    fn renew(&mut self) -> Result<(), Full> {
+        Ok(())
+    }
+
     /// Block `index`, where it was ever written to.
     fn block(&self, index: u32) -> Option<&Block>;
 

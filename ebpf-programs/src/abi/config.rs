@@ -1,4 +1,4 @@
-//! What user space tells the kernel side before it starts.
+//! What user space tells the kernel side before it starts, and when it has written a table.
 
 /// The settings, one map value.
 #[repr(C)]
@@ -16,6 +16,8 @@ pub struct Config {
     pub pid_at: u32,
     /// Where its process id is there.
     pub tgid_at: u32,
+    /// Another number each time that a table was written, never 0: what is remembered of tables from before holds no more.
+    pub tables: u32,
 }
 
-const _: () = assert!(size_of::<Config>() == 24);
+const _: () = assert!(size_of::<Config>() == 28);

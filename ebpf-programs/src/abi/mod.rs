@@ -21,4 +21,4 @@ pub mod config;
 /// Changes whenever anything in this module changes its meaning or layout.
 ///
 /// The loader compares it with the word that the kernel object carries in its section `abi`.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;

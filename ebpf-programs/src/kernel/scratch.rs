@@ -7,6 +7,7 @@ use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
 use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::record::{LEAF_WORDS, MAX_WORDS, Tick};
+use ebpf_programs::abi::table::Rule;
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
 
@@ -26,6 +27,9 @@ pub(crate) const TICK_WORDS: u32 = (size_of::<Tick>() / 8) as u32;
 /// Calls in scripts that a CPU remembers to have sent; a power of two.
 const SENT: usize = 1024;
 
+/// Rules that a CPU remembers; a power of two.
+const RULES: usize = 512;
+
 /// A page, the step in which the stack is copied into a raw record.
 pub(crate) const PAGE: usize = 4096;
 
@@ -43,7 +47,8 @@ pub(crate) struct Scratch {
     /// Not 0 where the walk met a function of a script that this CPU doesn't remember to have sent, or an interpreter
     /// that wasn't ready before: user space had better ask at once.
     pub(crate) fresh: u32,
-    reserved: u32,
+    /// The number of the tables that this tick walks by, from the settings.
+    tables: u32,
     /// The copy for a raw record on its way.
     pub(crate) copy: Copy,
     /// Where the copied window of the stack begins.
@@ -58,12 +63,24 @@ pub(crate) struct Scratch {
     pub(crate) record: [u64; RECORD_WORDS + PAGE / 8],
     /// The functions that were sent, each in the place that its address gives it.
     sent: [u64; SENT],
+    /// The rules that were looked up last, each in the place that its address gives it.
+    rules: [Remembered; RULES],
+}
+
+/// A rule, and what it is the rule of.
+#[repr(C)]
+struct Remembered {
+    address: u64,
+    place: u32,
+    tables: u32,
+    rule: Rule,
 }
 
 impl Scratch {
     /// Forgets what an earlier tick left, and prepares to walk through `process`.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, process: Process) {
+    pub(crate) fn begin(&mut self, process: Process, tables: u32) {
+        self.tables = tables;
         self.window_len = 0;
         self.fresh = 0;
         self.walk.begin();
@@ -105,6 +122,19 @@ impl Machine for Scratch {
     #[inline(always)]
     fn block(&self, index: u32) -> Option<&Block> {
         ARENA.get_value(index / CHUNK_BLOCKS, &(index % CHUNK_BLOCKS))
+    }
+
+    #[inline(always)]
+    fn remembered(&self, place: u32, address: u64) -> Option<Rule> {
+        let known = &self.rules[slot(place, address)];
+        (known.address == address && known.place == place && known.tables == self.tables)
+            .then_some(known.rule)
+    }
+
+    #[inline(always)]
+    fn remember(&mut self, place: u32, address: u64, rule: &Rule) {
+        let tables = self.tables;
+        self.rules[slot(place, address)] = Remembered { address, place, tables, rule: *rule };
     }
 
     #[inline(always)]
@@ -174,6 +204,12 @@ impl Scratch {
         let at = self.user_at.wrapping_add(slot);
         *self.word(at) = word;
     }
+}
+
+/// Where a rule is remembered.
+#[inline(always)]
+fn slot(place: u32, address: u64) -> usize {
+    ((address ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (RULES - 1)
 }
 
 /// The thread pointer of the current thread, as the kernel saved it.

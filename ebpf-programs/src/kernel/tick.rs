@@ -28,9 +28,12 @@ pub(crate) fn take(context: &PerfEventContext) {
     let Some(scratch) = SCRATCH.get_ptr_mut(cpu) else { return };
     // SAFETY: the value belongs to this CPU, and a tick doesn't interrupt a tick.
     let scratch = unsafe { &mut *scratch };
+    // Before anything that leads to a table: what is remembered under this number is of tables that were there by now.
+    // SAFETY: the settings outlive the tick, and user space writes them word by word.
+    let tables = unsafe { (&raw const config.tables).read_volatile() };
     // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
     let known = unsafe { PROCESSES.get(pid) }.copied();
-    scratch.begin(known.unwrap_or_default());
+    scratch.begin(known.unwrap_or_default(), tables);
     if pid == config.exclude || scratch.walk.process.wanted != wanted::YES {
         return counters.add(Counter::Filtered, 1);
     }

@@ -58,7 +58,7 @@ pub struct Walk {
     guesses: u32,
     /// The mapping of the frame before, which is the current one's too more often than not.
     mapping: Mapping,
-    /// The head of its table.
+    /// The head of the table that was searched last.
     table: Table,
     /// The calls in scripts.
     calls: Calls,
@@ -75,6 +75,7 @@ impl Walk {
         self.switches = 0;
         self.guesses = 0;
         self.mapping = Mapping::default();
+        self.table.begin();
         self.calls.begin();
     }
 
@@ -147,9 +148,6 @@ impl Walk {
     #[inline(always)]
     fn enter<M: Machine>(&mut self, machine: &M, pc: u64) -> Result<(), Stop> {
         self.mapping = find_mapping(machine, &self.process, pc).ok_or(Stop::Unmapped)?;
-        if self.mapping.kind == kind::TABLE {
-            self.table = Table::load(machine, self.mapping.table).ok_or(Stop::BadTable)?;
-        }
         Ok(())
     }
 

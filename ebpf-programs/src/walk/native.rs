@@ -14,6 +14,8 @@ use crate::machine::Machine;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Table {
+    /// Its place in the arena.
+    place: u32,
     /// The page number of the first page.
     base: u64,
     /// How many pages there are.
@@ -32,22 +34,29 @@ pub(super) struct Table {
     count: u32,
 }
 
-/// No page has this number.
-const NO_PAGE: u32 = u32::MAX;
+/// No page has this number, and no table lies there.
+const NONE: u32 = u32::MAX;
 
 impl Table {
+    /// Forgets which table it is.
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.place = NONE;
+    }
+
     /// Reads the head of the table at `place`.
     #[inline(always)]
     pub(super) fn load<M: Machine>(machine: &M, place: u32) -> Option<Table> {
         let start = place.wrapping_mul(UNIT_WORDS);
         let block = block(machine, start)?;
         Some(Table {
+            place,
             base: double(block, start) >> 16,
             pages: word(block, start + 2),
             start,
             directory: start.wrapping_add(word(block, start + 3) / 4),
             rules: word(block, start + 4),
-            page: NO_PAGE,
+            page: NONE,
             first: 0,
             count: 0,
         })
@@ -151,13 +160,24 @@ pub(super) fn is_outermost<M: Machine>(machine: &M, mapping: &Mapping, pc: u64) 
 
 /// The rule for the frame at `pc`, whose mapping is the current one; `None` where nothing describes the code.
 #[inline(always)]
-pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> Result<Option<Rule>, Stop> {
+pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<Option<Rule>, Stop> {
+    let place = walk.mapping.table;
     let address = pc.wrapping_add(walk.mapping.bias);
     let called = walk.flags & frame::EXACT == 0;
-    match walk.table.number(machine, address, called).ok_or(Stop::BadTable)? {
-        NO_DATA => Ok(None),
-        number => walk.table.rule(machine, number).map(Some).ok_or(Stop::BadTable),
+    // The same address may have another rule where a call should end there.
+    let key = address << 1 | called as u64;
+    if let Some(rule) = machine.remembered(place, key) {
+        return Ok(Some(rule));
     }
+    if walk.table.place != place {
+        walk.table = Table::load(machine, place).ok_or(Stop::BadTable)?;
+    }
+    let rule = match walk.table.number(machine, address, called).ok_or(Stop::BadTable)? {
+        NO_DATA => return Ok(None),
+        number => walk.table.rule(machine, number).ok_or(Stop::BadTable)?,
+    };
+    machine.remember(place, key, &rule);
+    Ok(Some(rule))
 }
 
 /// Goes from the frame at `pc` to its caller's by a rule.

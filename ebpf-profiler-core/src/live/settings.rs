@@ -1,0 +1,30 @@
+//! What the running kernel side is told.
+
+use std::io;
+
+use ebpf_programs::abi::config::Config;
+
+use super::bpf::Map;
+
+/// The settings, as they were said last.
+pub(super) struct Settings {
+    map: Map,
+    config: Config,
+}
+
+impl Settings {
+    /// Says them in `map` for the first time.
+    pub(super) fn new(map: Map, config: Config) -> io::Result<Settings> {
+        let mut settings = Settings { map, config };
+        settings.renew()?;
+        Ok(settings)
+    }
+
+    /// Says that the tables aren't what they were.
+    pub(super) fn renew(&mut self) -> io::Result<()> {
+        self.config.tables = self.config.tables.wrapping_add(1).max(1);
+        let Config { version, wake_at, exclude, fsbase_at, pid_at, tgid_at, tables } = self.config;
+        let words = [version, wake_at, exclude, fsbase_at, pid_at, tgid_at, tables];
+        self.map.set(0, &words.map(u32::to_ne_bytes).concat())
+    }
+}
