@@ -237,7 +237,7 @@ fn all_forms_of_an_answer_are_read() {
 #[test]
 fn a_message_is_given_up_in_the_end() {
     let collector = Collector::new([Act::answer(503, "", b"")]);
-    let settings = settings(&collector.url()).retry(10 * MILLI, 20 * MILLI, 100 * MILLI);
+    let settings = settings(&collector.url()).retry(10 * MILLI, 20 * MILLI, SECOND);
     let mut exporter = Exporter::new(settings).unwrap();
     exporter.take(&profile(3)).unwrap();
     let stats = wait_for(&exporter, |stats| stats.queued == 0);
