@@ -20,6 +20,9 @@ const PID: u32 = 7;
 const START: u64 = 0x40_0000;
 const SECOND: u64 = 1_000_000_000;
 
+/// So often asked, a runtime says something else.
+const CHANGES: u32 = 1 << 20;
+
 /// Is in every file, and gives one answer until it has been asked so often.
 struct Slow {
     asked: Arc<AtomicU32>,
@@ -46,7 +49,11 @@ impl Runtime for Slow {
     fn attach(&self, _: &Target<'_>) -> Result<Attachment, Reason> {
         match self.asked.fetch_add(1, Ordering::Relaxed) {
             asked if asked < self.answers => Err(self.first),
-            _ => Ok(Attachment { interpreter: Interpreter::default(), names: Box::new(Named) }),
+            asked => {
+                let mut interpreter = Interpreter::default();
+                interpreter.top.hops = u32::from(asked >= CHANGES);
+                Ok(Attachment { interpreter, names: Box::new(Named) })
+            }
         }
     }
 }
@@ -61,12 +68,18 @@ impl Attached for Named {
 
 /// A process with such a runtime, and how often that has been asked.
 fn world(first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
+    let (mut registry, asked) = untold(START, first, answers);
+    assert!(registry.tell(PID, 0).is_some());
+    (registry, asked)
+}
+
+/// The same, of which nothing is known yet; the process says that the file is at `place`.
+fn untold(place: u64, first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
     let file = std::fs::read("/proc/self/exe").unwrap();
-    let system = FakeSystem::default().process(PID, "/bin/slow", vec![map(START)]).file("/bin/slow", &file);
+    let system = FakeSystem::default().process(PID, "/bin/slow", vec![map(place)]).file("/bin/slow", &file);
     let mut registry = Registry::new(Box::new(system), Box::new(MemoryTables::default()), None, 1 << 20);
     let asked = Arc::new(AtomicU32::new(0));
     registry.add_languages(vec![Box::new(Slow { asked: asked.clone(), answers, first })]);
-    assert!(registry.tell(PID, 0).is_some());
     (registry, asked)
 }
 
@@ -113,7 +126,54 @@ fn what_was_believed_is_doubted_until_a_call_has_come_of_it() {
     assert!((2..=64).contains(&doubted));
     registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], 2 * SECOND, &mut Vec::new());
     tick(&mut registry, 3..60);
-    assert_eq!(asked.load(Ordering::Relaxed), doubted);
+    let again = asked.load(Ordering::Relaxed) - doubted;
+    assert!((100..=300).contains(&again), "{again}");
+}
+
+/// As where a program ends its interpreter and begins with another: the functions lie at the same places.
+#[test]
+fn names_are_those_of_the_interpreter_that_runs_now() {
+    let (mut registry, asked) = world(Reason::NotReady, 0);
+    let functions = |registry: &Registry| registry.stats().interpreters.functions;
+    let call = |registry: &mut Registry, second: u64| {
+        registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], second * SECOND, &mut Vec::new());
+    };
+    call(&mut registry, 1);
+    call(&mut registry, 2);
+    assert_eq!(functions(&registry), 1);
+    // A loop without calls is no reason to forget them, but where the runtime says something else.
+    tick(&mut registry, 3..4);
+    call(&mut registry, 4);
+    assert_eq!(functions(&registry), 1);
+    asked.store(CHANGES, Ordering::Relaxed);
+    tick(&mut registry, 5..6);
+    call(&mut registry, 6);
+    assert_eq!(functions(&registry), 2);
+}
+
+/// Nothing tells of what is unmapped. Where a file is mapped that was there already, it has been in between.
+#[test]
+fn a_runtime_that_is_loaded_where_it_was_is_another_one() {
+    let (mut registry, asked) = world(Reason::NotReady, 0);
+    registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], SECOND, &mut Vec::new());
+    let before = asked.load(Ordering::Relaxed);
+    registry.apply(&LifeEvent { time: 2 * SECOND, pid: PID, life: Life::Mapped(map(START)) });
+    assert_eq!(asked.load(Ordering::Relaxed), before + 1);
+    registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], 3 * SECOND, &mut Vec::new());
+    assert_eq!(registry.stats().interpreters.functions, 2);
+}
+
+/// Only the last one is mapped still, as the process says when it is asked: it finds a place, where there are only four.
+#[test]
+fn a_runtime_that_is_loaded_again_and_again_finds_room() {
+    let places: Vec<u64> = (0..40).map(|number| START + number * 0x1000).collect();
+    let (mut registry, _) = untold(places[39], Reason::NotReady, 0);
+    let life = |place: u64| LifeEvent { time: SECOND, pid: PID, life: Life::Mapped(map(place)) };
+    for place in places {
+        registry.apply(&life(place));
+        assert!(registry.tell(PID, SECOND).is_some());
+    }
+    assert_eq!(registry.stats().interpreters.attached, 5);
 }
 
 /// As where a plug-in with an interpreter inside is unloaded and loaded again.

@@ -6,7 +6,7 @@ use ebpf_programs::abi::interpreter::{Interpreter, LOOPS, MAX, from};
 use ebpf_programs::abi::record::frame::{self, ADDRESS};
 use hashbrown::HashMap;
 
-use super::layout::Region;
+use super::layout::{Mapped, Region};
 use super::modules::{Entry, Modules};
 use super::{ModuleId, System};
 use crate::language::{
@@ -20,6 +20,13 @@ const PATIENCE: u64 = 4_000_000;
 
 /// How often a runtime is asked whose answers were no use: over some eight seconds.
 const DOUBTS: u32 = 64;
+
+/// How long a runtime is believed at first whose calls have ceased to make sense, in nanoseconds; twice as long after each
+/// of the first three times that it said the same.
+const TRUST: u64 = 25_000_000;
+
+/// How long a function that had no name is left alone, in nanoseconds: another may lie there by now.
+const UNNAMED: u64 = 100_000_000;
 
 /// Functions whose names are kept for one process at most.
 const MAX_KNOWN: usize = 1 << 16;
@@ -44,6 +51,8 @@ struct Running {
     asked: u64,
     /// How often.
     times: u32,
+    /// How often of these it was ready before, was doubted, and said the same.
+    confirmed: u32,
     /// The functions that were met, by address and check. Forked processes share them.
     known: Arc<HashMap<(u64, u32), Known>>,
     /// The process that forked this one: its functions lie at the same addresses, and it may live longer.
@@ -53,6 +62,8 @@ struct Running {
 #[derive(Clone)]
 struct Known {
     script: ScriptId,
+    /// When its name may be asked for again, where there was none.
+    unnamed_until: Option<u64>,
     /// Where names are left out, there is no frame either.
     is_hidden: bool,
     function: Arc<Function>,
@@ -96,6 +107,7 @@ impl Interpreters {
             attached: running.attached.as_ref().map(|_| None).map_err(|reason| *reason),
             asked: running.asked,
             times: running.times,
+            confirmed: running.confirmed,
             known: running.known.clone(),
             parent: Some(parent),
         });
@@ -104,7 +116,8 @@ impl Interpreters {
 
     /// Finds the interpreters among the files of the process, and asks those that weren't ready yet.
     ///
-    /// A file that was unloaded and is loaded again elsewhere brings another one, as it does where a process has it twice.
+    /// A file that was unloaded and is loaded again elsewhere brings another one, as it does where a process has it
+    /// twice.
     pub(super) fn meet(&mut self, around: &mut Surroundings<'_>) {
         let regions = around.regions;
         for file in regions.iter().filter_map(|region| region.file) {
@@ -139,6 +152,38 @@ impl Interpreters {
         let index = self.running.iter().position(|running| !is_mapped(running))?;
         self.running[index] = running;
         Some(index)
+    }
+
+    /// Whether there is one in these regions that finds no place.
+    pub(super) fn lack_room(&self, regions: &[Region], modules: &Modules) -> bool {
+        let holds_runtime = |id: ModuleId| modules.get(id).is_some_and(|entry| entry.runtime.is_some());
+        let mut files = regions.iter().filter_map(|region| region.file);
+        self.running.len() >= MAX
+            && files.any(|file| self.position(file.module, file.bias).is_none() && holds_runtime(file.module))
+    }
+
+    pub(super) fn are_none(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// A file was loaded where it had lain before: what is known of its interpreter is the former one's. Whether there was
+    /// one.
+    pub(super) fn renew(&mut self, file: Mapped) -> bool {
+        let index = self.position(file.module, file.bias);
+        if let Some(index) = index {
+            self.running[index].forget(Err(Reason::NotReady));
+        }
+        index.is_some()
+    }
+
+    /// Asks those again whose calls may have ceased to make sense: a program can end its interpreter and begin with another.
+    /// Whether one says something else.
+    pub(super) fn reconsider(&mut self, around: &mut Surroundings<'_>) -> bool {
+        let mut is_other = false;
+        for running in &mut self.running {
+            is_other |= running.reconsider(around);
+        }
+        is_other
     }
 
     /// Whether one of them may be ready by now that wasn't.
@@ -210,6 +255,7 @@ impl Running {
             attached,
             asked: 0,
             times: 0,
+            confirmed: 0,
             known: Arc::default(),
             parent: None,
         }
@@ -225,6 +271,7 @@ impl Running {
             attached: Err(Reason::Unsupported),
             asked: 0,
             times: 0,
+            confirmed: 0,
             known: Arc::default(),
             parent: None,
         }
@@ -245,6 +292,34 @@ impl Running {
             // They may have been believed, too, as long as no call has come of it.
             Ok(_) => self.known.is_empty() && self.times < DOUBTS,
         }
+    }
+
+    /// Begins anew, with what the runtime says now.
+    fn forget(&mut self, attached: Result<Option<Box<dyn Attached>>, Reason>) {
+        self.attached = attached;
+        (self.asked, self.times, self.confirmed) = (0, 0, 0);
+        self.known = Arc::default();
+        self.parent = None;
+        if self.attached.is_err() {
+            self.interpreter.top.from = from::LATER;
+        }
+    }
+
+    /// Asks a runtime again that was ready once; whether it says something else.
+    fn reconsider(&mut self, around: &mut Surroundings<'_>) -> bool {
+        let trust = TRUST << self.confirmed.min(3);
+        if self.attached.is_err() || around.now.saturating_sub(self.asked) < trust {
+            return false;
+        }
+        let before = self.interpreter;
+        self.attach(around, around.pid);
+        if self.interpreter == before {
+            self.confirmed = self.confirmed.saturating_add(1);
+            return false;
+        }
+        let attached = std::mem::replace(&mut self.attached, Err(Reason::NotReady));
+        self.forget(attached);
+        true
     }
 
     fn attach(&mut self, around: &mut Surroundings<'_>, pid: u32) {
@@ -275,7 +350,8 @@ impl Running {
     /// What a call is of: looked up, but the first time.
     fn known(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> &Known {
         let key = (call.address, call.check);
-        if !self.known.contains_key(&key) {
+        let known = self.known.get(&key);
+        if known.is_none_or(|known| known.unnamed_until.is_some_and(|until| around.now >= until)) {
             let known = self.learn(call, around);
             let all = Arc::make_mut(&mut self.known);
             if all.len() >= MAX_KNOWN {
@@ -293,18 +369,19 @@ impl Running {
             around.system.note(call, &named);
             named
         });
-        let (script, function) = match named.function {
+        let (script, function, unnamed_until) = match named.function {
             Ok(function) => {
                 around.stats.functions += 1;
-                (script(named.language, &function), function)
+                (script(named.language, &function), function, None)
             }
             Err(reason) => {
                 around.stats.unnamed += 1;
-                (no_script(named.language, reason.text()), Arc::default())
+                let until = around.now.saturating_add(UNNAMED);
+                (no_script(named.language, reason.text()), Arc::default(), Some(until))
             }
         };
         let is_hidden = script.name.is_empty();
-        Known { script: around.scripts.intern(script), is_hidden, function }
+        Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function }
     }
 
     fn name(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Result<Function, Reason> {

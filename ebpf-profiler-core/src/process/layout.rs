@@ -54,6 +54,14 @@ pub(crate) fn insert(regions: &mut Vec<Region>, new: MapEvent) {
     *regions = kept;
 }
 
+/// Drops the regions that aren't among the mappings there are: no event tells of what is unmapped.
+pub(crate) fn keep(regions: &mut Vec<Region>, maps: &[MapEvent]) {
+    regions.retain(|region| {
+        let next = maps.partition_point(|map| map.end <= region.map.start);
+        maps.get(next).is_some_and(|map| map.start < region.map.end && map.path == region.map.path)
+    });
+}
+
 /// Keeps what `new` leaves of `region`.
 fn cut(region: Region, new: &MapEvent, kept: &mut Vec<Region>) {
     let (start, end) = (region.map.start, region.map.end);
@@ -94,6 +102,17 @@ mod tests {
         assert_eq!(layout(&regions), [(0, 40, 0), (40, 60, 40), (60, 100, 60), (200, 300, 200)]);
         insert(&mut regions, map(50, 250));
         assert_eq!(layout(&regions), [(0, 40, 0), (40, 50, 40), (50, 250, 50), (250, 300, 250)]);
+    }
+
+    #[test]
+    fn what_is_unmapped_is_dropped_when_it_is_looked_for() {
+        let mut regions = Vec::new();
+        for map in [map(0, 10), map(10, 20), map(30, 40), map(50, 60)] {
+            insert(&mut regions, map);
+        }
+        let other = MapEvent { path: "other".into(), ..map(30, 40) };
+        keep(&mut regions, &[map(10, 15), other, map(55, 60)]);
+        assert_eq!(layout(&regions), [(10, 20, 10), (50, 60, 50)]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ impl Registry {
         let regions = entry.regions.clone();
         let mut words = walked.iter();
         let mut bare = false;
+        let unnamed = self.stats.interpreters.unnamed;
         while let Some(&word) = words.next() {
             if word & frame::CALL != 0 {
                 let detail = words.as_slice().first().filter(|&word| word & frame::DETAIL != 0);
@@ -26,8 +27,9 @@ impl Registry {
                 bare |= word & frame::LOOP != 0;
             }
         }
-        if bare {
-            self.wait_for_interpreters(pid, now);
+        self.stats.interpreters.bare_loops += u64::from(bare);
+        if bare || self.stats.interpreters.unnamed > unnamed {
+            self.doubt_interpreters(pid, now);
         }
     }
 }

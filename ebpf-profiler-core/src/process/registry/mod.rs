@@ -274,13 +274,18 @@ impl Registry {
     }
 
     fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
-        let entry = self.processes.entry(pid).or_default();
-        if entry.regions.iter().any(|region| is_same(&region.map, map)) {
-            // Seen already when its mappings were looked at.
-            return;
+        let Registry { processes, modules, system, .. } = self;
+        let entry = processes.entry(pid).or_default();
+        // Either it was seen already when its mappings were looked at, or it was unmapped since, of which no event tells.
+        let is_seen = entry.regions.iter().any(|region| is_same(&region.map, map));
+        if !is_seen {
+            layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
         }
-        layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
-        self.tell_anew(pid, now);
+        let is_renewed = !entry.interpreters.are_none()
+            && modules.resolve(pid, map, &**system).is_some_and(|file| entry.interpreters.renew(file));
+        if !is_seen || is_renewed {
+            self.tell_anew(pid, now);
+        }
     }
 
     fn forget(&mut self, pid: u32, now: u64) {

@@ -1,9 +1,11 @@
 //! The scripts that processes run.
 
+use std::sync::Arc;
+
 use super::Registry;
 use crate::language::{Language, Script, ScriptId};
 use crate::process::interpreters::Surroundings;
-use crate::process::layout::Region;
+use crate::process::layout::{self, Region};
 use crate::trace::Frame;
 
 impl Registry {
@@ -62,14 +64,24 @@ impl Registry {
     pub(super) fn meet_interpreters(&mut self, pid: u32, now: u64) {
         let Registry { processes, modules, system, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
+        if entry.interpreters.lack_room(&entry.regions, modules)
+            && let Ok(maps) = system.mappings(pid)
+            && !maps.is_empty()
+        {
+            layout::keep(Arc::make_mut(&mut entry.regions), &maps);
+        }
         let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
         entry.interpreters.meet(&mut Surroundings { pid, now, regions, modules, system, scripts, stats });
     }
 
-    /// A loop ran without calls: perhaps its interpreter is ready by now.
-    pub(super) fn wait_for_interpreters(&mut self, pid: u32, now: u64) {
-        self.stats.interpreters.bare_loops += 1;
-        if self.processes.get(&pid).is_some_and(|entry| entry.interpreters.are_waiting(now)) {
+    /// A loop ran without calls, or with such as make no sense: perhaps its interpreter is ready by now, or is another
+    /// one.
+    pub(super) fn doubt_interpreters(&mut self, pid: u32, now: u64) {
+        let Registry { processes, modules, system, scripts, stats, .. } = self;
+        let Some(entry) = processes.get_mut(&pid) else { return };
+        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
+        let mut around = Surroundings { pid, now, regions, modules, system, scripts, stats };
+        if entry.interpreters.are_waiting(now) || entry.interpreters.reconsider(&mut around) {
             self.tell_anew(pid, now);
         }
     }
