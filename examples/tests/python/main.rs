@@ -20,6 +20,9 @@
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test python -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
+//! Other tests run programs that change: that load and unload interpreters, become other programs, or are killed
+//! (`changes.rs`). No function may show in what didn't run it.
+//!
 //! `TRUTH_PYTHON=3.6,debian` leaves only the interpreters with one of these in their names, `TRUTH_CHAIN=json,names` only such
 //! workloads.
 #![expect(
@@ -29,6 +32,8 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod changes;
+mod colors;
 mod expected;
 mod interpreter;
 mod judge;
@@ -36,6 +41,7 @@ mod library;
 #[path = "../truth/name.rs"]
 mod name;
 mod perf_map;
+mod phases;
 mod profiler;
 mod py_spy;
 mod seen;

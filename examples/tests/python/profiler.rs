@@ -1,6 +1,7 @@
 //! The profiler under test, as all comparisons run it.
 
 use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
 
 /// Ticks a second on each CPU.
@@ -8,6 +9,12 @@ const FREQUENCY: u32 = 997;
 
 /// Profiles these processes, and what they fork, for as long as something else takes; what that says comes along.
 pub(crate) fn profile<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profile, T) {
+    let (profile, _, said) = profile_and_count(pids, meanwhile);
+    (profile, said)
+}
+
+/// The same, with what the profiler has counted.
+pub(crate) fn profile_and_count<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profile, Health, T) {
     let mut builder = Profiler::builder()
         .frequency(FREQUENCY)
         .unwind(ebpf_profiler_unwind::tables())
@@ -17,5 +24,6 @@ pub(crate) fn profile<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profil
     }
     let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
     let said = meanwhile();
-    (profiler.finish().unwrap_or_else(|error| panic!("{error}")).0, said)
+    let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+    (profile, health, said)
 }

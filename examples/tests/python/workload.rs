@@ -79,6 +79,11 @@ impl Running {
         self.chains.iter().map(|chain| chain.pid).chain([self.pid()]).collect()
     }
 
+    /// All that it says until it ends.
+    pub(crate) fn rest(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.line()).collect()
+    }
+
     fn read_chain(&mut self, pid: u32, tid: u32) -> Chain {
         let mut chain = Chain { pid, tid, frames: Vec::new() };
         while let Some(line) = self.line() {

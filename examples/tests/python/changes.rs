@@ -1,0 +1,150 @@
+//! Processes that change while they are profiled: what they were must not be seen in what they are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::colors::Colors;
+use crate::interpreter::{self, Interpreter, programs};
+use crate::phases::{Fate, Phase};
+use crate::profiler::{profile, profile_and_count};
+use crate::seen::{Stack, stacks};
+use crate::workload::Running;
+
+/// How long each is profiled.
+const SECONDS: u32 = 8;
+
+/// A library of an interpreter is loaded, used, unloaded and loaded again, there and elsewhere, and another in its
+/// place.
+#[test]
+#[ignore = "profiles: needs root, and interpreters with shared libraries"]
+fn libraries_that_come_and_go() {
+    let host = build("host.c");
+    each_with_another("libraries", |one, other| {
+        let mut running = Running::start(loads(&host, one, other), 0);
+        let (profile, health, said) = profile_and_count(&[running.pid()], || running.rest());
+        let phases: Vec<_> = said.iter().filter_map(|line| Phase::parse(line)).collect();
+        let fate = Fate::of(&stacks(&profile), &phases);
+        let stats = health.pipeline.registry.interpreters;
+        // Latest with the next batch the profiler knows an interpreter that has begun anew.
+        let is_good = fate.wrong.is_empty()
+            && fate.exact * 10 >= fate.scripts * 8
+            && fate.whole * 10 >= fate.native * 9
+            && stats.unnamed >= u64::from(fate.marked > 0);
+        (is_good, format!("{fate}\n    {stats:?}"))
+    });
+}
+
+/// A process that is one Python, a native program and another Python, again and again.
+#[test]
+#[ignore = "profiles: needs root, and interpreters with shared libraries"]
+fn processes_that_become_others() {
+    let host = build("host.c");
+    each_with_another("executing", |one, other| {
+        let programs = [
+            format!("{} {} red", one.program, script("becomes")),
+            format!("{} {SECONDS} native next", host.display()),
+            format!("{} {} blue", other.program, script("becomes")),
+        ];
+        let mut command = Command::new(&host);
+        command.args([&SECONDS.to_string(), "next"]).env("NEXT", programs.join("\n"));
+        judge(&profiled(bare(command)), one, other)
+    });
+}
+
+/// Processes that are killed in the middle of their work.
+#[test]
+#[ignore = "profiles: needs root, and interpreters with shared libraries"]
+fn processes_that_are_killed() {
+    let host = build("host.c");
+    each_with_another("killed", |one, other| {
+        let child =
+            |python: &Interpreter, color| format!("child={} {} {color}", python.program, script("becomes"));
+        let mut command = Command::new(&host);
+        command.args([SECONDS.to_string(), child(one, "red"), child(other, "blue")]);
+        judge(&profiled(bare(command)), one, other)
+    });
+}
+
+fn judge(stacks: &[Stack], one: &Interpreter, other: &Interpreter) -> (bool, String) {
+    let file = |python| library(python).unwrap_or_default().file_name().unwrap_or_default().to_owned();
+    let file = |python| file(python).to_string_lossy().into_owned();
+    let colors = Colors::of(stacks, &[(file(one), "red"), (file(other), "blue")]);
+    let is_good = colors.wrong.is_empty()
+        && colors.right * 10 >= (colors.right + colors.marked + colors.bare) * 6
+        && colors.cut * 50 <= colors.samples();
+    (is_good, colors.to_string())
+}
+
+/// Tries each interpreter with a shared library, together with the next.
+fn each_with_another(what: &str, attempt: impl Fn(&Interpreter, &Interpreter) -> (bool, String)) {
+    let mut interpreters = interpreter::all();
+    interpreters.retain(|each| library(each).is_some());
+    assert!(interpreters.len() > 1, "two interpreters with shared libraries are needed");
+    let mut failures = String::new();
+    for (index, one) in interpreters.iter().enumerate() {
+        let (is_good, outcome) = attempt(one, &interpreters[(index + 1) % interpreters.len()]);
+        println!("{what}, {}: {outcome}", one.name);
+        if !is_good {
+            failures += &format!("\n{what}, {}: {outcome}", one.name);
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+fn loads(host: &Path, one: &Interpreter, other: &Interpreter) -> Command {
+    let [red, blue] = ["red", "blue"].map(|name| format!("run={}", script(name)));
+    let load = |interpreter: &Interpreter| {
+        let library = library(interpreter).unwrap_or_default();
+        let home = library.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+        [format!("load={}", library.display()), format!("home={}", home.display())]
+    };
+    let mut command = Command::new(host);
+    let end = ["unload".to_owned(), "native".to_owned()];
+    command.arg(SECONDS.to_string());
+    command.args(load(one)).args([&red]).args(&end);
+    command.args(load(one)).args([&blue, "unload", "squat"]);
+    command.args(load(one)).args([&red, &blue, "key", &red, "unload", "block"]);
+    command.args(load(one)).args([&blue, "unload", "key"]);
+    command.args(load(one)).args([&red]).args(&end);
+    command.args(load(other)).args([&red]).args(&end);
+    bare(command)
+}
+
+fn script(name: &str) -> String {
+    programs().join(name).with_extension("py").display().to_string()
+}
+
+/// The shared library of an interpreter that sees the machine's own root.
+fn library(interpreter: &Interpreter) -> Option<PathBuf> {
+    let version = interpreter.version();
+    let folder = Path::new(&interpreter.program).parent()?.parent()?.join("lib");
+    let start = format!("libpython{}.{}", version.major, version.minor);
+    let is_it = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&start) && name.ends_with(".so.1.0")
+    };
+    let entries = std::fs::read_dir(folder).ok().filter(|_| interpreter.root.is_none())?;
+    entries.flatten().map(|entry| entry.path()).find(is_it)
+}
+
+/// The stacks of a program, until it ends, and of all that it starts.
+fn profiled(command: Command) -> Vec<Stack> {
+    let mut running = Running::start(command, 0);
+    let (profile, _) = profile(&[running.pid()], || running.rest());
+    stacks(&profile)
+}
+
+fn bare(mut command: Command) -> Command {
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env_remove("PYTHONPATH").env_remove("PYTHONHOME");
+    command
+}
+
+/// Builds one of the programs, as a distribution does.
+fn build(source: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(source).with_extension("");
+    let flags = ["-O2", "-fomit-frame-pointer", "-Wall", "-Wextra", "-Werror", "-pthread"];
+    let status =
+        Command::new("gcc").args(flags).arg(programs().join(source)).arg("-o").arg(&program).status();
+    assert!(status.is_ok_and(|status| status.success()), "{source} can't be built");
+    program
+}

@@ -1,0 +1,84 @@
+//! Programs that become others, each with functions of its own colour.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::phases::{is_mark, names};
+use crate::seen::{Seen, Stack};
+
+/// How their samples fared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Colors {
+    /// Samples with the functions of the program that ran, up to its innermost.
+    pub(crate) right: u64,
+    /// Samples of interpreters that begin, and end.
+    pub(crate) others: u64,
+    /// Samples with a mark instead of a name, or instead of calls.
+    pub(crate) marked: u64,
+    /// Samples of an interpreter's loop without calls.
+    pub(crate) bare: u64,
+    /// Samples without Python.
+    pub(crate) native: u64,
+    /// Of all, those with user frames that don't reach the root.
+    pub(crate) cut: u64,
+    /// What must not be, and the first stack with it.
+    pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
+}
+
+/// The loops of all versions.
+const LOOPS: [&str; 2] = ["_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"];
+
+impl Colors {
+    /// Judges stacks by the files of interpreters: the colour of the functions that run in each.
+    pub(crate) fn of(stacks: &[Stack], colors: &[(String, &str)]) -> Colors {
+        let mut found = Colors::default();
+        for stack in stacks {
+            found.add(stack, colors);
+        }
+        found
+    }
+
+    /// All samples.
+    pub(crate) fn samples(&self) -> u64 {
+        self.right + self.others + self.marked + self.bare + self.native
+    }
+
+    fn add(&mut self, stack: &Stack, colors: &[(String, &str)]) {
+        let names = names(stack);
+        let is_of = |seen: &Seen, wanted: &str| matches!(seen, Seen::Native { file, .. } if file == wanted);
+        let color = colors.iter().find(|(file, _)| stack.frames.iter().any(|seen| is_of(seen, file)));
+        let colored = |name: &str| name.starts_with("inner_") || name.starts_with("outer_");
+        let own = |name: &str| color.is_some_and(|(_, color)| name.ends_with(&format!("_{color}")));
+        let is_loop = |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if LOOPS.iter().any(|it| name.starts_with(it)));
+        self.cut += if stack.frames.is_empty() || stack.truncated.is_none() { 0 } else { stack.count };
+        if names.iter().any(|name| colored(name) && !own(name)) || color.is_none() && !names.is_empty() {
+            let what = format!("{} in {}", names.join(" "), color.map_or("no interpreter", |(file, _)| file));
+            self.wrong.entry(what).or_insert_with(|| (0, stack.clone())).0 += stack.count;
+        } else if names.iter().any(|name| is_mark(name)) {
+            self.marked += stack.count;
+        } else if names.iter().any(|name| name.starts_with("inner_")) {
+            self.right += stack.count;
+        } else if !names.is_empty() {
+            self.others += stack.count;
+        } else if stack.frames.iter().any(is_loop) {
+            self.bare += stack.count;
+        } else {
+            self.native += stack.count;
+        }
+    }
+}
+
+impl fmt::Display for Colors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Colors { right, others, marked, bare, native, cut, wrong } = self;
+        write!(
+            f,
+            "{right} right, {others} others, {marked} marked, {bare} bare, {native} native; {cut} of all cut"
+        )?;
+        for (what, (count, stack)) in wrong.iter().take(5) {
+            let frames: Vec<_> = stack.frames.iter().map(Seen::to_string).collect();
+            write!(f, "\n    wrong {count:>5} x {what}\n          {}", frames.join(";"))?;
+        }
+        Ok(())
+    }
+}

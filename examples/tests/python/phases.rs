@@ -1,0 +1,181 @@
+//! Programs that are one thing after another, and say when they were what.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::seen::{Seen, Stack};
+
+/// A while of which is known what the program did in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Phase {
+    /// A script's file name, or the step of a program.
+    pub(crate) step: String,
+    /// Nanoseconds since 1970.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// How the samples of a program that changes fared.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fate {
+    /// Samples while a script ran, and of those, the ones with its whole chain.
+    pub(crate) scripts: u64,
+    pub(crate) exact: u64,
+    /// Of those while a script ran, the ones without calls before its first with one: it wasn't known yet.
+    pub(crate) early: u64,
+    /// Samples while native code worked, and of those, the ones that are whole.
+    pub(crate) native: u64,
+    pub(crate) whole: u64,
+    /// Samples with a mark instead of a name, or instead of calls, in native code too.
+    pub(crate) marked: u64,
+    /// What must not be, and the first stack with it.
+    pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
+    /// The same of what isn't exact.
+    pub(crate) missing: BTreeMap<String, (u64, Stack)>,
+}
+
+/// The functions of a script that names them after itself, root first.
+fn functions(script: &str) -> [String; 3] {
+    ["<module>".to_owned(), format!("outer_{script}"), format!("inner_{script}")]
+}
+
+impl Phase {
+    /// Of a line `phase<TAB>STEP<TAB>FROM<TAB>TO`.
+    pub(crate) fn parse(line: &str) -> Option<Phase> {
+        let ["phase", step, from, to] = line.split('\t').collect::<Vec<_>>()[..] else { return None };
+        let step = step.rsplit('/').next().unwrap_or_default().to_owned();
+        Some(Phase { step, from: from.parse().ok()?, to: to.parse().ok()? })
+    }
+
+    /// The script that ran; none where native code worked.
+    fn script(&self) -> Option<&str> {
+        self.step.strip_suffix(".py")
+    }
+}
+
+impl Fate {
+    /// Judges the stacks of one program.
+    pub(crate) fn of(stacks: &[Stack], phases: &[Phase]) -> Fate {
+        let mut fate = Fate::default();
+        let mut samples: Vec<(u64, &Stack)> =
+            stacks.iter().flat_map(|stack| stack.times.iter().map(move |&time| (time, stack))).collect();
+        samples.sort_by_key(|(time, _)| *time);
+        for phase in phases {
+            let from = samples.partition_point(|(time, _)| *time < phase.from);
+            let to = samples.partition_point(|(time, _)| *time < phase.to);
+            let samples = &samples[from..to.max(from)];
+            match phase.script() {
+                Some(script) => fate.script(script, samples),
+                None => fate.native(samples),
+            }
+        }
+        // Behind the last one there is one that has no end.
+        let end = phases.iter().map(|phase| phase.to).max().unwrap_or(0);
+        let is_between =
+            |time: u64| time < end && !phases.iter().any(|phase| (phase.from..phase.to).contains(&time));
+        for (_, stack) in samples.iter().filter(|(time, _)| is_between(*time)) {
+            fate.between(stack);
+        }
+        fate
+    }
+
+    fn script(&mut self, script: &str, samples: &[(u64, &Stack)]) {
+        let functions = functions(script);
+        let first = samples.iter().position(|(_, stack)| stack.has_python()).unwrap_or(samples.len());
+        self.scripts += samples.len() as u64;
+        for (number, (_, stack)) in samples.iter().enumerate() {
+            let names = names(stack);
+            let shown = names.join(" ");
+            let is_file = |seen: &Seen| match seen {
+                Seen::Python { file, is_unnamed: false, .. } => file.ends_with(&format!("/{script}.py")),
+                _ => true,
+            };
+            if let Some(stop) = &stack.truncated {
+                miss(&mut self.missing, format!("cut: {stop}"), stack);
+            } else if number < first {
+                self.early += 1;
+            } else if names.iter().any(|name| is_mark(name)) {
+                self.marked += 1;
+                miss(&mut self.missing, format!("marked: {shown}"), stack);
+            } else if !names.iter().zip(&functions).all(|(name, function)| name == function)
+                || names.len() > functions.len()
+                || !stack.frames.iter().all(is_file)
+            {
+                miss(&mut self.wrong, format!("{shown} in {script}"), stack);
+            } else if names.len() == functions.len() && has_main(stack) {
+                self.exact += 1;
+            } else {
+                miss(&mut self.missing, format!("only {shown} in {script}"), stack);
+            }
+        }
+    }
+
+    fn native(&mut self, samples: &[(u64, &Stack)]) {
+        self.native += samples.len() as u64;
+        for (_, stack) in samples {
+            let names = names(stack);
+            if names.iter().any(|name| !is_mark(name)) {
+                miss(&mut self.wrong, format!("{} in native code", names.join(" ")), stack);
+            } else if !names.is_empty() {
+                // The kernel side hasn't heard yet of what lies there instead.
+                self.marked += 1;
+            } else if let Some(stop) = &stack.truncated {
+                miss(&mut self.missing, format!("cut: {stop}"), stack);
+            } else {
+                self.whole += 1;
+            }
+        }
+    }
+
+    /// While an interpreter begins and ends it runs what belongs to it.
+    fn between(&mut self, stack: &Stack) {
+        let names = names(stack);
+        self.marked += u64::from(names.iter().any(|name| is_mark(name)));
+        if names.iter().any(|name| name.starts_with("inner_") || name.starts_with("outer_")) {
+            miss(&mut self.missing, format!("{} between", names.join(" ")), stack);
+        }
+    }
+}
+
+/// Whether the reason why there is no name stands in its place.
+pub(crate) fn is_mark(name: &str) -> bool {
+    name.starts_with("[cpython: ")
+}
+
+/// Whether the native stack goes down to the program's own.
+fn has_main(stack: &Stack) -> bool {
+    let is_main = |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if name == "main");
+    stack.frames.iter().take(5).any(is_main)
+}
+
+/// The names of the Python frames, root first.
+pub(crate) fn names<'a>(stack: &'a Stack) -> Vec<&'a str> {
+    let name = |seen: &'a Seen| match seen {
+        Seen::Python { name, .. } => Some(name.as_str()),
+        _ => None,
+    };
+    stack.frames.iter().filter_map(name).collect()
+}
+
+fn miss(all: &mut BTreeMap<String, (u64, Stack)>, what: String, stack: &Stack) {
+    all.entry(what).or_insert_with(|| (0, stack.clone())).0 += 1;
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} samples of scripts, {} exact, {} early; {} of native code, {} whole; {} marked",
+            self.scripts, self.exact, self.early, self.native, self.whole, self.marked
+        )?;
+        for (title, all) in [("wrong", &self.wrong), ("missing", &self.missing)] {
+            let mut all: Vec<_> = all.iter().collect();
+            all.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
+            for (what, (count, stack)) in all.iter().take(5) {
+                let frames: Vec<_> = stack.frames.iter().map(Seen::to_string).collect();
+                write!(f, "\n    {title} {count:>5} x {what}\n          {}", frames.join(";"))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+"""One of two scripts of the same shape: where one is run after the other, the functions may lie at the same places."""
+from posix import times
+
+
+def inner_red():
+    end = times()[4] + 0.25
+    while times()[4] < end:
+        for i in range(100):
+            abs(i)
+
+
+def outer_red():
+    inner_red()
+
+
+outer_red()
