@@ -124,7 +124,9 @@ impl ProfileBuilder {
     ) -> Profile {
         let (modules, frames) = number_modules(self.frames.items, modules);
         let (scripts, frames) = number_scripts(frames, self.scripts);
-        let (names, frames) = Naming::new(frames, &modules, &scripts).run(symbolizer);
+        let naming = Naming::new(frames, &modules, &scripts);
+        let order = naming.order();
+        let (names, frames) = naming.run(&order, symbolizer);
         Profile {
             start,
             duration,
@@ -138,6 +140,7 @@ impl ProfileBuilder {
             threads: self.threads.items,
             names,
             frames,
+            by_place: order.into_iter().map(|(.., frame)| FrameId(frame)).collect(),
             traces: self.traces.finish(),
         }
     }
@@ -183,6 +186,15 @@ fn unknown_script() -> Script {
     Script { name: "[unknown]".into(), is_unnamed: true, ..Script::default() }
 }
 
+/// What a frame lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Script,
+    Kernel,
+    Module(ModuleId),
+    Anonymous,
+}
+
 /// Asks for names module by module, addresses ascending.
 struct Naming<'m> {
     modules: &'m [Module],
@@ -198,26 +210,44 @@ impl<'m> Naming<'m> {
         Naming { modules, scripts, frames, namer: Namer::default() }
     }
 
-    fn run(mut self, symbolizer: &mut dyn Symbolizer) -> (Names, Vec<NamedFrame>) {
-        let mut wanted: Vec<(Option<ModuleId>, u64, u32)> = Vec::new();
-        for (index, named) in self.frames.iter_mut().enumerate() {
-            match named.frame {
-                Frame::Kernel { address } => wanted.push((None, address, index as u32)),
-                Frame::Native { module, address, .. } => wanted.push((Some(module), address, index as u32)),
-                Frame::Script { function, line } => {
-                    named.symbols = self.namer.add(&[symbol(&self.scripts[function.0 as usize], line)]);
-                }
-                Frame::Anonymous { .. } => {}
+    /// The frames by where they lie, calls of scripts by function and line.
+    fn order(&self) -> Vec<(Place, u64, u32)> {
+        let key = |(index, named): (u32, &NamedFrame)| match named.frame {
+            Frame::Script { function, line } => {
+                (Place::Script, u64::from(function.0) << 32 | u64::from(line), index)
             }
-        }
-        wanted.sort_unstable();
-        for group in wanted.chunk_by(|a, b| a.0 == b.0) {
-            self.name_group(group, symbolizer);
+            Frame::Kernel { address } => (Place::Kernel, address, index),
+            Frame::Native { module, address, .. } => (Place::Module(module), address, index),
+            Frame::Anonymous { address, .. } => (Place::Anonymous, address, index),
+        };
+        let mut order: Vec<_> = (0..).zip(&self.frames).map(key).collect();
+        order.sort_unstable();
+        order
+    }
+
+    fn run(
+        mut self,
+        order: &[(Place, u64, u32)],
+        symbolizer: &mut dyn Symbolizer,
+    ) -> (Names, Vec<NamedFrame>) {
+        for group in order.chunk_by(|a, b| a.0 == b.0) {
+            match group[0].0 {
+                Place::Script => group.iter().for_each(|&(.., frame)| self.name_script(frame)),
+                Place::Kernel | Place::Module(_) => self.name_group(group, symbolizer),
+                Place::Anonymous => {}
+            }
         }
         (self.namer.finish(), self.frames)
     }
 
-    fn name_group(&mut self, group: &[(Option<ModuleId>, u64, u32)], symbolizer: &mut dyn Symbolizer) {
+    fn name_script(&mut self, frame: u32) {
+        let named = &mut self.frames[frame as usize];
+        if let Frame::Script { function, line } = named.frame {
+            named.symbols = self.namer.add(&[symbol(&self.scripts[function.0 as usize], line)]);
+        }
+    }
+
+    fn name_group(&mut self, group: &[(Place, u64, u32)], symbolizer: &mut dyn Symbolizer) {
         let addresses: Vec<u64> = group.iter().map(|&(_, address, _)| address).collect();
         let Naming { modules, frames, namer, .. } = self;
         let mut name = |number: usize, names: &[Symbol]| {
@@ -226,22 +256,17 @@ impl<'m> Naming<'m> {
             }
         };
         match group[0].0 {
-            Some(module) => {
+            Place::Module(module) => {
                 let module = &modules[module.0 as usize];
                 symbolizer.native(module, &addresses, &mut name);
                 self.begin_group(group, module, symbolizer);
             }
-            None => symbolizer.kernel(&addresses, &mut name),
+            _ => symbolizer.kernel(&addresses, &mut name),
         }
     }
 
     /// Notes where the functions begin that have no name.
-    fn begin_group(
-        &mut self,
-        group: &[(Option<ModuleId>, u64, u32)],
-        module: &Module,
-        symbolizer: &mut dyn Symbolizer,
-    ) {
+    fn begin_group(&mut self, group: &[(Place, u64, u32)], module: &Module, symbolizer: &mut dyn Symbolizer) {
         let frames = &mut self.frames;
         let is_unnamed = |&&(_, _, frame): &&(_, _, u32)| frames[frame as usize].symbols.is_empty();
         let unnamed: Vec<(u64, u32)> =
@@ -290,5 +315,51 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         self.items.push(item.clone());
         self.numbers.insert(item, number);
         number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbol::NoSymbols;
+    use crate::trace::{Found, Stop};
+
+    #[test]
+    fn frames_lie_where_programs_have_them() {
+        let native = |module, address| {
+            let module = ModuleId(module);
+            Frame::Native { module, address, found: Found::Exactly }
+        };
+        let script = |function, line| Frame::Script { function: ScriptId(function), line };
+        let anonymous = Frame::Anonymous { address: 1, found: Found::Exactly };
+        let kernel = Frame::Kernel { address: u64::MAX };
+        let seen = [
+            anonymous,
+            native(7, 2),
+            kernel,
+            native(3, 1),
+            script(5, 2),
+            native(7, 1),
+            script(4, 9),
+            script(5, 1),
+        ];
+        let mut builder = ProfileBuilder::new(Duration::ZERO);
+        let process = builder.process(Process::default());
+        let thread = builder.thread(Thread { process, ..Thread::default() });
+        let trace = Trace { frames: seen.as_slice().into(), stop: Stop::Root, omitted: 0, gap: 0 };
+        builder.add(thread, &trace, 0);
+        let profile = builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| None, &mut NoSymbols);
+        // Modules and scripts are numbered anew, as they are seen.
+        let expected = [
+            script(0, 1),
+            script(0, 2),
+            script(1, 9),
+            kernel,
+            native(0, 1),
+            native(0, 2),
+            native(1, 1),
+            anonymous,
+        ];
+        assert_eq!(profile.frames_by_place().map(|frame| frame.frame()).collect::<Vec<_>>(), expected);
     }
 }

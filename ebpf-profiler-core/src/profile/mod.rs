@@ -53,6 +53,7 @@ pub struct Profile {
     threads: Vec<Thread>,
     names: Names,
     frames: Vec<NamedFrame>,
+    by_place: Vec<FrameId>,
     traces: Traces,
     samples: Samples,
 }
@@ -180,6 +181,12 @@ impl Profile {
         (0..self.frames.len()).map(|index| FrameView { profile: self, id: FrameId(index as u32) })
     }
 
+    /// The same in the order in which they lie in programs, and their symbols in memory: scripts by function and line, the
+    /// kernel, each module and then what lies in none by address.
+    pub fn frames_by_place(&self) -> impl ExactSizeIterator<Item = FrameView<'_>> {
+        self.by_place.iter().map(|&id| FrameView { profile: self, id })
+    }
+
     /// The distinct functions, in the order of [`FunctionId`], each as the first of its symbols; its line and
     /// column are those of one address in it.
     pub fn functions(&self) -> impl ExactSizeIterator<Item = &Symbol> {
@@ -208,7 +215,8 @@ impl Profile {
     /// Gives names to code that was made at run time, as an interpreter or a map of its compiler would.
     pub(crate) fn name_anonymous<'s>(&mut self, names: impl Fn(u64) -> &'s [Symbol]) {
         let mut namer = Namer::default();
-        for named in &mut self.frames {
+        for id in &self.by_place {
+            let named = &mut self.frames[id.0 as usize];
             let symbols = match named.frame {
                 Frame::Anonymous { address, .. } => names(address),
                 _ => self.names.symbols(&named.symbols),
@@ -218,6 +226,7 @@ impl Profile {
         self.names = namer.finish();
     }
 
+    #[inline]
     fn named(&self, id: FrameId) -> &NamedFrame {
         &self.frames[id.0 as usize]
     }

@@ -19,10 +19,12 @@ pub(super) struct Names {
 }
 
 impl Names {
+    #[inline]
     pub(super) fn symbols(&self, range: &Range<u32>) -> &[Symbol] {
         &self.symbols[range.start as usize..range.end as usize]
     }
 
+    #[inline]
     pub(super) fn functions(&self, range: &Range<u32>) -> &[FunctionId] {
         &self.functions[range.start as usize..range.end as usize]
     }

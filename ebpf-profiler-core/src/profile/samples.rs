@@ -31,10 +31,12 @@ impl Samples {
         self.items.iter()
     }
 
+    #[inline]
     pub(super) fn times(&self, sample: &StoredSample) -> &[u64] {
         &self.times[sample.times.clone()]
     }
 
+    #[inline]
     pub(super) fn waits(&self, sample: &StoredSample) -> &[u64] {
         self.waits.get(sample.times.clone()).unwrap_or_default()
     }

@@ -37,6 +37,7 @@ impl Traces {
         self.items.len()
     }
 
+    #[inline]
     pub(super) fn get(&self, id: TraceId) -> &StoredTrace {
         &self.items[id.0 as usize]
     }
@@ -45,12 +46,14 @@ impl Traces {
         self.stacks.ends.len()
     }
 
+    #[inline]
     pub(super) fn frames(&self, stack: StackId) -> &[FrameId] {
         self.stacks.get(stack.0)
     }
 }
 
 impl Stacks {
+    #[inline]
     fn get(&self, number: u32) -> &[FrameId] {
         let index = number as usize;
         let start = if index == 0 { 0 } else { self.ends[index - 1] };

@@ -24,22 +24,26 @@ impl<'p> Sample<'p> {
     }
 
     /// When it was seen, in nanoseconds since 1970, ascending within one CPU.
+    #[inline]
     pub fn timestamps(&self) -> &'p [u64] {
         self.profile.samples.times(self.stored)
     }
 
     /// How long it did not run each time, in nanoseconds, as many as there are timestamps; none in a profile of time
     /// on the CPU.
+    #[inline]
     pub fn waits(&self) -> &'p [u64] {
         self.profile.samples.waits(self.stored)
     }
 
     /// The thread.
+    #[inline]
     pub fn thread(&self) -> &'p Thread {
         &self.profile.threads[self.stored.thread.0 as usize]
     }
 
     /// The number of the thread.
+    #[inline]
     pub fn thread_id(&self) -> ThreadId {
         self.stored.thread
     }
@@ -50,6 +54,7 @@ impl<'p> Sample<'p> {
     }
 
     /// The stack.
+    #[inline]
     pub fn trace(&self) -> TraceView<'p> {
         TraceView { profile: self.profile, id: self.stored.trace }
     }
@@ -69,11 +74,13 @@ impl<'p> TraceView<'p> {
     }
 
     /// The number of its frames taken together.
+    #[inline]
     pub fn stack(&self) -> StackId {
         self.profile.traces.get(self.id).stack
     }
 
     /// The frames, leaf first.
+    #[inline]
     pub fn frames(&self) -> impl DoubleEndedIterator<Item = FrameView<'p>> + ExactSizeIterator + use<'p> {
         let profile = self.profile;
         profile.traces.frames(self.stack()).iter().map(move |&id| FrameView { profile, id })
@@ -85,17 +92,20 @@ impl<'p> TraceView<'p> {
     }
 
     /// Why it ends where it ends.
+    #[inline]
     pub fn stop(&self) -> Stop {
         self.profile.traces.get(self.id).stop
     }
 
     /// How many frames are missing in its middle, and before which of the [`frames`](TraceView::frames).
+    #[inline]
     pub fn omitted(&self) -> Option<(u32, usize)> {
         let stored = self.profile.traces.get(self.id);
         (stored.omitted > 0).then_some((stored.omitted, stored.gap as usize))
     }
 
     /// Whether nothing is missing between its leaf and its root.
+    #[inline]
     pub fn is_whole(&self) -> bool {
         matches!(self.stop(), Stop::Root | Stop::NoUserStack)
     }
@@ -128,6 +138,7 @@ impl<'p> FrameView<'p> {
     }
 
     /// What it is, without names.
+    #[inline]
     pub fn frame(&self) -> Frame {
         self.profile.named(self.id).frame
     }
@@ -135,11 +146,13 @@ impl<'p> FrameView<'p> {
     /// The functions that it lies in, innermost first: all but the last were inlined into the one behind.
     ///
     /// Empty where there is no name.
+    #[inline]
     pub fn symbols(&self) -> &'p [Symbol] {
         self.profile.names.symbols(&self.profile.named(self.id).symbols)
     }
 
     /// The numbers of those functions.
+    #[inline]
     pub fn functions(&self) -> &'p [FunctionId] {
         self.profile.names.functions(&self.profile.named(self.id).symbols)
     }
