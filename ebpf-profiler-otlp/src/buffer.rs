@@ -14,20 +14,31 @@ use crate::wire::{Wire, bytes_tag, number_tag};
 
 /// A growing run of bytes. It reads as a slice of those that were written.
 #[derive(Debug, Default)]
-pub(crate) struct Buffer {
-    /// Those behind `len` are anything.
-    bytes: Vec<u8>,
-    len: usize,
-}
+pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
+    /// An empty one with room for so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Buffer {
+        // The last store can be longer than what counts of it.
+        Buffer(Vec::with_capacity(bytes + size_of::<Piece>()))
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Forgets the bytes, keeps the memory.
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
+        self.0.clear();
     }
 
     pub(crate) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
+        self.0.truncate(len);
+    }
+
+    /// Makes room for so many bytes more: memory that grows is copied.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.0.reserve(bytes);
     }
 
     #[inline]
@@ -41,10 +52,10 @@ impl Buffer {
     #[inline]
     pub(crate) fn message_of(&mut self, field: u8, write: impl FnOnce(&mut Buffer)) -> usize {
         self.store([bytes_tag(field), 0], 2);
-        let start = self.len;
+        let start = self.0.len();
         write(self);
-        let len = self.len - start;
-        match self.bytes.get_mut(start - 1) {
+        let len = self.0.len() - start;
+        match self.0.get_mut(start - 1) {
             Some(length) if len < 0x80 => *length = len as u8,
             _ => self.move_message(start, len),
         }
@@ -56,8 +67,8 @@ impl Buffer {
         let mut length = Vec::new();
         length.varint(len as u64);
         self.put(&length[1..]);
-        self.bytes.copy_within(start..start + len, start + length.len() - 1);
-        self.bytes[start - 1..][..length.len()].copy_from_slice(&length);
+        self.0.copy_within(start..start + len, start + length.len() - 1);
+        self.0[start - 1..][..length.len()].copy_from_slice(&length);
     }
 
     #[inline]
@@ -68,15 +79,15 @@ impl Buffer {
     /// The same for many.
     #[inline]
     pub(crate) fn all_kept(&mut self, numbers: impl ExactSizeIterator<Item = Kept>) {
-        let len = self.len;
-        let room = self.room(numbers.len() * Kept::MOST + size_of::<Kept>());
-        let mut end = 0;
+        let start = self.0.len();
+        self.0.resize(start + numbers.len() * Kept::MOST + size_of::<Kept>(), 0);
+        let (room, mut end) = (&mut self.0[start..], 0);
         for number in numbers {
             let Some(room) = room.get_mut(end..).and_then(|rest| rest.first_chunk_mut()) else { break };
             *room = number.bytes();
             end += number.len();
         }
-        self.len = len + end;
+        self.0.truncate(start + end);
     }
 
     /// A tag and a number below [`SHORT`].
@@ -102,45 +113,24 @@ impl Buffer {
     /// Stores all of `bytes`, of which `len` count.
     #[inline]
     fn store<const N: usize>(&mut self, bytes: [u8; N], len: usize) {
-        match self.bytes.get_mut(self.len..).and_then(|rest| rest.first_chunk_mut()) {
-            Some(room) => *room = bytes,
-            None => self.room_behind(N).copy_from_slice(&bytes),
-        }
-        self.len += len;
-    }
-
-    /// The next `len` bytes, which count.
-    #[inline]
-    fn room(&mut self, len: usize) -> &mut [u8] {
-        let start = self.len;
-        if self.bytes.len() - start < len {
-            self.room_behind(len);
-        }
-        self.len += len;
-        &mut self.bytes[start..start + len]
-    }
-
-    #[cold]
-    fn room_behind(&mut self, len: usize) -> &mut [u8] {
-        self.bytes.resize((self.bytes.len() * 2).max(self.len + len).max(SMALLEST), 0);
-        &mut self.bytes[self.len..self.len + len]
+        let end = self.0.len() + len;
+        self.0.extend_from_slice(&bytes);
+        self.0.truncate(end);
     }
 }
-
-const SMALLEST: usize = 1024;
 
 impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        &self.0
     }
 }
 
 impl Wire for Buffer {
     #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        self.room(bytes.len()).copy_from_slice(bytes);
+        self.0.extend_from_slice(bytes);
     }
 
     #[inline]
@@ -177,10 +167,8 @@ impl Wire for Buffer {
 
     #[inline]
     fn fixed64s(&mut self, values: &[u64]) {
-        let room = self.room(8 * values.len());
-        for (room, value) in room.chunks_exact_mut(8).zip(values) {
-            room.copy_from_slice(&value.to_le_bytes());
-        }
+        self.0.reserve(8 * values.len());
+        values.iter().for_each(|value| self.0.extend_from_slice(&value.to_le_bytes()));
     }
 }
 

@@ -18,18 +18,23 @@ use crate::wire::Wire;
 pub(crate) struct Table {
     field: u8,
     bytes: Buffer,
-    elements: Vec<Element>,
-    /// Half of the hash and the number of each element, once one had to be looked for.
-    numbers: HashTable<(u32, u32)>,
+    len: u32,
+    /// The elements that can be found again.
+    known: HashTable<Known>,
+    /// Whether those are all.
     is_indexed: bool,
     hasher: DefaultHashBuilder,
 }
 
-/// Where the content of an element begins and ends.
+/// An element that can be found again.
+///
+/// Half of its hash stays here, so that growing needs no content and most differences show without it.
 #[derive(Clone, Copy, Debug)]
-struct Element {
-    start: usize,
-    end: usize,
+struct Known {
+    hash: u32,
+    number: u32,
+    /// Where it begins, tag included.
+    start: u32,
 }
 
 impl Table {
@@ -43,22 +48,27 @@ impl Table {
     /// Forgets everything but element 0; keeps its memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        self.elements.clear();
-        self.numbers.clear();
+        self.known.clear();
         self.is_indexed = false;
-        self.append(|_| {});
+        self.bytes.message(self.field, 0);
+        self.len = 1;
+    }
+
+    /// Makes room for so many bytes more.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
     }
 
     /// The number of an element with this content.
     pub(crate) fn intern(&mut self, content: &[u8]) -> u32 {
         self.may_repeat();
-        let hash = self.hasher.hash_one(content) as u32;
+        let hash = self.hash(content);
         match self.find(hash, content) {
             Some(number) => number,
             None => {
-                let number = self.append(|bytes| bytes.put(content));
-                self.remember(hash, number);
-                number
+                let start = self.bytes.len();
+                self.bytes.bytes(self.field, content);
+                self.count_known(hash, start)
             }
         }
     }
@@ -67,13 +77,19 @@ impl Table {
     /// looked for, unless the table was told that this isn't so.
     #[inline]
     pub(crate) fn add(&mut self, write: impl FnOnce(&mut Buffer)) -> u32 {
-        let before = self.bytes.len();
-        let number = self.append(write);
-        let Element { start, end } = self.elements[number as usize];
-        match start == end || self.is_indexed {
-            true => self.settle(number, before),
-            false => number,
+        let start = self.bytes.len();
+        let len = self.bytes.message_of(self.field, write);
+        match len == 0 || self.is_indexed {
+            true => self.settle(start, len),
+            false => self.count(),
         }
+    }
+
+    /// The number of an element that only another call of this function can have given.
+    pub(crate) fn add_or_find(&mut self, write: impl FnOnce(&mut Buffer)) -> u32 {
+        let start = self.bytes.len();
+        let len = self.bytes.message_of(self.field, write);
+        self.settle(start, len)
     }
 
     /// Has every element looked for from now on.
@@ -83,58 +99,63 @@ impl Table {
         }
     }
 
-    #[inline]
-    fn append(&mut self, write: impl FnOnce(&mut Buffer)) -> u32 {
-        let len = self.bytes.message_of(self.field, write);
-        let end = self.bytes.len();
-        self.elements.push(Element { start: end - len, end });
-        self.elements.len() as u32 - 1
-    }
-
-    /// Takes the last element back where there is an equal one.
-    fn settle(&mut self, number: u32, before: usize) -> u32 {
-        let Element { start, end } = self.elements[number as usize];
-        let hash = self.hasher.hash_one(&self.bytes[start..end]) as u32;
-        let known = if start == end { Some(0) } else { self.find(hash, &self.bytes[start..end]) };
+    /// Counts the last element, or takes it back where there is an equal one.
+    fn settle(&mut self, start: usize, len: usize) -> u32 {
+        let content = &self.bytes[self.bytes.len() - len..];
+        let hash = self.hash(content);
+        let known = if len == 0 { Some(0) } else { self.find(hash, content) };
         match known {
             Some(known) => {
-                self.bytes.truncate(before);
-                self.elements.pop();
+                self.bytes.truncate(start);
                 known
             }
-            None => {
-                self.remember(hash, number);
-                number
-            }
+            None => self.count_known(hash, start),
         }
     }
 
-    // Half of the hash stays beside the number, so that growing needs no content and most differences show
-    // without it.
+    #[inline]
+    fn count(&mut self) -> u32 {
+        self.len += 1;
+        self.len - 1
+    }
+
+    fn count_known(&mut self, hash: u32, start: usize) -> u32 {
+        let number = self.count();
+        // Beyond 4 GiB an element may be there twice.
+        if let Ok(start) = u32::try_from(start) {
+            self.known.insert_unique(spread(hash), Known { hash, number, start }, |it| spread(it.hash));
+        }
+        number
+    }
+
+    fn hash(&self, content: &[u8]) -> u32 {
+        self.hasher.hash_one(content) as u32
+    }
+
     fn find(&self, hash: u32, content: &[u8]) -> Option<u32> {
-        let same = |&(short, number): &(u32, u32)| {
-            let Element { start, end } = self.elements[number as usize];
-            short == hash && self.bytes[start..end] == *content
-        };
-        self.numbers.find(spread(hash), same).map(|&(_, number)| number)
+        let same =
+            |it: &Known| it.hash == hash && split_element(&self.bytes[it.start as usize..]).0 == content;
+        self.known.find(spread(hash), same).map(|it| it.number)
     }
-
-    fn remember(&mut self, hash: u32, number: u32) {
-        self.numbers.insert_unique(spread(hash), (hash, number), |&(hash, _)| spread(hash));
-    }
-
     #[cold]
     fn index(&mut self) {
         self.is_indexed = true;
-        for (number, &Element { start, end }) in (0..).zip(&self.elements) {
-            let hash = self.hasher.hash_one(&self.bytes[start..end]) as u32;
-            self.numbers.insert_unique(spread(hash), (hash, number), |&(hash, _)| spread(hash));
+        self.known.clear();
+        let mut rest = &self.bytes[..];
+        for number in 0..self.len {
+            let start = self.bytes.len() - rest.len();
+            let (content, behind) = split_element(rest);
+            let hash = self.hasher.hash_one(content) as u32;
+            if let Ok(start) = u32::try_from(start) {
+                self.known.insert_unique(spread(hash), Known { hash, number, start }, |it| spread(it.hash));
+            }
+            rest = behind;
         }
     }
 
     /// How many elements there are, element 0 included.
     pub(crate) fn len(&self) -> usize {
-        self.elements.len()
+        self.len as usize
     }
 
     /// All elements, with tags and lengths.
@@ -145,8 +166,27 @@ impl Table {
     #[cfg(any(test, feature = "pprof"))]
     /// The contents, without tags and lengths, in the order of their numbers.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
-        self.elements.iter().map(|element| &self.bytes[element.start..element.end])
+        let mut rest = &self.bytes[..];
+        (0..self.len).map(move |_| {
+            let (content, behind) = split_element(rest);
+            rest = behind;
+            content
+        })
     }
+}
+
+/// The content of the first element, and what stands behind it.
+fn split_element(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let (mut len, mut start) = (0, 1);
+    for shift in (0..usize::BITS).step_by(7) {
+        let byte = bytes.get(start).copied().unwrap_or_default();
+        len |= usize::from(byte & 0x7f) << shift;
+        start += 1;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    bytes.get(start..).and_then(|rest| rest.split_at_checked(len)).unwrap_or_default()
 }
 
 /// The table wants its bits in both ends of a word.

@@ -1,36 +1,33 @@
 //! Samples that go into one message, and the message around them.
 
 use std::ops::Range;
+use std::slice::from_ref;
 
-use ebpf_profiler_core::profile::{Process, Profile, Sample, ThreadId};
+use ebpf_profiler_core::profile::{Profile, Sample, ThreadId};
 
 use super::dictionary::{Attributes, Dictionary, HasStack};
 use super::envelope::Envelope;
+use super::facts::Facts;
 use super::fields::{DICTIONARY, RESOURCE_PROFILES, profile, sample};
-use super::numbers::{Facts, Numbers};
+use super::numbers::{AHEAD, Numbers};
 use crate::buffer::Buffer;
 use crate::resource::Resource;
 use crate::wire::{Wire, bytes_len, varint_len};
 
 /// A message in the making.
 ///
-/// Samples come process by process and are encoded as they come. When all are there their sizes are known, and the
-/// message is put together in one go in a buffer of the right size.
+/// Samples come process by process, and are gone through twice: all that they refer to is encoded the first time, after
+/// which the lengths of everything are known, and the message is put together in one go in a buffer of the right size.
 #[derive(Debug)]
 pub(super) struct Batch<'p> {
     profile: &'p Profile,
     numbers: Numbers<'p>,
     envelope: Envelope<'p>,
-    /// The fields of all samples.
-    bytes: &'p mut Buffer,
+    /// Which samples of the profile.
+    samples: Range<usize>,
+    /// The same with equal ones side by side, where there are equal ones.
+    joined: Vec<Numbered<'p>>,
     groups: Vec<Group>,
-}
-
-/// What keeps its memory from one message to the next.
-#[derive(Debug, Default)]
-pub(super) struct Kept {
-    dictionary: Dictionary,
-    samples: Buffer,
 }
 
 /// The samples of one process.
@@ -38,8 +35,10 @@ pub(super) struct Kept {
 struct Group {
     process: u32,
     resource: Vec<u8>,
-    /// Where their bytes begin.
-    start: usize,
+    /// How many there are, equal ones counted apart.
+    samples: usize,
+    /// How many bytes they become.
+    len: usize,
 }
 
 /// A sample, numbered.
@@ -55,47 +54,55 @@ impl<'p> Batch<'p> {
         profile: &'p Profile,
         facts: &'p Facts,
         resource: &'p Resource,
-        Kept { dictionary, samples }: &'p mut Kept,
+        dictionary: &'p mut Dictionary,
     ) -> Batch<'p> {
         let numbers = Numbers::new(profile, facts, dictionary);
         let envelope = Envelope::new(profile, resource);
-        Batch { profile, numbers, envelope, bytes: samples, groups: Vec::new() }
+        Batch { profile, numbers, envelope, samples: 0..0, joined: Vec::new(), groups: Vec::new() }
     }
 
     /// Makes it the message with these samples of the profile.
     pub(super) fn fill(&mut self, samples: Range<usize>) {
+        self.samples = samples;
+        self.joined.clear();
+        self.groups.clear();
         self.numbers.clear();
         self.envelope.intern_types(self.numbers.dictionary());
-        if samples.len() == self.profile.samples().len() {
-            self.numbers.all();
+        if self.samples.len() == self.profile.samples().len() {
+            self.numbers.learn_all();
+        } else {
+            self.numbers.learn_these(self.samples().map(|sample| sample.trace()));
         }
-        self.clear();
-        for sample in self.samples(&samples) {
-            let numbered = self.number(sample);
-            self.add(std::slice::from_ref(&numbered));
-        }
+        self.measure();
         if self.numbers.are_some_alike() {
-            self.join(&samples);
+            self.join();
         }
     }
 
-    /// Brings samples with equal identities together and encodes all samples again.
-    fn join(&mut self, samples: &Range<usize>) {
-        let mut samples: Vec<_> = self.samples(samples).map(|sample| self.number(sample)).collect();
-        samples.sort_by_key(Numbered::identity);
-        self.clear();
-        for same in samples.chunk_by(|a, b| a.identity() == b.identity()) {
-            self.add(same);
+    fn measure(&mut self) {
+        let mut ahead = self.samples();
+        for (place, sample) in self.samples().enumerate() {
+            if place.is_multiple_of(AHEAD) {
+                self.numbers.bring(ahead.by_ref().take(AHEAD).map(|sample| sample.trace()));
+            }
+            let numbered = self.number(sample);
+            self.count(from_ref(&numbered));
         }
     }
 
-    fn clear(&mut self) {
-        self.bytes.clear();
+    /// Brings samples with equal identities together.
+    fn join(&mut self) {
+        let mut joined: Vec<_> = self.samples().map(|sample| self.number(sample)).collect();
+        joined.sort_by_key(Numbered::identity);
         self.groups.clear();
+        for same in joined.chunk_by(Numbered::is_same) {
+            self.count(same);
+        }
+        self.joined = joined;
     }
 
-    fn samples(&self, range: &Range<usize>) -> impl Iterator<Item = Sample<'p>> + use<'p> {
-        self.profile.samples().skip(range.start).take(range.len())
+    fn samples(&self) -> impl Iterator<Item = Sample<'p>> + use<'p> {
+        self.profile.samples().skip(self.samples.start).take(self.samples.len())
     }
 
     #[inline]
@@ -103,56 +110,59 @@ impl<'p> Batch<'p> {
         Numbered { sample, thread: sample.thread_id(), stack: self.numbers.stack(sample.trace()) }
     }
 
-    /// Adds samples that are equal but for their times.
+    /// Adds the length of samples that are equal but for their times.
     #[inline]
-    fn add(&mut self, same: &[Numbered<'p>]) {
+    fn count(&mut self, same: &[Numbered<'p>]) {
         let Some(first) = same.first() else { return };
         let process = first.process();
         if self.groups.last().is_none_or(|group| group.process != process) {
-            self.begin(process, first.sample.process());
+            let resource = self.envelope.resource(first.sample.process());
+            self.groups.push(Group { process, resource, samples: 0, len: 0 });
         }
-        put_sample(same, first.stack, self.numbers.thread(first.thread), self.bytes);
-    }
-
-    fn begin(&mut self, process: u32, attributes: &Process) {
-        let resource = self.envelope.resource(attributes);
-        self.groups.push(Group { process, resource, start: self.bytes.len() });
+        let thread = self.numbers.thread(first.thread);
+        if let Some(group) = self.groups.last_mut() {
+            group.samples += same.len();
+            group.len += bytes_len(Lengths::of(same, thread).all);
+        }
     }
 
     /// The length of the message.
     pub(super) fn size(&mut self) -> usize {
-        let groups = (0..self.groups.len()).map(|index| bytes_len(self.group_len(index)));
+        let groups = self.groups.iter().map(|group| bytes_len(self.envelope.len(&group.resource, group.len)));
         groups.sum::<usize>() + bytes_len(self.numbers.dictionary().len())
-    }
-
-    fn group_len(&self, index: usize) -> usize {
-        self.envelope.len(&self.groups[index].resource, self.samples_of(index).len())
-    }
-
-    /// The fields of the samples of a group.
-    fn samples_of(&self, index: usize) -> &[u8] {
-        let end = self.groups.get(index + 1).map_or(self.bytes.len(), |next| next.start);
-        &self.bytes[self.groups[index].start..end]
     }
 
     /// The message.
     pub(super) fn write(&mut self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.size());
+        let mut out = Buffer::with_room(self.size());
+        let (mut samples, mut joined) = (self.samples(), 0);
         for index in 0..self.groups.len() {
-            self.write_group(index, &mut out);
+            let Group { ref resource, len, samples: count, .. } = self.groups[index];
+            out.message(RESOURCE_PROFILES, self.envelope.len(resource, len));
+            self.envelope.open(resource, len, &mut out);
+            if self.joined.is_empty() {
+                samples.by_ref().take(count).for_each(|sample| self.put(sample, &mut out));
+            } else {
+                self.put_joined(joined..joined + count, &mut out);
+                joined += count;
+            }
+            self.envelope.close(&mut out);
         }
         out.message(DICTIONARY, self.numbers.dictionary().len());
         self.numbers.dictionary().put(&mut out);
-        out
+        out.into_bytes()
     }
 
-    fn write_group(&self, index: usize, out: &mut Vec<u8>) {
-        let resource = &self.groups[index].resource;
-        let samples = self.samples_of(index);
-        out.message(RESOURCE_PROFILES, self.group_len(index));
-        self.envelope.open(resource, samples.len(), out);
-        out.put(samples);
-        self.envelope.close(out);
+    #[inline]
+    fn put(&mut self, sample: Sample<'p>, out: &mut Buffer) {
+        let numbered = self.number(sample);
+        put_sample(from_ref(&numbered), self.numbers.thread(numbered.thread), out);
+    }
+
+    fn put_joined(&mut self, range: Range<usize>, out: &mut Buffer) {
+        for same in self.joined[range].chunk_by(Numbered::is_same) {
+            put_sample(same, self.numbers.thread(same[0].thread), out);
+        }
     }
 }
 
@@ -164,29 +174,47 @@ impl Numbered<'_> {
     fn identity(&self) -> (u32, ThreadId, HasStack) {
         (self.process(), self.thread, self.stack)
     }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+/// How many bytes the parts of a sample take.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    values: usize,
+    times: usize,
+    all: usize,
+}
+
+impl Lengths {
+    #[inline]
+    fn of(same: &[Numbered<'_>], thread: Attributes) -> Lengths {
+        let times = same.iter().map(|numbered| 8 * numbered.sample.timestamps().len()).sum();
+        let (stack, has_values) =
+            same.first().map_or((0, false), |first| (first.stack.len(), !first.sample.waits().is_empty()));
+        let values = if has_values { waits(same).map(varint_len).sum() } else { 0 };
+        let values_field = if has_values { bytes_len(values) } else { 0 };
+        Lengths { values, times, all: stack + thread.len() + values_field + bytes_len(times) }
+    }
 }
 
 /// One sample; of those that became equal all timestamps.
 #[inline]
-fn put_sample(same: &[Numbered<'_>], stack: HasStack, thread: Attributes, out: &mut Buffer) {
-    let timestamps: usize = same.iter().map(|numbered| 8 * numbered.sample.timestamps().len()).sum();
-    let values = values_len(same);
-    let values_field = if values == 0 { 0 } else { bytes_len(values) };
-    out.message(profile::SAMPLES, stack.len() + thread.len() + values_field + bytes_len(timestamps));
-    stack.put(out);
+fn put_sample(same: &[Numbered<'_>], thread: Attributes, out: &mut Buffer) {
+    let Some(first) = same.first() else { return };
+    let lengths = Lengths::of(same, thread);
+    out.message(profile::SAMPLES, lengths.all);
+    first.stack.put(out);
     thread.put(out);
-    if values > 0 {
-        out.message(sample::VALUES, values);
+    // Ticks have no values: each timestamp counts one.
+    if lengths.values > 0 {
+        out.message(sample::VALUES, lengths.values);
         waits(same).for_each(|value| out.varint(value));
     }
-    out.message(sample::TIMESTAMPS, timestamps);
+    out.message(sample::TIMESTAMPS, lengths.times);
     same.iter().for_each(|numbered| out.fixed64s(numbered.sample.timestamps()));
-}
-
-/// Ticks have none: each timestamp counts one.
-#[inline]
-fn values_len(same: &[Numbered<'_>]) -> usize {
-    waits(same).map(varint_len).sum()
 }
 
 #[inline]

@@ -1,5 +1,7 @@
 //! The tables of one message.
 
+use ebpf_profiler_core::profile::Profile;
+
 use super::fields::{any_value, attribute, dictionary, function, line, location, mapping, sample, stack};
 use crate::buffer::{Buffer, Kept, Piece};
 use crate::table::Table;
@@ -104,13 +106,6 @@ impl Attributes {
     }
 }
 
-impl LocationNumber {
-    #[inline]
-    pub(super) fn is_known(&self) -> bool {
-        *self != LocationNumber::default()
-    }
-}
-
 impl HasStack {
     fn new(number: u32) -> HasStack {
         // The empty stack is the default.
@@ -186,6 +181,14 @@ impl Dictionary {
         self.tables_mut().into_iter().for_each(Table::clear);
     }
 
+    /// Makes room for what a profile has.
+    pub(super) fn reserve(&mut self, profile: &Profile) {
+        let depth: usize = profile.traces().map(|trace| trace.frames().len()).sum();
+        self.functions.reserve(10 * profile.functions().len());
+        self.locations.reserve(20 * profile.frames().len());
+        self.stacks.reserve(6 * profile.traces().len() + 2 * depth);
+    }
+
     pub(super) fn string(&mut self, text: &str) -> u32 {
         if text.is_empty() { 0 } else { self.strings.intern(text.as_bytes()) }
     }
@@ -237,32 +240,28 @@ impl Dictionary {
         InMapping::new(number)
     }
 
-    /// The number of a location that differs from all others in its mapping and address.
+    /// The number of a location. One with a place differs from all others in its mapping and address; one without can
+    /// be the same as another without.
     #[inline]
     pub(super) fn location(
         &mut self,
+        has_place: bool,
         attributes: Attributes,
         write: impl FnOnce(&mut Location<'_>),
     ) -> LocationNumber {
         let before = self.locations.len();
-        let number = self.locations.add(|out| {
+        let write = |out: &mut Buffer| {
             write(&mut Location(out));
             attributes.put(out);
-        });
+        };
+        let number = match has_place {
+            true => self.locations.add(write),
+            false => self.locations.add_or_find(write),
+        };
         if (number as usize) < before {
             self.stacks.may_repeat();
         }
         LocationNumber(Kept::varint(number))
-    }
-
-    /// The number of a location that has neither.
-    pub(super) fn placeless_location(
-        &mut self,
-        attributes: Attributes,
-        write: impl FnOnce(&mut Location<'_>),
-    ) -> LocationNumber {
-        self.locations.may_repeat();
-        self.location(attributes, write)
     }
 
     /// The number of a stack, in the field that refers to it. It differs from all others unless two locations are
@@ -290,9 +289,9 @@ impl Dictionary {
     }
 
     /// Appends all tables.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        self.tables().iter().for_each(|table| out.extend_from_slice(table.bytes()));
-        out.extend_from_slice(&LINKS);
+    pub(super) fn put(&self, out: &mut Buffer) {
+        self.tables().iter().for_each(|table| out.put(table.bytes()));
+        out.put(&LINKS);
     }
 
     fn tables(&self) -> [&Table; 6] {

@@ -8,6 +8,7 @@ use super::dictionary::Dictionary;
 use super::fields::{
     any_value, key_value, profile, resource, resource_profiles, scope, scope_profiles, value_type,
 };
+use crate::buffer::Buffer;
 use crate::resource::Resource;
 use crate::semantic;
 use crate::wire::{Wire, bytes_len, number_len};
@@ -97,18 +98,18 @@ impl<'p> Envelope<'p> {
     }
 
     /// Appends everything up to the samples.
-    pub(super) fn open(&self, resource: &[u8], samples: usize, out: &mut Vec<u8>) {
+    pub(super) fn open(&self, resource: &[u8], samples: usize, out: &mut Buffer) {
         out.bytes(resource_profiles::RESOURCE, resource);
         out.message(resource_profiles::SCOPE_PROFILES, self.scope_profiles_len(samples));
-        out.extend_from_slice(&self.scope);
+        out.put(&self.scope);
         out.message(scope_profiles::PROFILES, self.profile_len(samples));
-        out.extend_from_slice(&self.sample_type);
+        out.put(&self.sample_type);
     }
 
     /// Appends everything behind the samples.
-    pub(super) fn close(&self, out: &mut Vec<u8>) {
+    pub(super) fn close(&self, out: &mut Buffer) {
         for part in [&self.time, &self.period_type, &self.period, &self.scope_schema, &self.schema] {
-            out.extend_from_slice(part);
+            out.put(part);
         }
     }
 }

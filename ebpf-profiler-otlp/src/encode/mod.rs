@@ -12,8 +12,10 @@
 mod batch;
 mod dictionary;
 mod envelope;
+mod facts;
 mod fields;
 mod numbers;
+mod order;
 
 use std::ops::Range;
 
@@ -23,8 +25,9 @@ use ebpf_profiler_core::profile::Profile;
 use crate::identity::{BuildIds, Identities};
 use crate::kernel;
 use crate::resource::Resource;
-use batch::{Batch, Kept};
-use numbers::Facts;
+use batch::Batch;
+use dictionary::Dictionary;
+use facts::Facts;
 
 /// Encodes a profile as one OTLP `ProfilesData`, which is also an `ExportProfilesServiceRequest`.
 ///
@@ -76,7 +79,7 @@ pub struct Encoder {
     all_frame_types: bool,
     linker_names: bool,
     identities: Identities,
-    kept: Kept,
+    dictionary: Dictionary,
 }
 
 /// What every collector takes unless it was told otherwise: 4 MiB, the default of gRPC servers.
@@ -91,7 +94,7 @@ impl Encoder {
             all_frame_types: false,
             linker_names: false,
             identities: Identities::default(),
-            kept: Kept::default(),
+            dictionary: Dictionary::default(),
         }
     }
 
@@ -126,7 +129,7 @@ impl Encoder {
     /// Encodes a profile: one message, several if the limit wants it, none if it has no samples.
     pub fn encode(&mut self, profile: &Profile) -> Vec<Bytes> {
         let facts = self.facts(profile);
-        let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.kept);
+        let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.dictionary);
         let (mut messages, mut parts) = (Vec::new(), Vec::new());
         parts.push(0..profile.samples().len());
         while let Some(part) = parts.pop().filter(|part| !part.is_empty()) {

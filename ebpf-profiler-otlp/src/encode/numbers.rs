@@ -1,9 +1,12 @@
 //! From the parts of a profile to their numbers in a dictionary, each part looked at once.
 
+use std::hint::black_box;
 use std::sync::Arc;
 
-use ebpf_profiler_core::process::Module;
-use ebpf_profiler_core::profile::{FrameView, FunctionId, Profile, StackId, Thread, ThreadId, TraceView};
+use ebpf_profiler_core::process::{Module, ModuleId};
+use ebpf_profiler_core::profile::{
+    FrameId, FrameView, FunctionId, Profile, StackId, Thread, ThreadId, TraceView,
+};
 use ebpf_profiler_core::symbol::Symbol;
 use ebpf_profiler_core::trace::Frame;
 use hashbrown::HashMap;
@@ -11,22 +14,12 @@ use hashbrown::HashMap;
 use super::dictionary::{
     Attributes, Dictionary, Function, HasStack, InMapping, Location, LocationNumber, Mapping,
 };
+use super::facts::Facts;
+use super::order;
 use crate::identity::BuildIds;
 use crate::kernel;
 use crate::marker::{Marker, Markers, markers};
 use crate::semantic::{self, frame_type};
-
-/// What numbers need besides the profile.
-#[derive(Debug)]
-pub(super) struct Facts {
-    /// Of each module of the profile.
-    pub(super) modules: Vec<Arc<BuildIds>>,
-    pub(super) kernel: BuildIds,
-    /// Whether frames have types that not everybody accepts.
-    pub(super) all_frame_types: bool,
-    /// Whether functions have the names that the linker knows them by.
-    pub(super) linker_names: bool,
-}
 
 /// The numbers that the parts of a profile have in a dictionary, as far as they were asked for.
 #[derive(Debug)]
@@ -34,7 +27,7 @@ pub(super) struct Numbers<'p> {
     profile: &'p Profile,
     facts: &'p Facts,
     dictionary: &'p mut Dictionary,
-    /// Each of these holds 0, the empty element's number, for what wasn't asked for yet.
+    /// Each of these holds 0, the empty element's number, for what has none yet.
     traces: Vec<HasStack>,
     stacks: Vec<HasStack>,
     functions: Vec<u32>,
@@ -47,8 +40,10 @@ pub(super) struct Numbers<'p> {
     markers: Vec<(Marker, LocationNumber)>,
     frame_types: Vec<((&'static str, bool), Attributes)>,
     last_file: Option<(&'p Arc<str>, u32)>,
-    /// Whether all frames have their locations.
-    all_known: bool,
+    /// The module, the source file and the type of a frame.
+    last_kind: Option<(ModuleId, Option<&'p Arc<str>>, &'static str)>,
+    /// Of each frame.
+    most_used: Vec<bool>,
     are_some_alike: bool,
     /// Functions and lines of one location, innermost first.
     lines: Vec<(u32, u32, u32)>,
@@ -71,7 +66,8 @@ impl<'p> Numbers<'p> {
             markers: Vec::new(),
             frame_types: Vec::new(),
             last_file: None,
-            all_known: false,
+            last_kind: None,
+            most_used: order::most_used(profile),
             are_some_alike: false,
             lines: Vec::new(),
         }
@@ -91,21 +87,49 @@ impl<'p> Numbers<'p> {
         self.markers.clear();
         self.frame_types.clear();
         self.last_file = None;
-        self.all_known = false;
         self.are_some_alike = false;
     }
 
-    /// Gives everything that is named in the profile its number, in the order in which it lies in memory.
-    pub(super) fn all(&mut self) {
+    /// Gives all frames of the profile their locations.
+    pub(super) fn learn_all(&mut self) {
+        self.dictionary.reserve(self.profile);
+        // In the order in which they lie in memory.
         for (id, symbol) in (0..).zip(self.profile.functions()) {
             self.function(symbol, FunctionId(id));
         }
-        for frame in self.profile.frames() {
-            self.learn(frame);
+        self.learn(|_| true);
+    }
+
+    /// Gives the frames of these stacks their locations.
+    pub(super) fn learn_these(&mut self, traces: impl Iterator<Item = TraceView<'p>>) {
+        let mut wanted = vec![false; self.locations.len()];
+        for frame in traces.flat_map(|trace| trace.frames()) {
+            wanted[frame.id().0 as usize] = true;
         }
-        self.all_known = true;
-        for trace in self.profile.traces() {
-            self.stack(trace);
+        self.learn(|id| wanted[id.0 as usize]);
+    }
+
+    fn learn(&mut self, wanted: impl Fn(FrameId) -> bool) {
+        for most_used in [true, false] {
+            let uses = std::mem::take(&mut self.most_used);
+            let is_next = |id: FrameId| uses[id.0 as usize] == most_used && wanted(id);
+            let these = || self.profile.frames_by_place().filter(|frame| is_next(frame.id()));
+            let mut ahead = these();
+            for (place, frame) in these().enumerate() {
+                if place.is_multiple_of(AHEAD) {
+                    ahead.by_ref().take(AHEAD).for_each(bring_frame);
+                }
+                self.locations[frame.id().0 as usize] = self.new_location(frame);
+            }
+            self.most_used = uses;
+        }
+    }
+
+    /// Reads what will be needed of some stacks soon.
+    pub(super) fn bring(&self, traces: impl Iterator<Item = TraceView<'p>>) {
+        const IN_A_LINE: usize = 16;
+        for trace in traces.filter(|trace| self.traces[trace.id().0 as usize].is_none()) {
+            trace.frames().step_by(IN_A_LINE).for_each(|frame| _ = black_box(frame.id()));
         }
     }
 
@@ -113,7 +137,7 @@ impl<'p> Numbers<'p> {
         self.dictionary
     }
 
-    /// The number of a stack.
+    /// The number of a stack, all of whose frames were learnt.
     #[inline]
     pub(super) fn stack(&mut self, trace: TraceView<'p>) -> HasStack {
         let index = trace.id().0 as usize;
@@ -157,9 +181,6 @@ impl<'p> Numbers<'p> {
     }
 
     fn new_stack(&mut self, trace: TraceView<'p>, markers: Markers) -> HasStack {
-        if !self.all_known {
-            trace.frames().for_each(|frame| self.learn(frame));
-        }
         let gap = markers.gap.map(|gap| (gap, self.marker(Marker::LeftOut)));
         let end = markers.end.map(|end| self.marker(end));
         let Numbers { dictionary, locations, .. } = self;
@@ -185,24 +206,15 @@ impl<'p> Numbers<'p> {
         let name = self.dictionary.string(&marker.to_string());
         let function = self.dictionary.function_like_others(&Function { name, ..Function::default() });
         let attributes = self.frame_type(frame_type::ABORT_MARKER, false);
-        let location = self.dictionary.location(attributes, |location| location.line(function, 0, 0));
+        let location = self.dictionary.location(false, attributes, |location| location.line(function, 0, 0));
         self.markers.push((marker, location));
         location
     }
 
-    /// Gives the frame's location a number.
-    #[inline]
-    fn learn(&mut self, frame: FrameView<'p>) {
-        let index = frame.id().0 as usize;
-        if !self.locations[index].is_known() {
-            self.locations[index] = self.new_location(frame);
-        }
-    }
-
-    #[inline(never)]
     fn new_location(&mut self, frame: FrameView<'p>) -> LocationNumber {
         let (mapping, address) = self.place(frame.frame());
-        let attributes = self.frame_type(self.facts.frame_type(frame), frame.is_guessed());
+        let kind = self.kind(frame);
+        let attributes = self.frame_type(kind, frame.is_guessed());
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         for (symbol, &function) in frame.symbols().iter().zip(frame.functions()) {
@@ -216,12 +228,8 @@ impl<'p> Numbers<'p> {
             location.place(mapping, address);
             lines.iter().for_each(|&(function, line, column)| location.line(function, line, column));
         };
-        let number = match frame.frame() {
-            Frame::Kernel { .. } | Frame::Native { .. } | Frame::Anonymous { .. } => {
-                self.dictionary.location(attributes, write)
-            }
-            _ => self.dictionary.placeless_location(attributes, write),
-        };
+        let has_place = address != 0 || !mapping.is_none();
+        let number = self.dictionary.location(has_place, attributes, write);
         self.lines = lines;
         number
     }
@@ -307,6 +315,21 @@ impl<'p> Numbers<'p> {
         })
     }
 
+    /// The frame's type. Neighbours often are of one file.
+    fn kind(&mut self, frame: FrameView<'p>) -> &'static str {
+        let Frame::Native { module, .. } = frame.frame() else { return self.facts.frame_type(frame) };
+        let file = frame.symbols().first().map(|symbol| &symbol.file);
+        if let Some((last_module, last_file, kind)) = self.last_kind
+            && last_module == module
+            && last_file.map(Arc::as_ptr) == file.map(Arc::as_ptr)
+        {
+            return kind;
+        }
+        let kind = self.facts.frame_type(frame);
+        self.last_kind = Some((module, file, kind));
+        kind
+    }
+
     fn frame_type(&mut self, kind: &'static str, guessed: bool) -> Attributes {
         let known =
             self.frame_types.iter().find(|((known, with), _)| std::ptr::eq(*known, kind) && *with == guessed);
@@ -341,36 +364,13 @@ impl<'p> Numbers<'p> {
     }
 }
 
-impl Facts {
-    /// Whether a function has a linker's name that is not to be said. One without another name keeps it.
-    fn leaves_out_linker_name(&self, symbol: &Symbol) -> bool {
-        !self.linker_names && !symbol.system_name.is_empty() && !symbol.function.is_empty()
-    }
-
-    fn frame_type(&self, frame: FrameView<'_>) -> &'static str {
-        let precise = match frame.frame() {
-            Frame::Kernel { .. } => return frame_type::KERNEL,
-            Frame::Native { module, .. } => self.native_type(module.0 as usize, frame.symbols()),
-            Frame::Script { .. } => frame.script().map_or("", |script| script.language),
-            _ => return frame_type::NATIVE,
-        };
-        let is_accepted = || frame_type::ACCEPTED.contains(&precise);
-        match precise {
-            "" => frame_type::NATIVE,
-            precise if self.all_frame_types || is_accepted() => precise,
-            _ => frame_type::NATIVE,
-        }
-    }
-
-    /// The innermost function decides; a Go program holds C as well.
-    fn native_type(&self, module: usize, symbols: &[Symbol]) -> &'static str {
-        let file = symbols.first().map_or(&b""[..], |symbol| symbol.file.as_bytes());
-        let is_go = !self.modules[module].go.is_empty();
-        match file {
-            [.., b'.', b'g', b'o'] => frame_type::GO,
-            [] | [.., b'.', b's'] if is_go => frame_type::GO,
-            [.., b'.', b'r', b's'] => frame_type::RUST,
-            _ => frame_type::NATIVE,
-        }
-    }
+/// Reads what will be needed of a frame soon.
+fn bring_frame(frame: FrameView<'_>) {
+    black_box(frame.frame());
 }
+
+/// How many frames or stacks are read in one go, before the first of them is worked on.
+///
+/// They lie all over memory. The processor waits for many at once if little is to be done between two of them, and for one
+/// after the other if much is.
+pub(super) const AHEAD: usize = 32;

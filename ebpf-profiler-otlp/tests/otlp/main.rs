@@ -9,6 +9,7 @@ mod content;
 mod divided;
 mod fake;
 mod off_cpu;
+mod order;
 #[cfg(feature = "pprof")]
 mod pprof;
 mod round_trip;
