@@ -10,7 +10,6 @@
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
-use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -19,9 +18,10 @@ use std::time::Duration;
 use benches::options::{option, want_root};
 use benches::program::{Running, build};
 use benches::report::{median, print, row};
+use bytes::Bytes;
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
-use ebpf_profiler_otlp::{Encoder, Resource, pprof};
+use ebpf_profiler_otlp::{Compression, Encoder, Resource, pprof};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -55,7 +55,7 @@ fn main() -> Outcome {
 /// Ticks of a profile, and the bytes that it became.
 struct Message {
     ticks: u64,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 /// Profiles these processes, or all if there are none; the first interval is left out, since it has names that nobody asked for before.
@@ -70,7 +70,7 @@ fn profile(name: &str, pids: &[u32], interval: Duration, rounds: usize) -> Outco
         .every(interval)
         .sink(move |profile: &Profile| {
             // A single one: all of this is far below the limit.
-            let bytes = encoder.encode(profile).first().map(|bytes| bytes.to_vec()).unwrap_or_default();
+            let bytes = encoder.encode(profile).into_iter().next().unwrap_or_default();
             if !keep.is_empty() {
                 number += 1;
                 let path = Path::new(&keep).join(format!("{name}-{number}"));
@@ -94,31 +94,20 @@ fn wait(receiver: &Receiver<Message>, intervals: usize) -> Outcome<Vec<Message>>
 }
 
 fn line(name: &str, messages: &[Message], goal: &str) -> Vec<String> {
-    let per_tick = |len: &dyn Fn(&[u8]) -> usize| {
-        let each = messages.iter().map(|it| len(&it.bytes) as f64 / it.ticks.max(1) as f64);
-        format!("{:.1}", median(&each.collect::<Vec<_>>()))
+    let per_tick = |compression: Compression| {
+        let len = |it: &Message| compression.compress(&it.bytes).len() as f64 / it.ticks.max(1) as f64;
+        format!("{:.1}", median(&messages.iter().map(len).collect::<Vec<_>>()))
     };
     let ticks: Vec<f64> = messages.iter().map(|it| it.ticks as f64).collect();
     vec![
         name.to_owned(),
         median(&ticks).to_string(),
-        per_tick(&|bytes| bytes.len()),
-        per_tick(&|bytes| gzip(bytes, 1)),
-        per_tick(&|bytes| gzip(bytes, 6)),
-        per_tick(&|bytes| zstd(bytes, 3)),
+        per_tick(Compression::None),
+        per_tick(Compression::Gzip(1)),
+        per_tick(Compression::Gzip(6)),
+        per_tick(Compression::Zstd(3)),
         goal.to_owned(),
     ]
-}
-
-fn gzip(bytes: &[u8], level: u32) -> usize {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::new(level));
-    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
-    written.map_or(0, |compressed| compressed.len())
-}
-
-fn zstd(bytes: &[u8], level: i32) -> usize {
-    zstd_safe::compress(&mut Vec::with_capacity(zstd_safe::compress_bound(bytes.len())), bytes, level)
-        .unwrap_or_default()
 }
 
 /// A script that runs until this is dropped.

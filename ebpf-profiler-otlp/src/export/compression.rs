@@ -108,13 +108,32 @@ impl Coding {
 }
 
 impl Compression {
-    /// Packs a message.
+    /// Packs a message of an [`Encoder`](crate::Encoder) as it is packed when it is sent; for other ways to send it.
+    ///
+    /// Any decoder of the format unpacks it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "gzip")] {
+    /// use ebpf_profiler_otlp::Compression;
+    ///
+    /// let message = bytes::Bytes::from(vec![7; 1_000]);
+    /// assert!(Compression::Gzip(6).compress(&message).len() < 100);
+    /// # }
+    /// ```
+    pub fn compress(self, message: &Bytes) -> Bytes {
+        self.pack(message).0
+    }
+
+    /// The same, and how one says what it is.
     pub(super) fn pack(self, message: &Bytes) -> (Bytes, Coding) {
         match self {
             Compression::None => (message.clone(), Coding::Identity),
             #[cfg(feature = "gzip")]
             Compression::Gzip(level) => {
-                (crate::gzip::gzip(message, flate2::Compression::new(level.clamp(1, 9))), Coding::Gzip)
+                let level = flate2::Compression::new(level.clamp(1, 9));
+                (crate::gzip::gzip(message, Some(DICTIONARY), level), Coding::Gzip)
             }
             #[cfg(feature = "zstd")]
             Compression::Zstd(level) => match zstd(message, level) {
@@ -124,6 +143,10 @@ impl Compression {
         }
     }
 }
+
+/// The tag of the tables in a message.
+#[cfg(feature = "gzip")]
+const DICTIONARY: u8 = crate::wire::bytes_tag(2);
 
 /// None when there is no memory for it.
 #[cfg(feature = "zstd")]

@@ -40,7 +40,7 @@ use tables::Tables;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn pprof(profile: &Profile) -> Bytes {
-    gzip(&encode(profile), Compression::fast())
+    gzip(&encode(profile), None, Compression::fast())
 }
 
 fn encode(from: &Profile) -> Vec<u8> {
