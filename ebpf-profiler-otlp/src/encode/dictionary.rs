@@ -185,7 +185,7 @@ impl Dictionary {
     pub(super) fn reserve(&mut self, profile: &Profile) {
         let depth: usize = profile.traces().map(|trace| trace.frames().len()).sum();
         self.functions.reserve(10 * profile.functions().len());
-        self.locations.reserve(20 * profile.frames().len());
+        self.locations.reserve(24 * profile.frames().len());
         self.stacks.reserve(6 * profile.traces().len() + 2 * depth);
     }
 

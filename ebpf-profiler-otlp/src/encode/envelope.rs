@@ -171,11 +171,23 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
 }
 
 fn put_text(key: &str, text: &str, out: &mut Vec<u8>) {
+    let text = beginning(text);
     let value = bytes_len(text.len());
     out.message(resource::ATTRIBUTES, bytes_len(key.len()) + bytes_len(value));
     out.bytes(key_value::KEY, key.as_bytes());
     out.message(key_value::VALUE, value);
     out.bytes(any_value::STRING, text.as_bytes());
+}
+
+/// What is behind this many bytes of a text is left out.
+///
+/// Pyroscope makes a label of it, and refuses the request, all processes with it, for one that is longer. Anybody can
+/// give a program a path of 4,095 bytes.
+const LONGEST: usize = 2_048;
+
+fn beginning(text: &str) -> &str {
+    let end = (0..=text.len().min(LONGEST)).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or_default()]
 }
 
 fn put_number(key: &str, number: u64, out: &mut Vec<u8>) {

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use ebpf_profiler_core::process::Module;
-use ebpf_profiler_core::profile::{ProfileBuilder, Thread};
+use ebpf_profiler_core::profile::{Process, ProfileBuilder, Thread};
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 use ebpf_profiler_core::trace::{Frame, Stop, Trace};
 use ebpf_profiler_otlp::{Encoder, Resource, encode};
@@ -243,18 +243,49 @@ impl Symbolizer for Silent {
     }
 }
 
-/// Ticks are stamped by another clock than the profile's beginning.
+/// Ticks are stamped by another clock than the profile's beginning, and somebody may set that one in between.
 #[test]
 fn a_timestamp_outside_widens_the_profile() {
-    let mut builder = ProfileBuilder::new(Duration::from_millis(50));
-    let process = builder.process(fake::process(1));
-    let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
-    let trace = Trace { frames: [].as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
-    for time in [fake::START - 5, fake::START + fake::DURATION] {
-        builder.add(thread, &trace, time);
+    const HOUR: u64 = 3_600_000_000_000;
+    let end = fake::START + fake::DURATION;
+    for times in
+        [[fake::START - 5, end], [fake::START - HOUR, end - 1], [fake::START, end + HOUR], [0, u64::MAX - 1]]
+    {
+        let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+        let process = builder.process(fake::process(1));
+        let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
+        let trace = Trace { frames: [].as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        times.iter().for_each(|&time| builder.add(thread, &trace, time));
+        let bytes = encode(&fake::finish(builder), &Resource::new());
+        let mut request = ExportProfilesServiceRequest::decode(bytes).unwrap();
+        assert_eq!(check::schema(&request), [""; 0]);
+        assert_eq!(sample(&mut request).timestamps_unix_nano, times);
     }
-    let request = ExportProfilesServiceRequest::decode(encode(&fake::finish(builder), &Resource::new()));
-    assert_eq!(check::schema(&request.unwrap()), [""; 0]);
+}
+
+/// One user's program must not cost the others their profiles.
+#[test]
+fn texts_that_are_too_long_are_cut() {
+    let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+    // The cut would go through the last character of these.
+    for (pid, executable) in [(1, "/ü".repeat(1_300)), (2, format!("/{}", "🦀".repeat(1_000)))] {
+        let executable = executable.into();
+        let process = builder.process(Process { pid, executable, ..Process::default() });
+        let thread = builder.thread(Thread { process, tid: pid, name: "".into() });
+        let trace = Trace { frames: [].as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        builder.add(thread, &trace, fake::START);
+    }
+    let resource = Resource::new().with("team", "x".repeat(2_049));
+    let bytes = encode(&fake::finish(builder), &resource);
+    let request = ExportProfilesServiceRequest::decode(bytes).unwrap();
+    assert_eq!((check::schema(&request), consumers::all(&request)), (vec![], vec![]));
+    let lengths = |key: &str| {
+        let resources = request.resource_profiles.iter().map(|it| it.resource.as_ref().unwrap());
+        let pairs = resources.flat_map(|resource| &resource.attributes).filter(|pair| pair.key == key);
+        pairs.map(|pair| pair.value.as_ref().unwrap().encoded_len() - 3).collect::<Vec<_>>()
+    };
+    assert_eq!(lengths("process.executable.path"), [2_047, 2_045]);
+    assert_eq!(lengths("team"), [2_048; 2]);
 }
 
 /// The reference checker, where `PROFCHECK` names it.
