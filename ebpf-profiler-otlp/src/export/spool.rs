@@ -58,7 +58,7 @@ impl Spool {
         let Some((number, ending)) = name.to_str().and_then(|name| name.split_once('.')) else {
             return Ok(());
         };
-        let Ok(number) = number.parse() else { return Ok(()) };
+        let Some(number) = number.parse().ok().filter(|&number| number < NOT_OURS) else { return Ok(()) };
         let coding = match ending {
             "otlp.gz" => Coding::Gzip,
             "otlp.zst" => Coding::Zstd,
@@ -69,7 +69,7 @@ impl Spool {
         let size = entry.metadata()?.len();
         self.files.insert(number, File { coding, size });
         self.bytes += size;
-        self.next = self.next.max(number.saturating_add(1));
+        self.next = self.next.max(number + 1);
         Ok(())
     }
 
@@ -128,6 +128,9 @@ impl Spool {
         self.directory.join(format!("{number:020}.{ending}"))
     }
 }
+
+/// No exporter writes as many messages.
+const NOT_OURS: u64 = 1 << 63;
 
 /// Makes a folder that only we look into: a profile shows what everybody runs.
 fn folder(path: &Path) -> io::Result<()> {

@@ -21,6 +21,8 @@ pub(crate) enum Act {
     Interrupt(Vec<u8>),
     /// Read the request and say nothing, while the connection stays.
     Hang,
+    /// Read nothing and say nothing, while the connection stays.
+    Deaf,
     /// Close at once.
     Drop,
 }
@@ -104,6 +106,9 @@ fn serve(stream: &mut dyn Stream, act: Act, requests: &Sender<Request>) {
     if let Act::Interrupt(answer) = act {
         let _ = stream.write_all(&answer);
         return;
+    }
+    if let Act::Deaf = act {
+        return sleep(Duration::from_secs(60));
     }
     let Some(request) = read(stream) else { return };
     // The test may be over already.

@@ -166,6 +166,52 @@ fn what_may_be_sent_again_is_sent_again() {
 }
 
 #[test]
+fn a_collector_that_takes_its_time_is_waited_for() {
+    let collector = Collector::new([Act::Drip(b"HTTP/1.1 200 OK\r\n\r\n".into(), 50 * MILLI)]);
+    let mut exporter = Exporter::new(settings(&collector.url()).timeout(60 * SECOND)).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.queued == 0);
+    assert_eq!((stats.delivered, stats.retries), (1, 0), "{stats}");
+}
+
+/// As one whose machine is gone, or who accepts connections and has no thread for them.
+#[test]
+fn who_does_not_read_is_asked_again() {
+    let collector = Collector::new([Act::Deaf, Act::ok()]);
+    // More than what two kernels hold for a connection.
+    let settings = settings(&collector.url()).compression(Compression::None).limit(usize::MAX);
+    let mut exporter = Exporter::new(settings.timeout(2 * SECOND)).unwrap();
+    let large = profile(500_000);
+    exporter.take(&large).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.retries == 1);
+    assert_eq!(stats.last_error, "cannot send: no end in the time that it may take", "{stats}");
+    let stats = wait_for(&exporter, |stats| stats.queued == 0);
+    assert_eq!((stats.delivered, stats.dropped(), stats.retries), (1, 0, 1), "{stats}");
+    assert!(collector.requests()[0].body == encode(&large, &Resource::new()));
+}
+
+#[test]
+fn what_is_too_large_is_divided_or_dropped() {
+    let too_large = Act::answer(413, "", b"");
+    let (stats, collector) = export_one([too_large.clone(), Act::ok()]);
+    assert_eq!((stats.too_large, stats.divided, stats.retries, stats.delivered), (1, 0, 0, 0), "{stats}");
+    assert_eq!(collector.requests().len(), 1);
+
+    let collector = Collector::new([too_large.clone(), Act::ok()]);
+    let mut exporter = Exporter::new(settings(&collector.url())).unwrap();
+    exporter.take(&profile(3_000)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.queued == 0);
+    assert_eq!((stats.delivered, stats.divided, stats.dropped(), stats.retries), (2, 1, 0, 0), "{stats}");
+
+    // Whoever takes nothing at all gets smaller and smaller ones, but not for ever, and each is counted.
+    let collector = Collector::new([too_large]);
+    let mut exporter = Exporter::new(settings(&collector.url())).unwrap();
+    exporter.take(&profile(3_000)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.queued == 0);
+    assert_eq!((stats.delivered, stats.too_large), (0, stats.divided + 1), "{stats}");
+}
+
+#[test]
 fn what_is_refused_is_not_sent_again() {
     for status in [400, 401, 403, 404, 415, 500, 501, 301] {
         let (stats, collector) = export_one([Act::answer(status, "", b"no"), Act::ok()]);
@@ -317,6 +363,34 @@ fn a_spool_keeps_messages_beyond_the_end() {
     bodies.dedup();
     let sent: Vec<_> = (1..=5).map(|stacks| encode(&profile(stacks), &Resource::new())).collect();
     assert_eq!(bodies, sent);
+}
+
+/// A machine without power leaves what it was writing, and disks forget.
+#[test]
+fn a_spool_with_garbage_in_it_is_emptied() {
+    let directory = Directory::new("garbage");
+    std::fs::create_dir(&directory.0).unwrap();
+    let whole = encode(&profile(3), &Resource::new());
+    for (name, content) in [
+        ("00000000000000000001.part", &whole[..10]),
+        ("00000000000000000002.otlp", &[]),
+        ("00000000000000000003.otlp", b"not a message"),
+        ("00000000000000000004.otlp", &whole),
+        ("18446744073709551615.otlp", &whole),
+        ("99999999999999999999.otlp", &whole),
+        ("notes.txt", b"of somebody else"),
+    ] {
+        std::fs::write(directory.0.join(name), content).unwrap();
+    }
+    let refuse = Act::answer(400, "", b"what is this?");
+    let collector = Collector::new([refuse.clone(), refuse, Act::ok()]);
+    let mut exporter = Exporter::new(settings(&collector.url()).spool(&directory.0, 1 << 20)).unwrap();
+    let stats = wait_for(&exporter, |stats| stats.spooled == 0);
+    assert_eq!((stats.delivered, stats.refused), (1, 2), "{stats}");
+    exporter.take(&profile(3)).unwrap();
+    exporter.flush().unwrap();
+    assert_eq!((exporter.stats().delivered, exporter.stats().dropped()), (2, 2));
+    assert_eq!(directory.files(), 3, "what isn't ours stays");
 }
 
 #[test]
