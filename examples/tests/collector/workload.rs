@@ -33,6 +33,13 @@ impl Workload {
         Workload(child, "sh".to_owned())
     }
 
+    /// A program that is in the kernel most of its time.
+    pub(crate) fn of_system_calls() -> Workload {
+        let mut command = Command::new("dd");
+        command.args(["if=/dev/zero", "of=/dev/null", "bs=1"]).stderr(Stdio::null());
+        Workload(command.spawn().unwrap(), "dd".to_owned())
+    }
+
     /// Takes its file away while it runs.
     pub(crate) fn delete(&self) {
         std::fs::remove_file(&self.1).unwrap();
