@@ -46,12 +46,13 @@ impl Splice {
         self.words.extend_from_slice(words);
     }
 
-    /// Appends words of a walk that had no calls, and behind its loops runs of `calls`, each ended by the word `LOOP`.
-    pub(crate) fn extend_with(&mut self, words: &[u64], calls: &[u64]) {
+    /// Appends words of a walk that had no calls, and behind its loops runs of `calls`, each ended by the word `LOOP`; but
+    /// only behind those at addresses that `runs_them` names.
+    pub(crate) fn extend_with(&mut self, words: &[u64], calls: &[u64], runs_them: impl Fn(u64) -> bool) {
         let mut runs = calls.split(|&word| word == LOOP);
         for &word in words {
             self.words.push(word);
-            if is_loop(word) {
+            if is_loop(word) && runs_them(word & ADDRESS) {
                 self.words.extend_from_slice(runs.next().unwrap_or_default());
             }
         }
@@ -186,12 +187,15 @@ mod tests {
         let expected = stack(&[&[1, EVAL], &call(7), &call(8), &[2, EVAL], &call(9), &[3]]);
         let with = |words: &[u64], calls: &[u64]| {
             let mut splice = Splice::default();
-            splice.extend_with(words, calls);
+            splice.extend_with(words, calls, |address| address == EVAL & ADDRESS);
             splice.words
         };
         assert_eq!(with(&words, &calls), expected);
         assert_eq!(with(&words, &[]), words);
         assert_eq!(with(&[1, 2], &calls), [1, 2]);
+        // A loop of another interpreter.
+        let expected = stack(&[&[LOOP | 0x2000, 2, EVAL], &call(7), &call(8), &[3]]);
+        assert_eq!(with(&[LOOP | 0x2000, 2, EVAL, 3], &calls), expected);
     }
 
     #[test]

@@ -218,7 +218,9 @@ impl Pipeline {
         self.stats.raw += 1;
         let stop = raw::walk(&mut self.walker, &mut self.registry, tick, registers, stack);
         self.splice.clear();
-        self.splice.extend_with(self.walker.frames(), calls);
+        let registry = &self.registry;
+        let runs_them = |address| registry.is_of_first_interpreter(tick.pid, address);
+        self.splice.extend_with(self.walker.frames(), calls, runs_them);
         self.user_frames(tick, stop == Stop::Root);
         self.add(tick, stop, None);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Registry;
+use super::{Entry, Registry};
 use crate::language::{Language, Script, ScriptId};
 use crate::process::interpreters::Surroundings;
 use crate::process::layout::{self, Region};
@@ -72,6 +72,15 @@ impl Registry {
         }
         let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
         entry.interpreters.meet(&mut Surroundings { pid, now, regions, modules, system, scripts, stats });
+    }
+
+    /// Whether an address lies in the file of a process's first interpreter.
+    pub(crate) fn is_of_first_interpreter(&self, pid: u32, address: u64) -> bool {
+        let number = |entry: &Entry| {
+            let file = entry.regions[layout::find(&entry.regions, address)?].file?;
+            Some(entry.interpreters.number(file.module, file.bias))
+        };
+        self.processes.get(&pid).and_then(number) == Some(1)
     }
 
     /// A loop ran without calls, or with such as make no sense: perhaps its interpreter is ready by now, or is another
