@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use ebpf_profiler_core::tables::{MemoryTables, Tables};
 use ebpf_profiler_core::trace::{Stop, Walker};
 use ebpf_programs::abi::VERSION;
-use ebpf_programs::abi::interpreter::{Frames, Interpreter, MAX_CALLS, NO_CHECK, Path, from, position, run};
+use ebpf_programs::abi::interpreter::{
+    Frames, Interpreter, MAX_CALLS, NO_CHECK, Others, Path, from, position, run,
+};
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::record::frame::{ADDRESS, CALL, CHECK, DETAIL, INTERPRETER_SHIFT, LOOP};
 use ebpf_programs::abi::registers::{Registers, x86_64};
@@ -54,7 +56,10 @@ impl World {
         for (number, pc) in [0x210u64, 0x110, 0x220, 0x401].into_iter().enumerate() {
             memory.insert(STACK + 16 * number as u64 + 8, CODE + pc);
         }
-        World { memory, interpreter: Interpreter { loops, top: TOP, frames: FRAMES } }
+        World {
+            memory,
+            interpreter: Interpreter { loops, top: TOP, frames: FRAMES, others: Others::default() },
+        }
     }
 
     /// A frame of `function` at `position`, called by the frame at `caller`.
@@ -126,7 +131,7 @@ fn table() -> Vec<u32> {
 }
 
 fn words_of(interpreter: &Interpreter) -> Vec<u32> {
-    let Interpreter { loops, top, frames } = interpreter;
+    let Interpreter { loops, top, frames, others } = interpreter;
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
     let mut words: Vec<u32> = loops.iter().flatten().flat_map(|&word| halves(word)).collect();
     words.extend([top.from, top.hops, top.next, top.thread]);
@@ -134,6 +139,8 @@ fn words_of(interpreter: &Interpreter) -> Vec<u32> {
     words.extend(halves(frames.function_mask));
     words.extend([frames.size, frames.caller, frames.function, frames.position, frames.position_kind]);
     words.extend([frames.check, frames.run, frames.end, frames.end_mask, frames.end_value]);
+    words.extend(halves(others.head));
+    words.extend([others.next, others.entries, others.link, others.thread, others.hop, others.reserved]);
     words
 }
 
@@ -235,6 +242,82 @@ fn an_entry_may_be_in_use_by_this_thread_or_another() {
     assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
 }
 
+/// Two interpreters, each with two entries; of those of this thread, the one in use has one frame, at 0x1000.
+fn nested() -> World {
+    let mut world = in_use(THREAD).with(|it| {
+        it.others = Others { head: 0x740, next: 0, entries: 8, link: 0, thread: 24, hop: 3, reserved: 0 };
+    });
+    let interpreters = [(0x740, 0x7000), (0x7000, 0x7100), (0x7008, 0x8100), (0x7100, 0), (0x7108, 0x8000)];
+    world.memory.extend(interpreters);
+    for (at, link, thread, frame) in [
+        (0x8000, 0x8200, THREAD, 0x1000),
+        (0x8100, 0x8300, 1, 0x3000),
+        (0x8200, 0, 2, 0x3000),
+        (0x8300, 0, THREAD, 0x2000),
+    ] {
+        world.memory.extend([(at, link), (at + 24, thread), (at + 32, frame)]);
+    }
+    world
+}
+
+#[test]
+fn the_frames_of_the_interpreter_that_called_come_next() {
+    assert_eq!(nested().walk(), "100 20f* a000@7 10f 21f* b000@7 400");
+    // It runs nothing.
+    let mut world = nested();
+    world.memory.insert(0x8300 + 32, 0);
+    assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* 400");
+    // Its entry is another thread's.
+    let mut world = nested();
+    world.memory.insert(0x8300 + 24, 3);
+    assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* 400");
+    // The one in use runs nothing yet: the loop that was met is the caller's.
+    let mut world = nested();
+    world.memory.insert(0x8000 + 32, 0);
+    assert_eq!(world.walk(), "100 20f* b000@7 10f 21f* 400");
+}
+
+#[test]
+fn where_the_first_frames_cannot_be_had_none_are_taken_for_them() {
+    for from in [from::NOWHERE, from::LATER] {
+        assert_eq!(nested().with(|it| it.top.from = from).walk(), "100 20f* 10f 21f* 400");
+    }
+}
+
+#[test]
+fn of_two_that_may_have_called_neither_is_taken() {
+    let mut world = nested();
+    world.memory.insert(0x8100 + 24, THREAD);
+    assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* 0@0 400");
+}
+
+#[test]
+fn where_nothing_is_in_use_the_thread_is_looked_for_among_all() {
+    let mut world = nested().with(|it| {
+        it.top = Path { from: from::CURRENT, next: 0, thread: 24, hops: 2, ..TOP };
+        it.top.offsets = [0x700, 32, 0, 0, 0, 0, 0, 0];
+        it.others.hop = 1;
+    });
+    assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* b000@7 400");
+    // Two have frames of this thread, and neither is in use.
+    world.memory.insert(0x700, 0);
+    assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
+    world.memory.insert(0x8000 + 32, 0);
+    assert_eq!(world.walk(), "100 20f* b000@7 10f 21f* 400");
+    world.memory.insert(0x8300 + 32, 0);
+    assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
+}
+
+#[test]
+fn lists_of_interpreters_may_be_circles_or_torn() {
+    for (at, to) in [(0x7100, 0x7000), (0x8300, 0x8100), (0x8200, 0x8200), (0x7108, 0x9998), (0x740, 0x9998)]
+    {
+        let mut world = nested();
+        world.memory.insert(at, to);
+        assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* 0@0 400");
+    }
+}
+
 #[test]
 fn a_list_of_threads_may_be_a_circle_or_torn() {
     let mut world = listed();
@@ -277,6 +360,12 @@ fn numbers_beyond_all_bounds_do_no_harm() {
             let world = in_use(THREAD).with(|it| {
                 it.top.from = from;
                 (it.top.hops, it.top.next) = (value, value);
+            });
+            assert!(world.walk().ends_with("400"));
+            let world = nested().with(|it| {
+                it.top.from = from;
+                let o = &mut it.others;
+                (o.next, o.entries, o.link, o.thread, o.hop) = (value, value, value, value, value);
             });
             assert!(world.walk().ends_with("400"));
         }

@@ -44,7 +44,8 @@
 //! # What it does not do
 //!
 //! * On arm64 all is read as on x86_64, and tried on what compilers make for it, but nothing has run there. CPython 2.7
-//!   isn't attached to; until 3.11 a thread shows the first interpreter that it worked for.
+//!   isn't attached to; until 3.11 a thread shows the first interpreter that it worked for, and no version the interpreters that
+//!   called another one.
 //! * Runtimes that hide all their symbols, and were stripped of them.
 //! * PyPy, Jython and others that are called Python but are other programs.
 //!

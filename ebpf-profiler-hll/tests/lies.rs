@@ -8,8 +8,8 @@ use ebpf_profiler_core::language::{
 };
 use ebpf_profiler_core::testing;
 use ebpf_profiler_hll::python::Python;
-use ebpf_programs::abi::interpreter::{from, position, run};
-use fake::{BIAS, CODE_TYPE, KEY, World};
+use ebpf_programs::abi::interpreter::{Others, from, position, run};
+use fake::{BIAS, CODE_TYPE, INTERPRETERS, KEY, RUNTIME, World};
 
 /// Where things lie in the process: a code object, its strings, its line table.
 const CODE: u64 = 0x20_0000;
@@ -37,7 +37,7 @@ fn honest() -> World {
     world.put(BIAS + KEY - 12, &[1]);
     world.put(BIAS + KEY, &[3]);
     world.put(CODE, &[0; 200]);
-    let words = [(8, BIAS + CODE_TYPE), (112, FILE), (120, NAME), (128, NAME), (136, TABLE)];
+    let words = [(0, 1), (8, BIAS + CODE_TYPE), (112, FILE), (120, NAME), (128, NAME), (136, TABLE)];
     for (at, word) in words {
         world.put_word(CODE + at, word);
     }
@@ -87,6 +87,9 @@ fn an_honest_process() {
     let (top, frames) = (interpreter.top, interpreter.frames);
     assert_eq!((top.from, &top.offsets[..top.hops as usize]), (from::THREAD, &[0x80, 24, 56, 0][..]));
     assert_eq!((frames.run, frames.position_kind), (run::BEFORE_MARKED, position::ADDRESS));
+    let head = BIAS + INTERPRETERS;
+    let others = Others { head, next: 0, entries: 72, link: 8, thread: 136, hop: 2, reserved: 0 };
+    assert_eq!(interpreter.others, others);
     let function = function(&world).unwrap();
     assert_eq!((&*function.name, &*function.file, function.start_line), ("f", "a.py", 7));
     assert_eq!([0, 192, 195, 196, u32::MAX].map(|at| function.lines.at(at)), [7, 8, 8, 0, 0]);
@@ -106,6 +109,24 @@ fn nothing_is_attached_to_before_the_runtime_is_ready() {
     world.put_word(BIAS + CODE_TYPE + 240, 0);
     assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
     assert_eq!(attach(&World::default()).unwrap_err(), Reason::Unreadable);
+}
+
+/// 2.7 keeps a thread's state in a list of its own; the state in use has a name.
+#[test]
+fn threads_of_2_7_are_looked_for_where_they_are_not_in_use() {
+    let file = fake::file((2, 7), &[]);
+    let runtime = Python.find(&fake::open(&file)).unwrap();
+    let attach = |world: &World| runtime.attach(&Target::new(world, BIAS, fake::loaded(&file)));
+    let mut world = honest();
+    assert_eq!(attach(&world).unwrap_err(), Reason::Unreadable);
+    world.put_word(BIAS + INTERPRETERS, 0);
+    assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
+    world.put_word(BIAS + INTERPRETERS, 0x40_0000);
+    let interpreter = attach(&world).unwrap().interpreter;
+    let (top, others) = (interpreter.top, interpreter.others);
+    assert_eq!((top.from, top.next, top.thread), (from::CURRENT, 0, 144));
+    assert_eq!(top.offsets[..top.hops as usize], [(BIAS + RUNTIME) as i64, 16]);
+    assert_eq!((others.entries, others.link, others.hop), (8, 0, 1));
 }
 
 #[test]

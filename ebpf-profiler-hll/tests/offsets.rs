@@ -18,7 +18,6 @@ type Span = (usize, usize);
 const ALL: Span = (0, 7);
 const ONLY_2: Span = (0, 0);
 const ONLY_3: Span = (1, 7);
-const TO_3_11: Span = (0, 6);
 const FROM_3_7_TO_3_11: Span = (2, 6);
 const TO_3_9: Span = (0, 4);
 const FROM_3_10: Span = (5, 7);
@@ -28,12 +27,14 @@ const ONLY_3_11: Span = (6, 6);
 const ONLY_3_12: Span = (7, 7);
 
 /// Row of the table, versions, and what debuggers call it: a type, and a field of it; no field for its size.
-const FIELDS: [(&str, Span, &str, &str); 35] = [
+const FIELDS: [(&str, Span, &str, &str); 37] = [
     ("thread.frame", TO_3_10, "struct _ts", "frame"),
     ("thread.cframe", FROM_3_11, "struct _ts", "cframe"),
-    ("interpreter.threads", ONLY_2, "struct _is", "tstate_head"),
-    ("thread.next", ONLY_2, "struct _ts", "next"),
-    ("thread.thread_id", TO_3_11, "struct _ts", "thread_id"),
+    ("interpreter.next", ALL, "struct _is", "next"),
+    ("interpreter.threads", TO_3_10, "struct _is", "tstate_head"),
+    ("interpreter.threads", FROM_3_11, "struct _is", "threads.head"),
+    ("thread.next", ALL, "struct _ts", "next"),
+    ("thread.thread_id", ALL, "struct _ts", "thread_id"),
     ("runtime.current", FROM_3_7_TO_3_11, "_PyRuntimeState", "gilstate.tstate_current"),
     ("runtime.key", FROM_3_7_TO_3_11, "_PyRuntimeState", "gilstate.autoTSSkey"),
     ("cframe.current_frame", FROM_3_11, "_PyCFrame", "current_frame"),

@@ -301,8 +301,14 @@ impl Running {
         self.known = Arc::default();
         self.parent = None;
         if self.attached.is_err() {
-            self.interpreter.top.from = from::LATER;
+            self.know_nothing(from::LATER);
         }
+    }
+
+    /// What the kernel side is told while there is nothing to tell.
+    fn know_nothing(&mut self, from: u32) {
+        self.interpreter = Interpreter { loops: self.interpreter.loops, ..Interpreter::default() };
+        self.interpreter.top.from = from;
     }
 
     /// Asks a runtime again that was ready once; whether it says something else.
@@ -342,7 +348,7 @@ impl Running {
                 self.attached = Err(reason);
                 let may_change = self.may_change();
                 around.stats.refused += u64::from(!may_change);
-                self.interpreter.top.from = if may_change { from::LATER } else { from::NOWHERE };
+                self.know_nothing(if may_change { from::LATER } else { from::NOWHERE });
             }
         }
     }
@@ -452,7 +458,7 @@ fn unnamed(around: &mut Surroundings<'_>, language: &'static str, why: &str) -> 
 
 /// The description in the order of its fields.
 fn write(interpreter: &Interpreter, bytes: &mut Vec<u8>) {
-    let Interpreter { loops, top, frames } = interpreter;
+    let Interpreter { loops, top, frames, others } = interpreter;
     bytes.extend(loops.iter().flatten().flat_map(|word| word.to_ne_bytes()));
     bytes.extend([top.from, top.hops, top.next, top.thread].iter().flat_map(|word| word.to_ne_bytes()));
     bytes.extend(top.offsets.iter().flat_map(|word| word.to_ne_bytes()));
@@ -469,5 +475,8 @@ fn write(interpreter: &Interpreter, bytes: &mut Vec<u8>) {
         frames.end_mask,
         frames.end_value,
     ];
+    bytes.extend(rest.iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend(others.head.to_ne_bytes());
+    let rest = [others.next, others.entries, others.link, others.thread, others.hop, others.reserved];
     bytes.extend(rest.iter().flat_map(|word| word.to_ne_bytes()));
 }

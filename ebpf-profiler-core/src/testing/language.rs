@@ -126,7 +126,7 @@ fn lied_to(runtime: &dyn Runtime, seed: u64) -> Result<(), String> {
 }
 
 fn within_bounds(interpreter: &Interpreter) -> Result<(), String> {
-    let Interpreter { top, frames, .. } = interpreter;
+    let Interpreter { top, frames, others, .. } = interpreter;
     let fits = |what: &str, at: u32, size: u32| match at.checked_add(size) {
         Some(end) if end <= frames.size && at.is_multiple_of(size) => Ok(()),
         _ => Err(format!("the {what} of a frame isn't within what is read of it, or isn't aligned")),
@@ -145,6 +145,9 @@ fn within_bounds(interpreter: &Interpreter) -> Result<(), String> {
     }
     if top.hops as usize > HOPS || (top.from != from::NOWHERE && top.hops == 0) {
         return Err(format!("{} hops to the innermost frame instead of 1 to {HOPS}", top.hops));
+    }
+    if others.head != 0 && !(1..top.hops).contains(&others.hop) {
+        return Err("the way to an entry isn't the beginning of the way to the innermost frame".to_owned());
     }
     Ok(())
 }

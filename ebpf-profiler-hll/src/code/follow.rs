@@ -2,7 +2,8 @@
 
 use ebpf_profiler_core::elf::Elf;
 
-use super::Origin;
+use super::value::Value;
+use super::{Origin, Place};
 
 /// Instructions at most that are followed in one function.
 const MAX_STEPS: usize = 256;
@@ -21,6 +22,9 @@ pub(super) trait State: Clone + Default {
 
     /// The first distance from the thread pointer that was read at.
     fn field(&self) -> Option<i64>;
+
+    /// What a function returns that ends here.
+    fn result(&self) -> Value;
 }
 
 /// Where it goes on.
@@ -47,6 +51,25 @@ pub(super) fn field<S: State>(elf: &Elf, address: u64) -> Option<i64> {
         field.map(|offset| Origin::Static { offset })
     });
     field
+}
+
+/// The place of which the function at `address`, which has no branch, returns the eight bytes.
+pub(super) fn word<S: State>(elf: &Elf, address: u64) -> Option<Place> {
+    let (mut at, mut state) = (address, S::default());
+    for _ in 0..MAX_STEPS {
+        let (bytes, count) = window(elf, at)?;
+        let (len, then) = state.step(&bytes[..count], at, &|_| false)?;
+        at = match then {
+            Next::On => at.wrapping_add(len),
+            Next::Jump(target) => target,
+            Next::End => break,
+            Next::Branch(_) | Next::Found(_) => return None,
+        };
+    }
+    match state.result() {
+        Value::Word(place) => Some(place),
+        _ => None,
+    }
 }
 
 /// Goes through the code at `address`, both ways where it branches, until it is known what it returns.

@@ -78,6 +78,14 @@ pub(crate) fn returned(elf: &Elf, address: u64, is_key: &dyn Fn(u64) -> bool) ->
     }
 }
 
+/// The place in memory of which the function at `address` returns the eight bytes.
+pub(crate) fn word(elf: &Elf, address: u64) -> Option<Place> {
+    match elf.arch() {
+        Arch::X86_64 => follow::word::<x86_64::State>(elf, address),
+        _ => follow::word::<aarch64::State>(elf, address),
+    }
+}
+
 /// The first distance from the thread pointer at which the function at `address` reads.
 pub(crate) fn field(elf: &Elf, address: u64) -> Option<i64> {
     match elf.arch() {

@@ -40,6 +40,20 @@ fn of(code: &[u8]) -> Option<Origin> {
 }
 
 #[test]
+fn a_word_of_memory() {
+    let word = |code: &[u8]| word(&elf(code), CODE);
+    // mov 0x100(%rip), %rax; ret                                                          (2.7, and linked into a program)
+    let direct = b"\x48\x8b\x05\x00\x01\x00\x00\xc3";
+    assert_eq!(word(direct), Some(Place::at(CODE + 7 + 0x100)));
+    // endbr64; mov 0x100(%rip), %rax; mov 0x278(%rax), %rax; ret                          (3.13)
+    let listed = b"\xf3\x0f\x1e\xfa\x48\x8b\x05\x00\x01\x00\x00\x48\x8b\x80\x78\x02\x00\x00\xc3";
+    assert_eq!(word(listed), Some(Place { pointer: Some(CODE + 11 + 0x100), plus: 0x278 }));
+    // xor %eax, %eax; ret; and one that doesn't end
+    assert_eq!(word(b"\x31\xc0\xc3"), None);
+    assert_eq!(word(b"\xeb\xfe"), None);
+}
+
+#[test]
 fn a_key_handed_over_by_number() {
     // cmpq $0, 0x563d50(%rip); je 0x1000 + 0x100; mov 0x563d50(%rip), %edi; jmp …      (3.11 in one piece)
     let code = b"\x48\x83\x3d\x50\x3d\x56\x00\x00\x0f\x84\xf2\x00\x00\x00\x8b\x3d\x50\x3d\x56\x00\xe9\x00\x01\x00\x00";

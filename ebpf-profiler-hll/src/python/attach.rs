@@ -2,12 +2,12 @@
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::{Attachment, Memory, Reason, Target, Unreadable};
-use ebpf_programs::abi::interpreter::{Interpreter, Path};
+use ebpf_programs::abi::interpreter::{Interpreter, Others, Path};
 
 use super::name::Names;
 use super::offsets::{CodeOffsets, CurrentOffsets, ListOffsets, Offsets};
 use super::version::Version;
-use crate::code::Origin;
+use crate::code::{Origin, Place};
 use crate::thread_local;
 
 /// The most members of a type that are looked at.
@@ -31,6 +31,8 @@ pub(super) struct Known {
     pub(super) state: Origin,
     /// What says which thread state is in use, where there is a symbol for it.
     pub(super) current: Option<u64>,
+    /// The address of the first interpreter.
+    pub(super) interpreters: Option<Place>,
     /// The type of code objects.
     pub(super) code_type: u64,
 }
@@ -47,19 +49,42 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
     let further = if then.is_some() { further } else { &further[..1] };
     // Elsewhere the thread pointer isn't what states have as their thread.
     let is_thread = known.arch == Arch::X86_64;
-    let top = match (offsets.listed, offsets.current) {
-        (Some(_), _) if !is_thread => return Err(Reason::Unsupported),
-        (Some(list), _) => listed(known.state, list, target, further)?,
-        (None, Some(current)) if is_thread => in_use(known, current, target, further)?,
-        (None, _) => thread_local::path(known.state, target, further)?,
+    let current = offsets.current.filter(|_| is_thread);
+    let top = match current {
+        Some(current) => in_use(known, current, target, further)?,
+        None if known.version < Version(3, 0) => return Err(Reason::Unsupported),
+        None => thread_local::path(known.state, target, further)?,
     };
-    let interpreter = Interpreter { loops: Default::default(), top, frames: offsets.frames };
+    let others = match (known.interpreters, offsets.lists) {
+        (Some(head), Some(lists)) if is_thread => others(&top, head, lists, target, further)?,
+        _ => Others::default(),
+    };
+    let interpreter = Interpreter { loops: Default::default(), top, frames: offsets.frames, others };
     Ok(Attachment { interpreter, names: Box::new(Names::new(known.version, offsets, code_type)) })
+}
+
+/// The lists of all interpreters' thread states.
+fn others(
+    top: &Path,
+    head: Place,
+    lists: ListOffsets,
+    target: &Target<'_>,
+    further: &[i64],
+) -> Result<Others, Reason> {
+    Ok(Others {
+        head: thread_local::address(head, target)?,
+        next: lists.interpreter,
+        entries: lists.threads,
+        link: lists.next,
+        thread: lists.thread,
+        hop: top.hops - further.len() as u32,
+        reserved: 0,
+    })
 }
 
 /// The way to the state in use, or else to the thread's own.
 ///
-/// A thread that works for several interpreters has the state of the first as its own.
+/// A thread that works for several interpreters has the state of the first as its own. 2.7's has none.
 fn in_use(
     known: &Known,
     current: CurrentOffsets,
@@ -75,20 +100,20 @@ fn in_use(
         }
         _ => return thread_local::path(known.state, target, further),
     };
-    thread_local::current(head, current.thread, known.state, target, further)
+    let own = match known.version {
+        Version(2, _) => {
+            has_begun(known, target)?;
+            None
+        }
+        _ => Some(known.state),
+    };
+    thread_local::current(head, current.thread, own, target, further)
 }
 
-/// The way over the first interpreter's list of thread states.
-fn listed(state: Origin, list: ListOffsets, target: &Target<'_>, further: &[i64]) -> Result<Path, Reason> {
-    // It is what the runtime looks at before it asks for a thread's state.
-    let Origin::Key { made: Some(interpreter), .. } = state else { return Err(Reason::Unsupported) };
-    match target.memory().u64(thread_local::address(interpreter, target)?)? {
-        0 => Err(Reason::NotReady),
-        interpreter => {
-            let head = interpreter.wrapping_add(list.head.into());
-            thread_local::listed(head, list.next, list.thread, further).ok_or(Reason::Unsupported)
-        }
-    }
+/// Whether there is an interpreter. Without their list there is no way to the states of threads that wait.
+fn has_begun(known: &Known, target: &Target<'_>) -> Result<(), Reason> {
+    let head = thread_local::address(known.interpreters.ok_or(Reason::Unsupported)?, target)?;
+    if target.memory().u64(head)? == 0 { Err(Reason::NotReady) } else { Ok(()) }
 }
 
 /// Believes what the type says of its fields, more than the table: the table is of another build.

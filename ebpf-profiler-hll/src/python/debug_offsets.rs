@@ -3,6 +3,8 @@
 //! ```text
 //!   0  "xdebugpy"   8  version   16  free-threaded   24  groups of offsets, eight bytes each
 //!
+//!   runtime_state      size  finalizing  interpreters_head
+//!   interpreter_state  size  id  next  threads_head  …
 //!   thread_state       size  prev 0  next 8  interp 16  current_frame  thread_id …
 //!   interpreter_frame  size  previous  executable  instr_ptr  localsplus  owner  …
 //!   code_object        size  filename  name  qualname  linetable  firstlineno  argcount  localsplusnames  …
@@ -18,7 +20,7 @@
 use ebpf_profiler_core::elf::Elf;
 use ebpf_programs::abi::interpreter::{Frames, position, run};
 
-use super::offsets::{self, BytesOffsets, CodeOffsets, OF_INTERPRETER, Offsets, TextOffsets};
+use super::offsets::{self, BytesOffsets, CodeOffsets, ListOffsets, OF_INTERPRETER, Offsets, TextOffsets};
 
 /// More than any version's.
 const SIZE: usize = 2048;
@@ -43,8 +45,8 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
         return None;
     }
     let groups = Groups(words.get(3..)?);
-    let (at, thread) = groups.find(0, |[size, prev, next, interp, frame]| {
-        [prev, next, interp] == [0, 8, 16] && frame < size && frame > interp
+    let (at, thread) = groups.find(0, |[size, prev, next, interp, frame, id]| {
+        [prev, next, interp] == [0, 8, 16] && frame < size && frame > interp && id < size && id > interp
     })?;
     let (at, frame) = groups.find(at, |[size, previous, executable, pointer, locals, owner]| {
         size == locals + 8 && [previous, executable, pointer, owner].iter().all(|field| *field < locals)
@@ -69,7 +71,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     let (qualname, version, instructions) = (Some(qualname), Some(version), Some(adaptive));
     Some(Offsets {
         top: (thread[4].into(), None),
-        listed: None,
+        lists: lists(&words[3..], thread),
         current: None,
         frames,
         code: CodeOffsets { size, filename, name, qualname, first_line, version, table, instructions },
@@ -80,6 +82,14 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
         type_name: types[1],
         type_members: None,
     })
+}
+
+/// The first two groups are larger than any other, and none of their fields is known.
+fn lists(groups: &[u64], [_, _, next, _, _, thread]: [u32; 6]) -> Option<ListOffsets> {
+    let &[_, _, head, size, id, interpreter, threads, ..] = groups else { return None };
+    let is_plausible = head < groups[0] && [id, interpreter, threads].iter().all(|field| *field < size);
+    let field = |field: u64| u32::try_from(field).ok().filter(|_| is_plausible);
+    Some(ListOffsets { interpreter: field(interpreter)?, threads: field(threads)?, next, thread })
 }
 
 fn frames([_, previous, executable, pointer, _, owner]: [u32; 6], check: u32) -> Option<Frames> {
@@ -148,6 +158,8 @@ mod tests {
     fn the_description_of_3_13() {
         let found = parse(&bytes(&GROUPS_3_13, 0x030d_00f0)).unwrap();
         assert_eq!(found.top, (72, None));
+        let lists = ListOffsets { interpreter: 7264, threads: 7344, next: 8, thread: 152 };
+        assert_eq!(found.lists, Some(lists));
         let frames = found.frames;
         assert_eq!((frames.caller, frames.function, frames.position, frames.end), (8, 0, 56, 70));
         assert_eq!((frames.check, frames.size), (92, 72));

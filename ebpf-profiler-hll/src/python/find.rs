@@ -38,13 +38,16 @@ fn known(elf: &Elf, symbols: &Symbols<'_>) -> Result<Known, Reason> {
     let state = state(elf, symbols).ok_or(Reason::Unsupported)?;
     let code_type = symbols.address("PyCode_Type").ok_or(Reason::Unsupported)?;
     let current = symbols.address("_PyThreadState_Current");
-    Ok(Known { arch: elf.arch(), version, offsets, state, current, code_type })
+    let head = symbols.address("PyInterpreterState_Head");
+    let interpreters = head.and_then(|address| code::word(elf, address));
+    Ok(Known { arch: elf.arch(), version, offsets, state, current, interpreters, code_type })
 }
 
 /// How the runtime gets from a thread to its thread state.
 ///
-/// 2.7 searches a list, whatever the C library has. The others answer by the function that extension modules ask, in all versions. It answers with the last one that the thread used,
-/// also while it runs without the lock; the one of `PyThreadState_Get` is empty then.
+/// 2.7 searches a list, whatever the C library has. The others answer by the function that extension modules ask, in
+/// all versions. It answers with the last one that the thread used, also while it runs without the lock; the one of
+/// `PyThreadState_Get` is empty then.
 fn state(elf: &Elf, symbols: &Symbols<'_>) -> Option<Origin> {
     let runtime = symbols.get("_PyRuntime").map_or(0..0, |it| it.address..it.address.saturating_add(it.size));
     let ask = ["PyGILState_GetThisThreadState", "_PyThreadState_GetCurrent", "PyThreadState_GetUnchecked"];

@@ -24,12 +24,21 @@
 //!
 //! Behind what `PyGILState_GetThisThreadState` returns, and that also while the thread runs without the lock: from
 //! 3.12 on it is the state that the thread used last; before, it is the first that it ever had, whichever interpreter
-//! it works for. So until 3.11 the one in use is asked first whether it is this thread's. 2.7 keeps a list of its own,
-//! through which the thread is looked for, among those of the first interpreter.
+//! it works for. So until 3.11 the one in use is asked first whether it is this thread's. 2.7 keeps a list of its own; a
+//! thread whose state isn't in use is looked for among the states of all interpreters.
 //!
-//! A thread in which several interpreters call one another shows the frames of the innermost; the loops of the
-//! others stand for themselves. Nothing leads from the state in use to the one that was in use before: it would have to
-//! be looked for in the lists of threads of all interpreters, by the thread pointer, at each loop that is left over.
+//! # Interpreters that call one another
+//!
+//! A thread may run scripts in one interpreter, and in a call of theirs scripts in another. Nothing leads from the state in
+//! use to the one that was in use before. So where a list of frames is at its end, and a loop is met all the same, the
+//! lists of all interpreters are searched for another state of this thread that has frames; these are the next ones:
+//!
+//! | what calls | what is seen |
+//! |---|---|
+//! | one interpreter another one of the same library | the functions of both, each where it stands |
+//! | a library another library, of whichever version | the same: each has its own lists |
+//! | one a second one and that a third one, of the same library | those of the third; then a frame that says that it isn't readable: which of two called can't be told; then loops that stand for themselves |
+//! | one a second one and that the first again | the functions of both; but those of the first, which are one list, stand together on the side of the leaf |
 //!
 //! # Functions that take another's place
 //!

@@ -18,8 +18,8 @@ use super::version::Version;
 pub(super) struct Offsets {
     /// From a thread state to its innermost frame; the second only where there are two hops.
     pub(super) top: (i64, Option<i64>),
-    /// Of the list of thread states; where a thread knows its own, there is none.
-    pub(super) listed: Option<ListOffsets>,
+    /// Of the lists of interpreters and thread states.
+    pub(super) lists: Option<ListOffsets>,
     /// Of what says which thread state is in use.
     pub(super) current: Option<CurrentOffsets>,
     pub(super) frames: Frames,
@@ -33,11 +33,12 @@ pub(super) struct Offsets {
     pub(super) type_members: Option<u32>,
 }
 
-/// Of the list of thread states.
+/// Of the lists of interpreters and thread states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListOffsets {
-    /// In an interpreter.
-    pub(super) head: u32,
+    /// In an interpreter: the next one, and its first thread state.
+    pub(super) interpreter: u32,
+    pub(super) threads: u32,
     /// In a thread state: the next one, and the thread that it is for.
     pub(super) next: u32,
     pub(super) thread: u32,
@@ -115,11 +116,18 @@ fn from_table(table: &Table) -> Option<Offsets> {
     };
     let instructions = of("code.instructions");
     let frames = frames(table)?;
-    let listed = |head| Some(ListOffsets { head, next: of("thread.next")?, thread: of("thread.thread_id")? });
+    let thread = of("thread.thread_id")?;
+    // 3.12 is the first whose threads have the state in use as their own, and the first that numbers its code objects.
+    let has_current = of("code.version").is_none();
     Some(Offsets {
         top,
-        listed: of("interpreter.threads").and_then(listed),
-        current: of("thread.thread_id").map(|thread| CurrentOffsets {
+        lists: Some(ListOffsets {
+            interpreter: of("interpreter.next")?,
+            threads: of("interpreter.threads")?,
+            next: of("thread.next")?,
+            thread,
+        }),
+        current: has_current.then_some(CurrentOffsets {
             before_key: of("runtime.key")
                 .zip(of("runtime.current"))
                 .and_then(|(key, it)| key.checked_sub(it)),

@@ -50,7 +50,7 @@ const NEEDED: [&[&str]; 4] = [
 ];
 
 /// What is looked for where not all is exported.
-const WANTED: [&str; 13] = [
+const WANTED: [&str; 14] = [
     "_PyRuntime",
     "_PyThreadState_Current",
     "_PyEval_EvalFrameDefault",
@@ -58,6 +58,7 @@ const WANTED: [&str; 13] = [
     "PyGILState_GetThisThreadState",
     "_PyThreadState_GetCurrent",
     "PyThreadState_GetUnchecked",
+    "PyInterpreterState_Head",
     "PyCode_Type",
     "PyString_Type",
     "Py_Version",

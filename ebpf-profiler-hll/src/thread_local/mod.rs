@@ -68,7 +68,8 @@ fn key(number: Place, made: Option<Place>, target: &Target<'_>) -> Result<u32, R
     }
 }
 
-/// The way to the entry in use, if it is this thread's, or else to that of `origin`, and from there over `further`.
+/// The way to the entry in use, if it is this thread's, or else to that of `origin`, and from there over `further`; without
+/// an origin the entry is looked for among all.
 ///
 /// The address of the entry in use is at `head`; entries hold the thread pointer at offset `thread`.
 ///
@@ -78,23 +79,14 @@ fn key(number: Place, made: Option<Place>, target: &Target<'_>) -> Result<u32, R
 pub(crate) fn current(
     head: u64,
     thread: u32,
-    origin: Origin,
+    origin: Option<Origin>,
     target: &Target<'_>,
     further: &[i64],
 ) -> Result<Path, Reason> {
-    let otherwise = path(origin, target, &[])?;
+    let otherwise = origin.map(|origin| path(origin, target, &[])).transpose()?.unwrap_or_default();
     let hops = [&[head as i64], &otherwise.offsets[..otherwise.hops as usize]].concat();
     let path = join(&hops, further).ok_or(Reason::Unsupported)?;
     Ok(Path { from: from::CURRENT, next: otherwise.hops, thread, ..path })
-}
-
-/// The way from a list of threads to the entry of this one, and from there over `further`.
-///
-/// The list begins at the address in `head`; entries hold the next one's address and the thread pointer at these
-/// offsets.
-pub(crate) fn listed(head: u64, next: u32, thread: u32, further: &[i64]) -> Option<Path> {
-    let path = join(&[head as i64], further)?;
-    Some(Path { from: from::LIST, next, thread, ..path })
 }
 
 pub(crate) fn address(place: Place, target: &Target<'_>) -> Result<u64, Reason> {

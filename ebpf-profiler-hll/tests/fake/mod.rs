@@ -15,11 +15,14 @@ pub(crate) const BIAS: u64 = 0x10_0000;
 /// In the file: the runtime's variables, among them the key, and the type of code objects.
 pub(crate) const RUNTIME: u64 = 0x2000;
 pub(crate) const KEY: u64 = RUNTIME + 0x954;
+/// The address of the first interpreter.
+pub(crate) const INTERPRETERS: u64 = RUNTIME + 0x800;
 pub(crate) const CODE_TYPE: u64 = 0x2a00;
 
 /// In the file: functions.
 const EVAL: u64 = 0x1800;
 const ASK: u64 = 0x1a00;
+const HEAD: u64 = 0x1a60;
 const GET_SPECIFIC: u64 = 0x1a40;
 
 /// The bytes of a file with the runtime of this version of Python 3 in it, or of 2.7; its C library is musl.
@@ -27,6 +30,7 @@ pub(crate) fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
     let hex = u32::from_be_bytes([version.0, version.1, 0, 0xf0]).to_le_bytes();
     let mut exports = vec![
         ("PyGILState_GetThisThreadState", ASK),
+        ("PyInterpreterState_Head", HEAD),
         ("PyCode_Type", CODE_TYPE),
         ("_dlstart", 0x1a80),
         ("pthread_getspecific", GET_SPECIFIC),
@@ -47,6 +51,11 @@ pub(crate) fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
     let mut image = elf(&exports);
     place(&mut image, ASK, &asking());
     place(&mut image, GET_SPECIFIC, GET_SPECIFIC_CODE);
+    place(
+        &mut image,
+        HEAD,
+        &[b"\x48\x8b\x05".as_slice(), &relative(INTERPRETERS, HEAD + 7), b"\xc3"].concat(),
+    );
     place(&mut image, 0x2b80, &hex);
     place(&mut image, RUNTIME, describes_itself);
     image
@@ -58,13 +67,17 @@ const GET_SPECIFIC_CODE: &[u8] =
 
 /// `cmpq $0, made(%rip); mov key(%rip), %edi; jmp …`: whether the key is made stands before it.
 fn asking() -> Vec<u8> {
-    let relative = |to: u64, next: u64| (to.wrapping_sub(next) as u32).to_le_bytes();
     let mut code = b"\x48\x83\x3d".to_vec();
     code.extend(relative(KEY - 12, ASK + 8));
     code.extend(b"\x00\x8b\x3d");
     code.extend(relative(KEY, ASK + 14));
     code.extend(b"\xe9\x00\x10\x00\x00");
     code
+}
+
+/// The distance from the instruction at `next` to an address.
+fn relative(to: u64, next: u64) -> [u8; 4] {
+    (to.wrapping_sub(next) as u32).to_le_bytes()
 }
 
 /// A file whose bytes lie where their addresses are, and that exports these names.

@@ -24,6 +24,7 @@ pub(crate) fn calls(
         if hop == 1 && top.from == from::CURRENT {
             match memory.u64(at + u64::from(top.thread)) == Ok(thread_pointer) {
                 true => behind = 1 + top.next as usize,
+                false if top.next == 0 => at = of_all(interpreter, thread_pointer, memory)?,
                 false => at = thread_pointer,
             }
         }
@@ -31,12 +32,6 @@ pub(crate) fn calls(
             continue;
         }
         at = memory.u64(at.wrapping_add_signed(*offset)).ok()?;
-        while hop == 0
-            && top.from == from::LIST
-            && memory.u64(at + u64::from(top.thread)) != Ok(thread_pointer)
-        {
-            at = memory.u64(at + u64::from(top.next)).ok()?;
-        }
     }
     let frames = interpreter.frames;
     let mut calls = Vec::new();
@@ -60,4 +55,22 @@ pub(crate) fn calls(
         calls.push(Call { function, check, position });
     }
     Some(calls)
+}
+
+/// The entry of a thread among those of all interpreters.
+fn of_all(interpreter: &Interpreter, thread_pointer: u64, memory: &dyn Memory) -> Option<u64> {
+    let others = interpreter.others;
+    let word = |at: u64, plus: u32| memory.u64(at + u64::from(plus)).ok();
+    let mut owner = word(others.head, 0)?;
+    while owner != 0 {
+        let mut entry = word(owner, others.entries)?;
+        while entry != 0 {
+            if word(entry, others.thread)? == thread_pointer {
+                return Some(entry);
+            }
+            entry = word(entry, others.link)?;
+        }
+        owner = word(owner, others.next)?;
+    }
+    None
 }

@@ -116,8 +116,13 @@ impl Reader {
 
     fn interpreter(&mut self, words: &mut Fields<'_>) -> Result<()> {
         let mut numbers = [0; interpreter::WORDS];
-        for number in &mut numbers {
-            *number = words.hex()?;
+        for (index, number) in numbers.iter_mut().enumerate() {
+            match words.hex() {
+                Ok(said) => *number = said,
+                // Cases from before there were others don't speak of them.
+                Err(error) if index < interpreter::LEAST => return Err(error),
+                Err(_) => break,
+            }
         }
         self.case.interpreters.push(interpreter::of_words(&numbers));
         Ok(())

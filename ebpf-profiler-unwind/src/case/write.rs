@@ -29,7 +29,9 @@ impl fmt::Display for Case {
         }
         for interpreter in &self.interpreters {
             write!(f, "interpreter")?;
-            interpreter::words(interpreter).iter().try_for_each(|word| write!(f, " {word:x}"))?;
+            interpreter::said(&interpreter::words(interpreter))
+                .iter()
+                .try_for_each(|word| write!(f, " {word:x}"))?;
             writeln!(f)?;
         }
         self.mappings.iter().try_for_each(|mapping| self.write_mapping(mapping, f))?;

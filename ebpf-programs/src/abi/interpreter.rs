@@ -24,7 +24,7 @@ pub const LOOPS: usize = 4;
 /// Hops at most from a thread to its innermost frame.
 pub const HOPS: usize = 8;
 
-/// Threads at most in a list that is searched for one.
+/// Threads at most in a list that is searched for one, or threads and interpreters in several.
 pub const MAX_THREADS: u32 = 256;
 
 /// Bytes of a frame at most that are looked at.
@@ -43,6 +43,8 @@ pub struct Interpreter {
     pub top: Path,
     /// How a frame is laid out.
     pub frames: Frames,
+    /// Where a thread's other lists of frames are.
+    pub others: Others,
 }
 
 /// A way through memory: `[[[base + offsets[0]] + offsets[1]] + …]`, so many times.
@@ -73,7 +75,8 @@ pub mod from {
     pub const LIST: u32 = 3;
     /// At the entry that is in use, if it is this thread's; the first offset is the address at which its address is.
     /// The next offsets, as many as [`next`](super::Path::next) says, are the way otherwise, from the thread pointer to
-    /// an entry; the others lead on from either.
+    /// an entry; the others lead on from either. Where there are none of the first, the thread's entry is looked for among
+    /// [all](super::Others).
     pub const CURRENT: u32 = 4;
     /// Not known yet: user space wants to hear at once when the loop runs.
     pub const LATER: u32 = 5;
@@ -108,6 +111,42 @@ pub struct Frames {
     pub end_value: u32,
 }
 
+/// Where a thread's other lists of frames are, in a runtime that may run several interpreters.
+///
+/// A thread may work for one interpreter, and in a call for another: then nothing leads from the frames of the second to
+/// those of the first. All interpreters are in a list, and each has a list of entries, one for each thread:
+///
+/// ```text
+///   [head] ──► interpreter ──next──► interpreter ──next──► 0
+///                   │ entries             │ entries
+///                   ▼                     ▼
+///                 entry ──link──► …     entry ──link──► entry ──link──► 0
+/// ```
+///
+/// Where a list of frames is at its end and there are loops still, the entry of this thread that has frames and wasn't
+/// taken yet is the next one. If there are several, nothing tells which it is.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Others {
+    /// The address at which the address of the first interpreter is; 0 where there are no others.
+    pub head: u64,
+    /// In an interpreter: where the address of the next one is …
+    pub next: u32,
+    /// … and that of its first entry.
+    pub entries: u32,
+    /// In an entry: where the address of the next one is …
+    pub link: u32,
+    /// … and the thread pointer of the thread that it is for.
+    pub thread: u32,
+    /// How many of the path's offsets lead to an entry; the rest lead from there to the innermost frame.
+    pub hop: u32,
+    /// Nothing.
+    pub reserved: u32,
+}
+
+/// Entries at most that a walk takes frames from; a power of two.
+pub const MAX_ENTRIES: usize = 4;
+
 /// There is nothing in a function to tell it by.
 pub const NO_CHECK: u32 = u32::MAX;
 
@@ -130,6 +169,6 @@ pub mod run {
 }
 
 const _: () = {
-    assert!(size_of::<Interpreter>() == 192);
+    assert!(size_of::<Interpreter>() == 224);
     assert!(FRAME_BYTES.is_power_of_two());
 };

@@ -6,6 +6,9 @@
 //!                            ▲ │
 //!                            │ ▼ first hop led to a thread, or to a list of them
 //!                         COMPARING ◄──► SEARCHING
+//!
+//!   list at its end, another loop met ──► FIRST ──► ENTRIES ──► OWN ──► WAY ──► TAKING, or BEHIND
+//!                                            NEXT ◄──┘  ▲ LINK ◄─┴───────┘
 //! ```
 //!
 //! One read a step: the verifier follows every way through a loop, so there is none here. Whatever can't be read ends
@@ -15,7 +18,8 @@ use super::Walk;
 use super::arena::{UNIT_WORDS, block, double, word};
 use crate::abi::arena::Block;
 use crate::abi::interpreter::{
-    FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, MAX, MAX_CALLS, MAX_THREADS, NO_CHECK, from, position, run,
+    FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, MAX, MAX_CALLS, MAX_ENTRIES, MAX_THREADS, NO_CHECK, from,
+    position, run,
 };
 use crate::abi::record::{MAX_RAW_CALLS, frame};
 use crate::machine::Machine;
@@ -34,12 +38,23 @@ pub(super) struct Calls {
     taken: u32,
     /// Bit `n` is set where the list of interpreter `n` was begun.
     begun: u32,
-    /// Entries of a list of threads that were another's.
+    /// Bit `n` is set where interpreter `n` has no further list for this thread, or none that can be told.
+    ended: u32,
+    /// Entries of lists that were looked at.
     searched: u32,
+    /// How many entries frames were taken from.
+    entered: u32,
     /// The way so far while hopping.
     at: u64,
     /// The next frame of each interpreter; 0 where its list is at its end.
     next: [u64; MAX],
+    /// The entries that frames were taken from.
+    entries: [u64; MAX_ENTRIES],
+    /// While other entries are looked for: an interpreter, an entry of it …
+    owner: u64,
+    entry: u64,
+    /// … and what was found: the innermost frame, and its entry; 0 so far.
+    found: [u64; 2],
     /// The one that is loaded.
     interpreter: Interpreter,
 }
@@ -60,6 +75,18 @@ pub(super) mod state {
     pub(in super::super) const SEARCHING: u32 = 5;
     /// Begins with the calls of an interpreter without a native walk.
     pub(in super::super) const ALONE: u32 = 6;
+    /// Goes to the first interpreter of all, to look for another entry of this thread.
+    pub(in super::super) const FIRST: u32 = 7;
+    /// Goes to the first entry of an interpreter.
+    pub(in super::super) const ENTRIES: u32 = 8;
+    /// Looks whether an entry is this thread's.
+    pub(in super::super) const OWN: u32 = 9;
+    /// Goes on from an entry towards its innermost frame.
+    pub(in super::super) const WAY: u32 = 10;
+    /// Goes to the next entry.
+    pub(in super::super) const LINK: u32 = 11;
+    /// Goes to the next interpreter.
+    pub(in super::super) const NEXT: u32 = 12;
 }
 
 impl Calls {
@@ -70,10 +97,39 @@ impl Calls {
         self.number = 0;
         self.taken = 0;
         self.begun = 0;
+        self.ended = 0;
+        self.entered = 0;
     }
 
     fn slot(&self) -> usize {
         self.number.wrapping_sub(1) as usize & (MAX - 1)
+    }
+
+    /// Prepares to look for another entry of this thread.
+    #[inline(always)]
+    fn look_for_others(&mut self) {
+        self.state = state::FIRST;
+        self.searched = 0;
+        self.found = [0; 2];
+    }
+
+    /// Remembers that frames are taken from an entry.
+    #[inline(always)]
+    fn mark(&mut self, entry: u64) {
+        self.entries[self.entered as usize & (MAX_ENTRIES - 1)] = entry;
+        self.entered += 1;
+    }
+
+    /// Whether frames were taken from an entry.
+    #[inline(always)]
+    fn is_marked(&self, entry: u64) -> bool {
+        let mut marked = false;
+        let mut index = 0;
+        while index < MAX_ENTRIES {
+            marked |= (index as u32) < self.entered && self.entries[index] == entry;
+            index += 1;
+        }
+        marked
     }
 }
 
@@ -104,6 +160,10 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     let calls = &mut walk.calls;
     if calls.begun >> calls.slot() & 1 != 0 {
         calls.state = state::TAKING;
+        let is_over = calls.next[calls.slot()] == 0 && calls.ended >> calls.slot() & 1 == 0;
+        if is_over && calls.interpreter.others.head != 0 {
+            calls.look_for_others();
+        }
         return;
     }
     calls.begun |= 1 << calls.slot();
@@ -123,8 +183,9 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     match start {
         Some(start) => calls.at = start,
         None => {
-            // Seen, but there is no way to its frames: the native frame stands for itself.
+            // Seen, but there is no way to its frames: the native frames stand for themselves.
             let slot = calls.slot();
+            calls.ended |= 1 << slot;
             calls.next[slot] = 0;
             calls.state = state::BEHIND;
         }
@@ -171,11 +232,13 @@ pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
         state::HOPPING => hop(walk, machine, slot),
         state::COMPARING => compare(walk, machine),
         state::SEARCHING => search(walk, machine, slot),
-        _ => take(walk, machine, slot),
+        state::TAKING => take(walk, machine, slot),
+        _ => seek(walk, machine, slot),
     };
     if done.is_none() {
-        // What can't be read is no reason to keep silent.
+        // What can't be read is no reason to keep silent. Whose the further loops are can't be told any more.
         emit(walk, machine, 0, 0, 0);
+        walk.calls.ended |= 1 << slot;
         walk.calls.next[slot] = 0;
         walk.calls.state = state::BEHIND;
     }
@@ -185,12 +248,18 @@ pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
 fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
     let calls = &mut walk.calls;
     let offset = calls.interpreter.top.offsets[calls.hop as usize & (HOPS - 1)];
+    if calls.hop == calls.interpreter.others.hop {
+        calls.mark(calls.at);
+    }
     calls.at = machine.memory(calls.at.wrapping_add(offset as u64))?;
     calls.hop += 1;
     let is_listed = calls.interpreter.top.from >= from::LIST && calls.hop == 1;
     if calls.at == 0 && is_listed && calls.interpreter.top.from == from::CURRENT {
         // None is in use.
-        calls.at = machine.thread_pointer()?;
+        otherwise(calls, machine.thread_pointer()?);
+    } else if calls.at == 0 && calls.interpreter.others.head != 0 {
+        // It runs nothing for this interpreter yet.
+        calls.look_for_others();
     } else if calls.at == 0 {
         // This thread runs no script.
         calls.next[slot] = 0;
@@ -215,9 +284,87 @@ fn compare<M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     if is_current && thread == own {
         calls.hop = calls.interpreter.top.next.wrapping_add(1);
     } else if is_current {
-        calls.at = own;
+        otherwise(calls, own);
     }
     Some(())
+}
+
+/// What is in use isn't this thread's: goes the other way to its entry.
+#[inline(always)]
+fn otherwise(calls: &mut Calls, thread: u64) {
+    calls.at = thread;
+    if calls.interpreter.top.next == 0 {
+        calls.look_for_others();
+    }
+}
+
+/// One step on the way to an entry of this thread that no frames were taken from.
+#[inline(always)]
+fn seek<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    let calls = &mut walk.calls;
+    let others = calls.interpreter.others;
+    let at = match calls.state {
+        state::FIRST => others.head,
+        state::ENTRIES => calls.owner.wrapping_add(others.entries as u64),
+        state::OWN => calls.entry.wrapping_add(others.thread as u64),
+        state::LINK => calls.entry.wrapping_add(others.link as u64),
+        state::NEXT => calls.owner.wrapping_add(others.next as u64),
+        _ => {
+            let offset = calls.interpreter.top.offsets[calls.hop as usize & (HOPS - 1)];
+            calls.at.wrapping_add(offset as u64)
+        }
+    };
+    let value = machine.memory(at)?;
+    match calls.state {
+        state::FIRST | state::NEXT => {
+            calls.owner = value;
+            calls.searched += 1;
+            calls.state = state::ENTRIES;
+            if value == 0 {
+                settle(calls, slot);
+            }
+        }
+        state::ENTRIES | state::LINK => {
+            calls.entry = value;
+            calls.searched += 1;
+            calls.state = if value == 0 { state::NEXT } else { state::OWN };
+        }
+        state::OWN => {
+            let is_other = value == machine.thread_pointer()? && !calls.is_marked(calls.entry);
+            calls.at = calls.entry;
+            calls.hop = others.hop;
+            calls.state = if is_other { state::WAY } else { state::LINK };
+        }
+        _ => {
+            calls.at = value;
+            calls.hop += 1;
+            if value == 0 {
+                // It runs nothing at the moment.
+                calls.state = state::LINK;
+            } else if calls.hop >= calls.interpreter.top.hops {
+                if calls.found[0] != 0 {
+                    // Nothing tells which of two called the other.
+                    return None;
+                }
+                calls.found = [value, calls.entry];
+                calls.state = state::LINK;
+            }
+        }
+    }
+    (calls.searched < MAX_THREADS).then_some(())
+}
+
+/// All entries were looked at: goes on with what was found.
+#[inline(always)]
+fn settle(calls: &mut Calls, slot: usize) {
+    let [frame, entry] = calls.found;
+    calls.state = state::TAKING;
+    calls.next[slot] = frame;
+    if frame == 0 || calls.entered as usize >= MAX_ENTRIES {
+        calls.ended |= 1 << slot;
+        calls.next[slot] = 0;
+    }
+    calls.mark(entry);
 }
 
 #[inline(always)]
@@ -317,6 +464,14 @@ fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
         end_mask: word(block, at + 10),
         end_value: word(block, at + 11),
     };
+    let at = at + 12;
+    let others = &mut interpreter.others;
+    others.head = double(block, at);
+    others.next = word(block, at + 2);
+    others.entries = word(block, at + 3);
+    others.link = word(block, at + 4);
+    others.thread = word(block, at + 5);
+    others.hop = word(block, at + 6);
 }
 
 /// Words of four bytes in a description.

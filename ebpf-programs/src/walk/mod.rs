@@ -103,7 +103,11 @@ impl Walk {
         let behind = if self.flags & frame::EXACT == 0 { 1 } else { 0 };
         let pc = (self.registers.pc & frame::ADDRESS).wrapping_sub(behind);
         match self.calls.state {
-            state::HOPPING | state::TAKING | state::COMPARING | state::SEARCHING => {
+            state::HOPPING
+            | state::TAKING
+            | state::COMPARING
+            | state::SEARCHING
+            | state::FIRST..=state::NEXT => {
                 interpreter::step(self, machine);
                 return Ok(());
             }

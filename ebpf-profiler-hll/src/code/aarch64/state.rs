@@ -31,6 +31,10 @@ impl follow::State for State {
     fn field(&self) -> Option<i64> {
         self.field
     }
+
+    fn result(&self) -> Value {
+        self.registers[X0]
+    }
 }
 
 impl State {

@@ -38,6 +38,10 @@ impl follow::State for State {
     fn field(&self) -> Option<i64> {
         self.field
     }
+
+    fn result(&self) -> Value {
+        self.registers[RAX]
+    }
 }
 
 impl State {
