@@ -166,6 +166,18 @@ fn another_function_at_the_same_place_is_not_taken_for_it() {
     assert_eq!(names.function(CODE, CHECK + 1, &world), Err(Reason::Replaced));
     // The check has 24 bits.
     assert!(names.function(CODE, CHECK | 0xff00_0000, &world).is_ok());
+    // It was given back: where its references were counted is the address of the next free piece.
+    for word in [0, 0x7f12_3456_7890] {
+        let mut world = honest();
+        world.put_word(CODE, word);
+        assert_eq!(function(&world), Err(Reason::Replaced));
+    }
+    // Statically allocated; with marks, as 3.14 has them.
+    for word in [u64::from(u32::MAX), 0x0005_0000_c000_0000] {
+        let mut world = honest();
+        world.put_word(CODE, word);
+        assert!(function(&world).is_ok());
+    }
     // One that begins on the same line is another all the same.
     let mut world = honest();
     world.put(CODE + VERSION, &(CHECK + 1).to_le_bytes());

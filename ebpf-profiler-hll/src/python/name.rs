@@ -64,6 +64,9 @@ impl Attached for Names {
             // Something else may lie there by now; or it never was one.
             return Err(Reason::Implausible);
         }
+        if offsets.object_type == COUNTED && !is_alive(code.word(0)?) {
+            return Err(Reason::Replaced);
+        }
         let start_line = code.number(offsets.code.first_line)?;
         if code.number(offsets.code.check())? & CHECKED != check & CHECKED {
             return Err(Reason::Replaced);
@@ -85,6 +88,17 @@ impl Attached for Names {
         };
         Ok(Function { name, file, start_line, lines })
     }
+}
+
+/// Where objects have their type whose first word counts the references to them: not without the global lock.
+const COUNTED: u32 = 8;
+
+/// Whether the first word of an object is a count of references.
+///
+/// Where an object was given back it is the address of the next free piece of memory, or 0. From 3.14 on there are
+/// marks above the count, higher up than addresses reach.
+fn is_alive(word: u64) -> bool {
+    word != 0 && !(1 << 32..1 << 47).contains(&word)
 }
 
 /// The bytes of a code object.
