@@ -23,7 +23,7 @@ fn libraries_that_come_and_go() {
         let mut running = Running::start(loads(&host, one, other), 0);
         let (profile, health, said) = profile_and_count(&[running.pid()], || running.rest());
         let phases: Vec<_> = said.iter().filter_map(|line| Phase::parse(line)).collect();
-        let fate = Fate::of(&stacks(&profile), &phases);
+        let fate = Fate::of(&stacks(&profile), &phases, 0);
         let stats = health.pipeline.registry.interpreters;
         // Latest with the next batch the profiler knows an interpreter that has begun anew.
         let is_good = fate.wrong.is_empty()
@@ -31,6 +31,36 @@ fn libraries_that_come_and_go() {
             && fate.whole * 10 >= fate.native * 9
             && stats.unnamed >= u64::from(fate.marked > 0);
         (is_good, format!("{fate}\n    {stats:?}"))
+    });
+}
+
+/// A script calls C code that runs another in a second interpreter of the same thread: both stand where they belong.
+#[test]
+#[ignore = "profiles: needs root, and interpreters with shared libraries"]
+fn interpreters_that_call_others() {
+    let host = build("host.c");
+    each_with_another("nested", |one, other| {
+        let [nests, blue] = ["nests", "blue"].map(script);
+        let elsewhere =
+            load(other).map(|step| step.split_once('=').map_or(String::new(), |(_, path)| path.into()));
+        let within = format!("nest={nests},sub:{blue}");
+        let between = format!("nest={nests},{}:{blue}", elsewhere.join(":"));
+        // Which of the first two called the third can't be told.
+        let three = format!("nest={nests},sub:{nests},sub:{blue}");
+        let mut outcomes = Vec::new();
+        for (what, nest, above) in [("two", within, 1), ("two libraries", between, 1), ("three", three, 2)] {
+            let mut command = Command::new(&host);
+            command.arg(SECONDS.to_string()).args(load(one)).arg(nest);
+            let mut running = Running::start(bare(command), 0);
+            let (profile, said) = profile(&[running.pid()], || running.rest());
+            let phases: Vec<_> = said.iter().filter_map(|line| Phase::parse(line)).collect();
+            let fate = Fate::of(&stacks(&profile), &phases, above);
+            let right = if above > 1 { fate.marked } else { fate.exact };
+            let is_good = fate.wrong.is_empty() && right * 100 >= (fate.scripts - fate.early) * 95;
+            outcomes.push((is_good && right > fate.early, format!("{what}: {fate}")));
+        }
+        let texts: Vec<_> = outcomes.iter().map(|(_, text)| text.as_str()).collect();
+        (outcomes.iter().all(|(is_good, _)| *is_good), texts.join("\n  "))
     });
 }
 
@@ -93,11 +123,6 @@ fn each_with_another(what: &str, attempt: impl Fn(&Interpreter, &Interpreter) ->
 
 fn loads(host: &Path, one: &Interpreter, other: &Interpreter) -> Command {
     let [red, blue] = ["red", "blue"].map(|name| format!("run={}", script(name)));
-    let load = |interpreter: &Interpreter| {
-        let library = library(interpreter).unwrap_or_default();
-        let home = library.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
-        [format!("load={}", library.display()), format!("home={}", home.display())]
-    };
     let mut command = Command::new(host);
     let end = ["unload".to_owned(), "native".to_owned()];
     command.arg(SECONDS.to_string());
@@ -108,6 +133,13 @@ fn loads(host: &Path, one: &Interpreter, other: &Interpreter) -> Command {
     command.args(load(one)).args([&red]).args(&end);
     command.args(load(other)).args([&red]).args(&end);
     bare(command)
+}
+
+/// The steps that load the library of an interpreter.
+fn load(interpreter: &Interpreter) -> [String; 2] {
+    let library = library(interpreter).unwrap_or_default();
+    let home = library.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
+    [format!("load={}", library.display()), format!("home={}", home.display())]
 }
 
 fn script(name: &str) -> String {

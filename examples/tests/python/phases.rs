@@ -34,10 +34,14 @@ pub(crate) struct Fate {
     pub(crate) missing: BTreeMap<String, (u64, Stack)>,
 }
 
-/// The functions of a script that names them after itself, root first.
-fn functions(script: &str) -> [String; 3] {
-    ["<module>".to_owned(), format!("outer_{script}"), format!("inner_{script}")]
+/// The functions of a script that names them after itself, root first, above those of so many others that call it.
+fn functions(script: &str, above: usize) -> Vec<String> {
+    let others = std::iter::repeat_n(["<module>", "outer_nests", CALLED], above).flatten().map(str::to_owned);
+    others.chain(["<module>".to_owned(), format!("outer_{script}"), format!("inner_{script}")]).collect()
 }
+
+/// The function of the host by which a script goes on in another interpreter.
+const CALLED: &str = "go_on";
 
 impl Phase {
     /// Of a line `phase<TAB>STEP<TAB>FROM<TAB>TO`.
@@ -54,8 +58,8 @@ impl Phase {
 }
 
 impl Fate {
-    /// Judges the stacks of one program.
-    pub(crate) fn of(stacks: &[Stack], phases: &[Phase]) -> Fate {
+    /// Judges the stacks of one program, whose scripts are called by so many others.
+    pub(crate) fn of(stacks: &[Stack], phases: &[Phase], above: usize) -> Fate {
         let mut fate = Fate::default();
         let mut samples: Vec<(u64, &Stack)> =
             stacks.iter().flat_map(|stack| stack.times.iter().map(move |&time| (time, stack))).collect();
@@ -65,7 +69,7 @@ impl Fate {
             let to = samples.partition_point(|(time, _)| *time < phase.to);
             let samples = &samples[from..to.max(from)];
             match phase.script() {
-                Some(script) => fate.script(script, samples),
+                Some(script) => fate.script(script, above, samples),
                 None => fate.native(samples),
             }
         }
@@ -79,22 +83,29 @@ impl Fate {
         fate
     }
 
-    fn script(&mut self, script: &str, samples: &[(u64, &Stack)]) {
-        let functions = functions(script);
+    fn script(&mut self, script: &str, above: usize, samples: &[(u64, &Stack)]) {
+        let functions = functions(script, above);
+        // Above all others.
+        let is_right = |names: &[&str]| {
+            let own = names.rsplit(|name| *name == CALLED).next().unwrap_or_default();
+            own.iter().zip(&functions[3 * above..]).all(|(name, function)| name == function)
+        };
         let first = samples.iter().position(|(_, stack)| stack.has_python()).unwrap_or(samples.len());
         self.scripts += samples.len() as u64;
         for (number, (_, stack)) in samples.iter().enumerate() {
             let names = names(stack);
             let shown = names.join(" ");
             let is_file = |seen: &Seen| match seen {
-                Seen::Python { file, is_unnamed: false, .. } => file.ends_with(&format!("/{script}.py")),
+                Seen::Python { file, is_unnamed: false, .. } => {
+                    file.ends_with(&format!("/{script}.py")) || above > 0 && file.ends_with("/nests.py")
+                }
                 _ => true,
             };
             if let Some(stop) = &stack.truncated {
                 miss(&mut self.missing, format!("cut: {stop}"), stack);
             } else if number < first {
                 self.early += 1;
-            } else if names.iter().any(|name| is_mark(name)) {
+            } else if names.iter().any(|name| is_mark(name)) && (above < 2 || is_right(&names)) {
                 self.marked += 1;
                 miss(&mut self.missing, format!("marked: {shown}"), stack);
             } else if !names.iter().zip(&functions).all(|(name, function)| name == function)
@@ -148,10 +159,11 @@ fn has_main(stack: &Stack) -> bool {
     stack.frames.iter().take(5).any(is_main)
 }
 
-/// The names of the Python frames, root first.
+/// The names of the Python frames, root first, and where a script goes on in another interpreter.
 pub(crate) fn names<'a>(stack: &'a Stack) -> Vec<&'a str> {
     let name = |seen: &'a Seen| match seen {
         Seen::Python { name, .. } => Some(name.as_str()),
+        Seen::Native { name: Some(name), .. } if name == CALLED => Some(CALLED),
         _ => None,
     };
     stack.frames.iter().filter_map(name).collect()

@@ -1,10 +1,10 @@
 """One of two scripts of the same shape: where one is run after the other, the functions may lie at the same places."""
-from posix import times
+import posix
 
 
 def inner_blue():
-    end = times()[4] + 0.25
-    while times()[4] < end:
+    end = posix.times()[4] + 0.25
+    while posix.times()[4] < end:
         for i in range(100):
             abs(i)
 

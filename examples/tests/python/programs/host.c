@@ -5,6 +5,9 @@
  *   load=LIBRARY            loads it; its name for the steps behind
  *   home=FOLDER             where its standard library is
  *   run=SCRIPT              begins with an interpreter, runs the script and ends the interpreter
+ *   nest=SCRIPT,...         runs scripts; each but the last calls go_on() of this program, which runs the next: in a new
+ *                           interpreter of the same library where the next is called sub:SCRIPT, in another library where
+ *                           it is LIBRARY:FOLDER:SCRIPT
  *   unload                  unloads it; no other program may keep it
  *   block                   lets nothing be loaded where it lay
  *   key                     makes a key of thread-local storage, or gives back the one that it has made: the next one
@@ -113,6 +116,98 @@ static void change_key(void)
     is_made = !is_made;
 }
 
+struct method {
+    const char *name;
+    void *function;
+    int flags;
+    const char *text;
+};
+
+static char *rest;
+
+static void run_next(void);
+
+/* What scripts call. */
+ALONE static void *go_on(void *self, void *arguments)
+{
+    (void)self, (void)arguments;
+    void *before = library;
+    run_next();
+    library = before;
+    return ((void *(*)(const char *))symbol("Py_BuildValue"))("");
+}
+
+/* Runs a script that may call go_on(). */
+ALONE static void run_nested(const char *script)
+{
+    static struct method method = {"go_on", go_on, 4 /* METH_NOARGS */, ""};
+    void *module = ((void *(*)(const char *))symbol("PyImport_AddModule"))("__main__");
+    void *names = ((void *(*)(void *))symbol("PyModule_GetDict"))(module);
+    void *(*make)(void *, void *, void *) = symbol("PyCFunction_NewEx");
+    ((int (*)(void *, const char *, void *))symbol("PyDict_SetItemString"))(names, "go_on", make(&method, NULL, NULL));
+    FILE *file = fopen(script, "r");
+    if (!file)
+        fail(script);
+    int is_last = !rest;
+    long long from = now();
+    ((int (*)(FILE *, const char *))symbol("PyRun_SimpleFile"))(file, script);
+    if (is_last)
+        phase(script, from);
+    fclose(file);
+}
+
+/* In an interpreter of its own, of the same library. */
+ALONE static void run_in_sub(const char *script)
+{
+    void *(*swap)(void *) = symbol("PyThreadState_Swap");
+    void *before = ((void *(*)(void))symbol("PyThreadState_Get"))();
+    void *state = ((void *(*)(void))symbol("Py_NewInterpreter"))();
+    if (!state)
+        fail("Py_NewInterpreter");
+    run_nested(script);
+    ((void (*)(void *))symbol("Py_EndInterpreter"))(state);
+    swap(before);
+}
+
+/* In another library. */
+ALONE static void run_in_other(char *path, char *home, const char *script)
+{
+    load(path);
+    setenv("PYTHONHOME", home, 1);
+    *(int *)symbol("Py_NoSiteFlag") = 1;
+    ((void (*)(int))symbol("Py_InitializeEx"))(0);
+    run_nested(script);
+    ((void (*)(void))symbol("Py_Finalize"))();
+    dlclose(library);
+}
+
+static void run_next(void)
+{
+    char *what = rest;
+    rest = strchr(what, ',');
+    if (rest)
+        *rest++ = 0;
+    char *home = strchr(what, ':'), *script = home ? strchr(home + 1, ':') : NULL;
+    if (!strncmp(what, "sub:", 4))
+        run_in_sub(what + 4);
+    else if (script) {
+        *home++ = *script++ = 0;
+        run_in_other(what, home, script);
+    } else
+        run_nested(what);
+}
+
+static void nest(const char *scripts)
+{
+    char copy[8192];
+    snprintf(copy, sizeof copy, "%s", scripts);
+    rest = copy;
+    *(int *)symbol("Py_NoSiteFlag") = 1;
+    ((void (*)(int))symbol("Py_InitializeEx"))(0);
+    run_next();
+    ((void (*)(void))symbol("Py_Finalize"))();
+}
+
 ALONE static void native(void)
 {
     long long from = now(), until = from + 60000000;
@@ -188,6 +283,8 @@ static int step(char *what)
         return setenv("PYTHONHOME", value, 1);
     else if (!strncmp(what, "run=", 4))
         return run(value);
+    else if (!strncmp(what, "nest=", 5))
+        nest(value);
     else if (!strcmp(what, "unload"))
         return dlclose(library);
     else if (!strcmp(what, "block"))
