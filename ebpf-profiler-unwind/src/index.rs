@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::go::Pclntab;
 
 use crate::code::Code;
@@ -70,10 +71,10 @@ impl Place {
 
 impl Index {
     /// The functions that the sections of call frame information and Go's table describe.
-    pub(crate) fn of(sections: &mut [Reader<'_>], go: Option<&Go>, code: &Code) -> Index {
+    pub(crate) fn of(elf: &Elf, sections: &[Section], go: Option<&Go>, code: &Code) -> Index {
         let mut index = Index::default();
-        for (number, reader) in sections.iter_mut().enumerate() {
-            index.add_section(number, reader, code);
+        for (number, section) in sections.iter().enumerate() {
+            index.add_section(number, &mut Reader::new(elf, section), code);
         }
         if let Some(go) = go {
             index.add_go(&go.table, code);
@@ -85,7 +86,6 @@ impl Index {
     fn add_section(&mut self, number: usize, reader: &mut Reader<'_>, code: &Code) {
         let Section { address, size, .. } = *reader.section();
         let mut cies = Cies::new(reader);
-        reader.pass_through(true);
         let mut offset = 0;
         while offset < size {
             let Some((entry, next)) = reader.entry(offset) else {
@@ -111,7 +111,6 @@ impl Index {
             }
             offset = next;
         }
-        reader.pass_through(false);
         self.cies.push(cies);
     }
 

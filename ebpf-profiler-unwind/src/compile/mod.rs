@@ -69,8 +69,7 @@ impl UnwindCompiler for Tables {
 struct Wanted(u16);
 
 fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> Result<Compiled, Wanted> {
-    let mut readers: Vec<_> = sources.frames.iter().map(|section| Reader::new(elf, section)).collect();
-    let index = Index::of(&mut readers, sources.go.as_ref(), code);
+    let index = Index::of(elf, &sources.frames, sources.go.as_ref(), code);
     let malformed = index.malformed.saturating_add(sources.unread);
     let mut stubs = Stubs::new(elf);
     let begin = index.items(code).next().map(|first| first.begin);
@@ -80,7 +79,8 @@ fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> 
     };
     let mut output = Output::new(begin, malformed);
     output.stubs(&before);
-    let frames = readers.into_iter().zip(&index.cies);
+    let readers = sources.frames.iter().map(|section| Reader::new(elf, section));
+    let frames = readers.zip(&index.cies);
     let mut frames: Vec<_> = frames.map(|(reader, cies)| Frames::new(reader, cies, registers)).collect();
     let mut go = sources.go.as_ref().map(|table| Go::new(elf, table, registers));
     for item in index.items(code) {

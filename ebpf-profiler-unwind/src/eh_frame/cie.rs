@@ -108,8 +108,8 @@ impl<'a> Cie<'a> {
         if instructions.len() > MAX_INSTRUCTIONS {
             return None;
         }
-        let mut program = Program::new(self, registers, 0..u64::MAX, false);
-        program.run(instructions, &mut ())?;
+        let mut program = Program::new(self, registers, 0..u64::MAX);
+        program.run(instructions, |_, _| ())?;
         self.initial = program.state();
         Some(())
     }

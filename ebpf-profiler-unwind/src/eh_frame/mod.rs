@@ -18,6 +18,8 @@ pub(crate) mod cies;
 
 pub(crate) mod fde;
 
+pub(crate) mod plain;
+
 pub(crate) mod program;
 
 pub(crate) mod state;

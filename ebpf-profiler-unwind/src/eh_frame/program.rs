@@ -12,32 +12,14 @@
 
 use std::ops::Range;
 
-use crate::arch::Registers;
+use crate::arch::{Registers, Translated};
 use crate::bytes::Bytes;
+use crate::table::rules::Packed;
 
 use super::cie::Cie;
+use super::plain::Progress;
 use super::pointer;
 use super::state::{Cfa, Place, State};
-
-/// Takes the rows of a function, one behind the other.
-pub(crate) trait Rows {
-    /// From `at` on this row holds.
-    ///
-    /// Whether rows that differ from it by the offset of the canonical frame address alone may be told by that.
-    fn row(&mut self, at: u64, row: &State<'_>) -> bool;
-
-    /// From `at` on the last row holds, with another offset.
-    fn offset(&mut self, at: u64, offset: i64);
-}
-
-/// Nobody wants to know.
-impl Rows for () {
-    fn row(&mut self, _: u64, _: &State<'_>) -> bool {
-        false
-    }
-
-    fn offset(&mut self, _: u64, _: i64) {}
-}
 
 /// Instructions on their way through one function.
 pub(crate) struct Program<'p, 'a> {
@@ -46,8 +28,6 @@ pub(crate) struct Program<'p, 'a> {
     end: u64,
     at: u64,
     state: State<'a>,
-    /// Whether the row in force differs from the last one by its offset at most, and that is enough to know.
-    is_alike: bool,
     remembered: [Option<State<'a>>; DEPTH],
     /// How many states are remembered.
     depth: usize,
@@ -68,24 +48,30 @@ type Step = Option<Flow>;
 
 const ON: Step = Some(Flow::On);
 
-const DEF_CFA_OFFSET: u8 = 0x0e;
-
 /// How many states can be remembered at a time; compilers use one.
-const DEPTH: usize = 8;
+pub(crate) const DEPTH: usize = 8;
 
 impl<'p, 'a> Program<'p, 'a> {
     /// A program for the function at `range`.
-    ///
-    /// Where `is_alike` says so, the row that all functions of the CIE begin with needn't be given, only its offset.
-    #[inline]
-    pub(crate) fn new(
+    pub(crate) fn new(cie: &'p Cie<'a>, registers: &'p Registers, range: Range<u64>) -> Program<'p, 'a> {
+        let (at, end) = (range.start, range.end);
+        Program { cie, registers, end, at, state: cie.initial, remembered: [None; DEPTH], depth: 0 }
+    }
+
+    /// A program for what is left of a function that ends at `end` behind its plain instructions, which began with a rule.
+    pub(crate) fn behind(
         cie: &'p Cie<'a>,
         registers: &'p Registers,
-        range: Range<u64>,
-        is_alike: bool,
+        end: u64,
+        (first, progress): (Packed, &Progress),
     ) -> Program<'p, 'a> {
-        let (at, end) = (range.start, range.end);
-        Program { cie, registers, end, at, state: cie.initial, is_alike, remembered: [None; DEPTH], depth: 0 }
+        let state = |rule| State::of(rule, &cie.initial, first);
+        Program {
+            state: state(progress.rule),
+            remembered: progress.remembered.map(|rule| Some(state(rule))),
+            depth: progress.depth,
+            ..Program::new(cie, registers, progress.at..end)
+        }
     }
 
     /// The row in force.
@@ -98,11 +84,10 @@ impl<'p, 'a> Program<'p, 'a> {
         self.at
     }
 
-    /// Carries out `code`, giving each finished row to `rows`.
+    /// Carries out `code`, giving the rule of each finished row to `row`, with the address from which on it holds.
     ///
     /// `None` when an instruction makes no sense; rows up to there have been given.
-    #[inline]
-    pub(crate) fn run(&mut self, mut code: Bytes<'a>, rows: &mut impl Rows) -> Option<()> {
+    pub(crate) fn run(&mut self, mut code: Bytes<'a>, mut row: impl FnMut(u64, Translated)) -> Option<()> {
         loop {
             let to = match code.u8() {
                 Some(byte) => match self.step(byte, &mut code)? {
@@ -113,7 +98,7 @@ impl<'p, 'a> Program<'p, 'a> {
                 None => self.end,
             };
             if to > self.at {
-                self.finish(rows);
+                row(self.at, self.registers.rule(&self.state, self.cie.signal));
             } else if to < self.at {
                 return None;
             }
@@ -121,57 +106,30 @@ impl<'p, 'a> Program<'p, 'a> {
             if to >= self.end {
                 return Some(());
             }
-            // Two rows of three begin so.
-            if let &[DEF_CFA_OFFSET, offset @ 0..0x80, ref rest @ ..] = code.0 {
-                code.0 = rest;
-                self.set_cfa_offset(offset.into())?;
-            }
         }
     }
 
-    /// Gives the row in force away.
-    #[inline(always)]
-    fn finish(&mut self, rows: &mut impl Rows) {
-        match self.state.cfa {
-            Cfa::Register { offset, .. } if self.is_alike => rows.offset(self.at, offset),
-            _ => self.is_alike = rows.row(self.at, &self.state),
-        }
-    }
-
-    /// In the order of how often they occur: branches are foretold better than jumps through a table.
-    #[inline(always)]
     fn step(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
         let operand = byte & 0x3f;
-        if byte & 0xc0 == 0x40 {
-            by(operand)
-        } else if byte == DEF_CFA_OFFSET {
-            self.set_cfa_offset(code.uleb()? as i64)
-        } else if byte >= 0xc0 {
-            self.restore(operand.into())
-        } else if byte >= 0x80 {
-            self.offset(operand.into(), code)
-        } else if byte == 0 {
-            ON
-        } else {
-            let mut rest = *code;
-            let flow = self.extended(byte, &mut rest);
-            *code = rest;
-            flow
+        match byte & 0xc0 {
+            0x40 => by(operand),
+            0x80 => self.offset(operand.into(), code),
+            0xc0 => self.restore(operand.into()),
+            _ => self.extended(byte, code),
         }
     }
 
-    #[inline(never)]
     fn extended(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
         match byte {
+            0x00 => ON,
             0x01 => self.set_location(code),
             0x02 => by(code.u8()?),
             0x03 => by(code.u16()?),
             0x04 => by(code.u32()?),
             0x0a => self.remember(),
             0x0b => self.recall(),
-            0x0c | 0x0d | 0x0f | 0x12 | 0x13 => self.define_cfa(byte, code),
+            0x0c..=0x0f | 0x12 | 0x13 => self.define_cfa(byte, code),
             0x2d if self.registers.signs => {
-                self.is_alike = false;
                 self.state.signed = !self.state.signed;
                 ON
             }
@@ -186,19 +144,11 @@ impl<'p, 'a> Program<'p, 'a> {
         pointer::read(code, self.cie.encoding, 0).filter(|_| absolute).map(Flow::To)
     }
 
-    #[inline(always)]
-    fn set_cfa_offset(&mut self, to: i64) -> Step {
-        let Cfa::Register { offset, .. } = &mut self.state.cfa else { return None };
-        *offset = to;
-        ON
-    }
-
-    #[inline]
     fn define_cfa(&mut self, byte: u8, code: &mut Bytes<'a>) -> Step {
-        self.is_alike = false;
         self.state.cfa = match byte {
             0x0c => Cfa::Register { register: register(code)?, offset: code.uleb()? as i64 },
             0x0d => Cfa::Register { register: register(code)?, offset: self.cfa()?.1 },
+            0x0e => Cfa::Register { register: self.cfa()?.0, offset: code.uleb()? as i64 },
             0x0f => Cfa::Expression(block(code)?),
             0x12 => Cfa::Register { register: register(code)?, offset: self.factored(code.sleb()?) },
             _ => Cfa::Register { register: self.cfa()?.0, offset: self.factored(code.sleb()?) },
@@ -214,7 +164,6 @@ impl<'p, 'a> Program<'p, 'a> {
         }
     }
 
-    #[inline(always)]
     fn offset(&mut self, register: u16, code: &mut Bytes<'a>) -> Step {
         let offset = self.factored(code.uleb()? as i64);
         self.set(register, Place::At(offset))
@@ -243,24 +192,19 @@ impl<'p, 'a> Program<'p, 'a> {
         number.wrapping_mul(self.cie.data_align)
     }
 
-    #[inline]
     fn set(&mut self, register: u16, place: Place<'a>) -> Step {
         if register == self.registers.fp {
             self.state.fp = place;
-            self.is_alike = false;
         }
         if register == self.cie.ra {
             self.state.ra = place;
-            self.is_alike = false;
         }
         if register == self.registers.kept {
             self.state.kept = place;
-            self.is_alike = false;
         }
         ON
     }
 
-    #[inline]
     fn restore(&mut self, register: u16) -> Step {
         let initial = &self.cie.initial;
         if register == self.cie.ra {
@@ -281,7 +225,6 @@ impl<'p, 'a> Program<'p, 'a> {
     }
 
     fn recall(&mut self) -> Step {
-        self.is_alike = false;
         self.depth = self.depth.checked_sub(1)?;
         self.state = self.remembered[self.depth]?;
         ON

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   section  ├─ piece 0 ─┼─ piece 1 ─┼─ piece 2 ─┼ ...      16 KiB each, with the beginning of the next
-//!   slots    [ piece 7 + ][ piece 0 + ][ piece 1 + ]        at most 160; in turn, those not looked at since go
+//!   slots    [ piece 7 + ][ piece 0 + ][ piece 1 + ]        in turn, those not looked at since go
 //! ```
 //!
 //! Most files describe functions in the order of their addresses, so nearly every entry lies in a piece that is here
-//! already, and of a section of any size two and a half megabytes are in memory. Smaller sections are one piece.
+//! already, and a few slots do: fresh memory costs more than to read again what the kernel has in its own. Where
+//! pieces are wanted back that had to go, there are more slots, up to two and a half megabytes.
 
 use ebpf_profiler_core::elf::Elf;
 
@@ -45,16 +46,13 @@ pub(crate) enum Format {
     DebugFrame,
 }
 
-/// The binary logarithm of a piece's size, how many bytes of the next one come along, how many pieces are kept.
+/// The binary logarithm of a piece's size, and how many bytes of the next one come along.
 const SHIFT: u32 = 14;
 const OVERLAP: usize = 256;
-const SLOTS: usize = 160;
 
-/// A section of this size is one piece.
-const SMALL: usize = 3 << 20;
-
-/// In place of that logarithm: all of the section is one piece.
-const WHOLE: u32 = usize::BITS - 1;
+/// How many pieces are kept, and how many where they are wanted back.
+const FEW: usize = 8;
+const MANY: usize = 160;
 
 /// No entry is larger; real ones stay under a fiftieth of it.
 const MAX_ENTRY: usize = 1 << 20;
@@ -63,31 +61,35 @@ const MAX_ENTRY: usize = 1 << 20;
 pub(crate) struct Reader<'a> {
     elf: &'a Elf,
     section: &'a Section,
-    shift: u32,
-    /// Bytes of a slot.
-    slot: usize,
-    /// The slot of each piece, counted from one; 0 for those that aren't here.
-    places: Vec<u16>,
+    places: Vec<Place>,
     slots: Vec<Slot>,
-    bytes: Vec<u8>,
     /// The slot that is looked at first when one is needed.
     hand: usize,
-    /// Whether entries are read one behind the other: what came first is kept then, to be there when it is read again.
-    passes: bool,
-    /// The current piece, and where its bytes are.
+    /// How many pieces were read so far.
+    loads: u32,
+    /// The current piece, and its slot.
     piece: usize,
-    start: usize,
-    end: usize,
+    slot: usize,
     /// An entry that doesn't lie in one slot.
     long: Vec<u8>,
 }
 
-/// A place for a piece.
+/// Where a piece is.
 #[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In a slot.
+    Slot(u32),
+    /// It had to go when so many had been read; at first, all of them.
+    Gone(u32),
+}
+
+/// Room for a piece.
+#[derive(Clone, Debug)]
 struct Slot {
     piece: usize,
     /// Whether it was turned to since the hand came by.
     is_used: bool,
+    bytes: Vec<u8>,
 }
 
 /// No piece has this number.
@@ -95,26 +97,16 @@ const NO_PIECE: usize = usize::MAX;
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(elf: &'a Elf, section: &'a Section) -> Reader<'a> {
-        let shift = if section.size <= SMALL { WHOLE } else { SHIFT };
-        Reader::in_pieces(elf, section, shift)
-    }
-
-    fn in_pieces(elf: &'a Elf, section: &'a Section, shift: u32) -> Reader<'a> {
-        let pieces = (section.size >> shift) + 1;
-        let slot = section.size.min((1 << shift) + OVERLAP);
+        let pieces = (section.size >> SHIFT) + 1;
         Reader {
             elf,
             section,
-            shift,
-            slot,
-            places: vec![0; pieces],
+            places: vec![Place::Gone(0); pieces],
             slots: Vec::new(),
-            bytes: vec![0; pieces.min(SLOTS) * slot],
             hand: 0,
-            passes: false,
+            loads: MANY as u32,
             piece: NO_PIECE,
-            start: 0,
-            end: 0,
+            slot: 0,
             long: Vec::new(),
         }
     }
@@ -122,11 +114,6 @@ impl<'a> Reader<'a> {
     /// The section.
     pub(crate) fn section(&self) -> &'a Section {
         self.section
-    }
-
-    /// Whether all entries are about to be read, one behind the other.
-    pub(crate) fn pass_through(&mut self, passes: bool) {
-        self.passes = passes;
     }
 
     /// The entry at `offset`, and where the next one begins; `None` when its length makes no sense.
@@ -138,20 +125,19 @@ impl<'a> Reader<'a> {
     /// The same, where it has at most `limit` bytes.
     #[inline(always)]
     pub(crate) fn short_entry(&mut self, offset: usize, limit: usize) -> Option<(Entry<'_>, usize)> {
-        let piece = offset >> self.shift;
+        let piece = offset >> SHIFT;
         if piece != self.piece {
             self.turn_to(piece)?;
         }
-        let start = self.start + (offset & ((1 << self.shift) - 1));
-        let here = self.bytes.get(start..self.end)?;
-        let size = entry::size(here)?;
+        let start = offset % (1 << SHIFT);
+        let size = entry::size(self.slots.get(self.slot)?.bytes.get(start..)?)?;
         if size > limit {
             return None;
         }
-        if size > here.len() {
+        if size > self.slots[self.slot].bytes.len() - start {
             return self.long_entry(offset, size);
         }
-        Entry::parse(self.bytes.get(start..start + size)?, offset, self.section.format)
+        Entry::parse(&self.slots[self.slot].bytes[start..start + size], offset, self.section.format)
     }
 
     #[cold]
@@ -166,48 +152,47 @@ impl<'a> Reader<'a> {
 
     #[inline(never)]
     fn turn_to(&mut self, piece: usize) -> Option<()> {
+        // Whatever becomes of it: the current piece is none any more.
+        self.piece = NO_PIECE;
         let slot = match *self.places.get(piece)? {
-            0 => self.load(piece)?,
-            place => usize::from(place) - 1,
+            Place::Slot(slot) => slot as usize,
+            // Had there been as many slots as there may be, it would be here.
+            Place::Gone(loads) if self.loads - loads < MANY as u32 => self.load(piece, MANY)?,
+            Place::Gone(_) => self.load(piece, FEW)?,
         };
         self.slots.get_mut(slot)?.is_used = true;
         self.piece = piece;
-        self.start = slot * self.slot;
-        self.end = self.start + self.size(piece);
+        self.slot = slot;
         Some(())
     }
 
-    /// How many bytes a slot has of a piece.
-    fn size(&self, piece: usize) -> usize {
-        self.section.size.saturating_sub(piece << self.shift).min(self.slot)
-    }
-
-    /// Reads a piece; in which slot it is.
-    fn load(&mut self, piece: usize) -> Option<usize> {
-        let slot = self.vacate();
-        let bytes = slot * self.slot..slot * self.slot + self.size(piece);
-        fill(self.elf, self.section, piece << self.shift, self.bytes.get_mut(bytes)?)?;
-        *self.places.get_mut(piece)? = slot as u16 + 1;
-        self.slots.get_mut(slot)?.piece = piece;
-        Some(slot)
+    /// Reads a piece into a new slot, if there are less than `enough`, or in place of another; which slot that is.
+    fn load(&mut self, piece: usize, enough: usize) -> Option<usize> {
+        let number = self.vacate(enough);
+        self.loads = self.loads.saturating_add(1);
+        let start = piece << SHIFT;
+        let slot = self.slots.get_mut(number)?;
+        slot.bytes.resize(self.section.size.saturating_sub(start).min((1 << SHIFT) + OVERLAP), 0);
+        fill(self.elf, self.section, start, &mut slot.bytes)?;
+        slot.piece = piece;
+        *self.places.get_mut(piece)? = Place::Slot(number as u32);
+        Some(number)
     }
 
     /// A slot without a piece.
-    fn vacate(&mut self) -> usize {
-        // Whatever becomes of it: the current piece is none any more.
-        self.piece = NO_PIECE;
-        if self.slots.len() < SLOTS {
-            self.slots.push(Slot { piece: NO_PIECE, is_used: false });
+    fn vacate(&mut self, enough: usize) -> usize {
+        if self.slots.len() < enough {
+            self.slots.push(Slot { piece: NO_PIECE, is_used: false, bytes: Vec::new() });
             return self.slots.len() - 1;
         }
         loop {
-            let number = if self.passes { SLOTS - 1 } else { self.hand };
-            self.hand = (number + 1) % SLOTS;
+            let number = self.hand;
+            self.hand = (number + 1) % self.slots.len();
             let slot = &mut self.slots[number];
-            if !std::mem::take(&mut slot.is_used) || self.passes {
+            if !std::mem::take(&mut slot.is_used) {
                 let piece = std::mem::replace(&mut slot.piece, NO_PIECE);
                 if let Some(place) = self.places.get_mut(piece) {
-                    *place = 0;
+                    *place = Place::Gone(self.loads);
                 }
                 return number;
             }

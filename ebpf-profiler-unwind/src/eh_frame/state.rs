@@ -1,5 +1,9 @@
 //! What call frame instructions work on: one row of the table that they describe.
 
+use ebpf_programs::abi::table::ra;
+
+use crate::table::rules::Packed;
+
 /// One row: how to leave the frame at one instruction.
 ///
 /// Of all registers only those are kept that a [`Rule`](ebpf_programs::abi::table::Rule) can speak about.
@@ -17,7 +21,7 @@ pub(crate) struct State<'a> {
     pub(crate) signed: bool,
 }
 
-impl State<'_> {
+impl<'a> State<'a> {
     /// Nothing has been said yet.
     pub(crate) const NEW: State<'static> = State {
         cfa: Cfa::Register { register: 0, offset: 0 },
@@ -26,6 +30,21 @@ impl State<'_> {
         ra: Place::Unset,
         signed: false,
     };
+
+    /// The row that a rule with a plain address was made of, in a function that begins with `initial`, which is `first`.
+    pub(crate) fn of(rule: Packed, initial: &State<'a>, first: Packed) -> State<'a> {
+        let cfa = Cfa::Register { register: rule.register().into(), offset: rule.offset().into() };
+        let fp = match rule.with_fp_of(first) == rule {
+            true => initial.fp,
+            false => Place::At(rule.fp_offset().into()),
+        };
+        let ra = match (rule.with_ra_of(first) == rule, rule.ra() & ra::KIND) {
+            (true, _) => initial.ra,
+            (false, ra::BELOW) => Place::At(-8),
+            (false, _) => Place::At(rule.aux().into()),
+        };
+        State { cfa, fp, kept: initial.kept, ra, signed: rule.ra() & ra::SIGNED != 0 }
+    }
 }
 
 /// How the canonical frame address is found.

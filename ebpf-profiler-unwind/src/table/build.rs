@@ -17,10 +17,13 @@ pub(crate) struct Builder {
     pages: Vec<Place>,
     /// The rows of finished pages.
     rows: Blocks,
-    /// The rows of the page at work.
-    page: Vec<Row>,
+    /// The rows of the page at work, and how many there are.
+    page: Box<[Row; PAGE_ROWS]>,
+    count: usize,
     /// Where the page at work ends.
     page_end: u64,
+    /// Before this address a row may follow the last one: the end of a page that has rows, else 0.
+    limit: u64,
     /// The rule in force behind the last row.
     current: u16,
     /// Where the last row begins, or [`NOWHERE`].
@@ -46,64 +49,84 @@ impl Builder {
             rules: Rules::new(),
             pages: Vec::new(),
             rows: Blocks::default(),
-            page: Vec::with_capacity(PAGE_ROWS),
+            page: Box::new([Row::default(); PAGE_ROWS]),
+            count: 0,
+            limit: 0,
             current: NO_DATA,
             dropped: 0,
         }
     }
 
     /// From `address` on `rule` holds. Addresses must not go down.
-    #[inline]
+    ///
+    /// Never inlined: whoever has rows at every turn needs the processor's registers.
+    #[inline(never)]
     pub(crate) fn push(&mut self, address: u64, rule: Packed) {
-        let number = self.rules.number(rule).unwrap_or_else(|| {
-            self.dropped += 1;
-            CANNOT
-        });
-        if number != self.current {
-            self.add(address, number);
+        match self.rules.recent(rule) {
+            Some(number) if number == self.current => {}
+            Some(number) if address > self.last && address < self.limit && self.count < PAGE_ROWS => {
+                self.page[self.count] = row(address as u16, number);
+                self.count += 1;
+                self.last = address;
+                self.current = number;
+            }
+            _ => self.push_with_care(address, rule),
         }
     }
 
-    #[inline]
-    fn add(&mut self, address: u64, number: u16) {
-        let fits = address < self.page_end && !self.page.is_empty() && self.page.len() < PAGE_ROWS;
-        if fits && address != self.last {
-            self.page.push(row(address as u16, number));
-            self.last = address;
-        } else {
-            self.add_with_care(address, number);
+    #[cold]
+    #[inline(never)]
+    fn push_with_care(&mut self, address: u64, rule: Packed) {
+        let number = self.rules.number(rule).unwrap_or_else(|| self.drop_rule());
+        if number != self.current {
+            self.add(address, number);
         }
         self.current = number;
     }
 
     #[cold]
-    fn add_with_care(&mut self, address: u64, number: u16) {
+    fn drop_rule(&mut self) -> u16 {
+        self.dropped += 1;
+        CANNOT
+    }
+
+    fn add(&mut self, address: u64, number: u16) {
         if address >= self.page_end {
             self.turn_to(address);
         }
         let low = address as u16;
-        if self.page.is_empty() && low != 0 {
-            self.page.push(row(0, self.current));
+        if self.count == 0 && low != 0 {
+            self.put(row(0, self.current));
         }
-        if address == self.last && !self.page.is_empty() {
+        if address == self.last && self.count > 0 {
             return self.replace(low, number);
         }
         self.last = address;
-        if self.page.len() < PAGE_ROWS {
-            self.page.push(row(low, number));
-        } else {
+        if !self.put(row(low, number)) {
             self.overflow();
         }
     }
 
+    /// Adds a row to the page; whether there was room.
+    fn put(&mut self, row: Row) -> bool {
+        let place = self.page.get_mut(self.count);
+        let has_room = place.is_some();
+        if let Some(place) = place {
+            *place = row;
+            self.count += 1;
+            self.limit = self.page_end;
+        }
+        has_room
+    }
+
     /// Says something else about the address of the last row.
     fn replace(&mut self, low: u16, number: u16) {
-        self.page.pop();
-        let before = self.page.last().map(|&[_, _, x, y]| u16::from_le_bytes([x, y]));
+        self.count -= 1;
+        let before = self.page[..self.count].last().map(|&[_, _, x, y]| u16::from_le_bytes([x, y]));
         if before == Some(number) {
             self.last = NOWHERE;
         } else {
-            self.page.push(row(low, number));
+            self.put(row(low, number));
         }
     }
 
@@ -124,15 +147,17 @@ impl Builder {
     }
 
     fn finish_page(&mut self) {
-        if self.page.is_empty() && self.current != NO_DATA {
-            self.page.push(row(0, self.current));
+        if self.count == 0 && self.current != NO_DATA {
+            self.put(row(0, self.current));
         }
-        if self.rows.len() >= MAX_ROWS && self.page.len() > 1 {
-            self.dropped += self.page.len() as u32;
-            self.page = vec![row(0, CANNOT)];
+        if self.rows.len() >= MAX_ROWS && self.count > 1 {
+            self.dropped += self.count as u32;
+            self.count = 0;
+            self.put(row(0, CANNOT));
         }
-        self.pages.push(self.rows.add(self.page.as_flattened()));
-        self.page.clear();
+        self.pages.push(self.rows.add(self.page[..self.count].as_flattened()));
+        self.count = 0;
+        self.limit = 0;
     }
 
     /// The rules so far.

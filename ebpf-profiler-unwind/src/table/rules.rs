@@ -1,6 +1,6 @@
 //! The rules of one table, each kept once.
 
-use ebpf_programs::abi::table::{NO_DATA, Rule};
+use ebpf_programs::abi::table::{NO_DATA, Rule, fp, ra};
 use hashbrown::HashMap;
 
 /// A set of rules that gives out their numbers.
@@ -25,24 +25,20 @@ impl Rules {
     }
 
     /// The number of a rule; `None` when there are too many different ones.
-    #[inline]
     pub(crate) fn number(&mut self, rule: Packed) -> Option<u16> {
-        let slot = rule.slot();
-        let recent = self.recent[slot];
-        if self.list.get(usize::from(recent)) == Some(&rule) {
-            return Some(recent);
-        }
-        self.look_up(rule, slot)
-    }
-
-    #[cold]
-    fn look_up(&mut self, rule: Packed, slot: usize) -> Option<u16> {
         let number = match self.numbers.get(&rule) {
             Some(&number) => number,
             None => self.add(rule)?,
         };
-        self.recent[slot] = number;
+        self.recent[rule.slot()] = number;
         Some(number)
+    }
+
+    /// The same, if it was asked for lately.
+    #[inline]
+    pub(crate) fn recent(&self, rule: Packed) -> Option<u16> {
+        let recent = self.recent[rule.slot()];
+        (self.list.get(usize::from(recent)) == Some(&rule)).then_some(recent)
     }
 
     fn add(&mut self, rule: Packed) -> Option<u16> {
@@ -88,19 +84,86 @@ impl Packed {
     }
 
     /// The number of the register that it starts from.
+    #[inline]
     pub(crate) const fn register(self) -> u8 {
         (self.low >> 8) as u8
     }
 
     /// What is added to that.
+    #[inline]
     pub(crate) const fn offset(self) -> i32 {
         (self.low >> 32) as i32
+    }
+
+    /// How the return address is found.
+    #[inline]
+    pub(crate) const fn ra(self) -> u8 {
+        (self.low >> 16) as u8
+    }
+
+    /// How the frame pointer is found.
+    #[inline]
+    pub(crate) const fn fp(self) -> u8 {
+        (self.low >> 24) as u8
+    }
+
+    /// The second number.
+    #[inline]
+    pub(crate) const fn aux(self) -> i32 {
+        self.high as i32
+    }
+
+    /// The offset of the frame pointer.
+    #[inline]
+    pub(crate) const fn fp_offset(self) -> i32 {
+        (self.high >> 32) as i32
     }
 
     /// The same rule with another offset.
     #[inline]
     pub(crate) const fn with_offset(self, offset: i32) -> Packed {
         Packed { low: join(self.low as u32, offset as u32), high: self.high }
+    }
+
+    /// The same rule from another register.
+    #[inline]
+    pub(crate) const fn with_register(self, register: u8) -> Packed {
+        Packed { low: self.low & !REGISTER | (register as u64) << 8, high: self.high }
+    }
+
+    /// The same rule with the frame pointer at this offset.
+    #[inline]
+    pub(crate) const fn with_fp_at(self, offset: i32) -> Packed {
+        let low = self.low & !FP | (fp::SAVED as u64) << 24;
+        Packed { low, high: join(self.high as u32, offset as u32) }
+    }
+
+    /// The same rule with the frame pointer of another one.
+    #[inline]
+    pub(crate) const fn with_fp_of(self, other: Packed) -> Packed {
+        let low = self.low & !FP | other.low & FP;
+        Packed { low, high: join(self.high as u32, (other.high >> 32) as u32) }
+    }
+
+    /// The same rule, whose second number is for the return address, with that at this offset.
+    #[inline]
+    pub(crate) const fn with_ra_at(self, offset: i32) -> Packed {
+        let (kind, aux) = if offset == -8 { (ra::BELOW, 0) } else { (ra::SAVED, offset) };
+        let low = self.low & !RA | (kind as u64) << 16;
+        Packed { low, high: join(aux as u32, (self.high >> 32) as u32) }
+    }
+
+    /// The same rule with the return address of another one.
+    #[inline]
+    pub(crate) const fn with_ra_of(self, other: Packed) -> Packed {
+        let low = self.low & !RA | other.low & RA;
+        Packed { low, high: join(other.high as u32, (self.high >> 32) as u32) }
+    }
+
+    /// The same rule with a return address that is signed where it wasn't, and the other way round.
+    #[inline]
+    pub(crate) const fn with_other_signing(self) -> Packed {
+        Packed { low: self.low ^ (ra::SIGNED as u64) << 16, high: self.high }
     }
 
     pub(crate) const fn of(rule: &Rule) -> Packed {
@@ -119,6 +182,11 @@ impl Packed {
         (mixed >> (64 - RECENT.trailing_zeros())) as usize
     }
 }
+
+/// Where in the first word the register, the kinds of return address (but for its signing) and of frame pointer are.
+const REGISTER: u64 = 0xff << 8;
+const RA: u64 = (!ra::SIGNED as u64) << 16;
+const FP: u64 = 0xff << 24;
 
 const fn join(low: u32, high: u32) -> u64 {
     low as u64 | (high as u64) << 32

@@ -1,0 +1,293 @@
+//! Carries out the few call frame instructions that nearly all functions are made of, on the rule itself.
+//!
+//! ```text
+//!   00 nop            02, 03 advance 1, 2 B     0a remember     0c cfa = r + uleb     0e cfa offset uleb
+//!   40+n advance n    2d negate signing         0b restore      0d cfa register r
+//!   80+r offset r, uleb, c0+r restore r: of frame pointer and return address; of others nothing is kept
+//! ```
+//!
+//! A [`Program`](super::program::Program) goes on where there is something else, and judges what makes no sense.
+
+use ebpf_programs::abi::table::{cfa, fp};
+
+use crate::arch::{NONE, Registers};
+use crate::bytes::Bytes;
+use crate::table::rules::Packed;
+
+use super::cie::Cie;
+use super::program::DEPTH;
+
+/// What functions have in common that can be carried out here.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plain {
+    /// The rule that they begin with.
+    pub(crate) first: Packed,
+    code_align: u64,
+    data_align: i64,
+    fp: u16,
+    ra: u16,
+    /// Registers that the address may start from are below this one.
+    count: u16,
+    signs: bool,
+}
+
+/// How far a function is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Progress {
+    /// From where on `rule` holds.
+    pub(crate) at: u64,
+    pub(crate) rule: Packed,
+    pub(crate) remembered: [Packed; DEPTH],
+    /// How many rules are remembered.
+    pub(crate) depth: usize,
+}
+
+impl Progress {
+    /// Nothing is done of a function that begins at `begin`.
+    #[inline]
+    pub(crate) fn new(begin: u64, first: Packed) -> Progress {
+        Progress { at: begin, rule: first, remembered: [Packed::NO_DATA; DEPTH], depth: 0 }
+    }
+}
+
+impl Plain {
+    /// `None` for functions whose rules say more than an instruction here could change.
+    pub(crate) fn of(cie: &Cie<'_>, registers: &Registers) -> Option<Plain> {
+        let first = registers.rule(&cie.initial, cie.signal);
+        let is_plain = first.complete
+            && first.rule.cfa() == cfa::REGISTER
+            && matches!(first.rule.fp(), fp::SAME | fp::SAVED)
+            && registers.kept == NONE
+            && registers.fp != cie.ra
+            && !cie.signal;
+        is_plain.then_some(Plain {
+            first: first.rule,
+            code_align: cie.code_align,
+            data_align: cie.data_align,
+            fp: registers.fp,
+            ra: cie.ra,
+            count: registers.count,
+            signs: registers.signs,
+        })
+    }
+
+    /// Carries out `code`, giving away each finished row, up to the first instruction that isn't known here.
+    ///
+    /// Whether there was none: the function ends at `end`.
+    #[inline(always)]
+    pub(crate) fn run(
+        &self,
+        progress: &mut Progress,
+        code: &mut Bytes<'_>,
+        end: u64,
+        mut row: impl FnMut(u64, Packed),
+    ) -> bool {
+        let (mut at, mut rule, mut rest) = (progress.at, progress.rule, *code);
+        let done = loop {
+            code.0 = rest.0;
+            let Some(byte) = rest.u8() else {
+                if at < end {
+                    row(at, rule);
+                }
+                break at < end;
+            };
+            let units = if byte & !OPERAND == ADVANCE {
+                u64::from(byte & OPERAND)
+            } else if byte == DEF_CFA_OFFSET {
+                let Some(offset) = offset(&mut rest) else { break false };
+                rule = rule.with_offset(offset);
+                continue;
+            } else if byte >= OFFSET {
+                match self.register(rule, byte, &mut rest) {
+                    Some(changed) => rule = changed,
+                    None => break false,
+                }
+                continue;
+            } else if byte == 0 {
+                continue;
+            } else {
+                match self.rare(byte, rule, progress, &mut rest) {
+                    Some(Rare::Advance(units)) => units,
+                    Some(Rare::Rule(changed)) => {
+                        rule = changed;
+                        continue;
+                    }
+                    None => break false,
+                }
+            };
+            let Some(to) = at.checked_add(units.wrapping_mul(self.code_align)) else { break false };
+            if to > at {
+                row(at, rule);
+            }
+            at = to;
+            if to >= end {
+                break true;
+            }
+        };
+        progress.at = at;
+        progress.rule = rule;
+        done
+    }
+
+    /// The rule behind an instruction that stores or restores a register.
+    #[inline(always)]
+    fn register(&self, rule: Packed, byte: u8, rest: &mut Bytes<'_>) -> Option<Packed> {
+        let register = u16::from(byte & OPERAND);
+        let offset = if byte < RESTORE { Some(rest.uleb()?) } else { None };
+        if register != self.fp && register != self.ra {
+            return Some(rule);
+        }
+        let offset = match offset {
+            Some(offset) => Some(i32::try_from((offset as i64).wrapping_mul(self.data_align)).ok()?),
+            None => None,
+        };
+        Some(match offset {
+            Some(offset) if register == self.fp => rule.with_fp_at(offset),
+            Some(offset) => rule.with_ra_at(offset),
+            None if register == self.fp => rule.with_fp_of(self.first),
+            None => rule.with_ra_of(self.first),
+        })
+    }
+
+    #[inline(always)]
+    fn rare(&self, byte: u8, rule: Packed, progress: &mut Progress, rest: &mut Bytes<'_>) -> Option<Rare> {
+        Some(match byte {
+            0x02 => Rare::Advance(rest.u8()?.into()),
+            0x03 => Rare::Advance(rest.u16()?.into()),
+            0x0a => {
+                *progress.remembered.get_mut(progress.depth)? = rule;
+                progress.depth += 1;
+                Rare::Rule(rule)
+            }
+            0x0b => {
+                progress.depth = progress.depth.checked_sub(1)?;
+                Rare::Rule(*progress.remembered.get(progress.depth)?)
+            }
+            0x0c => {
+                let from = self.from(rest)?;
+                Rare::Rule(rule.with_register(from).with_offset(offset(rest)?))
+            }
+            0x0d => Rare::Rule(rule.with_register(self.from(rest)?)),
+            0x2e => {
+                rest.uleb()?;
+                Rare::Rule(rule)
+            }
+            0x2d if self.signs => Rare::Rule(rule.with_other_signing()),
+            _ => return None,
+        })
+    }
+
+    /// A register that an address may start from.
+    #[inline(always)]
+    fn from(&self, rest: &mut Bytes<'_>) -> Option<u8> {
+        rest.u8().filter(|&register| u16::from(register) < self.count)
+    }
+}
+
+/// What the less frequent instructions lead to.
+enum Rare {
+    Rule(Packed),
+    Advance(u64),
+}
+
+#[inline(always)]
+fn offset(rest: &mut Bytes<'_>) -> Option<i32> {
+    match rest.u8()? {
+        number @ 0..0x80 => Some(number.into()),
+        number => {
+            let mut long = *rest;
+            let value = long_offset(number, &mut long);
+            *rest = long;
+            value
+        }
+    }
+}
+
+/// An offset that begins with this byte, which isn't all of it.
+#[cold]
+#[inline(never)]
+fn long_offset(first: u8, rest: &mut Bytes<'_>) -> Option<i32> {
+    i32::try_from(rest.long_uleb(first)?).ok()
+}
+
+const DEF_CFA_OFFSET: u8 = 0x0e;
+const ADVANCE: u8 = 0x40;
+const OFFSET: u8 = 0x80;
+const RESTORE: u8 = 0xc0;
+const OPERAND: u8 = 0x3f;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::aarch64;
+    use crate::arch::x86_64;
+    use crate::eh_frame::program::Program;
+    use crate::eh_frame::state::{Cfa, Place, State};
+
+    const END: u64 = 0x1_0000;
+
+    fn cie(registers: &Registers, ra: u16, place: Place<'static>) -> Cie<'static> {
+        let cfa = Cfa::Register { register: registers.count - 1, offset: 8 };
+        let initial = State { cfa, ra: place, ..State::NEW };
+        Cie { encoding: 0, augmented: false, signal: false, code_align: 1, data_align: -8, ra, initial }
+    }
+
+    /// All rows, and whether everything made sense; with the plain instructions carried out here, or by the program.
+    fn rows(cie: &Cie<'_>, registers: &Registers, code: &[u8], here: bool) -> (Vec<(u64, Packed)>, bool) {
+        let mut rows = Vec::new();
+        let mut rest = Bytes(code);
+        let mut program = Program::new(cie, registers, 0..END);
+        if here {
+            let plain = Plain::of(cie, registers).unwrap();
+            let mut progress = Progress::new(0, plain.first);
+            if plain.run(&mut progress, &mut rest, END, |at, rule| rows.push((at, rule))) {
+                return (rows, true);
+            }
+            program = Program::behind(cie, registers, END, (plain.first, &progress));
+        }
+        let done = program.run(rest, |at, translated| rows.push((at, translated.rule)));
+        (rows, done.is_some())
+    }
+
+    /// Instructions of all kinds, by chance, most of them those that are known here.
+    fn some_code(random: &mut impl FnMut(u64) -> u64) -> Vec<u8> {
+        let mut code = Vec::new();
+        for _ in 0..1 + random(24) {
+            let fp_or_ra = [6, 16, 29, 30, 3][random(5) as usize];
+            let limit = if random(8) == 0 { 256 } else { 128 };
+            let number = random(limit) as u8;
+            match random(12) {
+                0..3 => code.push(0x41 + random(8) as u8),
+                3 | 4 => code.extend([0x0e, number]),
+                5 => code.extend([0x80 | fp_or_ra, number % 8]),
+                6 => code.push(0xc0 | fp_or_ra),
+                7 => code.push(0x0a + random(2) as u8),
+                8 => code.extend([0x0c, number % 40, number]),
+                9 => code.extend([0x0d, number % 40]),
+                10 => code.extend([[0, 0x2d][random(2) as usize], 0x02, number]),
+                _ => code.push(random(256) as u8),
+            }
+        }
+        code
+    }
+
+    #[test]
+    fn the_rows_are_those_of_the_program() {
+        let mut state = 1u64;
+        let mut random = |limit: u64| {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (state >> 33) % limit
+        };
+        let x86 = (&x86_64::REGISTERS, cie(&x86_64::REGISTERS, 16, Place::At(-8)));
+        let arm = (&aarch64::REGISTERS, cie(&aarch64::REGISTERS, 30, Place::Unset));
+        let mut whole = 0;
+        for round in 0..20_000 {
+            let (registers, cie) = if round % 2 == 0 { &x86 } else { &arm };
+            let code = some_code(&mut random);
+            let here = rows(cie, registers, &code, true);
+            assert_eq!(here, rows(cie, registers, &code, false), "{code:x?}");
+            whole += usize::from(here.1);
+        }
+        assert!(whole > 2000, "hardly any of them made sense");
+    }
+}
