@@ -74,7 +74,7 @@ impl Index {
     pub(crate) fn of(elf: &Elf, sections: &[Section], go: Option<&Go>, code: &Code) -> Index {
         let mut index = Index::default();
         for (number, section) in sections.iter().enumerate() {
-            index.add_section(number, &mut Reader::new(elf, section), code);
+            index.add_section(number, &mut Reader::new(elf, section, 0), code);
         }
         if let Some(go) = go {
             index.add_go(&go.table, code);
@@ -151,6 +151,11 @@ impl Index {
         }
         self.keys.dedup_by_key(|key| *key >> 32);
         self.keys.shrink_to_fit();
+    }
+
+    /// Bytes that the index takes.
+    pub(crate) fn size(&self) -> usize {
+        size_of_val(&self.keys[..])
     }
 
     /// All functions.

@@ -117,6 +117,11 @@ fn eh_frame() {
 }
 
 #[test]
+fn search_table() {
+    run("search_table", targets::search_table);
+}
+
+#[test]
 fn debug_frame() {
     run("debug_frame", targets::debug_frame);
 }

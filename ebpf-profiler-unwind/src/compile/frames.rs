@@ -6,7 +6,7 @@ use crate::eh_frame::cie::Cache;
 use crate::eh_frame::cies::Cies;
 use crate::eh_frame::entry::Kind;
 use crate::eh_frame::fde::Fde;
-use crate::eh_frame::plain::{Plain, Progress};
+use crate::eh_frame::plain::Progress;
 use crate::eh_frame::program::Program;
 use crate::eh_frame::section::Reader;
 use crate::index::Item;
@@ -18,39 +18,62 @@ use super::output::Output;
 pub(super) struct Frames<'a> {
     reader: Reader<'a>,
     registers: &'a Registers,
-    cies: &'a Cies,
-    cache: Cache<'a>,
-    /// The offset of a CIE, and how its plain functions are carried out.
-    plain: (usize, Option<Plain>),
+    cies: Cies,
+    cache: Cache,
+    /// How many functions were asked for, and how many of them begin where it was said, and have an end.
+    asked: u32,
+    confirmed: u32,
 }
 
 impl<'a> Frames<'a> {
-    pub(super) fn new(reader: Reader<'a>, cies: &'a Cies, registers: &'a Registers) -> Frames<'a> {
-        Frames { reader, registers, cies, cache: Cache::new(), plain: (usize::MAX, None) }
+    pub(super) fn new(reader: Reader<'a>, cies: Cies, registers: &'a Registers) -> Frames<'a> {
+        Frames { reader, registers, cies, cache: Cache::new(), asked: 0, confirmed: 0 }
+    }
+
+    /// Whether all functions that were asked for are where it was said.
+    pub(super) fn confirms(&self) -> bool {
+        self.confirmed == self.asked
     }
 
     /// Adds the rows of the function whose entry is at `offset`; `None` when it makes no sense.
-    #[inline(never)]
+    #[inline]
     pub(super) fn function(&mut self, item: Item, offset: usize, output: &mut Output) -> Option<()> {
+        self.asked += 1;
+        self.described(item, offset, output)
+    }
+
+    #[inline(never)]
+    fn described(&mut self, item: Item, offset: usize, output: &mut Output) -> Option<()> {
         let address = self.reader.section().address;
         let (entry, _) = self.reader.entry(offset)?;
-        let Kind::Fde(cie_offset) = entry.kind else { return None };
-        let cie = self.cache.get(self.cies, cie_offset, self.registers)?;
-        let fde = Fde::parse(address, &entry, cie.functions())?;
+        let Kind::Fde(cie) = entry.kind else { return None };
+        let Some(common) = self.cache.get(cie) else {
+            self.learn(cie)?;
+            return self.described(item, offset, output);
+        };
+        let fde = Fde::parse(address, &entry, common.functions)?;
+        self.confirmed += u32::from(fde.range.start == item.begin && !fde.range.is_empty());
         let range = item.begin..fde.range.end.min(item.next);
         output.function(range.start, range.end);
-        if self.plain.0 != cie_offset {
-            self.plain = (cie_offset, Plain::of(cie, self.registers));
-        }
         let mut code = fde.instructions;
-        let Some(plain) = &self.plain.1 else {
-            return finish(Program::new(cie, self.registers, range), code, output);
+        let Some(plain) = &common.plain else {
+            let cie = self.cies.get(cie, self.registers)?;
+            return finish(Program::new(&cie, self.registers, range), code, output);
         };
         let mut progress = Progress::new(range.start, plain.first);
         if plain.run(&mut progress, &mut code, range.end, |at, rule| output.row(at, rule)) {
             return Some(());
         }
-        finish(Program::behind(cie, self.registers, range.end, (plain.first, &progress)), code, output)
+        let cie = self.cies.get(cie, self.registers)?;
+        finish(Program::behind(&cie, self.registers, range.end, (plain.first, &progress)), code, output)
+    }
+
+    /// Takes note of a CIE.
+    #[cold]
+    fn learn(&mut self, offset: usize) -> Option<()> {
+        self.cies.find(offset, &mut self.reader)?;
+        self.cache.put(offset, &self.cies.get(offset, self.registers)?, self.registers);
+        Some(())
     }
 }
 

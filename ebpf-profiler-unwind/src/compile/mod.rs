@@ -3,7 +3,8 @@
 //! ```text
 //!   .eh_frame ──┐           functions              rows               pages
 //!   .debug_frame├──► Index ───────────► Frames, Go ──────► Output ──────────► image
-//!   .gopclntab ─┘   by address           one at a time    gaps, counts
+//!   .gopclntab ─┘   by address     │     one at a time    gaps, counts
+//!   .eh_frame_hdr ─────────────────┘
 //! ```
 
 use ebpf_profiler_core::elf::{Elf, ElfError};
@@ -11,8 +12,11 @@ use ebpf_profiler_core::unwind::{Compiled, UnwindCompiler};
 
 use crate::arch::Registers;
 use crate::code::Code;
+use crate::eh_frame::cies::Cies;
 use crate::eh_frame::section::Reader;
+use crate::eh_frame::starts::Starts;
 use crate::index::{Index, Item, Place};
+use crate::listed::Listed;
 use crate::source::Sources;
 use crate::stub::Stubs;
 
@@ -69,38 +73,83 @@ impl UnwindCompiler for Tables {
 struct Wanted(u16);
 
 fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> Result<Compiled, Wanted> {
-    let index = Index::of(elf, &sources.frames, sources.go.as_ref(), code);
-    let malformed = index.malformed.saturating_add(sources.unread);
-    let mut stubs = Stubs::new(elf);
-    let begin = index.items(code).next().map(|first| first.begin);
-    let before = stubs.find(code.start()..begin.unwrap_or_else(|| code.first_end()));
-    let Some(begin) = before.first().map(|stub| stub.range.start).or(begin) else {
-        return Ok(Compiled { malformed, ..Compiled::default() });
-    };
-    let mut output = Output::new(begin, malformed);
-    output.stubs(&before);
-    let readers = sources.frames.iter().map(|section| Reader::new(elf, section));
-    let frames = readers.zip(&index.cies);
-    let mut frames: Vec<_> = frames.map(|(reader, cies)| Frames::new(reader, cies, registers)).collect();
-    let mut go = sources.go.as_ref().map(|table| Go::new(elf, table, registers));
-    for item in index.items(code) {
-        let gap = output.end()..item.begin;
-        if stubs.may_be_in(&gap) {
-            output.stubs(&stubs.find(gap));
-        }
-        let item = Item { next: item.next.min(code.end(item.begin).unwrap_or(item.begin)), ..item };
-        let done = match item.place {
-            Place::Frames { section, offset } => {
-                frames.get_mut(section).and_then(|frames| frames.function(item, offset, &mut output))
-            }
-            Place::Go { number } => go.as_mut().and_then(|go| go.function(item, number, &mut output)),
-        };
-        output.malformed += u32::from(done.is_none());
+    let file = File { elf, sources, code, registers };
+    file.by_table().unwrap_or_else(|| file.by_index())
+}
+
+/// A file, and what it is read with.
+struct File<'a> {
+    elf: &'a Elf,
+    sources: &'a Sources,
+    code: &'a Code,
+    registers: &'a Registers,
+}
+
+impl File<'_> {
+    /// By the order that the linker made; `None` where there is none, or it isn't that of all functions.
+    ///
+    /// Where they begin is read when their turn has come, so the linker's word is confirmed in the end only.
+    fn by_table(&self) -> Option<Result<Compiled, Wanted>> {
+        let File { elf, sources, code, .. } = *self;
+        let (Some(table), [section]) = (sources.sorted, &sources.frames[..]) else { return None };
+        let mut reader = Reader::new(elf, section, Starts::size(section));
+        let mut cies = Cies::new(&reader);
+        let listed = Listed::of(elf, table, &mut reader, &mut cies)?;
+        let mut frames = [Frames::new(reader, cies, self.registers)];
+        let mut items = listed.items(elf, section, code);
+        let compiled = self.rows(items.begin(), &mut items, &mut frames, sources.unread);
+        (items.had_all() && frames[0].confirms()).then_some(compiled)
     }
-    let end = output.end();
-    output.stubs(&stubs.find(end..code.end(end).unwrap_or(end)));
-    match output.wanted(registers) {
-        Some(register) => Err(Wanted(register)),
-        None => Ok(output.finish()),
+
+    /// By an order of our own.
+    fn by_index(&self) -> Result<Compiled, Wanted> {
+        let File { elf, sources, code, registers } = *self;
+        let mut index = Index::of(elf, &sources.frames, sources.go.as_ref(), code);
+        let size = index.size();
+        let readers = sources.frames.iter().map(|section| Reader::new(elf, section, size));
+        let frames = readers.zip(index.cies.drain(..));
+        let mut frames: Vec<_> = frames.map(|(reader, cies)| Frames::new(reader, cies, registers)).collect();
+        let begin = index.items(code).next().map(|first| first.begin);
+        let malformed = index.malformed.saturating_add(sources.unread);
+        self.rows(begin, index.items(code), &mut frames, malformed)
+    }
+
+    /// The rows of functions in the order of their addresses, the first at `begin`.
+    fn rows(
+        &self,
+        begin: Option<u64>,
+        items: impl Iterator<Item = Item>,
+        frames: &mut [Frames<'_>],
+        malformed: u32,
+    ) -> Result<Compiled, Wanted> {
+        let File { elf, sources, code, registers } = *self;
+        let mut stubs = Stubs::new(elf);
+        let before = stubs.find(code.start()..begin.unwrap_or_else(|| code.first_end()));
+        let Some(begin) = before.first().map(|stub| stub.range.start).or(begin) else {
+            return Ok(Compiled { malformed, ..Compiled::default() });
+        };
+        let mut output = Output::new(begin, malformed);
+        output.stubs(&before);
+        let mut go = sources.go.as_ref().map(|table| Go::new(elf, table, registers));
+        for item in items {
+            let gap = output.end()..item.begin;
+            if stubs.may_be_in(&gap) {
+                output.stubs(&stubs.find(gap));
+            }
+            let item = Item { next: item.next.min(code.end(item.begin).unwrap_or(item.begin)), ..item };
+            let done = match item.place {
+                Place::Frames { section, offset } => {
+                    frames.get_mut(section).and_then(|frames| frames.function(item, offset, &mut output))
+                }
+                Place::Go { number } => go.as_mut().and_then(|go| go.function(item, number, &mut output)),
+            };
+            output.malformed += u32::from(done.is_none());
+        }
+        let end = output.end();
+        output.stubs(&stubs.find(end..code.end(end).unwrap_or(end)));
+        match output.wanted(registers) {
+            Some(register) => Err(Wanted(register)),
+            None => Ok(output.finish()),
+        }
     }
 }

@@ -3,8 +3,8 @@
 use crate::arch::Registers;
 use crate::bytes::Bytes;
 
-use super::cies::Cies;
 use super::entry::Entry;
+use super::plain::Plain;
 use super::pointer;
 use super::program::Program;
 use super::section::Format;
@@ -40,13 +40,12 @@ pub(crate) struct Functions {
 
 /// The most bytes of instructions that a CIE can have.
 ///
-/// Real ones have about ten. They are carried out once for each FDE when the cache doesn't help, so the
-/// bound keeps the time linear.
+/// Real ones have about ten. They are carried out once for each FDE that isn't plain, so the bound keeps the time linear.
 const MAX_INSTRUCTIONS: usize = 512;
 
 impl<'a> Cie<'a> {
     /// Reads an entry of the section at virtual address `address`.
-    fn parse(address: u64, entry: &Entry<'a>, registers: &Registers) -> Option<Cie<'a>> {
+    pub(super) fn parse(address: u64, entry: &Entry<'a>, registers: &Registers) -> Option<Cie<'a>> {
         let (mut cie, instructions) = Cie::parse_head(address, entry)?;
         cie.begin(instructions, registers)?;
         Some(cie)
@@ -127,29 +126,44 @@ fn check_version(body: &mut Bytes<'_>, version: u8, format: Format) -> Option<()
     }
 }
 
-/// The CIEs that were needed last, their instructions carried out.
-///
-/// Of bounded size whatever a file holds: what isn't here is made again.
-pub(crate) struct Cache<'a> {
-    slots: Vec<Option<(usize, Cie<'a>)>>,
+/// What nearly all functions of a CIE need of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Common {
+    /// How they are written down.
+    pub(crate) functions: Functions,
+    /// How their plain instructions are carried out.
+    pub(crate) plain: Option<Plain>,
 }
 
-impl<'a> Cache<'a> {
+/// What was needed last.
+///
+/// Of bounded size whatever a file holds: what isn't here is made again.
+pub(crate) struct Cache {
+    slots: Vec<Option<(usize, Common)>>,
+}
+
+impl Cache {
     const SLOTS: usize = 256;
 
-    pub(crate) fn new() -> Cache<'a> {
+    pub(crate) fn new() -> Cache {
         Cache { slots: vec![None; Cache::SLOTS] }
     }
 
-    /// The CIE at `offset`.
+    /// What is known of the CIE at `offset`.
     #[inline]
-    pub(crate) fn get(&mut self, cies: &'a Cies, offset: usize, registers: &Registers) -> Option<&Cie<'a>> {
-        // Entries are at least four bytes apart.
-        let slot = &mut self.slots[offset / 4 % Cache::SLOTS];
-        if slot.as_ref().is_none_or(|(cached, _)| *cached != offset) {
-            let cie = Cie::parse(cies.address(), &cies.entry(offset)?, registers)?;
-            *slot = Some((offset, cie));
-        }
-        slot.as_ref().map(|(_, cie)| cie)
+    pub(crate) fn get(&self, offset: usize) -> Option<&Common> {
+        let (cached, common) = self.slots[Cache::slot(offset)].as_ref()?;
+        (*cached == offset).then_some(common)
+    }
+
+    /// Notes what there is to know of the CIE at `offset`.
+    pub(crate) fn put(&mut self, offset: usize, cie: &Cie<'_>, registers: &Registers) {
+        let common = Common { functions: cie.functions(), plain: Plain::of(cie, registers) };
+        self.slots[Cache::slot(offset)] = Some((offset, common));
+    }
+
+    /// Entries are at least four bytes apart.
+    fn slot(offset: usize) -> usize {
+        offset / 4 % Cache::SLOTS
     }
 }

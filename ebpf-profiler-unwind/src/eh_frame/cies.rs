@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
+use crate::arch::Registers;
+
 use super::cie::{Cie, Functions};
 use super::entry::{Entry, Kind};
 use super::section::{Format, Reader};
@@ -71,15 +73,10 @@ impl Cies {
         Some(functions)
     }
 
-    /// The entry of the CIE at `offset`, if it was found before.
-    pub(super) fn entry(&self, offset: usize) -> Option<Entry<'_>> {
+    /// The CIE at `offset`, if it was found before.
+    pub(crate) fn get(&self, offset: usize, registers: &Registers) -> Option<Cie<'_>> {
         let (range, _) = self.places.get(&offset)?;
         let (entry, _) = Entry::parse(self.bytes.get(range.clone())?, offset, self.format)?;
-        Some(entry)
-    }
-
-    /// The virtual address of the section.
-    pub(super) fn address(&self) -> u64 {
-        self.address
+        Cie::parse(self.address, &entry, registers)
     }
 }

@@ -2,11 +2,17 @@
 //!
 //! ```text
 //!   section   entry            header                   instructions         row                 rule
-//!   bytes ──► CIE or FDE ──►   Cie, Fde        ──►      Program       ──►    State       ──►     16 bytes
-//!             entry.rs         cie.rs, fde.rs           program.rs           state.rs            arch/
+//!   bytes ──► CIE or FDE ──►   Cie, Fde     ──┬──►      Plain       ───────────────────────►     16 bytes
+//!             entry.rs         cie.rs, fde.rs └──►      Program       ──►    State       ──►
+//!                                                       plain.rs, program.rs state.rs            arch/
 //! ```
+//!
+//! Nearly all functions are made of a few plain instructions, which work on rules as they are; what else there may be works
+//! on everything that a row can say.
 
 pub(crate) mod section;
+
+pub(crate) mod starts;
 
 pub(crate) mod entry;
 

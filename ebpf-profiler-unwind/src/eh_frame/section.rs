@@ -1,13 +1,13 @@
 //! A section of call frame information, and how it is read: piece by piece.
 //!
 //! ```text
-//!   section  ├─ piece 0 ─┼─ piece 1 ─┼─ piece 2 ─┼ ...      16 KiB each, with the beginning of the next
+//!   section  ├─ piece 0 ─┼─ piece 1 ─┼─ piece 2 ─┼ ...      8 KiB each, with the beginning of the next
 //!   slots    [ piece 7 + ][ piece 0 + ][ piece 1 + ]        in turn, those not looked at since go
 //! ```
 //!
 //! Most files describe functions in the order of their addresses, so nearly every entry lies in a piece that is here
 //! already, and a few slots do: fresh memory costs more than to read again what the kernel has in its own. Where
-//! pieces are wanted back that had to go, there are more slots, up to two and a half megabytes.
+//! pieces are wanted back that had to go, there are more slots, up to three and a half megabytes.
 
 use ebpf_profiler_core::elf::Elf;
 
@@ -24,6 +24,14 @@ pub(crate) struct Section {
     pub(crate) address: u64,
     /// Which of the ways of framing it has.
     pub(crate) format: Format,
+}
+
+impl Section {
+    /// Where in the section a virtual address is.
+    #[inline]
+    pub(crate) fn offset_of(&self, address: u64) -> Option<usize> {
+        usize::try_from(address.checked_sub(self.address)?).ok().filter(|&offset| offset < self.size)
+    }
 }
 
 /// Where a section's bytes are.
@@ -47,29 +55,39 @@ pub(crate) enum Format {
 }
 
 /// The binary logarithm of a piece's size, and how many bytes of the next one come along.
-const SHIFT: u32 = 14;
+const SHIFT: u32 = 13;
 const OVERLAP: usize = 256;
 
-/// How many pieces are kept, and how many where they are wanted back.
+/// Bytes of a slot.
+const SLOT: usize = (1 << SHIFT) + OVERLAP;
+
+/// How many pieces are kept at least.
 const FEW: usize = 8;
-const MANY: usize = 160;
+
+/// How much memory the pieces may take that are wanted back, together with what else is kept of the section.
+const ROOM: usize = 7 << 19;
 
 /// No entry is larger; real ones stay under a fiftieth of it.
-const MAX_ENTRY: usize = 1 << 20;
+pub(super) const MAX_ENTRY: usize = 1 << 20;
 
 /// Reads a section's entries in any order.
 pub(crate) struct Reader<'a> {
     elf: &'a Elf,
     section: &'a Section,
+    /// How many slots there may be.
+    most: u32,
     places: Vec<Place>,
     slots: Vec<Slot>,
+    /// What is in the slots.
+    bytes: Vec<u8>,
     /// The slot that is looked at first when one is needed.
     hand: usize,
     /// How many pieces were read so far.
     loads: u32,
-    /// The current piece, and its slot.
+    /// The current piece, and where its bytes are.
     piece: usize,
-    slot: usize,
+    start: usize,
+    end: usize,
     /// An entry that doesn't lie in one slot.
     long: Vec<u8>,
 }
@@ -89,24 +107,28 @@ struct Slot {
     piece: usize,
     /// Whether it was turned to since the hand came by.
     is_used: bool,
-    bytes: Vec<u8>,
 }
 
 /// No piece has this number.
 const NO_PIECE: usize = usize::MAX;
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(elf: &'a Elf, section: &'a Section) -> Reader<'a> {
+    /// A reader that takes the room which `others` bytes leave that are kept of the section.
+    pub(crate) fn new(elf: &'a Elf, section: &'a Section, others: usize) -> Reader<'a> {
         let pieces = (section.size >> SHIFT) + 1;
+        let most = (ROOM.saturating_sub(others) / SLOT).max(FEW * FEW).min(pieces) as u32;
         Reader {
             elf,
             section,
+            most,
             places: vec![Place::Gone(0); pieces],
             slots: Vec::new(),
+            bytes: Vec::new(),
             hand: 0,
-            loads: MANY as u32,
+            loads: most,
             piece: NO_PIECE,
-            slot: 0,
+            start: 0,
+            end: 0,
             long: Vec::new(),
         }
     }
@@ -114,6 +136,11 @@ impl<'a> Reader<'a> {
     /// The section.
     pub(crate) fn section(&self) -> &'a Section {
         self.section
+    }
+
+    /// Entries are read in another order from now on: what had to go so far says nothing of it.
+    pub(crate) fn begin_again(&mut self) {
+        self.loads = self.loads.saturating_add(self.most);
     }
 
     /// The entry at `offset`, and where the next one begins; `None` when its length makes no sense.
@@ -129,15 +156,16 @@ impl<'a> Reader<'a> {
         if piece != self.piece {
             self.turn_to(piece)?;
         }
-        let start = offset % (1 << SHIFT);
-        let size = entry::size(self.slots.get(self.slot)?.bytes.get(start..)?)?;
+        let start = self.start + offset % (1 << SHIFT);
+        let here = self.bytes.get(start..self.end)?;
+        let size = entry::size(here)?;
         if size > limit {
             return None;
         }
-        if size > self.slots[self.slot].bytes.len() - start {
+        if size > here.len() {
             return self.long_entry(offset, size);
         }
-        Entry::parse(&self.slots[self.slot].bytes[start..start + size], offset, self.section.format)
+        Entry::parse(self.bytes.get(start..start + size)?, offset, self.section.format)
     }
 
     #[cold]
@@ -157,32 +185,41 @@ impl<'a> Reader<'a> {
         let slot = match *self.places.get(piece)? {
             Place::Slot(slot) => slot as usize,
             // Had there been as many slots as there may be, it would be here.
-            Place::Gone(loads) if self.loads - loads < MANY as u32 => self.load(piece, MANY)?,
+            Place::Gone(loads) if self.loads - loads < self.most => self.load(piece, self.most as usize)?,
             Place::Gone(_) => self.load(piece, FEW)?,
         };
         self.slots.get_mut(slot)?.is_used = true;
         self.piece = piece;
-        self.slot = slot;
+        self.start = slot * SLOT;
+        self.end = self.start + self.size(piece);
         Some(())
+    }
+
+    /// How many bytes a slot has of a piece.
+    fn size(&self, piece: usize) -> usize {
+        self.section.size.saturating_sub(piece << SHIFT).min(SLOT)
     }
 
     /// Reads a piece into a new slot, if there are less than `enough`, or in place of another; which slot that is.
     fn load(&mut self, piece: usize, enough: usize) -> Option<usize> {
-        let number = self.vacate(enough);
+        let slot = self.vacate(enough);
         self.loads = self.loads.saturating_add(1);
-        let start = piece << SHIFT;
-        let slot = self.slots.get_mut(number)?;
-        slot.bytes.resize(self.section.size.saturating_sub(start).min((1 << SHIFT) + OVERLAP), 0);
-        fill(self.elf, self.section, start, &mut slot.bytes)?;
-        slot.piece = piece;
-        *self.places.get_mut(piece)? = Place::Slot(number as u32);
-        Some(number)
+        let bytes = slot * SLOT..slot * SLOT + self.size(piece);
+        fill(self.elf, self.section, piece << SHIFT, self.bytes.get_mut(bytes)?)?;
+        self.slots.get_mut(slot)?.piece = piece;
+        *self.places.get_mut(piece)? = Place::Slot(slot as u32);
+        Some(slot)
     }
 
     /// A slot without a piece.
     fn vacate(&mut self, enough: usize) -> usize {
         if self.slots.len() < enough {
-            self.slots.push(Slot { piece: NO_PIECE, is_used: false, bytes: Vec::new() });
+            if (self.slots.len() + 1) * SLOT > self.bytes.len() {
+                let slots = (self.slots.len() * 2).max(FEW).min(enough).min(self.places.len());
+                self.bytes.reserve_exact(slots * SLOT - self.bytes.len());
+                self.bytes.resize(slots * SLOT, 0);
+            }
+            self.slots.push(Slot { piece: NO_PIECE, is_used: false });
             return self.slots.len() - 1;
         }
         loop {
@@ -201,7 +238,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Reads bytes of a section.
-fn fill(elf: &Elf, section: &Section, offset: usize, buffer: &mut [u8]) -> Option<()> {
+pub(super) fn fill(elf: &Elf, section: &Section, offset: usize, buffer: &mut [u8]) -> Option<()> {
     match &section.source {
         Source::File(start) => elf.fill(start.checked_add(offset as u64)?, buffer).ok(),
         Source::Memory(bytes) => {

@@ -10,8 +10,11 @@ mod debug_frame;
 
 mod go;
 
+mod search_table;
+
 use debug_frame::DebugFrame;
 pub(crate) use go::Go;
+pub(crate) use search_table::{Pairs, SearchTable};
 
 /// All unwind data of a file.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ pub(crate) struct Sources {
     pub(crate) unread: u32,
     /// Go's own table.
     pub(crate) go: Option<Go>,
+    /// The functions by their addresses, as the linker sorted them, where the only source is `.eh_frame`.
+    pub(crate) sorted: Option<SearchTable>,
 }
 
 impl Sources {
@@ -40,7 +45,11 @@ impl Sources {
                 Ok(DebugFrame::Packed) | Err(_) => unread = 1,
             }
         }
-        Ok(Sources { frames, go, unread })
+        let sorted = match &frames[..] {
+            [section] if go.is_none() && section.format == Format::EhFrame => SearchTable::of(elf, section),
+            _ => None,
+        };
+        Ok(Sources { frames, go, unread, sorted })
     }
 }
 

@@ -64,6 +64,39 @@ pub(crate) fn without_sections(machine: u16, data: &[u8]) -> Vec<u8> {
     file
 }
 
+/// A file that finds its `.eh_frame` by its section, and behind it `.eh_frame_hdr` by the program header.
+pub(crate) fn with_search_table(machine: u16, data: &[u8], header: &[u8]) -> Vec<u8> {
+    let begin = HEADER + 3 * PROGRAM_HEADER;
+    let names = "\0.eh_frame\0.shstrtab\0";
+    let all = [data, header].concat();
+    let names_at = begin + all.len();
+    let mut file = self::header(machine, 3, Some(names_at + names.len()));
+    file.extend(segment(1, 5, 0, CODE, 0, CODE_SIZE));
+    file.extend(segment(1, 4, begin, DATA, all.len(), all.len() as u64));
+    let mut of_header = segment(0x6474_e550, 4, begin + data.len(), DATA, header.len(), header.len() as u64);
+    of_header[16..24].copy_from_slice(&(DATA + data.len() as u64).to_le_bytes());
+    file.extend(of_header);
+    file.extend(all);
+    file.extend_from_slice(names.as_bytes());
+    file.extend([0; SECTION_HEADER]);
+    file.extend(section(1, 1, 2, DATA, begin, data.len()));
+    file.extend(section(11, 3, 2, 0, names_at, names.len()));
+    file
+}
+
+/// `.eh_frame_hdr` behind `size` bytes of `.eh_frame`: functions and the offsets of their descriptions.
+pub(crate) fn search_table(size: usize, pairs: &[(u64, usize)]) -> Vec<u8> {
+    let from_header = |address: u64| (address.wrapping_sub(DATA + size as u64) as u32).to_le_bytes();
+    let mut header = vec![1, 0x1b, 0x03, 0x3b];
+    header.extend(from_header(DATA - 4));
+    header.extend((pairs.len() as u32).to_le_bytes());
+    for &(begin, offset) in pairs {
+        header.extend(from_header(begin));
+        header.extend(from_header(DATA + offset as u64));
+    }
+    header
+}
+
 /// The headers of a file held in memory.
 pub(crate) fn open(file: Vec<u8>) -> Elf {
     Elf::open(Cursor::new(file)).expect("the headers are right")

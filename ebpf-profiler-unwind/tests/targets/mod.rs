@@ -28,6 +28,18 @@ pub(crate) fn eh_frame(data: &[u8]) -> u64 {
     }))
 }
 
+/// Any bytes as `.eh_frame` and `.eh_frame_hdr`, the first two telling how much is which: the table is that of the one
+/// without the other.
+pub(crate) fn search_table(data: &[u8]) -> u64 {
+    let Some((size, data)) = data.split_first_chunk() else { return 0 };
+    let Some((frames, header)) = data.split_at_checked(u16::from_le_bytes(*size).into()) else { return 0 };
+    let table = built(&elf::open(elf::with_search_table(elf::X86_64, frames, header)), frames.len());
+    let other = built(&elf::open(elf::with_section(elf::X86_64, ".eh_frame", frames)), frames.len());
+    assert_eq!(table.image(), other.image());
+    assert_eq!((table.malformed(), table.unsupported()), (other.malformed(), other.unsupported()));
+    outcome(&table)
+}
+
 /// Any bytes as `.debug_frame`, as they are and compressed.
 pub(crate) fn debug_frame(data: &[u8]) -> u64 {
     let files = [".debug_frame", ".zdebug_frame"].map(|name| elf::with_section(elf::X86_64, name, data));

@@ -1,0 +1,145 @@
+//! Where the descriptions of functions begin in a section: all of them, by going from length to length.
+//!
+//! ```text
+//!   section   [ CIE ][ FDE ][ FDE ][ FDE ][ CIE ][ FDE ]...[ end ]
+//!   bits      0 0 0  1 0 0  1 0 0  1 0 0  0 0 0  1 0 0      0       one for four bytes
+//! ```
+
+use ebpf_profiler_core::elf::Elf;
+
+use crate::bytes::Bytes;
+
+use super::section::{MAX_ENTRY, Section, fill};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Starts {
+    bits: Vec<u64>,
+    /// Those that aren't at multiples of four, in order: a few that come from assemblers.
+    odd: Vec<usize>,
+    /// Those of functions that are empty, if their addresses have four bytes, as nearly everywhere.
+    pub(crate) empty: Vec<usize>,
+    /// How many there are.
+    pub(crate) count: u32,
+}
+
+/// How many bytes are read at a time, and how many are looked at of each entry.
+const PIECE: usize = 64 << 10;
+const HEAD: usize = 16;
+
+const WORD: usize = 4;
+const BITS: usize = u64::BITS as usize;
+
+/// More than a few.
+const MAX_ODD: usize = 1 << 10;
+const MAX_EMPTY: usize = 1 << 12;
+
+impl Starts {
+    /// Those of a section; `None` where anything is unusual: lengths that make no sense or take eight bytes, many entries
+    /// that aren't made of words, many functions that are empty.
+    pub(crate) fn of(elf: &Elf, section: &Section) -> Option<Starts> {
+        let bits = vec![0; (section.size / WORD).div_ceil(BITS)];
+        let mut starts = Starts { bits, odd: Vec::new(), empty: Vec::new(), count: 0 };
+        let mut piece = Vec::new();
+        let mut offset = 0;
+        while section.size - offset >= HEAD {
+            piece.resize(PIECE.min(section.size - offset), 0);
+            fill(elf, section, offset, &mut piece)?;
+            offset = starts.add(&piece, offset, section.size)?;
+        }
+        starts.is_end(elf, section, offset).then_some(starts)
+    }
+
+    /// Bytes that those of a section take.
+    pub(crate) fn size(section: &Section) -> usize {
+        section.size / WORD / 8
+    }
+
+    /// Takes in what begins in a `piece` of the section, and begins early enough to be looked at; where the next one is.
+    fn add(&mut self, piece: &[u8], begin: usize, end: usize) -> Option<usize> {
+        let mut at = 0;
+        while let Some(head) = piece.get(at..at + HEAD) {
+            let mut head = Bytes(head);
+            let (length, id, _, size) = (head.u32()?, head.u32()?, head.u32()?, head.u32()?);
+            if length > 0 && id != 0 {
+                self.note(begin + at, size)?;
+            }
+            let next = at + WORD + length as usize;
+            let makes_sense = matches!(length, 0 | 4..) && next - at <= MAX_ENTRY && begin + next <= end;
+            makes_sense.then_some(())?;
+            at = next;
+        }
+        Some(begin + at)
+    }
+
+    #[inline]
+    fn note(&mut self, offset: usize, size: u32) -> Option<()> {
+        self.count += 1;
+        if size == 0 {
+            self.empty.push(offset);
+        }
+        if !offset.is_multiple_of(WORD) {
+            self.odd.push(offset);
+        } else {
+            *self.bits.get_mut(offset / WORD / BITS)? |= 1 << (offset / WORD % BITS);
+        }
+        (self.odd.len() <= MAX_ODD && self.empty.len() <= MAX_EMPTY).then_some(())
+    }
+
+    /// Whether the few bytes from `offset` on are nothing but empty entries.
+    fn is_end(&self, elf: &Elf, section: &Section, offset: usize) -> bool {
+        let mut rest = [0; HEAD];
+        let rest = &mut rest[..section.size - offset];
+        fill(elf, section, offset, rest).is_some()
+            && rest.len().is_multiple_of(WORD)
+            && rest.iter().all(|&byte| byte == 0)
+    }
+
+    /// Takes out the one at `offset`; `None` if there is none, or it was taken.
+    #[inline]
+    pub(crate) fn take(&mut self, offset: usize) -> Option<()> {
+        if !offset.is_multiple_of(WORD) {
+            let place = self.odd.binary_search(&offset).ok()?;
+            self.odd.remove(place);
+            return Some(());
+        }
+        let bits = self.bits.get_mut(offset / WORD / BITS)?;
+        let bit = 1 << (offset / WORD % BITS);
+        let is_there = *bits & bit != 0;
+        *bits &= !bit;
+        is_there.then_some(())
+    }
+
+    /// Those of empty functions alone.
+    pub(crate) fn only_empty(mut self) -> Starts {
+        self.bits.fill(0);
+        self.odd.clear();
+        for &offset in &self.empty {
+            match self.bits.get_mut(offset / WORD / BITS) {
+                Some(bits) if offset.is_multiple_of(WORD) => *bits |= 1 << (offset / WORD % BITS),
+                _ => self.odd.push(offset),
+            }
+        }
+        self
+    }
+
+    /// Whether one is at `offset`.
+    #[inline]
+    pub(crate) fn has(&self, offset: usize) -> bool {
+        if !offset.is_multiple_of(WORD) {
+            return self.odd.binary_search(&offset).is_ok();
+        }
+        let bits = self.bits.get(offset / WORD / BITS);
+        bits.is_some_and(|bits| bits >> (offset / WORD % BITS) & 1 != 0)
+    }
+
+    /// Those that weren't taken out.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = usize> {
+        let words = self.bits.iter().enumerate().filter(|(_, bits)| **bits != 0);
+        let offsets = |(number, bits): (usize, &u64)| {
+            let bits = *bits;
+            (0..BITS).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| (number * BITS + bit) * WORD)
+        };
+        words.flat_map(offsets).chain(self.odd.iter().copied())
+    }
+}
