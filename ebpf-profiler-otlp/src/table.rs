@@ -54,6 +54,17 @@ impl Table {
         self.len = 1;
     }
 
+    /// Makes room for so many elements more that can be found again, and their bytes.
+    pub(crate) fn reserve_known(&mut self, elements: usize, bytes: usize) {
+        self.known.reserve(elements, |it| spread(it.hash));
+        self.reserve(bytes);
+    }
+
+    /// How many bytes there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Makes room for so many bytes more.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);

@@ -183,10 +183,13 @@ impl Dictionary {
 
     /// Makes room for what a profile has.
     pub(super) fn reserve(&mut self, profile: &Profile) {
+        let (functions, stacks) = (profile.functions().len(), profile.traces().len());
         let depth: usize = profile.traces().map(|trace| trace.frames().len()).sum();
-        self.functions.reserve(10 * profile.functions().len());
+        // A name, and now and then that of a file.
+        self.strings.reserve_known(functions + functions / 4, 40 * functions);
+        self.functions.reserve(10 * functions);
         self.locations.reserve(24 * profile.frames().len());
-        self.stacks.reserve(6 * profile.traces().len() + 2 * depth);
+        self.stacks.reserve(6 * stacks + 2 * depth);
     }
 
     pub(super) fn string(&mut self, text: &str) -> u32 {
@@ -276,6 +279,11 @@ impl Dictionary {
             }
         });
         HasStack::new(number)
+    }
+
+    /// How many bytes there is room for in all tables.
+    pub(super) fn room(&self) -> usize {
+        self.tables().iter().map(|table| table.room()).sum()
     }
 
     /// How many distinct stacks there are, the empty one included.

@@ -11,9 +11,7 @@ use ebpf_profiler_core::symbol::Symbol;
 use ebpf_profiler_core::trace::Frame;
 use hashbrown::HashMap;
 
-use super::dictionary::{
-    Attributes, Dictionary, Function, HasStack, InMapping, Location, LocationNumber, Mapping,
-};
+use super::dictionary::{Attributes, Dictionary, Function, HasStack, InMapping, LocationNumber, Mapping};
 use super::facts::Facts;
 use super::order;
 use crate::identity::BuildIds;
@@ -45,8 +43,6 @@ pub(super) struct Numbers<'p> {
     /// Of each frame.
     most_used: Vec<bool>,
     are_some_alike: bool,
-    /// Functions and lines of one location, innermost first.
-    lines: Vec<(u32, u32, u32)>,
 }
 
 impl<'p> Numbers<'p> {
@@ -69,7 +65,6 @@ impl<'p> Numbers<'p> {
             last_kind: None,
             most_used: order::most_used(profile),
             are_some_alike: false,
-            lines: Vec::new(),
         }
     }
 
@@ -215,25 +210,24 @@ impl<'p> Numbers<'p> {
         let (mapping, address) = self.place(frame.frame());
         let kind = self.kind(frame);
         let attributes = self.frame_type(kind, frame.is_guessed());
-        let mut lines = std::mem::take(&mut self.lines);
-        lines.clear();
-        for (symbol, &function) in frame.symbols().iter().zip(frame.functions()) {
-            let function = self.function(symbol, function);
-            // A function wants a name; a symbol of one's own may have none.
-            if function != 0 {
-                lines.push((function, symbol.line, symbol.column));
-            }
+        for (symbol, &id) in frame.symbols().iter().zip(frame.functions()) {
+            self.function(symbol, id);
         }
-        let write = |location: &mut Location<'_>| {
-            location.place(mapping, address);
-            lines.iter().for_each(|&(function, line, column)| location.line(function, line, column));
-        };
+        let Numbers { dictionary, functions, .. } = self;
         let has_place = address != 0 || !mapping.is_none();
-        let number = self.dictionary.location(has_place, attributes, write);
-        self.lines = lines;
-        number
+        dictionary.location(has_place, attributes, |location| {
+            location.place(mapping, address);
+            for (symbol, id) in frame.symbols().iter().zip(frame.functions()) {
+                let function = functions[id.0 as usize];
+                // A function wants a name; a symbol of one's own may have none.
+                if function != 0 {
+                    location.line(function, symbol.line, symbol.column);
+                }
+            }
+        })
     }
 
+    /// The number of a function; 0 for one without any text.
     fn function(&mut self, symbol: &'p Symbol, id: FunctionId) -> u32 {
         let index = id.0 as usize;
         if self.functions[index] == 0 {
@@ -349,7 +343,7 @@ impl<'p> Numbers<'p> {
     #[inline]
     pub(super) fn thread(&mut self, id: ThreadId) -> Attributes {
         let index = id.0 as usize;
-        if self.threads[index] == Attributes::default() {
+        if self.threads[index].len() == 0 {
             self.threads[index] = self.new_thread(&self.profile.threads()[index]);
         }
         self.threads[index]
