@@ -127,13 +127,14 @@ impl Items<'_> {
     /// Of several descriptions of one address the first in the file holds.
     #[inline]
     fn function(&mut self) -> Option<(u64, usize)> {
-        match self.unnamed.first() {
-            None => self.take_named(),
-            Some(&unnamed) => self.merged(unnamed),
+        match (self.unnamed.first(), self.named) {
+            (None, _) => self.take_named(),
+            (Some(unnamed), Some(named)) if named.0 < unnamed.0 => self.take_named(),
+            (Some(&unnamed), _) => self.merged(unnamed),
         }
     }
 
-    /// The next function where this one, which isn't named, isn't behind it.
+    /// The next function where this one, which isn't named, doesn't begin behind the next that is.
     #[inline(never)]
     fn merged(&mut self, unnamed: (u64, usize)) -> Option<(u64, usize)> {
         let function = self.named.map_or(unnamed, |named| named.min(unnamed));
