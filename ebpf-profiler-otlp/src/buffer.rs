@@ -8,7 +8,7 @@
 //!
 //! A store of known length is one instruction; a copy of a few bytes is a call.
 
-use std::ops::{Deref, Range};
+use std::ops::Deref;
 
 use crate::wire::{Wire, bytes_tag, number_tag};
 
@@ -17,9 +17,13 @@ use crate::wire::{Wire, bytes_tag, number_tag};
 pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// The bytes, and no more memory than they take.
-    pub(crate) fn into_bytes(mut self) -> Vec<u8> {
-        self.0.shrink_to_fit();
+    /// An empty one with room for so many bytes.
+    pub(crate) fn with_room(bytes: usize) -> Buffer {
+        // The last store can be longer than what counts of it.
+        Buffer(Vec::with_capacity(bytes + size_of::<Piece>()))
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
@@ -32,29 +36,9 @@ impl Buffer {
         self.0.truncate(len);
     }
 
-    /// How many bytes there is room for.
-    pub(crate) fn capacity(&self) -> usize {
-        self.0.capacity()
-    }
-
     /// Makes room for so many bytes more: memory that grows is copied.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.0.reserve(bytes);
-    }
-
-    /// Appends so many bytes, whatever they are.
-    pub(crate) fn room(&mut self, len: usize) {
-        self.0.resize(self.0.len() + len, 0);
-    }
-
-    /// Writes other bytes in the place of some, no more of them, and moves up what is behind.
-    pub(crate) fn replace(&mut self, place: Range<usize>, by: &[u8]) {
-        let Range { start, end } = place;
-        if let Some(room) = self.0.get_mut(start..end).and_then(|room| room.get_mut(..by.len())) {
-            room.copy_from_slice(by);
-            self.0.copy_within(end.., start + by.len());
-            self.0.truncate(self.0.len() - (end - start - by.len()));
-        }
     }
 
     #[inline]
@@ -321,19 +305,6 @@ mod tests {
         assert_eq!(*buffer, [7]);
         buffer.clear();
         assert_eq!(*buffer, []);
-    }
-
-    #[test]
-    fn less_can_stand_where_there_was_room_for_more() {
-        let mut buffer = Buffer::default();
-        buffer.put(b"ab");
-        buffer.room(4);
-        buffer.put(b"cd");
-        buffer.replace(2..6, b"xy");
-        assert_eq!(*buffer, *b"abxycd");
-        buffer.replace(0..2, b"12");
-        buffer.replace(5..6, b"");
-        assert_eq!(*buffer, *b"12xyc");
     }
 
     #[test]

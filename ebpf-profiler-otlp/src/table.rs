@@ -54,15 +54,9 @@ impl Table {
         self.len = 1;
     }
 
-    /// Makes room for so many elements more that can be found again, and their bytes.
-    pub(crate) fn reserve_known(&mut self, elements: usize, bytes: usize) {
+    /// Makes room for so many elements more that can be found again.
+    pub(crate) fn expect(&mut self, elements: usize) {
         self.known.reserve(elements, |it| spread(it.hash));
-        self.reserve(bytes);
-    }
-
-    /// How many bytes there is room for.
-    pub(crate) fn room(&self) -> usize {
-        self.bytes.capacity()
     }
 
     /// Makes room for so many bytes more.

@@ -6,9 +6,9 @@ use std::slice::from_ref;
 use ebpf_profiler_core::profile::{Profile, Sample, ThreadId};
 
 use super::dictionary::{Attributes, Dictionary, HasStack};
-use super::envelope::{Envelope, Group};
+use super::envelope::Envelope;
 use super::facts::Facts;
-use super::fields::{DICTIONARY, profile, sample};
+use super::fields::{DICTIONARY, RESOURCE_PROFILES, profile, sample};
 use super::numbers::{AHEAD, Numbers};
 use crate::buffer::Buffer;
 use crate::resource::Resource;
@@ -16,15 +16,29 @@ use crate::wire::{Wire, bytes_len, varint_len};
 
 /// A message in the making.
 ///
-/// Samples come process by process, and are encoded where they belong, behind room for what stands before them. The
-/// tables are appended in the end.
+/// Samples come process by process, and are gone through twice: all that they refer to is encoded the first time, after
+/// which the lengths of everything are known, and the message is put together in one go in a buffer of the right size.
 #[derive(Debug)]
 pub(super) struct Batch<'p> {
     profile: &'p Profile,
     numbers: Numbers<'p>,
     envelope: Envelope<'p>,
-    /// All but the tables, once it is filled.
-    out: Buffer,
+    /// Which samples of the profile.
+    samples: Range<usize>,
+    /// The same with equal ones side by side, where there are equal ones.
+    joined: Vec<Numbered<'p>>,
+    groups: Vec<Group>,
+}
+
+/// The samples of one process.
+#[derive(Debug)]
+struct Group {
+    process: u32,
+    resource: Vec<u8>,
+    /// How many there are, equal ones counted apart.
+    samples: usize,
+    /// How many bytes they become.
+    len: usize,
 }
 
 /// A sample, numbered.
@@ -44,60 +58,51 @@ impl<'p> Batch<'p> {
     ) -> Batch<'p> {
         let numbers = Numbers::new(profile, facts, dictionary);
         let envelope = Envelope::new(profile, resource);
-        Batch { profile, numbers, envelope, out: Buffer::default() }
+        Batch { profile, numbers, envelope, samples: 0..0, joined: Vec::new(), groups: Vec::new() }
     }
 
     /// Makes it the message with these samples of the profile.
-    pub(super) fn fill(&mut self, range: Range<usize>) {
+    pub(super) fn fill(&mut self, samples: Range<usize>) {
+        self.samples = samples;
+        self.joined.clear();
+        self.groups.clear();
         self.numbers.clear();
         self.envelope.intern_types(self.numbers.dictionary());
-        if range.len() == self.profile.samples().len() {
+        if self.samples.len() == self.profile.samples().len() {
             self.numbers.learn_all();
         } else {
-            self.numbers.learn_these(self.samples(&range).map(|sample| sample.trace()));
+            self.numbers.learn_these(self.samples().map(|sample| sample.trace()));
         }
-        let mut out = self.room(&range);
-        self.put_all(&range, &mut out);
+        self.measure();
         if self.numbers.are_some_alike() {
-            out.clear();
-            self.put_joined(&range, &mut out);
+            self.join();
         }
-        self.out = out;
     }
 
-    fn samples(&self, range: &Range<usize>) -> impl Iterator<Item = Sample<'p>> + use<'p> {
-        self.profile.samples().skip(range.start).take(range.len())
-    }
-
-    /// Room for the message, about.
-    fn room(&mut self, range: &Range<usize>) -> Buffer {
-        let times: usize = self.samples(range).map(|sample| sample.timestamps().len()).sum();
-        let mut out = Buffer::default();
-        out.reserve(8 * times + 14 * range.len() + self.numbers.dictionary().room());
-        out
-    }
-
-    fn put_all(&mut self, range: &Range<usize>, out: &mut Buffer) {
-        let (mut ahead, mut group) = (self.samples(range), None);
-        for (place, sample) in self.samples(range).enumerate() {
+    fn measure(&mut self) {
+        let mut ahead = self.samples();
+        for (place, sample) in self.samples().enumerate() {
             if place.is_multiple_of(AHEAD) {
                 self.numbers.bring(ahead.by_ref().take(AHEAD).map(|sample| sample.trace()));
             }
             let numbered = self.number(sample);
-            self.put(from_ref(&numbered), &mut group, out);
+            self.count(from_ref(&numbered));
         }
-        self.envelope.close(group, out);
     }
 
-    /// The same with samples of equal identities side by side, as one.
-    fn put_joined(&mut self, range: &Range<usize>, out: &mut Buffer) {
-        let mut joined: Vec<_> = self.samples(range).map(|sample| self.number(sample)).collect();
+    /// Brings samples with equal identities together.
+    fn join(&mut self) {
+        let mut joined: Vec<_> = self.samples().map(|sample| self.number(sample)).collect();
         joined.sort_by_key(Numbered::identity);
-        let mut group = None;
-        for same in joined.chunk_by(|a, b| a.identity() == b.identity()) {
-            self.put(same, &mut group, out);
+        self.groups.clear();
+        for same in joined.chunk_by(Numbered::is_same) {
+            self.count(same);
         }
-        self.envelope.close(group, out);
+        self.joined = joined;
+    }
+
+    fn samples(&self) -> impl Iterator<Item = Sample<'p>> + use<'p> {
+        self.profile.samples().skip(self.samples.start).take(self.samples.len())
     }
 
     #[inline]
@@ -105,29 +110,59 @@ impl<'p> Batch<'p> {
         Numbered { sample, thread: sample.thread_id(), stack: self.numbers.stack(sample.trace()) }
     }
 
-    /// Appends samples that are equal but for their times.
+    /// Adds the length of samples that are equal but for their times.
     #[inline]
-    fn put(&mut self, same: &[Numbered<'p>], group: &mut Option<Group>, out: &mut Buffer) {
+    fn count(&mut self, same: &[Numbered<'p>]) {
         let Some(first) = same.first() else { return };
         let process = first.process();
-        if group.as_ref().is_none_or(|group| group.process != process) {
-            self.envelope.close(group.take(), out);
-            *group = Some(self.envelope.open(process, first.sample.process(), out));
+        if self.groups.last().is_none_or(|group| group.process != process) {
+            let resource = self.envelope.resource(first.sample.process());
+            self.groups.push(Group { process, resource, samples: 0, len: 0 });
         }
-        put_sample(same, self.numbers.thread(first.thread), out);
+        let thread = self.numbers.thread(first.thread);
+        if let Some(group) = self.groups.last_mut() {
+            group.samples += same.len();
+            group.len += bytes_len(Lengths::of(same, thread).all);
+        }
     }
 
     /// The length of the message.
     pub(super) fn size(&mut self) -> usize {
-        self.out.len() + bytes_len(self.numbers.dictionary().len())
+        let groups = self.groups.iter().map(|group| bytes_len(self.envelope.len(&group.resource, group.len)));
+        groups.sum::<usize>() + bytes_len(self.numbers.dictionary().len())
     }
 
     /// The message.
     pub(super) fn write(&mut self) -> Vec<u8> {
-        let mut out = std::mem::take(&mut self.out);
+        let mut out = Buffer::with_room(self.size());
+        let (mut samples, mut joined) = (self.samples(), 0);
+        for index in 0..self.groups.len() {
+            let Group { ref resource, len, samples: count, .. } = self.groups[index];
+            out.message(RESOURCE_PROFILES, self.envelope.len(resource, len));
+            self.envelope.open(resource, len, &mut out);
+            if self.joined.is_empty() {
+                samples.by_ref().take(count).for_each(|sample| self.put(sample, &mut out));
+            } else {
+                self.put_joined(joined..joined + count, &mut out);
+                joined += count;
+            }
+            self.envelope.close(&mut out);
+        }
         out.message(DICTIONARY, self.numbers.dictionary().len());
         self.numbers.dictionary().put(&mut out);
         out.into_bytes()
+    }
+
+    #[inline]
+    fn put(&mut self, sample: Sample<'p>, out: &mut Buffer) {
+        let numbered = self.number(sample);
+        put_sample(from_ref(&numbered), self.numbers.thread(numbered.thread), out);
+    }
+
+    fn put_joined(&mut self, range: Range<usize>, out: &mut Buffer) {
+        for same in self.joined[range].chunk_by(Numbered::is_same) {
+            put_sample(same, self.numbers.thread(same[0].thread), out);
+        }
     }
 }
 
@@ -138,6 +173,10 @@ impl Numbered<'_> {
 
     fn identity(&self) -> (u32, ThreadId, HasStack) {
         (self.process(), self.thread, self.stack)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
     }
 }
 

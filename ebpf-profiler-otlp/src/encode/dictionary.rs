@@ -181,15 +181,15 @@ impl Dictionary {
         self.tables_mut().into_iter().for_each(Table::clear);
     }
 
-    /// Makes room for what a profile has.
+    /// Makes room for about what a profile has.
     pub(super) fn reserve(&mut self, profile: &Profile) {
         let (functions, stacks) = (profile.functions().len(), profile.traces().len());
         let depth: usize = profile.traces().map(|trace| trace.frames().len()).sum();
         // A name, and now and then that of a file.
-        self.strings.reserve_known(functions + functions / 4, 40 * functions);
-        self.functions.reserve(10 * functions);
-        self.locations.reserve(24 * profile.frames().len());
-        self.stacks.reserve(6 * stacks + 2 * depth);
+        self.strings.expect(functions + functions / 4);
+        let rooms = [40 * functions, 10 * functions, 24 * profile.frames().len(), 6 * stacks + 2 * depth];
+        let tables = [&mut self.strings, &mut self.functions, &mut self.locations, &mut self.stacks];
+        tables.into_iter().zip(rooms).for_each(|(table, room)| table.reserve(room));
     }
 
     pub(super) fn string(&mut self, text: &str) -> u32 {
@@ -279,11 +279,6 @@ impl Dictionary {
             }
         });
         HasStack::new(number)
-    }
-
-    /// How many bytes there is room for in all tables.
-    pub(super) fn room(&self) -> usize {
-        self.tables().iter().map(|table| table.room()).sum()
     }
 
     /// How many distinct stacks there are, the empty one included.

@@ -6,8 +6,7 @@ use ebpf_profiler_core::profile::{Process, Profile};
 
 use super::dictionary::Dictionary;
 use super::fields::{
-    RESOURCE_PROFILES, any_value, key_value, profile, resource, resource_profiles, scope, scope_profiles,
-    value_type,
+    any_value, key_value, profile, resource, resource_profiles, scope, scope_profiles, value_type,
 };
 use crate::buffer::Buffer;
 use crate::resource::Resource;
@@ -28,16 +27,6 @@ pub(super) struct Envelope<'p> {
     period_type: Vec<u8>,
     time: Vec<u8>,
     period: Vec<u8>,
-}
-
-/// Samples of a process in the making.
-#[derive(Debug)]
-pub(super) struct Group {
-    pub(super) process: u32,
-    resource: Vec<u8>,
-    /// Where it begins, and how much room there is before the samples.
-    start: usize,
-    room: usize,
 }
 
 impl<'p> Envelope<'p> {
@@ -77,7 +66,7 @@ impl<'p> Envelope<'p> {
     ///
     /// Keys and values are plain: what numbers of strings would stand for is lost on the way through
     /// a collector.
-    fn resource(&self, process: &Process) -> Vec<u8> {
+    pub(super) fn resource(&self, process: &Process) -> Vec<u8> {
         let mut out = self.shared.clone();
         put_number(semantic::PROCESS_PID, process.pid.into(), &mut out);
         let name = process.executable.rsplit('/').next().unwrap_or_default();
@@ -95,37 +84,33 @@ impl<'p> Envelope<'p> {
         out
     }
 
-    /// Begins the samples of a process: leaves room for what stands before them, whose lengths aren't known yet.
-    pub(super) fn open(&self, number: u32, process: &Process, out: &mut Buffer) -> Group {
-        let resource = self.resource(process);
-        let (start, room) = (out.len(), self.head(&resource, usize::MAX / 8).len());
-        out.room(room);
-        Group { process: number, resource, start, room }
+    /// The length of a `ResourceProfiles` with `samples` bytes of samples.
+    pub(super) fn len(&self, resource: &[u8], samples: usize) -> usize {
+        bytes_len(resource.len()) + bytes_len(self.scope_profiles_len(samples)) + self.schema.len()
     }
 
-    /// Ends them, if there are any: puts before them what belongs there, moves them there and appends the rest.
-    pub(super) fn close(&self, group: Option<Group>, out: &mut Buffer) {
-        let Some(Group { resource, start, room, .. }) = group else { return };
-        let head = self.head(&resource, out.len() - start - room);
-        out.replace(start..start + room, &head);
+    fn scope_profiles_len(&self, samples: usize) -> usize {
+        self.scope.len() + bytes_len(self.profile_len(samples)) + self.scope_schema.len()
+    }
+
+    fn profile_len(&self, samples: usize) -> usize {
+        self.sample_type.len() + samples + self.time.len() + self.period_type.len() + self.period.len()
+    }
+
+    /// Appends everything up to the samples.
+    pub(super) fn open(&self, resource: &[u8], samples: usize, out: &mut Buffer) {
+        out.bytes(resource_profiles::RESOURCE, resource);
+        out.message(resource_profiles::SCOPE_PROFILES, self.scope_profiles_len(samples));
+        out.put(&self.scope);
+        out.message(scope_profiles::PROFILES, self.profile_len(samples));
+        out.put(&self.sample_type);
+    }
+
+    /// Appends everything behind the samples.
+    pub(super) fn close(&self, out: &mut Buffer) {
         for part in [&self.time, &self.period_type, &self.period, &self.scope_schema, &self.schema] {
             out.put(part);
         }
-    }
-
-    /// What stands before so many bytes of samples.
-    fn head(&self, resource: &[u8], samples: usize) -> Vec<u8> {
-        let profile =
-            self.sample_type.len() + samples + self.time.len() + self.period_type.len() + self.period.len();
-        let scope = self.scope.len() + bytes_len(profile) + self.scope_schema.len();
-        let mut head = Vec::new();
-        head.message(RESOURCE_PROFILES, bytes_len(resource.len()) + bytes_len(scope) + self.schema.len());
-        head.bytes(resource_profiles::RESOURCE, resource);
-        head.message(resource_profiles::SCOPE_PROFILES, scope);
-        head.put(&self.scope);
-        head.message(scope_profiles::PROFILES, profile);
-        head.put(&self.sample_type);
-        head
     }
 }
 
