@@ -9,6 +9,9 @@
 
 static char alternate[256 * 1024];
 
+/* A signal that comes while the clock is looked at, which a host can make last, would be handled on another chain. */
+static volatile sig_atomic_t at_the_clock;
+
 ALONE int handler_leaf(int x)
 {
     BURN();
@@ -17,13 +20,18 @@ ALONE int handler_leaf(int x)
 
 ALONE void handler(int signal)
 {
-    handler_leaf(signal);
+    if (!at_the_clock)
+        handler_leaf(signal);
     STAY();
 }
 
 ALONE int leaf(int x)
 {
-    BURN_UNTIL_DEADLINE();
+    do {
+        at_the_clock = 0;
+        BURN();
+        at_the_clock = 1;
+    } while (now() < deadline);
     return x;
 }
 
