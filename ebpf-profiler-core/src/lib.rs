@@ -90,18 +90,18 @@
 //!
 //! | what | ours | compared with | by |
 //! | --- | --- | --- | --- |
-//! | a tick in the kernel, stack of 10 frames | 3.5 µs | 2.4 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
-//! | 50 frames | 4.2 µs | 4.6 µs | |
-//! | 120 frames | 8.1 µs | 8.7 µs | |
-//! | 300 frames | 18 µs | 20 µs | |
-//! | 100 frames of a Python script | 24 µs | 4.2 µs | `scripts`, against the same program's native frames alone |
-//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.17 s | 0.24 s | `whole_profiler`, against `perf record -g`, which names nothing |
-//! | of that to start, while it samples, to name and write | 0.05, 0.04, 0.07 s | | `whole_profiler` |
+//! | a tick in the kernel, stack of 10 frames | 3.5 µs | 3.0 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
+//! | 50 frames | 4.8 µs | 5.3 µs | |
+//! | 120 frames | 7.8 µs | 10.0 µs | |
+//! | 300 frames | 15 µs | 22 µs | |
+//! | 100 frames of a Python script | 25 µs | 3.6 µs | `scripts`, against the same program's native frames alone |
+//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.13 s | 0.29 s | `whole_profiler`, against `perf record -g`, which names nothing |
+//! | of that to start, while it samples, to name and write | 0.05, 0.04, 0.04 s | | `whole_profiler` |
 //! | memory at most, with names | 14 MiB | | `whole_profiler` |
 //! | kernel maps before and with tables | 3.5, 3.7 MiB | | `whole_profiler` |
-//! | bytes a sample, wake-ups a second | 508, 0.2 | | `whole_profiler` |
-//! | program start to the first sample | 82 ms | | `whole_profiler`, both CPUs busy |
-//! | ticks lost | 0 of 5,805 | | `whole_profiler` |
+//! | bytes a sample, wake-ups a second | 505, 0.1 | | `whole_profiler` |
+//! | program start to the first sample | 78 ms | | `whole_profiler`, both CPUs busy |
+//! | ticks lost | 0 of 5,811 | | `whole_profiler` |
 //! | stacks delivered whole of processes that live 30 ms | 100 % | | `whole_profiler`, 300 in a row |
 //! <!-- /cost -->
 //!
