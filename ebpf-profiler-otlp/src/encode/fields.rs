@@ -14,7 +14,7 @@
 //! [profiles.proto]: https://github.com/open-telemetry/opentelemetry-proto/blob/main/opentelemetry/proto/profiles/v1development/profiles.proto
 
 pub(super) const RESOURCE_PROFILES: u8 = 1;
-pub(super) const DICTIONARY: u8 = 2;
+pub(crate) const DICTIONARY: u8 = 2;
 
 pub(super) mod resource_profiles {
     pub(in crate::encode) const RESOURCE: u8 = 1;

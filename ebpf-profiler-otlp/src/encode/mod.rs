@@ -13,7 +13,7 @@ mod batch;
 mod dictionary;
 mod envelope;
 mod facts;
-mod fields;
+pub(crate) mod fields;
 mod numbers;
 mod order;
 

@@ -146,7 +146,7 @@ impl Compression {
 
 /// The tag of the tables in a message.
 #[cfg(feature = "gzip")]
-const DICTIONARY: u8 = crate::wire::bytes_tag(2);
+const DICTIONARY: u8 = crate::wire::bytes_tag(crate::encode::fields::DICTIONARY);
 
 /// None when there is no memory for it.
 #[cfg(feature = "zstd")]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::FUNCTIONS;
-use crate::agent::Agent;
+use crate::agent::{Account, Agent};
 use crate::otelcol::{self, Options, Otelcol};
 use crate::scratch::Scratch;
 use crate::workload::Workload;
@@ -61,6 +61,14 @@ fn restricted(program: &Copied, capabilities: &BTreeSet<String>) -> Command {
     command
 }
 
+/// What an agent with the capabilities of the unit says of a workload.
+fn profiled(copied: &Copied, collector: &Otelcol, workload: &Workload) -> Account {
+    let agent = restricted(copied, &of_unit("AmbientCapabilities="));
+    Agent::by(agent, &collector.endpoint("grpc"))
+        .with(&["--protocol", "grpc", "--pid", &workload.pid(), "--seconds", "3", "--interval", "1"])
+        .run()
+}
+
 #[test]
 fn unit_and_daemon_set_have_the_same_capabilities() {
     let unit = of_unit("AmbientCapabilities=");
@@ -79,10 +87,7 @@ fn the_capabilities_of_the_unit_are_enough() {
     let workload = Workload::start(&scratch);
     // Its file can only be reached through the process.
     workload.delete();
-    let account =
-        Agent::by(restricted(&copied, &of_unit("AmbientCapabilities=")), &collector.endpoint("grpc"))
-            .with(&["--protocol", "grpc", "--pid", &workload.pid(), "--seconds", "3", "--interval", "1"])
-            .run();
+    let account = profiled(&copied, &collector, &workload);
     println!("{account}");
     // It complains of what is missing.
     assert!(!account.said.contains("not held"), "{account}");
@@ -98,10 +103,7 @@ fn the_kernel_has_names_for_who_may_not_read_its_list() {
     let (scratch, copied) = (Scratch::new("names"), Copied::new());
     let mut collector = Otelcol::start(&program, &scratch, &Options::default());
     let workload = Workload::of_system_calls();
-    let account =
-        Agent::by(restricted(&copied, &of_unit("AmbientCapabilities=")), &collector.endpoint("grpc"))
-            .with(&["--protocol", "grpc", "--pid", &workload.pid(), "--seconds", "3", "--interval", "1"])
-            .run();
+    let account = profiled(&copied, &collector, &workload);
     println!("{account}");
     let restrict = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     let everybody_may = restrict("kptr_restrict").trim() == "0"
