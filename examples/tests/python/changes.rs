@@ -8,6 +8,7 @@ use crate::interpreter::{self, Interpreter, programs};
 use crate::phases::{Fate, Phase};
 use crate::profiler::{profile, profile_and_count};
 use crate::seen::{Stack, stacks};
+use crate::skip::skip;
 use crate::workload::Running;
 
 /// How long each is profiled.
@@ -109,7 +110,9 @@ fn judge(stacks: &[Stack], one: &Interpreter, other: &Interpreter) -> (bool, Str
 fn each_with_another(what: &str, attempt: impl Fn(&Interpreter, &Interpreter) -> (bool, String)) {
     let mut interpreters = interpreter::all();
     interpreters.retain(|each| library(each).is_some());
-    assert!(interpreters.len() > 1, "two interpreters with shared libraries are needed");
+    if interpreters.len() < 2 {
+        return skip("two interpreters with shared libraries are needed");
+    }
     let mut failures = String::new();
     for (index, one) in interpreters.iter().enumerate() {
         let (is_good, outcome) = attempt(one, &interpreters[(index + 1) % interpreters.len()]);

@@ -46,6 +46,8 @@ mod profiler;
 mod py_spy;
 mod seen;
 mod skeleton;
+#[path = "../skip/mod.rs"]
+mod skip;
 mod source;
 mod workload;
 mod workloads;

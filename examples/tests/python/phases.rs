@@ -105,6 +105,8 @@ impl Fate {
                 miss(&mut self.missing, format!("cut: {stop}"), stack);
             } else if number < first {
                 self.early += 1;
+            } else if is_loading(stack) {
+                miss(&mut self.missing, format!("{shown}, before {script}"), stack);
             } else if names.iter().any(|name| is_mark(name)) && (above < 2 || is_right(&names)) {
                 self.marked += 1;
                 miss(&mut self.missing, format!("marked: {shown}"), stack);
@@ -151,6 +153,17 @@ impl Fate {
 /// Whether the reason why there is no name stands in its place.
 pub(crate) fn is_mark(name: &str) -> bool {
     name.starts_with("[cpython: ")
+}
+
+/// Whether the interpreter still makes the loader of the module in which its script will run.
+fn is_loading(stack: &Stack) -> bool {
+    let is_called = |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if name == CALLED);
+    let own = stack.frames.rsplit(is_called).next().unwrap_or_default();
+    let first = own.iter().find_map(|seen| match seen {
+        Seen::Python { file, .. } => Some(file.as_str()),
+        _ => None,
+    });
+    first == Some("<frozen importlib._bootstrap_external>")
 }
 
 /// Whether the native stack goes down to the program's own.
