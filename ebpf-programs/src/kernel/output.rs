@@ -4,7 +4,7 @@ use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEU
 use aya_ebpf::helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{MAX_WORDS, Tick, kind};
+use ebpf_programs::abi::record::{MAX_WORDS, kind};
 
 use crate::maps::{COUNTERS, COUNTERS_LEN, RING};
 use crate::scratch::{RECORD_WORDS, Scratch};
@@ -29,11 +29,12 @@ impl Counters {
 
 /// Sends the walked stack in `scratch`.
 #[inline(always)]
-pub(crate) fn walked(scratch: &mut Scratch, mut tick: Tick, config: &Config, counters: &Counters) {
-    let words = scratch.walk.words;
+pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters) {
+    let (words, taken) = (scratch.walk.words, scratch.walk.taken);
+    let tick = scratch.tick();
     tick.kind = kind::WALKED;
     tick.user = words;
-    tick.taken = scratch.walk.taken;
+    tick.taken = taken;
     if words > MAX_WORDS as u32 {
         tick.user = MAX_WORDS as u32;
         tick.omitted = words - MAX_WORDS as u32;
@@ -41,17 +42,17 @@ pub(crate) fn walked(scratch: &mut Scratch, mut tick: Tick, config: &Config, cou
             tick.stop = Stop::TooDeep as u8;
         }
     }
-    counters.add(Counter::Frames, tick.taken as u64);
-    let words = scratch.user_at + tick.user;
+    let user = tick.user;
+    counters.add(Counter::Frames, taken as u64);
+    let words = scratch.user_at + user;
     let urgent = scratch.fresh != 0;
-    send(scratch, &tick, words, urgent, Counter::Samples, config, counters);
+    send(scratch, words, urgent, Counter::Samples, config, counters);
 }
 
-/// Sends the first `words` words of the record, headed by `tick`, and counts it as `counter`.
+/// Sends the first `words` words of the record, and counts it as `counter`.
 #[inline(always)]
 pub(crate) fn send(
     scratch: &mut Scratch,
-    tick: &Tick,
     words: u32,
     urgent: bool,
     counter: Counter,
@@ -59,8 +60,6 @@ pub(crate) fn send(
     counters: &Counters,
 ) {
     let record = scratch.record.as_mut_ptr();
-    // SAFETY: a record begins with the head.
-    unsafe { *record.cast::<Tick>() = *tick };
     let bytes = (words as u64 & (RECORD_WORDS as u64 - 1)) * 8;
     let ring = (&raw const RING).cast_mut().cast();
     // SAFETY: the ring is a ring, and the record has at least `bytes` bytes.

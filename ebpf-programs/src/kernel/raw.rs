@@ -5,7 +5,7 @@ use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user, bpf_ringbuf_qu
 use core::ffi::{c_long, c_void};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_CALLS, MAX_STEPS, Tick, kind};
+use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_CALLS, MAX_STEPS, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
 use crate::maps::{PROCESSES, RING};
@@ -42,8 +42,7 @@ pub(crate) fn may(pid: u32, stop: Stop) -> bool {
 
 /// Sends what is needed to walk later: `registers` were filled anew, the walk has moved on from there.
 #[inline(always)]
-pub(crate) fn send(scratch: &mut Scratch, mut tick: Tick, config: &Config, counters: &Counters) {
-    tick.kind = kind::RAW;
+pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) {
     let at = scratch.user_at & 0xff;
     let registers = (&raw mut scratch.record[at as usize]).cast::<Registers>();
     // SAFETY: behind at most 255 words the record has room for registers.
@@ -52,15 +51,19 @@ pub(crate) fn send(scratch: &mut Scratch, mut tick: Tick, config: &Config, count
         (*registers).thread = thread_pointer().unwrap_or(0);
     }
     let from = scratch.walk.registers.values[x86_64::SP];
-    tick.user = calls(scratch, at + REGISTER_WORDS);
-    let at = at + REGISTER_WORDS + tick.user;
+    let user = calls(scratch, at + REGISTER_WORDS);
+    let at = at + REGISTER_WORDS + user;
     scratch.copy = Copy { from, at, copied: 0, limit: limit(config), reserved: 0 };
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
-    tick.copied = scratch.copy.copied;
-    let words = scratch.copy.at + tick.copied / 8;
-    output::send(scratch, &tick, words, true, Counter::Raw, config, counters);
+    let Copy { at, copied, .. } = scratch.copy;
+    let tick = scratch.tick();
+    tick.kind = kind::RAW;
+    tick.user = user;
+    tick.copied = copied;
+    let words = at + copied / 8;
+    output::send(scratch, words, true, Counter::Raw, config, counters);
 }
 
 /// Lays the calls of the process's interpreter into the record at word `at`; how many words they take.

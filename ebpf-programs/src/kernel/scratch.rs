@@ -87,6 +87,13 @@ impl Scratch {
         self.walk.process = process;
     }
 
+    /// The head of the record.
+    #[inline(always)]
+    pub(crate) fn tick(&mut self) -> &mut Tick {
+        // SAFETY: the record begins with it, is as aligned, and each of its fields is good with any bits.
+        unsafe { &mut *self.record.as_mut_ptr().cast::<Tick>() }
+    }
+
     /// Word `index` of the record.
     #[inline(always)]
     pub(crate) fn word(&mut self, index: u32) -> &mut u64 {

@@ -22,7 +22,7 @@ use crate::{raw, user_registers};
 pub(crate) fn take(context: &PerfEventContext) {
     // SAFETY: neither helper has conditions.
     let (ids, cpu) = unsafe { (bpf_get_current_pid_tgid(), bpf_get_smp_processor_id()) };
-    let (pid, tid) = ((ids >> 32) as u32, ids as u32);
+    let pid = (ids >> 32) as u32;
     let (Some(counters), Some(config)) = (Counters::of(cpu), CONFIG.get(0)) else { return };
     counters.add(Counter::Ticks, 1);
     let Some(scratch) = SCRATCH.get_ptr_mut(cpu) else { return };
@@ -37,36 +37,35 @@ pub(crate) fn take(context: &PerfEventContext) {
     if pid == config.exclude || scratch.walk.process.wanted != wanted::YES {
         return counters.add(Counter::Filtered, 1);
     }
-    let user = user_registers::hit_user_code(context);
-    let kernel = if user { 0 } else { kernel_stack(context, scratch) };
+    let kernel = if user_registers::hit_user_code(context) { 0 } else { kernel_stack(context, scratch) };
     scratch.user_at = TICK_WORDS + kernel;
-    let mut tick = head(pid, tid, cpu, kernel);
-    let stop = if !user_registers::fill(&mut scratch.walk.registers, &mut scratch.saved) {
+    head(scratch.tick(), ids, cpu, kernel);
+    let stop = if !user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved) {
         Stop::NoUserStack
     } else if known.is_none() {
         Stop::UnknownProcess
     } else {
         walk(scratch)
     };
-    tick.stop = stop as u8;
+    scratch.tick().stop = stop as u8;
     if raw::is_called_for(stop) && raw::may(pid, stop) {
         // Once more: the walk has moved on from where it began.
-        user_registers::fill(&mut scratch.walk.registers, &mut scratch.saved);
-        raw::send(scratch, tick, config, &counters);
+        user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved);
+        raw::send(scratch, config, &counters);
     } else {
-        output::walked(scratch, tick, config, &counters);
+        output::walked(scratch, config, &counters);
     }
 }
 
+/// Begins a record.
 #[inline(always)]
-fn head(pid: u32, tid: u32, cpu: u32, kernel: u32) -> Tick {
-    let mut tick = Tick { pid, tid, cpu, kernel: kernel as u16, ..Tick::default() };
+fn head(tick: &mut Tick, ids: u64, cpu: u32, kernel: u32) {
+    let (pid, tid) = ((ids >> 32) as u32, ids as u32);
+    // SAFETY: the helper has no conditions.
+    let time = unsafe { bpf_ktime_get_ns() };
+    *tick = Tick { time, pid, tid, cpu, kernel: kernel as u16, ..Tick::default() };
     // SAFETY: the name is written into the 16 bytes that it is given.
-    unsafe {
-        tick.time = bpf_ktime_get_ns();
-        bpf_get_current_comm((&raw mut tick.comm).cast(), 16);
-    }
-    tick
+    unsafe { bpf_get_current_comm((&raw mut tick.comm).cast(), 16) };
 }
 
 /// Copies the kernel's stack behind the head of the record; how many frames it has.

@@ -22,33 +22,48 @@ pub(crate) fn hit_user_code(context: &PerfEventContext) -> bool {
     word(context, saved::CS) & 3 == 3
 }
 
-/// Fills `registers` from where the kernel saves them when a thread enters it, by a call or by the tick itself.
-/// False for a thread that never ran user code.
-///
-/// `saved` is memory to work with: the stack is short. The context has the same registers for a tick that hit user
-/// code, but a compiler that sees two ways to one value joins them, and the verifier refuses what comes out.
+/// Fills `registers` with what the thread had when it last ran user code. False for a thread that never ran any.
 #[inline(always)]
-pub(crate) fn fill(registers: &mut Registers, saved: &mut Saved) -> bool {
-    // SAFETY: both helpers work on the current task; the copy has the size of its target and fails without a
-    // fault.
-    let error = unsafe {
-        let at = bpf_task_pt_regs(bpf_get_current_task_btf());
-        bpf_probe_read_kernel(saved.as_mut_ptr().cast(), size_of::<Saved>() as u32, at as *const _)
-    };
-    if error != 0 || saved[saved::CS] & 3 != 3 {
+pub(crate) fn fill(context: &PerfEventContext, registers: &mut Registers, saved: &mut Saved) -> bool {
+    // Asked anew: what was asked before would be a second walk for the verifier, which looks at both answers.
+    if hit_user_code(context) {
+        take(registers, |at| word(context, at));
+        return true;
+    }
+    if !copy_saved(saved) || saved[saved::CS] & 3 != 3 {
         return false;
     }
-    registers.known = (1 << x86_64::COUNT) - 1;
-    registers.pc = saved[saved::RIP];
-    for (value, at) in registers.values.iter_mut().zip(saved::BY_DWARF) {
-        *value = saved[at];
-    }
+    take(registers, |at| saved[at]);
     true
 }
 
+/// Copies the registers from where the kernel saves them when a thread enters it; `saved` is memory to work with: the
+/// stack is short. A copy takes as long as a walk of ten frames.
+#[inline(always)]
+fn copy_saved(saved: &mut Saved) -> bool {
+    // SAFETY: both helpers work on the current task; the copy has the size of its target and fails without a
+    // fault.
+    unsafe {
+        let at = bpf_task_pt_regs(bpf_get_current_task_btf());
+        bpf_probe_read_kernel(saved.as_mut_ptr().cast(), size_of::<Saved>() as u32, at as *const _) == 0
+    }
+}
+
+#[inline(always)]
+fn take(registers: &mut Registers, word: impl Fn(usize) -> u64) {
+    registers.known = (1 << x86_64::COUNT) - 1;
+    registers.pc = word(saved::RIP);
+    for (value, at) in registers.values.iter_mut().zip(saved::BY_DWARF) {
+        *value = word(at);
+    }
+}
+
 /// A word of the context's registers.
+///
+/// The read is volatile, or else the compiler would join it with one of saved registers, and the verifier refuses a
+/// pointer that may lead to either.
 #[inline(always)]
 fn word(context: &PerfEventContext, index: usize) -> u64 {
     // SAFETY: the context begins with a whole `pt_regs`.
-    unsafe { *context.as_ptr().cast::<u64>().add(index) }
+    unsafe { context.as_ptr().cast::<u64>().add(index).read_volatile() }
 }
