@@ -1,35 +1,14 @@
 //! What is profiled: a benchmark of pyperformance's, or a program of ours.
 
-use std::fs;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// An interpreter that `cargo xtask pythons` has found.
-#[derive(Clone, Debug)]
-pub(crate) struct Interpreter {
-    pub(crate) name: String,
-    /// The folder that is its root; empty where that is the machine's own.
-    root: String,
-    program: String,
-}
+use benches::interpreter::Interpreter;
 
 /// A job of several processes that has pools of its own; all others are pyperformance's.
 pub(crate) const POOL: &str = "pool";
-
-/// Those whose names hold one of `wanted`.
-pub(crate) fn interpreters(wanted: &str) -> io::Result<Vec<Interpreter>> {
-    let list = fs::read_to_string(fixtures().join("python/list"))
-        .map_err(|error| io::Error::other(format!("{error}; cargo xtask pythons packages makes the list")))?;
-    let parse = |line: &str| {
-        let [name, root, program, _] = line.split('\t').collect::<Vec<_>>().try_into().ok()?;
-        let [name, root, program] = [name, root, program].map(str::to_owned);
-        Some(Interpreter { name, root, program })
-    };
-    let is_wanted = |each: &Interpreter| wanted.split(',').any(|part| each.name.contains(part));
-    Ok(list.lines().filter_map(parse).filter(is_wanted).collect())
-}
 
 /// Goes into a root of its own, with the devices and the processes of the machine, and the benchmarks.
 const ENTER: &str = r#"
@@ -40,21 +19,28 @@ const ENTER: &str = r#"
 /// A process that waits to be told to begin, so that nothing of it is missed.
 const WAIT: &str = r#"read begin && exec "$@""#;
 
-impl Interpreter {
+/// A process and all that it forks, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Job(Child);
+
+impl Job {
     /// Makes a process that will run the job, again and again.
-    pub(crate) fn prepare(&self, job: &str) -> io::Result<Job> {
+    pub(crate) fn prepare(interpreter: &Interpreter, job: &str) -> io::Result<Job> {
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         let (here, ours) = (fixtures().join("pyperformance"), programs.clone());
-        let is_own = self.root.is_empty();
+        let is_own = interpreter.root.is_empty();
         let folder =
             |outside: PathBuf, name: &str| if is_own { outside } else { Path::new("/truth").join(name) };
         let (benchmarks, programs) = (folder(here.clone(), "pyperformance"), folder(programs, "programs"));
         let mut command = Command::new("sh");
         command.args(["-c", WAIT, "sh"]);
         if !is_own {
-            command.args(["unshare", "--mount", "sh", "-c", ENTER, "sh", &self.root]).arg(here).arg(ours);
+            command
+                .args(["unshare", "--mount", "sh", "-c", ENTER, "sh", &interpreter.root])
+                .arg(here)
+                .arg(ours);
         }
-        command.arg(&self.program);
+        command.arg(&interpreter.program);
         if job == POOL {
             command.arg(programs.join("pool.py"));
         } else {
@@ -67,13 +53,7 @@ impl Interpreter {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         command.process_group(0).spawn().map(Job)
     }
-}
 
-/// A process and all that it forks, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Job(Child);
-
-impl Job {
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -96,6 +76,7 @@ impl Drop for Job {
     }
 }
 
-fn fixtures() -> PathBuf {
+/// Where `cargo xtask` lays what it fetches.
+pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures")
 }

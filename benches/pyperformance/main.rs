@@ -24,10 +24,11 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use benches::bpf::{Statistics, runs, sampler};
+use benches::interpreter::{Interpreter, interpreters};
 use benches::options::{option, want_root};
 use benches::report::{print, row};
 use ebpf_profiler_core::Profiler;
-use job::{Interpreter, POOL};
+use job::{Job, POOL};
 use shares::{Frames, Shares};
 
 /// Which interpreters, by parts of their names.
@@ -52,7 +53,7 @@ fn main() -> Outcome {
         bench.hertz,
         bench.window.as_secs_f64() + WARM.as_secs_f64()
     );
-    for interpreter in job::interpreters(&option("pythons", PYTHONS.to_owned()))? {
+    for interpreter in interpreters(&job::fixtures(), &option("pythons", PYTHONS.to_owned()))? {
         let mut table = vec![row([
             interpreter.name.as_str(),
             "samples",
@@ -126,7 +127,7 @@ impl Bench {
     /// Profiles a job from its first instruction on; none where it ends by itself, as one does that isn't made for
     /// this version.
     fn turn(&self, interpreter: &Interpreter, job: &str, knows: bool, foreign: f64) -> Outcome<Option<Turn>> {
-        let mut job = interpreter.prepare(job)?;
+        let mut job = Job::prepare(interpreter, job)?;
         let languages = if knows { ebpf_profiler_hll::all() } else { Vec::new() };
         let profiler = Profiler::builder()
             .frequency(self.hertz)

@@ -57,4 +57,5 @@ mod usage;
 pub use error::StartError;
 pub use profiler::{Builder, Health, Profiler, StopError};
 pub use requirements::{Requirement, State, requirements};
+pub use system::LiveSystem;
 pub use usage::Usage;

@@ -13,9 +13,22 @@ use crate::elf::{Elf, ReadAt};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
-/// The running machine.
-#[derive(Debug, Default)]
-pub(super) struct LiveSystem;
+/// The running machine: what a [`Registry`](crate::process::Registry) or a
+/// [`Pipeline`](crate::pipeline::Pipeline) of one's own asks about its processes.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::live::LiveSystem;
+/// use ebpf_profiler_core::process::System;
+///
+/// let mut word = [0; 8];
+/// LiveSystem.read(std::process::id(), &raw const word as u64, &mut word)?;
+/// assert!(!LiveSystem.mappings(std::process::id())?.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LiveSystem;
 
 impl System for LiveSystem {
     fn processes(&self) -> Vec<u32> {

@@ -1,0 +1,103 @@
+//! What passes the seams between profiler, language and machine: reads are counted, questions timed.
+
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use benches::usage::on_cpu;
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Attachment, Language, Reason, Runtime, Target};
+use ebpf_profiler_core::live::LiveSystem;
+use ebpf_profiler_core::process::{Description, Opener, System};
+use ebpf_profiler_core::sample::MapEvent;
+
+/// The running machine, with its reads of memory written down: where, and how many bytes.
+#[derive(Clone, Default)]
+pub(crate) struct Counted(Arc<Mutex<Vec<(u64, usize)>>>);
+
+impl Counted {
+    /// The reads since this was asked last.
+    pub(crate) fn take(&self) -> Vec<(u64, usize)> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl System for Counted {
+    fn processes(&self) -> Vec<u32> {
+        LiveSystem.processes()
+    }
+
+    fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
+        LiveSystem.mappings(pid)
+    }
+
+    fn describe(&self, pid: u32) -> Description {
+        LiveSystem.describe(pid)
+    }
+
+    fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
+        LiveSystem.opener(pid, mapping)
+    }
+
+    fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((address, buffer.len()));
+        LiveSystem.read(pid, address, buffer)
+    }
+}
+
+/// What a language was asked, and how long it took.
+#[derive(Clone, Default)]
+pub(crate) struct Answers {
+    /// Time in files that held no runtime, and how many they were.
+    pub(crate) others: (Duration, u32),
+    /// Time in the file that did.
+    pub(crate) found: Duration,
+    /// Time to attach, for each process.
+    pub(crate) attached: Vec<Duration>,
+    /// Where in a function the number is that frames bring along.
+    pub(crate) check: u32,
+}
+
+/// A language whose answers are timed.
+pub(crate) struct Timed<T: ?Sized>(pub(crate) Arc<Mutex<Answers>>, pub(crate) Box<T>);
+
+impl<T: ?Sized> Timed<T> {
+    fn note(&self, change: impl FnOnce(&mut Answers)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl Language for Timed<dyn Language> {
+    fn name(&self) -> &'static str {
+        self.1.name()
+    }
+
+    fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+        let begun = on_cpu();
+        let found = self.1.find(elf);
+        let took = on_cpu() - begun;
+        self.note(|answers| match found {
+            Some(_) => answers.found += took,
+            None => answers.others = (answers.others.0 + took, answers.others.1 + 1),
+        });
+        found.map(|runtime| Box::new(Timed(self.0.clone(), runtime)) as Box<dyn Runtime>)
+    }
+}
+
+impl Runtime for Timed<dyn Runtime> {
+    fn loops(&self) -> &[Range<u64>] {
+        self.1.loops()
+    }
+
+    fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
+        let begun = on_cpu();
+        let attachment = self.1.attach(target);
+        let took = on_cpu() - begun;
+        self.note(|answers| {
+            answers.attached.push(took);
+            answers.check = attachment.as_ref().map_or(0, |it| it.interpreter.frames.check);
+        });
+        attachment
+    }
+}

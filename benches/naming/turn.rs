@@ -1,0 +1,134 @@
+//! One turn: the questions that the kernel side's words put to a registry, and how long their answers take.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use benches::usage::on_cpu;
+use ebpf_profiler_core::language::Language;
+use ebpf_profiler_core::live::LiveSystem;
+use ebpf_profiler_core::process::{Registry, System};
+use ebpf_profiler_core::tables::MemoryTables;
+use ebpf_profiler_core::trace::Frame;
+use ebpf_programs::abi::interpreter::NO_CHECK;
+use ebpf_programs::abi::record::frame::{CALL, CHECK, DETAIL};
+
+use crate::Outcome;
+use crate::reads;
+use crate::seams::{Answers, Counted, Timed};
+use crate::workload::{Said, Workload};
+
+/// What is asked, the same in each turn.
+pub(crate) struct Questions {
+    /// Calls as the kernel side sends them, at the first and at the last place of each function.
+    words: [Vec<u64>; 2],
+    /// Those of the deep stack.
+    calls: Vec<u64>,
+    /// What is read to name the functions.
+    pub(crate) reads: Vec<(u64, usize)>,
+    /// How many reads it takes to attach.
+    pub(crate) attaching: usize,
+    /// How many frames weren't what the process says.
+    pub(crate) wrong: usize,
+}
+
+/// CPU time of one turn.
+pub(crate) struct Turn {
+    pub(crate) answers: Answers,
+    /// All that is done for the first process of a file.
+    pub(crate) first: Duration,
+    /// And for the second.
+    pub(crate) second: Duration,
+    pub(crate) cold: Duration,
+    pub(crate) warm: Duration,
+    pub(crate) other: Duration,
+    pub(crate) bare: Duration,
+    /// Cold calls of the deep stack.
+    pub(crate) deep: Duration,
+}
+
+impl Questions {
+    pub(crate) fn of(process: &Workload) -> Outcome<Questions> {
+        let system = Counted::default();
+        let (mut registry, answers) = registry(Box::new(system.clone()));
+        registry.tell(process.pid(), 1).ok_or("a process without files")?;
+        let attaching = system.take().len();
+        let check = answers.lock().unwrap_or_else(PoisonError::into_inner).check;
+        let words = |functions: &[Said], place: usize| -> Outcome<Vec<u64>> {
+            let words = functions.iter().map(|said| call(process.pid(), said, place, check));
+            Ok(words.collect::<Outcome<Vec<_>>>()?.concat())
+        };
+        let (here, there) = (words(&process.library, 0)?, words(&process.library, 1)?);
+        let mut wrong = 0;
+        for (place, words) in [&here, &there].into_iter().enumerate() {
+            for (said, call) in process.library.iter().zip(words.chunks_exact(2)) {
+                let mut frames = Vec::new();
+                registry.frames(process.pid(), call, 1, &mut frames);
+                wrong += usize::from(!is_as_said(&registry, &frames, said, place));
+            }
+        }
+        let reads = system.take();
+        Ok(Questions { words: [here, there], calls: words(&process.calls, 0)?, reads, attaching, wrong })
+    }
+
+    /// One turn of everything.
+    pub(crate) fn ask(&self, deep: &Workload, flat: &Workload) -> Outcome<Turn> {
+        let (mut registry, answers) = registry(Box::new(LiveSystem));
+        let first = time(|| registry.tell(deep.pid(), 1));
+        let second = time(|| registry.tell(flat.pid(), 1));
+        let mut frames = Vec::with_capacity(deep.library.len());
+        let mut name = |words: &[u64]| {
+            frames.clear();
+            time(|| registry.frames(deep.pid(), words, 1, &mut frames))
+        };
+        let [here, there] = &self.words;
+        let (cold, other, warm) = (name(here), name(there), name(there));
+        Ok(Turn {
+            first,
+            second,
+            cold,
+            warm,
+            other,
+            bare: reads::bare(deep.pid(), &self.reads),
+            deep: name(&self.calls),
+            answers: answers.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.reads.iter().map(|read| read.1).sum()
+    }
+}
+
+/// A registry like the profiler's, and what its languages answer.
+fn registry(system: Box<dyn System>) -> (Registry, Arc<Mutex<Answers>>) {
+    let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 26);
+    let answers = Arc::default();
+    let timed =
+        |language| Box::new(Timed::<dyn Language>(Arc::clone(&answers), language)) as Box<dyn Language>;
+    registry.add_languages(ebpf_profiler_hll::all().into_iter().map(timed).collect());
+    (registry, answers)
+}
+
+/// The words of a call of the process's first interpreter.
+fn call(pid: u32, said: &Said, place: usize, check: u32) -> Outcome<[u64; 2]> {
+    let mut number = [0; 4];
+    if check != NO_CHECK {
+        LiveSystem.read(pid, said.address + u64::from(check), &mut number)?;
+    }
+    let number = u64::from(u32::from_le_bytes(number)) & CHECK;
+    Ok([CALL | said.address, DETAIL | number << 32 | u64::from(said.places[place].0)])
+}
+
+fn is_as_said(registry: &Registry, frames: &[Frame], said: &Said, place: usize) -> bool {
+    let [Frame::Script { function, line }] = frames else { return false };
+    registry.script(*function).is_some_and(|script| {
+        (&*script.name, &*script.file, script.start_line) == (&*said.name, &*said.file, said.start_line)
+            && *line == said.places[place].1
+    })
+}
+
+fn time<T>(of: impl FnOnce() -> T) -> Duration {
+    let begun = on_cpu();
+    std::hint::black_box(of());
+    on_cpu() - begun
+}
