@@ -28,6 +28,8 @@ mod kernel_types;
 
 mod loader;
 
+mod memory;
+
 mod mmap;
 
 mod object;

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use procfs::FromBufRead;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process};
 
+use super::memory;
 use crate::elf::{Elf, ReadAt};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
@@ -73,7 +74,7 @@ impl System for LiveSystem {
     }
 
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        File::open(format!("/proc/{pid}/mem"))?.read_exact_at(buffer, address)
+        memory::read(pid, address, buffer)
     }
 }
 
