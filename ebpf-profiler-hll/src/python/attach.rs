@@ -125,7 +125,9 @@ fn refine(code: &mut CodeOffsets, members: u64, memory: &dyn Memory) -> Result<(
     };
     for index in 0..MAX_MEMBERS {
         let member = first.wrapping_add(index * MEMBER);
-        let (name, offset) = (memory.u64(member)?, memory.u64(member.wrapping_add(16))?);
+        let words: [u8; 24] = memory.array(member)?;
+        let [name, _, offset] = words.as_chunks::<8>().0 else { return Err(Reason::Implausible) };
+        let (name, offset) = (u64::from_le_bytes(*name), u64::from_le_bytes(*offset));
         if name == 0 {
             return Ok(());
         }
