@@ -11,7 +11,7 @@ use ebpf_profiler_core::tables::{MemoryTables, Tables};
 use ebpf_profiler_core::trace::{Stop, Walker};
 use ebpf_programs::abi::VERSION;
 use ebpf_programs::abi::interpreter::{
-    Frames, Interpreter, MAX_CALLS, NO_CHECK, Others, Path, from, position, run,
+    Frames, Interpreter, MAX_CALLS, NO_CHECK, Others, Path, fold, from, position, run,
 };
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::record::frame::{ADDRESS, CALL, CHECK, DETAIL, INTERPRETER_SHIFT, LOOP};
@@ -58,7 +58,7 @@ impl World {
         }
         World {
             memory,
-            interpreter: Interpreter { loops, top: TOP, frames: FRAMES, others: Others::default() },
+            interpreter: Interpreter { loops, top: TOP, frames: FRAMES, ..Interpreter::default() },
         }
     }
 
@@ -131,7 +131,7 @@ fn table() -> Vec<u32> {
 }
 
 fn words_of(interpreter: &Interpreter) -> Vec<u32> {
-    let Interpreter { loops, top, frames, others } = interpreter;
+    let &Interpreter { loops, top, frames, others, check_words, reserved } = interpreter;
     let halves = |word: u64| [word as u32, (word >> 32) as u32];
     let mut words: Vec<u32> = loops.iter().flatten().flat_map(|&word| halves(word)).collect();
     words.extend([top.from, top.hops, top.next, top.thread]);
@@ -141,6 +141,7 @@ fn words_of(interpreter: &Interpreter) -> Vec<u32> {
     words.extend([frames.check, frames.run, frames.end, frames.end_mask, frames.end_value]);
     words.extend(halves(others.head));
     words.extend([others.next, others.entries, others.link, others.thread, others.hop, others.reserved]);
+    words.extend([check_words, reserved]);
     words
 }
 
@@ -176,6 +177,19 @@ fn a_position_may_be_an_address_and_a_function_have_a_check() {
     let mut world = world.frame(0x1000, 0, 0xa000, 0xa088, 0);
     world.memory.insert(0xa044, 0x9999_9912_3456);
     assert_eq!(world.walk(), "100 20f* a000@136/123456 10f 21f* 400");
+}
+
+#[test]
+fn several_words_may_tell_a_function() {
+    let check = |last: u64| {
+        let world = World::new().with(|it| (it.frames.check, it.check_words) = (0x40, 3));
+        let mut world = world.frame(0x1000, 0, 0xa000, 7, 0);
+        world.memory.extend([(0xa040, 1), (0xa048, 2), (0xa050, last), (0xa058, 9)]);
+        world.walk()
+    };
+    let folded = u64::from(fold(&[1, 2, 3], 3)) & CHECK;
+    assert_eq!(check(3), format!("100 20f* a000@7/{folded:x} 10f 21f* 400"));
+    assert_ne!(check(3), check(4));
 }
 
 #[test]
@@ -359,7 +373,7 @@ fn numbers_beyond_all_bounds_do_no_harm() {
         for from in [from::LIST, from::CURRENT, value] {
             let world = in_use(THREAD).with(|it| {
                 it.top.from = from;
-                (it.top.hops, it.top.next) = (value, value);
+                (it.top.hops, it.top.next, it.check_words) = (value, value, value);
             });
             assert!(world.walk().ends_with("400"));
             let world = nested().with(|it| {

@@ -6,11 +6,11 @@ use ebpf_programs::abi::interpreter::{Frames, Interpreter, Others, Path};
 pub(crate) const WORDS: usize = size_of::<Interpreter>() / 8;
 
 /// How many a case has at least.
-pub(crate) const LEAST: usize = WORDS - size_of::<Others>() / 8;
+pub(crate) const LEAST: usize = WORDS - size_of::<Others>() / 8 - 1;
 
 /// All fields in their order, those of four bytes two in a word, the first of them low.
 pub(crate) fn words(interpreter: &Interpreter) -> [u64; WORDS] {
-    let Interpreter { loops, top, frames, others } = interpreter;
+    let Interpreter { loops, top, frames, others, check_words, reserved } = interpreter;
     let halves = [top.from, top.hops, top.next, top.thread];
     let rest = [
         [frames.size, frames.caller],
@@ -23,12 +23,17 @@ pub(crate) fn words(interpreter: &Interpreter) -> [u64; WORDS] {
     let words = words.chain(halves.chunks(2).map(|pair| join(pair[0], pair[1])));
     let words = words.chain(top.offsets.map(|offset| offset as u64)).chain([frames.function_mask]);
     let words = words.chain(rest.map(|[low, high]| join(low, high)));
-    let rest = [[others.next, others.entries], [others.link, others.thread], [others.hop, others.reserved]];
+    let rest = [
+        [others.next, others.entries],
+        [others.link, others.thread],
+        [others.hop, others.reserved],
+        [*check_words, *reserved],
+    ];
     let mut words = words.chain([others.head]).chain(rest.map(|[low, high]| join(low, high)));
     std::array::from_fn(|_| words.next().unwrap_or(0))
 }
 
-/// The numbers that a case has: it is silent of others where there are none.
+/// The numbers that a case has: it is silent of what it needn't say.
 pub(crate) fn said(words: &[u64; WORDS]) -> &[u64] {
     let (first, others) = words.split_at(LEAST);
     if others.iter().all(|word| *word == 0) { first } else { words }
@@ -65,6 +70,7 @@ pub(crate) fn of_words(words: &[u64; WORDS]) -> Interpreter {
     let head = next();
     let [[follow, entries], [link, thread], [hop, reserved]] = [split(next()), split(next()), split(next())];
     interpreter.others = Others { head, next: follow, entries, link, thread, hop, reserved };
+    [interpreter.check_words, interpreter.reserved] = split(next());
     interpreter
 }
 

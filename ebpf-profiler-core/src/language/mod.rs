@@ -89,7 +89,8 @@ pub trait Attached: Send {
     /// The function that lies at an address.
     ///
     /// Called once for each function that is met, soon after it was seen running. `check` holds the low 24 bits of
-    /// what [`Frames::check`](ebpf_programs::abi::interpreter::Frames::check) leads to, as it was when the frame
+    /// what [`Frames::check`](ebpf_programs::abi::interpreter::Frames::check) leads to, be it a number or some words
+    /// that are [folded](ebpf_programs::abi::interpreter::fold), as it was when the frame
     /// was taken: where the function has another there by now, it is another function.
     ///
     /// # Errors

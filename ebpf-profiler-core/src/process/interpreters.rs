@@ -458,7 +458,7 @@ fn unnamed(around: &mut Surroundings<'_>, language: &'static str, why: &str) -> 
 
 /// The description in the order of its fields.
 fn write(interpreter: &Interpreter, bytes: &mut Vec<u8>) {
-    let Interpreter { loops, top, frames, others } = interpreter;
+    let Interpreter { loops, top, frames, others, check_words, reserved } = interpreter;
     bytes.extend(loops.iter().flatten().flat_map(|word| word.to_ne_bytes()));
     bytes.extend([top.from, top.hops, top.next, top.thread].iter().flat_map(|word| word.to_ne_bytes()));
     bytes.extend(top.offsets.iter().flat_map(|word| word.to_ne_bytes()));
@@ -478,5 +478,5 @@ fn write(interpreter: &Interpreter, bytes: &mut Vec<u8>) {
     bytes.extend(rest.iter().flat_map(|word| word.to_ne_bytes()));
     bytes.extend(others.head.to_ne_bytes());
     let rest = [others.next, others.entries, others.link, others.thread, others.hop, others.reserved];
-    bytes.extend(rest.iter().flat_map(|word| word.to_ne_bytes()));
+    bytes.extend(rest.iter().chain([check_words, reserved]).flat_map(|word| word.to_ne_bytes()));
 }

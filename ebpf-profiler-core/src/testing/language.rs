@@ -2,7 +2,9 @@
 
 use std::cell::Cell;
 
-use ebpf_programs::abi::interpreter::{FRAME_BYTES, HOPS, Interpreter, LOOPS, NO_CHECK, from, position, run};
+use ebpf_programs::abi::interpreter::{
+    CHECK_WORDS, FRAME_BYTES, HOPS, Interpreter, LOOPS, NO_CHECK, from, position, run,
+};
 
 use crate::elf::{Elf, ReadAt};
 use crate::language::{Attachment, Language, Memory, Runtime, Target, Unreadable};
@@ -142,6 +144,12 @@ fn within_bounds(interpreter: &Interpreter) -> Result<(), String> {
     }
     if frames.check != NO_CHECK && frames.check > 1 << 16 {
         return Err("a check lies far outside of its function".to_owned());
+    }
+    if interpreter.check_words > CHECK_WORDS {
+        return Err(format!(
+            "{} words tell a function instead of {CHECK_WORDS} at most",
+            interpreter.check_words
+        ));
     }
     if top.hops as usize > HOPS || (top.from != from::NOWHERE && top.hops == 0) {
         return Err(format!("{} hops to the innermost frame instead of 1 to {HOPS}", top.hops));

@@ -1,7 +1,7 @@
 //! Any memory behind a code object: its first byte says of which version.
 #![no_main]
 
-use ebpf_profiler_core::language::{Attached, Language, Target, Unreadable};
+use ebpf_profiler_core::language::{Attachment, Language, Target, Unreadable};
 use ebpf_profiler_hll::python::Python;
 use libfuzzer_sys::fuzz_target;
 
@@ -12,7 +12,9 @@ const VERSIONS: [(u8, u8); 9] = [(2, 7), (3, 6), (3, 7), (3, 8), (3, 9), (3, 10)
 
 fuzz_target!(|data: &[u8]| {
     let Some((&first, rest)) = data.split_first() else { return };
-    let Some(mut names) = attach(VERSIONS[first as usize % VERSIONS.len()]) else { return };
+    let Some(Attachment { mut names, interpreter }) = attach(VERSIONS[first as usize % VERSIONS.len()]) else {
+        return;
+    };
     // Wherever it points to, something is there.
     let memory = |address: u64, buffer: &mut [u8]| {
         if rest.is_empty() || address >> 63 == 1 {
@@ -23,16 +25,17 @@ fuzz_target!(|data: &[u8]| {
         }
         Ok(())
     };
-    let check = memory_u32(rest, 68);
     for at in [0, 8, 64] {
-        if let Ok(function) = names.function(rest.len() as u64 * 8 + at, check, &memory) {
+        let address = rest.len() as u64 * 8 + at;
+        let check = fake::check(&interpreter, address, &memory);
+        if let Ok(function) = names.function(address, check, &memory) {
             assert!(function.name.len() <= 4100 && function.file.len() <= 4100);
         }
     }
 });
 
 /// Attaches to a process that is honest up to there.
-fn attach(version: (u8, u8)) -> Option<Box<dyn Attached>> {
+fn attach(version: (u8, u8)) -> Option<Attachment> {
     let file = fake::file(version, &fake::description());
     let runtime = Python.find(&fake::open(&file))?;
     let mut world = fake::World::default();
@@ -41,10 +44,7 @@ fn attach(version: (u8, u8)) -> Option<Box<dyn Attached>> {
     world.put(0x1000, &[0; 40]);
     world.put(fake::BIAS + fake::KEY - 12, &[1; 16]);
     world.put(fake::BIAS + fake::KEY, &[3, 0, 0, 0]);
+    world.put_word(fake::BIAS + fake::INTERPRETERS, 0x2000);
     let target = Target::new(&world, fake::BIAS, fake::loaded(&file));
-    runtime.attach(&target).ok().map(|attachment| attachment.names)
-}
-
-fn memory_u32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u32::from_le_bytes)
+    runtime.attach(&target).ok()
 }

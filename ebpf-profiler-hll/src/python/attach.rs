@@ -42,8 +42,9 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
     let code_type = target.address(known.code_type);
     if let Some(members) = offsets.type_members {
         refine(&mut offsets.code, code_type.wrapping_add(members.into()), target.memory())?;
-        offsets.frames.check = offsets.code.check();
     }
+    let (check, check_words) = offsets.code.check();
+    offsets.frames.check = check;
     let (state, then) = offsets.top;
     let further: &[i64] = &[state, then.unwrap_or(0)];
     let further = if then.is_some() { further } else { &further[..1] };
@@ -59,7 +60,14 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
         (Some(head), Some(lists)) if is_thread => others(&top, head, lists, target, further)?,
         _ => Others::default(),
     };
-    let interpreter = Interpreter { loops: Default::default(), top, frames: offsets.frames, others };
+    let interpreter = Interpreter {
+        loops: Default::default(),
+        top,
+        frames: offsets.frames,
+        others,
+        check_words,
+        reserved: 0,
+    };
     Ok(Attachment { interpreter, names: Box::new(Names::new(known.version, offsets, code_type)) })
 }
 

@@ -44,8 +44,10 @@
 //!
 //! A module's code ends when it is loaded, and the next one's may come to lie where it lay. From 3.12 on code objects
 //! are numbered as they are made, and frames bring that number along, so one that takes another's place is told apart.
-//! Before, frames bring along the line on which their code begins; where that fits by chance, the name is the other's.
-//! Of some 5,600 code objects of 120 modules, loaded one after the other, that befell two to five (3.6 to 3.11).
+//! Before, frames bring along what the object is made of, the addresses of its names and what stands behind. Of some 7,000
+//! code objects of 150 modules, compiled one after the other, 5 to 339 came to lie where another one had been that begins on the
+//! same line (2.7 to 3.11), and none of them was made of the same. An object that was given back when its name is
+//! read has none.
 //!
 //! # Other builds
 //!

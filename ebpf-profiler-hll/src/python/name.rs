@@ -1,6 +1,7 @@
 //! Names of functions, from their code objects.
 
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
+use ebpf_programs::abi::interpreter::{CHECK_WORDS, fold};
 
 use super::lines;
 use super::offsets::Offsets;
@@ -68,7 +69,7 @@ impl Attached for Names {
             return Err(Reason::Replaced);
         }
         let start_line = code.number(offsets.code.first_line)?;
-        if code.number(offsets.code.check())? & CHECKED != check & CHECKED {
+        if code.check(offsets.code.check())? & CHECKED != check & CHECKED {
             return Err(Reason::Replaced);
         }
         let (name, file) = (code.word(offsets.code.name)?, code.word(offsets.code.filename)?);
@@ -105,6 +106,18 @@ fn is_alive(word: u64) -> bool {
 struct Code(Vec<u8>);
 
 impl Code {
+    /// What tells it from others, as the kernel side takes it.
+    fn check(&self, (at, count): (u32, u32)) -> Result<u32, Reason> {
+        if count == 0 {
+            return self.number(at);
+        }
+        let mut words = [0; CHECK_WORDS as usize];
+        for (index, word) in (0..count).zip(&mut words) {
+            *word = self.word(at + 8 * index)?;
+        }
+        Ok(fold(&words, count))
+    }
+
     fn word(&self, at: u32) -> Result<u64, Reason> {
         let bytes = self.0.get(at as usize..).unwrap_or_default();
         bytes.first_chunk().copied().map(u64::from_le_bytes).ok_or(Reason::Implausible)

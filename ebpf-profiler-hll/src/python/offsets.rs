@@ -101,10 +101,16 @@ impl Offsets {
     }
 }
 
+/// Behind the third word there is one that changes (3.6 to 3.10).
+const MADE_OF: u32 = 3;
+
 impl CodeOffsets {
-    /// Where a code object is told from another that takes its place.
-    pub(super) fn check(&self) -> u32 {
-        self.version.unwrap_or(self.first_line)
+    /// Where a code object is told from another that takes its place, and by how many words; none where it is a number.
+    ///
+    /// Before they were numbered, by what they are made of: the addresses of their file's name, of their own, and what
+    /// stands behind: the first line (2.7), the line table (3.6 to 3.10), the qualified name (3.11).
+    pub(super) fn check(&self) -> (u32, u32) {
+        self.version.map_or((self.filename, MADE_OF), |version| (version, 0))
     }
 }
 
@@ -166,7 +172,7 @@ fn frames(table: &Table) -> Option<Frames> {
         function: of("frame.code")?,
         position: of("frame.position")?,
         position_kind: if has_addresses { position::ADDRESS } else { position::NUMBER },
-        check: of("code.version").or(of("code.firstlineno"))?,
+        check: of("code.version").or(of("code.filename"))?,
         ..Frames::default()
     };
     match (of("frame.is_entry"), of("frame.owner")) {

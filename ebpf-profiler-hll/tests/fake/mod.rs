@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{LoadedFile, Memory, Unreadable};
+use ebpf_programs::abi::interpreter::{Interpreter, fold};
 
 /// Where the file lies in the process.
 pub(crate) const BIAS: u64 = 0x10_0000;
@@ -165,6 +166,16 @@ impl Memory for World {
         buffer.copy_from_slice(piece.get(..buffer.len()).ok_or(Unreadable)?);
         Ok(())
     }
+}
+
+/// What the kernel side would bring along to tell a function by.
+pub(crate) fn check(interpreter: &Interpreter, address: u64, memory: &dyn Memory) -> u32 {
+    let at = address.wrapping_add(interpreter.frames.check.into());
+    if interpreter.check_words == 0 {
+        return memory.u32(at).unwrap_or(0);
+    }
+    let word = |index: usize| memory.u64(at.wrapping_add(8 * index as u64)).unwrap_or(0);
+    fold(&std::array::from_fn(word), interpreter.check_words)
 }
 
 /// What a CPython 3.14 says of itself.

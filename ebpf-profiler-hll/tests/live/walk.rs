@@ -1,7 +1,7 @@
 //! The kernel side's way through a list of frames, once more, as plainly as it can be said.
 
 use ebpf_profiler_core::language::Memory;
-use ebpf_programs::abi::interpreter::{Interpreter, NO_CHECK, from, position, run};
+use ebpf_programs::abi::interpreter::{CHECK_WORDS, Interpreter, NO_CHECK, fold, from, position, run};
 
 /// A frame: its function, the number to tell it by, the position in it.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +49,13 @@ pub(crate) fn calls(
             _ => word(frames.position) as u32,
         };
         let check = match frames.check {
+            check if interpreter.check_words > 0 => {
+                let mut words = [0; CHECK_WORDS as usize];
+                for (index, word) in (0..interpreter.check_words).zip(&mut words) {
+                    *word = memory.u64(function + u64::from(check + 8 * index)).ok()?;
+                }
+                fold(&words, interpreter.check_words)
+            }
             NO_CHECK => 0,
             check => memory.u32(function + u64::from(check)).ok()?,
         };

@@ -119,7 +119,7 @@ impl Reader {
         for (index, number) in numbers.iter_mut().enumerate() {
             match words.hex() {
                 Ok(said) => *number = said,
-                // Cases from before there were others don't speak of them.
+                // The rest needn't be said.
                 Err(error) if index < interpreter::LEAST => return Err(error),
                 Err(_) => break,
             }

@@ -45,6 +45,11 @@ pub struct Interpreter {
     pub frames: Frames,
     /// Where a thread's other lists of frames are.
     pub others: Others,
+    /// How many words of eight bytes, from [`check`](Frames::check) on, tell a function from another one, all of them
+    /// [folded](fold); [`CHECK_WORDS`] at most. Where it is 0, four bytes do.
+    pub check_words: u32,
+    /// Nothing.
+    pub reserved: u32,
 }
 
 /// A way through memory: `[[[base + offsets[0]] + offsets[1]] + …]`, so many times.
@@ -98,7 +103,7 @@ pub struct Frames {
     pub position: u32,
     /// One of [`position`].
     pub position_kind: u32,
-    /// Where in the function four bytes are that tell it from another one that comes to lie at its address;
+    /// Where in the function the bytes are that tell it from another one that comes to lie at its address;
     /// [`NO_CHECK`] for none.
     pub check: u32,
     /// One of [`run`].
@@ -147,6 +152,23 @@ pub struct Others {
 /// Entries at most that a walk takes frames from; a power of two.
 pub const MAX_ENTRIES: usize = 4;
 
+/// Words at most that tell a function from another one; one less than a power of two, a mask.
+pub const CHECK_WORDS: u32 = 3;
+
+/// What words of a function come to, of which a [record](super::record) has the low 24 bits.
+#[inline(always)]
+pub const fn fold(words: &[u64; CHECK_WORDS as usize], count: u32) -> u32 {
+    let mut sum = 0u64;
+    let mut index = 0;
+    while index < CHECK_WORDS {
+        if index < count {
+            sum = (sum ^ words[index as usize]).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        index += 1;
+    }
+    (sum >> 40) as u32
+}
+
 /// There is nothing in a function to tell it by.
 pub const NO_CHECK: u32 = u32::MAX;
 
@@ -169,6 +191,6 @@ pub mod run {
 }
 
 const _: () = {
-    assert!(size_of::<Interpreter>() == 224);
+    assert!(size_of::<Interpreter>() == 232);
     assert!(FRAME_BYTES.is_power_of_two());
 };
