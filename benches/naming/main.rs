@@ -26,18 +26,20 @@ mod reads;
 
 mod seams;
 
+mod tables;
+
 mod turn;
 
 mod workload;
 
 use std::error::Error;
 use std::path::Path;
-use std::time::Duration;
 
 use benches::interpreter::{Interpreter, interpreters};
 use benches::options::option;
-use benches::report::{median, print, row};
+use benches::report::{median, row};
 use py_spy::PySpy;
+use tables::{Tables, Turns};
 use turn::{Questions, Turn};
 use workload::Workload;
 
@@ -87,48 +89,23 @@ impl Bench {
         let questions = Questions::of(&deep)?;
         let turns: Vec<Turn> =
             (0..self.rounds).map(|_| questions.ask(&deep, &flat)).collect::<Outcome<_>>()?;
-        let functions = deep.library.len();
-        let mid = |of: fn(&Turn) -> Duration| nanoseconds(&turns.iter().map(of).collect::<Vec<_>>());
-        let each = |of: fn(&Turn) -> Duration| mid(of) / functions as f64;
-        let (cold, warm, bare) = (each(|it| it.cold), each(|it| it.warm), each(|it| it.bare));
-        tables.names.push(row([
-            &interpreter.name,
-            &functions.to_string(),
-            &questions.wrong.to_string(),
-            &format!("{cold:.0}"),
-            &format!("{:.2}", questions.reads.len() as f64 / functions as f64),
-            &format!("{:.0}", questions.bytes() as f64 / functions as f64),
-            &format!("{bare:.0}"),
-            &format!("{:.2}", cold / bare),
-            &format!("{:.1}", each(|it| it.other)),
-            &format!("{warm:.1}"),
-            &format!("{:.0}", cold / warm),
-        ]));
-        let files = turns.first().map_or(0, |turn| turn.answers.others.1);
-        tables.once.push(row([
-            &interpreter.name,
-            &format!("{:.0}", mid(|it| it.answers.found) / 1e3),
-            &files.to_string(),
-            &format!("{:.1}", mid(|it| it.answers.others.0) / 1e3 / f64::from(files.max(1))),
-            &format!("{:.0}", mid(|it| it.answers.attached.last().copied().unwrap_or_default()) / 1e3),
-            &questions.attaching.to_string(),
-            &format!("{:.0}", mid(|it| it.first) / 1e3),
-            &format!("{:.0}", mid(|it| it.second) / 1e3),
-        ]));
-        let ours = mid(|it| it.deep) / self.depth as f64;
-        tables.py_spy.push(self.compare(interpreter, [deep.pid(), flat.pid()], [ours, warm]));
+        let turns = Turns { name: &interpreter.name, functions: deep.library.len(), questions, turns };
+        tables.names.push(turns.names());
+        tables.once.push(turns.once());
+        let ours = [turns.median(|it| it.deep) / self.depth as f64, turns.each(|it| it.warm)];
+        tables.py_spy.push(self.compare(&interpreter.name, [deep.pid(), flat.pid()], ours));
         Ok(())
     }
 
     /// py-spy's looks at the same processes, against our cold and warm frames.
-    fn compare(&self, interpreter: &Interpreter, pids: [u32; 2], ours: [f64; 2]) -> Vec<String> {
+    fn compare(&self, name: &str, pids: [u32; 2], ours: [f64; 2]) -> Vec<String> {
         let theirs = self.py_spy.as_ref().map(|py_spy| self.looks(py_spy, pids));
         let [dump, record] = match theirs {
             Some(Ok(theirs)) => theirs,
             _ => [f64::NAN; 2],
         };
         row([
-            &interpreter.name,
+            name,
             &format!("{:.0}", ours[0]),
             &format!("{dump:.0}"),
             &format!("{:.1}", dump / ours[0]),
@@ -151,62 +128,5 @@ impl Bench {
             often.push(more / frames / looks.max(1) as f64);
         }
         Ok([median(&once), median(&often)])
-    }
-}
-
-fn nanoseconds(times: &[Duration]) -> f64 {
-    median(&times.iter().map(|time| time.as_nanos() as f64).collect::<Vec<_>>())
-}
-
-/// What is told in the end.
-struct Tables {
-    names: Vec<Vec<String>>,
-    once: Vec<Vec<String>>,
-    py_spy: Vec<Vec<String>>,
-}
-
-impl Tables {
-    fn new() -> Tables {
-        Tables {
-            names: vec![row([
-                "ns a frame",
-                "functions",
-                "wrong",
-                "cold",
-                "reads",
-                "bytes",
-                "bare reads",
-                "cold / bare",
-                "other line",
-                "warm",
-                "cold / warm",
-            ])],
-            once: vec![row([
-                "µs",
-                "its file",
-                "others",
-                "each of them",
-                "attach",
-                "reads",
-                "all, first process",
-                "second",
-            ])],
-            py_spy: vec![row([
-                "ns a frame",
-                "cold",
-                "py-spy dump",
-                "ratio",
-                "warm",
-                "py-spy record",
-                "ratio",
-            ])],
-        }
-    }
-
-    fn print(&self) {
-        for table in [&self.names, &self.once, &self.py_spy] {
-            print(table);
-            println!();
-        }
     }
 }
