@@ -96,7 +96,7 @@
 //! | 300 frames | 15 µs | 22 µs | |
 //! | 100 frames of a Python script | 25 µs | 3.6 µs | `scripts`, against the same program's native frames alone |
 //! | to name a function of a Python script, the first time | 9.1 µs | 6.9 µs | 3.13; `naming`, against the same reads of its process alone |
-//! | and once more | 0.06 µs | 20 µs | 3.13; `naming`, against a frame in a sample of py-spy, which reads frame and name each time |
+//! | and once more | 0.1 µs | 20 µs | 3.13; `naming`, against a frame in a sample of py-spy, which reads frame and name each time |
 //! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.13 s | 0.29 s | `whole_profiler`, against `perf record -g`, which names nothing |
 //! | of that to start, while it samples, to name and write | 0.05, 0.04, 0.04 s | | `whole_profiler` |
 //! | memory at most, with names | 14 MiB | | `whole_profiler` |

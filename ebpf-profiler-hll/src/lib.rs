@@ -80,9 +80,9 @@
 //! |---|---|---|
 //! | a function that is met the first time: four reads, 800 bytes | 9 to 11 µs | 7 µs for the same reads alone; 26 to 37 µs a frame in `py-spy dump` |
 //! | once more, at another line | 0.2 µs | |
-//! | once more, at the same | 0.05 to 0.1 µs | 20 µs a frame in each sample of `py-spy record` |
+//! | once more, at the same | 0.05 to 0.2 µs | 20 µs a frame in each sample of `py-spy record` |
 //! | attaching to a process: 2 to 40 reads | 0.05 to 0.15 ms | |
-//! | a file that holds a runtime, once | 0.1 to 0.45 ms | |
+//! | a file that holds a runtime, once | 0.1 to 0.6 ms; 2.2 ms of a stripped 2.7 | |
 //!
 //! CPython 2.7 to 3.14, by `cargo bench -p benches --bench naming`. py-spy's figures include its reading of the frame. A file
 //! that is no runtime costs 3.5 µs (the median of 2,467 files); one that is not stripped is searched for two names, a
