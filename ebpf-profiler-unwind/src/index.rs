@@ -13,7 +13,7 @@ use crate::eh_frame::cie::Functions;
 use crate::eh_frame::cies::Cies;
 use crate::eh_frame::entry::{Entry, Kind};
 use crate::eh_frame::fde::Fde;
-use crate::eh_frame::section::{Format, Reader, Section};
+use crate::eh_frame::section::{Format, PIECE, Reader, Section};
 use crate::source::Go;
 
 /// See the [module](self).
@@ -156,6 +156,18 @@ impl Index {
     /// Bytes that the index takes.
     pub(crate) fn size(&self) -> usize {
         size_of_val(&self.keys[..])
+    }
+
+    /// How many functions each piece of section `number` describes.
+    pub(crate) fn counts(&self, number: usize, section: &Section) -> Vec<u32> {
+        let mut counts = vec![0; section.size / PIECE + 1];
+        for key in &self.keys {
+            match Place::of(*key as u32) {
+                Place::Frames { section, offset } if section == number => counts[offset / PIECE] += 1,
+                _ => {}
+            }
+        }
+        counts
     }
 
     /// All functions.

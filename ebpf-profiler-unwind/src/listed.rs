@@ -43,6 +43,7 @@ impl Listed {
         let section = reader.section();
         let mut starts = Starts::of(elf, section)?;
         starts.count.checked_sub(table.count).filter(|&unnamed| unnamed <= MAX_UNNAMED)?;
+        let counts = starts.counts();
         let mut pairs = table.pairs(elf);
         for (_, description) in &mut pairs {
             starts.take(section.offset_of(description)?)?;
@@ -53,11 +54,10 @@ impl Listed {
             unnamed.extend(begin(offset, reader, cies)?.map(|begin| (begin, offset)));
         }
         unnamed.sort_unstable();
-        reader.begin_again();
         for &offset in &starts.empty {
             begin(offset, reader, cies)?.is_none().then_some(())?;
         }
-        reader.begin_again();
+        reader.expect(counts);
         Some(Listed { table, empty: starts.only_empty(), unnamed })
     }
 

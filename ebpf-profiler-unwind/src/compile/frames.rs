@@ -45,7 +45,7 @@ impl<'a> Frames<'a> {
     #[inline(never)]
     fn described(&mut self, item: Item, offset: usize, output: &mut Output) -> Option<()> {
         let address = self.reader.section().address;
-        let (entry, _) = self.reader.entry(offset)?;
+        let entry = self.reader.expected(offset)?;
         let Kind::Fde(cie) = entry.kind else { return None };
         let Some(common) = self.cache.get(cie) else {
             self.learn(cie)?;

@@ -105,10 +105,13 @@ impl File<'_> {
     fn by_index(&self) -> Result<Compiled, Wanted> {
         let File { elf, sources, code, registers } = *self;
         let mut index = Index::of(elf, &sources.frames, sources.go.as_ref(), code);
-        let size = index.size();
-        let readers = sources.frames.iter().map(|section| Reader::new(elf, section, size));
-        let frames = readers.zip(index.cies.drain(..));
-        let mut frames: Vec<_> = frames.map(|(reader, cies)| Frames::new(reader, cies, registers)).collect();
+        let cies = std::mem::take(&mut index.cies);
+        let frames = sources.frames.iter().zip(cies).enumerate().map(|(number, (section, cies))| {
+            let mut reader = Reader::new(elf, section, index.size());
+            reader.expect(index.counts(number, section));
+            Frames::new(reader, cies, registers)
+        });
+        let mut frames: Vec<_> = frames.collect();
         let begin = index.items(code).next().map(|first| first.begin);
         let malformed = index.malformed.saturating_add(sources.unread);
         self.rows(begin, index.items(code), &mut frames, malformed)

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   section  ├─ piece 0 ─┼─ piece 1 ─┼─ piece 2 ─┼ ...      8 KiB each, with the beginning of the next
-//!   slots    [ piece 7 + ][ piece 0 + ][ piece 1 + ]        in turn, those not looked at since go
+//!   left          3            0           41               entries that are still to come
+//!   slots    [ piece 7 + ][ piece 0 + ][ piece 2 + ]        those of which nothing is to come go first
 //! ```
 //!
-//! Most files describe functions in the order of their addresses, so nearly every entry lies in a piece that is here
-//! already, and a few slots do: fresh memory costs more than to read again what the kernel has in its own. Where
-//! pieces are wanted back that had to go, there are more slots, up to three and a half megabytes.
+//! Most files describe functions in the order of their addresses, so each piece is done with when the next one is
+//! needed, and one slot does: fresh memory costs as much as to read again what the kernel has in its own. In other orders
+//! there are more slots, up to three and a half megabytes, and then those go that weren't looked at for long.
 
 use ebpf_profiler_core::elf::Elf;
 
@@ -54,17 +55,18 @@ pub(crate) enum Format {
     DebugFrame,
 }
 
-/// The binary logarithm of a piece's size, and how many bytes of the next one come along.
+/// The binary logarithm of a piece's size, that size, and how many bytes of the next one come along.
 const SHIFT: u32 = 13;
+pub(crate) const PIECE: usize = 1 << SHIFT;
 const OVERLAP: usize = 256;
 
 /// Bytes of a slot.
-const SLOT: usize = (1 << SHIFT) + OVERLAP;
+const SLOT: usize = PIECE + OVERLAP;
 
-/// How many pieces are kept at least.
+/// How many slots there is room for at first.
 const FEW: usize = 8;
 
-/// How much memory the pieces may take that are wanted back, together with what else is kept of the section.
+/// How much memory the slots may take, together with what else is kept of the section.
 const ROOM: usize = 7 << 19;
 
 /// No entry is larger; real ones stay under a fiftieth of it.
@@ -74,16 +76,16 @@ pub(super) const MAX_ENTRY: usize = 1 << 20;
 pub(crate) struct Reader<'a> {
     elf: &'a Elf,
     section: &'a Section,
+    pieces: Vec<Piece>,
     /// How many slots there may be.
-    most: u32,
-    places: Vec<Place>,
+    most: usize,
     slots: Vec<Slot>,
+    /// Those whose pieces are done with.
+    free: Vec<u16>,
     /// What is in the slots.
     bytes: Vec<u8>,
     /// The slot that is looked at first when one is needed.
     hand: usize,
-    /// How many pieces were read so far.
-    loads: u32,
     /// The current piece, and where its bytes are.
     piece: usize,
     start: usize,
@@ -92,13 +94,13 @@ pub(crate) struct Reader<'a> {
     long: Vec<u8>,
 }
 
-/// Where a piece is.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// In a slot.
-    Slot(u32),
-    /// It had to go when so many had been read; at first, all of them.
-    Gone(u32),
+/// A piece of the section.
+#[derive(Clone, Copy, Debug, Default)]
+struct Piece {
+    /// Where it is, if it was read.
+    slot: Option<u16>,
+    /// How many of its entries are still to come, as far as anybody said.
+    left: u32,
 }
 
 /// Room for a piece.
@@ -116,16 +118,15 @@ impl<'a> Reader<'a> {
     /// A reader that takes the room which `others` bytes leave that are kept of the section.
     pub(crate) fn new(elf: &'a Elf, section: &'a Section, others: usize) -> Reader<'a> {
         let pieces = (section.size >> SHIFT) + 1;
-        let most = (ROOM.saturating_sub(others) / SLOT).max(FEW * FEW).min(pieces) as u32;
         Reader {
             elf,
             section,
-            most,
-            places: vec![Place::Gone(0); pieces],
+            pieces: vec![Piece::default(); pieces],
+            most: (ROOM.saturating_sub(others) / SLOT).max(FEW * FEW).min(pieces),
             slots: Vec::new(),
+            free: Vec::new(),
             bytes: Vec::new(),
             hand: 0,
-            loads: most,
             piece: NO_PIECE,
             start: 0,
             end: 0,
@@ -138,9 +139,19 @@ impl<'a> Reader<'a> {
         self.section
     }
 
-    /// Entries are read in another order from now on: what had to go so far says nothing of it.
-    pub(crate) fn begin_again(&mut self) {
-        self.loads = self.loads.saturating_add(self.most);
+    /// So many entries of each [piece](PIECE) are to come; until this is said it is none.
+    pub(crate) fn expect(&mut self, counts: Vec<u32>) {
+        for (piece, count) in self.pieces.iter_mut().zip(counts) {
+            piece.left = count;
+        }
+    }
+
+    /// The entry at `offset`, one of those that were to come.
+    #[inline(always)]
+    pub(crate) fn expected(&mut self, offset: usize) -> Option<Entry<'_>> {
+        let piece = self.pieces.get_mut(offset >> SHIFT)?;
+        piece.left = piece.left.saturating_sub(1);
+        Some(self.entry(offset)?.0)
     }
 
     /// The entry at `offset`, and where the next one begins; `None` when its length makes no sense.
@@ -156,7 +167,7 @@ impl<'a> Reader<'a> {
         if piece != self.piece {
             self.turn_to(piece)?;
         }
-        let start = self.start + offset % (1 << SHIFT);
+        let start = self.start + offset % PIECE;
         let here = self.bytes.get(start..self.end)?;
         let size = entry::size(here)?;
         if size > limit {
@@ -180,13 +191,10 @@ impl<'a> Reader<'a> {
 
     #[inline(never)]
     fn turn_to(&mut self, piece: usize) -> Option<()> {
-        // Whatever becomes of it: the current piece is none any more.
-        self.piece = NO_PIECE;
-        let slot = match *self.places.get(piece)? {
-            Place::Slot(slot) => slot as usize,
-            // Had there been as many slots as there may be, it would be here.
-            Place::Gone(loads) if self.loads - loads < self.most => self.load(piece, self.most as usize)?,
-            Place::Gone(_) => self.load(piece, FEW)?,
+        self.leave();
+        let slot = match self.pieces.get(piece)?.slot {
+            Some(slot) => slot.into(),
+            None => self.load(piece)?,
         };
         self.slots.get_mut(slot)?.is_used = true;
         self.piece = piece;
@@ -195,41 +203,60 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
+    /// Turns from the current piece, whatever comes next.
+    fn leave(&mut self) {
+        let number = std::mem::replace(&mut self.piece, NO_PIECE);
+        if let Some(piece) = self.pieces.get_mut(number).filter(|piece| piece.left == 0) {
+            self.free.extend(piece.slot.take());
+        }
+    }
+
     /// How many bytes a slot has of a piece.
     fn size(&self, piece: usize) -> usize {
         self.section.size.saturating_sub(piece << SHIFT).min(SLOT)
     }
 
-    /// Reads a piece into a new slot, if there are less than `enough`, or in place of another; which slot that is.
-    fn load(&mut self, piece: usize, enough: usize) -> Option<usize> {
-        let slot = self.vacate(enough);
-        self.loads = self.loads.saturating_add(1);
+    /// Reads a piece; which slot it is in.
+    fn load(&mut self, piece: usize) -> Option<usize> {
+        let slot = self.vacate();
         let bytes = slot * SLOT..slot * SLOT + self.size(piece);
         fill(self.elf, self.section, piece << SHIFT, self.bytes.get_mut(bytes)?)?;
         self.slots.get_mut(slot)?.piece = piece;
-        *self.places.get_mut(piece)? = Place::Slot(slot as u32);
+        self.pieces.get_mut(piece)?.slot = Some(slot as u16);
         Some(slot)
     }
 
     /// A slot without a piece.
-    fn vacate(&mut self, enough: usize) -> usize {
-        if self.slots.len() < enough {
-            if (self.slots.len() + 1) * SLOT > self.bytes.len() {
-                let slots = (self.slots.len() * 2).max(FEW).min(enough).min(self.places.len());
-                self.bytes.reserve_exact(slots * SLOT - self.bytes.len());
-                self.bytes.resize(slots * SLOT, 0);
-            }
-            self.slots.push(Slot { piece: NO_PIECE, is_used: false });
-            return self.slots.len() - 1;
+    fn vacate(&mut self) -> usize {
+        match self.free.pop() {
+            Some(slot) => slot.into(),
+            None if self.slots.len() < self.most => self.add_slot(),
+            None => self.take_slot(),
         }
+    }
+
+    fn add_slot(&mut self) -> usize {
+        let slot = self.slots.len();
+        let end = (slot + 1) * SLOT;
+        if end > self.bytes.capacity() {
+            let slots = if slot == 0 { FEW.min(self.most) } else { self.most };
+            self.bytes.reserve_exact(slots * SLOT - self.bytes.len());
+        }
+        self.bytes.resize(end, 0);
+        self.slots.push(Slot { piece: NO_PIECE, is_used: false });
+        slot
+    }
+
+    /// The next slot that wasn't turned to since the hand came by.
+    fn take_slot(&mut self) -> usize {
         loop {
             let number = self.hand;
             self.hand = (number + 1) % self.slots.len();
             let slot = &mut self.slots[number];
             if !std::mem::take(&mut slot.is_used) {
                 let piece = std::mem::replace(&mut slot.piece, NO_PIECE);
-                if let Some(place) = self.places.get_mut(piece) {
-                    *place = Place::Gone(self.loads);
+                if let Some(piece) = self.pieces.get_mut(piece) {
+                    piece.slot = None;
                 }
                 return number;
             }
@@ -245,5 +272,56 @@ pub(super) fn fill(elf: &Elf, section: &Section, offset: usize, buffer: &mut [u8
             buffer.copy_from_slice(bytes.get(offset..)?.get(..buffer.len())?);
             Some(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry has 64 bytes and says in the end which one it is.
+    const ENTRY: usize = 64;
+    const ENTRIES: usize = 5 << 20 >> 6;
+
+    fn section() -> Section {
+        let entry = |number: usize| {
+            let mut bytes = [0; ENTRY];
+            bytes[0] = ENTRY as u8 - 4;
+            bytes[ENTRY - 8..].copy_from_slice(&number.to_le_bytes());
+            bytes
+        };
+        let source = Source::Memory((0..ENTRIES).flat_map(entry).collect());
+        Section { source, size: ENTRIES * ENTRY, address: 0, format: Format::EhFrame }
+    }
+
+    /// Reads all entries, the next one being what `next` makes of a number; how many slots it took.
+    fn read(next: impl Fn(usize) -> usize) -> usize {
+        let elf = Elf::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+        let section = section();
+        let mut reader = Reader::new(&elf, &section, 0);
+        reader.expect(vec![(PIECE / ENTRY) as u32; section.size / PIECE]);
+        for number in (0..ENTRIES).map(next) {
+            let entry = reader.expected(number * ENTRY).unwrap();
+            assert_eq!(entry.bytes[ENTRY - 8..], number.to_le_bytes());
+        }
+        assert_eq!(reader.free.len() + 1, reader.slots.len().min(reader.most));
+        reader.slots.len()
+    }
+
+    #[test]
+    fn entries_in_order_need_one_slot() {
+        assert_eq!(read(|number| number), 1);
+        assert_eq!(read(|number| ENTRIES - 1 - number), 1);
+    }
+
+    #[test]
+    fn entries_of_a_few_places_need_a_few() {
+        let part = ENTRIES / 4;
+        assert_eq!(read(|number| number % 4 * part + number / 4), 4);
+    }
+
+    #[test]
+    fn any_order_is_read_in_bounded_memory() {
+        assert_eq!(read(|number| number * 7919 % ENTRIES), ROOM / SLOT);
     }
 }

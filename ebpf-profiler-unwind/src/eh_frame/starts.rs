@@ -9,7 +9,7 @@ use ebpf_profiler_core::elf::Elf;
 
 use crate::bytes::Bytes;
 
-use super::section::{MAX_ENTRY, Section, fill};
+use super::section::{self, MAX_ENTRY, Section, fill};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -110,6 +110,19 @@ impl Starts {
         is_there.then_some(())
     }
 
+    /// How many there are in each piece of the section, empty functions left out.
+    pub(crate) fn counts(&self) -> Vec<u32> {
+        let bits = self.bits.chunks(section::PIECE / WORD / BITS);
+        let mut counts: Vec<u32> = bits.map(|bits| bits.iter().map(|bits| bits.count_ones()).sum()).collect();
+        for (offsets, change) in [(&self.odd, 1), (&self.empty, -1)] {
+            for offset in offsets {
+                let count = &mut counts[offset / section::PIECE];
+                *count = count.saturating_add_signed(change);
+            }
+        }
+        counts
+    }
+
     /// Those of empty functions alone.
     pub(crate) fn only_empty(mut self) -> Starts {
         self.bits.fill(0);
@@ -141,5 +154,19 @@ impl Starts {
             (0..BITS).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| (number * BITS + bit) * WORD)
         };
         words.flat_map(offsets).chain(self.odd.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counted_by_pieces() {
+        let mut starts = Starts { bits: vec![0; 200], odd: Vec::new(), empty: Vec::new(), count: 0 };
+        for (offset, size) in [(0, 1), (8, 0), (8188, 1), (8192, 1), (16385, 1), (16386, 0), (49_152, 1)] {
+            starts.note(offset, size).unwrap();
+        }
+        assert_eq!(starts.counts(), [2, 1, 1, 0, 0, 0, 1]);
     }
 }
