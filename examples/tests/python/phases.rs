@@ -88,7 +88,7 @@ impl Fate {
         // Above all others.
         let is_right = |names: &[&str]| {
             let own = names.rsplit(|name| *name == CALLED).next().unwrap_or_default();
-            own.iter().zip(&functions[3 * above..]).all(|(name, function)| name == function)
+            own.iter().zip(&functions[3 * above..]).all(|(name, function)| name == function || is_mark(name))
         };
         let first = samples.iter().position(|(_, stack)| stack.has_python()).unwrap_or(samples.len());
         self.scripts += samples.len() as u64;
