@@ -11,15 +11,15 @@ pub trait Machine {
     /// Block `index` of the [arena](crate::abi::arena), where the tables lie.
     fn block(&self, index: u32) -> Option<&Block>;
 
-    /// The rule that was remembered of `address` of the table at `place`. Machines without memory never know any.
-    fn remembered(&self, place: u32, address: u64) -> Option<Rule> {
-        let _ = (place, address);
+    /// The rule of the table at `place` that was remembered under `key`. Machines without memory never know any.
+    fn remembered(&self, place: u32, key: u64) -> Option<Rule> {
+        let _ = (place, key);
         None
     }
 
     /// Remembers a rule, as most walks meet what one before them met.
-    fn remember(&mut self, place: u32, address: u64, rule: &Rule) {
-        let _ = (place, address, rule);
+    fn remember(&mut self, place: u32, key: u64, rule: &Rule) {
+        let _ = (place, key, rule);
     }
 
     /// Eight bytes of the walked thread's stack. Walks read upwards, in small steps.

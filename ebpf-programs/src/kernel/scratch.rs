@@ -63,14 +63,14 @@ pub(crate) struct Scratch {
     pub(crate) record: [u64; RECORD_WORDS + PAGE / 8],
     /// The functions that were sent, each in the place that its address gives it.
     sent: [u64; SENT],
-    /// The rules that were looked up last, each in the place that its address gives it.
+    /// The rules that were looked up last, each in the place that its key gives it.
     rules: [Remembered; RULES],
 }
 
 /// A rule, and what it is the rule of.
 #[repr(C)]
 struct Remembered {
-    address: u64,
+    key: u64,
     place: u32,
     tables: u32,
     rule: Rule,
@@ -132,16 +132,15 @@ impl Machine for Scratch {
     }
 
     #[inline(always)]
-    fn remembered(&self, place: u32, address: u64) -> Option<Rule> {
-        let known = &self.rules[slot(place, address)];
-        (known.address == address && known.place == place && known.tables == self.tables)
-            .then_some(known.rule)
+    fn remembered(&self, place: u32, key: u64) -> Option<Rule> {
+        let known = &self.rules[slot(place, key)];
+        (known.key == key && known.place == place && known.tables == self.tables).then_some(known.rule)
     }
 
     #[inline(always)]
-    fn remember(&mut self, place: u32, address: u64, rule: &Rule) {
+    fn remember(&mut self, place: u32, key: u64, rule: &Rule) {
         let tables = self.tables;
-        self.rules[slot(place, address)] = Remembered { address, place, tables, rule: *rule };
+        self.rules[slot(place, key)] = Remembered { key, place, tables, rule: *rule };
     }
 
     #[inline(always)]
@@ -215,8 +214,8 @@ impl Scratch {
 
 /// Where a rule is remembered.
 #[inline(always)]
-fn slot(place: u32, address: u64) -> usize {
-    ((address ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (RULES - 1)
+fn slot(place: u32, key: u64) -> usize {
+    ((key ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (RULES - 1)
 }
 
 /// The thread pointer of the current thread, as the kernel saved it.

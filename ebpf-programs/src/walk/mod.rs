@@ -138,7 +138,7 @@ impl Walk {
     #[inline(always)]
     fn take<M: Machine>(&mut self, machine: &mut M, pc: u64) -> Result<bool, Stop> {
         if pc.wrapping_sub(self.mapping.start) >= self.mapping.end.wrapping_sub(self.mapping.start) {
-            self.enter(machine, pc)?;
+            self.mapping = find_mapping(machine, &self.process, pc).ok_or(Stop::Unmapped)?;
         }
         let bare = if self.mapping.kind == kind::BARE { frame::BARE } else { 0 };
         let is_loop = self.mapping.interpreter != 0 && interpreter::is_loop(self, machine, pc);
@@ -146,13 +146,6 @@ impl Walk {
         self.taken += 1;
         self.words += 1;
         Ok(is_loop)
-    }
-
-    /// Makes the mapping of `pc` the current one.
-    #[inline(always)]
-    fn enter<M: Machine>(&mut self, machine: &M, pc: u64) -> Result<(), Stop> {
-        self.mapping = find_mapping(machine, &self.process, pc).ok_or(Stop::Unmapped)?;
-        Ok(())
     }
 
     /// The mapping that `pc` lies in.
