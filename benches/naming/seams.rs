@@ -55,8 +55,8 @@ pub(crate) struct Answers {
     pub(crate) found: Duration,
     /// Time to attach, for each process.
     pub(crate) attached: Vec<Duration>,
-    /// Where in a function the number is that frames bring along.
-    pub(crate) check: u32,
+    /// Where in a function that is which frames bring along to tell it by, and how many words; 0 for four bytes.
+    pub(crate) check: (u32, u32),
 }
 
 /// A language whose answers are timed.
@@ -96,7 +96,9 @@ impl Runtime for Timed<dyn Runtime> {
         let took = on_cpu() - begun;
         self.note(|answers| {
             answers.attached.push(took);
-            answers.check = attachment.as_ref().map_or(0, |it| it.interpreter.frames.check);
+            if let Ok(Attachment { interpreter, .. }) = &attachment {
+                answers.check = (interpreter.frames.check, interpreter.check_words);
+            }
         });
         attachment
     }

@@ -9,7 +9,7 @@ use ebpf_profiler_core::live::LiveSystem;
 use ebpf_profiler_core::process::{Registry, System};
 use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::trace::Frame;
-use ebpf_programs::abi::interpreter::NO_CHECK;
+use ebpf_programs::abi::interpreter::{CHECK_WORDS, NO_CHECK, fold};
 use ebpf_programs::abi::record::frame::{CALL, CHECK, DETAIL};
 
 use crate::Outcome;
@@ -110,13 +110,27 @@ fn registry(system: Box<dyn System>) -> (Registry, Arc<Mutex<Answers>>) {
 }
 
 /// The words of a call of the process's first interpreter.
-fn call(pid: u32, said: &Said, place: usize, check: u32) -> Outcome<[u64; 2]> {
-    let mut number = [0; 4];
-    if check != NO_CHECK {
-        LiveSystem.read(pid, said.address + u64::from(check), &mut number)?;
+fn call(pid: u32, said: &Said, place: usize, check: (u32, u32)) -> Outcome<[u64; 2]> {
+    let check = u64::from(self::check(pid, said.address, check)?) & CHECK;
+    Ok([CALL | said.address, DETAIL | check << 32 | u64::from(said.places[place].0)])
+}
+
+/// What tells a function from another, as the kernel side reads it.
+fn check(pid: u32, function: u64, (at, count): (u32, u32)) -> Outcome<u32> {
+    let mut bytes = [0; 8 * CHECK_WORDS as usize];
+    let size = if count == 0 { 4 } else { 8 * count as usize };
+    let bytes = bytes.get_mut(..size).ok_or("more words than there may be")?;
+    if at != NO_CHECK {
+        LiveSystem.read(pid, function + u64::from(at), bytes)?;
     }
-    let number = u64::from(u32::from_le_bytes(number)) & CHECK;
-    Ok([CALL | said.address, DETAIL | number << 32 | u64::from(said.places[place].0)])
+    let mut words = [0; CHECK_WORDS as usize];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    Ok(match bytes.first_chunk() {
+        Some(first) if count == 0 => u32::from_le_bytes(*first),
+        _ => fold(&words, count),
+    })
 }
 
 fn is_as_said(registry: &Registry, frames: &[Frame], said: &Said, place: usize) -> bool {
