@@ -1,0 +1,54 @@
+//! What user space says of an interpreter, read from the arena.
+
+use crate::abi::arena::Block;
+use crate::abi::interpreter::{Frames, HOPS, Interpreter, LOOPS};
+use crate::walk::arena::{double, word};
+
+/// Words of four bytes in a description.
+pub(super) const WORDS: u32 = (size_of::<Interpreter>() / 4) as u32;
+
+/// Copies the description at word `at` of the arena, which lies in `block`.
+#[inline(always)]
+pub(super) fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
+    let mut index = 0;
+    while index < LOOPS {
+        let at = at + index as u32 * 4;
+        interpreter.loops[index] = [double(block, at), double(block, at + 2)];
+        index += 1;
+    }
+    let at = at + LOOPS as u32 * 4;
+    // Field by field: what is put together first lies on the stack, which is short here.
+    let top = &mut interpreter.top;
+    top.from = word(block, at);
+    top.hops = word(block, at + 1);
+    top.next = word(block, at + 2);
+    top.thread = word(block, at + 3);
+    let mut index = 0;
+    while index < HOPS {
+        top.offsets[index] = double(block, at + 4 + index as u32 * 2) as i64;
+        index += 1;
+    }
+    let at = at + 4 + HOPS as u32 * 2;
+    interpreter.frames = Frames {
+        function_mask: double(block, at),
+        size: word(block, at + 2),
+        caller: word(block, at + 3),
+        function: word(block, at + 4),
+        position: word(block, at + 5),
+        position_kind: word(block, at + 6),
+        check: word(block, at + 7),
+        run: word(block, at + 8),
+        end: word(block, at + 9),
+        end_mask: word(block, at + 10),
+        end_value: word(block, at + 11),
+    };
+    let at = at + 12;
+    let others = &mut interpreter.others;
+    others.head = double(block, at);
+    others.next = word(block, at + 2);
+    others.entries = word(block, at + 3);
+    others.link = word(block, at + 4);
+    others.thread = word(block, at + 5);
+    others.hop = word(block, at + 6);
+    interpreter.check_words = word(block, at + 8);
+}
