@@ -53,7 +53,7 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) 
     let from = scratch.walk.registers.values[x86_64::SP];
     let user = calls(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
-    scratch.copy = Copy { from, at, copied: 0, limit: limit(config), reserved: 0 };
+    scratch.copy = Copy { from, at, copied: 0, limit: limit(config, at), reserved: 0 };
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
@@ -90,15 +90,18 @@ extern "C" fn step_calls(_: u32, state: *mut *mut Scratch) -> c_long {
 }
 
 /// How many bytes of the stack may go into the ring: less the fuller it is, so that user space can be late
-/// without losing ticks that need little.
+/// without losing ticks that need little, and no more than there is room for from word `at` of the record on.
 #[inline(always)]
-fn limit(config: &Config) -> u32 {
+fn limit(config: &Config, at: u32) -> u32 {
     // SAFETY: the ring is a ring.
     let waiting = unsafe { bpf_ringbuf_query((&raw const RING).cast_mut().cast(), BPF_RB_AVAIL_DATA as u64) };
     let size = config.wake_at as u64 * 4;
     let room = if waiting < size { size - waiting } else { 0 };
     let limit = (room / 32) as u32;
-    if limit > MAX_COPY as u32 { MAX_COPY as u32 } else { limit }
+    let limit = if limit > MAX_COPY as u32 { MAX_COPY as u32 } else { limit };
+    // Calls of scripts stand there already, up to a quarter of it.
+    let left = (RECORD_WORDS as u32 - 1).saturating_sub(at) * 8;
+    if limit > left { left } else { limit }
 }
 
 /// How far the copy of the stack has come.
