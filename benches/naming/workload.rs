@@ -29,11 +29,12 @@ impl Workload {
     pub(crate) fn start(interpreter: &Interpreter, depth: usize) -> io::Result<Workload> {
         let mut command = match interpreter.root.as_str() {
             "" => Command::new(&interpreter.program),
-            _ => Command::new("chroot"),
+            root => {
+                let mut command = Command::new("chroot");
+                command.args([root, &interpreter.program]);
+                command
+            }
         };
-        if !interpreter.root.is_empty() {
-            command.args([&interpreter.root, &interpreter.program]);
-        }
         // As text, as a root of its own doesn't have the file.
         command.args(["-W", "ignore", "-c", SCRIPT]).arg(depth.to_string());
         command.env("PYTHONIOENCODING", "utf-8").stdin(Stdio::piped()).stdout(Stdio::piped());

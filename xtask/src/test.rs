@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::run::{Outcome, cargo, command, output, run, watch};
-use crate::tally::{SKIPPED, Tally};
+use crate::tally::{Tally, is_skipped};
 
 /// Runs all steps, whatever becomes of one.
 pub(crate) fn task(_: &[String]) -> Outcome {
@@ -66,7 +66,7 @@ fn tests(mut command: Command, summaries: &mut Vec<String>) -> Outcome {
 
 /// A closing line, unless nothing was run; or why a test, whose name stands before, had nothing to test.
 fn summary(line: &str) -> Option<String> {
-    if line.contains(SKIPPED) {
+    if is_skipped(line) {
         return Some(line.to_owned());
     }
     let counts = line.strip_prefix("test result: ")?;
@@ -84,6 +84,8 @@ fn closing_lines_are_kept() {
     assert_eq!(summary(line).as_deref(), Some(line));
     assert_eq!(summary("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 3 filtered out"), None);
     assert_eq!(summary("test chains::c ... ok"), None);
-    let line = "test go_1_19 ... skipped: no Go 1.19";
-    assert_eq!(summary(line).as_deref(), Some(line));
+    for line in ["test go_1_19 ... skipped: no Go 1.19", "skipped: no Go 1.19"] {
+        assert_eq!(summary(line).as_deref(), Some(line));
+    }
+    assert_eq!(summary("test source ... SymbolStats { sections_skipped: 0 }"), None);
 }

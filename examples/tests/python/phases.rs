@@ -86,14 +86,14 @@ impl Fate {
     fn script(&mut self, script: &str, above: usize, samples: &[(u64, &Stack)]) {
         let functions = functions(script, above);
         // Above all others.
-        let is_right = |names: &[&str]| {
-            let own = names.rsplit(|name| *name == CALLED).next().unwrap_or_default();
+        let is_right = |own: &[&str]| {
             own.iter().zip(&functions[3 * above..]).all(|(name, function)| name == function || is_mark(name))
         };
         let first = samples.iter().position(|(_, stack)| stack.has_python()).unwrap_or(samples.len());
         self.scripts += samples.len() as u64;
         for (number, (_, stack)) in samples.iter().enumerate() {
             let names = names(stack);
+            let own = names.rsplit(|name| *name == CALLED).next().unwrap_or_default();
             let shown = names.join(" ");
             let is_file = |seen: &Seen| match seen {
                 Seen::Python { file, is_unnamed: false, .. } => {
@@ -107,8 +107,9 @@ impl Fate {
                 self.early += 1;
             } else if is_loading(stack) {
                 miss(&mut self.missing, format!("{shown}, before {script}"), stack);
-            } else if names.iter().any(|name| is_mark(name)) && (above < 2 || is_right(&names)) {
-                self.marked += 1;
+            } else if names.iter().any(|name| is_mark(name)) && (above < 2 || is_right(own)) {
+                // Where marks are all that can be had of the others, the script's own functions still have names.
+                self.marked += u64::from(above < 2 || !own.iter().any(|name| is_mark(name)));
                 miss(&mut self.missing, format!("marked: {shown}"), stack);
             } else if !names.iter().zip(&functions).all(|(name, function)| name == function)
                 || names.len() > functions.len()
@@ -155,15 +156,15 @@ pub(crate) fn is_mark(name: &str) -> bool {
     name.starts_with("[cpython: ")
 }
 
-/// Whether the interpreter still makes the loader of the module in which its script will run.
+/// Whether the interpreter runs Python of its own before the script, as it does to make the loader of its module: what
+/// is called there isn't reached through the function that evaluates scripts.
 fn is_loading(stack: &Stack) -> bool {
     let is_called = |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if name == CALLED);
+    let evaluates =
+        |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if name == "PyEval_EvalCode");
+    let is_python = |seen: &Seen| matches!(seen, Seen::Python { .. });
     let own = stack.frames.rsplit(is_called).next().unwrap_or_default();
-    let first = own.iter().find_map(|seen| match seen {
-        Seen::Python { file, .. } => Some(file.as_str()),
-        _ => None,
-    });
-    first == Some("<frozen importlib._bootstrap_external>")
+    own.iter().any(is_python) && !own.iter().any(evaluates)
 }
 
 /// Whether the native stack goes down to the program's own.
