@@ -1,6 +1,5 @@
 //! The kernel's own stack walk as a program of ten instructions, and the kernel's statistics of programs.
 
-use std::error::Error;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -78,53 +77,41 @@ impl StackIds {
     }
 }
 
-/// Runs `program` `hertz` times in each second that the thread `tid` runs, until the result is dropped.
-///
-/// # Errors
-///
-/// When the thread is gone.
-pub fn watch(program: RawFd, tid: u32, hertz: u32) -> io::Result<OwnedFd> {
-    const SET_BPF: libc::c_ulong = 0x4004_2408;
-    let clock = clock(tid, hertz)?;
-    // SAFETY: the request takes the number of a program.
-    check(unsafe { libc::ioctl(clock.as_raw_fd(), SET_BPF as _, program) }.into())?;
-    Ok(clock)
-}
-
-/// How often `program` ran, and how long that took.
-///
-/// # Errors
-///
-/// Where /proc isn't there.
-pub fn runs(program: RawFd) -> io::Result<(u64, Duration)> {
-    let field = |name| fd_field(program, name);
-    Ok((field("run_cnt")?, Duration::from_nanos(field("run_time_ns")?)))
-}
-
-/// Nanoseconds that a run of `program` takes in `threads`, for as long as `window` and once `warm` went well.
-///
-/// # Errors
-///
-/// When a thread is gone, or with what `warm` says.
-pub fn time_of_run<E: Error + 'static>(
+/// A program that is run by clocks of its own, one for each of some threads, until this is dropped.
+#[derive(Debug)]
+pub struct Ticking {
     program: RawFd,
-    threads: &[u32],
-    hertz: u32,
-    window: Duration,
-    warm: impl Fn() -> Result<(), E>,
-) -> Result<f64, Box<dyn Error>> {
-    let watch = |&tid: &u32| watch(program, tid, hertz);
-    let _clocks: Vec<OwnedFd> = threads.iter().map(watch).collect::<Result<_, _>>()?;
-    // Until tables are there and caches are warm.
-    while runs(program)?.0 < 50 {
-        sleep(Duration::from_millis(100));
+    _clocks: Vec<OwnedFd>,
+}
+
+impl Ticking {
+    /// Runs `program` `hertz` times in each second that one of `threads` runs, and comes back when it did so for a while:
+    /// tables are there, and caches are warm.
+    ///
+    /// # Errors
+    ///
+    /// When a thread is gone.
+    pub fn start(program: RawFd, threads: &[u32], hertz: u32) -> io::Result<Ticking> {
+        const WARM: u64 = 50;
+        let clocks = threads.iter().map(|&tid| watch(program, tid, hertz)).collect::<io::Result<_>>()?;
+        while runs(program)?.0 < WARM {
+            sleep(Duration::from_millis(100));
+        }
+        Ok(Ticking { program, _clocks: clocks })
     }
-    warm()?;
-    let before = runs(program)?;
-    sleep(window);
-    let after = runs(program)?;
-    let ran = (after.1 - before.1).as_nanos() as f64;
-    Ok(ran / (after.0 - before.0).max(1) as f64)
+
+    /// Nanoseconds that a run takes in the time to come.
+    ///
+    /// # Errors
+    ///
+    /// Where /proc isn't there.
+    pub fn time_of_run(&self, window: Duration) -> io::Result<f64> {
+        let before = runs(self.program)?;
+        sleep(window);
+        let after = runs(self.program)?;
+        let ran = (after.1 - before.1).as_nanos() as f64;
+        Ok(ran / (after.0 - before.0).max(1) as f64)
+    }
 }
 
 /// The sampling program that this process has loaded.
@@ -160,6 +147,25 @@ pub fn fd_field(fd: i32, name: &str) -> io::Result<u64> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}"))?;
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|value| value.trim().parse().ok()).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Runs `program` `hertz` times in each second that the thread `tid` runs, until the result is dropped.
+fn watch(program: RawFd, tid: u32, hertz: u32) -> io::Result<OwnedFd> {
+    const SET_BPF: libc::c_ulong = 0x4004_2408;
+    let clock = clock(tid, hertz)?;
+    // SAFETY: the request takes the number of a program.
+    check(unsafe { libc::ioctl(clock.as_raw_fd(), SET_BPF as _, program) }.into())?;
+    Ok(clock)
+}
+
+/// How often `program` ran, and how long that took.
+///
+/// # Errors
+///
+/// Where /proc isn't there.
+pub fn runs(program: RawFd) -> io::Result<(u64, Duration)> {
+    let field = |name| fd_field(program, name);
+    Ok((field("run_cnt")?, Duration::from_nanos(field("run_time_ns")?)))
 }
 
 /// The number of the type of program that runs for perf events.

@@ -1,29 +1,30 @@
 //! What one tick costs in the kernel: walking by unwind tables, against the kernel's own walk by frame pointers.
 //!
 //! ```text
-//! $ cargo bench -p benches --bench kernel_side -- --hertz 997 --rounds 5 [--depth 10]
-//! depth  ours ns  kernel ns  ratio  ...
+//! $ cargo bench -p benches --bench kernel_side -- --rounds 20 [--depth 10]
+//! depth  ours ns  kernel ns  ratio  half of them  ...
 //! ```
 //!
 //! Ours samples `spin` built without frame pointers; the other side calls `bpf_get_stackid` twice, for the
-//! kernel's and the user's stack, in `spin` built with them. Both run in turns on the same clock.
+//! kernel's and the user's stack, in `spin` built with them. Both are there at once and run in short turns, so a pair of
+//! turns sees the same machine, however that changes; the ratio is the median of the pairs'.
 //!
 //! `spin` wherever the profiler looks would be a few ticks among those of everything else, so its own clock
 //! stands nearly still here, and clocks on the threads of `spin` run its program.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
-use std::fs;
-use std::path::PathBuf;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
+use std::{fs, io};
 
-use benches::bpf::{StackIds, Statistics, sampler, time_of_run};
+use benches::bpf::{StackIds, Statistics, Ticking, sampler};
 use benches::options::{option, want_root};
 use benches::program::{Running, build};
-use benches::report::{least, median, print, row};
+use benches::report::{median, print, quartiles, row};
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::StopError;
 use ebpf_profiler_core::profile::TraceView;
 use ebpf_profiler_core::symbol::NoSymbols;
 use ebpf_profiler_core::trace::Frame;
@@ -39,11 +40,11 @@ fn main() -> Outcome {
     want_root("kernel_side");
     let bench = Bench {
         hertz: option("hertz", 997),
-        window: Duration::from_secs_f64(option("seconds", 1.0)),
+        window: Duration::from_secs_f64(option("seconds", 0.25)),
         with: build("spin", true, env!("CARGO_TARGET_TMPDIR"))?,
         without: build("spin", false, env!("CARGO_TARGET_TMPDIR"))?,
     };
-    let rounds = option("rounds", 5);
+    let rounds = option("rounds", 20);
     let _statistics = Statistics::enable()?;
     let _deep = DeepStacks::allow();
     println!("{} Hz, {rounds} rounds\n", bench.hertz);
@@ -52,7 +53,7 @@ fn main() -> Outcome {
         "ours ns",
         "kernel ns",
         "ratio",
-        "least/least",
+        "half of them",
         "frames",
         "kernel's",
         "whole",
@@ -74,74 +75,76 @@ struct Bench {
     without: PathBuf,
 }
 
-/// One turn of ours.
-struct Turn {
-    nanoseconds: f64,
-    frames: usize,
-    samples: u64,
-    whole: u64,
-}
-
 impl Bench {
     /// Both sides in turns; a row of the table.
     fn depth(&self, depth: u32, rounds: u32) -> Outcome<Vec<String>> {
-        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-        let (mut frames, mut their_frames, mut samples, mut whole) = (0, 0, 0, 0);
-        for _ in 0..rounds {
-            let turn = self.ours(depth)?;
-            ours.push(turn.nanoseconds);
-            frames = frames.max(turn.frames);
-            samples += turn.samples;
-            whole += turn.whole;
-            let (nanoseconds, deepest) = self.theirs(depth)?;
-            theirs.push(nanoseconds);
-            their_frames = their_frames.max(deepest);
-        }
+        let mut profiler = None;
+        let ours = self.side(&self.without, depth, |pid| {
+            profiler = Some(start(pid)?);
+            Ok(sampler()?)
+        })?;
+        let profiler = profiler.ok_or("no profiler")?;
+        let walk = StackIds::load(MAX_STACK).or_else(|_| StackIds::load(127))?;
+        let theirs = self.side(&self.with, depth, |_| Ok(walk.program()))?;
+        // Thrown away: from when it got warm.
+        profiler.snapshot()?;
+        let before = profiler.health().pipeline;
+        let pairs: Vec<(f64, f64)> = (0..rounds)
+            .map(|_| Ok((ours.turn(self.window)?, theirs.turn(self.window)?)))
+            .collect::<io::Result<_>>()?;
+        let profile = profiler.snapshot()?;
+        let after = profiler.health().pipeline;
+        let (samples, whole) = (after.samples - before.samples, after.whole - before.whole);
+        let frames = profile.traces().map(|trace| user_frames(&trace)).max().unwrap_or(0);
+        let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+        let ratios: Vec<f64> = pairs.iter().map(|(ours, theirs)| ours / theirs).collect();
+        let (low, high) = quartiles(&ratios);
         // Where the kernel didn't walk to the end, there is nothing to compare.
-        let ratio = |ours: f64, theirs: f64| {
-            if their_frames >= depth as usize { format!("{:.2}", ours / theirs) } else { "-".to_owned() }
-        };
+        let compared = |text: String| if walk.deepest() >= depth as usize { text } else { "-".to_owned() };
         Ok(vec![
             depth.to_string(),
             format!("{:.0}", median(&ours)),
             format!("{:.0}", median(&theirs)),
-            ratio(median(&ours), median(&theirs)),
-            ratio(least(&ours), least(&theirs)),
+            compared(format!("{:.2}", median(&ratios))),
+            compared(format!("{low:.2} to {high:.2}")),
             frames.to_string(),
-            their_frames.to_string(),
+            walk.deepest().to_string(),
             format!("{:.2} %", 100.0 * whole as f64 / samples.max(1) as f64),
             samples.to_string(),
         ])
     }
 
-    fn ours(&self, depth: u32) -> Outcome<Turn> {
-        let spin = Running::spin(&self.without, depth)?;
-        let profiler = Profiler::builder()
-            .frequency(1)
-            .pid(spin.pid())
-            .unwind(ebpf_profiler_unwind::tables())
-            .symbolizer(NoSymbols)
-            .start()?;
-        let nanoseconds = time_of_run(sampler()?, &spin.threads()?, self.hertz, self.window, || {
-            profiler.snapshot().map(drop)
-        })?;
-        let before = profiler.health().pipeline;
-        let profile = profiler.snapshot()?;
-        let after = profiler.health().pipeline;
-        Ok(Turn {
-            nanoseconds,
-            frames: profile.traces().map(|trace| user_frames(&trace)).max().unwrap_or(0),
-            samples: after.samples - before.samples,
-            whole: after.whole - before.whole,
-        })
+    /// `program`, as deep, with clocks that run what `prepare` loads for its process; paused.
+    fn side(&self, program: &Path, depth: u32, prepare: impl FnOnce(u32) -> Outcome<RawFd>) -> Outcome<Side> {
+        let spin = Running::spin(program, depth)?;
+        let ticking = Ticking::start(prepare(spin.pid())?, &spin.threads()?, self.hertz)?;
+        spin.pause();
+        Ok(Side { spin, ticking })
     }
+}
 
-    fn theirs(&self, depth: u32) -> Outcome<(f64, usize)> {
-        let spin = Running::spin(&self.with, depth)?;
-        let walk = StackIds::load(MAX_STACK).or_else(|_| StackIds::load(127))?;
-        let warm = || Ok::<_, StopError>(());
-        let nanoseconds = time_of_run(walk.program(), &spin.threads()?, self.hertz, self.window, warm)?;
-        Ok((nanoseconds, walk.deepest()))
+/// A profiler of one process whose own clock stands nearly still.
+fn start(pid: u32) -> Outcome<Profiler> {
+    let builder = Profiler::builder().frequency(1).pid(pid);
+    Ok(builder.unwind(ebpf_profiler_unwind::tables()).symbolizer(NoSymbols).start()?)
+}
+
+/// A program that is sampled when its turn comes.
+struct Side {
+    ticking: Ticking,
+    spin: Running,
+}
+
+impl Side {
+    /// Nanoseconds that a tick takes in one turn.
+    fn turn(&self, window: Duration) -> io::Result<f64> {
+        /// The first ticks find the caches as the other side left them.
+        const SETTLE: Duration = Duration::from_millis(20);
+        self.spin.go_on();
+        sleep(SETTLE);
+        let nanoseconds = self.ticking.time_of_run(window);
+        self.spin.pause();
+        nanoseconds
     }
 }
 

@@ -57,6 +57,21 @@ impl Running {
         Ok(Running(child))
     }
 
+    /// Stops it where it is.
+    pub fn pause(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    /// Lets it run on.
+    pub fn go_on(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn signal(&self, signal: libc::c_int) {
+        // SAFETY: the process is a child that wasn't waited for, so the id is still its own.
+        unsafe { libc::kill(self.pid().cast_signed(), signal) };
+    }
+
     /// The id of its process.
     pub fn pid(&self) -> u32 {
         self.0.id()

@@ -17,6 +17,15 @@ pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
+/// The values a quarter and three quarters of the way up; zeros of none.
+pub fn quartiles(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at =
+        |quarter: usize| sorted.get(sorted.len().saturating_sub(1) * quarter / 4).copied().unwrap_or(0.0);
+    (at(1), at(3))
+}
+
 /// Prints rows of cells, the first of them as a head: the first column to the left, all others to the right.
 #[expect(clippy::print_stdout, reason = "this is what a bench is for")]
 pub fn print(rows: &[Vec<String>]) {
@@ -48,5 +57,7 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(least(&[3.0, 1.0, 2.0]), 1.0);
+        assert_eq!(quartiles(&[5.0, 1.0, 4.0, 2.0, 3.0]), (2.0, 4.0));
+        assert_eq!(quartiles(&[]), (0.0, 0.0));
     }
 }

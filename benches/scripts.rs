@@ -14,7 +14,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use benches::bpf::{Statistics, sampler, time_of_run};
+use benches::bpf::{Statistics, Ticking, sampler};
 use benches::options::{option, want_root};
 use benches::program::Running;
 use benches::report::{median, print, row};
@@ -106,13 +106,11 @@ impl Bench {
             .symbolizer(NoSymbols);
         let languages = if with { ebpf_profiler_hll::all() } else { Vec::new() };
         let profiler = builder.languages(languages).start()?;
-        let before = std::cell::Cell::new(0);
-        let warm = || {
-            let snapshot = profiler.snapshot().map(drop);
-            before.set(profiler.health().wakeups);
-            snapshot
-        };
-        let nanoseconds = time_of_run(sampler()?, &script.threads()?, self.hertz, self.window, warm)?;
+        let ticking = Ticking::start(sampler()?, &script.threads()?, self.hertz)?;
+        // Thrown away: from when it got warm.
+        profiler.snapshot()?;
+        let wakeups = profiler.health().wakeups;
+        let nanoseconds = ticking.time_of_run(self.window)?;
         let profile = profiler.snapshot()?;
         let whole = |profile: &Profile| -> u64 {
             let is_whole = |sample: &ebpf_profiler_core::profile::Sample<'_>| {
@@ -129,7 +127,7 @@ impl Bench {
             samples: profile.count(),
             whole: whole(&profile),
             unnamed: health.pipeline.registry.interpreters.unnamed,
-            wakeups: health.wakeups - before.get(),
+            wakeups: health.wakeups - wakeups,
         })
     }
 }
