@@ -59,7 +59,7 @@
 //! # The parts
 //!
 //! ```text
-//!   tick ──► registers ──► Walk::step ──► frames ──► record ──► ring
+//!   tick ──► registers ──► Walk::step ──► frames ──► record ──► lane or ring
 //!                           │   ▲
 //!            tables ◄───────┘   └── bpf_loop in the kernel, a plain loop on the host
 //!            [Machine]

@@ -15,6 +15,7 @@ use super::cpus;
 use super::error::StartError;
 use super::kernel_tables::KernelTables;
 use super::kernel_types::KernelTypes;
+use super::lanes::Lanes;
 use super::mmap::Mmap;
 use super::object::KernelObject;
 use super::ring::Ring;
@@ -42,7 +43,9 @@ pub(super) struct Kernel {
     pub(super) sampler: OwnedFd,
     /// The programs at tracepoints run as long as these are open.
     pub(super) _links: Vec<OwnedFd>,
-    /// The way up.
+    /// The short way up.
+    pub(super) lanes: Lanes,
+    /// The long way up.
     pub(super) ring: Ring,
     /// The counters of all CPUs.
     pub(super) counters: Counters,
@@ -52,8 +55,11 @@ pub(super) struct Kernel {
 pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     check_kernel()?;
     check_object(ebpf_programs::OBJECT)?;
-    let cpus = cpus::possible().map_err(|error| StartError::system("list the CPUs", "read access", error))?;
-    let entries = [("SCRATCH", cpus), ("COUNTERS", cpus), ("RING", ring)];
+    let no_cpus = |error| StartError::system("list the CPUs", "read access", error);
+    let cpus = cpus::possible().map_err(no_cpus)?;
+    // A CPU that is switched on later has the ring alone.
+    let lanes = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
+    let entries = [("SCRATCH", cpus), ("COUNTERS", cpus), ("LANES", lanes), ("RING", ring)];
     let mut object = KernelObject::new(ebpf_programs::OBJECT, &entries)?;
     let sampler = object.program("sample")?;
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
@@ -63,12 +69,14 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     let links = programs.iter().map(|(program, tracepoint)| bpf::attach(program, tracepoint));
     let links = links.collect::<Result<_, _>>();
     let follow = |error| StartError::system("follow the life of processes", "CAP_PERFMON", error);
+    let map_lanes = |error| StartError::system("map the lanes", "CAP_BPF", error);
     let map_ring = |error| StartError::system("map the ring", "CAP_BPF", error);
     Ok(Loaded {
         kernel: Kernel {
             sampler,
             _links: links.map_err(follow)?,
             ring: Ring::new(object.map("RING")?).map_err(map_ring)?,
+            lanes: Lanes::new(object.map("LANES")?.as_fd(), lanes).map_err(map_lanes)?,
             counters: Counters::new(&object.map("COUNTERS")?, cpus)?,
         },
         tables: KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings),
@@ -102,7 +110,7 @@ pub(super) struct Counters {
 impl Counters {
     fn new(map: &Map, cpus: u32) -> Result<Counters, StartError> {
         let cpus = cpus as usize;
-        let len = (cpus * Counter::ALL.len() * 8).next_multiple_of(4096);
+        let len = (cpus * Counter::WORDS * 8).next_multiple_of(4096);
         let memory = Mmap::new(map.as_fd(), 0, len, false)
             .map_err(|error| StartError::system("map the counters", "CAP_BPF", error))?;
         Ok(Counters { memory, cpus })
@@ -110,11 +118,10 @@ impl Counters {
 
     /// The sums over all CPUs.
     pub(super) fn sums(&self) -> Vec<u64> {
-        let row = Counter::ALL.len();
         let word = |cpu: usize, counter| {
-            self.memory.word((cpu * row + counter) * 8).load(std::sync::atomic::Ordering::Relaxed)
+            self.memory.word((cpu * Counter::WORDS + counter) * 8).load(std::sync::atomic::Ordering::Relaxed)
         };
-        (0..row).map(|counter| (0..self.cpus).map(|cpu| word(cpu, counter)).sum()).collect()
+        (0..Counter::ALL.len()).map(|counter| (0..self.cpus).map(|cpu| word(cpu, counter)).sum()).collect()
     }
 }
 

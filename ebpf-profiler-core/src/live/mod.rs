@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   kernel ──► drain thread ──► pipeline thread ──► naming thread ──► sinks
-//!              ring, life       walk, tables,       symbols
-//!              events           aggregate
+//!              lanes, ring,     walk, tables,       symbols
+//!              life events      aggregate
 //! ```
 //!
 //! The drain thread does nothing but empty the kernel's buffers. The pipeline thread never opens a symbol
@@ -25,6 +25,8 @@ mod kernel_names;
 mod kernel_tables;
 
 mod kernel_types;
+
+mod lanes;
 
 mod loader;
 

@@ -14,6 +14,8 @@ pub mod registers;
 
 pub mod record;
 
+pub mod lane;
+
 pub mod reason;
 
 pub mod config;
@@ -21,4 +23,4 @@ pub mod config;
 /// Changes whenever anything in this module changes its meaning or layout.
 ///
 /// The loader compares it with the word that the kernel object carries in its section `abi`.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;

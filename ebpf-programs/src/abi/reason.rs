@@ -78,11 +78,16 @@ reasons! {
         Raw = 3, "raw samples";
         /// Ticks that didn't fit into the ring.
         RingFull = 4, "ticks lost because the ring was full";
-        /// Bytes that went into the ring.
+        /// Bytes that went up.
         Bytes = 5, "bytes sent";
         /// Wake-ups of user space.
         Wakeups = 6, "wake-ups";
         /// Frames of user stacks.
         Frames = 7, "user frames";
     }
+}
+
+impl Counter {
+    /// Words that a CPU has for its counters: whole cache lines, which no other CPU takes from it.
+    pub const WORDS: usize = Self::ALL.len().next_multiple_of(16);
 }

@@ -1,4 +1,4 @@
-//! What leaves the kernel through the ring buffer.
+//! What leaves the kernel.
 //!
 //! ```text
 //!   walked   Tick | kernel frames: u64 × kernel | words of user frames: u64 × user

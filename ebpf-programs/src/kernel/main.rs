@@ -1,9 +1,9 @@
-//! The sampling program: one tick of a CPU's clock becomes one record in the ring.
+//! The sampling program: one tick of a CPU's clock becomes one record.
 //!
 //! ```text
-//!   tick ──► wanted? ──► registers, kernel stack ──► walk (one bpf_loop) ──► walked record ─┐
-//!                                                      │                                    ├─► ring
-//!                                                      └─ tables not ready: raw record ─────┘
+//!   tick ──► wanted? ──► registers, kernel stack ──► walk (one bpf_loop) ──► walked record ──► lane
+//!                                                      │                          │ urgent, or no room
+//!                                                      └─ tables not ready: raw record ──► ring
 //! ```
 //!
 //! The verifier shapes this code. State lives in a map value that belongs to the CPU, because a program's
@@ -12,6 +12,8 @@
 //! the paths that it follows.
 #![no_std]
 #![no_main]
+
+mod lane;
 
 mod life;
 

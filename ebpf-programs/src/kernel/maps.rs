@@ -5,6 +5,7 @@ use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, RingBuf};
 use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::config::Config;
+use ebpf_programs::abi::lane::Lane;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::reason::Counter;
 
@@ -33,11 +34,12 @@ pub(crate) static SCRATCH: Array<Scratch, 1> = Array::new();
 
 /// One value for each CPU; the loader sets how many there are.
 #[btf_map]
-pub(crate) static COUNTERS: Array<[u64; COUNTERS_LEN], 1, MMAPABLE> = Array::new();
+pub(crate) static COUNTERS: Array<[u64; Counter::WORDS], 1, MMAPABLE> = Array::new();
 
-/// The way up; the loader sets its size.
+/// The short way up. One value for each CPU that is there at the start; the loader sets how many those are.
+#[btf_map]
+pub(crate) static LANES: Array<Lane, 1, MMAPABLE> = Array::new();
+
+/// The long way up; the loader sets its size.
 #[btf_map]
 pub(crate) static RING: RingBuf<u8, 4096> = RingBuf::new();
-
-/// How many counters a CPU has.
-pub(crate) const COUNTERS_LEN: usize = Counter::ALL.len();

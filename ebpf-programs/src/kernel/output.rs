@@ -1,4 +1,4 @@
-//! Into the ring, counted.
+//! Up to user space, counted.
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query};
@@ -6,11 +6,12 @@ use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_WORDS, kind};
 
-use crate::maps::{COUNTERS, COUNTERS_LEN, RING};
+use crate::lane;
+use crate::maps::{COUNTERS, RING};
 use crate::scratch::{RECORD_WORDS, Scratch};
 
 /// The counters of one CPU.
-pub(crate) struct Counters(*mut [u64; COUNTERS_LEN]);
+pub(crate) struct Counters(*mut [u64; Counter::WORDS]);
 
 impl Counters {
     /// Those of `cpu`.
@@ -24,6 +25,13 @@ impl Counters {
     pub(crate) fn add(&self, counter: Counter, count: u64) {
         // SAFETY: the value belongs to this CPU; user space only reads it, a word at a time.
         unsafe { (*self.0)[counter as usize] += count };
+    }
+
+    /// Adds a record of `words` words that is counted as `counter`.
+    #[inline(always)]
+    fn sent(&self, counter: Counter, words: u32) {
+        self.add(counter, 1);
+        self.add(Counter::Bytes, words as u64 * 8);
     }
 }
 
@@ -42,14 +50,17 @@ pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters
             tick.stop = Stop::TooDeep as u8;
         }
     }
-    let user = tick.user;
+    let (cpu, user) = (tick.cpu, tick.user);
     counters.add(Counter::Frames, taken as u64);
     let words = scratch.user_at + user;
     let urgent = scratch.fresh != 0;
+    if !urgent && lane::put(cpu, &scratch.record, words) {
+        return counters.sent(Counter::Samples, words);
+    }
     send(scratch, words, urgent, Counter::Samples, config, counters);
 }
 
-/// Sends the first `words` words of the record, and counts it as `counter`.
+/// Sends the first `words` words of the record through the ring, and counts it as `counter`.
 #[inline(always)]
 pub(crate) fn send(
     scratch: &mut Scratch,
@@ -71,8 +82,7 @@ pub(crate) fn send(
     if error != 0 {
         return counters.add(Counter::RingFull, 1);
     }
-    counters.add(counter, 1);
-    counters.add(Counter::Bytes, bytes);
+    counters.sent(counter, words);
     if wake {
         counters.add(Counter::Wakeups, 1);
     }

@@ -33,6 +33,9 @@ const RULES: usize = 512;
 /// A page, the step in which the stack is copied into a raw record.
 pub(crate) const PAGE: usize = 4096;
 
+/// A record, with room behind it for one page beyond any masked index.
+pub(crate) type Record = [u64; RECORD_WORDS + PAGE / 8];
+
 /// The memory of one CPU: what every tick touches comes first, because a tick finds the caches cold.
 #[repr(C, align(8))]
 pub(crate) struct Scratch {
@@ -59,8 +62,8 @@ pub(crate) struct Scratch {
     object: [u64; FRAME_BYTES / 8],
     /// The copied window.
     window: [u64; WINDOW / 8],
-    /// The record that is being put together, with room behind it for one page beyond any masked index.
-    pub(crate) record: [u64; RECORD_WORDS + PAGE / 8],
+    /// The record that is being put together.
+    pub(crate) record: Record,
     /// The functions that were sent, each in the place that its address gives it.
     sent: [u64; SENT],
     /// The rules that were looked up last, each in the place that its key gives it.

@@ -1,0 +1,29 @@
+//! Into the lane of the CPU.
+
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
+use ebpf_programs::abi::lane::{LONGEST, WORDS};
+
+use crate::maps::LANES;
+use crate::scratch::Record;
+
+/// Puts the first `words` words of `record` into the lane of `cpu`; false where it has no room for them.
+#[inline(always)]
+pub(crate) fn put(cpu: u32, record: &Record, words: u32) -> bool {
+    let Some(lane) = LANES.get_ptr_mut(cpu) else { return false };
+    // SAFETY: the value belongs to this CPU, and a tick doesn't interrupt a tick; user space writes but `read`.
+    let (written, read) = unsafe { ((*lane).written, (&raw const (*lane).read).read_volatile()) };
+    let taken = written.wrapping_sub(read);
+    if words >= LONGEST as u32 || taken >= (WORDS - LONGEST) as u64 {
+        return false;
+    }
+    let at = written as usize & (WORDS - 1);
+    let bytes = (words & (LONGEST as u32 - 1)) * 8;
+    // SAFETY: `at` lies before the room for one entry, which is longer than the length and the record; the record has at
+    // least as many bytes. The position is written last, and x86_64 shows stores in the order in which they are made.
+    unsafe {
+        (*lane).words[at] = words as u64;
+        bpf_probe_read_kernel((&raw mut (*lane).words[at + 1]).cast(), bytes, record.as_ptr().cast());
+        (&raw mut (*lane).written).write_volatile(written + 1 + words as u64);
+    }
+    true
+}
