@@ -43,6 +43,16 @@ pub trait System: Send {
     fn note(&self, call: &ScriptCall, named: &NamedCall) {
         let _ = (call, named);
     }
+
+    /// The processes that the kernel side could walk from their first tick on, where this machine is one that remembers.
+    fn recall_prepared(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Is told of such a process.
+    fn note_prepared(&self, pid: u32) {
+        let _ = pid;
+    }
 }
 
 /// What a process is.

@@ -46,6 +46,7 @@ pub(super) fn known(kind: u32, body: &[u8]) -> Result<Option<Known>> {
         }
         kind::IMAGE => Known::Image(fields.bytes()?.to_vec()),
         kind::SCRIPT => fields.script()?,
+        kind::PREPARED => Known::Prepared(fields.u32()?),
         kind::KERNEL => Known::Kernel(fields.u64()?, fields.symbols()?),
         _ => return Ok(None),
     };

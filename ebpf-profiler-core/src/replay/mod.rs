@@ -56,6 +56,7 @@
 //! | 21 | image | `bytes` of the code that the kernel lends to every process |
 //! | 22 | kernel | address `u64`, `list` of functions: name `text`, name for the linker `text`, kernel module `text` |
 //! | 23 | script | pid, interpreter, address `u64`, check, language `text`, then 0 and *function*, or the number of the reason why there is none |
+//! | 24 | prepared | pid: the kernel side knew this process before its first tick |
 //!
 //! Other kinds are passed over. Times are nanoseconds: of `CLOCK_MONOTONIC` in events, since 1970 elsewhere.
 //!

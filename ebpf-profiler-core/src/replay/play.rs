@@ -211,6 +211,7 @@ fn pipeline(
     let mut registry = Registry::new(system, Box::new(MemoryTables::default()), compiler, memory);
     registry.want_only(&start.pids);
     registry.scan();
+    registry.prepare(0);
     Pipeline::new(registry, Clock { offset: start.clock }, Duration::from_nanos(start.period))
 }
 

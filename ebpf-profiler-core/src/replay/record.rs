@@ -34,6 +34,7 @@ pub(super) mod kind {
     pub(in super::super) const IMAGE: u32 = 21;
     pub(in super::super) const KERNEL: u32 = 22;
     pub(in super::super) const SCRIPT: u32 = 23;
+    pub(in super::super) const PREPARED: u32 = 24;
 }
 
 /// What can happen to a process.
@@ -148,4 +149,6 @@ pub(super) enum Known {
     Kernel(u64, Vec<Symbol>),
     /// What a call in a script was named.
     Script(ScriptCall, NamedCall),
+    /// A process that the kernel side could walk from its first tick on.
+    Prepared(u32),
 }

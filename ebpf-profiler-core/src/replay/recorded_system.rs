@@ -1,14 +1,14 @@
 //! Answers as the recorded system did.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use super::file::RecordedFile;
-use super::record::{Answer, Known, Question};
+use super::record::{Answer, Facts, Known, Question};
 use crate::elf::ReadAt;
 use crate::language::{NamedCall, ScriptCall};
 use crate::process::{Description, Opener, System};
@@ -28,8 +28,11 @@ pub(super) struct Knowledge {
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     answers: HashMap<Question, VecDeque<Answer>>,
+    /// What was found of each file, whichever process it was that had it opened.
+    files: HashMap<FileId, Facts>,
     image: Option<Arc<[u8]>>,
     scripts: HashMap<ScriptCall, VecDeque<NamedCall>>,
+    prepared: BTreeSet<u32>,
 }
 
 /// The machine that was recorded.
@@ -45,15 +48,32 @@ impl Knowledge {
     pub(super) fn add(&mut self, known: Known) {
         match known {
             Known::Answer(question, answer) => {
+                if let (Question::File(_, mapping), Answer::File(Some(facts))) = (&question, &answer) {
+                    self.answers.meet(&mapping.file, facts);
+                }
                 self.answers.answers.entry(question).or_default().push_back(answer);
             }
             Known::Image(image) => self.answers.image = Some(image.into()),
             Known::Script(call, named) => {
                 self.answers.scripts.entry(call).or_default().push_back(named);
             }
+            Known::Prepared(pid) => {
+                self.answers.prepared.insert(pid);
+            }
             Known::Kernel(address, functions) => {
                 self.kernel.insert(address, functions);
             }
+        }
+    }
+}
+
+impl Answers {
+    /// A file goes by each of its identities.
+    fn meet(&mut self, id: &FileId, facts: &Facts) {
+        let build_id = facts.code.iter().filter(|code| !code.build_id.is_empty());
+        let build_id = build_id.map(|code| FileId::BuildId(code.build_id.as_slice().into()));
+        for id in build_id.chain((*id != FileId::Anonymous).then(|| id.clone())) {
+            self.files.entry(id).or_insert_with(|| facts.clone());
         }
     }
 }
@@ -67,6 +87,17 @@ impl RecordedSystem {
     fn ask(&self, question: &Question) -> Option<Answer> {
         let mut answers = self.answers.borrow_mut();
         next(answers.answers.get_mut(question)?)
+    }
+
+    /// What was found of a file.
+    ///
+    /// The profiler opens a file once, for the process that it meets first. That needn't be the first one here: who
+    /// has languages looks into many processes before the first tick.
+    fn facts(&self, pid: u32, mapping: &MapEvent) -> Option<Facts> {
+        match self.ask(&Question::File(pid, mapping.clone())) {
+            Some(Answer::File(Some(facts))) => Some(facts),
+            _ => self.answers.borrow().files.get(&mapping.file).cloned(),
+        }
     }
 }
 
@@ -93,7 +124,7 @@ impl System for RecordedSystem {
     }
 
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
-        let Some(Answer::File(Some(facts))) = self.ask(&Question::File(pid, mapping.clone())) else {
+        let Some(facts) = self.facts(pid, mapping) else {
             return Arc::new(|| Err::<Box<dyn ReadAt>, _>(io::ErrorKind::NotFound.into()));
         };
         let image = match mapping.file {
@@ -116,6 +147,10 @@ impl System for RecordedSystem {
 
     fn recall(&self, call: &ScriptCall) -> Option<NamedCall> {
         next(self.answers.borrow_mut().scripts.get_mut(call)?)
+    }
+
+    fn recall_prepared(&self) -> Vec<u32> {
+        self.answers.borrow().prepared.iter().copied().collect()
     }
 }
 

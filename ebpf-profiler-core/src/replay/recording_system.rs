@@ -90,6 +90,14 @@ impl<S: System> System for RecordingSystem<S> {
     fn note(&self, call: &ScriptCall, named: &NamedCall) {
         self.recorder.answer(kind::SCRIPT, |body| body.script(call, named));
     }
+
+    fn recall_prepared(&self) -> Vec<u32> {
+        self.system.recall_prepared()
+    }
+
+    fn note_prepared(&self, pid: u32) {
+        self.recorder.answer(kind::PREPARED, |body| body.u32(pid));
+    }
 }
 
 impl Opener for RecordingOpener {

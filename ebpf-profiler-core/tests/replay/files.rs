@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::replay::Replay;
+use ebpf_profiler_core::sample::{Batch, FileId, Life, LifeEvent};
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 
-use crate::world::{batches, program, record, system};
+use crate::world::{AnyFile, CODE, batches, map, program, raw, record, record_with, replay, system, text};
 
 /// A file of a test, gone with it.
 struct Scratch(PathBuf);
@@ -81,4 +82,22 @@ fn without_build_id_the_contents_decide() {
     let file = Scratch::new("bare", b"");
     assert_eq!(named(&file, &bare, Some(&bare)), ("0x90".to_owned(), 0));
     assert_eq!(named(&file, &bare, Some(&changed)), ("0x0".to_owned(), 0));
+}
+
+#[test]
+fn a_file_that_was_opened_for_another_process_is_known() {
+    const PATH: &str = "/made/up/program";
+    // Process 7 has the file opened before the first tick, and never has one. Process 9 maps the same, and process 10
+    // comes later: of its file the kernel tells the build id.
+    let system = system(PATH).process(9, PATH, vec![map(PATH, 42)]).memory(9, CODE, &[0x90; 4096]);
+    let mut mapping = map(PATH, 42);
+    mapping.file = FileId::BuildId([1; 20].into());
+    let mut batch = Batch::default();
+    batch.push_tick(&raw(100, 9).bytes());
+    batch.push_life(LifeEvent { time: 200, pid: 10, life: Life::Executed });
+    batch.push_life(LifeEvent { time: 210, pid: 10, life: Life::Mapped(mapping) });
+    batch.push_tick(&raw(220, 10).bytes());
+    let (recording, texts) = record_with(vec![Box::new(AnyFile)], system, vec![batch]);
+    assert!(texts[0].lines().all(|line| line.contains("program+0x8 ")), "{texts:?}");
+    assert_eq!(text(&replay(&recording).profile().unwrap()), texts[0]);
 }

@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 use ebpf_profiler_core::pipeline::Clock;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::replay::{RecordOptions, Recorder};
-use ebpf_profiler_core::sample::{Batch, Counts, Source};
+use ebpf_profiler_core::sample::{Batch, Counts, Life, LifeEvent, Source};
+use ebpf_profiler_core::testing::FakeTick;
 
-use crate::world::{Shared, batches, record, recorder, replay, system, text};
+use crate::world::{AnyFile, CODE, Shared, batches, record, record_with, recorder, replay, system, text};
 
 const PATH: &str = "/made/up/program";
 
@@ -63,6 +64,17 @@ fn a_process_is_asked_for_what_it_was_at_that_time() {
     let end = recording.len() - 20;
     recording.splice(end..end, [99, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3]);
     assert_eq!(replay(&recording).profile().unwrap().count(), 5);
+}
+
+#[test]
+fn a_process_that_was_looked_into_before_its_first_tick_is_walked_from_that_on() {
+    let mut batch = Batch::default();
+    batch.push_life(LifeEvent { time: 50, pid: 8, life: Life::Forked { parent: 7 } });
+    batch.push_tick(&FakeTick::walked(100, 7, "cat", &[CODE + 8, CODE + 128]).bytes());
+    batch.push_tick(&FakeTick::walked(110, 8, "dog", &[CODE + 16]).bytes());
+    let (recording, texts) = record_with(vec![Box::new(AnyFile)], system(PATH), vec![batch]);
+    assert_eq!(texts, ["cat;program+0x80;program+0x8 1\ndog;program+0x10 1\n"]);
+    assert_eq!(text(&replay(&recording).profile().unwrap()), texts[0]);
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! A machine with a process or two, and a pipeline that is recorded while it follows them.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Attachment, Language, Reason, Runtime, Target};
 use ebpf_profiler_core::pipeline::{Clock, Pipeline};
 use ebpf_profiler_core::process::{Module, Registry};
 use ebpf_profiler_core::profile::Profile;
@@ -48,6 +51,29 @@ impl Symbolizer for KernelNames {
         for number in (0..addresses.len()).filter(|&number| addresses[number] == KERNEL) {
             name(number, &[Symbol { function: "do_it".into(), ..Symbol::default() }]);
         }
+    }
+}
+
+/// A language whose runtime is in every file, and never ready.
+pub(crate) struct AnyFile;
+
+impl Language for AnyFile {
+    fn name(&self) -> &'static str {
+        "any"
+    }
+
+    fn find(&self, _: &Elf) -> Option<Box<dyn Runtime>> {
+        Some(Box::new(AnyFile))
+    }
+}
+
+impl Runtime for AnyFile {
+    fn loops(&self) -> &[Range<u64>] {
+        &[]
+    }
+
+    fn attach(&self, _: &Target<'_>) -> Result<Attachment, Reason> {
+        Err(Reason::Unsupported)
     }
 }
 
@@ -103,7 +129,7 @@ pub(crate) fn batches(path: &str) -> Vec<Batch> {
 }
 
 /// A tick whose stack has two callers, by frame pointer.
-fn raw(time: u64, pid: u32) -> FakeTick {
+pub(crate) fn raw(time: u64, pid: u32) -> FakeTick {
     let mut registers = Registers { pc: CODE + 8, ..Registers::default() };
     registers.values[x86_64::SP] = STACK;
     registers.values[x86_64::FP] = STACK + 16;
@@ -120,11 +146,22 @@ pub(crate) fn recorder(out: &Shared) -> Recorder {
 
 /// Follows the batches, a profile each, and writes all of it down: the recording, and the profiles' texts.
 pub(crate) fn record(system: FakeSystem, batches: Vec<Batch>) -> (Vec<u8>, Vec<String>) {
+    record_with(Vec::new(), system, batches)
+}
+
+/// The same, with languages.
+pub(crate) fn record_with(
+    languages: Vec<Box<dyn Language>>,
+    system: FakeSystem,
+    batches: Vec<Batch>,
+) -> (Vec<u8>, Vec<String>) {
     let out = Shared::default();
     let recorder = recorder(&out);
     let system = Box::new(RecordingSystem::new(system, recorder.clone()));
     let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
     registry.scan();
+    registry.add_languages(languages);
+    registry.prepare(0);
     let mut pipeline = Pipeline::new(registry, Clock { offset: 1_000 }, Duration::from_millis(10));
     let mut names = RecordingSymbolizer::new(Box::new(KernelNames), recorder.clone());
     let mut texts = Vec::new();

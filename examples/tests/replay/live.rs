@@ -38,11 +38,19 @@ impl Drop for Scratch {
     }
 }
 
-/// A program that goes on starting others.
+/// A program that goes on until the test ends.
 struct Workload(Child);
 
 impl Workload {
-    fn start() -> Workload {
+    /// A script: the profiler looks into its process before the first tick.
+    fn script() -> Workload {
+        let script = "while True: sum(i for i in range(1000))";
+        // Who replays may read this one, wherever else there is another.
+        Workload(Command::new("/usr/bin/python3").args(["-c", script]).spawn().unwrap())
+    }
+
+    /// One that goes on starting others.
+    fn starts_others() -> Workload {
         // None of them waits for a disk.
         let script =
             "while :; do awk 'BEGIN { for (i = 0; i < 1000000; i++) x += i }'; ls -lR /proc/self; done";
@@ -58,13 +66,16 @@ impl Drop for Workload {
 }
 
 /// The live profile as text, and how the profiler did.
-fn profile(pid: u32, recording: &Path) -> (String, Health) {
+fn profile(workloads: &[Workload], recording: &Path) -> (String, Health) {
     let text = Arc::new(Mutex::new(Vec::new()));
     let sink = text.clone();
-    let profiler = Profiler::builder()
+    let builder = Profiler::builder();
+    let profiler = workloads
+        .iter()
+        .fold(builder, |builder, workload| builder.pid(workload.0.id()))
         .frequency(499)
-        .pid(pid)
         .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all())
         .sink(move |profile: &Profile| Ok(folded::write(profile, &mut *sink.lock().unwrap())?))
         .record(recording)
         .start()
@@ -97,8 +108,10 @@ fn count(text: &str) -> u64 {
 fn a_replay_without_privileges_equals_the_live_profile() {
     let scratch = Scratch::new();
     let recording = scratch.file("run.ticks");
-    let workload = Workload::start();
-    let (live, health) = profile(workload.0.id(), &recording);
+    let workloads = [Workload::script(), Workload::starts_others()];
+    // Long enough for the script to run.
+    std::thread::sleep(Duration::from_secs(1));
+    let (live, health) = profile(&workloads, &recording);
     let recorded = health.recording.unwrap();
     assert_eq!((recorded.error, recorded.left_out), (None, 0));
 
@@ -108,6 +121,7 @@ fn a_replay_without_privileges_equals_the_live_profile() {
     assert!(samples > 20 && raw > 0, "a workload that says little");
     assert_eq!(count(&live), samples);
     assert!(live.contains("_[k]"));
+    assert!(live.lines().any(|line| line.starts_with("python3;") && line.contains(";<module>;")), "{live}");
     assert_eq!(differences(&live, &replayed), Vec::<String>::new());
 }
 

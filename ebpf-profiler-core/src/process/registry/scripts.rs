@@ -18,8 +18,11 @@ impl Registry {
     ///
     /// The frames of an interpreter are only to be had at the moment of a tick, by a kernel side that knows the
     /// process and can walk it: such processes are told, with the tables of all their files, before they are
-    /// sampled. Does nothing without languages.
+    /// sampled. Does nothing without languages, unless the machine is a recorded one, whose profiler had some.
     pub fn prepare(&mut self, now: u64) {
+        for pid in self.system.recall_prepared() {
+            self.tell(pid, now);
+        }
         if !self.modules.has_languages() {
             return;
         }
@@ -29,6 +32,7 @@ impl Registry {
             self.know(pid, now);
             self.resolve(pid, now);
             if self.runs_scripts(pid) && self.tell(pid, now).is_some() {
+                self.system.note_prepared(pid);
                 self.build_all(pid, now);
             }
         }
