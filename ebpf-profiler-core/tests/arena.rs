@@ -113,8 +113,10 @@ fn memory_is_given_back_when_a_process_is_gone() {
         MapEvent { start: number << 12, end: (number + 1) << 12, offset: 0, file, path }
     };
     let kernel = Kernel::default();
-    let system = FakeSystem::default().process(7, "/bin/a", vec![map(1)]).process(8, "/bin/b", vec![map(2)]);
+    // Process 7 is known by its events alone: when it has ended nothing is to be seen of it.
+    let system = FakeSystem::default().process(8, "/bin/b", vec![map(2)]);
     let mut registry = Registry::new(Box::new(system), Box::new(kernel.clone()), None, ARENA);
+    registry.apply(&LifeEvent { time: 0, pid: 7, life: Life::Mapped(map(1)) });
     let first = registry.tell(7, 0).unwrap();
     let second = registry.tell(8, 0).unwrap();
     registry.tidy(0);
@@ -127,4 +129,19 @@ fn memory_is_given_back_when_a_process_is_gone() {
     assert_eq!(kernel.unused().remove(0), rest, "a walk may still look at it");
     registry.tidy(5 * SECOND);
     assert_eq!(kernel.unused(), [0..rest.start / 2, rest]);
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_known_as_long_as_others_run() {
+    let file = FileId::Inode { device: (8, 1), inode: 1 };
+    let map = MapEvent { start: 0x1000, end: 0x2000, offset: 0, file, path: "/bin/a".into() };
+    let system = FakeSystem::default().process(7, "/bin/a", vec![map]);
+    let mut registry = Registry::new(Box::new(system), Box::new(Kernel::default()), None, ARENA);
+    registry.want_only(&[7]);
+    registry.tell(7, 0).unwrap();
+    registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Exited });
+    for seconds in 3..9 {
+        registry.expire(seconds * SECOND);
+        assert!(registry.is_told(7) && registry.is_wanted(7), "after {seconds} s");
+    }
 }

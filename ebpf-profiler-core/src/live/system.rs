@@ -38,18 +38,18 @@ impl System for LiveSystem {
     }
 
     fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
-        let file = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
-        let maps = MemoryMaps::from_buf_read(file).map_err(io::Error::other)?;
-        let executable = |map: &MemoryMap| map.perms.contains(MMPermissions::EXECUTE);
-        // The page at the top that stands for old system calls has no code that one could be in.
-        let user = |map: &MemoryMap| map.address.0 >> 63 == 0;
-        Ok(maps.into_iter().filter(executable).filter(user).map(event).collect())
+        let maps = mappings(pid)?;
+        if !maps.is_empty() {
+            return Ok(maps);
+        }
+        other_thread(pid).map_or(Ok(maps), mappings)
     }
 
     fn describe(&self, pid: u32) -> Description {
         let mut description = Description::default();
-        let Ok(process) = process(pid) else { return description };
-        if let Ok(path) = process.exe() {
+        let Ok(process) = process_of(pid) else { return description };
+        let by_thread = || process_of(other_thread(pid)?).ok()?.exe().ok();
+        if let Some(path) = process.exe().ok().or_else(by_thread) {
             description.executable = path.to_string_lossy().into();
         }
         if let Ok(stat) = process.stat() {
@@ -74,11 +74,37 @@ impl System for LiveSystem {
     }
 
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        memory::read(pid, address, buffer)
+        memory::read(pid, address, buffer).or_else(|error| match other_thread(pid) {
+            Some(thread) => memory::read(thread, address, buffer),
+            None => Err(error),
+        })
     }
 }
 
-fn process(pid: u32) -> io::Result<Process> {
+fn mappings(pid: u32) -> io::Result<Vec<MapEvent>> {
+    let file = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
+    let maps = MemoryMaps::from_buf_read(file).map_err(io::Error::other)?;
+    let executable = |map: &MemoryMap| map.perms.contains(MMPermissions::EXECUTE);
+    // The page at the top that stands for old system calls has no code that one could be in.
+    let user = |map: &MemoryMap| map.address.0 >> 63 == 0;
+    Ok(maps.into_iter().filter(executable).filter(user).map(event).collect())
+}
+
+/// A thread that runs on in a process whose first thread has ended.
+///
+/// By the number of that one, which is the process's, nothing of the process can be seen any more. By the number of any
+/// other thread it can.
+fn other_thread(pid: u32) -> Option<u32> {
+    let is_there = |id: u32| std::fs::read_link(format!("/proc/{id}/exe")).is_ok();
+    if is_there(pid) {
+        return None;
+    }
+    let folder = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let threads = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    threads.filter(|&thread| thread != pid).find(|&thread| is_there(thread))
+}
+
+fn process_of(pid: u32) -> io::Result<Process> {
     Process::new(pid as i32).map_err(io::Error::other)
 }
 
@@ -131,9 +157,10 @@ impl MappedFile {
             return Ok(file);
         }
         let (start, end) = self.range;
+        let id = other_thread(self.pid).unwrap_or(self.pid);
         let ways = [
-            PathBuf::from(format!("/proc/{}/map_files/{start:x}-{end:x}", self.pid)),
-            PathBuf::from(format!("/proc/{}/root{path}", self.pid)),
+            PathBuf::from(format!("/proc/{id}/map_files/{start:x}-{end:x}")),
+            PathBuf::from(format!("/proc/{id}/root{path}")),
         ];
         for way in ways {
             if let Ok(file) = open_regular(&way)

@@ -94,6 +94,10 @@ fn vanish(how: &str) -> Case {
     Case::new("vanish.c").arguments(&[how]).learn_from(&["stay"]).known("main l1 leaf")
 }
 
+fn leader(ends: &'static str) -> Case {
+    Case::new("leader.c").arguments(&[ends]).learn_from(&["stays"]).known("run_on l1 leaf")
+}
+
 fn plugin(before: &str) -> Case {
     Case::new("plugin.c")
         .library("plugin_library.c", "plugin.so")
@@ -152,6 +156,8 @@ truth! {
     plt_with_branch_protection: plt().flags(&["-fcf-protection=branch", "-Wl,-z,ibtplt"]),
 
     threads: Case::new("threads.c").known("shallow w3 leaf").known("deep w2 w3 leaf").known("main wait_for_all leaf"),
+    threads_without_the_first: leader("before"),
+    threads_whose_first_ends: leader("0.3"),
     threads_static: Case::new("threads.c").flags(&["-static"]).known("deep w2 w3 leaf"),
 
     realigned: Case::new("realign.c").known("main l1 wide_arguments l2 l3 leaf"),

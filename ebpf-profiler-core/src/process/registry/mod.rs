@@ -30,7 +30,7 @@ use crate::sample::{Life, LifeEvent, MapEvent};
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
 
-/// How long a process is known after its first thread ended, in nanoseconds.
+/// How long a process is known after its first thread ended, in nanoseconds; after that it is looked whether others run.
 const LINGER: u64 = 1_000_000_000;
 
 /// How long a file without processes keeps its table, in nanoseconds.
@@ -45,7 +45,7 @@ pub struct Registry {
     modules: Modules,
     scripts: Scripts,
     processes: HashMap<u32, Entry>,
-    /// Processes whose first thread ended, and when: others of their threads may still run.
+    /// Processes whose first thread ended, and when, or when others of their threads were last seen to run.
     leaving: VecDeque<(u64, u32)>,
     /// The processes that are asked for, with what they fork; all where there is none.
     wanted: Option<HashSet<u32>>,
@@ -77,7 +77,7 @@ struct Entry {
     told: Option<Arc<Told>>,
     interpreters: Interpreters,
     description: Option<Description>,
-    /// When its first thread ended.
+    /// When its first thread ended, or others were last seen to run after that.
     ended: Option<u64>,
 }
 
@@ -196,7 +196,14 @@ impl Registry {
             }
             self.leaving.pop_front();
             // Its number may belong to another process by now.
-            if self.processes.get(&pid).is_some_and(|entry| entry.ended == Some(ended)) {
+            let Some(entry) = self.processes.get_mut(&pid).filter(|entry| entry.ended == Some(ended)) else {
+                continue;
+            };
+            if self.system.mappings(pid).is_ok_and(|maps| !maps.is_empty()) {
+                // Other threads run on: of their end no event tells.
+                entry.ended = Some(now);
+                self.leaving.push_back((now, pid));
+            } else {
                 self.forget(pid, now);
                 if let Some(wanted) = &mut self.wanted {
                     wanted.remove(&pid);
