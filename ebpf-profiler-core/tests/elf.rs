@@ -174,6 +174,18 @@ fn headers_outside_of_the_file_are_refused() {
 
 /// Name and address of the functions and variables of a table, as `readelf` shows it. A name with versions stands in
 /// it several times.
+/// A program runs by its segments; the table of its sections, which comes last, may be cut off or overwritten.
+#[test]
+fn a_program_whose_sections_are_lost_is_known_by_its_segments() {
+    let path = std::env::current_exe().expect("a path");
+    let mut bytes = std::fs::read(&path).expect("a file");
+    let whole = Elf::open(Cursor::new(bytes.clone())).expect("an ELF file");
+    bytes.pop();
+    let cut = Elf::open(Cursor::new(bytes)).expect("an ELF file");
+    assert_eq!((cut.segments(), cut.build_id()), (whole.segments(), whole.build_id()));
+    assert!(cut.sections().is_empty() && !whole.sections().is_empty());
+}
+
 fn symbols(option: &str, path: &str) -> Vec<(String, u64)> {
     // `   12: 0000000000001139    27 FUNC    GLOBAL DEFAULT   14 main`
     let row = |line: &str| {

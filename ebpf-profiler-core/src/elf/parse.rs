@@ -37,7 +37,11 @@ pub(super) fn open(source: Box<dyn ReadAt>) -> Result<Elf, ElfError> {
     let header = table::<FileHeader64<LE>>(&head).first().ok_or(ElfError::NotElf)?;
     check_ident(header)?;
     let segments = segments(&*source, size, header)?;
-    let sections = sections(&*source, size, header)?;
+    let sections = match sections(&*source, size, header) {
+        // Nothing that runs has a use for them: the file is what its segments say.
+        Err(ElfError::OutOfFile { .. } | ElfError::TooLarge { .. }) if is_loaded(&segments) => Vec::new(),
+        sections => sections?,
+    };
     Ok(Elf {
         arch: arch(header.e_machine.get(LE))?,
         kind: kind(header.e_type.get(LE)),
@@ -47,6 +51,10 @@ pub(super) fn open(source: Box<dyn ReadAt>) -> Result<Elf, ElfError> {
         segments,
         sections,
     })
+}
+
+fn is_loaded(segments: &[Segment]) -> bool {
+    segments.iter().any(|segment| segment.kind == segment_type::PT_LOAD)
 }
 
 pub(super) fn bytes(source: &dyn ReadAt, file: u64, offset: u64, size: u64) -> Result<Vec<u8>, ElfError> {
