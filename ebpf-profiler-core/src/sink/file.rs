@@ -56,7 +56,8 @@ impl Format {
 impl Profile {
     /// Writes it to a file, in the [`Format`] that the ending of the path names.
     ///
-    /// The file appears under its name when it is complete; one that was there before is replaced then.
+    /// The file appears under its name when it is complete; one that was there before is replaced then. A pipe or a
+    /// device is written to.
     ///
     /// # Errors
     ///
@@ -194,6 +195,11 @@ fn remedy(kind: io::ErrorKind) -> &'static str {
 
 /// Writes beside the file and renames, so that it is seen complete or not at all.
 fn replace(path: &Path, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
+    if is_no_file(path) {
+        return write_to(fs::OpenOptions::new().write(true).open(path)?, write);
+    }
+    // What a link leads to is replaced, and the link stays.
+    let path = &path.canonicalize().unwrap_or_else(|_| path.into());
     let beside = beside(path);
     let written = write_new(&beside, write).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
@@ -208,22 +214,34 @@ fn attempt(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
+    if is_no_file(path) {
+        return Ok(());
+    }
+    let path = &path.canonicalize().unwrap_or_else(|_| path.into());
     let beside = beside(path);
     write_new(&beside, |_| Ok(()))?;
     fs::remove_file(&beside)
 }
 
 fn write_new(path: &Path, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
-    let file = fs::OpenOptions::new().write(true).create_new(true).open(path)?;
+    write_to(fs::OpenOptions::new().write(true).create_new(true).open(path)?, write)
+}
+
+fn write_to(file: fs::File, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = io::BufWriter::new(file);
     write(&mut out)?;
     out.flush()
+}
+
+/// Whether a pipe or a device is there, which can only be written to.
+fn is_no_file(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
 }
 
 /// A hidden name in the same folder that no other writer uses.
 fn beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}-{number}.part", std::process::id()))
+    // Without the file's own name, which may be as long as a name can be.
+    path.with_file_name(format!(".profile.{}-{number}.part", std::process::id()))
 }

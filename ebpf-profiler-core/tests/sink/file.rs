@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use ebpf_profiler_core::sink::{File, Sink, WriteError};
 use ebpf_profiler_core::testing;
@@ -34,6 +35,39 @@ fn the_ending_decides() {
         assert!(text.starts_with(begins), "{name}: {text:.60}");
     }
     assert_eq!(names(&folder), ["x.SVG", "x.folded", "x.html"]);
+}
+
+#[test]
+fn what_a_link_leads_to_is_replaced_and_the_link_stays() {
+    let folder = folder("links");
+    fs::write(folder.join("there.folded"), "old").expect("it is writable");
+    std::os::unix::fs::symlink("there.folded", folder.join("link.folded")).expect("it is writable");
+    testing::profile("cat;main 3").write(folder.join("link.folded")).expect("it is writable");
+    assert_eq!(fs::read_to_string(folder.join("there.folded")).expect("it is there"), "cat;main 3\n");
+    assert_eq!(names(&folder), ["link.folded", "there.folded"]);
+}
+
+#[test]
+fn a_pipe_is_written_to() {
+    let folder = folder("pipe");
+    let path = folder.join("pipe.folded");
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo is there").success());
+    let reader = std::thread::spawn({
+        let path = path.clone();
+        move || fs::read_to_string(path).expect("it can be read")
+    });
+    assert!(File::new(&path).is_ok());
+    testing::profile("cat;main 3").write(&path).expect("someone reads");
+    assert_eq!(reader.join().expect("it reads"), "cat;main 3\n");
+    assert_eq!(names(&folder), ["pipe.folded"]);
+}
+
+#[test]
+fn a_name_may_be_as_long_as_a_name_can_be() {
+    let folder = folder("long");
+    let name = format!("{}.folded", "n".repeat(255 - 7));
+    testing::profile("cat;main 3").write(folder.join(&name)).expect("it is writable");
+    assert_eq!(names(&folder), [name]);
 }
 
 #[test]
