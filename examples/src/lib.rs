@@ -6,6 +6,8 @@ mod memory;
 
 mod options;
 
+mod print;
+
 mod privilege;
 
 mod recorded_stack;
@@ -17,6 +19,7 @@ mod signal;
 pub use core_file::{Call, CoreFile, Stack};
 pub use memory::give_back;
 pub use options::{Options, Usage};
+pub use print::print;
 pub use privilege::explain_start_error;
 pub use recorded_stack::RecordedStack;
 pub use report::Reporter;

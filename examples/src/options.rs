@@ -1,7 +1,7 @@
 //! Long options, as many as an example needs.
 
 use std::collections::HashMap;
-use std::fmt::Display;
+use std::ffi::OsString;
 use std::str::FromStr;
 
 /// What a program takes.
@@ -25,7 +25,7 @@ pub struct Options {
 impl Options {
     /// Reads the command line; ends the program with a sentence where it makes no sense, or after `--help`.
     pub fn parse(usage: Usage) -> Options {
-        Options::read(usage, std::env::args().skip(1)).unwrap_or_else(|problem| {
+        Options::read(usage, std::env::args_os().skip(1)).unwrap_or_else(|problem| {
             if problem.is_empty() {
                 print(usage);
                 std::process::exit(0);
@@ -67,10 +67,11 @@ impl Options {
     }
 
     /// An empty problem asks for help.
-    fn read(usage: Usage, arguments: impl Iterator<Item = String>) -> Result<Options, String> {
+    fn read(usage: Usage, arguments: impl Iterator<Item = OsString>) -> Result<Options, String> {
         let mut options = Options::default();
-        let mut arguments = arguments.peekable();
-        while let Some(argument) = arguments.next() {
+        let text = |word: OsString| word.into_string().map_err(|word| format!("{word:?} is not UTF-8"));
+        let mut arguments = arguments.map(text);
+        while let Some(argument) = arguments.next().transpose()? {
             let Some(option) = argument.strip_prefix("--") else {
                 if usage.words.is_empty() {
                     return Err(format!("{argument:?} is not expected here"));
@@ -88,7 +89,7 @@ impl Options {
                 (true, None) => String::new(),
                 (true, Some(_)) => return Err(format!("--{name} takes no value")),
                 (false, Some(value)) => value.to_owned(),
-                (false, None) => arguments.next().ok_or_else(|| format!("--{name} wants {kind}"))?,
+                (false, None) => arguments.next().ok_or_else(|| format!("--{name} wants {kind}"))??,
             };
             options.values.entry(name).or_default().push(value);
         }
@@ -96,14 +97,12 @@ impl Options {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "what was asked for")]
 fn print(usage: Usage) {
-    let line = |name: &dyn Display, meaning: &str| println!("  {name:<24} {meaning}");
-    println!("{}\n", usage.about);
-    for (name, value, meaning) in usage.options {
-        line(&format!("--{name} {value}").trim_end(), meaning);
-    }
-    line(&"--help", "print this");
+    let line = |name: &str, meaning: &str| format!("  {name:<24} {meaning}\n");
+    let options = usage.options.iter();
+    let lines = options.map(|(name, value, meaning)| line(format!("--{name} {value}").trim_end(), meaning));
+    let lines: String = lines.chain([line("--help", "print this")]).collect();
+    crate::print(format_args!("{}\n\n{lines}", usage.about));
 }
 
 #[cfg(test)]
@@ -117,7 +116,7 @@ mod tests {
     };
 
     fn read(line: &str) -> Result<Options, String> {
-        Options::read(USAGE, line.split_whitespace().map(str::to_owned))
+        Options::read(USAGE, line.split_whitespace().map(OsString::from))
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! What the example programs say when they can't do what is asked: one sentence with a remedy, and nothing else.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -10,6 +12,8 @@ const FLAMEGRAPH: &str = env!("CARGO_BIN_EXE_flamegraph");
 const REPLAY: &str = env!("CARGO_BIN_EXE_replay");
 const CORESTACK: &str = env!("CARGO_BIN_EXE_corestack");
 const CASE: &str = env!("CARGO_BIN_EXE_case");
+const TABLES: &str = env!("CARGO_BIN_EXE_tables");
+const EXPLAIN: &str = env!("CARGO_BIN_EXE_explain");
 
 /// The sentence, after a look at everything else.
 fn refusal(output: &Output, code: i32) -> String {
@@ -44,6 +48,81 @@ fn options_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn words_that_are_no_text_are_refused() {
+    for words in [&[b"--output".as_slice(), b"\xff.html"][..], &[b"--\xff"], &[b"\xff"]] {
+        let words = words.iter().map(|word| OsStr::from_bytes(word));
+        let sentence = refusal(&Command::new(FLAMEGRAPH).args(words).output().unwrap(), 2);
+        assert!(sentence.ends_with("is not UTF-8; see --help"), "{sentence}");
+    }
+}
+
+#[test]
+fn who_reads_may_have_seen_enough() {
+    let own = std::env::current_exe().unwrap();
+    for (program, words) in [
+        (FLAMEGRAPH, &["--help"][..]),
+        (TABLES, &["--statistics", own.to_str().unwrap()]),
+        (TABLES, &[own.to_str().unwrap()]),
+        (CASE, &["--help"]),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(program).args(words).stdout(writer).output().unwrap();
+        assert_eq!(
+            (output.status.code(), &*output.stderr),
+            (Some(0), &b""[..]),
+            "{program} {words:?}: {output:?}"
+        );
+    }
+    // Without privilege it may find that nothing starts here, but it says no more than that.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(EXPLAIN).stdout(writer).output().unwrap();
+    assert_eq!(output.stderr, b"");
+}
+
+#[test]
+fn who_reads_nothing_because_there_is_no_room_is_told() {
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = Command::new(FLAMEGRAPH).arg("--help").stdout(full).output().unwrap();
+    assert!(refusal(&output, 1).starts_with("cannot print: No space left"));
+}
+
+#[test]
+fn what_is_no_elf_file_has_no_tables() {
+    let folder = folder("no_elf");
+    let pipe = folder.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let text = folder.join("text");
+    fs::write(&text, "not an ELF file, but as long as the header of one would have to be at least").unwrap();
+    let (pipe, text) = (pipe.to_str().unwrap(), text.to_str().unwrap());
+    for (words, said) in [
+        (&[][..], "give one ELF file"),
+        (&["/no/such/file"], "/no/such/file: No such file"),
+        (&[pipe], "not a regular file"),
+        (&["/dev/zero"], "not a regular file"),
+        (&["/tmp"], "not a regular file"),
+        (&[text], "not an ELF file"),
+        (&["--address", "main", TABLES], "--address can't be \"main\"; give hexadecimal digits"),
+    ] {
+        let sentence = refusal(&run(TABLES, words), 1);
+        assert!(sentence.contains(said), "{words:?}: {sentence}");
+    }
+}
+
+#[test]
+fn a_table_is_printed_as_rows_as_one_rule_and_in_numbers() {
+    let rows = String::from_utf8(run(TABLES, &[TABLES]).stdout).unwrap();
+    let (address, rule) = rows.lines().nth(5).unwrap().trim_start().split_once("  ").unwrap();
+    assert!(rule.starts_with("cfa = "), "{rule}");
+    let one = run(TABLES, &["--address", address, TABLES]);
+    assert_eq!(String::from_utf8(one.stdout).unwrap(), format!("{rule}\n"));
+    let numbers = String::from_utf8(run(TABLES, &["--statistics", TABLES]).stdout).unwrap();
+    let counted = numbers.lines().find_map(|line| line.strip_prefix("rows  ")).unwrap();
+    assert_eq!(counted.trim().parse(), Ok(rows.lines().count()));
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anything_is_sampled() {
     for (words, said) in [
         (&["--frequency", "0"][..], "choose a frequency from 1 to 10000"),
@@ -53,6 +132,7 @@ fn what_cannot_be_is_refused_before_anything_is_sampled() {
         (&["--seconds", "-3"], "give a number above 0"),
         (&["--output", "flame.txt"], "use .html, .svg or .folded"),
         (&["--output", "/no/such/folder/flame.html"], "mkdir -p /no/such/folder"),
+        (&["--output", "/proc/flame.html"], "cannot write /proc/flame.html"),
     ] {
         let sentence = refusal(&run(FLAMEGRAPH, words), 1);
         assert!(sentence.contains(said), "{words:?}: {sentence}");

@@ -11,7 +11,7 @@
 use std::path::{Path, PathBuf};
 
 use ebpf_profiler_unwind::case::Case;
-use examples::{CoreFile, Options, RecordedStack, Usage, fail};
+use examples::{CoreFile, Options, RecordedStack, Usage, fail, print};
 
 const USAGE: Usage = Usage {
     about: "case: makes a test case of a thread of a core file, or of a stack in a recording",
@@ -41,7 +41,7 @@ fn main() {
     let stacks = core.stacks();
     let wanted = |id| thread.is_none_or(|thread| thread == id);
     let stack = stacks.iter().find(|stack| wanted(stack.thread.id));
-    print(&core.case(&about, stack.unwrap_or_else(|| fail("there is no such thread"))));
+    print(core.case(&about, stack.unwrap_or_else(|| fail("there is no such thread"))));
 }
 
 /// A stack that was left to be walked in user space, or a list of them.
@@ -55,12 +55,7 @@ fn of_recording(path: &Path, options: &Options) {
         return;
     };
     let stack = stacks.get(number).unwrap_or_else(|| fail("there is no such stack"));
-    print(&stack.case(&options.get("about", stack.name.clone())));
-}
-
-#[expect(clippy::print_stdout, reason = "the program's result")]
-fn print(case: &Case) {
-    print!("{case}");
+    print(stack.case(&options.get("about", stack.name.clone())));
 }
 
 fn check(paths: &[String]) {

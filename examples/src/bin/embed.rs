@@ -4,6 +4,7 @@
 //! cargo run --release --bin embed -- --seconds 5
 //! ```
 
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
@@ -24,10 +25,7 @@ fn main() {
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all())
         .every(Duration::from_secs(1))
-        .sink(|profile: &Profile| {
-            report(profile);
-            Ok(())
-        })
+        .sink(|profile: &Profile| Ok(report(profile, &mut io::stdout().lock())?))
         .start()
         .unwrap_or_else(|error| fail(explain_start_error(&error)));
 
@@ -43,14 +41,14 @@ fn main() {
 }
 
 /// The sink: what ran most in the last second.
-#[expect(clippy::print_stdout, reason = "the program's result")]
-fn report(profile: &Profile) {
+fn report(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut samples: Vec<_> = profile.samples().collect();
     samples.sort_by_key(|sample| std::cmp::Reverse(sample.count()));
-    println!("{} samples", profile.count());
+    writeln!(out, "{} samples", profile.count())?;
     for sample in samples.iter().take(5) {
-        println!("{:>6} {:<16} {}", sample.count(), sample.thread().name, sample.trace().leaf());
+        writeln!(out, "{:>6} {:<16} {}", sample.count(), sample.thread().name, sample.trace().leaf())?;
     }
+    Ok(())
 }
 
 #[inline(never)]

@@ -5,8 +5,8 @@
 //! ```
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::{State, requirements};
-use examples::{Options, Usage, explain_start_error};
+use ebpf_profiler_core::live::{Requirement, State, requirements};
+use examples::{Options, Usage, explain_start_error, print};
 
 const USAGE: Usage = Usage {
     about: "explain: what a profiler needs of this machine, and what there is",
@@ -14,7 +14,6 @@ const USAGE: Usage = Usage {
     words: "",
 };
 
-#[expect(clippy::print_stdout, reason = "the program's result")]
 fn main() {
     Options::parse(USAGE);
     let requirements = requirements();
@@ -24,16 +23,16 @@ fn main() {
             State::Limited => "less",
             _ => "MISSING",
         };
-        println!("{mark:<8} {:<20} {:<24} {}", requirement.what, requirement.found, requirement.advice);
+        let Requirement { what, found, advice, .. } = requirement;
+        print(format_args!("{mark:<8} {what:<20} {found:<24} {advice}\n"));
     }
-    println!();
     match Profiler::builder().start() {
         Ok(profiler) => {
             drop(profiler);
-            println!("a profiler starts here");
+            print("\na profiler starts here\n");
         }
         Err(error) => {
-            println!("a profiler doesn't start here: {}", explain_start_error(&error));
+            print(format_args!("\na profiler doesn't start here: {}\n", explain_start_error(&error)));
             std::process::exit(1);
         }
     }

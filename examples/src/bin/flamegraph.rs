@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
-use ebpf_profiler_core::sink::{Format, Table};
-use examples::{Options, Usage, explain_start_error, fail, sleep_until_interrupted};
+use ebpf_profiler_core::sink::{File, Table};
+use examples::{Options, Usage, explain_start_error, fail, print, sleep_until_interrupted};
 
 const USAGE: Usage = Usage {
     about: "flamegraph: a flame graph of everything that runs on this machine",
@@ -44,7 +44,7 @@ fn main() {
     let (profile, health) = profiler.finish().unwrap_or_else(|error| fail(error));
 
     profile.write(&output).unwrap_or_else(|error| fail(error));
-    print(&profile, &health, &output);
+    report(&profile, &health, &output);
 }
 
 /// What can't be written is better known before than after.
@@ -52,13 +52,12 @@ fn check(output: &Path, seconds: f64) {
     if !(seconds > 0.0 && seconds <= 1e6) {
         fail(format!("--seconds can't be {seconds}; give a number above 0"));
     }
-    Format::of(output).unwrap_or_else(|error| fail(error));
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         fail(format!("there is no folder {}; create it with: mkdir -p {0}", folder.display()));
     }
-    if output.is_dir() {
-        fail(format!("{} is a folder; give the name of a file", output.display()));
+    if let Err(error) = File::new(output) {
+        fail(error);
     }
 }
 
@@ -78,13 +77,14 @@ fn wait(duration: Duration) {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the program's result")]
-fn print(profile: &Profile, health: &Health, output: &Path) {
-    print!("{}", Table::new(profile).rows(15));
+fn report(profile: &Profile, health: &Health, output: &Path) {
+    let (table, lost) = (Table::new(profile).rows(15), health.lost);
     let (all, whole) = (profile.count(), whole(profile));
     let share = if all == 0 { 0.0 } else { 100.0 * whole as f64 / all as f64 };
-    println!("\n{all} samples, {whole} whole ({share:.1} %), {} lost", health.lost);
-    println!("{}", output.display());
+    print(format_args!(
+        "{table}\n{all} samples, {whole} whole ({share:.1} %), {lost} lost\n{}\n",
+        output.display()
+    ));
 }
 
 fn whole(profile: &Profile) -> u64 {

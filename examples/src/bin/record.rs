@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
-use examples::{Options, Usage, explain_start_error, fail, sleep_until_interrupted};
+use examples::{Options, Usage, explain_start_error, fail, print, sleep_until_interrupted};
 
 const USAGE: Usage = Usage {
     about: "record: writes down what runs on this machine, to be replayed without privileges",
@@ -42,16 +42,15 @@ fn main() {
 
     sleep_until_interrupted(Instant::now() + Duration::from_secs_f64(seconds), || {});
     let health = profiler.stop().unwrap_or_else(|error| fail(error));
-    print(&health);
+    report(&health);
     eprintln!("look at it with: cargo run --release --bin replay -- {}", output.display());
 }
 
-#[expect(clippy::print_stdout, reason = "the program's result")]
-fn print(health: &Health) {
+fn report(health: &Health) {
     let recording = health.recording.clone().unwrap_or_default();
     if let Some(error) = recording.error {
         fail(format!("{error}; {} events are missing", recording.left_out));
     }
     let samples = health.pipeline.samples;
-    println!("{samples} samples in {} bytes, {} lost", recording.bytes, health.lost);
+    print(format_args!("{samples} samples in {} bytes, {} lost\n", recording.bytes, health.lost));
 }

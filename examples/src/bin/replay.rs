@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::replay::Replay;
 use ebpf_profiler_core::sample::SourceError;
-use ebpf_profiler_core::sink::{Format, Table};
-use examples::{Options, Usage, fail};
+use ebpf_profiler_core::sink::{File, Table};
+use examples::{Options, Usage, fail, print};
 
 const USAGE: Usage = Usage {
     about: "replay: makes a profile of a recording",
@@ -23,8 +23,8 @@ fn main() {
     let options = Options::parse(USAGE);
     let [recording] = options.words() else { fail("give one recording: replay run.ticks") };
     let output: Option<PathBuf> = options.one("output");
-    if let Some(output) = &output {
-        Format::of(output).unwrap_or_else(|error| fail(error));
+    if let Some(Err(error)) = output.as_deref().map(File::new) {
+        fail(error);
     }
 
     let profile = replay(recording).unwrap_or_else(|error| match error {
@@ -37,7 +37,7 @@ fn main() {
     if let Some(output) = &output {
         profile.write(output).unwrap_or_else(|error| fail(error));
     }
-    print(&profile, output.as_deref());
+    report(&profile, output.as_deref());
 }
 
 fn replay(recording: &str) -> Result<Profile, SourceError> {
@@ -48,11 +48,7 @@ fn replay(recording: &str) -> Result<Profile, SourceError> {
     replay.unwind(ebpf_profiler_unwind::tables()).profile()
 }
 
-#[expect(clippy::print_stdout, reason = "the program's result")]
-fn print(profile: &Profile, output: Option<&Path>) {
-    print!("{}", Table::new(profile).rows(15));
-    println!("\n{}", profile.summary());
-    if let Some(output) = output {
-        println!("{}", output.display());
-    }
+fn report(profile: &Profile, output: Option<&Path>) {
+    let output = output.map_or_else(String::new, |output| format!("{}\n", output.display()));
+    print(format_args!("{}\n{}\n{output}", Table::new(profile).rows(15), profile.summary()));
 }

@@ -1,0 +1,128 @@
+//! Prints the unwind table of an ELF file.
+//!
+//! ```text
+//! $ cargo run --release --bin tables -- /usr/bin/true
+//!         2020  cfa = rsp + 16, ra = [cfa - 8]
+//!         2026  cfa = rsp + 24, ra = [cfa - 8]
+//!         2030  cfa = rsp + 8 + (pc & 15 >= 11 ? 8 : 0), ra = [cfa - 8]
+//!         ...
+//! $ tables --address 0x2026 /usr/bin/true
+//! cfa = rsp + 24, ra = [cfa - 8]
+//! $ tables --statistics /usr/bin/node
+//! rows                        277509
+//! bytes                      1145136   4.13 a row
+//! ...
+//! ```
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::time::Instant;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_unwind::{Rule, Table};
+use examples::{Options, Usage, fail, print};
+
+const USAGE: Usage = Usage {
+    about: "tables: prints the unwind table of an ELF file",
+    options: &[
+        ("address", "HEX", "only the rule at this address, as the file counts addresses"),
+        ("statistics", "", "how many rows, of which kinds, instead of the rows"),
+    ],
+    words: "file",
+};
+
+fn main() {
+    let options = Options::parse(USAGE);
+    let [file] = options.words() else { fail("give one ELF file: tables /usr/bin/true") };
+    let address: Option<String> = options.one("address");
+    match address {
+        Some(address) => look_up(file, &address),
+        None if options.has("statistics") => statistics(file),
+        None => rows(&open(file)),
+    }
+}
+
+fn open(path: &str) -> Table {
+    table(path).unwrap_or_else(|problem| fail(format!("{path}: {problem}")))
+}
+
+fn table(path: &str) -> Result<Table, String> {
+    // Looked at before it is opened: to open a pipe can take for ever.
+    if !fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
+        return Err("not a regular file".to_owned());
+    }
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    let elf = Elf::open(file).map_err(|error| error.to_string())?;
+    Table::of(&elf).map_err(|error| error.to_string())
+}
+
+/// Every row: from which address on, how.
+fn rows(table: &Table) {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let written = table.rows().try_for_each(|row| writeln!(out, "{:12x}  {}", row.address, row.rule));
+    match written.and_then(|()| out.flush()) {
+        // Whoever reads may have seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(format!("cannot print: {error}")),
+        _ => {}
+    }
+}
+
+fn look_up(file: &str, address: &str) {
+    let digits = address.strip_prefix("0x").unwrap_or(address);
+    let Ok(address) = u64::from_str_radix(digits, 16) else {
+        fail(format!("--address can't be {address:?}; give hexadecimal digits, such as 0x2026"))
+    };
+    match open(file).rule(address) {
+        Some(rule) => print(format_args!("{rule}\n")),
+        None => print("no unwind data\n"),
+    }
+}
+
+fn statistics(file: &str) {
+    let start = Instant::now();
+    let table = open(file);
+    let time = start.elapsed();
+    let (rows, bytes) = (table.rows().count(), table.image().len());
+    print(format_args!(
+        "built in              {time:>12.2?}\n\
+         rows                  {rows:>12}\n\
+         different rules       {:>12}\n\
+         bytes                 {bytes:>12}   {:.2} a row\n\
+         rows no rule can say  {:>12}\n\
+         malformed entries     {:>12}\n\n{}",
+        table.rules().count(),
+        bytes as f64 / rows.max(1) as f64,
+        table.unsupported(),
+        table.malformed(),
+        frequent(&table, rows),
+    ));
+}
+
+/// The rules that most rows have.
+fn frequent(table: &Table, rows: usize) -> String {
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for rule in table.rows().map(|row| row.rule) {
+        *counts.entry(kind(rule)).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by(|(a, m), (b, n)| n.cmp(m).then(a.cmp(b)));
+    let mut text = String::new();
+    for (rule, count) in counts.iter().take(20) {
+        // A string takes all that is written to it.
+        let _ = writeln!(text, "{:8.3} %  {rule}", 100.0 * *count as f64 / rows as f64);
+    }
+    text
+}
+
+/// A rule without its numbers.
+fn kind(rule: Rule) -> String {
+    let shown = rule.to_string();
+    let words = shown.split(' ').map(|word| {
+        let number = word.trim_end_matches([',', ']', ')']);
+        let is_number = number.parse::<u32>().is_ok();
+        if is_number { word.replacen(number, "n", 1) } else { word.to_string() }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
