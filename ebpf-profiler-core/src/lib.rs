@@ -76,6 +76,7 @@
 //! | `CAP_BPF`, `CAP_PERFMON` | to load the sampling program and to read stacks; without them nothing starts |
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; without them some stacks end early |
 //! | `CAP_CHECKPOINT_RESTORE` | the same for programs that were deleted or replaced while they run |
+//! | process numbers | the machine's: in a container `docker run --pid=host` or `hostPID: true`; without them there are no user stacks |
 //! | lockdown | not `confidentiality` |
 //! | Rust | 1.88; no BPF toolchain: the compiled object comes along |
 //! <!-- /needs -->

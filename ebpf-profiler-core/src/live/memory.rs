@@ -22,7 +22,7 @@ pub(super) fn read(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> 
 
 /// Whether `/proc` counts processes as system calls do. That of another world, as containers are given sometimes,
 /// has other numbers, and a system call would read another process.
-fn is_ours(status: &str) -> bool {
+pub(super) fn is_ours(status: &str) -> bool {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     numbers.is_some_and(|numbers| numbers.split_ascii_whitespace().count() == 1)
 }

@@ -1,6 +1,9 @@
 //! What a profiler needs of a machine, and what there is.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use super::memory;
 
 /// One thing that a profiler needs, or works better with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +59,7 @@ pub fn requirements() -> Vec<Requirement> {
             40,
             "opens programs that were deleted or replaced while they run",
         ),
+        process_numbers(),
         kernel_names(),
         lockdown(),
     ]
@@ -140,6 +144,26 @@ fn helpful_capability(what: &'static str, bit: u32, advice: &'static str) -> Req
     Requirement { state, ..requirement }
 }
 
+fn process_numbers() -> Requirement {
+    let namespace = fs::metadata("/proc/self/ns/pid").map_or(FIRST_NAMESPACE, |file| file.ino());
+    let (state, found) = numbering(namespace, &read("/proc/self/status"));
+    let advice =
+        "knows a process again by the kernel's number; in a container: docker run --pid=host, hostPID: true";
+    Requirement { what: "process numbers", state, found: found.to_owned(), advice }
+}
+
+/// Ticks come with the numbers of the first namespace; those in `/proc` are of the one that it was mounted in.
+fn numbering(namespace: u64, status: &str) -> (State, &'static str) {
+    if namespace == FIRST_NAMESPACE || !memory::is_ours(status) {
+        (State::There, "the kernel's")
+    } else {
+        (State::Limited, "a namespace's own")
+    }
+}
+
+/// The inode of the namespace that the machine began with: `PROC_PID_INIT_INO`.
+const FIRST_NAMESPACE: u64 = 0xefff_fffc;
+
 fn kernel_names() -> Requirement {
     let names = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let shown = names.lines().take(64).any(|line| !line.starts_with("0000000000000000"));
@@ -178,5 +202,14 @@ mod tests {
         assert_eq!(all[0].what, "kernel");
         assert!(!all[0].found.is_empty());
         assert!(all.iter().all(|requirement| !requirement.advice.is_empty()));
+    }
+
+    #[test]
+    fn a_container_whose_processes_have_numbers_of_their_own_is_told() {
+        let (other, own, two) = (0xf000_0001, "Pid:\t1\nNSpid:\t1\n", "Pid:\t4711\nNSpid:\t4711\t1\n");
+        assert_eq!(numbering(FIRST_NAMESPACE, own).0, State::There);
+        assert_eq!(numbering(other, own).0, State::Limited);
+        // Its /proc is the machine's.
+        assert_eq!(numbering(other, two).0, State::There);
     }
 }
