@@ -23,7 +23,7 @@ pub use print::print;
 pub use privilege::explain_start_error;
 pub use recorded_stack::RecordedStack;
 pub use report::Reporter;
-pub use signal::{Signals, interrupted, sleep_until_interrupted};
+pub use signal::{Signals, interrupted, notice_interrupts, sleep_until_interrupted};
 
 /// Ends a program with one sentence about what went wrong.
 pub fn fail(error: impl std::fmt::Display) -> ! {

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether the user pressed Ctrl-C, or asked the program to end. A second time ends it at once.
-pub fn interrupted() -> bool {
+/// Lets Ctrl-C, or who else asks the program to end, be noticed from now on: what takes long to start is ended
+/// as well as what runs.
+pub fn notice_interrupts() {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
         for signal in [libc::SIGINT, libc::SIGTERM] {
@@ -18,6 +19,11 @@ pub fn interrupted() -> bool {
             unsafe { libc::signal(signal, handler as *const () as libc::sighandler_t) };
         }
     });
+}
+
+/// Whether the user pressed Ctrl-C, or asked the program to end. A second time ends it at once.
+pub fn interrupted() -> bool {
+    notice_interrupts();
     INTERRUPTED.load(Ordering::Relaxed)
 }
 

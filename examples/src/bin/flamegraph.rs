@@ -12,7 +12,9 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{File, Table};
-use examples::{Options, Usage, explain_start_error, fail, print, sleep_until_interrupted};
+use examples::{
+    Options, Usage, explain_start_error, fail, notice_interrupts, print, sleep_until_interrupted,
+};
 
 const USAGE: Usage = Usage {
     about: "flamegraph: a flame graph of everything that runs on this machine",
@@ -30,6 +32,7 @@ fn main() {
     let output = options.get("output", PathBuf::from("flamegraph.html"));
     let seconds: f64 = options.get("seconds", 10.0);
     check(&output, seconds);
+    notice_interrupts();
 
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 97))

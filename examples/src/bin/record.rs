@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
-use examples::{Options, Usage, explain_start_error, fail, print, sleep_until_interrupted};
+use examples::{
+    Options, Usage, explain_start_error, fail, notice_interrupts, print, sleep_until_interrupted,
+};
 
 const USAGE: Usage = Usage {
     about: "record: writes down what runs on this machine, to be replayed without privileges",
@@ -29,6 +31,7 @@ fn main() {
     if !(seconds > 0.0 && seconds <= 1e6) {
         fail(format!("--seconds can't be {seconds}; give a number above 0"));
     }
+    notice_interrupts();
 
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 97))
