@@ -12,7 +12,7 @@ mod oracle;
 use std::path::PathBuf;
 
 use ebpf_profiler_unwind::{Rule, Table, validate};
-use ebpf_programs::abi::table::{cfa, kept};
+use ebpf_programs::abi::table::{self, Header, cfa, kept};
 use oracle::{files, judge};
 
 /// Compares all files; every so often a line says how far it is.
@@ -88,6 +88,12 @@ fn some_files() {
 const LOADER: &str =
     if cfg!(target_arch = "x86_64") { "ld-linux-x86-64.so.2" } else { "ld-linux-aarch64.so.1" };
 
+/// Where in a table a rule is.
+fn place(table: &Table, rule: usize) -> usize {
+    let header = Header { rows: table.rows().count() as u32, ..Header::default() };
+    header.rules_at() as usize + rule * size_of::<table::Rule>()
+}
+
 /// A judge that never objects is none: one number of one rule is changed.
 #[test]
 fn a_wrong_rule_is_noticed() {
@@ -95,7 +101,7 @@ fn a_wrong_rule_is_noticed() {
     let table = Table::of(&elf).unwrap();
     let mut image = table.image().to_vec();
     let rule = table.rules().position(|rule| rule.raw().cfa == cfa::REGISTER).unwrap();
-    image[64 + rule * 16 + 4] ^= 8;
+    image[place(&table, rule) + 4] ^= 8;
     let wrong = Table::from_image(image, elf.arch()).unwrap();
     assert_ne!(judge::eh_frame(&elf, &wrong).unequal, 0);
 }
@@ -113,7 +119,7 @@ fn a_wrong_place_of_a_kept_register_is_noticed() {
     let saved = |rule: &Rule| kept(rule) && rule.raw().fp >> kept::SHIFT != 0;
     let Some(rule) = table.rules().position(|rule| saved(&rule)) else { return };
     let mut image = table.image().to_vec();
-    image[64 + rule * 16 + 3] ^= 1 << kept::SHIFT;
+    image[place(&table, rule) + 3] ^= 1 << kept::SHIFT;
     let wrong = Table::from_image(image, elf.arch()).unwrap();
     assert_ne!(judge::eh_frame(&elf, &wrong).unequal, 0);
 }

@@ -2,8 +2,7 @@
 
 use ebpf_programs::abi::table::{NO_DATA, PAGE, PAGE_ROWS};
 
-use super::blocks::{Blocks, Place};
-use super::image;
+use super::image::Image;
 use super::rules::{CANNOT, Packed, Rules};
 
 /// One row as it stands in the table: the low part of the address, the number of the rule.
@@ -13,16 +12,14 @@ pub(super) type Row = [u8; 4];
 pub(crate) struct Builder {
     base: u64,
     rules: Rules,
-    /// Where the rows of each finished page are.
-    pages: Vec<Place>,
-    /// The rows of finished pages.
-    rows: Blocks,
+    /// The finished pages.
+    image: Image,
     /// The rows of the page at work, and how many there are.
     page: Box<[Row; PAGE_ROWS]>,
     count: usize,
-    /// Where the page at work ends.
+    /// The last address of the page at work.
     page_end: u64,
-    /// Before this address a row may follow the last one: the end of a page that has rows, else 0.
+    /// Up to this address a row may follow the last one: the end of a page that has rows, else 0.
     limit: u64,
     /// The rule in force behind the last row.
     current: u16,
@@ -44,11 +41,10 @@ impl Builder {
         let base = first & !(PAGE - 1);
         Builder {
             base,
-            page_end: base.saturating_add(PAGE),
+            page_end: base | (PAGE - 1),
             last: NOWHERE,
             rules: Rules::new(),
-            pages: Vec::new(),
-            rows: Blocks::default(),
+            image: Image::new(base),
             page: Box::new([Row::default(); PAGE_ROWS]),
             count: 0,
             limit: 0,
@@ -64,7 +60,7 @@ impl Builder {
     pub(crate) fn push(&mut self, address: u64, rule: Packed) {
         match self.rules.recent(rule) {
             Some(number) if number == self.current => {}
-            Some(number) if address > self.last && address < self.limit && self.count < PAGE_ROWS => {
+            Some(number) if address > self.last && address <= self.limit && self.count < PAGE_ROWS => {
                 self.page[self.count] = row(address as u16, number);
                 self.count += 1;
                 self.last = address;
@@ -91,7 +87,7 @@ impl Builder {
     }
 
     fn add(&mut self, address: u64, number: u16) {
-        if address >= self.page_end {
+        if address > self.page_end {
             self.turn_to(address);
         }
         let low = address as u16;
@@ -138,24 +134,28 @@ impl Builder {
         }
     }
 
-    /// Finishes the page at work and all pages before that of `address`.
+    /// Finishes the page at work and all pages before that of `address`, of which only those have a row that a rule
+    /// reaches through.
     fn turn_to(&mut self, address: u64) {
-        while address >= self.page_end {
-            self.finish_page();
+        self.finish_page();
+        while self.current != NO_DATA && address - self.page_end > PAGE {
             self.page_end += PAGE;
+            self.finish_page();
         }
+        self.page_end = address | (PAGE - 1);
     }
 
     fn finish_page(&mut self) {
         if self.count == 0 && self.current != NO_DATA {
             self.put(row(0, self.current));
         }
-        if self.rows.len() >= MAX_ROWS && self.count > 1 {
+        if self.image.len() >= MAX_ROWS && self.count > 1 {
             self.dropped += self.count as u32;
             self.count = 0;
             self.put(row(0, CANNOT));
         }
-        self.pages.push(self.rows.add(self.page[..self.count].as_flattened()));
+        let number = (self.page_end - self.base) / PAGE;
+        self.image.add(number as u32, self.page[..self.count].as_flattened());
         self.count = 0;
         self.limit = 0;
     }
@@ -168,8 +168,7 @@ impl Builder {
     /// The table, laid out.
     pub(crate) fn finish(mut self) -> Built {
         self.finish_page();
-        let image = image::lay_out(self.base, self.rules.list(), &mut self.pages, self.rows);
-        Built { image, dropped: self.dropped }
+        Built { image: self.image.finish(self.rules.list()), dropped: self.dropped }
     }
 }
 

@@ -12,13 +12,14 @@ pub(crate) mod rules;
 
 pub(crate) mod build;
 
-mod blocks;
-
 mod image;
 
 mod view;
 
 mod validate;
+
+#[cfg(test)]
+mod tests;
 
 use build::Builder;
 use rules::Packed;

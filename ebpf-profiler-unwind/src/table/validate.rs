@@ -3,8 +3,7 @@
 use std::fmt;
 
 use ebpf_programs::abi::VERSION;
-use ebpf_programs::abi::arena::BLOCK;
-use ebpf_programs::abi::table::{Header, PAGE, PAGE_ROWS, Page, Row, Rule};
+use ebpf_programs::abi::table::{GROUP_PAGES, Group, Header, PAGE, PAGE_ROWS, Page, Row, Rule};
 
 use super::view::View;
 
@@ -20,11 +19,14 @@ pub enum Invalid {
     Size(u32),
     /// The first page doesn't begin at a multiple of a page's size, or the last lies beyond the address space.
     Base(u64),
-    /// Rules or directory reach into what follows them, or rule 0 says something.
+    /// The parts of the table are not those that the header tells of, rule 0 says something, or there is something between
+    /// the parts.
     Parts,
     /// The header's number of rows isn't that of the pages together.
     Rows(u32),
-    /// The rows of this page lie outside of the table, cross a block, or are too many.
+    /// The pages of this group don't follow those of the group before.
+    Group(u32),
+    /// The rows of this page, counted from the start of the table, don't follow those of the page before, or are too many.
     Page(u32),
     /// This row, counted from the start of the table, is out of order or names a rule that isn't there.
     Row(u32),
@@ -37,8 +39,9 @@ impl fmt::Display for Invalid {
             Invalid::Version(version) => write!(f, "version {version} of the format, not {VERSION}"),
             Invalid::Size(size) => write!(f, "the header tells a size of {size} bytes"),
             Invalid::Base(base) => write!(f, "the first page can't begin at {base:#x}"),
-            Invalid::Parts => f.write_str("rules, directory and rows overlap"),
+            Invalid::Parts => f.write_str("the parts are not those that the header tells of"),
             Invalid::Rows(rows) => write!(f, "the header tells of {rows} rows"),
+            Invalid::Group(group) => write!(f, "the pages of group {group} lie where they must not"),
             Invalid::Page(page) => write!(f, "the rows of page {page} lie where they must not"),
             Invalid::Row(row) => write!(f, "row {row} is out of order or has no rule"),
         }
@@ -59,29 +62,44 @@ pub fn validate(image: &[u8]) -> Result<(), Invalid> {
     let view = View::new(image).ok_or(Invalid::Short)?;
     let header = view.header();
     check_header(&header, image.len())?;
-    if view.rule(0) != Some(Rule::NO_DATA) {
+    let between = header.rows_end() as usize..header.rules_at() as usize;
+    if view.rule(0) != Some(Rule::NO_DATA) || image[between].iter().any(|&byte| byte != 0) {
         return Err(Invalid::Parts);
     }
-    let rows = (0..header.pages).try_fold(0, |rows, number| Ok(rows + check_page(&view, number)?))?;
-    if rows == header.rows { Ok(()) } else { Err(Invalid::Rows(header.rows)) }
+    let first = Place { page: header.pages_at() / PAGE_SIZE, row: size_of::<Header>() as u64 / ROW_SIZE };
+    let end = (0..header.groups).try_fold(first, |place, number| check_group(&view, number, place))?;
+    if end.row * ROW_SIZE != header.rows_end() {
+        Err(Invalid::Rows(header.rows))
+    } else if end.page * PAGE_SIZE != header.size.into() {
+        Err(Invalid::Parts)
+    } else {
+        Ok(())
+    }
+}
+
+const PAGE_SIZE: u64 = size_of::<Page>() as u64;
+const ROW_SIZE: u64 = size_of::<Row>() as u64;
+
+/// Where the next page and its rows should be.
+#[derive(Clone, Copy)]
+struct Place {
+    /// In pages from the start of the table.
+    page: u64,
+    /// In rows from the start of the table.
+    row: u64,
 }
 
 fn check_header(header: &Header, size: usize) -> Result<(), Invalid> {
-    let rules_end = size_of::<Header>() as u64 + u64::from(header.rules) * size_of::<Rule>() as u64;
-    let directory_end = u64::from(header.directory) + u64::from(header.pages) * size_of::<Page>() as u64;
-    let end = header.base.checked_add(u64::from(header.pages) * PAGE);
     if header.version != VERSION {
         Err(Invalid::Version(header.version))
     } else if header.size as usize != size {
         Err(Invalid::Size(header.size))
-    } else if !header.base.is_multiple_of(PAGE) || end.is_none() {
+    } else if !header.base.is_multiple_of(PAGE) {
         Err(Invalid::Base(header.base))
     } else if header.rules == 0
         || header.rules > 1 << 16
-        || !header.directory.is_multiple_of(8)
-        || u64::from(header.directory) < rules_end
-        || directory_end > size as u64
-        || header.reserved != [0; 4]
+        || header.pages_at() > size as u64
+        || header.reserved != 0
     {
         Err(Invalid::Parts)
     } else {
@@ -89,23 +107,35 @@ fn check_header(header: &Header, size: usize) -> Result<(), Invalid> {
     }
 }
 
-/// How many rows a page has.
-fn check_page(view: &View<'_>, number: u32) -> Result<u32, Invalid> {
-    let header = view.header();
-    let page = view.page(number).ok_or(Invalid::Parts)?;
-    if page.count == 0 {
-        return Ok(0);
+/// Where the pages behind a group should be.
+fn check_group(view: &View<'_>, number: u32, place: Place) -> Result<Place, Invalid> {
+    let group = view.group(number).ok_or(Invalid::Parts)?;
+    if u64::from(group.first) != place.page {
+        return Err(Invalid::Group(number));
     }
-    let row = size_of::<Row>() as u64;
-    let (begin, size) = (u64::from(page.first) * row, u64::from(page.count) * row);
-    let directory_end = u64::from(header.directory) + u64::from(header.pages) * size_of::<Page>() as u64;
-    let one_block = begin / BLOCK as u64 == (begin + size - 1) / BLOCK as u64;
-    let inside = begin >= directory_end && begin + size <= header.size.into();
-    if page.count as usize > PAGE_ROWS || !one_block || !inside {
+    check_addresses(view.header().base, number, group)?;
+    View::pages_of(group).try_fold(place, |place, _| check_page(view, place))
+}
+
+/// Whether a group ends before the address space does, as far as it has rows.
+fn check_addresses(base: u64, number: u32, group: Group) -> Result<(), Invalid> {
+    let Some(last) = group.bits.checked_ilog2() else { return Ok(()) };
+    let pages = u64::from(number) * u64::from(GROUP_PAGES) + u64::from(last) + 1;
+    let end = base.checked_add(pages * PAGE);
+    end.map(drop).ok_or(Invalid::Base(base))
+}
+
+/// Where the page behind the one at `place` should be.
+fn check_page(view: &View<'_>, place: Place) -> Result<Place, Invalid> {
+    let number = u32::try_from(place.page).map_err(|_| Invalid::Parts)?;
+    let page = view.page(number).ok_or(Invalid::Parts)?;
+    let end = u64::from(page.first) + u64::from(page.count);
+    let follows = u64::from(page.first) == place.row && end * ROW_SIZE <= view.header().rows_end();
+    if page.count == 0 || page.count as usize > PAGE_ROWS || !follows {
         return Err(Invalid::Page(number));
     }
     check_rows(view, page)?;
-    Ok(page.count)
+    Ok(Place { page: place.page + 1, row: end })
 }
 
 fn check_rows(view: &View<'_>, page: Page) -> Result<(), Invalid> {

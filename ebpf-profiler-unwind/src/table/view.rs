@@ -1,6 +1,6 @@
 //! Reads the parts of a table, whatever its bytes say.
 
-use ebpf_programs::abi::table::{Header, PAGE, Page, Row, Rule};
+use ebpf_programs::abi::table::{GROUP_PAGES, Group, Header, PAGE, Page, Row, Rule};
 
 /// A table's bytes and their header.
 #[derive(Clone, Copy)]
@@ -13,16 +13,14 @@ impl<'a> View<'a> {
     /// `None` when there isn't even a header.
     pub(super) fn new(image: &'a [u8]) -> Option<View<'a>> {
         let word = |at| word(image, at);
-        let reserved: [u64; 4] = [long(image, 32)?, long(image, 40)?, long(image, 48)?, long(image, 56)?];
         let header = Header {
             base: long(image, 0)?,
-            pages: word(8)?,
-            directory: word(12)?,
-            rules: word(16)?,
-            rows: word(20)?,
-            size: word(24)?,
-            version: word(28)?,
-            reserved,
+            groups: word(8)?,
+            rules: word(12)?,
+            rows: word(16)?,
+            size: word(20)?,
+            version: word(24)?,
+            reserved: word(28)?,
         };
         Some(View { image, header })
     }
@@ -32,15 +30,39 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn rule(&self, number: u16) -> Option<Rule> {
-        let at = size_of::<Header>() + usize::from(number) * size_of::<Rule>();
+        let at = self.header.rules_at() as usize + usize::from(number) * size_of::<Rule>();
         let [cfa, register, ra, fp] = word(self.image, at)?.to_le_bytes();
         let number = |index: usize| word(self.image, at + 4 * index).map(|word| word as i32);
         Some(Rule { cfa, register, ra, fp, offset: number(1)?, aux: number(2)?, fp_offset: number(3)? })
     }
 
-    pub(super) fn page(&self, number: u32) -> Option<Page> {
-        let at = self.header.directory as usize + number as usize * size_of::<Page>();
+    /// Group `number` of the pages.
+    pub(super) fn group(&self, number: u32) -> Option<Group> {
+        let at = self.header.groups_at() as usize + number as usize * size_of::<Group>();
+        Some(Group { bits: word(self.image, at)?, first: word(self.image, at + 4)? })
+    }
+
+    /// Where the rows of a page are, whose place is counted in pages from the start of the table.
+    pub(super) fn page(&self, place: u32) -> Option<Page> {
+        let at = place as usize * size_of::<Page>();
         Some(Page { first: word(self.image, at)?, count: word(self.image, at + 4)? })
+    }
+
+    /// The pages of a group that have rows: their numbers within it, and their places.
+    pub(super) fn pages_of(group: Group) -> impl Iterator<Item = (u32, u32)> {
+        let numbers = (0..GROUP_PAGES).filter(move |number| group.bits >> number & 1 == 1);
+        numbers.zip(0..).map(move |(number, index)| (number, group.first.wrapping_add(index)))
+    }
+
+    /// The rows of the page that `distance` from the first one lies in.
+    fn page_at(&self, distance: u64) -> Option<Page> {
+        let (number, page) =
+            (distance / PAGE / u64::from(GROUP_PAGES), (distance / PAGE) as u32 % GROUP_PAGES);
+        let number = u32::try_from(number).ok().filter(|&number| number < self.header.groups)?;
+        let group = self.group(number)?;
+        let bit = 1 << page;
+        let lower = (group.bits & (bit - 1)).count_ones();
+        if group.bits & bit == 0 { None } else { self.page(group.first.checked_add(lower)?) }
     }
 
     /// Row `number`, counted from the start of the table.
@@ -61,8 +83,7 @@ impl<'a> View<'a> {
 
     fn find_row(&self, address: u64) -> Option<Row> {
         let distance = address.checked_sub(self.header.base)?;
-        let page = u32::try_from(distance / PAGE).ok().filter(|&page| page < self.header.pages)?;
-        let Page { first, count } = self.page(page)?;
+        let Page { first, count } = self.page_at(distance)?;
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -77,12 +98,22 @@ impl<'a> View<'a> {
 
     /// Addresses and numbers of rules of all rows.
     pub(super) fn rows(self) -> impl Iterator<Item = (u64, u16)> + 'a {
-        (0..self.header.pages).flat_map(move |number| {
-            let begin = self.header.base.wrapping_add(u64::from(number) * PAGE);
-            let page = self.page(number).unwrap_or_default();
+        self.pages().flat_map(move |(begin, page)| {
             let rows =
                 (page.first..page.first.saturating_add(page.count)).map_while(move |row| self.row(row));
             rows.map(move |row| (begin.wrapping_add(row.low.into()), row.rule))
+        })
+    }
+
+    /// Addresses of all pages that have rows, and where these are.
+    fn pages(self) -> impl Iterator<Item = (u64, Page)> + 'a {
+        let groups = (0..self.header.groups).map_while(move |number| Some((number, self.group(number)?)));
+        groups.flat_map(move |(number, group)| {
+            let pages = View::pages_of(group).map_while(move |(page, place)| Some((page, self.page(place)?)));
+            pages.map(move |(page, entry)| {
+                let number = u64::from(number) * u64::from(GROUP_PAGES) + u64::from(page);
+                (self.header.base.wrapping_add(number * PAGE), entry)
+            })
         })
     }
 }

@@ -1,17 +1,30 @@
 //! An unwind table: how to get from any instruction of one ELF file to the caller's frame.
 //!
-//! A table is one piece of bytes without pointers, so it is copied into the [arena] as it is:
+//! A table is one piece of bytes without pointers, so it is copied into the [arena] as it is. Each part begins where
+//! the one before it ends:
 //!
 //! ```text
-//!        0   Header            64 bytes
-//!       64   rules             16 bytes each, [`Rule`]; number 0 says that there is no data
-//!   header.directory           8 bytes a page of 64 KiB of the file's address space, [`Page`]
-//!      ...   rows              4 bytes each, [`Row`]: sorted by address within their page
+//!   Header     32 bytes
+//!   rows       4 bytes each, [`Row`]: sorted by address
+//!   zeros      up to 12 bytes, up to a multiple of 16
+//!   rules      16 bytes each, [`Rule`]; number 0 says that there is no data
+//!   groups     8 bytes for each 32 pages of the file's address space, [`Group`]
+//!   pages      8 bytes for each page of 64 KiB that has rows, [`Page`]
 //! ```
 //!
-//! * The rows of one page never cross a multiple of 64 KiB of the table, so a search stays in one block.
-//! * The first row of a non-empty page has the low address 0: every page answers for itself.
+//! From an address to its row:
+//!
+//! ```text
+//!   address - header.base = group : 16 or more bits    page of the group : 5 bits    low : 16 bits
+//!
+//!   groups[group] ──► is the page's bit set? ──► pages[first + number of lower bits] ──► search for low
+//! ```
+//!
+//! * What has no rows costs nothing but its bit: code that lies far apart, or code of which little is described.
+//! * The first row of a page has the low address 0: every page answers for itself.
 //! * A row holds from its address up to the next row's, or to the end of the page.
+//! * The rows of one page may go on in the next block of the arena, and never reach a third: the first step of a search
+//!   goes to that border, and all others stay in one block.
 //! * All addresses are virtual addresses of the ELF file, not of a process.
 
 use super::arena;
@@ -22,20 +35,21 @@ pub const PAGE: u64 = 1 << 16;
 /// The largest number of rows that a page can have.
 pub const PAGE_ROWS: usize = arena::BLOCK / size_of::<Row>();
 
+/// Pages of address space in a group.
+pub const GROUP_PAGES: u32 = 32;
+
 /// The number of the rule that says: there is no unwind data here.
 pub const NO_DATA: u16 = 0;
 
-/// The first 64 bytes of a table.
+/// The first 32 bytes of a table.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The virtual address of the first page, a multiple of [`PAGE`].
+    /// The virtual address of the first group, a multiple of [`PAGE`].
     pub base: u64,
-    /// How many pages the directory has.
-    pub pages: u32,
-    /// Where the directory begins, in bytes from the start of the table; a multiple of 8.
-    pub directory: u32,
-    /// How many rules follow the header.
+    /// How many groups of pages there are.
+    pub groups: u32,
+    /// How many rules there are.
     pub rules: u32,
     /// How many rows the pages have in all.
     pub rows: u32,
@@ -44,7 +58,39 @@ pub struct Header {
     /// [`super::VERSION`] of who built it.
     pub version: u32,
     /// Zero.
-    pub reserved: [u64; 4],
+    pub reserved: u32,
+}
+
+impl Header {
+    /// Where the rows end, in bytes from the start of the table.
+    pub const fn rows_end(&self) -> u64 {
+        size_of::<Header>() as u64 + self.rows as u64 * size_of::<Row>() as u64
+    }
+
+    /// Where the rules begin, in bytes from the start of the table.
+    pub const fn rules_at(&self) -> u64 {
+        self.rows_end().next_multiple_of(size_of::<Rule>() as u64)
+    }
+
+    /// Where the groups begin, in bytes from the start of the table.
+    pub const fn groups_at(&self) -> u64 {
+        self.rules_at() + self.rules as u64 * size_of::<Rule>() as u64
+    }
+
+    /// Where the pages begin, in bytes from the start of the table.
+    pub const fn pages_at(&self) -> u64 {
+        self.groups_at() + self.groups as u64 * size_of::<Group>() as u64
+    }
+}
+
+/// Which of 32 pages have rows.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// A bit for each page, the lowest for the first.
+    pub bits: u32,
+    /// The first of those that have rows, counted in [`Page`]s (8 bytes) from the start of the table.
+    pub first: u32,
 }
 
 /// Where a page's rows are.
@@ -53,7 +99,7 @@ pub struct Header {
 pub struct Page {
     /// The first row, counted in rows (4 bytes) from the start of the table.
     pub first: u32,
-    /// How many rows there are; 0 where the page has no unwind data at all.
+    /// How many rows there are, at least one.
     pub count: u32,
 }
 
@@ -199,7 +245,8 @@ pub mod kept {
 }
 
 const _: () = {
-    assert!(size_of::<Header>() == 64);
+    assert!(size_of::<Header>() == 32);
+    assert!(size_of::<Group>() == 8);
     assert!(size_of::<Page>() == 8);
     assert!(size_of::<Row>() == 4);
     assert!(size_of::<Rule>() == 16);

@@ -31,11 +31,11 @@ pub(super) fn double(block: &Block, at: u32) -> u64 {
     word(block, at) as u64 | (word(block, at + 1) as u64) << 32
 }
 
-/// 1 where `a <= b`, else 0, without a branch: both below 2^63. A branch here would double the number of paths
+/// `value` where `a <= b`, else 0, without a branch: both below 2^63. A branch here would double the number of paths
 /// that the verifier follows at every step of a search.
 #[inline(always)]
-pub(super) fn at_most(a: u64, b: u64) -> u32 {
-    1 - (b.wrapping_sub(a) >> 63) as u32
+pub(super) fn if_at_most(a: u64, b: u64, value: u32) -> u32 {
+    value & !((b.wrapping_sub(a) as i64 >> 63) as u32)
 }
 
 /// The mapping of `process` that `pc` lies in.
@@ -50,7 +50,7 @@ pub fn find_mapping<M: Machine>(machine: &M, process: &Process, pc: u64) -> Opti
         }
         let half = left / 2;
         let at = first.wrapping_add((base + half).wrapping_mul(MAPPING_WORDS));
-        base += half * at_most(double(block(machine, at)?, at), pc);
+        base += if_at_most(double(block(machine, at)?, at), pc, half);
         left -= half;
     }
     let at = first.wrapping_add(base.wrapping_mul(MAPPING_WORDS));

@@ -2,12 +2,12 @@
 
 use super::Walk;
 use super::arch::Arch;
-use super::arena::{SEARCH_STEPS, UNIT_WORDS, at_most, block, double, word};
-use crate::abi::arena::Block;
+use super::arena::{SEARCH_STEPS, UNIT_WORDS, block, double, if_at_most, word};
+use crate::abi::arena::BLOCK_WORDS;
 use crate::abi::mapping::{Mapping, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
-use crate::abi::table::{Header, NO_DATA, Rule, cfa, fp, kept, ra};
+use crate::abi::table::{GROUP_PAGES, Header, NO_DATA, Rule, cfa, fp, kept, ra};
 use crate::machine::Machine;
 
 /// What a walk keeps of a table's head.
@@ -16,26 +16,34 @@ use crate::machine::Machine;
 pub(super) struct Table {
     /// Its place in the arena.
     place: u32,
-    /// The page number of the first page.
+    /// How many groups of pages there are.
+    groups: u32,
+    /// The page number of the first page of the first group.
     base: u64,
-    /// How many pages there are.
-    pages: u32,
+    /// The page that was looked at last, counted from there; most callers lie in the page of what they call.
+    page: u64,
     /// The word of the arena at which the table begins.
     start: u32,
-    /// The word of the arena at which its directory begins.
-    directory: u32,
+    /// The word of the arena at which its rules begin.
+    list: u32,
     /// How many rules there are.
     rules: u32,
-    /// The page that was looked at last; most callers lie in the page of what they call.
-    page: u32,
-    /// The word of the arena at which its rows begin.
+    /// The word of the arena at which its groups begin.
+    directory: u32,
+    /// The word of the arena at which the rows of the page begin.
     first: u32,
     /// How many rows it has.
     count: u32,
 }
 
-/// No page has this number, and no table lies there.
+/// No table lies there.
 const NONE: u32 = u32::MAX;
+
+/// No page has this number.
+const NO_PAGE: u64 = u64::MAX;
+
+/// Words of four bytes in a header.
+const HEADER_WORDS: u32 = (size_of::<Header>() / 4) as u32;
 
 impl Table {
     /// Forgets which table it is.
@@ -49,14 +57,18 @@ impl Table {
     pub(super) fn load<M: Machine>(machine: &M, place: u32) -> Option<Table> {
         let start = place.wrapping_mul(UNIT_WORDS);
         let block = block(machine, start)?;
+        let rules = word(block, start + 3);
+        // Rules begin at a multiple of their size, and so does a table.
+        let list = start.wrapping_add(word(block, start + 4)).wrapping_add(HEADER_WORDS + 3) & !3;
         Some(Table {
             place,
+            groups: word(block, start + 2),
             base: double(block, start) >> 16,
-            pages: word(block, start + 2),
+            page: NO_PAGE,
             start,
-            directory: start.wrapping_add(word(block, start + 3) / 4),
-            rules: word(block, start + 4),
-            page: NONE,
+            list,
+            rules,
+            directory: list.wrapping_add(rules.wrapping_mul(4)),
             first: 0,
             count: 0,
         })
@@ -66,51 +78,70 @@ impl Table {
     #[inline(always)]
     fn number<M: Machine>(&mut self, machine: &M, address: u64, called: bool) -> Option<u16> {
         let page = (address >> 16).wrapping_sub(self.base);
-        if page >= self.pages as u64 {
+        if page / GROUP_PAGES as u64 >= self.groups as u64 {
             return Some(NO_DATA);
         }
-        if page as u32 != self.page {
-            self.turn_to(machine, page as u32)?;
+        if page != self.page {
+            self.turn_to(machine, page)?;
         }
         if self.count == 0 {
             return Some(NO_DATA);
         }
-        self.search(block(machine, self.first)?, address & 0xffff, called)
+        self.search(machine, address & 0xffff, called)
     }
 
     /// Makes `page` the current page.
     #[inline(always)]
-    fn turn_to<M: Machine>(&mut self, machine: &M, page: u32) -> Option<()> {
-        let at = self.directory.wrapping_add(page * 2);
-        let directory = block(machine, at)?;
+    fn turn_to<M: Machine>(&mut self, machine: &M, page: u64) -> Option<()> {
+        let at = self.directory.wrapping_add((page / GROUP_PAGES as u64) as u32 * 2);
+        let group = block(machine, at)?;
+        let (bits, first) = (word(group, at), word(group, at + 1));
+        let bit = 1 << (page % GROUP_PAGES as u64);
         self.page = page;
-        self.first = self.start.wrapping_add(word(directory, at));
-        self.count = word(directory, at + 1);
+        self.count = 0;
+        if bits & bit == 0 {
+            return Some(());
+        }
+        let lower = (bits & (bit - 1)).count_ones();
+        let at = self.start.wrapping_add(first.wrapping_add(lower).wrapping_mul(2));
+        let entry = block(machine, at)?;
+        self.first = self.start.wrapping_add(word(entry, at));
+        self.count = word(entry, at + 1);
         Some(())
     }
 
-    /// The rule of the last row at or below `low` in the current page, whose rows all lie in `rows`.
+    /// The rule of the last row at or below `low` in the current page.
     ///
     /// No call is as short as a row of one byte. Where one should end in such a row, it wasn't called: the address behind it
     /// is where an exception will be handled, behind a `ret`, and the next row holds.
     #[inline(always)]
-    fn search(&self, rows: &Block, low: u64, called: bool) -> Option<u16> {
-        let mut base = self.first;
-        let mut left = self.count;
+    fn search<M: Machine>(&self, machine: &M, low: u64, called: bool) -> Option<u16> {
+        let (mut base, mut left) = (self.first, self.count);
+        let room = BLOCK_WORDS as u32 - (base & (BLOCK_WORDS as u32 - 1));
+        if left > room {
+            // The first step goes to the border between two blocks, so that all further ones stay in one.
+            let border = base.wrapping_add(room);
+            let row = word(block(machine, border)?, border) as u64 & 0xffff;
+            base = base.wrapping_add(if_at_most(row, low, room));
+            left = room.wrapping_add(if_at_most(row, low, left.wrapping_sub(room * 2)));
+        }
+        let rows = block(machine, base)?;
         for _ in 0..SEARCH_STEPS {
             if left <= 1 {
                 break;
             }
             let half = left / 2;
-            base += half * at_most(word(rows, base + half) as u64 & 0xffff, low);
+            let middle = base.wrapping_add(half);
+            base = base.wrapping_add(if_at_most(word(rows, middle) as u64 & 0xffff, low, half));
             left -= half;
         }
         let row = word(rows, base);
         if called && row as u64 & 0xffff == low && low != 0 {
-            let next = word(rows, base + 1);
-            let is_in_page = base + 1 - self.first < self.count;
-            if is_in_page && next as u64 & 0xffff == low + 1 && next >> 16 != NO_DATA as u32 {
-                return Some((next >> 16) as u16);
+            let next = base.wrapping_add(1);
+            let row = word(block(machine, next)?, next);
+            let is_in_page = next.wrapping_sub(self.first) < self.count;
+            if is_in_page && row as u64 & 0xffff == low + 1 && row >> 16 != NO_DATA as u32 {
+                return Some((row >> 16) as u16);
             }
         }
         Some((row >> 16) as u16)
@@ -122,8 +153,7 @@ impl Table {
         if number as u32 >= self.rules {
             return None;
         }
-        const HEADER_WORDS: u32 = (size_of::<Header>() / 4) as u32;
-        let at = self.start.wrapping_add(HEADER_WORDS + number as u32 * 4);
+        let at = self.list.wrapping_add(number as u32 * 4);
         let block = block(machine, at)?;
         let kinds = word(block, at);
         Some(Rule {

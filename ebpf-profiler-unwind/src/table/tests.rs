@@ -1,0 +1,323 @@
+//! Tables of rows made up by chance, against a plain map; and tables that lie.
+
+use std::collections::BTreeMap;
+
+use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::tables::{MemoryTables, Tables};
+use ebpf_programs::abi::arena::{BLOCK, Block, UNIT};
+use ebpf_programs::abi::table::{
+    GROUP_PAGES, Group, Header, NO_DATA, PAGE, PAGE_ROWS, Page, Row, Rule, cfa, fp, ra,
+};
+use ebpf_programs::abi::{VERSION, registers::x86_64};
+use ebpf_programs::machine::Machine;
+use ebpf_programs::walk::find_rule;
+
+use super::build::Builder;
+use super::rules::Packed;
+use super::validate::{Invalid, validate};
+use super::view::View;
+use super::{Row as TableRow, Table};
+use crate::modules::{Mapping, Modules};
+use crate::walk::Walk;
+
+/// Rule number `number`: they differ in the size of their frame.
+fn rule(number: u32) -> Rule {
+    Rule {
+        cfa: cfa::REGISTER,
+        register: x86_64::SP as u8,
+        ra: ra::BELOW,
+        fp: fp::SAME,
+        offset: 8 * (number as i32 + 1),
+        ..Rule::NO_DATA
+    }
+}
+
+/// From which address on which rule holds; `None` for no data.
+type Model = BTreeMap<u64, Option<u32>>;
+
+fn build(model: &Model) -> Vec<u8> {
+    let mut builder = Builder::new(model.keys().next().copied().unwrap_or(0));
+    for (&address, &number) in model {
+        builder.push(address, number.map_or(Packed::NO_DATA, |number| Packed::of(&rule(number))));
+    }
+    let built = builder.finish();
+    assert_eq!(built.dropped, 0);
+    assert_eq!(validate(&built.image), Ok(()));
+    built.image
+}
+
+/// What a model says of an address, in the table's range.
+fn expected(model: &Model, address: u64) -> Rule {
+    let row = model.range(..=address).next_back();
+    row.and_then(|(_, &number)| number).map_or(Rule::NO_DATA, rule)
+}
+
+/// The kernel side's view of a table.
+struct World(MemoryTables);
+
+impl World {
+    fn new(image: &[u8], place: u32) -> World {
+        let mut tables = MemoryTables::default();
+        tables.write(u64::from(place) * UNIT as u64, image).unwrap();
+        World(tables)
+    }
+}
+
+impl Machine for World {
+    fn block(&self, index: u32) -> Option<&Block> {
+        self.0.block(index)
+    }
+    fn stack(&mut self, _: u64) -> Option<u64> {
+        None
+    }
+    fn memory(&mut self, _: u64) -> Option<u64> {
+        None
+    }
+    fn frame(&mut self, _: u64) {}
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Both readers against the model, at each row, beside it and anywhere; the table at some place of the arena.
+fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
+    let image = build(model);
+    let (view, world) = (View::new(&image).unwrap(), World::new(&image, place));
+    let (&first, &last) = (model.keys().next().unwrap(), model.keys().next_back().unwrap());
+    let anywhere: Vec<u64> = (0..500).map(|_| first + random.below(last - first + 2 * PAGE)).collect();
+    let beside = model.keys().flat_map(|&row| [row, row + 1, row.wrapping_sub(1)]);
+    let far = [0, u64::MAX, first.wrapping_sub(PAGE), last + (GROUP_PAGES as u64) * PAGE, last + (1 << 40)];
+    for address in beside.chain(anywhere).chain(far) {
+        let told = expected(model, address);
+        assert_eq!(find_rule(&world, place, address), Some(told), "{address:x} at place {place}");
+        let number = view.find(address).unwrap_or(NO_DATA);
+        assert_eq!(view.rule(number), Some(told), "{address:x}");
+    }
+    // A row where the rule is another one than before, and one at each page that goes on with it.
+    let mut before = None;
+    for (address, number) in view.rows() {
+        let told = view.rule(number);
+        assert!(told != before || address.is_multiple_of(PAGE), "{address:x}");
+        assert_eq!(told, Some(expected(model, address)));
+        before = told;
+    }
+    image
+}
+
+/// Rows that are dense here and far apart there, with gaps.
+fn scattered(random: &mut Random) -> Model {
+    let mut address = random.below(1 << 30);
+    let mut model = Model::new();
+    for _ in 0..1 + random.below(40) {
+        address += [1, 500, PAGE, 40 * PAGE, 900 * PAGE][random.below(5) as usize] + random.below(3 * PAGE);
+        address &= !random.below(2).wrapping_mul(PAGE - 1);
+        let step = [1, 3, 16, 4000][random.below(4) as usize];
+        for number in 0..1 + random.below(300) {
+            let gap = random.below(9) == 0;
+            model.insert(address, (!gap).then_some((number % 50) as u32));
+            address += 1 + random.below(step);
+        }
+        // Some functions reach to what comes next, over pages that have no row of their own.
+        if random.below(8) != 0 {
+            model.insert(address, None);
+        }
+        address += 1;
+    }
+    model.insert(address, None);
+    model
+}
+
+#[test]
+fn both_readers_find_what_was_pushed() {
+    let mut random = Random(0x1234_5678_9abc_def1);
+    for _ in 0..60 {
+        let model = scattered(&mut random);
+        let places = (BLOCK / UNIT) as u64 * 2;
+        let place = random.below(places) as u32;
+        check(&model, place, &mut random);
+    }
+}
+
+/// Pages as full as can be, wherever the border between two blocks falls.
+#[test]
+fn a_pages_rows_go_on_in_the_next_block() {
+    let mut random = Random(0xfedc_ba98_7654_3211);
+    // Behind the header there are 8 rows fewer than in a block.
+    for first in [1, 100, PAGE_ROWS as u64 - 9, PAGE_ROWS as u64 - 8] {
+        let rows = |page: u64, count: u64| {
+            (0..count).map(move |row| (page * PAGE + row * 3, Some((row % 700) as u32)))
+        };
+        let pages = [rows(3, first), rows(4, PAGE_ROWS as u64), rows(5, 9000), rows(90, 9000)];
+        let mut model: Model = pages.into_iter().flatten().collect();
+        model.insert(92 * PAGE, None);
+        for place in [0, 777] {
+            check(&model, place, &mut random);
+        }
+    }
+}
+
+#[test]
+fn what_lies_between_costs_next_to_nothing() {
+    let tiny = |at: u64| [(at, Some(1)), (at + 16, None)];
+    let far: Model = tiny(0x1000).into_iter().chain(tiny(0x1000 + u64::from(u32::MAX))).collect();
+    let mut random = Random(1);
+    let image = check(&far, 0, &mut random);
+    assert!(image.len() < 17 << 10, "{} bytes", image.len());
+    // As in programs of which only a part has unwind data: of thirty pages one has some hundred rows.
+    let pages = (0..120u64).flat_map(|page| {
+        (0..300).map(move |row| (page * 30 * PAGE + row * 100, (row != 299).then_some(row as u32 % 50)))
+    });
+    let image = check(&pages.collect(), 0, &mut random);
+    let header = View::new(&image).unwrap().header();
+    let bytes = image.len() - header.rules as usize * size_of::<Rule>();
+    assert!(bytes as f64 <= 4.1 * f64::from(header.rows), "{bytes} bytes for {} rows", header.rows);
+}
+
+#[test]
+fn no_rows_at_all() {
+    let image = Builder::new(0x1234_5678).finish().image;
+    assert_eq!(validate(&image), Ok(()));
+    assert_eq!(image.len(), size_of::<Header>() + 2 * size_of::<Rule>());
+    assert_eq!(find_rule(&World::new(&image, 0), 0, 0x1234_5678), Some(Rule::NO_DATA));
+}
+
+/// Where a call should end in a row of one byte, the next row holds, be it in the next block or not.
+#[test]
+fn the_row_behind_one_of_one_byte() {
+    // The rows of the second page reach over the border by these many.
+    for behind in [0, 1, 2, 3] {
+        let full = (BLOCK - size_of::<Header>()) / size_of::<Row>() - 4 + behind;
+        let first = (0..full as u64).map(|row| (row * 2, Some(row as u32 % 100)));
+        let at = PAGE + 0x100;
+        let second = [(PAGE, 3), (PAGE + 8, 4), (at, 200), (at + 1, 1), (PAGE + 0x200, 5)];
+        let mut model: Model = first.chain(second.map(|(address, rule)| (address, Some(rule)))).collect();
+        model.insert(2 * PAGE, None);
+        let table = Table::from_image(build(&model), Arch::X86_64).unwrap();
+        let mapping = Mapping { range: PAGE..2 * PAGE, bias: 0, table: Some(&table), interpreter: 0 };
+        let modules = Modules::new(Arch::X86_64, &[mapping]);
+        // A frame of rule 3, called from where the row of one byte is; that frame has two words, as rule 1 says.
+        let stack = |address: u64| match address {
+            0x7000_0018 => Some(at + 1),
+            0x7000_0028 => Some(PAGE + 0x201),
+            _ => Some(0),
+        };
+        let mut registers = ebpf_programs::abi::registers::Registers {
+            pc: PAGE,
+            known: 1 << x86_64::SP,
+            ..Default::default()
+        };
+        registers.values[x86_64::SP] = 0x7000_0000;
+        let frames = Walk::new(&modules, &registers, stack).filter_map(|frame| frame.native().copied());
+        let addresses: Vec<u64> = frames.map(|frame| frame.address).collect();
+        assert_eq!(addresses, [PAGE, at, PAGE + 0x200], "{behind} rows behind the border");
+    }
+}
+
+fn write(image: &mut [u8], at: u64, word: u32) {
+    image[at as usize..][..4].copy_from_slice(&word.to_le_bytes());
+}
+
+/// Whatever a table promises, broken in one place.
+#[test]
+fn lies_are_found() {
+    let mut model = Model::new();
+    for page in [0, 1, 40, 41, 100u64] {
+        model.extend((0..7).map(|row| (page * PAGE + row * 16, (row != 6).then_some(row as u32))));
+    }
+    let image = build(&model);
+    let header = View::new(&image).unwrap().header();
+    let changed = |at: u64, word: u32| {
+        let mut image = image.clone();
+        write(&mut image, at, word);
+        validate(&image)
+    };
+    let word = |at: u64| u32::from_le_bytes(image[at as usize..][..4].try_into().unwrap());
+    let group = |number: u64| header.groups_at() + number * size_of::<Group>() as u64;
+    let page = |number: u64| header.pages_at() + number * size_of::<Page>() as u64;
+    assert_eq!((header.groups, header.rows % 4), (4, 3));
+    assert_eq!(validate(&image[..31]), Err(Invalid::Short));
+    assert_eq!(changed(0, 8), Err(Invalid::Base(8)));
+    assert_eq!(changed(24, VERSION - 1), Err(Invalid::Version(VERSION - 1)));
+    assert_eq!(changed(20, header.size - 8), Err(Invalid::Size(header.size - 8)));
+    assert_eq!(changed(28, 1), Err(Invalid::Parts));
+    assert_eq!(changed(12, 0), Err(Invalid::Parts));
+    assert_eq!(changed(8, u32::MAX), Err(Invalid::Parts));
+    assert_eq!(changed(header.rows_end(), 1), Err(Invalid::Parts), "between rows and rules");
+    assert_eq!(changed(header.rules_at(), 1), Err(Invalid::Parts), "rule 0");
+    assert_eq!(changed(group(0), 0b111), Err(Invalid::Group(1)), "a page more");
+    assert_eq!(changed(group(0), 1), Err(Invalid::Group(1)), "a page less");
+    assert_eq!(changed(group(2) + 4, 0), Err(Invalid::Group(2)), "of no pages");
+    assert_eq!(changed(group(3), 0), Err(Invalid::Rows(header.rows)), "the last page isn't named");
+    assert!(changed(group(3), 0b11).is_err(), "a page behind the last one");
+    assert_eq!(changed(page(0), word(page(0)) + 1), Err(Invalid::Page(page(0) as u32 / 8)));
+    assert_eq!(
+        changed(page(1), word(page(0))),
+        Err(Invalid::Page(page(1) as u32 / 8)),
+        "rows of another page"
+    );
+    assert_eq!(changed(page(1) + 4, 0), Err(Invalid::Page(page(1) as u32 / 8)), "no rows");
+    assert_eq!(changed(page(1) + 4, u32::MAX), Err(Invalid::Page(page(1) as u32 / 8)));
+    assert_eq!(changed(32 + 4 * 2, word(32 + 4)), Err(Invalid::Row(10)), "an address twice");
+    assert_eq!(changed(32, 1), Err(Invalid::Row(8)), "a page's first row isn't at its begin");
+    assert_eq!(changed(32 + 4, 16 | header.rules << 16), Err(Invalid::Row(9)), "no such rule");
+    let last = [&image[..], &[0; 8]].concat();
+    assert_eq!(validate(&last), Err(Invalid::Size(header.size)));
+    let mut last = last;
+    write(&mut last, 20, header.size + 8);
+    assert_eq!(validate(&last), Err(Invalid::Parts), "something behind the pages");
+    let mut high = image.clone();
+    high[..8].copy_from_slice(&(0u64.wrapping_sub(100 * PAGE)).to_le_bytes());
+    assert_eq!(validate(&high), Err(Invalid::Base(0u64.wrapping_sub(100 * PAGE))));
+    high[..8].copy_from_slice(&(0u64.wrapping_sub(102 * PAGE)).to_le_bytes());
+    assert_eq!(validate(&high), Ok(()));
+}
+
+/// What lies does no harm to the kernel side's reader, checked or not.
+#[test]
+fn any_word_may_be_anything() {
+    let mut random = Random(0xabcd_ef01_2345_6789);
+    let model: Model = scattered(&mut random).into_iter().take(200).collect();
+    let image = build(&model);
+    let addresses: Vec<u64> = model.keys().copied().step_by(5).chain([0, u64::MAX]).collect();
+    for _ in 0..3000 {
+        let mut image = image.clone();
+        for _ in 0..1 + random.below(3) {
+            let near = [0, 1, 31, 0xffff, 1 << 14, 1 << 31, u32::MAX - 1, u32::MAX];
+            let word = near[random.below(8) as usize].wrapping_add(random.below(3) as u32);
+            let front = random.below(2) == 0;
+            let words = if front { 8 } else { image.len() as u64 / 4 };
+            write(&mut image, random.below(words) * 4, word);
+        }
+        let world = World::new(&image, 3);
+        let found: Vec<_> = addresses.iter().map(|&address| find_rule(&world, 3, address)).collect();
+        if let Ok(table) = Table::from_image(image, Arch::X86_64) {
+            for (&address, found) in addresses.iter().zip(found) {
+                let told = found.filter(|rule| rule.cfa != cfa::NO_DATA);
+                assert_eq!(told, table.rule(address).map(|rule| rule.raw()), "{address:x}");
+            }
+            let rows: Vec<TableRow> = table.rows().collect();
+            assert_eq!(rows.len(), View::new(table.image()).unwrap().header().rows as usize);
+            for TableRow { address, rule } in rows {
+                assert_eq!(table.rule(address), Some(rule).filter(|rule| rule.is_described()));
+            }
+        }
+    }
+}
+
+/// What the fuzzer of finished tables starts from, beside one of a Go program: pages of three groups.
+#[test]
+#[ignore = "writes a file"]
+fn write_seed() {
+    let pages = [0, 1, 70, 95u64]
+        .map(|page| [(page * PAGE, Some(1)), (page * PAGE + 9, Some(2)), (page * PAGE + 10, None)]);
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/image/far");
+    std::fs::write(path, build(&pages.into_iter().flatten().collect())).unwrap();
+}
