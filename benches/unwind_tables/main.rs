@@ -12,7 +12,7 @@
 //! Without arguments it takes what there is of node, libjvm, LLVM, rustc and chromium; `UNWIND_FILES` names others.
 //! Each file has a process of its own, so that no heap remembers the file before.
 //!
-//! * `ratio` is CPU time of table to that of gimli, both in turns in one process, the least of each.
+//! * `ratio` is CPU time of table to that of gimli, both in turns in one process, the fastest call of each.
 //! * `fresh` is the same of processes that do nothing else and only once: there the kernel's zeroing of new memory
 //!   weighs as much as the work, and a table has to be somewhere.
 //! * `instructions` is the ratio that callgrind counts, where valgrind is installed; it is the same on any machine.

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use benches::usage::on_cpu;
 use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_core::tables::{MemoryTables, Tables};
 use ebpf_profiler_core::trace::Walker;
@@ -15,7 +16,6 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 
 use crate::Outcome;
-use crate::building::cpu_time;
 
 /// Where the stack begins, how many frames a walk takes, and how many are taken in all.
 const STACK: u64 = 0x7fff_0000_0000;
@@ -75,7 +75,7 @@ fn word(addresses: &[u64], at: u64) -> u64 {
 
 /// CPU nanoseconds a frame of walks that begin at one address after another.
 fn time(whose: &str, addresses: &[u64], mut walk: impl FnMut(u64, u64) -> usize) -> Outcome<f64> {
-    let before = cpu_time()?;
+    let before = on_cpu();
     let (mut frames, mut walks) = (0, 0);
     while frames < ALL {
         let first = addresses[walks * 7919 % addresses.len()];
@@ -86,7 +86,7 @@ fn time(whose: &str, addresses: &[u64], mut walk: impl FnMut(u64, u64) -> usize)
         frames += taken;
         walks += 1;
     }
-    Ok((cpu_time()? - before).as_secs_f64() * 1e9 / frames as f64)
+    Ok((on_cpu() - before).as_secs_f64() * 1e9 / frames as f64)
 }
 
 /// The walker that runs in the kernel, over the table.
