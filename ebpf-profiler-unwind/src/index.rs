@@ -88,10 +88,11 @@ impl Index {
         let mut cies = Cies::new(reader);
         let mut offset = 0;
         while offset < size {
-            let Some((entry, next)) = reader.entry(offset) else {
+            let Some(entry) = reader.entry(offset) else {
                 self.malformed += 1;
                 break;
             };
+            let next = offset + entry.bytes.len();
             match entry.kind {
                 Kind::Fde(cie) => {
                     let range = match cies.last(cie) {
@@ -222,7 +223,7 @@ fn range(address: u64, entry: &Entry<'_>, functions: Functions) -> Option<Range<
 fn another_cie(offset: usize, cie: usize, cies: &mut Cies, reader: &mut Reader<'_>) -> Option<Range<u64>> {
     let functions = cies.find(cie, reader)?;
     let address = reader.section().address;
-    range(address, &reader.entry(offset)?.0, functions)
+    range(address, &reader.entry(offset)?, functions)
 }
 
 #[cfg(test)]

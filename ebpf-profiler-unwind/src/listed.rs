@@ -74,10 +74,10 @@ impl Listed {
 
 /// Where the function begins that is described at `offset`, unless it is empty; `None` where that makes no sense.
 fn begin(offset: usize, reader: &mut Reader<'_>, cies: &mut Cies) -> Option<Option<u64>> {
-    let Kind::Fde(cie) = reader.entry(offset)?.0.kind else { return None };
+    let Kind::Fde(cie) = reader.entry(offset)?.kind else { return None };
     let functions = cies.find(cie, reader)?;
     let address = reader.section().address;
-    let range = Fde::parse(address, &reader.entry(offset)?.0, functions)?.range;
+    let range = Fde::parse(address, &reader.entry(offset)?, functions)?.range;
     Some((!range.is_empty()).then_some(range.start))
 }
 

@@ -61,7 +61,7 @@ impl Cies {
     }
 
     fn add(&mut self, offset: usize, reader: &mut Reader<'_>) -> Option<Functions> {
-        let (entry, _) = reader.short_entry(offset, MAX_SIZE)?;
+        let entry = reader.short_entry(offset, MAX_SIZE)?;
         let (start, size) = (self.bytes.len(), entry.bytes.len());
         let has_room = self.places.len() < MAX_COUNT && start + size <= MAX_BYTES;
         if entry.kind != Kind::Cie || !has_room {
@@ -76,7 +76,7 @@ impl Cies {
     /// The CIE at `offset`, if it was found before.
     pub(crate) fn get(&self, offset: usize, registers: &Registers) -> Option<Cie<'_>> {
         let (range, _) = self.places.get(&offset)?;
-        let (entry, _) = Entry::parse(self.bytes.get(range.clone())?, offset, self.format)?;
+        let entry = Entry::parse(self.bytes.get(range.clone())?, offset, self.format)?;
         Cie::parse(self.address, &entry, registers)
     }
 }

@@ -41,26 +41,23 @@ pub(super) fn size(bytes: &[u8]) -> Option<usize> {
 }
 
 impl<'a> Entry<'a> {
-    /// The entry at `offset` of its section, whose bytes these are, and where the next one begins.
+    /// The entry at `offset` of its section, whose bytes these are.
     #[inline(always)]
-    pub(super) fn parse(bytes: &'a [u8], offset: usize, format: Format) -> Option<(Entry<'a>, usize)> {
-        let next = offset.checked_add(bytes.len())?;
+    pub(super) fn parse(bytes: &'a [u8], offset: usize, format: Format) -> Option<Entry<'a>> {
         let mut body = Bytes(bytes);
-        let kind = match body.u32()? {
-            0 => Kind::Empty,
-            u32::MAX => return wide_entry(bytes, offset, format),
-            _ => kind(format, body.u32()?.into(), u32::MAX.into(), offset + 4)?,
+        let (kind, size) = match body.u32()? {
+            0 => (Kind::Empty, 4),
+            u32::MAX => (wide_kind(bytes, offset, format)?, 20),
+            _ => (kind(format, body.u32()?.into(), u32::MAX.into(), offset + 4)?, 8),
         };
-        Some((Entry { kind, format, bytes, body, body_offset: offset + 8 }, next))
+        Some(Entry { kind, format, bytes, body: Bytes::at(bytes, size)?, body_offset: offset + size })
     }
 }
 
-/// An entry whose length and kind take eight bytes each, behind a mark that says so.
+/// What an entry is whose length and kind take eight bytes each, behind a mark that says so.
 #[cold]
-fn wide_entry(bytes: &[u8], offset: usize, format: Format) -> Option<(Entry<'_>, usize)> {
-    let mut body = Bytes::at(bytes, 12)?;
-    let kind = kind(format, body.u64()?, u64::MAX, offset + 12)?;
-    Some((Entry { kind, format, bytes, body, body_offset: offset + 20 }, offset + bytes.len()))
+fn wide_kind(bytes: &[u8], offset: usize, format: Format) -> Option<Kind> {
+    kind(format, Bytes::at(bytes, 12)?.u64()?, u64::MAX, offset + 12)
 }
 
 /// What an entry with this `id` at `id_offset` is; `mark` marks a CIE in `.debug_frame`.

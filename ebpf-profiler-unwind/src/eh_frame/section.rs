@@ -151,42 +151,29 @@ impl<'a> Reader<'a> {
     pub(crate) fn expected(&mut self, offset: usize) -> Option<Entry<'_>> {
         let piece = self.pieces.get_mut(offset >> SHIFT)?;
         piece.left = piece.left.saturating_sub(1);
-        Some(self.entry(offset)?.0)
+        self.entry(offset)
     }
 
-    /// The entry at `offset`, and where the next one begins; `None` when its length makes no sense.
+    /// The entry at `offset`; `None` when its length makes no sense.
     #[inline(always)]
-    pub(crate) fn entry(&mut self, offset: usize) -> Option<(Entry<'_>, usize)> {
+    pub(crate) fn entry(&mut self, offset: usize) -> Option<Entry<'_>> {
         self.short_entry(offset, MAX_ENTRY)
     }
 
     /// The same, where it has at most `limit` bytes.
     #[inline(always)]
-    pub(crate) fn short_entry(&mut self, offset: usize, limit: usize) -> Option<(Entry<'_>, usize)> {
+    pub(crate) fn short_entry(&mut self, offset: usize, limit: usize) -> Option<Entry<'_>> {
         let piece = offset >> SHIFT;
         if piece != self.piece {
             self.turn_to(piece)?;
         }
-        let start = self.start + offset % PIECE;
-        let here = self.bytes.get(start..self.end)?;
-        let size = entry::size(here)?;
-        if size > limit {
-            return None;
-        }
-        if size > here.len() {
-            return self.long_entry(offset, size);
-        }
-        Entry::parse(self.bytes.get(start..start + size)?, offset, self.section.format)
-    }
-
-    #[cold]
-    fn long_entry(&mut self, offset: usize, size: usize) -> Option<(Entry<'_>, usize)> {
-        if self.section.size.checked_sub(offset)? < size {
-            return None;
-        }
-        self.long.resize(size, 0);
-        fill(self.elf, self.section, offset, &mut self.long)?;
-        Entry::parse(&self.long, offset, self.section.format)
+        let here = self.bytes.get(self.start + offset % PIECE..self.end)?;
+        let size = entry::size(here).filter(|&size| size <= limit)?;
+        let bytes = match here.get(..size) {
+            Some(bytes) => bytes,
+            None => read_long(self.elf, self.section, offset, size, &mut self.long)?,
+        };
+        Entry::parse(bytes, offset, self.section.format)
     }
 
     #[inline(never)]
@@ -262,6 +249,21 @@ impl<'a> Reader<'a> {
             }
         }
     }
+}
+
+/// Reads an entry of `size` bytes that doesn't lie in one slot.
+#[cold]
+fn read_long<'l>(
+    elf: &Elf,
+    section: &Section,
+    offset: usize,
+    size: usize,
+    long: &'l mut Vec<u8>,
+) -> Option<&'l [u8]> {
+    section.size.checked_sub(offset).filter(|&left| size <= left)?;
+    long.resize(size, 0);
+    fill(elf, section, offset, long)?;
+    Some(long)
 }
 
 /// Reads bytes of a section.
