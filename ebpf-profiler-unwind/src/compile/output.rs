@@ -29,8 +29,7 @@ impl Output {
     #[inline]
     pub(super) fn function(&mut self, begin: u64, end: u64) {
         let gap = begin.saturating_sub(self.end);
-        let alignment = 1u64.checked_shl(begin.trailing_zeros()).unwrap_or(0).min(MAX_PADDING + 1);
-        if gap >= alignment {
+        if gap >= alignment(begin) {
             self.builder.push(self.end, Packed::NO_DATA);
         }
         self.end = end;
@@ -74,5 +73,8 @@ impl Output {
     }
 }
 
-/// The longest padding between two functions.
-const MAX_PADDING: u64 = 15;
+/// The largest power of two that divides an address, 16 at most.
+fn alignment(address: u64) -> u64 {
+    let bits = address | 16;
+    bits & bits.wrapping_neg()
+}

@@ -23,8 +23,7 @@ impl<'a> Fde<'a> {
     pub(crate) fn parse(address: u64, entry: &Entry<'a>, functions: Functions) -> Option<Fde<'a>> {
         let mut body = entry.body;
         let place = address.wrapping_add(entry.body_offset as u64);
-        let begin = pointer::read(&mut body, functions.encoding, place)?;
-        let size = pointer::value(&mut body, functions.encoding)?;
+        let (begin, size) = pointer::read_with_size(&mut body, functions.encoding, place)?;
         let end = begin.checked_add(size)?;
         if functions.augmented {
             let size = body.uleb()?;

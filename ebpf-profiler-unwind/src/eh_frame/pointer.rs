@@ -9,6 +9,8 @@ use crate::bytes::Bytes;
 
 /// The address itself, eight bytes.
 pub(crate) const ABSOLUTE: u8 = 0x00;
+/// Four bytes, signed, relative to their own place: what every linker writes.
+const USUAL: u8 = 0x1b;
 /// No pointer at all.
 const OMITTED: u8 = 0xff;
 /// Relative to its own place.
@@ -20,7 +22,6 @@ const ALIGNED: u8 = 0x50;
 ///
 /// Encodings that only make sense at run time (indirect, or relative to a base that a file doesn't name) give
 /// `None`.
-#[inline]
 pub(crate) fn read(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<u64> {
     let base = match encoding & 0xf0 {
         0 => 0,
@@ -30,18 +31,28 @@ pub(crate) fn read(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<u6
     Some(base.wrapping_add(value(bytes, encoding)?))
 }
 
-/// Reads the number that an address of this encoding is made of.
+/// Reads an address that stands at virtual address `place`, and the number behind it that is written like it.
 #[inline(always)]
-pub(crate) fn value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
-    if encoding & 0x0f == 0x0b {
-        return Some(i64::from(bytes.u32()? as i32) as u64);
+pub(crate) fn read_with_size(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<(u64, u64)> {
+    if encoding == USUAL {
+        let both = bytes.u64()?;
+        let signed = |number: u64| i64::from(number as i32) as u64;
+        return Some((place.wrapping_add(signed(both)), signed(both >> 32)));
     }
-    rare_value(bytes, encoding)
+    let mut rest = *bytes;
+    let both = rare_with_size(&mut rest, encoding, place);
+    *bytes = rest;
+    both
 }
 
-/// All but the signed four bytes that every linker writes.
 #[cold]
-fn rare_value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
+#[inline(never)]
+fn rare_with_size(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<(u64, u64)> {
+    Some((read(bytes, encoding, place)?, value(bytes, encoding)?))
+}
+
+/// Reads the number that an address of this encoding is made of.
+pub(crate) fn value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
     Some(match encoding & 0x0f {
         0x00 | 0x04 | 0x0c => bytes.u64()?,
         0x01 => bytes.uleb()?,
@@ -49,6 +60,7 @@ fn rare_value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
         0x03 => bytes.u32()?.into(),
         0x09 => bytes.sleb()? as u64,
         0x0a => i64::from(bytes.u16()? as i16) as u64,
+        0x0b => i64::from(bytes.u32()? as i32) as u64,
         _ => return None,
     })
 }
