@@ -65,8 +65,7 @@ impl Listed {
     pub(crate) fn items<'a>(&'a self, elf: &'a Elf, section: &'a Section, code: &'a Code) -> Items<'a> {
         let Listed { table, empty, unnamed } = self;
         let pairs = table.pairs(elf);
-        let mut items = Items { pairs, section, code, empty, unnamed, least: 0, named: None, ahead: None };
-        items.named = items.named();
+        let mut items = Items { pairs, section, code, empty, unnamed, least: 0, held: None, ahead: None };
         items.ahead = items.function();
         items
     }
@@ -90,8 +89,8 @@ pub(crate) struct Items<'a> {
     unnamed: &'a [(u64, usize)],
     /// The next pair begins here or behind.
     least: u64,
-    /// The next function that is named.
-    named: Option<(u64, usize)>,
+    /// The next function that is named, where one that isn't comes before.
+    held: Option<(u64, usize)>,
     /// The next function.
     ahead: Option<(u64, usize)>,
 }
@@ -127,32 +126,24 @@ impl Items<'_> {
     /// Of several descriptions of one address the first in the file holds.
     #[inline]
     fn function(&mut self) -> Option<(u64, usize)> {
-        match (self.unnamed.first(), self.named) {
-            (None, _) => self.take_named(),
-            (Some(unnamed), Some(named)) if named.0 < unnamed.0 => self.take_named(),
-            (Some(&unnamed), _) => self.merged(unnamed),
+        let named = self.held.take().or_else(|| self.named());
+        match (self.unnamed.first(), named) {
+            (None, _) => named,
+            (Some(unnamed), Some(named)) if named.0 < unnamed.0 => Some(named),
+            (Some(&unnamed), _) => self.merged(unnamed, named),
         }
     }
 
     /// The next function where this one, which isn't named, doesn't begin behind the next that is.
     #[inline(never)]
-    fn merged(&mut self, unnamed: (u64, usize)) -> Option<(u64, usize)> {
-        let function = self.named.map_or(unnamed, |named| named.min(unnamed));
+    fn merged(&mut self, unnamed: (u64, usize), named: Option<(u64, usize)>) -> Option<(u64, usize)> {
+        let function = named.map_or(unnamed, |named| named.min(unnamed));
         self.code.end(function.0)?;
         while self.unnamed.first().is_some_and(|other| other.0 == function.0) {
             self.unnamed = &self.unnamed[1..];
         }
-        if self.named.is_some_and(|named| named.0 == function.0) {
-            self.take_named();
-        }
+        self.held = named.filter(|named| named.0 != function.0);
         Some(function)
-    }
-
-    #[inline]
-    fn take_named(&mut self) -> Option<(u64, usize)> {
-        let named = self.named?;
-        self.named = self.named();
-        Some(named)
     }
 }
 
