@@ -72,7 +72,7 @@ impl<'a> Bytes<'a> {
 
     #[cold]
     #[inline(never)]
-    pub(crate) fn long_uleb(&mut self, first: u8) -> Option<u64> {
+    fn long_uleb(&mut self, first: u8) -> Option<u64> {
         let mut value = u64::from(first & 0x7f);
         let mut shift = 7;
         loop {

@@ -25,7 +25,8 @@ pub(crate) struct Plain {
     code_align: u64,
     data_align: i64,
     fp: u16,
-    ra: u16,
+    /// A bit for each register that rules tell about: the frame pointer, the return address.
+    told: u64,
     /// Registers that the address may start from are below this one.
     count: u16,
     signs: bool,
@@ -65,7 +66,7 @@ impl Plain {
             code_align: cie.code_align,
             data_align: cie.data_align,
             fp: registers.fp,
-            ra: cie.ra,
+            told: bit(registers.fp) | bit(cie.ra),
             count: registers.count,
             signs: registers.signs,
         })
@@ -73,7 +74,8 @@ impl Plain {
 
     /// Carries out `code`, giving away each finished row, up to the first instruction that isn't known here.
     ///
-    /// Whether there was none: the function ends at `end`.
+    /// Whether there was none: the function ends at `end`. All in one loop, which parts of it in functions of their own
+    /// make slower, inlined or not: nearly all rows come from its first line.
     #[inline(always)]
     pub(crate) fn run(
         &self,
@@ -82,44 +84,48 @@ impl Plain {
         end: u64,
         mut row: impl FnMut(u64, Packed),
     ) -> bool {
-        let (mut at, mut rule, mut rest) = (progress.at, progress.rule, *code);
+        let (mut at, mut rule, mut rest) = (progress.at, progress.rule, code.0);
         let done = loop {
-            code.0 = rest.0;
-            let Some(byte) = rest.u8() else {
-                if at < end {
-                    row(at, rule);
+            code.0 = rest;
+            let (units, after, next) = match *rest {
+                [advance @ ADVANCE..OFFSET, DEF_CFA_OFFSET, offset @ 0..LONG, ref after @ ..] => {
+                    (u64::from(advance & OPERAND), after, rule.with_offset(offset.into()))
                 }
-                break at < end;
-            };
-            let units = if byte & !OPERAND == ADVANCE {
-                u64::from(byte & OPERAND)
-            } else if byte == DEF_CFA_OFFSET {
-                let Some(offset) = offset(&mut rest) else { break false };
-                rule = rule.with_offset(offset);
-                continue;
-            } else if byte >= OFFSET {
-                match self.register(rule, byte, &mut rest) {
-                    Some(changed) => rule = changed,
-                    None => break false,
-                }
-                continue;
-            } else if byte == 0 {
-                continue;
-            } else {
-                match self.rare(byte, rule, progress, &mut rest) {
-                    Some(Rare::Advance(units)) => units,
-                    Some(Rare::Rule(changed)) => {
-                        rule = changed;
-                        continue;
+                [advance @ ADVANCE..OFFSET, ref after @ ..] => (u64::from(advance & OPERAND), after, rule),
+                [store @ OFFSET..RESTORE, offset @ 0..LONG, ref after @ ..] => {
+                    match self.stored(rule, store & OPERAND, offset.into()) {
+                        Some(changed) => (rule, rest) = (changed, after),
+                        None => break false,
                     }
-                    None => break false,
+                    continue;
+                }
+                [NOP, ref after @ ..] => {
+                    rest = after;
+                    continue;
+                }
+                [] => {
+                    if at < end {
+                        row(at, rule);
+                    }
+                    break at < end;
+                }
+                [byte, ref after @ ..] => {
+                    let mut after = Bytes(after);
+                    match self.rare(byte, rule, progress, &mut after) {
+                        Some(Rare::Advance(units)) => (units, after.0, rule),
+                        Some(Rare::Rule(changed)) => {
+                            (rule, rest) = (changed, after.0);
+                            continue;
+                        }
+                        None => break false,
+                    }
                 }
             };
             let Some(to) = at.checked_add(units.wrapping_mul(self.code_align)) else { break false };
             if to > at {
                 row(at, rule);
             }
-            at = to;
+            (at, rule, rest) = (to, next, after);
             if to >= end {
                 break true;
             }
@@ -129,29 +135,33 @@ impl Plain {
         done
     }
 
-    /// The rule behind an instruction that stores or restores a register.
+    /// The rule behind an instruction that stores a register.
     #[inline(always)]
-    fn register(&self, rule: Packed, byte: u8, rest: &mut Bytes<'_>) -> Option<Packed> {
-        let register = u16::from(byte & OPERAND);
-        let offset = if byte < RESTORE { Some(rest.uleb()?) } else { None };
-        if register != self.fp && register != self.ra {
+    fn stored(&self, rule: Packed, register: u8, offset: u64) -> Option<Packed> {
+        if self.told >> register & 1 == 0 {
             return Some(rule);
         }
-        let offset = match offset {
-            Some(offset) => Some(i32::try_from((offset as i64).wrapping_mul(self.data_align)).ok()?),
-            None => None,
-        };
-        Some(match offset {
-            Some(offset) if register == self.fp => rule.with_fp_at(offset),
-            Some(offset) => rule.with_ra_at(offset),
-            None if register == self.fp => rule.with_fp_of(self.first),
-            None => rule.with_ra_of(self.first),
-        })
+        let offset = i32::try_from((offset as i64).wrapping_mul(self.data_align)).ok()?;
+        let is_fp = u16::from(register) == self.fp;
+        Some(if is_fp { rule.with_fp_at(offset) } else { rule.with_ra_at(offset) })
+    }
+
+    /// The rule behind an instruction that restores a register.
+    #[inline(always)]
+    fn restored(&self, rule: Packed, register: u8) -> Packed {
+        if self.told >> register & 1 == 0 {
+            return rule;
+        }
+        let is_fp = u16::from(register) == self.fp;
+        if is_fp { rule.with_fp_of(self.first) } else { rule.with_ra_of(self.first) }
     }
 
     #[inline(always)]
     fn rare(&self, byte: u8, rule: Packed, progress: &mut Progress, rest: &mut Bytes<'_>) -> Option<Rare> {
         Some(match byte {
+            DEF_CFA_OFFSET => Rare::Rule(rule.with_offset(offset(rest)?)),
+            OFFSET..RESTORE => Rare::Rule(self.stored(rule, byte & OPERAND, rest.uleb()?)?),
+            RESTORE.. => Rare::Rule(self.restored(rule, byte & OPERAND)),
             0x02 => Rare::Advance(rest.u8()?.into()),
             0x03 => Rare::Advance(rest.u16()?.into()),
             0x0a => {
@@ -190,31 +200,39 @@ enum Rare {
     Advance(u64),
 }
 
+/// An unsigned number, of two bytes at most here, as nearly all are.
 #[inline(always)]
 fn offset(rest: &mut Bytes<'_>) -> Option<i32> {
-    match rest.u8()? {
-        number @ 0..0x80 => Some(number.into()),
-        number => {
-            let mut long = *rest;
-            let value = long_offset(number, &mut long);
-            *rest = long;
-            value
-        }
-    }
+    let (number, after) = match *rest.0 {
+        [number @ 0..LONG, ref after @ ..] => (number.into(), after),
+        [low, high @ 0..LONG, ref after @ ..] => (i32::from(low & !LONG) | i32::from(high) << 7, after),
+        _ => long_offset(rest.0)?,
+    };
+    rest.0 = after;
+    Some(number)
 }
 
-/// An offset that begins with this byte, which isn't all of it.
+/// Any number, and what is behind it.
 #[cold]
 #[inline(never)]
-fn long_offset(first: u8, rest: &mut Bytes<'_>) -> Option<i32> {
-    i32::try_from(rest.long_uleb(first)?).ok()
+fn long_offset(rest: &[u8]) -> Option<(i32, &[u8])> {
+    let mut rest = Bytes(rest);
+    Some((i32::try_from(rest.uleb()?).ok()?, rest.0))
 }
 
+/// The bit of a register, where an instruction of one byte can name it.
+fn bit(register: u16) -> u64 {
+    1u64.checked_shl(register.into()).unwrap_or(0)
+}
+
+const NOP: u8 = 0;
 const DEF_CFA_OFFSET: u8 = 0x0e;
 const ADVANCE: u8 = 0x40;
 const OFFSET: u8 = 0x80;
 const RESTORE: u8 = 0xc0;
 const OPERAND: u8 = 0x3f;
+/// Numbers from here on have more than this byte.
+const LONG: u8 = 0x80;
 
 #[cfg(test)]
 mod tests {

@@ -54,20 +54,24 @@ impl Builder {
     }
 
     /// From `address` on `rule` holds. Addresses must not go down.
-    ///
-    /// Never inlined: whoever has rows at every turn needs the processor's registers.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn push(&mut self, address: u64, rule: Packed) {
-        match self.rules.recent(rule) {
-            Some(number) if number == self.current => {}
-            Some(number) if address > self.last && address <= self.limit && self.count < PAGE_ROWS => {
-                self.page[self.count] = row(address as u16, number);
+        if let Some(number) = self.rules.recent(rule) {
+            if number == self.current {
+                return;
+            }
+            if let Some(place) = self.page.get_mut(self.count)
+                && address > self.last
+                && address <= self.limit
+            {
+                *place = row(address as u16, number);
                 self.count += 1;
                 self.last = address;
                 self.current = number;
+                return;
             }
-            _ => self.push_with_care(address, rule),
         }
+        self.push_with_care(address, rule);
     }
 
     #[cold]
