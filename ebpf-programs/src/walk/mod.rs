@@ -36,6 +36,15 @@ pub use native::find_rule;
 /// How often a walk may go to a lower address.
 const MAX_SWITCHES: u32 = 4;
 
+/// The first addresses, where nothing can be mapped by whoever hasn't asked the administrator.
+const NULL_PAGE: u64 = 4096;
+
+/// Whether an address is a null pointer.
+#[inline(always)]
+fn is_null(address: u64) -> bool {
+    address < NULL_PAGE
+}
+
 /// A walk on its way.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -138,7 +147,8 @@ impl Walk {
     #[inline(always)]
     fn take<M: Machine>(&mut self, machine: &mut M, pc: u64) -> Result<bool, Stop> {
         if pc.wrapping_sub(self.mapping.start) >= self.mapping.end.wrapping_sub(self.mapping.start) {
-            self.mapping = find_mapping(machine, &self.process, pc).ok_or(Stop::Unmapped)?;
+            let none = self.nothing_at(pc);
+            self.mapping = find_mapping(machine, &self.process, pc).or(none).ok_or(Stop::Unmapped)?;
         }
         let bare = if self.mapping.kind == kind::BARE { frame::BARE } else { 0 };
         let is_loop = self.mapping.interpreter != 0 && interpreter::is_loop(self, machine, pc);
@@ -146,6 +156,13 @@ impl Walk {
         self.taken += 1;
         self.words += 1;
         Ok(is_loop)
+    }
+
+    /// What stands for a mapping where a null pointer was called: code without unwind data.
+    #[inline(always)]
+    fn nothing_at(&self, pc: u64) -> Option<Mapping> {
+        let is_called = self.flags & frame::EXACT != 0 && is_null(pc);
+        is_called.then_some(Mapping { end: NULL_PAGE, kind: kind::BARE, ..Mapping::default() })
     }
 
     /// The mapping that `pc` lies in.
@@ -170,10 +187,15 @@ impl Walk {
     /// Goes to the caller's frame: only the program counter and the two pointers are known there.
     #[inline(always)]
     fn go<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
-        let pc = A::strip(pc);
-        if pc == 0 {
+        if A::strip(pc) == 0 {
             return Err(Stop::Root);
         }
+        self.stand::<A>(pc, sp, fp)
+    }
+
+    /// The same, also where the program counter is 0.
+    #[inline(always)]
+    fn stand<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
         let before = self.registers.values[A::SP];
         if sp < before {
             // Onto another stack: the scheduler's of Go, the one behind a signal handler's. A walk that does
@@ -186,7 +208,7 @@ impl Walk {
             // Only a leaf has no frame of its own: on arm64, and where a jump leads to the handler of an exception.
             return Err(Stop::NoProgress);
         }
-        self.registers.pc = pc;
+        self.registers.pc = A::strip(pc);
         self.registers.values[A::SP] = sp;
         self.registers.known = 1 << A::SP;
         if let Some(fp) = fp {

@@ -314,10 +314,7 @@ fn signal<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, context: u64) -
     let pc = machine.stack(context.wrapping_add(A::SIGNAL_PC)).ok_or(Stop::Unreadable)?;
     let sp = machine.stack(context.wrapping_add(A::SIGNAL_SP)).ok_or(Stop::Unreadable)?;
     let fp = machine.stack(context.wrapping_add(A::SIGNAL_FP));
-    if A::strip(pc) == 0 {
-        return Err(Stop::Root);
-    }
-    walk.go::<A>(pc, sp, fp)?;
+    walk.stand::<A>(pc, sp, fp)?;
     walk.flags = frame::EXACT;
     Ok(())
 }

@@ -43,6 +43,10 @@ fn signals(stack: &str, timer: &str) -> Case {
         .also("main l1 leaf <signal>")
 }
 
+fn null(how: &str, chain: &'static str) -> Case {
+    Case::new("null_call.c").arguments(&[how]).known(chain)
+}
+
 fn plt() -> Case {
     Case::new("plt.c")
         .library("plt_library.c", "libplt.so")
@@ -148,6 +152,9 @@ truth! {
     signal_on_alternate_stack: signals("alternate", "alarm"),
     signal_of_profiling_timer: signals("alternate", "profile"),
     signal_static: signals("alternate", "alarm").flags(&["-static"]),
+
+    null_pointer_called: null("call", "main l1 calls"),
+    null_pointer_jumped_to: null("jump", "main l1"),
 
     vdso: Case::new("vdso.c").step(400).known("main l1 leaf").prefixes(),
     vdso_static: Case::new("vdso.c").flags(&["-static"]).step(400).known("main l1 leaf").prefixes(),

@@ -3,6 +3,7 @@
 use super::{Arch, Call};
 use crate::abi::registers::x86_64;
 use crate::machine::Machine;
+use crate::walk::is_null;
 
 /// The 64-bit instruction set of AMD and Intel.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,10 @@ impl Arch for X86_64 {
         const RET: u64 = 0xc3;
         const ENDBR64: u64 = 0xfa1e_0ff3;
         const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
+        if is_null(pc) {
+            // It was called, and nothing of it ran.
+            return Some(0);
+        }
         let code = machine.memory(pc)?;
         let (one, three, four) = (code & 0xff, code & 0xff_ffff, code & 0xffff_ffff);
         if one == PUSH_RBP || one == RET || four == ENDBR64 {
