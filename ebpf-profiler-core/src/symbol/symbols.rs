@@ -10,6 +10,7 @@ use super::options::SymbolOptions;
 use super::starts::Starts;
 use super::stats::SymbolStats;
 use super::{Symbol, Symbolizer};
+use crate::elf::Elf;
 use crate::process::Module;
 
 /// Names from symbol tables and debug information of files, and from the kernel's list.
@@ -176,7 +177,14 @@ impl Symbols {
         let Symbols { options, stats, texts, .. } = self;
         let names: Vec<Option<Name>> = state.with_table(open, addresses, stats, |table| {
             let mut names = table.names(open.files());
-            addresses.iter().map(|&address| names.find(address, texts)).collect()
+            let mut early = Early::of(open.files().main);
+            let mut name = |address: u64| {
+                names.find(address, texts).or_else(|| {
+                    let behind = names.find(address.checked_add(1)?, texts)?;
+                    early.is_at(address).then_some(behind)
+                })
+            };
+            addresses.iter().map(|&address| name(address)).collect()
         });
         #[cfg(feature = "symbolize")]
         let known = state.functions(open, addresses, options, texts, stats);
@@ -295,6 +303,27 @@ impl Symbolizer for Symbols {
             self.starts.insert((file, address), start, 0);
             start.iter().for_each(|&start| begin(number, start));
         }
+    }
+}
+
+/// Functions whose unwind data begins one byte before them.
+///
+/// So C libraries write what a signal handler returns to: nothing calls it, but who looks up the byte before a return
+/// address is to find it.
+struct Early<'e> {
+    file: &'e Elf,
+    starts: Option<Option<Starts<'e>>>,
+}
+
+impl<'e> Early<'e> {
+    fn of(file: &'e Elf) -> Early<'e> {
+        Early { file, starts: None }
+    }
+
+    /// Whether a function is said to begin just there.
+    fn is_at(&mut self, address: u64) -> bool {
+        let starts = self.starts.get_or_insert_with(|| Starts::of(self.file));
+        starts.as_ref().and_then(|starts| starts.find(address)) == Some(address)
     }
 }
 

@@ -6,6 +6,7 @@ use ebpf_profiler_core::symbol::{Symbolizer, Symbols};
 
 use crate::names::listed;
 use crate::program::Program;
+use crate::tool::{run, text};
 
 /// Where the functions begin that hold `addresses`.
 fn starts(program: &Program, addresses: &[u64]) -> HashMap<u64, u64> {
@@ -43,6 +44,22 @@ fn compare(program: &Program) {
         }
     }
     assert!(right > 100, "{right}");
+}
+
+/// The frame of a handler's caller is looked up one byte before its address, like that of any other.
+#[test]
+fn what_a_handler_returns_to_is_named() {
+    let program =
+        Program::compile("trampoline", "trampoline.s", &["-nostdlib", "-static", "-Wl,--eh-frame-hdr"]);
+    let list = run("binutils", "nm", &[text(&program.path)]);
+    let line = list.lines().find(|line| line.ends_with(" give_back")).expect("it is in the source");
+    let start = u64::from_str_radix(&line[..16], 16).expect("an address");
+    let addresses = [start - 2, start - 1, start];
+    let mut names = [const { String::new() }; 3];
+    Symbols::default().native(&program.module(), &addresses, &mut |number, functions| {
+        names[number] = functions[0].function.to_string();
+    });
+    assert_eq!(names, ["", "give_back", "give_back"]);
 }
 
 #[test]
