@@ -6,7 +6,7 @@
 //! node                22.20      8.60   0.39   0.50          0.50  277509         4.01         2.1 MB
 //! ...
 //! a frame, ns      ours  framehop  cached, ours  framehop
-//! node               31       690            19         8
+//! node              100       563            39        15
 //! ```
 //!
 //! Without arguments it takes what there is of node, libjvm, LLVM, rustc and chromium; `UNWIND_FILES` names others.

@@ -25,6 +25,10 @@ const ALL: usize = 400_000;
 /// So many addresses are in no cache of rules, and the made-up stack is still small against the table.
 const MANY: usize = 1 << 15;
 
+/// Words from one walk's stack to the next one's: a prime, or else walks would meet the same words again and again, and a
+/// processor remembers which way a search among so few goes.
+const APART: u64 = 1_000_003;
+
 /// So many addresses keep every cache of rules hot.
 const FEW: usize = 20;
 
@@ -79,7 +83,7 @@ fn time(whose: &str, addresses: &[u64], mut walk: impl FnMut(u64, u64) -> usize)
     let (mut frames, mut walks) = (0, 0);
     while frames < ALL {
         let first = addresses[walks * 7919 % addresses.len()];
-        let taken = walk(first, STACK + walks as u64 * 0x10_0000);
+        let taken = walk(first, STACK + walks as u64 * 8 * APART);
         if taken == 0 {
             return Err(format!("{whose} walk from {first:#x} has no frames").into());
         }
