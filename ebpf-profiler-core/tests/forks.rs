@@ -128,6 +128,16 @@ fn a_child_that_is_gone_stays_gone() {
 }
 
 #[test]
+fn what_was_walked_before_events_were_lost_holds() {
+    let (kernel, mut registry) = world();
+    registry.apply(&event(1, 0, Life::Lost { count: 1 }));
+    assert_eq!(kernel.process(PARENT), None, "it may have become anything");
+    assert!(registry.walks_hold(PARENT), "its ticks may be in the ring");
+    registry.apply(&event(2, PARENT, Life::Executed));
+    assert!(!registry.walks_hold(PARENT), "it was walked through what it no longer is");
+}
+
+#[test]
 fn a_child_of_nobody_known_is_not_known() {
     let (mut kernel, mut registry) = world();
     kernel.fork();

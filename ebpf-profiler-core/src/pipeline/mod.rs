@@ -186,7 +186,7 @@ impl Pipeline {
         match &tick.body {
             // The process becomes another program at this moment. The kernel side walked it through what it
             // was; of that, only the registers are left.
-            Body::Walked { .. } if !self.registry.is_told(tick.pid) => {
+            Body::Walked { .. } if !self.registry.walks_hold(tick.pid) => {
                 self.add(tick, Stop::NoUserStack, None)
             }
             Body::Walked { leaf, root: _, omitted: 0 } => {

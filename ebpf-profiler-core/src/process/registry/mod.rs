@@ -79,6 +79,8 @@ struct Entry {
     description: Option<Description>,
     /// When its first thread ended, or others were last seen to run after that.
     ended: Option<u64>,
+    /// Whether it was met again after life events were lost: what the kernel side walked before is still to come.
+    met_again: bool,
 }
 
 impl Registry {
@@ -305,10 +307,15 @@ impl Registry {
     /// Life events were lost: every process is looked at again when it is next sampled.
     fn rescan(&mut self, now: u64) {
         let known: Vec<u32> = self.processes.keys().copied().collect();
-        for pid in known {
+        for &pid in &known {
             self.forget(pid, now);
         }
         self.scan();
+        for pid in known {
+            if let Some(entry) = self.processes.get_mut(&pid) {
+                entry.met_again = true;
+            }
+        }
     }
 }
 

@@ -107,6 +107,12 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.told.is_some())
     }
 
+    /// Whether what the kernel side walked in this process holds: it knows it as it is now, or did so until life events
+    /// were lost.
+    pub fn walks_hold(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|entry| entry.told.is_some() || entry.met_again)
+    }
+
     /// Builds the table for the file at `address` of a process, if that wasn't tried yet.
     ///
     /// True when the kernel side knows more of it than before.
