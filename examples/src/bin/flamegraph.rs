@@ -4,14 +4,14 @@
 //! cargo run --release --bin flamegraph -- --seconds 10 --output machine.html
 //! ```
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
-use ebpf_profiler_core::sink::{File, Table};
+use ebpf_profiler_core::sink::{File, Table, WriteError};
 use examples::{
     Options, Usage, explain_start_error, fail, notice_interrupts, print, sleep_until_interrupted,
 };
@@ -31,7 +31,7 @@ fn main() {
     let options = Options::parse(USAGE);
     let output = options.get("output", PathBuf::from("flamegraph.html"));
     let seconds: f64 = options.get("seconds", 10.0);
-    check(&output, seconds);
+    let denied = check(&output, seconds);
     notice_interrupts();
 
     let mut profiler = Profiler::builder()
@@ -42,6 +42,9 @@ fn main() {
         profiler = profiler.pid(pid);
     }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
+    if let Some(error) = denied {
+        fail(error);
+    }
 
     wait(Duration::from_secs_f64(seconds));
     let (profile, health) = profiler.finish().unwrap_or_else(|error| fail(error));
@@ -50,8 +53,8 @@ fn main() {
     report(&profile, &health, &output);
 }
 
-/// What can't be written is better known before than after.
-fn check(output: &Path, seconds: f64) {
+/// What can't be written is better known before than after; the answer is what only a permission is missing for.
+fn check(output: &Path, seconds: f64) -> Option<WriteError> {
     if !(seconds > 0.0 && seconds <= 1e6) {
         fail(format!("--seconds can't be {seconds}; give a number above 0"));
     }
@@ -59,8 +62,13 @@ fn check(output: &Path, seconds: f64) {
     if !folder.is_dir() {
         fail(format!("there is no folder {}; create it with: mkdir -p {0}", folder.display()));
     }
-    if let Err(error) = File::new(output) {
-        fail(error);
+    match File::new(output) {
+        // Who can't profile either has to be told that first: the command for it may write there, too.
+        Err(WriteError::Io { path, source }) if source.kind() == io::ErrorKind::PermissionDenied => {
+            Some(WriteError::Io { path, source })
+        }
+        Err(error) => fail(error),
+        Ok(_) => None,
     }
 }
 
