@@ -91,10 +91,10 @@
 //!
 //! | what | ours | compared with | by |
 //! | --- | --- | --- | --- |
-//! | a tick in the kernel, stack of 10 frames | 2.7 µs | 2.4 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
-//! | 50 frames | 4.7 µs | 5.1 µs | |
-//! | 120 frames | 7.7 µs | 9.2 µs | |
-//! | 300 frames | 12 µs | 21 µs | |
+//! | a tick in the kernel, stack of 10 frames | 2.4 µs | 2.5 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
+//! | 50 frames | 4.0 µs | 5.0 µs | |
+//! | 120 frames | 6.3 µs | 8.9 µs | |
+//! | 300 frames | 13 µs | 21 µs | |
 //! | 100 frames of a Python script | 26 µs | 2.9 µs | `scripts`, against the same program's native frames alone |
 //! | to name a function of a Python script, the first time | 9.1 µs | 6.9 µs | 3.13; `naming`, against the same reads of its process alone |
 //! | and once more | 0.1 µs | 20 µs | 3.13; `naming`, against a frame in a sample of py-spy, which reads frame and name each time |
