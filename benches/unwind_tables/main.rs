@@ -3,7 +3,7 @@
 //! ```text
 //! $ cargo bench -p benches --bench unwind_tables
 //! building         gimli ms  table ms  ratio  fresh  instructions    rows  bytes a row  peak over table
-//! node                22.20      8.60   0.39   0.50          0.50  277509         4.01         2.1 MB
+//! node                23.49      5.71   0.24   0.40          0.33  277509         4.01         3.1 MB
 //! ...
 //! a frame, ns      ours  framehop  cached, ours  framehop
 //! node              100       563            39        15

@@ -98,13 +98,13 @@
 //! | 100 frames of a Python script | 26 µs | 2.9 µs | `scripts`, against the same program's native frames alone |
 //! | to name a function of a Python script, the first time | 9.1 µs | 6.9 µs | 3.13; `naming`, against the same reads of its process alone |
 //! | and once more | 0.1 µs | 20 µs | 3.13; `naming`, against a frame in a sample of py-spy, which reads frame and name each time |
-//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.13 s | 0.28 s | `whole_profiler`, against `perf record -g`, which names nothing |
-//! | of that to start, while it samples, to name and write | 0.05, 0.04, 0.04 s | | `whole_profiler` |
+//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.16 s | 0.34 s | `whole_profiler`, against `perf record -g`, which names nothing |
+//! | of that to start, while it samples, to name and write | 0.06, 0.05, 0.05 s | | `whole_profiler` |
 //! | memory at most, with names | 14 MiB | | `whole_profiler` |
-//! | kernel maps before and with tables | 3.5, 3.7 MiB | | `whole_profiler` |
-//! | bytes a sample, wake-ups a second | 508, 0.2 | | `whole_profiler` |
-//! | program start to the first sample | 76 ms | | `whole_profiler`, both CPUs busy |
-//! | ticks lost | 0 of 5,803 | | `whole_profiler` |
+//! | kernel maps before and with tables | 3.6, 3.7 MiB | | `whole_profiler` |
+//! | bytes a sample, wake-ups a second | 509, 0.2 | | `whole_profiler` |
+//! | program start to the first sample | 85 ms | | `whole_profiler`, both CPUs busy |
+//! | ticks lost | 0 of 5,805 | | `whole_profiler` |
 //! | stacks delivered whole of processes that live 30 ms | 100 % | | `whole_profiler`, 300 in a row |
 //! <!-- /cost -->
 //!

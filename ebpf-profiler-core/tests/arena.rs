@@ -142,6 +142,6 @@ fn a_process_whose_first_thread_has_ended_is_known_as_long_as_others_run() {
     registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Exited });
     for seconds in 3..9 {
         registry.expire(seconds * SECOND);
-        assert!(registry.is_told(7) && registry.is_wanted(7), "after {seconds} s");
+        assert!(registry.walks_hold(7) && registry.is_wanted(7), "after {seconds} s");
     }
 }

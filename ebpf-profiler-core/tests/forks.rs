@@ -77,7 +77,7 @@ fn a_child_is_known_as_its_parent_is() {
     let (mut kernel, mut registry) = world();
     kernel.fork();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
-    assert!(registry.is_told(CHILD));
+    assert!(registry.walks_hold(CHILD));
     assert_eq!(kernel.process(CHILD), kernel.process(PARENT));
     registry.apply(&event(2, CHILD, Life::Mapped(map(2))));
     assert_eq!(kernel.process(CHILD).unwrap().count, 2);
@@ -124,7 +124,7 @@ fn a_child_that_is_gone_stays_gone() {
     let (kernel, mut registry) = world();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
     assert_eq!(kernel.process(CHILD), None, "it ended, or became another program");
-    assert!(registry.is_told(CHILD), "its ticks were walked through its parent's mappings");
+    assert!(registry.walks_hold(CHILD), "its ticks were walked through its parent's mappings");
 }
 
 #[test]
@@ -144,5 +144,5 @@ fn a_child_of_nobody_known_is_not_known() {
     registry.apply(&event(1, PARENT, Life::Executed));
     registry.apply(&event(2, CHILD, Life::Forked { parent: PARENT }));
     assert_eq!(kernel.process(CHILD), None);
-    assert!(!registry.is_told(CHILD));
+    assert!(!registry.walks_hold(CHILD));
 }

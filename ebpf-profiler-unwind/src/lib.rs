@@ -49,7 +49,8 @@
 //! ```
 //!
 //! The image is what `ebpf-programs` defines: position-independent bytes, copied into the kernel as they are,
-//! searched by page and then within the page; what is not described costs nothing but a bit for each 64 KiB. [`Table`] reads it, [`validate`] checks it.
+//! searched by page and then within the page; what is not described costs nothing but a bit for each 64 KiB.
+//! [`Table`] reads it, [`validate`] checks it.
 //!
 //! # Walking
 //!

@@ -79,7 +79,8 @@
 //!   is fetched anew in each round.
 //! * A walker asks nothing but [`Machine`](machine::Machine), and every answer may be wrong. It goes on, or ends with a
 //!   [`Stop`](abi::reason::Stop) that is in the record.
-//! * No allocation, no panic, no loop without a bound. A search through a table is 15 steps, all but the first inside one block.
+//! * No allocation, no panic, no loop without a bound. A search through a table is 15 steps, all but the first inside
+//!   one block.
 //! * What is guessed is marked ([`GUESSED`](abi::record::frame::GUESSED)), what doesn't fit is
 //!   [counted](abi::reason::Counter).
 //! * Integers of a fixed width only; layouts are asserted at compile time; [`VERSION`](abi::VERSION) changes with them.

@@ -13,7 +13,7 @@
 
 /// Words in a lane; a power of two.
 ///
-/// At 997 ticks a second a CPU fills half of it until user space looks by itself.
+/// At 997 ticks a second and 16 frames a CPU fills three quarters of it until user space looks by itself.
 pub const WORDS: usize = 8192;
 
 /// More words than a record in a lane has; a power of two.

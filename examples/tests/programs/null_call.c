@@ -1,4 +1,4 @@
-/* main > l1 > caller > (nothing, at address 0) > (signal) > handler > handler_leaf: all the time in the handler of the fault.
+/* main > l1 > calls or jumps > (nothing, at address 0) > (signal) > handler > handler_leaf: all the time in the handler of the fault.
  *
  * SECONDS call|jump: whether the null pointer is called, or jumped to in place of a return.
  */

@@ -102,11 +102,6 @@ impl Registry {
         }
     }
 
-    /// Whether the kernel side knows this process as it is now.
-    pub fn is_told(&self, pid: u32) -> bool {
-        self.processes.get(&pid).is_some_and(|entry| entry.told.is_some())
-    }
-
     /// Whether what the kernel side walked in this process holds: it knows it as it is now, or did so until life events
     /// were lost.
     pub fn walks_hold(&self, pid: u32) -> bool {
