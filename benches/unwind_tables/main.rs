@@ -3,10 +3,10 @@
 //! ```text
 //! $ cargo bench -p benches --bench unwind_tables
 //! building         gimli ms  table ms  ratio  fresh  instructions    rows  bytes a row  peak over table
-//! node                23.49      5.71   0.24   0.40          0.33  277509         4.01         3.1 MB
+//! node                23.49      5.80   0.25   0.40          0.34  277123         4.10         3.2 MB
 //! ...
 //! a frame, ns      ours  framehop  cached, ours  framehop
-//! node              100       563            39        15
+//! node               58       563            30        10
 //! ```
 //!
 //! Without arguments it takes what there is of node, libjvm, LLVM, rustc and chromium; `UNWIND_FILES` names others.

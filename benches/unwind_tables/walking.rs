@@ -10,7 +10,7 @@ use ebpf_profiler_unwind::{Row, Table};
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
-use ebpf_programs::abi::table::{PAGE, cfa, ra};
+use ebpf_programs::abi::table::{cfa, ra};
 use ebpf_programs::walk::arch::X86_64;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
@@ -22,15 +22,15 @@ const STACK: u64 = 0x7fff_0000_0000;
 const FRAMES: usize = 500;
 const ALL: usize = 400_000;
 
-/// So many addresses are in no cache of rules, and the made-up stack is still small against the table.
-const MANY: usize = 1 << 15;
+/// Words of the made-up stack: no walk meets what another one met. Were it shorter, or were its words in an order that comes
+/// again, a processor would remember which way each search went.
+const WORDS: usize = 1 << 22;
 
-/// Words from one walk's stack to the next one's: a prime, or else walks would meet the same words again and again, and a
-/// processor remembers which way a search among so few goes.
-const APART: u64 = 1_000_003;
+/// Words from one walk's stack to the next one's, a little more than most walks need.
+const APART: u64 = 4096;
 
-/// So many addresses keep every cache of rules hot.
-const FEW: usize = 20;
+/// So few addresses keep every cache of rules hot.
+const FEW: usize = 16;
 
 /// Nanoseconds of CPU time a frame: ours and framehop's at random addresses, then at a few that come again and again.
 pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
@@ -38,52 +38,63 @@ pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
         return Err("framehop is compared on x86_64".into());
     }
     let table = Table::of(elf)?;
-    let many = addresses(&table);
-    let few: Vec<u64> = many.iter().copied().take(FEW).collect();
+    let addresses = addresses(&table);
+    if addresses.is_empty() {
+        return Err("no row to walk from".into());
+    }
+    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut any = || addresses[random.below(addresses.len())];
+    let many: Vec<u32> = (0..WORDS).map(|_| any()).collect();
+    let few: Vec<u32> = (0..FEW).map(|_| any()).collect();
     let ours = Ours::new(elf, &table)?;
     let theirs = module(elf)?;
     let (mut ns, rounds) = ([f64::INFINITY; 4], 3);
     for _ in 0..rounds {
-        for (place, addresses) in [(0, &many), (2, &few)] {
-            ns[place] = ns[place].min(ours.time(addresses)?);
-            ns[place + 1] = ns[place + 1].min(framehop(&theirs, addresses)?);
+        for (place, stack) in [(0, &many), (2, &few)] {
+            ns[place] = ns[place].min(ours.time(stack)?);
+            ns[place + 1] = ns[place + 1].min(framehop(&theirs, stack)?);
         }
     }
     Ok(ns)
 }
 
-/// Where plain rows begin, in an order that nothing foresees: those whose frame starts at the stack pointer, since
-/// made-up frame pointers lead nowhere. A row may begin with its page, in the padding between two functions.
-fn addresses(table: &Table) -> Vec<u64> {
+/// An address in each plain row, of those whose frame starts at the stack pointer, since made-up frame pointers lead
+/// nowhere. It isn't the first one, where no call ever ends.
+fn addresses(table: &Table) -> Vec<u32> {
     let is_plain = |row: &Row| {
         let rule = row.rule.raw();
         let from_stack = rule.cfa == cfa::REGISTER && usize::from(rule.register) == x86_64::SP;
-        from_stack && rule.ra & ra::KIND == ra::BELOW && rule.offset > 8 && !row.address.is_multiple_of(PAGE)
+        from_stack && rule.ra & ra::KIND == ra::BELOW && rule.offset > 8
     };
-    let mut addresses: Vec<u64> = table.rows().filter(is_plain).map(|row| row.address).collect();
-    let mut random = 0x1234_5678_9abc_def1_u64;
-    for last in (1..addresses.len()).rev() {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        addresses.swap(last, (random % (last as u64 + 1)) as usize);
+    let rows = table.rows().zip(table.rows().skip(1));
+    let long = rows.filter(|(row, next)| is_plain(row) && next.address - row.address > 1);
+    long.filter_map(|(row, _)| u32::try_from(row.address + 1).ok()).collect()
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
     }
-    addresses.truncate(MANY);
-    addresses
 }
 
 /// The word at an address of the stack: what lies behind another call.
-fn word(addresses: &[u64], at: u64) -> u64 {
-    addresses[(at >> 3) as usize % addresses.len()] + 1
+fn word(stack: &[u32], at: u64) -> u64 {
+    u64::from(stack[(at >> 3) as usize & (stack.len() - 1)]) + 1
 }
 
 /// CPU nanoseconds a frame of walks that begin at one address after another.
-fn time(whose: &str, addresses: &[u64], mut walk: impl FnMut(u64, u64) -> usize) -> Outcome<f64> {
+fn time(whose: &str, stack: &[u32], mut walk: impl FnMut(u64, u64) -> usize) -> Outcome<f64> {
     let before = on_cpu();
     let (mut frames, mut walks) = (0, 0);
     while frames < ALL {
-        let first = addresses[walks * 7919 % addresses.len()];
-        let taken = walk(first, STACK + walks as u64 * 8 * APART);
+        let begin = STACK + walks * 8 * APART;
+        let first = word(stack, begin);
+        let taken = walk(first, begin);
         if taken == 0 {
             return Err(format!("{whose} walk from {first:#x} has no frames").into());
         }
@@ -112,19 +123,19 @@ impl Ours {
         Ok(Ours { tables, process })
     }
 
-    fn time(&self, addresses: &[u64]) -> Outcome<f64> {
+    fn time(&self, stack: &[u32]) -> Outcome<f64> {
         let mut walker = Walker::default();
-        time("our", addresses, |pc, sp| {
+        time("our", stack, |pc, sp| {
             let mut registers =
                 Registers { pc, known: 1 << x86_64::SP | 1 << x86_64::FP, ..Registers::default() };
             registers.values[x86_64::SP] = sp;
             registers.values[x86_64::FP] = sp;
             let mut left = 2 * FRAMES;
-            let mut stack = |at: u64| {
+            let mut read = |at: u64| {
                 left = left.checked_sub(1)?;
-                Some(word(addresses, at))
+                Some(word(stack, at))
             };
-            black_box(walker.walk::<X86_64>(&registers, &self.process, &self.tables, &mut stack));
+            black_box(walker.walk::<X86_64>(&registers, &self.process, &self.tables, &mut read));
             walker.frames().len()
         })
     }
@@ -159,16 +170,16 @@ fn module(elf: &Elf) -> Outcome<Theirs> {
     Ok(unwinder)
 }
 
-fn framehop(unwinder: &Theirs, addresses: &[u64]) -> Outcome<f64> {
+fn framehop(unwinder: &Theirs, stack: &[u32]) -> Outcome<f64> {
     let mut cache = CacheX86_64::<_>::new();
-    time("framehop's", addresses, |pc, sp| {
+    time("framehop's", stack, |pc, sp| {
         let mut left = 2 * FRAMES;
-        let mut stack = |at: u64| {
+        let mut read = |at: u64| {
             left = left.checked_sub(1).ok_or(())?;
-            Ok(word(addresses, at))
+            Ok(word(stack, at))
         };
         let registers = UnwindRegsX86_64::new(pc, sp, sp);
-        let mut frames = unwinder.iter_frames(pc, registers, &mut cache, &mut stack);
+        let mut frames = unwinder.iter_frames(pc, registers, &mut cache, &mut read);
         let mut taken = 0;
         while let Ok(Some(frame)) = frames.next() {
             black_box(frame);

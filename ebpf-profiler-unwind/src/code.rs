@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Elf, Segment, segment_type};
-use ebpf_programs::abi::table::PAGE;
+use ebpf_programs::abi::table::ALIGNMENT;
 
 /// The executable parts of a file's address space, in order, without overlap.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,11 +11,11 @@ pub(crate) struct Code(Vec<Range<u64>>);
 
 const EXECUTE: u32 = 1;
 
-/// A table spans 4 GiB at most: 65,536 pages.
+/// A table spans 4 GiB at most.
 const MAX_SPAN: u64 = 1 << 32;
 
 /// Whole pages end before the end of the address space.
-const LAST: u64 = u64::MAX - 2 * PAGE;
+const LAST: u64 = u64::MAX - 2 * ALIGNMENT;
 
 impl Code {
     pub(crate) fn of(elf: &Elf) -> Code {

@@ -87,17 +87,17 @@
 //!
 //! # Cost
 //!
-//! Building takes 0.33 to 0.48 of the instructions of a bare walk over all rows with gimli, and 0.25 to 0.55 of its CPU time
+//! Building takes 0.34 to 0.48 of the instructions of a bare walk over all rows with gimli, and 0.25 to 0.55 of its CPU time
 //! (in a process that does nothing else, where new memory counts, up to 0.6): least in programs with frame pointers, such
 //! as node, most where functions are described in another order than they lie in, as in rustc's driver, since pieces of
-//! the file are read several times then. A row takes 4.01 bytes on average, rules apart, and at most 4.2 in any table of
-//! 300 rows or more: four, and eight for each 64 KiB of code that is described. Building takes a tenth of the table and 4 MB
+//! the file are read several times then. A row takes 4.06 bytes on average, rules apart, and at most 4.2 in any table of
+//! 300 rows or more: four, and what leads from an address to few of them. Building takes a tenth of the table and 4 MB
 //! beside the table itself: files are read in pieces of 8 KiB, but for Go's table and for `.debug_frame` where it is
 //! compressed, and functions are sorted only where `.eh_frame_hdr` hasn't done it, or lies.
 //!
-//! A frame takes 45 to 100 ns where the next one is anywhere in the file, framehop 460 to 580 without its cache; most of that
-//! is the search for the row, in memory that no cache holds. Where the same addresses come again and again it takes 33
-//! to 42 ns, and framehop, which remembers their rules, 14.
+//! A frame takes 45 to 60 ns where the next one is anywhere in the file, and 65 to 80 in the largest, of whose table of 4 MB
+//! not much is in any cache near by; framehop 450 to 600 without its cache. Where the same addresses come again and again it
+//! takes 30 ns, and framehop, which remembers their rules, 10 to 100.
 //!
 //! # Security
 //!

@@ -282,15 +282,18 @@ fn nonsense_is_counted_and_passed_over() {
 }
 
 #[test]
-fn a_page_holds_so_many_rows() {
+fn every_byte_may_have_a_row() {
     let mut frames = Frames::default();
     let cie = frames.cie("zR", 16, ENTRY);
     let instructions: Vec<u8> = (0..30_000).flat_map(|n| [0x41, 0x0e, 8 + n as u8 % 64]).collect();
     frames.fde(cie, CODE, 70_000, &instructions);
     let table = frames.table(X86_64);
-    assert_eq!(table.rule(CODE + 29_000).unwrap().to_string(), "more than a rule can say");
-    assert!(table.unsupported() > 10_000);
-    assert!(table.rule(CODE + 69_999).is_some());
+    for n in [0, 1, 4_095, 4_096, 16_383, 16_384, 28_999, 29_999u64] {
+        let expected = format!("cfa = rsp + {}, ra = [cfa - 8]", 8 + n % 64);
+        assert_eq!(table.rule(CODE + n + 1).unwrap().to_string(), expected);
+    }
+    assert_eq!((table.unsupported(), table.rule(CODE + 69_999)), (0, table.rule(CODE + 30_000)));
+    assert_eq!(table.rule(CODE + 70_000), None);
 }
 
 #[test]

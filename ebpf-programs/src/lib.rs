@@ -29,14 +29,13 @@
 //! let mut block = [0; BLOCK_WORDS];
 //! // Place 0, a mapping: start, end, bias (low word first), the place of its table, kind::TABLE.
 //! block[..8].copy_from_slice(&[0x400000, 0, 0x401000, 0, 0xffc00000, 0xffffffff, 1, 1]);
-//! // Place 1, a table: base, groups of pages, rules, rows, size, version, reserved;
-//! block[16..24].copy_from_slice(&[0, 0, 1, 4, 3, 128, VERSION, 0]);
+//! // Place 1, a table: base, pages, rules, rows, size, version and bits of a page; a row in front of all others
+//! block[16..24].copy_from_slice(&[0, 0, 1, 4, 3, 124, 16 << 16 | VERSION, 0]);
 //! block[24..27].copy_from_slice(&[1 << 16, 2 << 16 | 0x100, 3 << 16 | 0x200]); // rows from 0, 0x100, 0x200 on
 //! block[32..36].copy_from_slice(&[0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
 //! block[36..40].copy_from_slice(&[0x0703, 32, 0, 0]); // rule 2: cfa = rsp + 32, ra = [cfa - 8]
 //! block[40] = 2; // rule 3: the outermost frame
-//! block[44..46].copy_from_slice(&[1, 15]); // a group: its first page has rows, and 15 times 8 bytes into the table is
-//! block[46..48].copy_from_slice(&[8, 3]); // where they are: 3 rows from word 8 of the table on
+//! block[44..47].copy_from_slice(&[29, 8, 11]); // a group: its pages are at word 29; the page has rows 8 to 11
 //!
 //! let mut world = World { block, stack: vec![0, 0x400123, 0, 0, 0, 0x400205], frames: vec![] };
 //! let mut walk = Walk::default();

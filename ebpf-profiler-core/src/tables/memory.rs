@@ -10,7 +10,7 @@ use super::{Full, Tables};
 /// An arena in plain memory: for replays, core dumps and tests.
 #[derive(Debug, Default)]
 pub struct MemoryTables {
-    blocks: Vec<Box<Block>>,
+    blocks: Vec<Block>,
     processes: HashMap<u32, Process>,
 }
 
@@ -24,20 +24,19 @@ impl MemoryTables {
 impl Tables for MemoryTables {
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Full> {
         let first = usize::try_from(at / 4).map_err(|_| Full)?;
-        for (number, word) in bytes.chunks(4).enumerate() {
-            let at = first + number;
-            while self.blocks.len() <= at / BLOCK_WORDS {
-                self.blocks.push(vec![0; BLOCK_WORDS].try_into().map_err(|_| Full)?);
-            }
+        let end = first.checked_add(bytes.len().div_ceil(4)).ok_or(Full)?;
+        self.blocks.resize(end.div_ceil(BLOCK_WORDS).max(self.blocks.len()), [0; BLOCK_WORDS]);
+        let words = self.blocks.as_flattened_mut()[first..end].iter_mut();
+        for (word, bytes) in words.zip(bytes.chunks(4)) {
             let mut padded = [0; 4];
-            padded[..word.len()].copy_from_slice(word);
-            self.blocks[at / BLOCK_WORDS][at % BLOCK_WORDS] = u32::from_ne_bytes(padded);
+            padded[..bytes.len()].copy_from_slice(bytes);
+            *word = u32::from_ne_bytes(padded);
         }
         Ok(())
     }
 
     fn block(&self, index: u32) -> Option<&Block> {
-        self.blocks.get(index as usize).map(|block| &**block)
+        self.blocks.get(index as usize)
     }
 
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {

@@ -33,15 +33,15 @@ pub struct Walker {
     frames: Vec<u64>,
 }
 
-struct World<'a> {
-    tables: &'a dyn Tables,
-    memory: &'a mut dyn Stack,
+struct World<'a, T: ?Sized, S: ?Sized> {
+    tables: &'a T,
+    memory: &'a mut S,
     frames: &'a mut Vec<u64>,
     thread: u64,
     object: [u64; FRAME_BYTES / 8],
 }
 
-impl Machine for World<'_> {
+impl<T: Tables + ?Sized, S: Stack + ?Sized> Machine for World<'_, T, S> {
     fn block(&self, index: u32) -> Option<&Block> {
         self.tables.block(index)
     }
@@ -80,8 +80,8 @@ impl Walker {
         &mut self,
         registers: &Registers,
         process: &Process,
-        tables: &dyn Tables,
-        memory: &mut dyn Stack,
+        tables: &(impl Tables + ?Sized),
+        memory: &mut (impl Stack + ?Sized),
     ) -> Stop {
         self.frames.clear();
         self.walk.registers = *registers;

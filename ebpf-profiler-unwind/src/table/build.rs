@@ -1,26 +1,16 @@
 //! Builds the rows of a table, in the order of their addresses.
 
-use ebpf_programs::abi::table::{NO_DATA, PAGE, PAGE_ROWS};
+use ebpf_programs::abi::table::{ALIGNMENT, NO_DATA};
 
 use super::image::Image;
 use super::rules::{CANNOT, Packed, Rules};
 
-/// One row as it stands in the table: the low part of the address, the number of the rule.
-pub(super) type Row = [u8; 4];
-
 /// A table that grows row by row.
 pub(crate) struct Builder {
-    base: u64,
     rules: Rules,
-    /// The finished pages.
     image: Image,
-    /// The rows of the page at work, and how many there are.
-    page: Box<[Row; PAGE_ROWS]>,
-    count: usize,
     /// The last address of the page at work.
     page_end: u64,
-    /// Up to this address a row may follow the last one: the end of a page that has rows, else 0.
-    limit: u64,
     /// The rule in force behind the last row.
     current: u16,
     /// Where the last row begins, or [`NOWHERE`].
@@ -38,17 +28,13 @@ pub(crate) struct Built {
 impl Builder {
     /// A table whose first row will be at `first`.
     pub(crate) fn new(first: u64) -> Builder {
-        let base = first & !(PAGE - 1);
+        let mut image = Image::new(first & !(ALIGNMENT - 1));
         Builder {
-            base,
-            page_end: base | (PAGE - 1),
-            last: NOWHERE,
+            page_end: image.begin_page(first),
+            image,
             rules: Rules::new(),
-            image: Image::new(base),
-            page: Box::new([Row::default(); PAGE_ROWS]),
-            count: 0,
-            limit: 0,
             current: NO_DATA,
+            last: NOWHERE,
             dropped: 0,
         }
     }
@@ -60,16 +46,13 @@ impl Builder {
             if number == self.current {
                 return;
             }
-            if let Some(place) = self.page.get_mut(self.count)
-                && address > self.last
-                && address <= self.limit
-            {
-                *place = row(address as u16, number);
-                self.count += 1;
+            if address > self.last && address <= self.page_end {
+                self.image.push(address, number);
                 self.last = address;
                 self.current = number;
                 return;
             }
+            return self.add(address, number);
         }
         self.push_with_care(address, rule);
     }
@@ -81,7 +64,6 @@ impl Builder {
         if number != self.current {
             self.add(address, number);
         }
-        self.current = number;
     }
 
     #[cold]
@@ -90,78 +72,36 @@ impl Builder {
         CANNOT
     }
 
+    #[inline(never)]
     fn add(&mut self, address: u64, number: u16) {
-        if address > self.page_end {
-            self.turn_to(address);
-        }
-        let low = address as u16;
-        if self.count == 0 && low != 0 {
-            self.put(row(0, self.current));
-        }
-        if address == self.last && self.count > 0 {
-            return self.replace(low, number);
-        }
-        self.last = address;
-        if !self.put(row(low, number)) {
-            self.overflow();
-        }
-    }
-
-    /// Adds a row to the page; whether there was room.
-    fn put(&mut self, row: Row) -> bool {
-        let place = self.page.get_mut(self.count);
-        let has_room = place.is_some();
-        if let Some(place) = place {
-            *place = row;
-            self.count += 1;
-            self.limit = self.page_end;
-        }
-        has_room
-    }
-
-    /// Says something else about the address of the last row.
-    fn replace(&mut self, low: u16, number: u16) {
-        self.count -= 1;
-        let before = self.page[..self.count].last().map(|&[_, _, x, y]| u16::from_le_bytes([x, y]));
-        if before == Some(number) {
+        if address == self.last {
+            // Something else is said about the address of the last row.
+            self.current = self.image.pop();
             self.last = NOWHERE;
-        } else {
-            self.put(row(low, number));
+            if number == self.current {
+                return;
+            }
         }
+        if self.image.is_full() {
+            self.dropped += 1;
+            return self.end_with_cannot(address);
+        }
+        if address > self.page_end {
+            self.page_end = self.image.begin_page(address);
+        }
+        self.image.push(address, number);
+        self.last = address;
+        self.current = number;
     }
 
-    /// A page can't have more rows: the rest of it can't be said.
-    fn overflow(&mut self) {
-        self.dropped += 1;
-        if let Some([_, _, rule @ ..]) = self.page.last_mut() {
-            *rule = CANNOT.to_le_bytes();
+    /// There is no room for more: what follows can't be said.
+    fn end_with_cannot(&mut self, address: u64) {
+        if self.current != CANNOT {
+            self.image.begin_page(address);
+            self.image.push(address, CANNOT);
+            self.current = CANNOT;
         }
-    }
-
-    /// Finishes the page at work and all pages before that of `address`, of which only those have a row that a rule
-    /// reaches through.
-    fn turn_to(&mut self, address: u64) {
-        self.finish_page();
-        while self.current != NO_DATA && address - self.page_end > PAGE {
-            self.page_end += PAGE;
-            self.finish_page();
-        }
-        self.page_end = address | (PAGE - 1);
-    }
-
-    fn finish_page(&mut self) {
-        if self.count == 0 && self.current != NO_DATA {
-            self.put(row(0, self.current));
-        }
-        if self.image.len() >= MAX_ROWS && self.count > 1 {
-            self.dropped += self.count as u32;
-            self.count = 0;
-            self.put(row(0, CANNOT));
-        }
-        let number = (self.page_end - self.base) / PAGE;
-        self.image.add(number as u32, self.page[..self.count].as_flattened());
-        self.count = 0;
-        self.limit = 0;
+        self.page_end = 0;
     }
 
     /// The rules so far.
@@ -170,19 +110,10 @@ impl Builder {
     }
 
     /// The table, laid out.
-    pub(crate) fn finish(mut self) -> Built {
-        self.finish_page();
+    pub(crate) fn finish(self) -> Built {
         Built { image: self.image.finish(self.rules.list()), dropped: self.dropped }
     }
 }
 
 /// No row's address: tables end before.
 const NOWHERE: u64 = u64::MAX;
-
-/// Bytes of rows at most, but for one row a page; real files stay under a tenth of it.
-const MAX_ROWS: usize = 256 << 20;
-
-fn row(low: u16, rule: u16) -> Row {
-    let ([a, b], [c, d]) = (low.to_le_bytes(), rule.to_le_bytes());
-    [a, b, c, d]
-}

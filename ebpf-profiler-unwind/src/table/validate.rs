@@ -3,7 +3,7 @@
 use std::fmt;
 
 use ebpf_programs::abi::VERSION;
-use ebpf_programs::abi::table::{GROUP_PAGES, Group, Header, PAGE, PAGE_ROWS, Page, Row, Rule};
+use ebpf_programs::abi::table::{ALIGNMENT, GROUP_BITS, Header, PAGE_BITS, PAGE_ROWS, Page, ROW, Row, Rule};
 
 use super::view::View;
 
@@ -17,18 +17,22 @@ pub enum Invalid {
     Version(u32),
     /// The header's size isn't the number of bytes.
     Size(u32),
-    /// The first page doesn't begin at a multiple of a page's size, or the last lies beyond the address space.
+    /// The first page doesn't begin at a multiple of the largest page's size, or the last lies beyond the address space.
     Base(u64),
+    /// Pages of two to the power of so many bytes are too small or too large.
+    PageBits(u16),
     /// The parts of the table are not those that the header tells of, rule 0 says something, or there is something between
     /// the parts.
     Parts,
     /// The header's number of rows isn't that of the pages together.
     Rows(u32),
-    /// The pages of this group don't follow those of the group before.
+    /// There are fewer pages with rows.
+    Pages(u32),
+    /// The pages of this group don't follow those of the group before, or have no rows.
     Group(u32),
     /// The rows of this page, counted from the start of the table, don't follow those of the page before, or are too many.
     Page(u32),
-    /// This row, counted from the start of the table, is out of order or names a rule that isn't there.
+    /// This row, counted from the start of the table, is out of order, of another page, or names a rule that isn't there.
     Row(u32),
 }
 
@@ -39,11 +43,13 @@ impl fmt::Display for Invalid {
             Invalid::Version(version) => write!(f, "version {version} of the format, not {VERSION}"),
             Invalid::Size(size) => write!(f, "the header tells a size of {size} bytes"),
             Invalid::Base(base) => write!(f, "the first page can't begin at {base:#x}"),
+            Invalid::PageBits(bits) => write!(f, "a page can't have {bits} bits"),
             Invalid::Parts => f.write_str("the parts are not those that the header tells of"),
             Invalid::Rows(rows) => write!(f, "the header tells of {rows} rows"),
+            Invalid::Pages(pages) => write!(f, "the last of {pages} pages has no rows"),
             Invalid::Group(group) => write!(f, "the pages of group {group} lie where they must not"),
             Invalid::Page(page) => write!(f, "the rows of page {page} lie where they must not"),
-            Invalid::Row(row) => write!(f, "row {row} is out of order or has no rule"),
+            Invalid::Row(row) => write!(f, "row {row} is out of place or has no rule"),
         }
     }
 }
@@ -66,40 +72,14 @@ pub fn validate(image: &[u8]) -> Result<(), Invalid> {
     if view.rule(0) != Some(Rule::NO_DATA) || image[between].iter().any(|&byte| byte != 0) {
         return Err(Invalid::Parts);
     }
-    let first = Place { page: header.pages_at() / PAGE_SIZE, row: size_of::<Header>() as u64 / ROW_SIZE };
-    let end = (0..header.groups).try_fold(first, |place, number| check_group(&view, number, place))?;
-    if end.row * ROW_SIZE != header.rows_end() {
+    let first = Place { page: (header.pages_at() / PAGE_SIZE) as u32, row: HEADER_ROWS };
+    let end = (0..header.groups()).try_fold(first, |place, number| check_group(&view, number, place))?;
+    if u64::from(end.row) * ROW_SIZE != header.rows_end() {
         Err(Invalid::Rows(header.rows))
-    } else if end.page * PAGE_SIZE != header.size.into() {
-        Err(Invalid::Parts)
-    } else {
-        Ok(())
-    }
-}
-
-const PAGE_SIZE: u64 = size_of::<Page>() as u64;
-const ROW_SIZE: u64 = size_of::<Row>() as u64;
-
-/// Where the next page and its rows should be.
-#[derive(Clone, Copy)]
-struct Place {
-    /// In pages from the start of the table.
-    page: u64,
-    /// In rows from the start of the table.
-    row: u64,
-}
-
-fn check_header(header: &Header, size: usize) -> Result<(), Invalid> {
-    if header.version != VERSION {
-        Err(Invalid::Version(header.version))
-    } else if header.size as usize != size {
-        Err(Invalid::Size(header.size))
-    } else if !header.base.is_multiple_of(PAGE) {
-        Err(Invalid::Base(header.base))
-    } else if header.rules == 0
-        || header.rules > 1 << 16
-        || header.pages_at() > size as u64
-        || header.reserved != 0
+    } else if header.pages > 0 && view.at(end.page - 1) == Some(end.row) {
+        // The last page has no rows.
+        Err(Invalid::Pages(header.pages))
+    } else if view.at(end.page) != Some(end.row) || u64::from(end.page + 1) * PAGE_SIZE != header.size.into()
     {
         Err(Invalid::Parts)
     } else {
@@ -107,47 +87,74 @@ fn check_header(header: &Header, size: usize) -> Result<(), Invalid> {
     }
 }
 
-/// Where the pages behind a group should be.
+/// Where the next page that is named should be, and its rows.
+#[derive(Clone, Copy)]
+struct Place {
+    /// In pages from the start of the table.
+    page: u32,
+    /// In rows from the start of the table.
+    row: u32,
+}
+
+const PAGE_SIZE: u64 = size_of::<Page>() as u64;
+const ROW_SIZE: u64 = size_of::<Row>() as u64;
+const HEADER_ROWS: u32 = (size_of::<Header>() / size_of::<Row>()) as u32;
+
+fn check_header(header: &Header, size: usize) -> Result<(), Invalid> {
+    if u32::from(header.version) != VERSION {
+        Err(Invalid::Version(header.version.into()))
+    } else if header.size as usize != size {
+        Err(Invalid::Size(header.size))
+    } else if !header.base.is_multiple_of(ALIGNMENT) {
+        Err(Invalid::Base(header.base))
+    } else if !PAGE_BITS.contains(&header.page_bits.into()) {
+        Err(Invalid::PageBits(header.page_bits))
+    } else if header.rules == 0
+        || header.rules > 1 << 16
+        || header.pages_at() > size as u64
+        || header.before != Row::default()
+    {
+        Err(Invalid::Parts)
+    } else {
+        Ok(())
+    }
+}
+
+/// Where the pages behind a group should be, and their rows.
 fn check_group(view: &View<'_>, number: u32, place: Place) -> Result<Place, Invalid> {
+    let header = view.header();
     let group = view.group(number).ok_or(Invalid::Parts)?;
-    if u64::from(group.first) != place.page {
-        return Err(Invalid::Group(number));
+    if group == ROW | (place.row - 1) {
+        let is_last = number + 1 == header.groups();
+        return if is_last { Err(Invalid::Pages(header.pages)) } else { Ok(place) };
     }
-    check_addresses(view.header().base, number, group)?;
-    View::pages_of(group).try_fold(place, |place, _| check_page(view, place))
+    let first = number << GROUP_BITS;
+    let mut pages = first..header.pages.min(first.saturating_add(1 << GROUP_BITS));
+    let end = pages.try_fold(place, |place, page| check_page(view, page, place))?;
+    if group != place.page || end.row == place.row { Err(Invalid::Group(number)) } else { Ok(end) }
 }
 
-/// Whether a group ends before the address space does, as far as it has rows.
-fn check_addresses(base: u64, number: u32, group: Group) -> Result<(), Invalid> {
-    let Some(last) = group.bits.checked_ilog2() else { return Ok(()) };
-    let pages = u64::from(number) * u64::from(GROUP_PAGES) + u64::from(last) + 1;
-    let end = base.checked_add(pages * PAGE);
-    end.map(drop).ok_or(Invalid::Base(base))
-}
-
-/// Where the page behind the one at `place` should be.
-fn check_page(view: &View<'_>, place: Place) -> Result<Place, Invalid> {
-    let number = u32::try_from(place.page).map_err(|_| Invalid::Parts)?;
-    let page = view.page(number).ok_or(Invalid::Parts)?;
-    let end = u64::from(page.first) + u64::from(page.count);
-    let follows = u64::from(page.first) == place.row && end * ROW_SIZE <= view.header().rows_end();
-    if page.count == 0 || page.count as usize > PAGE_ROWS || !follows {
-        return Err(Invalid::Page(number));
+/// Where the page behind page `number` should be, which should be at `place` itself.
+fn check_page(view: &View<'_>, number: u32, place: Place) -> Result<Place, Invalid> {
+    let Header { base, rules, .. } = view.header();
+    let (first, end) = view.at(place.page).zip(view.at(place.page + 1)).ok_or(Invalid::Parts)?;
+    let rows = place.row..end;
+    let follows = first == place.row && end >= first && u64::from(end) * ROW_SIZE <= view.header().rows_end();
+    if !follows || rows.len() > PAGE_ROWS {
+        return Err(Invalid::Page(place.page));
     }
-    check_rows(view, page)?;
-    Ok(Place { page: place.page + 1, row: end })
-}
-
-fn check_rows(view: &View<'_>, page: Page) -> Result<(), Invalid> {
+    let begin = base.checked_add(u64::from(number) * view.page_size());
+    let begin = begin.filter(|begin| begin.checked_add(view.page_size()).is_some());
+    let low = begin.ok_or(Invalid::Base(base))? as u16;
     let mut least = 0;
-    for number in page.first..page.first + page.count {
+    for number in rows {
         let row = view.row(number).ok_or(Invalid::Row(number))?;
-        let low = u32::from(row.low);
-        let in_order = if number == page.first { low == 0 } else { low >= least };
-        if !in_order || u32::from(row.rule) >= view.header().rules {
+        let distance = u64::from(row.low.wrapping_sub(low));
+        let in_place = (least..view.page_size()).contains(&distance);
+        if !in_place || u32::from(row.rule) >= rules {
             return Err(Invalid::Row(number));
         }
-        least = low + 1;
+        least = distance + 1;
     }
-    Ok(())
+    Ok(Place { page: place.page + 1, row: end })
 }

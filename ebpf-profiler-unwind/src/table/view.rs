@@ -1,6 +1,8 @@
 //! Reads the parts of a table, whatever its bytes say.
 
-use ebpf_programs::abi::table::{GROUP_PAGES, Group, Header, PAGE, Page, Row, Rule};
+use std::ops::Range;
+
+use ebpf_programs::abi::table::{GROUP_BITS, Group, Header, Page, ROW, Row, Rule};
 
 /// A table's bytes and their header.
 #[derive(Clone, Copy)]
@@ -15,12 +17,13 @@ impl<'a> View<'a> {
         let word = |at| word(image, at);
         let header = Header {
             base: long(image, 0)?,
-            groups: word(8)?,
+            pages: word(8)?,
             rules: word(12)?,
             rows: word(16)?,
             size: word(20)?,
-            version: word(24)?,
-            reserved: word(28)?,
+            version: word(24)? as u16,
+            page_bits: (word(24)? >> 16) as u16,
+            before: row(word(28)?),
         };
         Some(View { image, header })
     }
@@ -38,84 +41,85 @@ impl<'a> View<'a> {
 
     /// Group `number` of the pages.
     pub(super) fn group(&self, number: u32) -> Option<Group> {
-        let at = self.header.groups_at() as usize + number as usize * size_of::<Group>();
-        Some(Group { bits: word(self.image, at)?, first: word(self.image, at + 4)? })
+        word(self.image, self.header.groups_at() as usize + number as usize * size_of::<Group>())
     }
 
-    /// Where the rows of a page are, whose place is counted in pages from the start of the table.
-    pub(super) fn page(&self, place: u32) -> Option<Page> {
-        let at = place as usize * size_of::<Page>();
-        Some(Page { first: word(self.image, at)?, count: word(self.image, at + 4)? })
+    /// The number that stands at a place, counted in pages from the start of the table.
+    pub(super) fn at(&self, place: u32) -> Option<Page> {
+        word(self.image, place as usize * size_of::<Page>())
     }
 
-    /// The pages of a group that have rows: their numbers within it, and their places.
-    pub(super) fn pages_of(group: Group) -> impl Iterator<Item = (u32, u32)> {
-        let numbers = (0..GROUP_PAGES).filter(move |number| group.bits >> number & 1 == 1);
-        numbers.zip(0..).map(move |(number, index)| (number, group.first.wrapping_add(index)))
+    /// How many bytes of address space a page has; there is none larger than that space.
+    pub(super) fn page_size(&self) -> u64 {
+        1u64.checked_shl(self.header.page_bits.into()).unwrap_or(0)
     }
 
-    /// The rows of the page that `distance` from the first one lies in.
-    fn page_at(&self, distance: u64) -> Option<Page> {
-        let (number, page) =
-            (distance / PAGE / u64::from(GROUP_PAGES), (distance / PAGE) as u32 % GROUP_PAGES);
-        let number = u32::try_from(number).ok().filter(|&number| number < self.header.groups)?;
-        let group = self.group(number)?;
-        let bit = 1 << page;
-        let lower = (group.bits & (bit - 1)).count_ones();
-        if group.bits & bit == 0 { None } else { self.page(group.first.checked_add(lower)?) }
+    /// The rows of page `number`; where it has none, those that would be.
+    fn page(&self, number: u32) -> Option<Range<u32>> {
+        let group = self.group(number >> GROUP_BITS)?;
+        if group & ROW != 0 {
+            let behind = (group ^ ROW).checked_add(1)?;
+            return Some(behind..behind);
+        }
+        let place = group.checked_add(number % (1 << GROUP_BITS))?;
+        Some(self.at(place)?..self.at(place.checked_add(1)?)?)
     }
 
     /// Row `number`, counted from the start of the table.
     pub(super) fn row(&self, number: u32) -> Option<Row> {
-        let [a, b, c, d] = word(self.image, number as usize * size_of::<Row>())?.to_le_bytes();
-        Some(Row { low: u16::from_le_bytes([a, b]), rule: u16::from_le_bytes([c, d]) })
+        word(self.image, number as usize * size_of::<Row>()).map(row)
     }
 
     /// The number of the rule for `address`.
     pub(super) fn find(&self, address: u64) -> Option<u16> {
-        Some(self.find_row(address)?.rule)
+        let (rows, number) = self.search(address)?;
+        Some(self.row(rows.start.checked_add(number)?.checked_sub(1)?)?.rule)
     }
 
     /// Whether a row begins at `address`.
     pub(super) fn begins(&self, address: u64) -> bool {
-        self.find_row(address).is_some_and(|row| row.low == address as u16)
+        let last = self.search(address).filter(|&(_, number)| number > 0);
+        let row = last.and_then(|(rows, number)| self.row(rows.start + number - 1));
+        row.is_some_and(|row| row.low == address as u16)
     }
 
-    fn find_row(&self, address: u64) -> Option<Row> {
-        let distance = address.checked_sub(self.header.base)?;
-        let Page { first, count } = self.page_at(distance)?;
-        let (mut low, mut high) = (0, count);
+    /// The rows of the page of `address`, and how many of them begin there or before.
+    fn search(&self, address: u64) -> Option<(Range<u32>, u32)> {
+        let number = address.checked_sub(self.header.base)?.checked_div(self.page_size())?;
+        let number = u32::try_from(number).ok().filter(|&number| number < self.header.pages)?;
+        let rows = self.page(number)?;
+        let (mut low, mut high) = (0, rows.end.checked_sub(rows.start)?);
         while low < high {
             let middle = low + (high - low) / 2;
-            if u64::from(self.row(first.checked_add(middle)?)?.low) <= distance % PAGE {
+            if self.row(rows.start + middle)?.low <= address as u16 {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
-        self.row(first + low.checked_sub(1)?)
+        Some((rows, low))
     }
 
     /// Addresses and numbers of rules of all rows.
     pub(super) fn rows(self) -> impl Iterator<Item = (u64, u16)> + 'a {
-        self.pages().flat_map(move |(begin, page)| {
-            let rows =
-                (page.first..page.first.saturating_add(page.count)).map_while(move |row| self.row(row));
-            rows.map(move |row| (begin.wrapping_add(row.low.into()), row.rule))
+        self.pages().flat_map(move |(begin, rows)| {
+            // A page is no larger than the parts of the address space in which rows count.
+            let address = move |row: Row| begin & !u64::from(u16::MAX) | u64::from(row.low);
+            rows.map_while(move |number| self.row(number)).map(move |row| (address(row), row.rule))
         })
     }
 
-    /// Addresses of all pages that have rows, and where these are.
-    fn pages(self) -> impl Iterator<Item = (u64, Page)> + 'a {
-        let groups = (0..self.header.groups).map_while(move |number| Some((number, self.group(number)?)));
-        groups.flat_map(move |(number, group)| {
-            let pages = View::pages_of(group).map_while(move |(page, place)| Some((page, self.page(place)?)));
-            pages.map(move |(page, entry)| {
-                let number = u64::from(number) * u64::from(GROUP_PAGES) + u64::from(page);
-                (self.header.base.wrapping_add(number * PAGE), entry)
-            })
-        })
+    /// Addresses of all pages, and their rows.
+    fn pages(self) -> impl Iterator<Item = (u64, Range<u32>)> + 'a {
+        let begin = move |number: u32| u64::from(number).wrapping_mul(self.page_size());
+        let begin = move |number| self.header.base.wrapping_add(begin(number));
+        (0..self.header.pages).map_while(move |number| Some((begin(number), self.page(number)?)))
     }
+}
+
+fn row(word: u32) -> Row {
+    let [a, b, c, d] = word.to_le_bytes();
+    Row { low: u16::from_le_bytes([a, b]), rule: u16::from_le_bytes([c, d]) }
 }
 
 fn word(image: &[u8], at: usize) -> Option<u32> {

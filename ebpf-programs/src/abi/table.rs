@@ -8,35 +8,44 @@
 //!   rows       4 bytes each, [`Row`]: sorted by address
 //!   zeros      up to 12 bytes, up to a multiple of 16
 //!   rules      16 bytes each, [`Rule`]; number 0 says that there is no data
-//!   groups     8 bytes for each 32 pages of the file's address space, [`Group`]
-//!   pages      8 bytes for each page of 64 KiB that has rows, [`Page`]
+//!   groups     4 bytes for each 8 pages of the file's address space, [`Group`]
+//!   pages      4 bytes for each page of the groups that have rows, and one more: the first row there or behind, [`Page`]
 //! ```
 //!
 //! From an address to its row:
 //!
 //! ```text
-//!   address - header.base = group : 16 or more bits    page of the group : 5 bits    low : 16 bits
+//!   address - header.base = group : the other bits    page of the group : 3 bits    in the page : header.page_bits
 //!
-//!   groups[group] ──► is the page's bit set? ──► pages[first + number of lower bits] ──► search for low
+//!   groups[group] ──► pages[page] to pages[page + 1] ──► search among these rows and the one in front of them
+//!               └───► the one row that holds in all pages of the group
 //! ```
 //!
-//! * What has no rows costs nothing but its bit: code that lies far apart, or code of which little is described.
-//! * The first row of a page has the low address 0: every page answers for itself.
-//! * A row holds from its address up to the next row's, or to the end of the page.
+//! * A row holds from its address up to the next row's, be that in the same page or in one far behind; the last one up to
+//!   the end of its page. So the rows of an address are those of its page and the one in front of them.
+//! * In front of the first row stands the last word of the header, a row that says that there is no data.
+//! * What has no rows costs next to nothing: code that lies far apart, or code of which little is described.
+//! * Pages are small where rows are dense, so that few of them have to be searched, and large where they are not, so
+//!   that the directory stays small against the rows.
 //! * The rows of one page may go on in the next block of the arena, and never reach a third: the first step of a search
 //!   goes to that border, and all others stay in one block.
 //! * All addresses are virtual addresses of the ELF file, not of a process.
 
+use core::ops::RangeInclusive;
+
 use super::arena;
 
-/// Bytes of address space in a page.
-pub const PAGE: u64 = 1 << 16;
+/// Of how many bits an address within a page may be.
+pub const PAGE_BITS: RangeInclusive<u32> = 12..=16;
+
+/// A table begins at a multiple of the largest page.
+pub const ALIGNMENT: u64 = 1 << *PAGE_BITS.end();
 
 /// The largest number of rows that a page can have.
 pub const PAGE_ROWS: usize = arena::BLOCK / size_of::<Row>();
 
-/// Pages of address space in a group.
-pub const GROUP_PAGES: u32 = 32;
+/// A group has two to the power of so many pages.
+pub const GROUP_BITS: u32 = 3;
 
 /// The number of the rule that says: there is no unwind data here.
 pub const NO_DATA: u16 = 0;
@@ -45,10 +54,10 @@ pub const NO_DATA: u16 = 0;
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The virtual address of the first group, a multiple of [`PAGE`].
+    /// The virtual address of the first page, a multiple of [`ALIGNMENT`].
     pub base: u64,
-    /// How many groups of pages there are.
-    pub groups: u32,
+    /// How many pages there are, up to the last one that has rows.
+    pub pages: u32,
     /// How many rules there are.
     pub rules: u32,
     /// How many rows the pages have in all.
@@ -56,9 +65,11 @@ pub struct Header {
     /// The size of the whole table in bytes.
     pub size: u32,
     /// [`super::VERSION`] of who built it.
-    pub version: u32,
-    /// Zero.
-    pub reserved: u32,
+    pub version: u16,
+    /// A page has two to the power of so many bytes of address space, see [`PAGE_BITS`].
+    pub page_bits: u16,
+    /// Zero: what holds in front of the first row.
+    pub before: Row,
 }
 
 impl Header {
@@ -77,31 +88,25 @@ impl Header {
         self.rules_at() + self.rules as u64 * size_of::<Rule>() as u64
     }
 
+    /// How many groups there are.
+    pub const fn groups(&self) -> u32 {
+        self.pages.div_ceil(1 << GROUP_BITS)
+    }
+
     /// Where the pages begin, in bytes from the start of the table.
     pub const fn pages_at(&self) -> u64 {
-        self.groups_at() + self.groups as u64 * size_of::<Group>() as u64
+        self.groups_at() + self.groups() as u64 * size_of::<Group>() as u64
     }
 }
 
-/// Which of 32 pages have rows.
-#[repr(C, align(8))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Group {
-    /// A bit for each page, the lowest for the first.
-    pub bits: u32,
-    /// The first of those that have rows, counted in [`Page`]s (8 bytes) from the start of the table.
-    pub first: u32,
-}
+/// Where the pages of a group are, counted in pages from the start of the table; or [`ROW`] and the number of a row.
+pub type Group = u32;
 
-/// Where a page's rows are.
-#[repr(C, align(8))]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// The first row, counted in rows (4 bytes) from the start of the table.
-    pub first: u32,
-    /// How many rows there are, at least one.
-    pub count: u32,
-}
+/// The bit of a group none of whose pages has rows: the others are the row that holds there.
+pub const ROW: u32 = 1 << 31;
+
+/// The first row in a page or behind it, counted in rows from the start of the table. Both have four bytes.
+pub type Page = u32;
 
 /// From which address on which rule holds.
 #[repr(C)]
@@ -246,8 +251,7 @@ pub mod kept {
 
 const _: () = {
     assert!(size_of::<Header>() == 32);
-    assert!(size_of::<Group>() == 8);
-    assert!(size_of::<Page>() == 8);
+    assert!(size_of::<Page>() == size_of::<Row>());
     assert!(size_of::<Row>() == 4);
     assert!(size_of::<Rule>() == 16);
 };

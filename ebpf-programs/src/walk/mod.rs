@@ -111,7 +111,14 @@ impl Walk {
         // A return address lies behind its call, perhaps already in the next function.
         let behind = if self.flags & frame::EXACT == 0 { 1 } else { 0 };
         let pc = (self.registers.pc & frame::ADDRESS).wrapping_sub(behind);
+        // What nearly every step does comes first.
         match self.calls.state {
+            state::OUTSIDE if self.guesses == 0 => {
+                if self.take(machine, pc)? {
+                    interpreter::enter(self, machine);
+                    return Ok(());
+                }
+            }
             state::HOPPING
             | state::TAKING
             | state::COMPARING
@@ -121,13 +128,7 @@ impl Walk {
                 return Ok(());
             }
             _ if self.guesses != 0 => return frame_pointer::guess::<A, M>(self, machine, pc),
-            state::BEHIND => self.calls.state = state::OUTSIDE,
-            _ => {
-                if self.take(machine, pc)? {
-                    interpreter::enter(self, machine);
-                    return Ok(());
-                }
-            }
+            _ => self.calls.state = state::OUTSIDE,
         }
         let rule = match self.mapping.kind {
             kind::TABLE => native::rule(self, machine, pc)?,

@@ -3,11 +3,11 @@
 use super::Walk;
 use super::arch::Arch;
 use super::arena::{SEARCH_STEPS, UNIT_WORDS, block, double, if_at_most, word};
-use crate::abi::arena::BLOCK_WORDS;
+use crate::abi::arena::{BLOCK_WORDS, Block};
 use crate::abi::mapping::{Mapping, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
-use crate::abi::table::{GROUP_PAGES, Header, NO_DATA, Rule, cfa, fp, kept, ra};
+use crate::abi::table::{GROUP_BITS, Header, NO_DATA, ROW, Rule, cfa, fp, kept, ra};
 use crate::machine::Machine;
 
 /// What a walk keeps of a table's head.
@@ -16,23 +16,23 @@ use crate::machine::Machine;
 pub(super) struct Table {
     /// Its place in the arena.
     place: u32,
-    /// How many groups of pages there are.
-    groups: u32,
-    /// The page number of the first page of the first group.
+    /// Of how many bits an address within a page is.
+    page_bits: u32,
+    /// The address of the first page.
     base: u64,
-    /// The page that was looked at last, counted from there; most callers lie in the page of what they call.
+    /// The page that was looked at last; callers often lie in the page of what they call.
     page: u64,
+    /// How many pages there are.
+    pages: u32,
     /// The word of the arena at which the table begins.
     start: u32,
     /// The word of the arena at which its rules begin.
     list: u32,
     /// How many rules there are.
     rules: u32,
-    /// The word of the arena at which its groups begin.
-    directory: u32,
-    /// The word of the arena at which the rows of the page begin.
+    /// The row in front of those of that page, as a word of the arena.
     first: u32,
-    /// How many rows it has.
+    /// How many rows there are from there to the end of the page.
     count: u32,
 }
 
@@ -41,6 +41,10 @@ const NONE: u32 = u32::MAX;
 
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
+
+/// Among so few rows those in front are counted, which needs no guess where to go on and reads all of them at once: where
+/// there are instructions for it.
+const AT_ONCE: u32 = if cfg!(target_arch = "bpf") { 1 } else { 64 };
 
 /// Words of four bytes in a header.
 const HEADER_WORDS: u32 = (size_of::<Header>() / 4) as u32;
@@ -62,13 +66,13 @@ impl Table {
         let list = start.wrapping_add(word(block, start + 4)).wrapping_add(HEADER_WORDS + 3) & !3;
         Some(Table {
             place,
-            groups: word(block, start + 2),
-            base: double(block, start) >> 16,
+            page_bits: word(block, start + 6) >> 16 & 63,
+            base: double(block, start),
             page: NO_PAGE,
+            pages: word(block, start + 2),
             start,
             list,
             rules,
-            directory: list.wrapping_add(rules.wrapping_mul(4)),
             first: 0,
             count: 0,
         })
@@ -77,15 +81,9 @@ impl Table {
     /// The number of the rule at virtual address `address` of the file; `called` where a call should end there.
     #[inline(always)]
     fn number<M: Machine>(&mut self, machine: &M, address: u64, called: bool) -> Option<u16> {
-        let page = (address >> 16).wrapping_sub(self.base);
-        if page / GROUP_PAGES as u64 >= self.groups as u64 {
-            return Some(NO_DATA);
-        }
+        let page = address.wrapping_sub(self.base) >> self.page_bits;
         if page != self.page {
             self.turn_to(machine, page)?;
-        }
-        if self.count == 0 {
-            return Some(NO_DATA);
         }
         self.search(machine, address & 0xffff, called)
     }
@@ -93,24 +91,29 @@ impl Table {
     /// Makes `page` the current page.
     #[inline(always)]
     fn turn_to<M: Machine>(&mut self, machine: &M, page: u64) -> Option<()> {
-        let at = self.directory.wrapping_add((page / GROUP_PAGES as u64) as u32 * 2);
-        let group = block(machine, at)?;
-        let (bits, first) = (word(group, at), word(group, at + 1));
-        let bit = 1 << (page % GROUP_PAGES as u64);
         self.page = page;
-        self.count = 0;
-        if bits & bit == 0 {
+        self.count = 1;
+        if page >= self.pages as u64 {
+            // In front of all rows stands that there is no data.
+            self.first = self.start.wrapping_add(HEADER_WORDS - 1);
             return Some(());
         }
-        let lower = (bits & (bit - 1)).count_ones();
-        let at = self.start.wrapping_add(first.wrapping_add(lower).wrapping_mul(2));
-        let entry = block(machine, at)?;
-        self.first = self.start.wrapping_add(word(entry, at));
-        self.count = word(entry, at + 1);
+        let page = page as u32;
+        let at = self.list.wrapping_add(self.rules.wrapping_mul(4)).wrapping_add(page >> GROUP_BITS);
+        let group = word(block(machine, at)?, at);
+        if group & ROW != 0 {
+            self.first = self.start.wrapping_add(group ^ ROW);
+            return Some(());
+        }
+        let at = self.start.wrapping_add(group).wrapping_add(page & ((1 << GROUP_BITS) - 1));
+        let (begin, next) = (word(block(machine, at)?, at), at.wrapping_add(1));
+        let end = word(block(machine, next)?, next);
+        self.first = self.start.wrapping_add(begin).wrapping_sub(1);
+        self.count = end.wrapping_sub(begin).wrapping_add(1);
         Some(())
     }
 
-    /// The rule of the last row at or below `low` in the current page.
+    /// The rule of the last row at or below `low` in the current page, or of the row in front of the page's.
     ///
     /// No call is as short as a row of one byte. Where one should end in such a row, it wasn't called: the address behind it
     /// is where an exception will be handled, behind a `ret`, and the next row holds.
@@ -127,7 +130,7 @@ impl Table {
         }
         let rows = block(machine, base)?;
         for _ in 0..SEARCH_STEPS {
-            if left <= 1 {
+            if left <= AT_ONCE {
                 break;
             }
             let half = left / 2;
@@ -135,8 +138,11 @@ impl Table {
             base = base.wrapping_add(if_at_most(word(rows, middle) as u64 & 0xffff, low, half));
             left -= half;
         }
+        if AT_ONCE > 1 {
+            base = base.wrapping_add(rows_at_most(rows, base, left, low as u32));
+        }
         let row = word(rows, base);
-        if called && row as u64 & 0xffff == low && low != 0 {
+        if called && row as u64 & 0xffff == low && base != self.first {
             let next = base.wrapping_add(1);
             let row = word(block(machine, next)?, next);
             let is_in_page = next.wrapping_sub(self.first) < self.count;
@@ -166,6 +172,15 @@ impl Table {
             fp_offset: word(block, at + 3) as i32,
         })
     }
+}
+
+/// How many of the rows behind `base`, of which there are `left` with that, begin at `low` or below.
+#[inline(always)]
+fn rows_at_most(rows: &Block, base: u32, left: u32, low: u32) -> u32 {
+    let begin = base as usize & (BLOCK_WORDS - 1);
+    let end = BLOCK_WORDS.min(begin + left as usize);
+    let behind = rows.get(begin + 1..end).unwrap_or(&[]);
+    behind.iter().map(|row| u32::from(row & 0xffff <= low)).sum()
 }
 
 /// The rule of the table at `place` for virtual address `address` of the file; `None` for a broken table.
