@@ -118,7 +118,7 @@ impl Profiler {
     pub fn builder() -> Builder {
         Builder {
             hertz: 19,
-            ring: 2 << 20,
+            ring: 4 << 20,
             memory: u64::from(CHUNKS) * u64::from(CHUNK_BLOCKS) * BLOCK as u64,
             exclude_self: true,
             pids: Vec::new(),
@@ -309,7 +309,7 @@ impl Builder {
         self
     }
 
-    /// The size of the ring in bytes; rounded up to a power of two. 2 MiB if nothing else is said.
+    /// The size of the ring in bytes; rounded up to a power of two. 4 MiB if nothing else is said.
     pub fn ring_size(mut self, bytes: u32) -> Builder {
         self.ring = bytes.clamp(64 << 10, 1 << 30).next_power_of_two();
         self
