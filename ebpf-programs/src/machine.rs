@@ -25,6 +25,11 @@ pub trait Machine {
     /// Eight bytes of the walked thread's stack. Walks read upwards, in small steps.
     fn stack(&mut self, address: u64) -> Option<u64>;
 
+    /// The same, if it costs next to nothing.
+    fn near(&mut self, address: u64) -> Option<u64> {
+        self.stack(address)
+    }
+
     /// Eight bytes anywhere in the walked program, at any alignment: a rare question, asked of code.
     fn memory(&mut self, address: u64) -> Option<u64>;
 

@@ -148,11 +148,20 @@ impl Machine for Scratch {
 
     #[inline(always)]
     fn stack(&mut self, address: u64) -> Option<u64> {
+        match self.near(address) {
+            None => self.refill(address),
+            word => word,
+        }
+    }
+
+    /// What lies in the window.
+    #[inline(always)]
+    fn near(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.window_at);
         if offset & 7 == 0 && offset < self.window_len {
             return Some(self.window[(offset / 8) as usize & (WINDOW / 8 - 1)]);
         }
-        self.refill(address)
+        None
     }
 
     #[inline(always)]

@@ -87,7 +87,7 @@ fn walk(scratch: &mut Scratch) -> Stop {
     Stop::from_number(scratch.stop as u8).unwrap_or(Stop::BadTable)
 }
 
-/// One iteration: one frame. Not 0 when the walk is over.
+/// One iteration: one frame, and those behind it that are as usual. Not 0 when the walk is over.
 extern "C" fn step(_: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer that `walk` laid on its stack.
     let scratch = unsafe { &mut **state };
@@ -95,7 +95,11 @@ extern "C" fn step(_: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one
     // map value that belongs to this CPU.
     match scratch.walk.step::<X86_64, Scratch>(unsafe { &mut *machine }) {
-        None => 0,
+        None => {
+            // SAFETY: as above.
+            scratch.walk.run::<X86_64, Scratch>(unsafe { &mut *machine });
+            0
+        }
         Some(stop) => {
             scratch.stop = stop as u32;
             1

@@ -225,6 +225,42 @@ pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Res
     Ok(Some(rule))
 }
 
+/// Takes the current frame and goes to its caller's where its rule is remembered and as most are, and what it reads is near;
+/// else nothing happens.
+#[inline(always)]
+pub(super) fn usual<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
+    let pc = (walk.registers.pc & frame::ADDRESS).wrapping_sub(1);
+    if pc.wrapping_sub(walk.mapping.start) >= walk.mapping.end.wrapping_sub(walk.mapping.start) {
+        return None;
+    }
+    let rule = machine.remembered(walk.mapping.table, pc.wrapping_add(walk.mapping.bias) << 1 | 1)?;
+    if rule.cfa != cfa::REGISTER || rule.register != A::SP as u8 || rule.ra != ra::BELOW {
+        return None;
+    }
+    let sp = walk.registers.values[A::SP];
+    let cfa = sp.wrapping_add(rule.offset as i64 as u64);
+    if sp == 0 || cfa <= sp {
+        return None;
+    }
+    let (fp, known) = match rule.fp {
+        fp::SAME => (walk.registers.values[A::FP], walk.registers.known & (1 << A::SP | 1 << A::FP)),
+        fp::SAVED => (machine.near(cfa.wrapping_add(rule.fp_offset as i64 as u64))?, 1 << A::SP | 1 << A::FP),
+        _ => return None,
+    };
+    let return_address = A::strip(machine.near(cfa.wrapping_sub(8))?);
+    if return_address == 0 {
+        return None;
+    }
+    machine.frame(pc);
+    walk.taken += 1;
+    walk.words += 1;
+    walk.registers.pc = return_address;
+    walk.registers.values[A::SP] = cfa;
+    walk.registers.values[A::FP] = fp;
+    walk.registers.known = known;
+    Some(())
+}
+
 /// Goes from the frame at `pc` to its caller's by a rule.
 #[inline(always)]
 pub(super) fn apply<A: Arch, M: Machine>(

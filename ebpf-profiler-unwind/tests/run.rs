@@ -1,0 +1,174 @@
+//! Frames taken in runs are those taken one by one.
+//!
+//! The kernel side remembers rules and takes frames like those that it met before by a shorter way, [`Walk::run`]. Here both
+//! ways walk the same stacks, made up by chance of what real tables describe and of nonsense.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use ebpf_profiler_core::tables::{MemoryTables, Tables};
+use ebpf_profiler_unwind::{Row, Table};
+use ebpf_programs::abi::arena::{Block, UNIT};
+use ebpf_programs::abi::mapping::{Mapping, Process, kind};
+use ebpf_programs::abi::reason::Stop;
+use ebpf_programs::abi::registers::{Registers, x86_64};
+use ebpf_programs::abi::table::{Rule, cfa, fp, kept, ra};
+use ebpf_programs::machine::Machine;
+use ebpf_programs::walk::Walk;
+use ebpf_programs::walk::arch::X86_64;
+
+/// Where the table's file is mapped, twice, and where there is code that nothing describes.
+const FILES: [u64; 2] = [0x1000_0000_0000, 0x2000_0000_0000];
+const BARE: Range<u64> = 0x3000_0000_0000..0x3000_0010_0000;
+const STACK: u64 = 0x7fff_0000_0000;
+const WORDS: usize = 4096;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// A machine that remembers some rules, and to which a part of the stack is near.
+struct World<'a> {
+    tables: &'a MemoryTables,
+    stack: &'a [u64],
+    near: Range<u64>,
+    rules: &'a HashMap<u64, Rule>,
+    frames: Vec<u64>,
+}
+
+impl Machine for World<'_> {
+    fn block(&self, index: u32) -> Option<&Block> {
+        self.tables.block(index)
+    }
+    fn remembered(&self, _: u32, key: u64) -> Option<Rule> {
+        self.rules.get(&key).copied()
+    }
+    fn stack(&mut self, address: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(STACK);
+        let index = offset.is_multiple_of(8).then_some(offset as usize / 8)?;
+        self.stack.get(index).copied()
+    }
+    fn near(&mut self, address: u64) -> Option<u64> {
+        if self.near.contains(&address) { self.stack(address) } else { None }
+    }
+    fn memory(&mut self, _: u64) -> Option<u64> {
+        None
+    }
+    fn frame(&mut self, frame: u64) {
+        self.frames.push(frame);
+    }
+}
+
+/// All that a walk leads to, but for registers that aren't known in the end.
+type Outcome = (Vec<u64>, Stop, [u32; 3], Vec<Option<u64>>);
+
+/// Walks by steps alone, or with a run behind each; how many frames came in runs, too.
+fn walk(world: &mut World<'_>, process: &Process, registers: &Registers, runs: bool) -> (Outcome, u32) {
+    world.frames.clear();
+    let mut walk = Walk::default();
+    walk.registers = *registers;
+    walk.process = *process;
+    walk.begin();
+    let mut by_runs = 0;
+    let stop = loop {
+        if let Some(stop) = walk.step::<X86_64, _>(world) {
+            break stop;
+        }
+        let before = walk.taken;
+        if runs {
+            walk.run::<X86_64, _>(world);
+        }
+        by_runs += walk.taken - before;
+    };
+    let Registers { known, values, .. } = walk.registers;
+    let values =
+        values.iter().enumerate().map(|(number, &value)| (known >> number & 1 == 1).then_some(value));
+    let counts = [walk.taken, walk.words, walk.guessed];
+    ((world.frames.clone(), stop, counts, values.collect()), by_runs)
+}
+
+/// Tables with this program's own, mapped twice.
+fn tables(table: &Table) -> (MemoryTables, Process) {
+    let mapping = |start: u64, end: u64, kind: u16| -> Vec<u8> {
+        let mapping = Mapping { start, end, bias: start.wrapping_neg(), table: 0, kind, interpreter: 0 };
+        let last = u64::from(mapping.table) | u64::from(mapping.kind) << 32;
+        [mapping.start, mapping.end, mapping.bias, last].into_iter().flat_map(u64::to_le_bytes).collect()
+    };
+    let mut mappings: Vec<u8> =
+        FILES.iter().flat_map(|&start| mapping(start, start + (1 << 32), kind::TABLE)).collect();
+    mappings.extend(mapping(BARE.start, BARE.end, kind::BARE));
+    let place = table.image().len().next_multiple_of(UNIT);
+    let mut tables = MemoryTables::default();
+    tables.write(0, table.image()).expect("memory is no bound");
+    tables.write(place as u64, &mappings).expect("memory is no bound");
+    (tables, Process { mappings: (place / UNIT) as u32, count: 3, ..Process::default() })
+}
+
+#[test]
+fn runs_take_the_frames_that_steps_take() {
+    let table = Table::from_elf(&std::fs::read(std::env::current_exe().unwrap()).unwrap()).unwrap();
+    // So few places in the code that rules are met again, and most of them lead on, whatever the stack says.
+    let leads_on =
+        |row: &Row| row.rule.raw().cfa == cfa::REGISTER && row.rule.raw().register == x86_64::SP as u8;
+    let (good, other): (Vec<Row>, Vec<Row>) = table.rows().partition(leads_on);
+    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut place = |number| {
+        let rows = if number % 20 == 19 { &other } else { &good };
+        rows[random.below(rows.len() as u64) as usize].address
+    };
+    let places: Vec<u64> = (0..80).map(&mut place).collect();
+    // What is remembered of a call there; of some what this program has no example of.
+    let mut unusual = |rule: Rule| match random.below(40) {
+        0 => Rule { cfa: cfa::DEREF, ..rule },
+        1 => Rule { cfa: cfa::END, ..rule },
+        2 => Rule { register: x86_64::FP as u8, ..rule },
+        3 => Rule { ra: ra::SAVED, aux: -16, ..rule },
+        4 => Rule { ra: rule.ra | (x86_64::FP as u8) << kept::SHIFT, ..rule },
+        5 => Rule { fp: fp::DIRECT, ..rule },
+        6 => Rule { fp: fp::UNKNOWN, ..rule },
+        7 => Rule { fp: fp::SAVED, fp_offset: -24, ..rule },
+        8 => Rule { fp: fp::SAVED | 1 << kept::SHIFT, ..rule },
+        9 => Rule { offset: -8 * random.below(3) as i32, ..rule },
+        _ => rule,
+    };
+    let rule = |place: u64| table.rule(place).map_or(Rule::NO_DATA, |rule| rule.raw());
+    let rules: HashMap<u64, Rule> =
+        places.iter().map(|&place| (place << 1 | 1, unusual(rule(place)))).collect();
+    let (tables, process) = tables(&table);
+    let (mut frames, mut by_runs) = (0, 0);
+    for _ in 0..3000 {
+        let nonsense = [30, 300, 3000][random.below(3) as usize];
+        let file = FILES[random.below(2) as usize];
+        let stack: Vec<u64> = (0..WORDS)
+            .map(|_| match random.below(nonsense) {
+                0 => 0,
+                1 => random.below(1 << 48),
+                2 => BARE.start + random.below(1 << 20),
+                3 => STACK + 8 * random.below(WORDS as u64),
+                4 => FILES[random.below(2) as usize] + random.below(1 << 24),
+                number => file + places[(number % 80) as usize] + 1,
+            })
+            .collect();
+        let mut registers =
+            Registers { pc: file + places[0], known: 1 << x86_64::SP, ..Registers::default() };
+        registers.values[x86_64::SP] = STACK + 8 * random.below(64);
+        registers.values[x86_64::FP] = STACK + 8 * random.below(WORDS as u64);
+        registers.known |= random.below(2) << x86_64::FP;
+        let near = STACK + random.below(512)..STACK + 512 + 8 * random.below(WORDS as u64);
+        let mut world = World { tables: &tables, stack: &stack, near, rules: &rules, frames: Vec::new() };
+        let (expected, _) = walk(&mut world, &process, &registers, false);
+        let (told, number) = walk(&mut world, &process, &registers, true);
+        assert_eq!(told, expected);
+        frames += told.2[0];
+        by_runs += number;
+    }
+    assert!(by_runs > frames / 3, "{by_runs} of {frames} frames in runs");
+    assert!(by_runs < frames, "{by_runs} of {frames} frames in runs");
+}
