@@ -144,10 +144,9 @@ impl Table {
         let row = word(rows, base);
         if called && row as u64 & 0xffff == low && base != self.first {
             let next = base.wrapping_add(1);
-            let row = word(block(machine, next)?, next);
-            let is_in_page = next.wrapping_sub(self.first) < self.count;
-            if is_in_page && row as u64 & 0xffff == low + 1 && row >> 16 != NO_DATA as u32 {
-                return Some((row >> 16) as u16);
+            let next = word(block(machine, next)?, next);
+            if next as u64 & 0xffff == (low + 1) & 0xffff && next >> 16 != NO_DATA as u32 {
+                return Some((next >> 16) as u16);
             }
         }
         Some((row >> 16) as u16)
