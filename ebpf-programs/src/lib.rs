@@ -75,7 +75,7 @@
 //! # The rules of the kernel side
 //!
 //! * One program and one loop. A step takes one frame and knows nothing of what drives it; state lies in a map and
-//!   is fetched anew in each round.
+//!   is fetched anew in each round. Behind a step a [run](walk::Walk::run) may take some frames more.
 //! * A walker asks nothing but [`Machine`](machine::Machine), and every answer may be wrong. It goes on, or ends with a
 //!   [`Stop`](abi::reason::Stop) that is in the record.
 //! * No allocation, no panic, no loop without a bound. A search through a table is 15 steps, all but the first inside
@@ -98,7 +98,8 @@
 //! # Security
 //!
 //! Registers, stacks and code belong to programs that may mean harm. They decide what a walk finds, never where it
-//! writes, how long it runs (8,192 steps at most) or whether it ends. Tables are held to their bounds too.
+//! writes, how long it goes on (8,192 steps at most, and as many frames in runs) or whether it ends. Tables are held to
+//! their bounds too.
 //!
 //! # Features
 //!

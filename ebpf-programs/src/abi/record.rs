@@ -91,7 +91,7 @@ pub const MAX_RAW_CALLS: u32 = 1024;
 /// Kernel frames at most in one record.
 pub const MAX_KERNEL_FRAMES: usize = 127;
 
-/// Frames that a walk visits at most.
+/// Steps of a walk at most. Frames that come in runs are no steps, but there are none any more behind as many frames.
 pub const MAX_STEPS: u32 = 8192;
 
 /// Bytes of stack at most in a raw record.
