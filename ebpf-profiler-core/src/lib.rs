@@ -91,20 +91,20 @@
 //!
 //! | what | ours | compared with | by |
 //! | --- | --- | --- | --- |
-//! | a tick in the kernel, stack of 10 frames | 2.4 µs | 2.5 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
-//! | 50 frames | 4.0 µs | 5.0 µs | |
-//! | 120 frames | 6.3 µs | 8.9 µs | |
-//! | 300 frames | 13 µs | 21 µs | |
-//! | 100 frames of a Python script | 26 µs | 2.9 µs | `scripts`, against the same program's native frames alone |
+//! | a tick in the kernel, stack of 10 frames | 2.1 µs | 2.4 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
+//! | 50 frames | 3.4 µs | 5.2 µs | |
+//! | 120 frames | 5.3 µs | 9.5 µs | |
+//! | 300 frames | 8.8 µs | 21 µs | |
+//! | 100 frames of a Python script | 24 µs | 2.3 µs | `scripts`, against the same program's native frames alone |
 //! | to name a function of a Python script, the first time | 9.1 µs | 6.9 µs | 3.13; `naming`, against the same reads of its process alone |
 //! | and once more | 0.1 µs | 20 µs | 3.13; `naming`, against a frame in a sample of py-spy, which reads frame and name each time |
-//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.16 s | 0.34 s | `whole_profiler`, against `perf record -g`, which names nothing |
-//! | of that to start, while it samples, to name and write | 0.06, 0.05, 0.05 s | | `whole_profiler` |
+//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.16 s | 0.30 s | `whole_profiler`, against `perf record -g`, which names nothing |
+//! | of that to start, while it samples, to name and write | 0.06, 0.04, 0.05 s | | `whole_profiler` |
 //! | memory at most, with names | 14 MiB | | `whole_profiler` |
-//! | kernel maps before and with tables | 3.6, 3.7 MiB | | `whole_profiler` |
-//! | bytes a sample, wake-ups a second | 509, 0.2 | | `whole_profiler` |
-//! | program start to the first sample | 85 ms | | `whole_profiler`, both CPUs busy |
-//! | ticks lost | 0 of 5,805 | | `whole_profiler` |
+//! | kernel maps before and with tables | 5.6, 5.7 MiB | | `whole_profiler` |
+//! | bytes a sample, wake-ups a second | 504, 0.1 | | `whole_profiler` |
+//! | program start to the first sample | 88 ms | | `whole_profiler`, both CPUs busy |
+//! | ticks lost | 0 of 5,795 | | `whole_profiler` |
 //! | stacks delivered whole of processes that live 30 ms | 100 % | | `whole_profiler`, 300 in a row |
 //! <!-- /cost -->
 //!
