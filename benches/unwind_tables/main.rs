@@ -32,6 +32,8 @@ mod building;
 mod files;
 #[path = "../../ebpf-profiler-unwind/tests/peak/mod.rs"]
 mod peak;
+#[path = "../../ebpf-profiler-unwind/tests/random/mod.rs"]
+mod random;
 mod walking;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;

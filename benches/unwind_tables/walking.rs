@@ -16,6 +16,7 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 
 use crate::Outcome;
+use crate::random::Random;
 
 /// Where the stack begins, how many frames a walk takes, and how many are taken in all.
 const STACK: u64 = 0x7fff_0000_0000;
@@ -43,7 +44,7 @@ pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
         return Err("no row to walk from".into());
     }
     let mut random = Random(0x1234_5678_9abc_def1);
-    let mut any = || addresses[random.below(addresses.len())];
+    let mut any = || addresses[random.below(addresses.len() as u64) as usize];
     let many: Vec<u32> = (0..WORDS).map(|_| any()).collect();
     let few: Vec<u32> = (0..FEW).map(|_| any()).collect();
     let ours = Ours::new(elf, &table)?;
@@ -69,17 +70,6 @@ fn addresses(table: &Table) -> Vec<u32> {
     let rows = table.rows().zip(table.rows().skip(1));
     let long = rows.filter(|(row, next)| is_plain(row) && next.address - row.address > 1);
     long.filter_map(|(row, _)| u32::try_from(row.address + 1).ok()).collect()
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
 }
 
 /// The word at an address of the stack: what lies behind another call.

@@ -87,7 +87,7 @@
 //!
 //! # Cost
 //!
-//! Building takes 0.34 to 0.48 of the instructions of a bare walk over all rows with gimli, and 0.25 to 0.55 of its CPU time
+//! Building takes 0.34 to 0.50 of the instructions of a bare walk over all rows with gimli, and 0.25 to 0.55 of its CPU time
 //! (in a process that does nothing else, where new memory counts, up to 0.6): least in programs with frame pointers, such
 //! as node, most where functions are described in another order than they lie in, as in rustc's driver, since pieces of
 //! the file are read several times then. A row takes 4.06 bytes on average, rules apart, and at most 4.2 in any table of

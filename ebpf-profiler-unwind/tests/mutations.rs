@@ -1,11 +1,14 @@
 //! Real unwind data, damaged: never a panic, always a table that keeps its promises.
 #![expect(clippy::unwrap_used, reason = "a helper of tests may end a test")]
 
+mod random;
+
 use std::io;
 use std::sync::Arc;
 
 use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_unwind::{Table, validate};
+use random::Random;
 
 /// A file with some bytes changed, or cut off.
 #[derive(Clone)]
@@ -43,18 +46,6 @@ impl Damaged {
         let table = Table::of(&Elf::open(self).ok()?).ok()?;
         assert_eq!(validate(table.image()), Ok(()));
         Some(table)
-    }
-}
-
-/// Numbers that look random and are the same each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
     }
 }
 

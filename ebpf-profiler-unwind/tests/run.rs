@@ -3,6 +3,8 @@
 //! The kernel side remembers rules and takes frames like those that it met before by a shorter way, [`Walk::run`]. Here both
 //! ways walk the same stacks, made up by chance of what real tables describe and of nonsense.
 
+mod random;
+
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -16,23 +18,13 @@ use ebpf_programs::abi::table::{Rule, cfa, fp, kept, ra};
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
 use ebpf_programs::walk::arch::X86_64;
+use random::Random;
 
 /// Where the table's file is mapped, twice, and where there is code that nothing describes.
 const FILES: [u64; 2] = [0x1000_0000_0000, 0x2000_0000_0000];
 const BARE: Range<u64> = 0x3000_0000_0000..0x3000_0010_0000;
 const STACK: u64 = 0x7fff_0000_0000;
 const WORDS: usize = 4096;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
 
 /// A machine that remembers some rules, and to which a part of the stack is near.
 struct World<'a> {

@@ -3,14 +3,10 @@
 //! Rows come first and stand where they stay: behind them comes whatever is known only in the end. So the table is never in
 //! memory twice, and nothing in it moves.
 
-use std::iter::Peekable;
-use std::slice::Iter;
-
 use ebpf_programs::abi;
-use ebpf_programs::abi::table::{
-    GROUP_BITS, Group, Header, NO_DATA, PAGE_BITS, PAGE_ROWS, Page, ROW, Row, Rule,
-};
+use ebpf_programs::abi::table::{Group, Header, NO_DATA, PAGE_BITS, Page, ROW, Row};
 
+use super::directory::{Begin, Directory, HEADER_WORDS};
 use super::rules::Packed;
 
 /// A table that grows row by row, the smallest possible page after page.
@@ -24,19 +20,6 @@ pub(super) struct Image {
 
 /// Four bytes of a table.
 type Word = [u8; 4];
-
-/// Words of a header, and words at most between rows and rules.
-const HEADER_WORDS: usize = size_of::<Header>() / size_of::<Word>();
-const ZEROS: usize = size_of::<Rule>() / size_of::<Word>() - 1;
-
-/// Where the rows of a page begin.
-#[derive(Clone, Copy)]
-struct Begin {
-    /// The number of the page.
-    page: u32,
-    /// Its first row, counted from the start of the table.
-    first: u32,
-}
 
 impl Image {
     /// A table whose first page begins at `base`.
@@ -85,7 +68,7 @@ impl Image {
     pub(super) fn finish(mut self, rules: &[Packed]) -> Vec<u8> {
         let end = self.words.len() as u32;
         self.pages.pop_if(|last| last.first == end);
-        let directory = self.directory(end);
+        let directory = Directory::of(&self.pages, end);
         let header = self.header(rules.len(), &directory);
         let size = header.size as usize / size_of::<Word>();
         self.words.reserve_exact(size - self.words.len());
@@ -98,16 +81,6 @@ impl Image {
         image.extend(directory.pages.iter().flat_map(|page| page.to_le_bytes()));
         write_header(&mut image, &header);
         image
-    }
-
-    /// The directory of the smallest pages that cost little, or else of the largest.
-    fn directory(&self, end: u32) -> Directory {
-        let (smallest, largest) = PAGE_BITS.into_inner();
-        let enough = (end as usize - HEADER_WORDS) / ROWS_A_WORD;
-        let good = (smallest..largest).find(|&bits| {
-            words(&self.pages, bits) <= enough || most_rows(&self.pages, end, bits + 1) > PAGE_ROWS
-        });
-        Directory::new(&self.pages, end, good.unwrap_or(largest))
     }
 
     fn header(&self, rules: usize, directory: &Directory) -> Header {
@@ -128,77 +101,6 @@ impl Image {
 
 /// Rows at most; real files stay under a tenth of it.
 const MAX_ROWS: usize = 64 << 20;
-
-/// Smaller pages are taken as long as there are so many rows for each word that is neither row nor rule.
-const ROWS_A_WORD: usize = 24;
-
-impl Begin {
-    /// The number of the page of so many bits that this one is a part of.
-    fn page_of(&self, bits: u32) -> u32 {
-        self.page >> (bits - PAGE_BITS.start())
-    }
-}
-
-/// How many words there are at most beside rows and rules: the header, zeros, the directory.
-fn words(smallest: &[Begin], bits: u32) -> usize {
-    let group = |begin: &Begin| begin.page_of(bits) >> GROUP_BITS;
-    let with_rows = smallest.chunk_by(|one, next| group(one) == group(next)).count();
-    let groups = smallest.last().map_or(0, |last| group(last) as usize + 1);
-    HEADER_WORDS + ZEROS + groups + (with_rows << GROUP_BITS) + 1
-}
-
-/// How many rows the page has that has most.
-fn most_rows(smallest: &[Begin], end: u32, bits: u32) -> usize {
-    let mut pages = smallest.chunk_by(|one, next| one.page_of(bits) == next.page_of(bits)).peekable();
-    let mut most = 0;
-    while let Some(page) = pages.next() {
-        let end = pages.peek().map_or(end, |next| next[0].first);
-        most = most.max(end - page[0].first);
-    }
-    most as usize
-}
-
-/// What leads from an address to rows.
-struct Directory {
-    /// Of how many bits an address within a page is.
-    bits: u32,
-    /// How many pages there are.
-    span: u32,
-    /// As in the table, but that pages are counted from the first one on.
-    groups: Vec<Group>,
-    /// As in the table.
-    pages: Vec<Page>,
-}
-
-impl Directory {
-    /// Pages of so many bits, put together from smallest ones; rows end at `end`.
-    fn new(smallest: &[Begin], end: u32, bits: u32) -> Directory {
-        let span = smallest.last().map_or(0, |last| last.page_of(bits) + 1);
-        let (mut groups, mut pages) = (Vec::new(), Vec::new());
-        let mut rest = smallest.iter().peekable();
-        for group in 0..span.div_ceil(1 << GROUP_BITS) {
-            let first = group << GROUP_BITS;
-            let behind = span.min(first + (1 << GROUP_BITS));
-            let next = from_page(&mut rest, first, bits);
-            match next.filter(|next| next.page_of(bits) >= behind) {
-                Some(next) => groups.push(ROW | (next.first - 1)),
-                None => {
-                    groups.push(pages.len() as u32);
-                    let begin = |page| from_page(&mut rest, page, bits).map_or(end, |begin| begin.first);
-                    pages.extend((first..behind).map(begin));
-                }
-            }
-        }
-        pages.push(end);
-        Directory { bits, span, groups, pages }
-    }
-}
-
-/// Goes on to the first of the smallest pages that is a part of page `page` of so many bits, or lies behind it.
-fn from_page<'a>(rest: &mut Peekable<Iter<'a, Begin>>, page: u32, bits: u32) -> Option<&'a Begin> {
-    while rest.next_if(|begin| begin.page_of(bits) < page).is_some() {}
-    rest.peek().copied()
-}
 
 fn write_header(image: &mut [u8], header: &Header) {
     let last = u32::from(header.version) | u32::from(header.page_bits) << 16;

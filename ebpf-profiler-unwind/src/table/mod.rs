@@ -14,6 +14,8 @@ pub(crate) mod build;
 
 mod image;
 
+mod directory;
+
 mod view;
 
 mod validate;

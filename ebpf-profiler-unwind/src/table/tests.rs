@@ -1,5 +1,8 @@
 //! Tables of rows made up by chance, against a plain map; and tables that lie.
 
+#[path = "../../tests/random/mod.rs"]
+mod random;
+
 use std::collections::BTreeMap;
 
 use ebpf_profiler_core::elf::Arch;
@@ -11,6 +14,8 @@ use ebpf_programs::abi::table::{
 use ebpf_programs::abi::{VERSION, registers::x86_64};
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::find_rule;
+
+use random::Random;
 
 use super::build::Builder;
 use super::rules::Packed;
@@ -52,18 +57,20 @@ fn expected(model: &Model, address: u64) -> Rule {
     row.and_then(|(_, &number)| number).map_or(Rule::NO_DATA, rule)
 }
 
-/// The kernel side's view of a table.
-struct World(MemoryTables);
+/// The kernel side's view of a table, which counts among `COUNTED` rows.
+struct World<const COUNTED: u32>(MemoryTables);
 
-impl World {
-    fn new(image: &[u8], place: u32) -> World {
+impl<const COUNTED: u32> World<COUNTED> {
+    fn new(image: &[u8], place: u32) -> World<COUNTED> {
         let mut tables = MemoryTables::default();
         tables.write(u64::from(place) * UNIT as u64, image).unwrap();
         World(tables)
     }
 }
 
-impl Machine for World {
+impl<const COUNTED: u32> Machine for World<COUNTED> {
+    const COUNTED: u32 = COUNTED;
+
     fn block(&self, index: u32) -> Option<&Block> {
         self.0.block(index)
     }
@@ -76,28 +83,19 @@ impl Machine for World {
     fn frame(&mut self, _: u64) {}
 }
 
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-}
-
-/// Both readers against the model, at each row, beside it and anywhere; the table at some place of the arena.
+/// All readers against the model, at each row, beside it and anywhere; the table at some place of the arena.
 fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
     let image = build(model);
-    let (view, world) = (View::new(&image).unwrap(), World::new(&image, place));
+    let (view, kernel) = (View::new(&image).unwrap(), World::<1>::new(&image, place));
+    let host = World::<64>::new(&image, place);
     let (&first, &last) = (model.keys().next().unwrap(), model.keys().next_back().unwrap());
     let anywhere: Vec<u64> = (0..500).map(|_| first + random.below(last - first + 2 * PAGE)).collect();
     let beside = model.keys().flat_map(|&row| [row, row + 1, row.wrapping_sub(1)]);
     let far = [0, u64::MAX, first.wrapping_sub(PAGE), last + 8 * PAGE, last + (1 << 40)];
     for address in beside.chain(anywhere).chain(far) {
         let told = expected(model, address);
-        assert_eq!(find_rule(&world, place, address), Some(told), "{address:x} at place {place}");
+        assert_eq!(find_rule(&kernel, place, address), Some(told), "{address:x} at place {place}");
+        assert_eq!(find_rule(&host, place, address), Some(told), "{address:x} at place {place}, counted");
         let number = view.find(address).unwrap_or(NO_DATA);
         assert_eq!(view.rule(number), Some(told), "{address:x}");
     }
@@ -213,7 +211,7 @@ fn no_rows_at_all() {
     let image = Builder::new(0x1234_5678).finish().image;
     assert_eq!(validate(&image), Ok(()));
     assert_eq!(image.len(), size_of::<Header>() + 2 * size_of::<Rule>() + size_of::<Page>());
-    assert_eq!(find_rule(&World::new(&image, 0), 0, 0x1234_5678), Some(Rule::NO_DATA));
+    assert_eq!(find_rule(&World::<1>::new(&image, 0), 0, 0x1234_5678), Some(Rule::NO_DATA));
 }
 
 /// Where a call should end in a row of one byte, the next row holds, be it in the next block or in the next page or not.
@@ -335,9 +333,12 @@ fn any_word_may_be_anything() {
             let words = if front { 8 } else { image.len() as u64 / 4 };
             write(&mut image, random.below(words) * 4, word);
         }
-        let world = World::new(&image, 3);
+        let world = World::<1>::new(&image, 3);
+        let counting = World::<64>::new(&image, 3);
         let found: Vec<_> = addresses.iter().map(|&address| find_rule(&world, 3, address)).collect();
+        let counted: Vec<_> = addresses.iter().map(|&address| find_rule(&counting, 3, address)).collect();
         if let Ok(table) = Table::from_image(image, Arch::X86_64) {
+            assert_eq!(found, counted);
             for (&address, found) in addresses.iter().zip(found) {
                 let told = found.filter(|rule| rule.cfa != cfa::NO_DATA);
                 assert_eq!(told, table.rule(address).map(|rule| rule.raw()), "{address:x}");

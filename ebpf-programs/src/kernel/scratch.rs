@@ -129,6 +129,8 @@ impl Scratch {
 }
 
 impl Machine for Scratch {
+    const COUNTED: u32 = 1;
+
     #[inline(always)]
     fn block(&self, index: u32) -> Option<&Block> {
         ARENA.get_value(index / CHUNK_BLOCKS, &(index % CHUNK_BLOCKS))

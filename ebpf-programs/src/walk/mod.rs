@@ -151,6 +151,7 @@ impl Walk {
                 return Ok(());
             }
             _ if self.guesses != 0 => return frame_pointer::guess::<A, M>(self, machine, pc),
+            // Behind the calls of a loop, whose own frame is taken already.
             _ => self.calls.state = state::OUTSIDE,
         }
         let rule = match self.mapping.kind {

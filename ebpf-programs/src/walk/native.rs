@@ -42,10 +42,6 @@ const NONE: u32 = u32::MAX;
 /// No page has this number.
 const NO_PAGE: u64 = u64::MAX;
 
-/// Among so few rows those in front are counted, which needs no guess where to go on and reads all of them at once: where
-/// there are instructions for it.
-const AT_ONCE: u32 = if cfg!(target_arch = "bpf") { 1 } else { 64 };
-
 /// Words of four bytes in a header.
 const HEADER_WORDS: u32 = (size_of::<Header>() / 4) as u32;
 
@@ -130,7 +126,7 @@ impl Table {
         }
         let rows = block(machine, base)?;
         for _ in 0..SEARCH_STEPS {
-            if left <= AT_ONCE {
+            if left <= M::COUNTED {
                 break;
             }
             let half = left / 2;
@@ -138,7 +134,7 @@ impl Table {
             base = base.wrapping_add(if_at_most(word(rows, middle) as u64 & 0xffff, low, half));
             left -= half;
         }
-        if AT_ONCE > 1 {
+        if M::COUNTED > 1 {
             base = base.wrapping_add(rows_at_most(rows, base, left, low as u32));
         }
         let row = word(rows, base);

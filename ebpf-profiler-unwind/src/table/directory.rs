@@ -1,0 +1,103 @@
+//! What leads from an address to the few rows of its page.
+//!
+//! While a table grows only the smallest pages are noted. How large they are in the end is known when all rows are.
+
+use std::iter::Peekable;
+use std::slice::Iter;
+
+use ebpf_programs::abi::table::{GROUP_BITS, Group, Header, PAGE_BITS, PAGE_ROWS, Page, ROW, Row, Rule};
+
+/// Where the rows of one of the smallest pages begin.
+#[derive(Clone, Copy)]
+pub(super) struct Begin {
+    /// The number of the page.
+    pub(super) page: u32,
+    /// Its first row, counted from the start of the table.
+    pub(super) first: u32,
+}
+
+impl Begin {
+    /// The number of the page of so many bits that this one is a part of.
+    fn page_of(&self, bits: u32) -> u32 {
+        self.page >> (bits - PAGE_BITS.start())
+    }
+}
+
+/// What leads from an address to rows.
+pub(super) struct Directory {
+    /// Of how many bits an address within a page is.
+    pub(super) bits: u32,
+    /// How many pages there are.
+    pub(super) span: u32,
+    /// As in the table, but that pages are counted from the first one on.
+    pub(super) groups: Vec<Group>,
+    /// As in the table.
+    pub(super) pages: Vec<Page>,
+}
+
+impl Directory {
+    /// The directory of the smallest pages that cost little, or else of the largest; rows end at `end`.
+    pub(super) fn of(smallest: &[Begin], end: u32) -> Directory {
+        let (least, most) = PAGE_BITS.into_inner();
+        let enough = (end as usize - HEADER_WORDS) / ROWS_A_WORD;
+        let good = (least..most)
+            .find(|&bits| words(smallest, bits) <= enough || most_rows(smallest, end, bits + 1) > PAGE_ROWS);
+        Directory::new(smallest, end, good.unwrap_or(most))
+    }
+
+    /// Pages of so many bits, put together from smallest ones.
+    fn new(smallest: &[Begin], end: u32, bits: u32) -> Directory {
+        let span = smallest.last().map_or(0, |last| last.page_of(bits) + 1);
+        let (mut groups, mut pages) = (Vec::new(), Vec::new());
+        let mut rest = smallest.iter().peekable();
+        for group in 0..span.div_ceil(1 << GROUP_BITS) {
+            let first = group << GROUP_BITS;
+            let behind = span.min(first + (1 << GROUP_BITS));
+            let next = from_page(&mut rest, first, bits);
+            match next.filter(|next| next.page_of(bits) >= behind) {
+                Some(next) => groups.push(ROW | (next.first - 1)),
+                None => {
+                    groups.push(pages.len() as u32);
+                    let begin = |page| from_page(&mut rest, page, bits).map_or(end, |begin| begin.first);
+                    pages.extend((first..behind).map(begin));
+                }
+            }
+        }
+        pages.push(end);
+        Directory { bits, span, groups, pages }
+    }
+}
+
+/// Words of four bytes in a header.
+pub(super) const HEADER_WORDS: usize = size_of::<Header>() / size_of::<Row>();
+
+/// Words at most between rows and rules.
+const ZEROS: usize = (size_of::<Rule>() - 1) / size_of::<Row>();
+
+/// Smaller pages are taken as long as there are so many rows for each word that is neither row nor rule.
+const ROWS_A_WORD: usize = 24;
+
+/// How many words there are at most beside rows and rules: the header, zeros, the directory.
+fn words(smallest: &[Begin], bits: u32) -> usize {
+    let group = |begin: &Begin| begin.page_of(bits) >> GROUP_BITS;
+    let with_rows = smallest.chunk_by(|one, next| group(one) == group(next)).count();
+    let groups = smallest.last().map_or(0, |last| group(last) as usize + 1);
+    HEADER_WORDS + ZEROS + groups + (with_rows << GROUP_BITS) + 1
+}
+
+/// How many rows the page has that has most.
+fn most_rows(smallest: &[Begin], end: u32, bits: u32) -> usize {
+    let mut pages = smallest.chunk_by(|one, next| one.page_of(bits) == next.page_of(bits)).peekable();
+    let mut most = 0;
+    while let Some(page) = pages.next() {
+        let end = pages.peek().map_or(end, |next| next[0].first);
+        most = most.max(end - page[0].first);
+    }
+    most as usize
+}
+
+/// Goes on to the first of the smallest pages that is a part of page `page` of so many bits, or lies behind it.
+fn from_page<'a>(rest: &mut Peekable<Iter<'a, Begin>>, page: u32, bits: u32) -> Option<&'a Begin> {
+    while rest.next_if(|begin| begin.page_of(bits) < page).is_some() {}
+    rest.peek().copied()
+}
