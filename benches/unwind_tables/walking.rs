@@ -1,6 +1,7 @@
-//! A frame: from an address to its caller's, over a made-up stack in which every word is a return address.
+//! A frame: from an address to its caller's, over made-up stacks of which every word that is read is a return address.
 
 use std::hint::black_box;
+use std::slice;
 
 use benches::usage::on_cpu;
 use ebpf_profiler_core::elf::{Arch, Elf};
@@ -18,17 +19,14 @@ use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 use crate::Outcome;
 use crate::random::Random;
 
-/// Where the stack begins, how many frames a walk takes, and how many are taken in all.
+/// Where each walk's stack begins.
 const STACK: u64 = 0x7fff_0000_0000;
-const FRAMES: usize = 500;
-const ALL: usize = 400_000;
 
-/// Words of the made-up stack: no walk meets what another one met. Were it shorter, or were its words in an order that comes
-/// again, a processor would remember which way each search went.
-const WORDS: usize = 1 << 22;
-
-/// Words from one walk's stack to the next one's, a little more than most walks need.
-const APART: u64 = 4096;
+/// Words of stacks in all and those that one walk meets at most, and how many frames are taken: so few that none meets a word
+/// that another one met, since a processor would remember which way the search for it went.
+const WORDS: usize = 1 << 20;
+const A_WALK: usize = 1 << 10;
+const FRAMES: usize = 400_000;
 
 /// So few addresses keep every cache of rules hot.
 const FEW: usize = 16;
@@ -39,14 +37,13 @@ pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
         return Err("framehop is compared on x86_64".into());
     }
     let table = Table::of(elf)?;
-    let addresses = addresses(&table);
-    if addresses.is_empty() {
+    let code = Code::of(&table);
+    if code.bytes == 0 {
         return Err("no row to walk from".into());
     }
     let mut random = Random(0x1234_5678_9abc_def1);
-    let mut any = || addresses[random.below(addresses.len() as u64) as usize];
-    let many: Vec<u32> = (0..WORDS).map(|_| any()).collect();
-    let few: Vec<u32> = (0..FEW).map(|_| any()).collect();
+    let many: Vec<u32> = (0..WORDS).map(|_| code.address(random.below(code.bytes))).collect();
+    let few: Vec<u32> = (0..WORDS).map(|_| many[random.below(FEW as u64) as usize]).collect();
     let ours = Ours::new(elf, &table)?;
     let theirs = module(elf)?;
     let (mut ns, rounds) = ([f64::INFINITY; 4], 3);
@@ -59,37 +56,64 @@ pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
     Ok(ns)
 }
 
-/// An address in each plain row, of those whose frame starts at the stack pointer, since made-up frame pointers lead
-/// nowhere. It isn't the first one, where no call ever ends.
-fn addresses(table: &Table) -> Vec<u32> {
-    let is_plain = |row: &Row| {
-        let rule = row.rule.raw();
-        let from_stack = rule.cfa == cfa::REGISTER && usize::from(rule.register) == x86_64::SP;
-        from_stack && rule.ra & ra::KIND == ra::BELOW && rule.offset > 8
-    };
-    let rows = table.rows().zip(table.rows().skip(1));
-    let long = rows.filter(|(row, next)| is_plain(row) && next.address - row.address > 1);
-    long.filter_map(|(row, _)| u32::try_from(row.address + 1).ok()).collect()
+/// The code whose frames start at the stack pointer, since made-up frame pointers lead nowhere.
+struct Code {
+    /// Where each stretch begins, and how many bytes of the others lie in front of it.
+    stretches: Vec<(u32, u64)>,
+    bytes: u64,
 }
 
-/// The word at an address of the stack: what lies behind another call.
-fn word(stack: &[u32], at: u64) -> u64 {
-    u64::from(stack[(at >> 3) as usize & (stack.len() - 1)]) + 1
+impl Code {
+    fn of(table: &Table) -> Code {
+        let is_plain = |row: &Row| {
+            let rule = row.rule.raw();
+            let from_stack = rule.cfa == cfa::REGISTER && usize::from(rule.register) == x86_64::SP;
+            from_stack && rule.ra & ra::KIND == ra::BELOW && rule.offset > 8
+        };
+        let mut code = Code { stretches: Vec::new(), bytes: 0 };
+        for (row, next) in table.rows().zip(table.rows().skip(1)).filter(|(row, _)| is_plain(row)) {
+            let Ok(address) = u32::try_from(row.address) else { break };
+            code.stretches.push((address, code.bytes));
+            code.bytes += next.address - row.address;
+        }
+        code
+    }
+
+    /// The address of one of its bytes.
+    fn address(&self, number: u64) -> u32 {
+        let behind = self.stretches.partition_point(|&(_, before)| before <= number);
+        let (address, before) = self.stretches[behind - 1];
+        address + (number - before) as u32
+    }
+}
+
+/// What walks read of their stacks, one word after the other, wherever they should lie: what is measured is the walk, not how
+/// far away its stack is.
+struct Words<'a> {
+    rest: slice::Iter<'a, u32>,
+    /// How many of them the walk may have.
+    left: usize,
+}
+
+impl Iterator for Words<'_> {
+    type Item = u64;
+
+    /// A return address lies behind its call.
+    fn next(&mut self) -> Option<u64> {
+        self.left = self.left.checked_sub(1)?;
+        self.rest.next().map(|&address| u64::from(address) + 1)
+    }
 }
 
 /// CPU nanoseconds a frame of walks that begin at one address after another.
-fn time(whose: &str, stack: &[u32], mut walk: impl FnMut(u64, u64) -> usize) -> Outcome<f64> {
+fn time(whose: &str, stack: &[u32], mut walk: impl FnMut(u64, &mut Words<'_>) -> usize) -> Outcome<f64> {
+    let mut words = Words { rest: stack.iter(), left: 0 };
     let before = on_cpu();
-    let (mut frames, mut walks) = (0, 0);
-    while frames < ALL {
-        let begin = STACK + walks * 8 * APART;
-        let first = word(stack, begin);
-        let taken = walk(first, begin);
-        if taken == 0 {
-            return Err(format!("{whose} walk from {first:#x} has no frames").into());
-        }
-        frames += taken;
-        walks += 1;
+    let mut frames = 0;
+    while frames < FRAMES {
+        words.left = A_WALK;
+        let first = words.next().ok_or_else(|| format!("{whose} walks end too early"))?;
+        frames += walk(first, &mut words);
     }
     Ok((on_cpu() - before).as_secs_f64() * 1e9 / frames as f64)
 }
@@ -115,16 +139,12 @@ impl Ours {
 
     fn time(&self, stack: &[u32]) -> Outcome<f64> {
         let mut walker = Walker::default();
-        time("our", stack, |pc, sp| {
+        time("our", stack, |pc, words| {
             let mut registers =
                 Registers { pc, known: 1 << x86_64::SP | 1 << x86_64::FP, ..Registers::default() };
-            registers.values[x86_64::SP] = sp;
-            registers.values[x86_64::FP] = sp;
-            let mut left = 2 * FRAMES;
-            let mut read = |at: u64| {
-                left = left.checked_sub(1)?;
-                Some(word(stack, at))
-            };
+            registers.values[x86_64::SP] = STACK;
+            registers.values[x86_64::FP] = STACK;
+            let mut read = |_: u64| words.next();
             black_box(walker.walk::<X86_64>(&registers, &self.process, &self.tables, &mut read));
             walker.frames().len()
         })
@@ -162,13 +182,9 @@ fn module(elf: &Elf) -> Outcome<Theirs> {
 
 fn framehop(unwinder: &Theirs, stack: &[u32]) -> Outcome<f64> {
     let mut cache = CacheX86_64::<_>::new();
-    time("framehop's", stack, |pc, sp| {
-        let mut left = 2 * FRAMES;
-        let mut read = |at: u64| {
-            left = left.checked_sub(1).ok_or(())?;
-            Ok(word(stack, at))
-        };
-        let registers = UnwindRegsX86_64::new(pc, sp, sp);
+    time("framehop's", stack, |pc, words| {
+        let mut read = |_: u64| words.next().ok_or(());
+        let registers = UnwindRegsX86_64::new(pc, STACK, STACK);
         let mut frames = unwinder.iter_frames(pc, registers, &mut cache, &mut read);
         let mut taken = 0;
         while let Ok(Some(frame)) = frames.next() {

@@ -186,11 +186,18 @@ impl<'a, M: Stack> Walk<'a, M> {
             return;
         }
         self.steps += 1;
-        self.stop = match self.world.modules.arch() {
-            Arch::X86_64 => self.walk.step::<X86_64, _>(&mut self.world),
-            Arch::Aarch64 => self.walk.step::<Aarch64, _>(&mut self.world),
-            _ => Some(Stop::Unsupported),
-        };
+        match self.world.modules.arch() {
+            Arch::X86_64 => self.advance::<X86_64>(),
+            Arch::Aarch64 => self.advance::<Aarch64>(),
+            _ => self.stop = Some(Stop::Unsupported),
+        }
+    }
+
+    fn advance<A: walk::arch::Arch>(&mut self) {
+        self.stop = self.walk.step::<A, _>(&mut self.world);
+        if self.stop.is_none() {
+            self.walk.run::<A, _>(&mut self.world);
+        }
     }
 }
 

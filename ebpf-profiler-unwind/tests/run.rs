@@ -1,10 +1,11 @@
 //! Frames taken in runs are those taken one by one.
 //!
-//! The kernel side remembers rules and takes frames like those that it met before by a shorter way, [`Walk::run`]. Here both
-//! ways walk the same stacks, made up by chance of what real tables describe and of nonsense.
+//! There is a shorter way to take a frame, [`Walk::run`]: in the kernel for those like one that was met before, elsewhere for
+//! all of the usual kind. Here both ways walk the same stacks, made up by chance of what real tables describe and of nonsense.
 
 mod random;
 
+use std::array;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -26,8 +27,8 @@ const BARE: Range<u64> = 0x3000_0000_0000..0x3000_0010_0000;
 const STACK: u64 = 0x7fff_0000_0000;
 const WORDS: usize = 4096;
 
-/// A machine that remembers some rules, and to which a part of the stack is near.
-struct World<'a> {
+/// A machine that remembers some rules, and to which a part of the stack is near; one like the kernel where it is `VERIFIED`.
+struct World<'a, const VERIFIED: bool> {
     tables: &'a MemoryTables,
     stack: &'a [u64],
     near: Range<u64>,
@@ -35,7 +36,9 @@ struct World<'a> {
     frames: Vec<u64>,
 }
 
-impl Machine for World<'_> {
+impl<const VERIFIED: bool> Machine for World<'_, VERIFIED> {
+    const VERIFIED: bool = VERIFIED;
+
     fn block(&self, index: u32) -> Option<&Block> {
         self.tables.block(index)
     }
@@ -62,7 +65,12 @@ impl Machine for World<'_> {
 type Outcome = (Vec<u64>, Stop, [u32; 3], Vec<Option<u64>>);
 
 /// Walks by steps alone, or with a run behind each; how many frames came in runs, too.
-fn walk(world: &mut World<'_>, process: &Process, registers: &Registers, runs: bool) -> (Outcome, u32) {
+fn walk<const VERIFIED: bool>(
+    world: &mut World<'_, VERIFIED>,
+    process: &Process,
+    registers: &Registers,
+    runs: bool,
+) -> (Outcome, u32) {
     world.frames.clear();
     let mut walk = Walk::default();
     walk.registers = *registers;
@@ -84,6 +92,18 @@ fn walk(world: &mut World<'_>, process: &Process, registers: &Registers, runs: b
         values.iter().enumerate().map(|(number, &value)| (known >> number & 1 == 1).then_some(value));
     let counts = [walk.taken, walk.words, walk.guessed];
     ((world.frames.clone(), stop, counts, values.collect()), by_runs)
+}
+
+/// Walks both ways, which lead to the same; how many frames there are, and how many of them came in runs.
+fn walk_twice<const VERIFIED: bool>(
+    mut world: World<'_, VERIFIED>,
+    process: &Process,
+    registers: &Registers,
+) -> [u32; 2] {
+    let (expected, _) = walk(&mut world, process, registers, false);
+    let (told, by_runs) = walk(&mut world, process, registers, true);
+    assert_eq!(told, expected);
+    [told.2[0], by_runs]
 }
 
 /// Tables with this program's own, mapped twice.
@@ -134,7 +154,8 @@ fn runs_take_the_frames_that_steps_take() {
     let rules: HashMap<u64, Rule> =
         places.iter().map(|&place| (place << 1 | 1, unusual(rule(place)))).collect();
     let (tables, process) = tables(&table);
-    let (mut frames, mut by_runs) = (0, 0);
+    let nothing = HashMap::new();
+    let (mut kernel, mut host) = ([0; 2], [0; 2]);
     for _ in 0..3000 {
         let nonsense = [30, 300, 3000][random.below(3) as usize];
         let file = FILES[random.below(2) as usize];
@@ -154,13 +175,16 @@ fn runs_take_the_frames_that_steps_take() {
         registers.values[x86_64::FP] = STACK + 8 * random.below(WORDS as u64);
         registers.known |= random.below(2) << x86_64::FP;
         let near = STACK + random.below(512)..STACK + 512 + 8 * random.below(WORDS as u64);
-        let mut world = World { tables: &tables, stack: &stack, near, rules: &rules, frames: Vec::new() };
-        let (expected, _) = walk(&mut world, &process, &registers, false);
-        let (told, number) = walk(&mut world, &process, &registers, true);
-        assert_eq!(told, expected);
-        frames += told.2[0];
-        by_runs += number;
+        let world = World::<true> { tables: &tables, stack: &stack, near, rules: &rules, frames: Vec::new() };
+        let numbers = walk_twice(world, &process, &registers);
+        kernel = array::from_fn(|index| kernel[index] + numbers[index]);
+        let (near, rules) = (STACK..u64::MAX, [&rules, &nothing][random.below(2) as usize]);
+        let world = World::<false> { tables: &tables, stack: &stack, near, rules, frames: Vec::new() };
+        let numbers = walk_twice(world, &process, &registers);
+        host = array::from_fn(|index| host[index] + numbers[index]);
     }
-    assert!(by_runs > frames / 3, "{by_runs} of {frames} frames in runs");
-    assert!(by_runs < frames, "{by_runs} of {frames} frames in runs");
+    for [frames, by_runs] in [kernel, host] {
+        assert!(by_runs > frames / 3, "{by_runs} of {frames} frames in runs");
+        assert!(by_runs < frames, "{by_runs} of {frames} frames in runs");
+    }
 }

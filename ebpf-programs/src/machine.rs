@@ -8,9 +8,9 @@ use crate::abi::table::Rule;
 ///
 /// Every answer may be wrong or missing; the walker holds it against the others and gives up with a reason.
 pub trait Machine {
-    /// Among how many rows it is faster to count those in front, all read at once and none guessed, than to halve them further:
-    /// 1 where there are no instructions for it.
-    const COUNTED: u32 = 64;
+    /// Whether the kernel's verifier follows every way through a walk before it lets it run. Then a search goes on by halves to
+    /// its end, and a run takes only what is remembered.
+    const VERIFIED: bool = false;
 
     /// Block `index` of the [arena](crate::abi::arena), where the tables lie.
     fn block(&self, index: u32) -> Option<&Block>;

@@ -94,6 +94,7 @@ impl Walker {
             if let Some(stop) = self.walk.step::<A, _>(&mut world) {
                 return stop;
             }
+            self.walk.run::<A, _>(&mut world);
         }
         Stop::TooLong
     }

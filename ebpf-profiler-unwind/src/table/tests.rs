@@ -57,19 +57,19 @@ fn expected(model: &Model, address: u64) -> Rule {
     row.and_then(|(_, &number)| number).map_or(Rule::NO_DATA, rule)
 }
 
-/// The kernel side's view of a table, which counts among `COUNTED` rows.
-struct World<const COUNTED: u32>(MemoryTables);
+/// What a walker sees of a table; the kernel's where it is `VERIFIED`.
+struct World<const VERIFIED: bool>(MemoryTables);
 
-impl<const COUNTED: u32> World<COUNTED> {
-    fn new(image: &[u8], place: u32) -> World<COUNTED> {
+impl<const VERIFIED: bool> World<VERIFIED> {
+    fn new(image: &[u8], place: u32) -> World<VERIFIED> {
         let mut tables = MemoryTables::default();
         tables.write(u64::from(place) * UNIT as u64, image).unwrap();
         World(tables)
     }
 }
 
-impl<const COUNTED: u32> Machine for World<COUNTED> {
-    const COUNTED: u32 = COUNTED;
+impl<const VERIFIED: bool> Machine for World<VERIFIED> {
+    const VERIFIED: bool = VERIFIED;
 
     fn block(&self, index: u32) -> Option<&Block> {
         self.0.block(index)
@@ -86,8 +86,8 @@ impl<const COUNTED: u32> Machine for World<COUNTED> {
 /// All readers against the model, at each row, beside it and anywhere; the table at some place of the arena.
 fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
     let image = build(model);
-    let (view, kernel) = (View::new(&image).unwrap(), World::<1>::new(&image, place));
-    let host = World::<64>::new(&image, place);
+    let (view, kernel) = (View::new(&image).unwrap(), World::<true>::new(&image, place));
+    let host = World::<false>::new(&image, place);
     let (&first, &last) = (model.keys().next().unwrap(), model.keys().next_back().unwrap());
     let anywhere: Vec<u64> = (0..500).map(|_| first + random.below(last - first + 2 * PAGE)).collect();
     let beside = model.keys().flat_map(|&row| [row, row + 1, row.wrapping_sub(1)]);
@@ -95,7 +95,7 @@ fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
     for address in beside.chain(anywhere).chain(far) {
         let told = expected(model, address);
         assert_eq!(find_rule(&kernel, place, address), Some(told), "{address:x} at place {place}");
-        assert_eq!(find_rule(&host, place, address), Some(told), "{address:x} at place {place}, counted");
+        assert_eq!(find_rule(&host, place, address), Some(told), "{address:x} at place {place}, on the host");
         let number = view.find(address).unwrap_or(NO_DATA);
         assert_eq!(view.rule(number), Some(told), "{address:x}");
     }
@@ -211,7 +211,7 @@ fn no_rows_at_all() {
     let image = Builder::new(0x1234_5678).finish().image;
     assert_eq!(validate(&image), Ok(()));
     assert_eq!(image.len(), size_of::<Header>() + 2 * size_of::<Rule>() + size_of::<Page>());
-    assert_eq!(find_rule(&World::<1>::new(&image, 0), 0, 0x1234_5678), Some(Rule::NO_DATA));
+    assert_eq!(find_rule(&World::<true>::new(&image, 0), 0, 0x1234_5678), Some(Rule::NO_DATA));
 }
 
 /// Where a call should end in a row of one byte, the next row holds, be it in the next block or in the next page or not.
@@ -333,12 +333,11 @@ fn any_word_may_be_anything() {
             let words = if front { 8 } else { image.len() as u64 / 4 };
             write(&mut image, random.below(words) * 4, word);
         }
-        let world = World::<1>::new(&image, 3);
-        let counting = World::<64>::new(&image, 3);
-        let found: Vec<_> = addresses.iter().map(|&address| find_rule(&world, 3, address)).collect();
-        let counted: Vec<_> = addresses.iter().map(|&address| find_rule(&counting, 3, address)).collect();
+        let (kernel, host) = (World::<true>::new(&image, 3), World::<false>::new(&image, 3));
+        let found: Vec<_> = addresses.iter().map(|&address| find_rule(&kernel, 3, address)).collect();
+        let on_host: Vec<_> = addresses.iter().map(|&address| find_rule(&host, 3, address)).collect();
         if let Ok(table) = Table::from_image(image, Arch::X86_64) {
-            assert_eq!(found, counted);
+            assert_eq!(found, on_host);
             for (&address, found) in addresses.iter().zip(found) {
                 let told = found.filter(|rule| rule.cfa != cfa::NO_DATA);
                 assert_eq!(told, table.rule(address).map(|rule| rule.raw()), "{address:x}");

@@ -129,7 +129,7 @@ impl Scratch {
 }
 
 impl Machine for Scratch {
-    const COUNTED: u32 = 1;
+    const VERIFIED: bool = true;
 
     #[inline(always)]
     fn block(&self, index: u32) -> Option<&Block> {

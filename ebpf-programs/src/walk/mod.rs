@@ -9,8 +9,8 @@
 //! ```
 //!
 //! [`Walk::step`] takes one frame and knows nothing of the loop that drives it: `bpf_loop` in the kernel, a
-//! plain loop on the host. [`Walk::run`] may follow each step where rules are remembered: most frames are like one that was
-//! met before, and these few lines take them in half the time.
+//! plain loop on the host. [`Walk::run`] may follow each step: most frames are left by the same kind of rule, and these few lines
+//! take them in half the time; in the kernel, where rules are remembered, those like one that was met before.
 
 pub mod arch;
 
@@ -98,8 +98,8 @@ impl Walk {
         self.try_step::<A, M>(machine).err()
     }
 
-    /// Takes further frames, eight at most, as long as all that [`step`](Walk::step) would do is to apply a remembered rule of
-    /// the usual kind to words that are at hand.
+    /// Takes further frames, eight at most, as long as all that [`step`](Walk::step) would do is to apply a rule of the usual
+    /// kind, one that is remembered where a [verifier](Machine::VERIFIED) looks on, to words that are at hand.
     ///
     /// Never needed, and the frames are the same without it. It is for what stands behind a step: in front of one the
     /// verifier would follow all ways through the step for each frame that may have been taken before.

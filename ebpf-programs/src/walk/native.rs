@@ -3,7 +3,7 @@
 use super::Walk;
 use super::arch::Arch;
 use super::arena::{SEARCH_STEPS, UNIT_WORDS, block, double, if_at_most, word};
-use crate::abi::arena::{BLOCK_WORDS, Block};
+use crate::abi::arena::BLOCK_WORDS;
 use crate::abi::mapping::{Mapping, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -125,8 +125,9 @@ impl Table {
             left = room.wrapping_add(if_at_most(row, low, left.wrapping_sub(room * 2)));
         }
         let rows = block(machine, base)?;
+        let few = if M::VERIFIED { 1 } else { (LINES * LINE) as u32 };
         for _ in 0..SEARCH_STEPS {
-            if left <= M::COUNTED {
+            if left <= few {
                 break;
             }
             let half = left / 2;
@@ -134,8 +135,9 @@ impl Table {
             base = base.wrapping_add(if_at_most(word(rows, middle) as u64 & 0xffff, low, half));
             left -= half;
         }
-        if M::COUNTED > 1 {
-            base = base.wrapping_add(rows_at_most(rows, base, left, low as u32));
+        if !M::VERIFIED {
+            let rows = rows.get(base as usize & (BLOCK_WORDS - 1)..)?.get(..left as usize)?;
+            base = base.wrapping_add(last_at_most(rows, low as u32));
         }
         let row = word(rows, base);
         if called && row as u64 & 0xffff == low && base != self.first {
@@ -169,13 +171,20 @@ impl Table {
     }
 }
 
-/// How many of the rows behind `base`, of which there are `left` with that, begin at `low` or below.
+/// Rows in a line of a processor's cache.
+const LINE: usize = 16;
+
+/// Lines of which the first rows are looked at all at once: one half after the other, each would be waited for.
+const LINES: usize = 16;
+
+/// The number of the last row at or below `low`, 0 where there is none, in at most so many lines.
 #[inline(always)]
-fn rows_at_most(rows: &Block, base: u32, left: u32, low: u32) -> u32 {
-    let begin = base as usize & (BLOCK_WORDS - 1);
-    let end = BLOCK_WORDS.min(begin + left as usize);
-    let behind = rows.get(begin + 1..end).unwrap_or(&[]);
-    behind.iter().map(|row| u32::from(row & 0xffff <= low)).sum()
+fn last_at_most(rows: &[u32], low: u32) -> u32 {
+    let is_at_most = |row: &u32| row & 0xffff <= low;
+    let firsts = (1..LINES).map_while(|line| rows.get(line * LINE));
+    let first = LINE * firsts.filter(|row| is_at_most(row)).count();
+    let behind = rows.get(first + 1..rows.len().min(first + LINE)).unwrap_or(&[]);
+    (first + behind.partition_point(is_at_most)) as u32
 }
 
 /// The rule of the table at `place` for virtual address `address` of the file; `None` for a broken table.
@@ -220,21 +229,32 @@ pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Res
     Ok(Some(rule))
 }
 
-/// Takes the current frame and goes to its caller's where its rule is remembered and as most are, and what it reads is near;
-/// else nothing happens.
+/// Takes the current frame and goes to its caller's where its rule is at hand and as most are, and what it reads is near; else
+/// nothing happens.
 #[inline(always)]
 pub(super) fn usual<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     let pc = (walk.registers.pc & frame::ADDRESS).wrapping_sub(1);
     if pc.wrapping_sub(walk.mapping.start) >= walk.mapping.end.wrapping_sub(walk.mapping.start) {
         return None;
     }
-    let rule = machine.remembered(walk.mapping.table, pc.wrapping_add(walk.mapping.bias) << 1 | 1)?;
-    if rule.cfa != cfa::REGISTER || rule.register != A::SP as u8 || rule.ra != ra::BELOW {
+    let rule = if M::VERIFIED {
+        machine.remembered(walk.mapping.table, pc.wrapping_add(walk.mapping.bias) << 1 | 1)?
+    } else {
+        rule(walk, machine, pc).ok()??
+    };
+    if rule.cfa != cfa::REGISTER || rule.ra != ra::BELOW {
         return None;
     }
     let sp = walk.registers.values[A::SP];
-    let cfa = sp.wrapping_add(rule.offset as i64 as u64);
-    if sp == 0 || cfa <= sp {
+    let base = if rule.register == A::SP as u8 {
+        sp
+    } else if rule.register == A::FP as u8 && !M::VERIFIED {
+        walk.register(A::FP as u8)?
+    } else {
+        return None;
+    };
+    let cfa = base.wrapping_add(rule.offset as i64 as u64);
+    if base == 0 || cfa <= sp {
         return None;
     }
     let (fp, known) = match rule.fp {
