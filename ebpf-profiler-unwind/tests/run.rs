@@ -10,10 +10,12 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use ebpf_profiler_core::tables::{MemoryTables, Tables};
+use ebpf_profiler_core::trace::Walker;
 use ebpf_profiler_unwind::{Row, Table};
 use ebpf_programs::abi::arena::{Block, UNIT};
 use ebpf_programs::abi::mapping::{Mapping, Process, kind};
 use ebpf_programs::abi::reason::Stop;
+use ebpf_programs::abi::record::MAX_STEPS;
 use ebpf_programs::abi::registers::{Registers, x86_64};
 use ebpf_programs::abi::table::{Rule, cfa, fp, kept, ra};
 use ebpf_programs::machine::Machine;
@@ -191,5 +193,25 @@ fn runs_take_the_frames_that_steps_take() {
     for [frames, by_runs] in [kernel, host] {
         assert!(by_runs > frames / 3, "{by_runs} of {frames} frames in runs");
         assert!(by_runs < frames, "{by_runs} of {frames} frames in runs");
+    }
+}
+
+#[test]
+fn deep_stacks_have_a_root_and_endless_ones_an_end() {
+    let table = Table::from_elf(&std::fs::read(std::env::current_exe().unwrap()).unwrap()).unwrap();
+    let frame = Rule { cfa: cfa::REGISTER, register: x86_64::SP as u8, offset: 16, ..Rule::default() };
+    let rows = table.rows().zip(table.rows().skip(1));
+    let mut long = rows.filter(|(row, next)| row.rule.raw() == frame && next.address - row.address > 1);
+    let pc = FILES[0] + long.next().expect("most programs have one").0.address + 1;
+    let (tables, process) = tables(&table);
+    let mut registers = Registers { pc, known: 1 << x86_64::SP, ..Registers::default() };
+    registers.values[x86_64::SP] = STACK;
+    for (depth, expected) in [(12_000, Stop::Root), (u64::from(u32::MAX), Stop::TooLong)] {
+        let mut memory = |at: u64| Some(if at < STACK + 16 * (depth - 1) { pc } else { 0 });
+        let mut walker = Walker::default();
+        let stop = walker.walk::<X86_64>(&registers, &process, &tables, &mut memory);
+        let frames = walker.frames().len() as u64;
+        assert_eq!(stop, expected, "after {frames} frames");
+        assert!(frames == depth || stop == Stop::TooLong && frames < 2 * u64::from(MAX_STEPS), "{frames}");
     }
 }
