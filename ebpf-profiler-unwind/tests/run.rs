@@ -155,6 +155,7 @@ fn runs_take_the_frames_that_steps_take() {
         9 => Rule { offset: 0, ..rule },
         10 => Rule { offset: -8, ..rule },
         11 => Rule { register: RBX, ..rule },
+        12 => Rule { ra: ra::SAVED | ra::SIGNED, aux: -8, ..rule },
         _ => rule,
     };
     let rule = |place: u64| table.rule(place).map_or(Rule::NO_DATA, |rule| rule.raw());

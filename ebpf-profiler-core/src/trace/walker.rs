@@ -26,7 +26,7 @@ impl<F: FnMut(u64) -> Option<u64>> Stack for F {
 
 /// Walks one stack over tables and memory of any kind.
 ///
-/// It runs the very lines that run in the kernel.
+/// It runs the lines that run in the kernel, and searches where those remember.
 #[derive(Debug, Default)]
 pub struct Walker {
     walk: Walk,
