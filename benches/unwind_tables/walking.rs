@@ -1,7 +1,6 @@
 //! A frame: from an address to its caller's, over made-up stacks of which every word that is read is a return address.
 
 use std::hint::black_box;
-use std::slice;
 
 use benches::usage::on_cpu;
 use ebpf_profiler_core::elf::{Arch, Elf};
@@ -90,29 +89,33 @@ impl Code {
 /// What walks read of their stacks, one word after the other, wherever they should lie: what is measured is the walk, not how
 /// far away its stack is.
 struct Words<'a> {
-    rest: slice::Iter<'a, u32>,
+    rest: &'a [u32],
     /// How many of them the walk may have.
     left: usize,
 }
 
-impl Iterator for Words<'_> {
-    type Item = u64;
-
-    /// A return address lies behind its call.
-    fn next(&mut self) -> Option<u64> {
+impl Words<'_> {
+    /// The next word. For all that a processor knows it is the address that says which one that is, so a frame waits for what
+    /// the one before it found, as on a real stack.
+    #[inline]
+    fn at(&mut self, address: u64) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
-        self.rest.next().map(|&address| u64::from(address) + 1)
+        let none_is_so_high = (address >> 63) as usize;
+        let word = *self.rest.get(none_is_so_high)?;
+        self.rest = self.rest.get(1..)?;
+        // A return address lies behind its call.
+        Some(u64::from(word) + 1)
     }
 }
 
 /// CPU nanoseconds a frame of walks that begin at one address after another.
 fn time(whose: &str, stack: &[u32], mut walk: impl FnMut(u64, &mut Words<'_>) -> usize) -> Outcome<f64> {
-    let mut words = Words { rest: stack.iter(), left: 0 };
+    let mut words = Words { rest: stack, left: 0 };
     let before = on_cpu();
     let mut frames = 0;
     while frames < FRAMES {
         words.left = A_WALK;
-        let first = words.next().ok_or_else(|| format!("{whose} walks end too early"))?;
+        let first = words.at(STACK).ok_or_else(|| format!("{whose} walks end too early"))?;
         frames += walk(first, &mut words);
     }
     Ok((on_cpu() - before).as_secs_f64() * 1e9 / frames as f64)
@@ -144,7 +147,7 @@ impl Ours {
                 Registers { pc, known: 1 << x86_64::SP | 1 << x86_64::FP, ..Registers::default() };
             registers.values[x86_64::SP] = STACK;
             registers.values[x86_64::FP] = STACK;
-            let mut read = |_: u64| words.next();
+            let mut read = |address: u64| words.at(address);
             black_box(walker.walk::<X86_64>(&registers, &self.process, &self.tables, &mut read));
             walker.frames().len()
         })
@@ -183,7 +186,7 @@ fn module(elf: &Elf) -> Outcome<Theirs> {
 fn framehop(unwinder: &Theirs, stack: &[u32]) -> Outcome<f64> {
     let mut cache = CacheX86_64::<_>::new();
     time("framehop's", stack, |pc, words| {
-        let mut read = |_: u64| words.next().ok_or(());
+        let mut read = |address: u64| words.at(address).ok_or(());
         let registers = UnwindRegsX86_64::new(pc, STACK, STACK);
         let mut frames = unwinder.iter_frames(pc, registers, &mut cache, &mut read);
         let mut taken = 0;

@@ -126,7 +126,7 @@ fn table() -> Vec<u32> {
     words.resize(16, 0); // rule 0: no data
     words.extend([0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
     words.extend([2, 0, 0, 0]); // rule 2: the outermost frame
-    words.extend([25, 8, 10]);
+    words.extend([8, 52, 10 << 16 | 8]);
     words
 }
 

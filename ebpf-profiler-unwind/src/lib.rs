@@ -49,7 +49,7 @@
 //! ```
 //!
 //! The image is what `ebpf-programs` defines: position-independent bytes, copied into the kernel as they are,
-//! searched by page and then within the page; what is not described costs nothing but a bit for each 64 KiB.
+//! searched by page and then within the page; what is not described costs half a byte for each 64 KiB.
 //! [`Table`] reads it, [`validate`] checks it.
 //!
 //! # Walking
@@ -90,7 +90,7 @@
 //! Building takes 0.34 to 0.50 of the instructions of a bare walk over all rows with gimli, and 0.25 to 0.55 of its CPU time
 //! (in a process that does nothing else, where new memory counts, up to 0.7): least in programs with frame pointers, such
 //! as node, most where functions are described in another order than they lie in, as in rustc's driver, since pieces of
-//! the file are read several times then. A row takes 4.07 bytes on average, rules apart, and at most 4.2 in any table of
+//! the file are read several times then. A row takes 4.13 bytes on average, rules apart, and at most 4.2 in any table of
 //! 300 rows or more: four, and what leads from an address to few of them. Building takes a tenth of the table and 4 MB
 //! beside the table itself: files are read in pieces of 8 KiB, but for Go's table and for `.debug_frame` where it is
 //! compressed, and functions are sorted only where `.eh_frame_hdr` hasn't done it, or lies.

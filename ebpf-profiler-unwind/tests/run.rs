@@ -29,6 +29,9 @@ const BARE: Range<u64> = 0x3000_0000_0000..0x3000_0010_0000;
 const STACK: u64 = 0x7fff_0000_0000;
 const WORDS: usize = 4096;
 
+/// More frames than there are words on a stack: those that read none go on for ever.
+const MOST: u32 = 2 * WORDS as u32;
+
 /// The DWARF number of a register that is never known here.
 const RBX: u8 = 3;
 
@@ -86,6 +89,9 @@ fn walk<const VERIFIED: bool>(
         if let Some(stop) = walk.step::<X86_64, _>(world) {
             break stop;
         }
+        if walk.taken >= MOST {
+            break Stop::TooLong;
+        }
         let before = walk.taken;
         if runs {
             walk.run::<X86_64, _>(world);
@@ -99,7 +105,7 @@ fn walk<const VERIFIED: bool>(
     ((world.frames.clone(), stop, counts, values.collect()), by_runs)
 }
 
-/// Walks both ways, which lead to the same; how many frames there are, and how many of them came in runs.
+/// Walks both ways, which lead to the same; how many frames there are, of walks that end, and how many of them came in runs.
 fn walk_twice<const VERIFIED: bool>(
     mut world: World<'_, VERIFIED>,
     process: &Process,
@@ -108,7 +114,7 @@ fn walk_twice<const VERIFIED: bool>(
     let (expected, _) = walk(&mut world, process, registers, false);
     let (told, by_runs) = walk(&mut world, process, registers, true);
     assert_eq!(told, expected);
-    [told.2[0], by_runs]
+    if told.1 == Stop::TooLong { [0; 2] } else { [told.2[0], by_runs] }
 }
 
 /// Tables with this program's own, mapped twice.
@@ -142,7 +148,7 @@ fn runs_take_the_frames_that_steps_take() {
     };
     let places: Vec<u64> = (0..80).map(&mut place).collect();
     // What is remembered of a call there; of some what this program has no example of.
-    let mut unusual = |rule: Rule| match random.below(40) {
+    let unusual = |number: usize, rule: Rule| match number % 40 {
         0 => Rule { cfa: cfa::DEREF, ..rule },
         1 => Rule { cfa: cfa::END, ..rule },
         2 => Rule { register: x86_64::FP as u8, ..rule },
@@ -156,11 +162,16 @@ fn runs_take_the_frames_that_steps_take() {
         10 => Rule { offset: -8, ..rule },
         11 => Rule { register: RBX, ..rule },
         12 => Rule { ra: ra::SAVED | ra::SIGNED, aux: -8, ..rule },
+        13 => Rule { ra: ra::REGISTER, aux: x86_64::FP as i32, ..rule },
+        14 => Rule { ra: ra::SAVED | (x86_64::FP as u8) << kept::SHIFT, aux: -8, ..rule },
         _ => rule,
     };
     let rule = |place: u64| table.rule(place).map_or(Rule::NO_DATA, |rule| rule.raw());
-    let rules: HashMap<u64, Rule> =
-        places.iter().map(|&place| (place << 1 | 1, unusual(rule(place)))).collect();
+    let rules: HashMap<u64, Rule> = places
+        .iter()
+        .enumerate()
+        .map(|(number, &place)| (place << 1 | 1, unusual(number, rule(place))))
+        .collect();
     let (tables, process) = tables(&table);
     let nothing = HashMap::new();
     let (mut kernel, mut host) = ([0; 2], [0; 2]);
@@ -192,7 +203,7 @@ fn runs_take_the_frames_that_steps_take() {
         host = array::from_fn(|index| host[index] + numbers[index]);
     }
     for [frames, by_runs] in [kernel, host] {
-        assert!(by_runs > frames / 3, "{by_runs} of {frames} frames in runs");
+        assert!(by_runs > frames / 4, "{by_runs} of {frames} frames in runs");
         assert!(by_runs < frames, "{by_runs} of {frames} frames in runs");
     }
 }

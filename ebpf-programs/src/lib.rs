@@ -35,7 +35,8 @@
 //! block[32..36].copy_from_slice(&[0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
 //! block[36..40].copy_from_slice(&[0x0703, 32, 0, 0]); // rule 2: cfa = rsp + 32, ra = [cfa - 8]
 //! block[40] = 2; // rule 3: the outermost frame
-//! block[44..47].copy_from_slice(&[29, 8, 11]); // a group: its pages are at word 29; the page has rows 8 to 11
+//! block[44..46].copy_from_slice(&[8, 60]); // a group: its rows begin at number 8, its pages at number 60
+//! block[46] = 11 << 16 | 8; // the page has rows 8 to 11
 //!
 //! let mut world = World { block, stack: vec![0, 0x400123, 0, 0, 0, 0x400205], frames: vec![] };
 //! let mut walk = Walk::default();

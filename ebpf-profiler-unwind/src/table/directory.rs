@@ -5,7 +5,7 @@
 use std::iter::Peekable;
 use std::slice::Iter;
 
-use ebpf_programs::abi::table::{GROUP_BITS, Group, Header, PAGE_BITS, PAGE_ROWS, Page, ROW, Row, Rule};
+use ebpf_programs::abi::table::{GROUP_BITS, GROUP_ROWS, Group, Header, PAGE_BITS, Page, Row, Rule};
 
 /// Where the rows of one of the smallest pages begin.
 #[derive(Clone, Copy)]
@@ -29,69 +29,83 @@ pub(super) struct Directory {
     pub(super) bits: u32,
     /// How many pages there are.
     pub(super) span: u32,
-    /// As in the table, but that pages are counted from the first one on.
+    /// Whether all groups have pages.
+    pub(super) whole: bool,
+    /// As in the table, but that pages are counted from 1 on.
     pub(super) groups: Vec<Group>,
     /// As in the table.
     pub(super) pages: Vec<Page>,
 }
 
 impl Directory {
-    /// The directory of the smallest pages that cost little, or else of the largest; rows end at `end`.
+    /// The directory of the smallest pages that cost little, or else of the largest; rows end at `end`. Groups without rows
+    /// have pages, too, where that is to be had with pages no more than twice as large.
     pub(super) fn of(smallest: &[Begin], end: u32) -> Directory {
         let (least, most) = PAGE_BITS.into_inner();
         let enough = (end as usize - HEADER_WORDS) / ROWS_A_WORD;
         let good = (least..most)
-            .find(|&bits| words(smallest, bits) <= enough || most_rows(smallest, end, bits + 1) > PAGE_ROWS);
-        Directory::new(smallest, end, good.unwrap_or(most))
+            .find(|&bits| words(smallest, bits) <= enough || most_rows(smallest, end, bits + 1) > GROUP_ROWS)
+            .unwrap_or(most);
+        let whole = (good..=most.min(good + 1)).find(|&bits| {
+            whole_words(smallest, bits) <= enough
+                && (bits == good || most_rows(smallest, end, bits) <= GROUP_ROWS)
+        });
+        Directory::new(smallest, end, whole.unwrap_or(good), whole.is_some())
     }
 
     /// Pages of so many bits, put together from smallest ones.
-    fn new(smallest: &[Begin], end: u32, bits: u32) -> Directory {
+    fn new(smallest: &[Begin], end: u32, bits: u32, whole: bool) -> Directory {
         let span = smallest.last().map_or(0, |last| last.page_of(bits) + 1);
         let (mut groups, mut pages) = (Vec::new(), Vec::new());
         let mut rest = smallest.iter().peekable();
         for group in 0..span.div_ceil(1 << GROUP_BITS) {
-            let first = group << GROUP_BITS;
-            let behind = span.min(first + (1 << GROUP_BITS));
-            let next = from_page(&mut rest, first, bits);
-            match next.filter(|next| next.page_of(bits) >= behind) {
-                Some(next) => groups.push(ROW | (next.first - 1)),
-                None => {
-                    groups.push(pages.len() as u32);
-                    let begin = |page| from_page(&mut rest, page, bits).map_or(end, |begin| begin.first);
-                    pages.extend((first..behind).map(begin));
-                }
+            let page = group << GROUP_BITS;
+            let behind = span.min(page + (1 << GROUP_BITS));
+            let next = from_page(&mut rest, page, bits);
+            let has_pages = whole || next.is_some_and(|next| next.page_of(bits) < behind);
+            let first = next.map_or(end, |next| next.first);
+            groups.push(Group { first, pages: if has_pages { pages.len() as u32 + 1 } else { 0 } });
+            if has_pages {
+                let first = |page| from_page(&mut rest, page, bits).map_or(end, |begin| begin.first) as Page;
+                pages.extend((page..behind).map(first));
             }
         }
-        pages.push(end);
-        Directory { bits, span, groups, pages }
+        pages.push(end as Page);
+        Directory { bits, span, whole, groups, pages }
     }
 }
 
 /// Words of four bytes in a header.
 pub(super) const HEADER_WORDS: usize = size_of::<Header>() / size_of::<Row>();
 
-/// Words at most between rows and rules.
-const ZEROS: usize = (size_of::<Rule>() - 1) / size_of::<Row>();
+/// Words at most between rows and rules, and behind the pages.
+const ZEROS: usize = (size_of::<Rule>() - 1) / size_of::<Row>() + 1;
 
 /// Smaller pages are taken as long as there are so many rows for each word that is neither row nor rule.
-const ROWS_A_WORD: usize = 24;
+const ROWS_A_WORD: usize = 21;
 
 /// How many words there are at most beside rows and rules: the header, zeros, the directory.
 fn words(smallest: &[Begin], bits: u32) -> usize {
     let group = |begin: &Begin| begin.page_of(bits) >> GROUP_BITS;
     let with_rows = smallest.chunk_by(|one, next| group(one) == group(next)).count();
     let groups = smallest.last().map_or(0, |last| group(last) as usize + 1);
-    HEADER_WORDS + ZEROS + groups + (with_rows << GROUP_BITS) + 1
+    HEADER_WORDS + ZEROS + 2 * groups + (with_rows << GROUP_BITS) / 2 + 1
 }
 
-/// How many rows the page has that has most.
+/// How many words there are at most beside rows and rules where all groups have pages.
+fn whole_words(smallest: &[Begin], bits: u32) -> usize {
+    let pages = smallest.last().map_or(0, |last| last.page_of(bits) as usize + 1);
+    HEADER_WORDS + ZEROS + 2 * pages.div_ceil(1 << GROUP_BITS) + pages / 2 + 1
+}
+
+/// How many rows the group has that has most.
 fn most_rows(smallest: &[Begin], end: u32, bits: u32) -> usize {
-    let mut pages = smallest.chunk_by(|one, next| one.page_of(bits) == next.page_of(bits)).peekable();
+    let group = |begin: &Begin| begin.page_of(bits) >> GROUP_BITS;
+    let mut groups = smallest.chunk_by(|one, next| group(one) == group(next)).peekable();
     let mut most = 0;
-    while let Some(page) = pages.next() {
-        let end = pages.peek().map_or(end, |next| next[0].first);
-        most = most.max(end - page[0].first);
+    while let Some(pages) = groups.next() {
+        let end = groups.peek().map_or(end, |next| next[0].first);
+        most = most.max(end - pages[0].first);
     }
     most as usize
 }

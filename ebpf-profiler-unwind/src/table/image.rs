@@ -4,7 +4,7 @@
 //! memory twice, and nothing in it moves.
 
 use ebpf_programs::abi;
-use ebpf_programs::abi::table::{Group, Header, NO_DATA, PAGE_BITS, Page, ROW, Row};
+use ebpf_programs::abi::table::{Group, Header, NO_DATA, PAGE_BITS, Page, Row};
 
 use super::directory::{Begin, Directory, HEADER_WORDS};
 use super::rules::Packed;
@@ -75,10 +75,12 @@ impl Image {
         self.words.resize(header.rules_at() as usize / size_of::<Word>(), [0; 4]);
         let mut image = self.words.into_flattened();
         image.extend(rules.iter().flat_map(|rule| rule.bytes()));
-        let pages_at = header.pages_at() as u32 / size_of::<Word>() as u32;
-        let place = |group: Group| if group & ROW == 0 { group + pages_at } else { group };
-        image.extend(directory.groups.iter().flat_map(|&group| place(group).to_le_bytes()));
+        let pages_at = (header.pages_at() / size_of::<Page>() as u64) as u32;
+        let place = |pages: u32| pages.checked_sub(1).map_or(0, |number| pages_at + number);
+        let words = |group: &Group| [group.first, place(group.pages)];
+        image.extend(directory.groups.iter().flat_map(words).flat_map(u32::to_le_bytes));
         image.extend(directory.pages.iter().flat_map(|page| page.to_le_bytes()));
+        image.resize(header.size as usize, 0);
         write_header(&mut image, &header);
         image
     }
@@ -91,11 +93,12 @@ impl Image {
             rows: (self.words.len() - HEADER_WORDS) as u32,
             size: 0,
             version: abi::VERSION as u16,
-            page_bits: directory.bits as u16,
+            page_bits: directory.bits as u8,
+            whole: directory.whole.into(),
             before: Row::default(),
         };
-        let pages = directory.pages.len() * size_of::<Page>();
-        Header { size: header.pages_at() as u32 + pages as u32, ..header }
+        let pages = directory.pages.len().next_multiple_of(size_of::<Word>() / size_of::<Page>());
+        Header { size: header.pages_at() as u32 + (pages * size_of::<Page>()) as u32, ..header }
     }
 }
 
@@ -103,7 +106,7 @@ impl Image {
 const MAX_ROWS: usize = 64 << 20;
 
 fn write_header(image: &mut [u8], header: &Header) {
-    let last = u32::from(header.version) | u32::from(header.page_bits) << 16;
+    let last = u32::from(header.version) | u32::from(header.page_bits) << 16 | u32::from(header.whole) << 24;
     let words = [header.pages, header.rules, header.rows, header.size, last];
     image[..8].copy_from_slice(&header.base.to_le_bytes());
     for (place, word) in image[8..].chunks_exact_mut(4).zip(words) {

@@ -9,7 +9,7 @@ use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::tables::{MemoryTables, Tables};
 use ebpf_programs::abi::arena::{BLOCK, Block, UNIT};
 use ebpf_programs::abi::table::{
-    ALIGNMENT as PAGE, Group, Header, NO_DATA, PAGE_BITS, PAGE_ROWS, Page, ROW, Row, Rule, cfa, fp, ra,
+    ALIGNMENT as PAGE, GROUP_ROWS, Group, Header, NO_DATA, PAGE_BITS, Page, Row, Rule, cfa, fp, ra,
 };
 use ebpf_programs::abi::{VERSION, registers::x86_64};
 use ebpf_programs::machine::Machine;
@@ -155,11 +155,11 @@ fn lone_rows(first_page: u64) -> impl Iterator<Item = (u64, Option<u32>)> {
 fn a_pages_rows_go_on_in_the_next_block() {
     let mut random = Random(0xfedc_ba98_7654_3211);
     // Behind the header there are 8 rows fewer than in a block.
-    for first in [1, 100, PAGE_ROWS as u64 - 9, PAGE_ROWS as u64 - 8] {
+    for first in [1, 100, GROUP_ROWS as u64 - 9, GROUP_ROWS as u64 - 8] {
         let rows = |page: u64, count: u64| {
             (0..count).map(move |row| (page * PAGE + row * 3, Some((row % 700) as u32)))
         };
-        let pages = [rows(3, first), rows(4, PAGE_ROWS as u64), rows(5, 9000), rows(90, 9000)];
+        let pages = [rows(3, first), rows(20, GROUP_ROWS as u64), rows(40, 7000), rows(90, 7000)];
         let model: Model = pages.into_iter().flatten().chain(lone_rows(92)).collect();
         for place in [0, 777] {
             let image = check(&model, place, &mut random);
@@ -172,21 +172,21 @@ fn page_bits(image: &[u8]) -> u32 {
     View::new(image).unwrap().header().page_bits.into()
 }
 
-/// Small pages where rows are dense, large ones where they aren't, and never more rows in one than a page can have.
+/// Small pages where rows are dense, large ones where they aren't, and never more rows in a group than it can have.
 #[test]
 fn pages_are_as_small_as_they_pay_for() {
     let mut random = Random(0x0dd0_1234_5678_9abc);
     for (step, bits) in
-        [(1, 12), (8, 12), (100, 12), (200, 13), (400, 14), (900, 15), (2000, 16), (40_000, 16)]
+        [(1, 10), (50, 10), (100, 11), (200, 12), (400, 13), (900, 14), (2000, 15), (4000, 16), (40_000, 16)]
     {
         let rule = |row: u64| (row != 19_999).then_some(row as u32 % 700);
         let model = (0..20_000).map(|row| (row * step, rule(row))).collect();
         let image = check(&model, 5, &mut random);
         assert_eq!(page_bits(&image), bits, "a row each {step} bytes");
     }
-    let dense = (0..4 * PAGE_ROWS as u64).map(|row| (row, Some((row % 700) as u32)));
+    let dense = (0..4 * GROUP_ROWS as u64).map(|row| (row, Some((row % 700) as u32)));
     let image = check(&dense.chain(lone_rows(1)).collect(), 5, &mut random);
-    assert_eq!(page_bits(&image), 14);
+    assert_eq!(page_bits(&image), 10);
 }
 
 #[test]
@@ -195,6 +195,7 @@ fn what_lies_between_costs_next_to_nothing() {
     let far: Model = tiny(0x1000).into_iter().chain(tiny(0x1000 + u64::from(u32::MAX))).collect();
     let mut random = Random(1);
     let image = check(&far, 0, &mut random);
+    assert_eq!(View::new(&image).unwrap().header().whole, 0);
     assert!(image.len() < 33 << 10, "{} bytes", image.len());
     // As in programs of which only a part has unwind data: of thirty pages one has some hundred rows.
     let pages = (0..120u64).flat_map(|page| {
@@ -206,12 +207,28 @@ fn what_lies_between_costs_next_to_nothing() {
     assert!(bytes as f64 <= 4.2 * f64::from(header.rows), "{bytes} bytes for {} rows", header.rows);
 }
 
+/// Where few groups have no rows all have pages, those without rows, too.
+#[test]
+fn a_gap_in_a_whole_directory() {
+    let rows =
+        |from: u64| (0..8000u64).map(move |row| (from + row * 40, (row != 7999).then_some(row as u32 % 50)));
+    let mut random = Random(1);
+    for (gap, expected) in [(0, (10, 1)), (90 << 10, (10, 1)), (40 << 20, (13, 0))] {
+        let model = rows(0).chain(rows(320_000 + gap)).collect();
+        let header = View::new(&check(&model, 3, &mut random)).unwrap().header();
+        assert_eq!((header.page_bits, header.whole), expected, "a gap of {gap} bytes");
+    }
+}
+
 #[test]
 fn no_rows_at_all() {
     let image = Builder::new(0x1234_5678).finish().image;
     assert_eq!(validate(&image), Ok(()));
-    assert_eq!(image.len(), size_of::<Header>() + 2 * size_of::<Rule>() + size_of::<Page>());
+    assert_eq!(image.len(), size_of::<Header>() + 2 * size_of::<Rule>() + 2 * size_of::<Page>());
     assert_eq!(find_rule(&World::<true>::new(&image, 0), 0, 0x1234_5678), Some(Rule::NO_DATA));
+    let mut changed = image.clone();
+    changed[image.len() - 4] += 1;
+    assert_eq!(validate(&changed), Err(Invalid::Parts));
 }
 
 /// Where a call should end in a row of one byte, the next row holds, be it in the next block or in the next page or not.
@@ -226,7 +243,7 @@ fn the_row_behind_one_of_one_byte() {
         let mut model: Model = first.chain(second.map(|(address, rule)| (address, Some(rule)))).collect();
         model.insert(3 * PAGE, None);
         let table = Table::from_image(build(&model), Arch::X86_64).unwrap();
-        assert_eq!(page_bits(table.image()), 12);
+        assert_eq!(page_bits(table.image()), 10);
         let mapping = Mapping { range: PAGE..3 * PAGE, bias: 0, table: Some(&table), interpreter: 0 };
         let modules = Modules::new(Arch::X86_64, &[mapping]);
         // A frame of rule 3, called from where the row of one byte is; that frame has two words, as rule 1 says.
@@ -255,7 +272,7 @@ fn write(image: &mut [u8], at: u64, word: u32) {
 #[test]
 fn lies_are_found() {
     let mut model = Model::new();
-    for page in [0, 1, 40, 41, 100u64] {
+    for page in [0, 1, 40, 41, 101u64] {
         model.extend((0..7).map(|row| (page * PAGE + row * 16, (row != 6).then_some(row as u32))));
     }
     let image = build(&model);
@@ -267,42 +284,57 @@ fn lies_are_found() {
     };
     let word = |at: u64| u32::from_le_bytes(image[at as usize..][..4].try_into().unwrap());
     let group = |number: u64| header.groups_at() + number * size_of::<Group>() as u64;
-    let page = |number: u64| header.pages_at() + number * size_of::<Page>() as u64;
-    let broken = |number: u64| Err(Invalid::Page(page(number) as u32 / 4));
-    let pages = Err(Invalid::Pages(header.pages));
-    // Of 13 groups numbers 0, 5 and 12 have rows; their pages are numbers 0 to 7, 8 to 15 and 16 to 20 of those named.
-    assert_eq!((header.pages, header.groups(), header.rows % 4, header.page_bits), (101, 13, 3, 16));
+    let first_page = (header.pages_at() / size_of::<Page>() as u64) as u32;
+    let page = |number: u64, row: u16| {
+        let mut image = image.clone();
+        let at = header.pages_at() + number * size_of::<Page>() as u64;
+        image[at as usize..][..2].copy_from_slice(&row.to_le_bytes());
+        validate(&image)
+    };
+    let broken = |number: u32| Err(Invalid::Page(first_page + number));
+    // The rows of the five pages begin at 8, 15, 22, 29 and 36 and end at 43. Groups 0, 2 and 6 have some: pages 0 to 15,
+    // 16 to 31 and 32 to 37 of those named.
+    assert_eq!((header.pages, header.groups(), header.rows, header.page_bits), (102, 7, 35, 16));
     assert_eq!(validate(&image[..31]), Err(Invalid::Short));
     assert_eq!(changed(0, 8), Err(Invalid::Base(8)));
     assert_eq!(changed(24, 16 << 16 | (VERSION - 1)), Err(Invalid::Version(VERSION - 1)));
-    assert_eq!(changed(24, 11 << 16 | VERSION), Err(Invalid::PageBits(11)));
+    assert_eq!(changed(24, 9 << 16 | VERSION), Err(Invalid::PageBits(9)));
     assert_eq!(changed(24, 17 << 16 | VERSION), Err(Invalid::PageBits(17)));
     assert_eq!(changed(20, header.size - 8), Err(Invalid::Size(header.size - 8)));
+    assert_eq!(changed(24, 1 << 24 | 16 << 16 | VERSION), Err(Invalid::Group(1)), "a group has no pages");
+    assert_eq!(changed(24, 2 << 24 | 16 << 16 | VERSION), Err(Invalid::Parts));
     assert_eq!(changed(28, 1), Err(Invalid::Parts), "something in front of the first row");
     assert_eq!(changed(12, 0), Err(Invalid::Parts));
     assert_eq!(changed(8, u32::MAX), Err(Invalid::Parts));
     assert!(changed(8, header.pages - 1).is_err(), "a page less");
     assert!(changed(8, header.pages + 1).is_err(), "a page more");
-    assert!(changed(8, header.pages + 8).is_err(), "a group more");
+    assert!(changed(8, header.pages + 16).is_err(), "a group more");
     assert_eq!(changed(header.rows_end(), 1), Err(Invalid::Parts), "between rows and rules");
     assert_eq!(changed(header.rules_at(), 1), Err(Invalid::Parts), "rule 0");
-    assert_eq!(changed(group(0), word(group(5))), Err(Invalid::Group(0)), "another group's pages");
-    assert_eq!(changed(group(0), ROW | 7), Err(Invalid::Group(1)), "rows in no group");
-    assert_eq!(changed(group(1), ROW | 20), Err(Invalid::Group(1)), "a row that doesn't hold there");
-    assert_eq!(changed(group(12), word(group(11))), pages);
-    assert_eq!(changed(page(0), 7), broken(0), "a row of the header");
-    assert_eq!(changed(page(0), 9), broken(0), "a row of no page");
-    assert_eq!(changed(page(1), 8), Err(Invalid::Row(15)), "rows of another page");
-    assert_eq!(changed(page(1), 16), Err(Invalid::Row(15)), "rows of the next page");
-    assert_eq!(changed(page(1), 14), Err(Invalid::Row(15)), "rows of the page before");
-    assert_eq!(changed(page(1), 7), broken(0), "less than none");
-    assert_eq!(changed(page(1), u32::MAX), broken(0));
-    assert_eq!(
-        changed(page(21), word(page(21)) - 1),
-        Err(Invalid::Rows(header.rows)),
-        "a row behind all pages"
-    );
-    assert_eq!(changed(page(20), word(page(21))), pages, "a last page without rows");
+    assert_eq!(changed(group(0), 7), Err(Invalid::Group(0)), "a row of the header");
+    assert_eq!(changed(group(1), 15), Err(Invalid::Group(1)), "a row that doesn't begin there");
+    assert_eq!(changed(group(6), 36 + (1 << 16)), Err(Invalid::Group(6)), "a row behind all");
+    assert_eq!(changed(group(2) + 4, first_page), Err(Invalid::Group(2)), "another group's pages");
+    assert_eq!(changed(group(0) + 4, 0), Err(Invalid::Group(1)), "rows in no group");
+    assert_eq!(changed(group(1) + 4, first_page + 16), Err(Invalid::Group(2)), "the next group's pages");
+    let mut useless = image.clone();
+    let behind = header.pages_at() as usize + 16 * size_of::<Page>();
+    useless.splice(behind..behind, [22, 0].repeat(16));
+    for (at, word) in [(20, header.size + 32), (group(1) as u32 + 4, first_page + 16)] {
+        write(&mut useless, at.into(), word);
+    }
+    assert_eq!(validate(&useless), Err(Invalid::Group(1)), "pages without rows");
+    assert_eq!(changed(group(6) + 4, 0), Err(Invalid::Pages(102)), "a last group without rows");
+    assert_eq!(page(0, 7), broken(0), "a row of the header");
+    assert_eq!(page(0, 9), broken(0), "a row of no page");
+    assert_eq!(page(1, 8), Err(Invalid::Row(15)), "rows of another page");
+    assert_eq!(page(1, 16), Err(Invalid::Row(15)), "rows of the next page");
+    assert_eq!(page(1, 14), Err(Invalid::Row(15)), "rows of the page before");
+    assert_eq!(page(1, 7), broken(0), "less than none");
+    assert_eq!(page(1, u16::MAX), broken(0));
+    assert_eq!(page(38, 42), Err(Invalid::Rows(35)), "a row behind all pages");
+    assert_eq!(page(37, 43), Err(Invalid::Pages(102)), "a last page without rows");
+    assert_eq!(page(39, 1), Err(Invalid::Parts), "behind the pages");
     assert_eq!(changed(32 + 4 * 2, word(32 + 4)), Err(Invalid::Row(10)), "an address twice");
     assert_eq!(changed(32 + 4, 16 | header.rules << 16), Err(Invalid::Row(9)), "no such rule");
     let last = [&image[..], &[0; 8]].concat();
@@ -311,10 +343,29 @@ fn lies_are_found() {
     write(&mut last, 20, header.size + 8);
     assert_eq!(validate(&last), Err(Invalid::Parts), "something behind the pages");
     let mut high = image.clone();
-    high[..8].copy_from_slice(&(0u64.wrapping_sub(100 * PAGE)).to_le_bytes());
-    assert_eq!(validate(&high), Err(Invalid::Base(0u64.wrapping_sub(100 * PAGE))));
-    high[..8].copy_from_slice(&(0u64.wrapping_sub(102 * PAGE)).to_le_bytes());
+    high[..8].copy_from_slice(&(0u64.wrapping_sub(101 * PAGE)).to_le_bytes());
+    assert_eq!(validate(&high), Err(Invalid::Base(0u64.wrapping_sub(101 * PAGE))));
+    high[..8].copy_from_slice(&(0u64.wrapping_sub(103 * PAGE)).to_le_bytes());
     assert_eq!(validate(&high), Ok(()));
+}
+
+/// More rows than a group can have, though each of its pages has few enough.
+#[test]
+fn a_group_too_full_is_found() {
+    let rows = GROUP_ROWS as u64 + 1;
+    let model = (0..rows).map(|row| (row * 8, Some(row as u32 % 7))).collect();
+    let mut image = build(&model);
+    let header = View::new(&image).unwrap().header();
+    assert_eq!((header.page_bits, u64::from(header.rows)), (10, rows));
+    image.truncate(header.groups_at() as usize);
+    let pages = (image.len() + size_of::<Group>()) / size_of::<Page>();
+    image.extend([8, pages as u32].map(u32::to_le_bytes).as_flattened());
+    image.extend([8, 8 + (1 << 13), 8 + (1 << 14), 8 + rows as u16].map(u16::to_le_bytes).as_flattened());
+    let size = image.len() as u32;
+    write(&mut image, 8, 3);
+    write(&mut image, 20, size);
+    write(&mut image, 24, 16 << 16 | VERSION);
+    assert_eq!(validate(&image), Err(Invalid::Group(0)));
 }
 
 /// What lies does no harm to the kernel side's reader, checked or not.
@@ -363,7 +414,7 @@ fn seeds_are_tables() {
     }
 }
 
-/// What the fuzzer of finished tables starts from, beside one of a Go program: pages of three groups, and small pages.
+/// What the fuzzer of finished tables starts from, beside one of a Go program: pages of several groups, and small pages.
 #[test]
 #[ignore = "writes files"]
 fn write_seeds() {

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use ebpf_programs::abi::VERSION;
-use ebpf_programs::abi::table::{ALIGNMENT, GROUP_BITS, Header, PAGE_BITS, PAGE_ROWS, Page, ROW, Row, Rule};
+use ebpf_programs::abi::table::{
+    ALIGNMENT, GROUP_BITS, GROUP_ROWS, Group, Header, PAGE_BITS, Page, Row, Rule,
+};
 
 use super::view::View;
 
@@ -20,7 +22,7 @@ pub enum Invalid {
     /// The first page doesn't begin at a multiple of the largest page's size, or the last lies beyond the address space.
     Base(u64),
     /// Pages of two to the power of so many bytes are too small or too large.
-    PageBits(u16),
+    PageBits(u8),
     /// The parts of the table are not those that the header tells of, rule 0 says something, or there is something between
     /// the parts.
     Parts,
@@ -28,9 +30,9 @@ pub enum Invalid {
     Rows(u32),
     /// There are fewer pages with rows.
     Pages(u32),
-    /// The pages of this group don't follow those of the group before, or have no rows.
+    /// The pages of this group or their rows don't follow those of the group before, or it has no rows or too many.
     Group(u32),
-    /// The rows of this page, counted from the start of the table, don't follow those of the page before, or are too many.
+    /// The rows of this page, counted from the start of the table, don't follow those of the page before.
     Page(u32),
     /// This row, counted from the start of the table, is out of order, of another page, or names a rule that isn't there.
     Row(u32),
@@ -68,18 +70,21 @@ pub fn validate(image: &[u8]) -> Result<(), Invalid> {
     let view = View::new(image).ok_or(Invalid::Short)?;
     let header = view.header();
     check_header(&header, image.len())?;
-    let between = header.rows_end() as usize..header.rules_at() as usize;
-    if view.rule(0) != Some(Rule::NO_DATA) || image[between].iter().any(|&byte| byte != 0) {
+    let is_zero = |at: u64, end: u64| image[at as usize..end as usize].iter().all(|&byte| byte == 0);
+    if view.rule(0) != Some(Rule::NO_DATA) || !is_zero(header.rows_end(), header.rules_at()) {
         return Err(Invalid::Parts);
     }
     let first = Place { page: (header.pages_at() / PAGE_SIZE) as u32, row: HEADER_ROWS };
     let end = (0..header.groups()).try_fold(first, |place, number| check_group(&view, number, place))?;
+    let pages_end = u64::from(end.page + 1) * PAGE_SIZE;
     if u64::from(end.row) * ROW_SIZE != header.rows_end() {
         Err(Invalid::Rows(header.rows))
-    } else if header.pages > 0 && view.at(end.page - 1) == Some(end.row) {
+    } else if header.pages > 0 && view.at(end.page - 1) == Some(end.row as Page) {
         // The last page has no rows.
         Err(Invalid::Pages(header.pages))
-    } else if view.at(end.page) != Some(end.row) || u64::from(end.page + 1) * PAGE_SIZE != header.size.into()
+    } else if view.at(end.page) != Some(end.row as Page)
+        || pages_end.next_multiple_of(ROW_SIZE) != header.size.into()
+        || !is_zero(pages_end, header.size.into())
     {
         Err(Invalid::Parts)
     } else {
@@ -112,6 +117,7 @@ fn check_header(header: &Header, size: usize) -> Result<(), Invalid> {
     } else if header.rules == 0
         || header.rules > 1 << 16
         || header.pages_at() > size as u64
+        || header.whole > 1
         || header.before != Row::default()
     {
         Err(Invalid::Parts)
@@ -124,30 +130,33 @@ fn check_header(header: &Header, size: usize) -> Result<(), Invalid> {
 fn check_group(view: &View<'_>, number: u32, place: Place) -> Result<Place, Invalid> {
     let header = view.header();
     let group = view.group(number).ok_or(Invalid::Parts)?;
-    if group == ROW | (place.row - 1) {
+    if header.whole == 0 && group == (Group { first: place.row, pages: 0 }) {
         let is_last = number + 1 == header.groups();
         return if is_last { Err(Invalid::Pages(header.pages)) } else { Ok(place) };
+    }
+    if group != (Group { first: place.row, pages: place.page }) {
+        return Err(Invalid::Group(number));
     }
     let first = number << GROUP_BITS;
     let mut pages = first..header.pages.min(first.saturating_add(1 << GROUP_BITS));
     let end = pages.try_fold(place, |place, page| check_page(view, page, place))?;
-    if group != place.page || end.row == place.row { Err(Invalid::Group(number)) } else { Ok(end) }
+    let rows = (end.row - place.row) as usize;
+    if rows == 0 && header.whole == 0 || rows > GROUP_ROWS { Err(Invalid::Group(number)) } else { Ok(end) }
 }
 
 /// Where the page behind page `number` should be, which should be at `place` itself.
 fn check_page(view: &View<'_>, number: u32, place: Place) -> Result<Place, Invalid> {
     let Header { base, rules, .. } = view.header();
-    let (first, end) = view.at(place.page).zip(view.at(place.page + 1)).ok_or(Invalid::Parts)?;
-    let rows = place.row..end;
-    let follows = first == place.row && end >= first && u64::from(end) * ROW_SIZE <= view.header().rows_end();
-    if !follows || rows.len() > PAGE_ROWS {
+    let (low, behind) = view.at(place.page).zip(view.at(place.page + 1)).ok_or(Invalid::Parts)?;
+    let end = place.row + u32::from(behind.wrapping_sub(low));
+    if low != place.row as Page || u64::from(end) * ROW_SIZE > view.header().rows_end() {
         return Err(Invalid::Page(place.page));
     }
-    let begin = base.checked_add(u64::from(number) * view.page_size());
-    let begin = begin.filter(|begin| begin.checked_add(view.page_size()).is_some());
-    let low = begin.ok_or(Invalid::Base(base))? as u16;
+    let start = base.checked_add(u64::from(number) * view.page_size());
+    let start = start.filter(|start| start.checked_add(view.page_size()).is_some());
+    let low = start.ok_or(Invalid::Base(base))? as u16;
     let mut least = 0;
-    for number in rows {
+    for number in place.row..end {
         let row = view.row(number).ok_or(Invalid::Row(number))?;
         let distance = u64::from(row.low.wrapping_sub(low));
         let in_place = (least..view.page_size()).contains(&distance);

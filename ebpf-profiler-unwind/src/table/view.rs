@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ebpf_programs::abi::table::{GROUP_BITS, Group, Header, Page, ROW, Row, Rule};
+use ebpf_programs::abi::table::{GROUP_BITS, Group, Header, Page, Row, Rule};
 
 /// A table's bytes and their header.
 #[derive(Clone, Copy)]
@@ -22,7 +22,8 @@ impl<'a> View<'a> {
             rows: word(16)?,
             size: word(20)?,
             version: word(24)? as u16,
-            page_bits: (word(24)? >> 16) as u16,
+            page_bits: (word(24)? >> 16) as u8,
+            whole: (word(24)? >> 24) as u8,
             before: row(word(28)?),
         };
         Some(View { image, header })
@@ -41,12 +42,13 @@ impl<'a> View<'a> {
 
     /// Group `number` of the pages.
     pub(super) fn group(&self, number: u32) -> Option<Group> {
-        word(self.image, self.header.groups_at() as usize + number as usize * size_of::<Group>())
+        let at = self.header.groups_at() as usize + number as usize * size_of::<Group>();
+        Some(Group { first: word(self.image, at)?, pages: word(self.image, at + 4)? })
     }
 
-    /// The number that stands at a place, counted in pages from the start of the table.
+    /// What stands at a place, counted in pages from the start of the table.
     pub(super) fn at(&self, place: u32) -> Option<Page> {
-        word(self.image, place as usize * size_of::<Page>())
+        Some(Page::from_le_bytes(*self.image.get(place as usize * size_of::<Page>()..)?.first_chunk()?))
     }
 
     /// How many bytes of address space a page has; there is none larger than that space.
@@ -55,14 +57,15 @@ impl<'a> View<'a> {
     }
 
     /// The rows of page `number`; where it has none, those that would be.
-    fn page(&self, number: u32) -> Option<Range<u32>> {
-        let group = self.group(number >> GROUP_BITS)?;
-        if group & ROW != 0 {
-            let behind = (group ^ ROW).checked_add(1)?;
-            return Some(behind..behind);
+    fn rows_of(&self, number: u32) -> Option<Range<u32>> {
+        let Group { first, pages } = self.group(number >> GROUP_BITS)?;
+        if pages == 0 {
+            return Some(first..first);
         }
-        let place = group.checked_add(number % (1 << GROUP_BITS))?;
-        Some(self.at(place)?..self.at(place.checked_add(1)?)?)
+        let place = pages.checked_add(number % (1 << GROUP_BITS))?;
+        let (low, behind) = (self.at(place)?, self.at(place.checked_add(1)?)?);
+        let begin = first.checked_add(u32::from(low.wrapping_sub(first as Page)))?;
+        Some(begin..begin.checked_add(u32::from(behind.wrapping_sub(low)))?)
     }
 
     /// Row `number`, counted from the start of the table.
@@ -87,8 +90,8 @@ impl<'a> View<'a> {
     fn search(&self, address: u64) -> Option<(Range<u32>, u32)> {
         let number = address.checked_sub(self.header.base)?.checked_div(self.page_size())?;
         let number = u32::try_from(number).ok().filter(|&number| number < self.header.pages)?;
-        let rows = self.page(number)?;
-        let (mut low, mut high) = (0, rows.end.checked_sub(rows.start)?);
+        let rows = self.rows_of(number)?;
+        let (mut low, mut high) = (0, rows.end - rows.start);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.row(rows.start + middle)?.low <= address as u16 {
@@ -113,7 +116,7 @@ impl<'a> View<'a> {
     fn pages(self) -> impl Iterator<Item = (u64, Range<u32>)> + 'a {
         let begin = move |number: u32| u64::from(number).wrapping_mul(self.page_size());
         let begin = move |number| self.header.base.wrapping_add(begin(number));
-        (0..self.header.pages).map_while(move |number| Some((begin(number), self.page(number)?)))
+        (0..self.header.pages).map_while(move |number| Some((begin(number), self.rows_of(number)?)))
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Verdict {
     /// Bytes of all tables, but for their rules.
     pub(crate) bytes: u64,
     pub(crate) table_rows: u64,
+    /// Bytes a row, but for rules, of the table that takes most of those that have more than a few.
+    pub(crate) most_bytes: f64,
     /// The first few unequal rows.
     pub(crate) examples: Vec<String>,
 }
@@ -38,6 +40,7 @@ impl Verdict {
         self.unsaid += other.unsaid;
         self.bytes += other.bytes;
         self.table_rows += other.table_rows;
+        self.most_bytes = self.most_bytes.max(other.most_bytes);
         self.examples.extend(other.examples);
         self.examples.truncate(20);
     }
@@ -115,10 +118,13 @@ struct Judge {
 impl Judge {
     fn new(table: &Table, arch: Arch, compare: Compare) -> Judge {
         let rows: Vec<Row> = table.rows().collect();
+        let bytes = (table.image().len() - table.rules().count() * size_of::<table::Rule>()) as u64;
+        let has_many = rows.len() >= 300;
         let verdict = Verdict {
             files: 1,
-            bytes: (table.image().len() - table.rules().count() * size_of::<table::Rule>()) as u64,
+            bytes,
             table_rows: rows.len() as u64,
+            most_bytes: if has_many { bytes as f64 / rows.len() as f64 } else { 0.0 },
             ..Verdict::default()
         };
         Judge { rows, next: 0, arch, compare, verdict }

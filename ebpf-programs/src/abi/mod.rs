@@ -23,4 +23,4 @@ pub mod config;
 /// Changes whenever anything in this module changes its meaning or layout.
 ///
 /// The loader compares it with the word that the kernel object carries in its section `abi`.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;

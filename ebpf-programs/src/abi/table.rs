@@ -8,23 +8,26 @@
 //!   rows       4 bytes each, [`Row`]: sorted by address
 //!   zeros      up to 12 bytes, up to a multiple of 16
 //!   rules      16 bytes each, [`Rule`]; number 0 says that there is no data
-//!   groups     4 bytes for each 8 pages of the file's address space, [`Group`]
-//!   pages      4 bytes for each page of the groups that have rows, and one more: the first row there or behind, [`Page`]
+//!   groups     8 bytes for each 16 pages of the file's address space, [`Group`]
+//!   pages      2 bytes for each page of the groups that have rows, and for one more, [`Page`]
+//!   zeros      2 bytes where pages end in the middle of a word
 //! ```
 //!
 //! From an address to its row:
 //!
 //! ```text
-//!   address - header.base = group : the other bits    page of the group : 3 bits    in the page : header.page_bits
+//!   address - header.base = group : the other bits    page of the group : 4 bits    in the page : header.page_bits
 //!
 //!   groups[group] ──► pages[page] to pages[page + 1] ──► search among these rows and the one in front of them
-//!               └───► the one row that holds in all pages of the group
+//!   pages[page] to pages[page + 1], where all groups have pages: then none is waited for
 //! ```
 //!
 //! * A row holds from its address up to the next row's, be that in the same page or in one far behind; the last one up to
 //!   the end of its page. So the rows of an address are those of its page and the one in front of them.
 //! * In front of the first row stands the last word of the header, a row that says that there is no data.
-//! * What has no rows costs next to nothing: code that lies far apart, or code of which little is described.
+//! * A group knows where its rows begin and a page only the lower half of that, as a group has few enough.
+//! * Where groups without rows are few they have pages, too, so that a page is found without its group. Else what has no rows
+//!   costs next to nothing: code that lies far apart, or code of which little is described.
 //! * Pages are small where rows are dense, so that few of them have to be searched, and large where they are not, so
 //!   that the directory stays small against the rows.
 //! * The rows of one page may go on in the next block of the arena, and never reach a third: the first step of a search
@@ -36,16 +39,16 @@ use core::ops::RangeInclusive;
 use super::arena;
 
 /// Of how many bits an address within a page may be.
-pub const PAGE_BITS: RangeInclusive<u32> = 12..=16;
+pub const PAGE_BITS: RangeInclusive<u32> = 10..=16;
 
 /// A table begins at a multiple of the largest page.
 pub const ALIGNMENT: u64 = 1 << *PAGE_BITS.end();
 
-/// The largest number of rows that a page can have.
-pub const PAGE_ROWS: usize = arena::BLOCK / size_of::<Row>();
-
 /// A group has two to the power of so many pages.
-pub const GROUP_BITS: u32 = 3;
+pub const GROUP_BITS: u32 = 4;
+
+/// The largest number of rows that a group can have. Of the smallest pages none has more, with one at each byte.
+pub const GROUP_ROWS: usize = arena::BLOCK / size_of::<Row>();
 
 /// The number of the rule that says: there is no unwind data here.
 pub const NO_DATA: u16 = 0;
@@ -67,7 +70,9 @@ pub struct Header {
     /// [`super::VERSION`] of who built it.
     pub version: u16,
     /// A page has two to the power of so many bytes of address space, see [`PAGE_BITS`].
-    pub page_bits: u16,
+    pub page_bits: u8,
+    /// 1 where all groups have pages, else 0.
+    pub whole: u8,
     /// Zero: what holds in front of the first row.
     pub before: Row,
 }
@@ -99,14 +104,18 @@ impl Header {
     }
 }
 
-/// Where the pages of a group are, counted in pages from the start of the table; or [`ROW`] and the number of a row.
-pub type Group = u32;
+/// Where the rows of a group of pages are.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// The first row in its pages or behind them, counted in rows from the start of the table.
+    pub first: u32,
+    /// Its first [`Page`], counted in pages from the start of the table; 0 where it has none, as it has no rows.
+    pub pages: u32,
+}
 
-/// The bit of a group none of whose pages has rows: the others are the row that holds there.
-pub const ROW: u32 = 1 << 31;
-
-/// The first row in a page or behind it, counted in rows from the start of the table. Both have four bytes.
-pub type Page = u32;
+/// The low 16 bits of the number of the first row in a page or behind it, counted in rows from the start of the table.
+pub type Page = u16;
 
 /// From which address on which rule holds.
 #[repr(C)]
@@ -251,7 +260,8 @@ pub mod kept {
 
 const _: () = {
     assert!(size_of::<Header>() == 32);
-    assert!(size_of::<Page>() == size_of::<Row>());
+    assert!(GROUP_ROWS >> GROUP_BITS >= 1 << *PAGE_BITS.start());
+    assert!(size_of::<Group>() == 8);
     assert!(size_of::<Row>() == 4);
     assert!(size_of::<Rule>() == 16);
 };

@@ -25,6 +25,13 @@ pub(super) fn word(block: &Block, word: u32) -> u32 {
     block[(word & 0x3fff) as usize]
 }
 
+/// Of the halves of words that begin at word number `first` of the arena, number `index`.
+#[inline(always)]
+pub(super) fn half<M: Machine>(machine: &M, first: u32, index: u32) -> Option<u32> {
+    let at = first.wrapping_add(index / 2);
+    Some(word(block(machine, at)?, at) >> (index % 2 * 16) & 0xffff)
+}
+
 /// Two words as one, the low half first.
 #[inline(always)]
 pub(super) fn double(block: &Block, at: u32) -> u64 {

@@ -37,8 +37,8 @@ pub use native::find_rule;
 /// How often a walk may go to a lower address.
 const MAX_SWITCHES: u32 = 4;
 
-/// How many frames a run takes at most.
-const RUN: u32 = 8;
+/// How many frames a run takes at most where a [verifier](Machine::VERIFIED) looks on, and where none does.
+const RUN: [u32; 2] = [8, 64];
 
 /// The first addresses, where nothing can be mapped by whoever hasn't asked the administrator.
 const NULL_PAGE: u64 = 4096;
@@ -98,8 +98,8 @@ impl Walk {
         self.try_step::<A, M>(machine).err()
     }
 
-    /// Takes further frames, eight at most, as long as all that [`step`](Walk::step) would do is to apply a rule of the usual
-    /// kind, one that is remembered where a [verifier](Machine::VERIFIED) looks on, to words that are at hand.
+    /// Takes a few further frames, as long as all that [`step`](Walk::step) would do is to apply a rule of the usual kind, one
+    /// that is remembered where a [verifier](Machine::VERIFIED) looks on, to words that are at hand.
     ///
     /// Never needed, and the frames are the same without it. It is for what stands behind a step: in front of one the
     /// verifier would follow all ways through the step for each frame that may have been taken before.
@@ -110,7 +110,8 @@ impl Walk {
         if !is_usual || !is_native || self.taken >= MAX_STEPS {
             return;
         }
-        for _ in 0..RUN {
+        let [few, more] = RUN;
+        for _ in 0..if M::VERIFIED { few } else { more } {
             if native::usual::<A, M>(self, machine).is_none() {
                 return;
             }

@@ -2,12 +2,12 @@
 
 use super::Walk;
 use super::arch::Arch;
-use super::arena::{SEARCH_STEPS, UNIT_WORDS, block, double, if_at_most, word};
+use super::arena::{SEARCH_STEPS, UNIT_WORDS, block, double, half, if_at_most, word};
 use crate::abi::arena::BLOCK_WORDS;
 use crate::abi::mapping::{Mapping, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
-use crate::abi::table::{GROUP_BITS, Header, NO_DATA, ROW, Rule, cfa, fp, kept, ra};
+use crate::abi::table::{GROUP_BITS, Header, NO_DATA, Rule, cfa, fp, kept, ra};
 use crate::machine::Machine;
 
 /// What a walk keeps of a table's head.
@@ -17,7 +17,9 @@ pub(super) struct Table {
     /// Its place in the arena.
     place: u32,
     /// Of how many bits an address within a page is.
-    page_bits: u32,
+    page_bits: u16,
+    /// Whether all groups have pages.
+    whole: u16,
     /// The address of the first page.
     base: u64,
     /// The page that was looked at last; callers often lie in the page of what they call.
@@ -62,7 +64,8 @@ impl Table {
         let list = start.wrapping_add(word(block, start + 4)).wrapping_add(HEADER_WORDS + 3) & !3;
         Some(Table {
             place,
-            page_bits: word(block, start + 6) >> 16 & 63,
+            page_bits: (word(block, start + 6) >> 16) as u16 & 63,
+            whole: (word(block, start + 6) >> 24) as u16,
             base: double(block, start),
             page: NO_PAGE,
             pages: word(block, start + 2),
@@ -95,17 +98,22 @@ impl Table {
             return Some(());
         }
         let page = page as u32;
-        let at = self.list.wrapping_add(self.rules.wrapping_mul(4)).wrapping_add(page >> GROUP_BITS);
-        let group = word(block(machine, at)?, at);
-        if group & ROW != 0 {
-            self.first = self.start.wrapping_add(group ^ ROW);
+        let groups = self.list.wrapping_add(self.rules.wrapping_mul(4));
+        let at = groups.wrapping_add((page >> GROUP_BITS) * 2);
+        let group = block(machine, at)?;
+        let (first, pages) = (word(group, at), word(group, at + 1));
+        self.first = self.start.wrapping_add(first).wrapping_sub(1);
+        let (begin, end) = if self.whole != 0 {
+            let pages = groups.wrapping_add(self.pages.div_ceil(1 << GROUP_BITS) * 2);
+            (half(machine, pages, page)?, half(machine, pages, page.wrapping_add(1))?)
+        } else if pages != 0 {
+            let at = pages.wrapping_add(page & ((1 << GROUP_BITS) - 1));
+            (half(machine, self.start, at)?, half(machine, self.start, at.wrapping_add(1))?)
+        } else {
             return Some(());
-        }
-        let at = self.start.wrapping_add(group).wrapping_add(page & ((1 << GROUP_BITS) - 1));
-        let (begin, next) = (word(block(machine, at)?, at), at.wrapping_add(1));
-        let end = word(block(machine, next)?, next);
-        self.first = self.start.wrapping_add(begin).wrapping_sub(1);
-        self.count = end.wrapping_sub(begin).wrapping_add(1);
+        };
+        self.first = self.first.wrapping_add(begin.wrapping_sub(first) & 0xffff);
+        self.count = (end.wrapping_sub(begin) & 0xffff) + 1;
         Some(())
     }
 
@@ -242,9 +250,15 @@ pub(super) fn usual<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Op
     } else {
         rule(walk, machine, pc).ok()??
     };
-    if rule.cfa != cfa::REGISTER || rule.ra != ra::BELOW {
+    if rule.cfa != cfa::REGISTER {
         return None;
     }
+    // Elsewhere is where arm64 has it.
+    let from_cfa = match rule.ra {
+        ra::BELOW => -8,
+        kind if !M::VERIFIED && kind & !ra::SIGNED == ra::SAVED => rule.aux as i64,
+        _ => return None,
+    };
     let sp = walk.registers.values[A::SP];
     let base = if rule.register == A::SP as u8 {
         sp
@@ -262,7 +276,7 @@ pub(super) fn usual<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Op
         fp::SAVED => (machine.near(cfa.wrapping_add(rule.fp_offset as i64 as u64))?, 1 << A::SP | 1 << A::FP),
         _ => return None,
     };
-    let return_address = A::strip(machine.near(cfa.wrapping_sub(8))?);
+    let return_address = A::strip(machine.near(cfa.wrapping_add(from_cfa as u64))?);
     if return_address == 0 {
         return None;
     }
