@@ -44,10 +44,12 @@ impl Directory {
         let (least, most) = PAGE_BITS.into_inner();
         let enough = (end as usize - HEADER_WORDS) / ROWS_A_WORD;
         let good = (least..most)
-            .find(|&bits| words(smallest, bits) <= enough || most_rows(smallest, end, bits + 1) > GROUP_ROWS)
+            .find(|&bits| {
+                words(smallest, bits, false) <= enough || most_rows(smallest, end, bits + 1) > GROUP_ROWS
+            })
             .unwrap_or(most);
         let whole = (good..=most.min(good + 1)).find(|&bits| {
-            whole_words(smallest, bits) <= enough
+            words(smallest, bits, true) <= enough
                 && (bits == good || most_rows(smallest, end, bits) <= GROUP_ROWS)
         });
         Directory::new(smallest, end, whole.unwrap_or(good), whole.is_some())
@@ -56,7 +58,8 @@ impl Directory {
     /// Pages of so many bits, put together from smallest ones.
     fn new(smallest: &[Begin], end: u32, bits: u32, whole: bool) -> Directory {
         let span = smallest.last().map_or(0, |last| last.page_of(bits) + 1);
-        let (mut groups, mut pages) = (Vec::new(), Vec::new());
+        let [groups, pages] = numbers(smallest, bits, whole);
+        let (mut groups, mut pages) = (Vec::with_capacity(groups), Vec::with_capacity(pages));
         let mut rest = smallest.iter().peekable();
         for group in 0..span.div_ceil(1 << GROUP_BITS) {
             let page = group << GROUP_BITS;
@@ -84,18 +87,20 @@ const ZEROS: usize = (size_of::<Rule>() - 1) / size_of::<Row>() + 1;
 /// Smaller pages are taken as long as there are so many rows for each word that is neither row nor rule.
 const ROWS_A_WORD: usize = 21;
 
-/// How many words there are at most beside rows and rules: the header, zeros, the directory.
-fn words(smallest: &[Begin], bits: u32) -> usize {
+/// How many groups a directory has, and pages at most.
+fn numbers(smallest: &[Begin], bits: u32, whole: bool) -> [usize; 2] {
     let group = |begin: &Begin| begin.page_of(bits) >> GROUP_BITS;
-    let with_rows = smallest.chunk_by(|one, next| group(one) == group(next)).count();
     let groups = smallest.last().map_or(0, |last| group(last) as usize + 1);
-    HEADER_WORDS + ZEROS + 2 * groups + (with_rows << GROUP_BITS) / 2 + 1
+    let with_rows = || smallest.chunk_by(|one, next| group(one) == group(next)).count();
+    let with_pages = if whole { groups } else { with_rows() };
+    [groups, (with_pages << GROUP_BITS) + 1]
 }
 
-/// How many words there are at most beside rows and rules where all groups have pages.
-fn whole_words(smallest: &[Begin], bits: u32) -> usize {
-    let pages = smallest.last().map_or(0, |last| last.page_of(bits) as usize + 1);
-    HEADER_WORDS + ZEROS + 2 * pages.div_ceil(1 << GROUP_BITS) + pages / 2 + 1
+/// How many words there are at most beside rows and rules: the header, zeros, the directory.
+fn words(smallest: &[Begin], bits: u32, whole: bool) -> usize {
+    let [groups, pages] = numbers(smallest, bits, whole);
+    let bytes = groups * size_of::<Group>() + pages * size_of::<Page>();
+    HEADER_WORDS + ZEROS + bytes.div_ceil(size_of::<Row>())
 }
 
 /// How many rows the group has that has most.

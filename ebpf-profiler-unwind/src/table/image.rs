@@ -33,17 +33,10 @@ impl Image {
         let size = 1u64 << bits;
         let first = self.words.len() as u32;
         self.pages.pop_if(|last| last.first == first);
+        make_room(&mut self.pages, 1);
         self.pages.push(Begin { page: ((address - self.base) >> bits) as u32, first });
-        self.make_room(size as usize);
+        make_room(&mut self.words, size as usize);
         address | (size - 1)
-    }
-
-    /// Room for so many rows is made in small steps: doubling would cost as much memory as the table itself.
-    fn make_room(&mut self, rows: usize) {
-        let needed = self.words.len() + rows;
-        if needed > self.words.capacity() {
-            self.words.reserve_exact(4 * rows + needed / 16);
-        }
     }
 
     /// Adds a row of the page at work, behind all rows before.
@@ -101,6 +94,17 @@ impl Image {
         Header { size: header.pages_at() as u32 + (pages * size_of::<Page>()) as u32, ..header }
     }
 }
+
+/// Room for so many more is made in small steps: doubling would cost as much memory as the table itself.
+fn make_room<T>(list: &mut Vec<T>, more: usize) {
+    let needed = list.len() + more;
+    if needed > list.capacity() {
+        list.reserve_exact(4 * more + LEAST_ROOM + needed / 16);
+    }
+}
+
+/// So much room is made at least.
+const LEAST_ROOM: usize = 256;
 
 /// Rows at most; real files stay under a tenth of it.
 const MAX_ROWS: usize = 64 << 20;
