@@ -3,10 +3,10 @@
 //! ```text
 //! $ cargo bench -p benches --bench unwind_tables
 //! building         gimli ms  table ms  ratio  fresh  instructions    rows  bytes a row  peak over table
-//! node                23.49      5.80   0.25   0.40          0.34  277123         4.10         3.2 MB
+//! node                29.14      8.12   0.28   0.52          0.35  277123         4.12         3.2 MB
 //! ...
 //! a frame, ns      ours  framehop  ratio  cached, ours  framehop
-//! node               53       648  0.082            40        12
+//! node               61       663  0.091            47        13
 //! ```
 //!
 //! Without arguments it takes what there is of node, libjvm, LLVM, rustc and chromium; `UNWIND_FILES` names others.

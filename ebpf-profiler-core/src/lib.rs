@@ -91,10 +91,10 @@
 //!
 //! | what | ours | compared with | by |
 //! | --- | --- | --- | --- |
-//! | a tick in the kernel, stack of 10 frames | 2.1 µs | 2.4 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
-//! | 50 frames | 3.4 µs | 5.2 µs | |
-//! | 120 frames | 5.3 µs | 9.5 µs | |
-//! | 300 frames | 8.8 µs | 21 µs | |
+//! | a tick in the kernel, stack of 10 frames | 1.8 µs | 2.6 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
+//! | 50 frames | 3.5 µs | 6.1 µs | |
+//! | 120 frames | 4.9 µs | 11 µs | |
+//! | 300 frames | 9.8 µs | 26 µs | |
 //! | 100 frames of a Python script | 24 µs | 2.3 µs | `scripts`, against the same program's native frames alone |
 //! | to name a function of a Python script, the first time | 9.1 µs | 6.9 µs | 3.13; `naming`, against the same reads of its process alone |
 //! | and once more | 0.1 µs | 20 µs | 3.13; `naming`, against a frame in a sample of py-spy, which reads frame and name each time |

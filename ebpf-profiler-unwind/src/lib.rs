@@ -87,7 +87,7 @@
 //!
 //! # Cost
 //!
-//! Building takes 0.34 to 0.50 of the instructions of a bare walk over all rows with gimli, and 0.25 to 0.55 of its CPU time
+//! Building takes 0.35 to 0.52 of the instructions of a bare walk over all rows with gimli, and 0.25 to 0.5 of its CPU time
 //! (in a process that does nothing else, where new memory counts, up to 0.7): least in programs with frame pointers, such
 //! as node, most where functions are described in another order than they lie in, as in rustc's driver, since pieces of
 //! the file are read several times then. A row takes 4.13 bytes on average, rules apart, and at most 4.2 in any table of
@@ -95,10 +95,10 @@
 //! beside the table itself: files are read in pieces of 8 KiB, but for Go's table and for `.debug_frame` where it is
 //! compressed, and functions are sorted only where `.eh_frame_hdr` hasn't done it, or lies.
 //!
-//! A frame takes a twentieth to an eleventh of what it takes framehop without its cache, where the next one is anywhere in the
-//! file: 44 to 57 ns in tables of up to 1.2 MB, and 63 to 86 in those of 3 to 5 MB, of which not much is in any cache near by,
-//! where framehop took 560 to 1,500. Where the same addresses come again and again it takes 40 ns, and framehop, which remembers
-//! their rules, 12 to 20.
+//! A frame takes an eighteenth to a tenth of what it takes framehop without its cache, where the next one is anywhere in the
+//! file: 47 to 61 ns in tables of up to 1.2 MB, and 67 to 92 in those of 3 to 5 MB, of which not much is in any cache near by
+//! (119 once, while others had that cache), where framehop took 580 to 1,250. Where the same addresses come again and again it
+//! takes 34 to 53 ns, and framehop, which remembers their rules, 13 to 20.
 //!
 //! # Security
 //!
