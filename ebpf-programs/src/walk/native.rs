@@ -18,7 +18,7 @@ pub(super) struct Table {
     place: u32,
     /// Of how many bits an address within a page is.
     page_bits: u16,
-    /// Whether all groups have pages.
+    /// Whether all groups have pages. Then a processor goes on to a page before its group is there.
     whole: u16,
     /// The address of the first page.
     base: u64,
@@ -103,7 +103,6 @@ impl Table {
         let group = block(machine, at)?;
         let (first, pages) = (word(group, at), word(group, at + 1));
         self.first = self.start.wrapping_add(first).wrapping_sub(1);
-        // A processor goes on to a page that is found without its group before that is there.
         let (begin, end) = if self.whole != 0 {
             let pages = groups.wrapping_add(self.pages.div_ceil(1 << GROUP_BITS) * 2);
             (half(machine, pages, page)?, half(machine, pages, page.wrapping_add(1))?)
