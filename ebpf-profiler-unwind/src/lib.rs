@@ -49,7 +49,8 @@
 //! ```
 //!
 //! The image is what `ebpf-programs` defines: position-independent bytes, copied into the kernel as they are,
-//! searched by page and then within the page; what is not described costs half a byte for each 64 KiB.
+//! searched by page and then within the page; what is not described costs half a byte a page of up to 64 KiB, where there is
+//! little of it up to two and a half.
 //! [`Table`] reads it, [`validate`] checks it.
 //!
 //! # Walking

@@ -49,8 +49,7 @@ impl Directory {
             })
             .unwrap_or(most);
         let whole = (good..=most.min(good + 1)).find(|&bits| {
-            words(smallest, bits, true) <= enough
-                && (bits == good || most_rows(smallest, end, bits) <= GROUP_ROWS)
+            words(smallest, bits, true) <= enough && most_rows(smallest, end, bits) <= GROUP_ROWS
         });
         Directory::new(smallest, end, whole.unwrap_or(good), whole.is_some())
     }

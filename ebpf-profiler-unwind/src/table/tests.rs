@@ -187,6 +187,10 @@ fn pages_are_as_small_as_they_pay_for() {
     let dense = (0..4 * GROUP_ROWS as u64).map(|row| (row, Some((row % 700) as u32)));
     let image = check(&dense.chain(lone_rows(1)).collect(), 5, &mut random);
     assert_eq!(page_bits(&image), 10);
+    // All groups would have pages, were these twice as large.
+    let dense = (0..2 * GROUP_ROWS as u64).map(|row| (row, Some((row % 700) as u32)));
+    let image = check(&dense.chain([(3500 << 10, None)]).collect(), 5, &mut random);
+    assert_eq!((page_bits(&image), View::new(&image).unwrap().header().whole), (10, 0));
 }
 
 #[test]
