@@ -84,6 +84,14 @@ def look(seen, kind="stack"):
     return len(lines)
 
 
+def chain():
+    """How many frames are below the function that asks for the time. The clock itself may be two of them: libc's calls
+    one of the same name, and a thread that was stopped on the way there is met in that one."""
+    names = [line.split("\t")[0] for line in reversed(stack())]
+    clock = next((at for at, name in enumerate(names) if name.endswith("clock_gettime")), len(names) - 1)
+    return clock - 1
+
+
 def look_at_clock(seen):
     """Follows each thread to the clock and back. A tick of a virtual machine prefers that instruction."""
     gdb.execute("set scheduler-locking step")
@@ -92,9 +100,9 @@ def look_at_clock(seen):
         stop.thread = thread.num
         gdb.execute("continue", to_string=True)
         stop.delete()
-        chain = len(stack()) - 2
+        least = chain()
         for _ in range(100):
-            if look(seen, "clock %d" % chain) < chain:
+            if look(seen, "clock %d" % least) < least:
                 break
             gdb.execute("stepi", to_string=True)
 
