@@ -1,4 +1,4 @@
-//! Any bytes as a table: it is refused, or it can be read.
+//! Any bytes as a table: it is refused, or it can be read, and is read by all readers alike.
 #![no_main]
 
 #[path = "../../tests/targets/mod.rs"]
