@@ -48,6 +48,9 @@ fn main() -> Outcome {
         ["once", "table", file] => building::build(&open(file)?),
         ["building", file] => show(&building::measure(&open(file)?)?),
         ["walking", file] => show(&walking::measure(&open(file)?)?),
+        [part @ ("once" | "building" | "walking"), ..] => {
+            Err(format!("{part} of what? {arguments:?}").into())
+        }
         _ => compare(&files::all(), option("rounds", 9)),
     }
 }

@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::str::FromStr;
+use std::time::Duration;
+
+use crate::fail;
 
 /// What a program takes.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +59,16 @@ impl Options {
         self.values.get(name).into_iter().flatten().map(parse).collect()
     }
 
-    /// Whether a switch was given.
+    /// The value of an option that is a time in seconds, or `otherwise`.
+    pub fn seconds(&self, name: &str, otherwise: f64) -> Duration {
+        let seconds: f64 = self.get(name, otherwise);
+        if !(seconds > 0.0 && seconds <= 1e6) {
+            fail(format!("--{name} can't be {seconds}; give a number above 0"));
+        }
+        Duration::from_secs_f64(seconds)
+    }
+
+    /// Whether an option was given.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }

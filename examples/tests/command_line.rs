@@ -5,10 +5,14 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 const AGENT: &str = env!("CARGO_BIN_EXE_agent");
 const FLAMEGRAPH: &str = env!("CARGO_BIN_EXE_flamegraph");
+const TOP: &str = env!("CARGO_BIN_EXE_top");
+const RECORD: &str = env!("CARGO_BIN_EXE_record");
+const EMBED: &str = env!("CARGO_BIN_EXE_embed");
 const REPLAY: &str = env!("CARGO_BIN_EXE_replay");
 const CORESTACK: &str = env!("CARGO_BIN_EXE_corestack");
 const CASE: &str = env!("CARGO_BIN_EXE_case");
@@ -107,6 +111,10 @@ fn what_is_no_elf_file_has_no_tables() {
     ] {
         let sentence = refusal(&run(TABLES, words), 1);
         assert!(sentence.contains(said), "{words:?}: {sentence}");
+    }
+    for program in [TOP, RECORD, EMBED] {
+        let sentence = refusal(&run(program, &["--seconds", "0"]), 1);
+        assert_eq!(sentence, "--seconds can't be 0; give a number above 0");
     }
 }
 
@@ -210,6 +218,19 @@ fn a_case_that_is_walked_otherwise_is_shown() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("frame 5599ed1f6ab9\n"), "{said}");
     assert!(said.ends_with("error: 1 of 2 cases are walked wrongly\n"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn who_looks_for_less_than_a_screen_sees_one() {
+    let tables = |said: &[u8]| String::from_utf8_lossy(said).matches(" samples in ").count();
+    assert_eq!(tables(&run(TOP, &["--seconds", "0.5"]).stdout), 1);
+    let interrupted = Command::new(TOP).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    run("kill", &["-INT", &interrupted.id().to_string()]);
+    let output = interrupted.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(tables(&output.stdout), 1);
 }
 
 #[test]

@@ -19,6 +19,8 @@ const USAGE: Usage = Usage {
 
 fn main() {
     let options = Options::parse(USAGE);
+    let duration = options.seconds("seconds", 5.0);
+
     let profiler = Profiler::builder()
         .frequency(97)
         .include_self()
@@ -30,7 +32,7 @@ fn main() {
         .unwrap_or_else(|error| fail(explain_start_error(&error)));
 
     // The program goes on with what it is there for.
-    let end = Instant::now() + Duration::from_secs(options.get("seconds", 5));
+    let end = Instant::now() + duration;
     let mut primes = 0;
     while Instant::now() < end && !interrupted() {
         primes += count_primes(200_000);

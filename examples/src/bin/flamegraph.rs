@@ -30,8 +30,8 @@ const USAGE: Usage = Usage {
 fn main() {
     let options = Options::parse(USAGE);
     let output = options.get("output", PathBuf::from("flamegraph.html"));
-    let seconds: f64 = options.get("seconds", 10.0);
-    let denied = check(&output, seconds);
+    let duration = options.seconds("seconds", 10.0);
+    let denied = check(&output);
     notice_interrupts();
 
     let mut profiler = Profiler::builder()
@@ -46,7 +46,7 @@ fn main() {
         fail(error);
     }
 
-    wait(Duration::from_secs_f64(seconds));
+    wait(duration);
     let (profile, health) = profiler.finish().unwrap_or_else(|error| fail(error));
 
     profile.write(&output).unwrap_or_else(|error| fail(error));
@@ -54,10 +54,7 @@ fn main() {
 }
 
 /// What can't be written is better known before than after; the answer is what only a permission is missing for.
-fn check(output: &Path, seconds: f64) -> Option<WriteError> {
-    if !(seconds > 0.0 && seconds <= 1e6) {
-        fail(format!("--seconds can't be {seconds}; give a number above 0"));
-    }
+fn check(output: &Path) -> Option<WriteError> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         fail(format!("there is no folder {}; create it with: mkdir -p {0}", folder.display()));

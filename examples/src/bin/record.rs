@@ -5,7 +5,7 @@
 //! ```
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
@@ -27,10 +27,7 @@ const USAGE: Usage = Usage {
 fn main() {
     let options = Options::parse(USAGE);
     let output = options.get("output", PathBuf::from("run.ticks"));
-    let seconds: f64 = options.get("seconds", 10.0);
-    if !(seconds > 0.0 && seconds <= 1e6) {
-        fail(format!("--seconds can't be {seconds}; give a number above 0"));
-    }
+    let duration = options.seconds("seconds", 10.0);
     notice_interrupts();
 
     let mut profiler = Profiler::builder()
@@ -43,7 +40,7 @@ fn main() {
     }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
 
-    sleep_until_interrupted(Instant::now() + Duration::from_secs_f64(seconds), || {});
+    sleep_until_interrupted(Instant::now() + duration, || {});
     let health = profiler.stop().unwrap_or_else(|error| fail(error));
     report(&health);
     eprintln!("look at it with: cargo run --release --bin replay -- {}", output.display());

@@ -6,12 +6,12 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::Table;
-use examples::{Options, Usage, explain_start_error, fail, interrupted};
+use examples::{Options, Usage, explain_start_error, fail, interrupted, notice_interrupts};
 
 const USAGE: Usage = Usage {
     about: "top: the hottest functions of the machine, every two seconds",
@@ -27,10 +27,14 @@ const USAGE: Usage = Usage {
 /// How often the screen is drawn.
 const INTERVAL: Duration = Duration::from_secs(2);
 
+/// How often it is looked whether it should end.
+const LOOK: Duration = Duration::from_millis(100);
+
 fn main() {
     let options = Options::parse(USAGE);
-    let seconds: Option<u64> = options.one("seconds");
+    let duration = options.has("seconds").then(|| options.seconds("seconds", 0.0));
     let rows = options.get("rows", 25);
+    notice_interrupts();
     let (screens_in, screens_out) = channel();
 
     let mut profiler = Profiler::builder()
@@ -45,14 +49,19 @@ fn main() {
     }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
 
-    let mut left = seconds.map_or(u64::MAX, |seconds| seconds.div_ceil(INTERVAL.as_secs()));
-    while left > 0 && !interrupted() {
-        if let Ok(screen) = screens_out.recv_timeout(Duration::from_millis(250)) {
+    let end = duration.map(|duration| Instant::now() + duration);
+    let mut drawn = false;
+    while !interrupted() && end.is_none_or(|end| Instant::now() < end) {
+        if let Ok(screen) = screens_out.recv_timeout(LOOK) {
             draw(&screen);
-            left -= 1;
+            drawn = true;
         }
     }
     let health = profiler.stop().unwrap_or_else(|error| fail(error));
+    // Who pressed Ctrl-C may look at a screen that is better than what came behind it.
+    if !(drawn && interrupted()) {
+        screens_out.try_iter().for_each(|screen| draw(&screen));
+    }
     eprintln!("{} ticks, {} lost", health.ticks, health.lost);
 }
 
