@@ -2,20 +2,20 @@
 
 #[path = "../../tests/random/mod.rs"]
 mod random;
+#[path = "../../tests/searches/mod.rs"]
+mod searches;
 
 use std::collections::BTreeMap;
 
 use ebpf_profiler_core::elf::Arch;
-use ebpf_profiler_core::tables::{MemoryTables, Tables};
-use ebpf_programs::abi::arena::{BLOCK, Block, UNIT};
+use ebpf_programs::abi::arena::{BLOCK, UNIT};
 use ebpf_programs::abi::table::{
     ALIGNMENT as PAGE, GROUP_ROWS, Group, Header, NO_DATA, PAGE_BITS, Page, Row, Rule, cfa, fp, ra,
 };
 use ebpf_programs::abi::{VERSION, registers::x86_64};
-use ebpf_programs::machine::Machine;
-use ebpf_programs::walk::find_rule;
 
 use random::Random;
+use searches::Searches;
 
 use super::build::Builder;
 use super::rules::Packed;
@@ -57,45 +57,17 @@ fn expected(model: &Model, address: u64) -> Rule {
     row.and_then(|(_, &number)| number).map_or(Rule::NO_DATA, rule)
 }
 
-/// What a walker sees of a table; the kernel's where it is `VERIFIED`.
-struct World<const VERIFIED: bool>(MemoryTables);
-
-impl<const VERIFIED: bool> World<VERIFIED> {
-    fn new(image: &[u8], place: u32) -> World<VERIFIED> {
-        let mut tables = MemoryTables::default();
-        tables.write(u64::from(place) * UNIT as u64, image).unwrap();
-        World(tables)
-    }
-}
-
-impl<const VERIFIED: bool> Machine for World<VERIFIED> {
-    const VERIFIED: bool = VERIFIED;
-
-    fn block(&self, index: u32) -> Option<&Block> {
-        self.0.block(index)
-    }
-    fn stack(&mut self, _: u64) -> Option<u64> {
-        None
-    }
-    fn memory(&mut self, _: u64) -> Option<u64> {
-        None
-    }
-    fn frame(&mut self, _: u64) {}
-}
-
 /// All readers against the model, at each row, beside it and anywhere; the table at some place of the arena.
 fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
     let image = build(model);
-    let (view, kernel) = (View::new(&image).unwrap(), World::<true>::new(&image, place));
-    let host = World::<false>::new(&image, place);
+    let (view, searches) = (View::new(&image).unwrap(), Searches::new(&image, place));
     let (&first, &last) = (model.keys().next().unwrap(), model.keys().next_back().unwrap());
     let anywhere: Vec<u64> = (0..500).map(|_| first + random.below(last - first + 2 * PAGE)).collect();
     let beside = model.keys().flat_map(|&row| [row, row + 1, row.wrapping_sub(1)]);
     let far = [0, u64::MAX, first.wrapping_sub(PAGE), last + 8 * PAGE, last + (1 << 40)];
     for address in beside.chain(anywhere).chain(far) {
         let told = expected(model, address);
-        assert_eq!(find_rule(&kernel, place, address), Some(told), "{address:x} at place {place}");
-        assert_eq!(find_rule(&host, place, address), Some(told), "{address:x} at place {place}, on the host");
+        assert_eq!(searches.find(address), [Some(told); 2], "{address:x} at place {place}");
         let number = view.find(address).unwrap_or(NO_DATA);
         assert_eq!(view.rule(number), Some(told), "{address:x}");
     }
@@ -229,7 +201,7 @@ fn no_rows_at_all() {
     let image = Builder::new(0x1234_5678).finish().image;
     assert_eq!(validate(&image), Ok(()));
     assert_eq!(image.len(), size_of::<Header>() + 2 * size_of::<Rule>() + 2 * size_of::<Page>());
-    assert_eq!(find_rule(&World::<true>::new(&image, 0), 0, 0x1234_5678), Some(Rule::NO_DATA));
+    assert_eq!(Searches::new(&image, 0).find(0x1234_5678), [Some(Rule::NO_DATA); 2]);
     let mut changed = image.clone();
     changed[image.len() - 4] += 1;
     assert_eq!(validate(&changed), Err(Invalid::Parts));
@@ -388,14 +360,12 @@ fn any_word_may_be_anything() {
             let words = if front { 8 } else { image.len() as u64 / 4 };
             write(&mut image, random.below(words) * 4, word);
         }
-        let (kernel, host) = (World::<true>::new(&image, 3), World::<false>::new(&image, 3));
-        let found: Vec<_> = addresses.iter().map(|&address| find_rule(&kernel, 3, address)).collect();
-        let on_host: Vec<_> = addresses.iter().map(|&address| find_rule(&host, 3, address)).collect();
+        let searches = Searches::new(&image, 3);
+        let found: Vec<_> = addresses.iter().map(|&address| searches.find(address)).collect();
         if let Ok(table) = Table::from_image(image, Arch::X86_64) {
-            assert_eq!(found, on_host);
             for (&address, found) in addresses.iter().zip(found) {
-                let told = found.filter(|rule| rule.cfa != cfa::NO_DATA);
-                assert_eq!(told, table.rule(address).map(|rule| rule.raw()), "{address:x}");
+                let told = found.map(|found| found.filter(|rule| rule.cfa != cfa::NO_DATA));
+                assert_eq!(told, [table.rule(address).map(|rule| rule.raw()); 2], "{address:x}");
             }
             let rows: Vec<TableRow> = table.rows().collect();
             assert_eq!(rows.len(), View::new(table.image()).unwrap().header().rows as usize);

@@ -6,17 +6,16 @@
 
 #[path = "../elf/mod.rs"]
 pub(crate) mod elf;
+#[path = "../searches/mod.rs"]
+mod searches;
 
 use std::io::Cursor;
 
 use ebpf_profiler_core::elf::{Arch, Elf, ReadAt};
-use ebpf_profiler_core::tables::{MemoryTables, Tables};
 use ebpf_profiler_unwind::case::{Case, Outcome};
 use ebpf_profiler_unwind::core_dump::{CoreDump, Search};
 use ebpf_profiler_unwind::{Table, Walk, validate};
-use ebpf_programs::abi::arena::Block;
-use ebpf_programs::machine::Machine;
-use ebpf_programs::walk::find_rule;
+use searches::Searches;
 
 /// Any bytes as `.eh_frame`, for either instruction set: a table that keeps its promises, whatever they are.
 pub(crate) fn eh_frame(data: &[u8]) -> u64 {
@@ -77,50 +76,23 @@ pub(crate) fn file(data: &[u8]) -> u64 {
 /// Any bytes as a table: it is refused, or it can be read, and both searches of the walkers find what it says. These meet
 /// tables that are just being written, too, so there are no bytes at which they don't end.
 pub(crate) fn image(data: &[u8]) -> u64 {
-    let (kernel, host) = (Arena::<true>::new(data), Arena::<false>::new(data));
-    let find = |address| [find_rule(&kernel, 0, address), find_rule(&host, 0, address)];
+    let searches = Searches::new(data, 0);
     let base = data.first_chunk().map_or(0, |base| u64::from_le_bytes(*base));
     for bits in 0..24 {
-        let _ = find(base.wrapping_add(1 << bits));
+        let _ = searches.find(base.wrapping_add(1 << bits));
     }
     let Ok(table) = Table::from_image(data.to_vec(), Arch::Aarch64) else { return 0 };
     let mut before = None;
     for row in table.rows() {
         let rule = row.rule.raw();
-        assert_eq!(find(row.address), [Some(rule); 2]);
+        assert_eq!(searches.find(row.address), [Some(rule); 2]);
         if let Some(before) = before.replace(rule) {
-            assert_eq!(find(row.address - 1), [Some(before); 2]);
+            assert_eq!(searches.find(row.address - 1), [Some(before); 2]);
         }
         assert_eq!(table.rule(row.address), Some(row.rule).filter(|rule| rule.is_described()));
         let _ = row.rule.to_string();
     }
     outcome(&table)
-}
-
-/// What a walker sees of a table; the kernel's where it is `VERIFIED`.
-struct Arena<const VERIFIED: bool>(MemoryTables);
-
-impl<const VERIFIED: bool> Arena<VERIFIED> {
-    fn new(image: &[u8]) -> Arena<VERIFIED> {
-        let mut tables = MemoryTables::default();
-        tables.write(0, image).expect("there is room");
-        Arena(tables)
-    }
-}
-
-impl<const VERIFIED: bool> Machine for Arena<VERIFIED> {
-    const VERIFIED: bool = VERIFIED;
-
-    fn block(&self, index: u32) -> Option<&Block> {
-        self.0.block(index)
-    }
-    fn stack(&mut self, _: u64) -> Option<u64> {
-        None
-    }
-    fn memory(&mut self, _: u64) -> Option<u64> {
-        None
-    }
-    fn frame(&mut self, _: u64) {}
 }
 
 /// Any bytes as a core dump, which is its own library, too: stacks are walked, and end.
