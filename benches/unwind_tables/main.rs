@@ -48,8 +48,8 @@ fn main() -> Outcome {
         ["once", "table", file] => building::build(&open(file)?),
         ["building", file] => show(&building::measure(&open(file)?)?),
         ["walking", file] => show(&walking::measure(&open(file)?)?),
-        [part @ ("once" | "building" | "walking"), ..] => {
-            Err(format!("{part} of what? {arguments:?}").into())
+        ["once" | "building" | "walking", ..] => {
+            Err(format!("this bench has no part {}", arguments.join(" ")).into())
         }
         _ => compare(&files::all(), option("rounds", 9)),
     }

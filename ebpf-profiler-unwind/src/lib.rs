@@ -96,10 +96,10 @@
 //! beside the table itself: files are read in pieces of 8 KiB, but for Go's table and for `.debug_frame` where it is
 //! compressed, and functions are sorted only where `.eh_frame_hdr` hasn't done it, or lies.
 //!
-//! A frame takes an eighteenth to a tenth of what it takes framehop without its cache, where the next one is anywhere in the
+//! A frame takes a twentieth to a tenth of what it takes framehop without its cache, where the next one is anywhere in the
 //! file: 47 to 61 ns in tables of up to 1.2 MB, and 67 to 92 in those of 3 to 5 MB, of which not much is in any cache near by
-//! (119 once, while others had that cache), where framehop took 580 to 1,250. Where the same addresses come again and again it
-//! takes 34 to 53 ns, and framehop, which remembers their rules, 13 to 20.
+//! (74 and 119 while others had that cache), where framehop took 580 to 1,320. Where the same addresses come again and again it
+//! takes 34 to 56 ns, and framehop, which remembers their rules, 13 to 23.
 //!
 //! # Security
 //!

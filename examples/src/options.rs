@@ -59,13 +59,13 @@ impl Options {
         self.values.get(name).into_iter().flatten().map(parse).collect()
     }
 
-    /// The value of an option that is a time in seconds, or `otherwise`.
-    pub fn seconds(&self, name: &str, otherwise: f64) -> Duration {
-        let seconds: f64 = self.get(name, otherwise);
+    /// The value of an option that is a time in seconds, if it was given.
+    pub fn seconds(&self, name: &str) -> Option<Duration> {
+        let seconds: f64 = self.one(name)?;
         if !(seconds > 0.0 && seconds <= 1e6) {
             fail(format!("--{name} can't be {seconds}; give a number above 0"));
         }
-        Duration::from_secs_f64(seconds)
+        Some(Duration::from_secs_f64(seconds))
     }
 
     /// Whether an option was given.

@@ -112,10 +112,6 @@ fn what_is_no_elf_file_has_no_tables() {
         let sentence = refusal(&run(TABLES, words), 1);
         assert!(sentence.contains(said), "{words:?}: {sentence}");
     }
-    for program in [TOP, RECORD, EMBED] {
-        let sentence = refusal(&run(program, &["--seconds", "0"]), 1);
-        assert_eq!(sentence, "--seconds can't be 0; give a number above 0");
-    }
 }
 
 #[test]
@@ -144,6 +140,10 @@ fn what_cannot_be_is_refused_before_anything_is_sampled() {
     ] {
         let sentence = refusal(&run(FLAMEGRAPH, words), 1);
         assert!(sentence.contains(said), "{words:?}: {sentence}");
+    }
+    for program in [TOP, RECORD, EMBED] {
+        let sentence = refusal(&run(program, &["--seconds", "0"]), 1);
+        assert_eq!(sentence, "--seconds can't be 0; give a number above 0");
     }
 }
 

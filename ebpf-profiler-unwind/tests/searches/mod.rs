@@ -12,9 +12,6 @@ pub(crate) struct Searches {
     place: u32,
 }
 
-/// What a walker sees of it; the kernel's where it is `VERIFIED`.
-struct World<'a, const VERIFIED: bool>(&'a MemoryTables);
-
 impl Searches {
     pub(crate) fn new(image: &[u8], place: u32) -> Searches {
         let mut tables = MemoryTables::default();
@@ -28,6 +25,9 @@ impl Searches {
         [find_rule(&kernel, self.place, address), find_rule(&host, self.place, address)]
     }
 }
+
+/// What a walker sees of it; the kernel's where it is `VERIFIED`.
+struct World<'a, const VERIFIED: bool>(&'a MemoryTables);
 
 impl<const VERIFIED: bool> Machine for World<'_, VERIFIED> {
     const VERIFIED: bool = VERIFIED;

@@ -5,7 +5,7 @@
 //! ```
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
@@ -27,7 +27,7 @@ const USAGE: Usage = Usage {
 fn main() {
     let options = Options::parse(USAGE);
     let output = options.get("output", PathBuf::from("run.ticks"));
-    let duration = options.seconds("seconds", 10.0);
+    let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(10));
     notice_interrupts();
 
     let mut profiler = Profiler::builder()

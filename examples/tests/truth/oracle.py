@@ -86,7 +86,8 @@ def look(seen, kind="stack"):
 
 def chain():
     """How many frames are below the function that asks for the time. The clock itself may be two of them: libc's calls
-    one of the same name, and a thread that was stopped on the way there is met in that one."""
+    one of the same name, and a thread that was stopped on the way there is met in that one. Where none has that name the
+    leaf is it."""
     names = [line.split("\t")[0] for line in reversed(stack())]
     clock = next((at for at, name in enumerate(names) if name.endswith("clock_gettime")), len(names) - 1)
     return clock - 1
