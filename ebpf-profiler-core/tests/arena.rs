@@ -10,7 +10,6 @@ use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::tables::{Full, MemoryTables, Tables};
 use ebpf_profiler_core::testing::FakeSystem;
 use ebpf_profiler_core::unwind::Compiled;
-use ebpf_programs::abi::arena::Block;
 use ebpf_programs::abi::mapping::Process;
 
 const SECOND: u64 = 1_000_000_000;
@@ -31,7 +30,7 @@ impl Tables for Kernel {
         self.0.lock().unwrap().0.write(at, bytes)
     }
 
-    fn block(&self, _: u32) -> Option<&Block> {
+    fn piece(&self, _: u32) -> Option<&[u32]> {
         None
     }
 
@@ -69,7 +68,7 @@ impl Tables for Log {
         Ok(())
     }
 
-    fn block(&self, _: u32) -> Option<&Block> {
+    fn piece(&self, _: u32) -> Option<&[u32]> {
         None
     }
 

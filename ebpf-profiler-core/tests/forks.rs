@@ -7,7 +7,6 @@ use ebpf_profiler_core::process::Registry;
 use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::tables::{Full, MemoryTables, Tables};
 use ebpf_profiler_core::testing::FakeSystem;
-use ebpf_programs::abi::arena::Block;
 use ebpf_programs::abi::mapping::Process;
 
 const SECOND: u64 = 1_000_000_000;
@@ -36,7 +35,7 @@ impl Tables for Kernel {
         self.0.lock().unwrap().write(at, bytes)
     }
 
-    fn block(&self, _: u32) -> Option<&Block> {
+    fn piece(&self, _: u32) -> Option<&[u32]> {
         None
     }
 

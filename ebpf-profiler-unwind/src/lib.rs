@@ -97,9 +97,9 @@
 //! compressed, and functions are sorted only where `.eh_frame_hdr` hasn't done it, or lies.
 //!
 //! A frame takes a twentieth to a tenth of what it takes framehop without its cache, where the next one is anywhere in the
-//! file: 47 to 61 ns in tables of up to 1.2 MB, and 67 to 92 in those of 3 to 5 MB, of which not much is in any cache near by
-//! (74 and 119 while others had that cache), where framehop took 580 to 1,320. Where the same addresses come again and again it
-//! takes 34 to 56 ns, and framehop, which remembers their rules, 13 to 23.
+//! file: 37 to 58 ns in tables of up to 1.2 MB, and 56 to 72 in those of 3 to 5 MB, of which not much is in any cache near by
+//! (up to 92 while others had that cache), where framehop took 575 to 1,350. Where the same addresses come again and again it
+//! takes 28 to 48 ns, and framehop, which remembers their rules, 13 to 21.
 //!
 //! # Security
 //!

@@ -5,7 +5,7 @@ use std::ptr;
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::tables::{Allocator, MemoryTables, Tables};
-use ebpf_programs::abi::arena::{Block, UNIT};
+use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::interpreter::{self, Interpreter};
 use ebpf_programs::abi::mapping::{self, Process, kind};
 use hashbrown::HashMap;
@@ -92,8 +92,8 @@ impl Modules {
         self.process
     }
 
-    pub(crate) fn block(&self, index: u32) -> Option<&Block> {
-        self.arena.block(index)
+    pub(crate) fn piece(&self, word: u32) -> Option<&[u32]> {
+        self.arena.piece(word)
     }
 }
 

@@ -11,7 +11,6 @@ use std::fmt;
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::trace::{Found, Stack, Stop};
-use ebpf_programs::abi::arena::Block;
 use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::record::{MAX_STEPS, frame};
 use ebpf_programs::abi::registers::Registers;
@@ -227,8 +226,8 @@ struct World<'a, M> {
 const OBJECT: usize = FRAME_BYTES / 8;
 
 impl<M: Stack> Machine for World<'_, M> {
-    fn block(&self, index: u32) -> Option<&Block> {
-        self.modules.block(index)
+    fn piece(&self, word: u32) -> Option<&[u32]> {
+        self.modules.piece(word)
     }
 
     fn stack(&mut self, address: u64) -> Option<u64> {

@@ -12,7 +12,7 @@ use std::ops::Range;
 use ebpf_profiler_core::tables::{MemoryTables, Tables};
 use ebpf_profiler_core::trace::Walker;
 use ebpf_profiler_unwind::{Row, Table};
-use ebpf_programs::abi::arena::{Block, UNIT};
+use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, kind};
 use ebpf_programs::abi::reason::Stop;
 use ebpf_programs::abi::record::MAX_STEPS;
@@ -47,8 +47,8 @@ struct World<'a, const VERIFIED: bool> {
 impl<const VERIFIED: bool> Machine for World<'_, VERIFIED> {
     const VERIFIED: bool = VERIFIED;
 
-    fn block(&self, index: u32) -> Option<&Block> {
-        self.tables.block(index)
+    fn piece(&self, word: u32) -> Option<&[u32]> {
+        self.tables.piece(word)
     }
     fn remembered(&self, _: u32, key: u64) -> Option<Rule> {
         self.rules.get(&key).copied()

@@ -4,16 +4,16 @@
 //! A walk over a made-up world, on the host. The same lines run in the sampling interrupt:
 //!
 //! ```
-//! use ebpf_programs::abi::arena::{BLOCK_WORDS, Block};
+//! use ebpf_programs::abi::arena::BLOCK_WORDS;
 //! use ebpf_programs::abi::{VERSION, mapping::Process, reason::Stop, record::frame, registers::x86_64};
 //! use ebpf_programs::{machine::Machine, walk::Walk, walk::arch::X86_64};
 //!
 //! /// One block of tables, and a stack that begins at 0x7000.
-//! struct World { block: Block, stack: Vec<u64>, frames: Vec<u64> }
+//! struct World { tables: [u32; BLOCK_WORDS], stack: Vec<u64>, frames: Vec<u64> }
 //!
 //! impl Machine for World {
-//!     fn block(&self, index: u32) -> Option<&Block> {
-//!         (index == 0).then_some(&self.block)
+//!     fn piece(&self, word: u32) -> Option<&[u32]> {
+//!         self.tables.get(word as usize..)
 //!     }
 //!     fn stack(&mut self, address: u64) -> Option<u64> {
 //!         self.stack.get(address.checked_sub(0x7000)? as usize / 8).copied()
@@ -26,19 +26,19 @@
 //!     }
 //! }
 //!
-//! let mut block = [0; BLOCK_WORDS];
+//! let mut tables = [0; BLOCK_WORDS];
 //! // Place 0, a mapping: start, end, bias (low word first), the place of its table, kind::TABLE.
-//! block[..8].copy_from_slice(&[0x400000, 0, 0x401000, 0, 0xffc00000, 0xffffffff, 1, 1]);
+//! tables[..8].copy_from_slice(&[0x400000, 0, 0x401000, 0, 0xffc00000, 0xffffffff, 1, 1]);
 //! // Place 1, a table: base, pages, rules, rows, size, version and bits of a page; a row in front of all others
-//! block[16..24].copy_from_slice(&[0, 0, 1, 4, 3, 124, 16 << 16 | VERSION, 0]);
-//! block[24..27].copy_from_slice(&[1 << 16, 2 << 16 | 0x100, 3 << 16 | 0x200]); // rows from 0, 0x100, 0x200 on
-//! block[32..36].copy_from_slice(&[0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
-//! block[36..40].copy_from_slice(&[0x0703, 32, 0, 0]); // rule 2: cfa = rsp + 32, ra = [cfa - 8]
-//! block[40] = 2; // rule 3: the outermost frame
-//! block[44..46].copy_from_slice(&[8, 60]); // a group: its rows begin at number 8, its pages at number 60
-//! block[46] = 11 << 16 | 8; // the page has rows 8 to 11
+//! tables[16..24].copy_from_slice(&[0, 0, 1, 4, 3, 124, 16 << 16 | VERSION, 0]);
+//! tables[24..27].copy_from_slice(&[1 << 16, 2 << 16 | 0x100, 3 << 16 | 0x200]); // rows from 0, 0x100, 0x200 on
+//! tables[32..36].copy_from_slice(&[0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
+//! tables[36..40].copy_from_slice(&[0x0703, 32, 0, 0]); // rule 2: cfa = rsp + 32, ra = [cfa - 8]
+//! tables[40] = 2; // rule 3: the outermost frame
+//! tables[44..46].copy_from_slice(&[8, 60]); // a group: its rows begin at number 8, its pages at number 60
+//! tables[46] = 11 << 16 | 8; // the page has rows 8 to 11
 //!
-//! let mut world = World { block, stack: vec![0, 0x400123, 0, 0, 0, 0x400205], frames: vec![] };
+//! let mut world = World { tables, stack: vec![0, 0x400123, 0, 0, 0, 0x400205], frames: vec![] };
 //! let mut walk = Walk::default();
 //! walk.process = Process { mappings: 0, count: 1, ..Process::default() };
 //! walk.registers.pc = 0x400010;
@@ -79,8 +79,8 @@
 //!   is fetched anew in each round. Behind a step a [run](walk::Walk::run) may take some frames more.
 //! * A walker asks nothing but [`Machine`](machine::Machine), and every answer may be wrong. It goes on, or ends with a
 //!   [`Stop`](abi::reason::Stop) that is in the record.
-//! * No allocation, no panic, no loop without a bound. A search through a table is 15 steps, all but the first inside
-//!   one block.
+//! * No allocation, no panic, no loop without a bound. In the kernel a search through a table is 15
+//!   steps, all but the first inside one block.
 //! * What is guessed is marked ([`GUESSED`](abi::record::frame::GUESSED)), what doesn't fit is
 //!   [counted](abi::reason::Counter).
 //! * Integers of a fixed width only; layouts are asserted at compile time; [`VERSION`](abi::VERSION) changes with them.

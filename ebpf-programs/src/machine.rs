@@ -1,6 +1,6 @@
 //! What a walker may ask of whatever runs it.
 
-use crate::abi::arena::Block;
+use crate::abi::arena::{BLOCK_WORDS, Block};
 use crate::abi::interpreter::FRAME_BYTES;
 use crate::abi::table::Rule;
 
@@ -8,12 +8,21 @@ use crate::abi::table::Rule;
 ///
 /// Every answer may be wrong or missing; the walker holds it against the others and gives up with a reason.
 pub trait Machine {
-    /// Whether the kernel's verifier follows every way through a walk before it lets it run. Then a search goes on by halves to
-    /// its end, and a run takes only what is remembered.
+    /// Whether the kernel's verifier follows every way through a walk before it lets it run. Then searches go by halves, from
+    /// block to block, and a run takes only what is remembered.
     const VERIFIED: bool = false;
 
-    /// Block `index` of the [arena](crate::abi::arena), where the tables lie.
-    fn block(&self, index: u32) -> Option<&Block>;
+    /// The words of the [arena](crate::abi::arena), where the tables lie, from number `word` on: as many as there are in one
+    /// piece, which ends where a block ends. Machines without tables have none.
+    fn piece(&self, word: u32) -> Option<&[u32]> {
+        let _ = word;
+        None
+    }
+
+    /// Block `index` of the arena.
+    fn block(&self, index: u32) -> Option<&Block> {
+        self.piece(index.checked_mul(BLOCK_WORDS as u32)?)?.first_chunk()
+    }
 
     /// The rule of the table at `place` that was remembered under `key`. Machines without memory never know any.
     fn remembered(&self, place: u32, key: u64) -> Option<Rule> {

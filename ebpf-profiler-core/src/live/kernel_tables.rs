@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use ebpf_programs::abi::arena::{BLOCK, Block, CHUNK_BLOCKS, CHUNKS};
+use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::mapping::Process;
 
 use super::bpf::{Map, Shape};
@@ -16,6 +16,9 @@ use crate::tables::{Full, Tables};
 
 /// Bytes in one inner map.
 const CHUNK: usize = CHUNK_BLOCKS as usize * BLOCK;
+
+/// Words of four bytes in one inner map.
+const CHUNK_WORDS: usize = CHUNK / 4;
 
 /// Tables in memory that is shared with the kernel.
 pub(super) struct KernelTables {
@@ -70,10 +73,11 @@ impl Tables for KernelTables {
         self.settings.renew().map_err(|_| Full)
     }
 
-    fn block(&self, index: u32) -> Option<&Block> {
-        let chunk = self.chunks.get((index / CHUNK_BLOCKS) as usize)?.as_ref()?;
+    fn piece(&self, word: u32) -> Option<&[u32]> {
+        let chunk = self.chunks.get(word as usize / CHUNK_WORDS)?.as_ref()?;
         // SAFETY: any bits are words, and only `write`, which takes `&mut self`, writes here.
-        unsafe { chunk.at::<Block>((index % CHUNK_BLOCKS) as usize * BLOCK) }
+        let words = unsafe { chunk.at::<[u32; CHUNK_WORDS]>(0) }?;
+        words.get(word as usize % CHUNK_WORDS..)
     }
 
     fn unused(&mut self, bytes: Range<u64>) {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ebpf_programs::abi::arena::{BLOCK, BLOCK_WORDS, Block};
+use ebpf_programs::abi::arena::{BLOCK, BLOCK_WORDS};
 use ebpf_programs::abi::mapping::Process;
 
 use super::{Full, Tables};
@@ -10,7 +10,8 @@ use super::{Full, Tables};
 /// An arena in plain memory: for replays, core dumps and tests.
 #[derive(Debug, Default)]
 pub struct MemoryTables {
-    blocks: Vec<Block>,
+    /// Whole blocks.
+    words: Vec<u32>,
     processes: HashMap<u32, Process>,
 }
 
@@ -25,8 +26,8 @@ impl Tables for MemoryTables {
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Full> {
         let first = usize::try_from(at / 4).map_err(|_| Full)?;
         let end = first.checked_add(bytes.len().div_ceil(4)).ok_or(Full)?;
-        self.blocks.resize(end.div_ceil(BLOCK_WORDS).max(self.blocks.len()), [0; BLOCK_WORDS]);
-        let words = self.blocks.as_flattened_mut()[first..end].iter_mut();
+        self.words.resize(end.next_multiple_of(BLOCK_WORDS).max(self.words.len()), 0);
+        let words = self.words[first..end].iter_mut();
         for (word, bytes) in words.zip(bytes.chunks(4)) {
             let mut padded = [0; 4];
             padded[..bytes.len()].copy_from_slice(bytes);
@@ -35,8 +36,9 @@ impl Tables for MemoryTables {
         Ok(())
     }
 
-    fn block(&self, index: u32) -> Option<&Block> {
-        self.blocks.get(index as usize)
+    #[inline]
+    fn piece(&self, word: u32) -> Option<&[u32]> {
+        self.words.get(word as usize..)
     }
 
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {

@@ -7,7 +7,6 @@ mod memory;
 
 use std::ops::Range;
 
-use ebpf_programs::abi::arena::Block;
 use ebpf_programs::abi::mapping::Process;
 
 pub use allocator::Allocator;
@@ -35,8 +34,9 @@ pub trait Tables: Send {
         Ok(())
     }
 
-    /// Block `index`, where it was ever written to.
-    fn block(&self, index: u32) -> Option<&Block>;
+    /// The words of the arena from number `word` on, as many as there are in one piece, which ends where a block ends; `None` in
+    /// blocks where nothing was ever written.
+    fn piece(&self, word: u32) -> Option<&[u32]>;
 
     /// Says that nothing lies in these bytes of the arena any more, so that their memory may be given back.
     fn unused(&mut self, _bytes: Range<u64>) {}

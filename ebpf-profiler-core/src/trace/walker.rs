@@ -1,6 +1,5 @@
 //! The kernel side's walkers, run on this side of the border.
 
-use ebpf_programs::abi::arena::Block;
 use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::reason::Stop;
@@ -42,8 +41,8 @@ struct World<'a, T: ?Sized, S: ?Sized> {
 }
 
 impl<T: Tables + ?Sized, S: Stack + ?Sized> Machine for World<'_, T, S> {
-    fn block(&self, index: u32) -> Option<&Block> {
-        self.tables.block(index)
+    fn piece(&self, word: u32) -> Option<&[u32]> {
+        self.tables.piece(word)
     }
 
     fn stack(&mut self, address: u64) -> Option<u64> {

@@ -67,7 +67,8 @@ fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
     let far = [0, u64::MAX, first.wrapping_sub(PAGE), last + 8 * PAGE, last + (1 << 40)];
     for address in beside.chain(anywhere).chain(far) {
         let told = expected(model, address);
-        assert_eq!(searches.find(address), [Some(told); 2], "{address:x} at place {place}");
+        assert_eq!(searches.find(address), [Some(told); 3], "{address:x} at place {place}");
+        searches.find_called(address);
         let number = view.find(address).unwrap_or(NO_DATA);
         assert_eq!(view.rule(number), Some(told), "{address:x}");
     }
@@ -201,7 +202,7 @@ fn no_rows_at_all() {
     let image = Builder::new(0x1234_5678).finish().image;
     assert_eq!(validate(&image), Ok(()));
     assert_eq!(image.len(), size_of::<Header>() + 2 * size_of::<Rule>() + 2 * size_of::<Page>());
-    assert_eq!(Searches::new(&image, 0).find(0x1234_5678), [Some(Rule::NO_DATA); 2]);
+    assert_eq!(Searches::new(&image, 0).find(0x1234_5678), [Some(Rule::NO_DATA); 3]);
     let mut changed = image.clone();
     changed[image.len() - 4] += 1;
     assert_eq!(validate(&changed), Err(Invalid::Parts));
@@ -365,7 +366,7 @@ fn any_word_may_be_anything() {
         if let Ok(table) = Table::from_image(image, Arch::X86_64) {
             for (&address, found) in addresses.iter().zip(found) {
                 let told = found.map(|found| found.filter(|rule| rule.cfa != cfa::NO_DATA));
-                assert_eq!(told, [table.rule(address).map(|rule| rule.raw()); 2], "{address:x}");
+                assert_eq!(told, [table.rule(address).map(|rule| rule.raw()); 3], "{address:x}");
             }
             let rows: Vec<TableRow> = table.rows().collect();
             assert_eq!(rows.len(), View::new(table.image()).unwrap().header().rows as usize);

@@ -1,7 +1,7 @@
-//! The walkers' two searches for a rule, over one table.
+//! The walkers' searches for a rule, over one table.
 
 use ebpf_profiler_core::tables::{MemoryTables, Tables};
-use ebpf_programs::abi::arena::{Block, UNIT};
+use ebpf_programs::abi::arena::{BLOCK_WORDS, UNIT};
 use ebpf_programs::abi::table::Rule;
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::find_rule;
@@ -19,21 +19,40 @@ impl Searches {
         Searches { tables, place }
     }
 
-    /// What the kernel's walker finds for an address, and what all others find.
-    pub(crate) fn find(&self, address: u64) -> [Option<Rule>; 2] {
-        let (kernel, host) = (World::<true>(&self.tables), World::<false>(&self.tables));
-        [find_rule(&kernel, self.place, address), find_rule(&host, self.place, address)]
+    /// What the kernel's walker finds for an address, what all others find, and what these find where each block lies alone.
+    pub(crate) fn find(&self, address: u64) -> [Option<Rule>; 3] {
+        self.search(address, false)
+    }
+
+    /// The same where a call should end there, which all have to say alike.
+    pub(crate) fn find_called(&self, address: u64) -> Option<Rule> {
+        let [found, others @ ..] = self.search(address, true);
+        assert_eq!(others, [found; 2], "a call that ends at {address:x}");
+        found
+    }
+
+    fn search(&self, address: u64, called: bool) -> [Option<Rule>; 3] {
+        let (whole, tables) = (usize::MAX, &self.tables);
+        [
+            find_rule(&World::<true> { tables, piece: whole }, self.place, address, called),
+            find_rule(&World::<false> { tables, piece: whole }, self.place, address, called),
+            find_rule(&World::<false> { tables, piece: BLOCK_WORDS }, self.place, address, called),
+        ]
     }
 }
 
-/// What a walker sees of it; the kernel's where it is `VERIFIED`.
-struct World<'a, const VERIFIED: bool>(&'a MemoryTables);
+/// What a walker sees of it, in pieces of so many words; the kernel's where it is `VERIFIED`.
+struct World<'a, const VERIFIED: bool> {
+    tables: &'a MemoryTables,
+    piece: usize,
+}
 
 impl<const VERIFIED: bool> Machine for World<'_, VERIFIED> {
     const VERIFIED: bool = VERIFIED;
 
-    fn block(&self, index: u32) -> Option<&Block> {
-        self.0.block(index)
+    fn piece(&self, word: u32) -> Option<&[u32]> {
+        let words = self.tables.piece(word)?;
+        words.get(..words.len().min(self.piece - word as usize % self.piece))
     }
     fn stack(&mut self, _: u64) -> Option<u64> {
         None

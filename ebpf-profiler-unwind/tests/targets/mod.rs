@@ -73,7 +73,7 @@ pub(crate) fn file(data: &[u8]) -> u64 {
     outcome(&table)
 }
 
-/// Any bytes as a table: it is refused, or it can be read, and both searches of the walkers find what it says. These meet
+/// Any bytes as a table: it is refused, or it can be read, and all searches of the walkers find what it says. These meet
 /// tables that are just being written, too, so there are no bytes at which they don't end.
 pub(crate) fn image(data: &[u8]) -> u64 {
     let searches = Searches::new(data, 0);
@@ -85,9 +85,10 @@ pub(crate) fn image(data: &[u8]) -> u64 {
     let mut before = None;
     for row in table.rows() {
         let rule = row.rule.raw();
-        assert_eq!(searches.find(row.address), [Some(rule); 2]);
+        assert_eq!(searches.find(row.address), [Some(rule); 3]);
+        searches.find_called(row.address);
         if let Some(before) = before.replace(rule) {
-            assert_eq!(searches.find(row.address - 1), [Some(before); 2]);
+            assert_eq!(searches.find(row.address - 1), [Some(before); 3]);
         }
         assert_eq!(table.rule(row.address), Some(row.rule).filter(|rule| rule.is_described()));
         let _ = row.rule.to_string();

@@ -22,6 +22,8 @@ mod interpreter;
 
 mod native;
 
+mod table;
+
 use crate::abi::mapping::{Mapping, Process, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::{MAX_STEPS, frame};
@@ -29,10 +31,10 @@ use crate::abi::registers::Registers;
 use crate::machine::Machine;
 use arch::Arch;
 use interpreter::{Calls, state};
-use native::Table;
+use table::Table;
 
 pub use arena::find_mapping;
-pub use native::find_rule;
+pub use table::find_rule;
 
 /// How often a walk may go to a lower address.
 const MAX_SWITCHES: u32 = 4;

@@ -2,208 +2,12 @@
 
 use super::Walk;
 use super::arch::Arch;
-use super::arena::{SEARCH_STEPS, UNIT_WORDS, block, double, half, if_at_most, word};
-use crate::abi::arena::BLOCK_WORDS;
+use super::table::{Table, find_rule};
 use crate::abi::mapping::{Mapping, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
-use crate::abi::table::{GROUP_BITS, Header, NO_DATA, Rule, cfa, fp, kept, ra};
+use crate::abi::table::{Rule, cfa, fp, kept, ra};
 use crate::machine::Machine;
-
-/// What a walk keeps of a table's head.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Table {
-    /// Its place in the arena.
-    place: u32,
-    /// Of how many bits an address within a page is.
-    page_bits: u16,
-    /// Whether all groups have pages. Then a processor goes on to a page before its group is there.
-    whole: u16,
-    /// The address of the first page.
-    base: u64,
-    /// The page that was looked at last; callers often lie in the page of what they call.
-    page: u64,
-    /// How many pages there are.
-    pages: u32,
-    /// The word of the arena at which the table begins.
-    start: u32,
-    /// The word of the arena at which its rules begin.
-    list: u32,
-    /// How many rules there are.
-    rules: u32,
-    /// The row in front of those of that page, as a word of the arena.
-    first: u32,
-    /// How many rows there are from there to the end of the page.
-    count: u32,
-}
-
-/// No table lies there.
-const NONE: u32 = u32::MAX;
-
-/// No page has this number.
-const NO_PAGE: u64 = u64::MAX;
-
-/// Words of four bytes in a header.
-const HEADER_WORDS: u32 = (size_of::<Header>() / 4) as u32;
-
-impl Table {
-    /// Forgets which table it is.
-    #[inline(always)]
-    pub(super) fn begin(&mut self) {
-        self.place = NONE;
-    }
-
-    /// Reads the head of the table at `place`.
-    #[inline(always)]
-    pub(super) fn load<M: Machine>(machine: &M, place: u32) -> Option<Table> {
-        let start = place.wrapping_mul(UNIT_WORDS);
-        let block = block(machine, start)?;
-        let rules = word(block, start + 3);
-        // Rules begin at a multiple of their size, and so does a table.
-        let list = start.wrapping_add(word(block, start + 4)).wrapping_add(HEADER_WORDS + 3) & !3;
-        Some(Table {
-            place,
-            page_bits: (word(block, start + 6) >> 16) as u16 & 63,
-            whole: (word(block, start + 6) >> 24) as u16,
-            base: double(block, start),
-            page: NO_PAGE,
-            pages: word(block, start + 2),
-            start,
-            list,
-            rules,
-            first: 0,
-            count: 0,
-        })
-    }
-
-    /// The number of the rule at virtual address `address` of the file; `called` where a call should end there.
-    #[inline(always)]
-    fn number<M: Machine>(&mut self, machine: &M, address: u64, called: bool) -> Option<u16> {
-        let page = address.wrapping_sub(self.base) >> self.page_bits;
-        if page != self.page {
-            self.turn_to(machine, page)?;
-        }
-        self.search(machine, address & 0xffff, called)
-    }
-
-    /// Makes `page` the current page.
-    #[inline(always)]
-    fn turn_to<M: Machine>(&mut self, machine: &M, page: u64) -> Option<()> {
-        self.page = page;
-        self.count = 1;
-        if page >= self.pages as u64 {
-            // In front of all rows stands that there is no data.
-            self.first = self.start.wrapping_add(HEADER_WORDS - 1);
-            return Some(());
-        }
-        let page = page as u32;
-        let groups = self.list.wrapping_add(self.rules.wrapping_mul(4));
-        let at = groups.wrapping_add((page >> GROUP_BITS) * 2);
-        let group = block(machine, at)?;
-        let (first, pages) = (word(group, at), word(group, at + 1));
-        self.first = self.start.wrapping_add(first).wrapping_sub(1);
-        let (begin, end) = if self.whole != 0 {
-            let pages = groups.wrapping_add(self.pages.div_ceil(1 << GROUP_BITS) * 2);
-            (half(machine, pages, page)?, half(machine, pages, page.wrapping_add(1))?)
-        } else if pages != 0 {
-            let at = pages.wrapping_add(page & ((1 << GROUP_BITS) - 1));
-            (half(machine, self.start, at)?, half(machine, self.start, at.wrapping_add(1))?)
-        } else {
-            return Some(());
-        };
-        self.first = self.first.wrapping_add(begin.wrapping_sub(first) & 0xffff);
-        self.count = (end.wrapping_sub(begin) & 0xffff) + 1;
-        Some(())
-    }
-
-    /// The rule of the last row at or below `low` in the current page, or of the row in front of the page's.
-    ///
-    /// No call is as short as a row of one byte. Where one should end in such a row, it wasn't called: the address behind it
-    /// is where an exception will be handled, behind a `ret`, and the next row holds.
-    #[inline(always)]
-    fn search<M: Machine>(&self, machine: &M, low: u64, called: bool) -> Option<u16> {
-        let (mut base, mut left) = (self.first, self.count);
-        let room = BLOCK_WORDS as u32 - (base & (BLOCK_WORDS as u32 - 1));
-        if left > room {
-            // The first step goes to the border between two blocks, so that all further ones stay in one.
-            let border = base.wrapping_add(room);
-            let row = word(block(machine, border)?, border) as u64 & 0xffff;
-            base = base.wrapping_add(if_at_most(row, low, room));
-            left = room.wrapping_add(if_at_most(row, low, left.wrapping_sub(room * 2)));
-        }
-        let rows = block(machine, base)?;
-        let few = if M::VERIFIED { 1 } else { (LINES * LINE) as u32 };
-        for _ in 0..SEARCH_STEPS {
-            if left <= few {
-                break;
-            }
-            let half = left / 2;
-            let middle = base.wrapping_add(half);
-            base = base.wrapping_add(if_at_most(word(rows, middle) as u64 & 0xffff, low, half));
-            left -= half;
-        }
-        if !M::VERIFIED {
-            let rows = rows.get(base as usize & (BLOCK_WORDS - 1)..)?.get(..left as usize)?;
-            base = base.wrapping_add(last_at_most(rows, low as u32));
-        }
-        let row = word(rows, base);
-        if called && row as u64 & 0xffff == low && base != self.first {
-            let next = base.wrapping_add(1);
-            let next = word(block(machine, next)?, next);
-            if next as u64 & 0xffff == (low + 1) & 0xffff && next >> 16 != NO_DATA as u32 {
-                return Some((next >> 16) as u16);
-            }
-        }
-        Some((row >> 16) as u16)
-    }
-
-    /// Rule number `number`.
-    #[inline(always)]
-    fn rule<M: Machine>(&self, machine: &M, number: u16) -> Option<Rule> {
-        if number as u32 >= self.rules {
-            return None;
-        }
-        let at = self.list.wrapping_add(number as u32 * 4);
-        let block = block(machine, at)?;
-        let kinds = word(block, at);
-        Some(Rule {
-            cfa: kinds as u8,
-            register: (kinds >> 8) as u8,
-            ra: (kinds >> 16) as u8,
-            fp: (kinds >> 24) as u8,
-            offset: word(block, at + 1) as i32,
-            aux: word(block, at + 2) as i32,
-            fp_offset: word(block, at + 3) as i32,
-        })
-    }
-}
-
-/// Rows in a line of a processor's cache.
-const LINE: usize = 16;
-
-/// Lines of which the first rows are looked at all at once: one half after the other, each would be waited for.
-const LINES: usize = 16;
-
-/// The number of the last row at or below `low`, 0 where there is none, in at most so many lines.
-#[inline(always)]
-fn last_at_most(rows: &[u32], low: u32) -> u32 {
-    let is_at_most = |row: &u32| row & 0xffff <= low;
-    let firsts = (1..LINES).map_while(|line| rows.get(line * LINE));
-    let first = LINE * firsts.filter(|row| is_at_most(row)).count();
-    let behind = rows.get(first + 1..rows.len().min(first + LINE)).unwrap_or(&[]);
-    (first + behind.partition_point(is_at_most)) as u32
-}
-
-/// The rule of the table at `place` for virtual address `address` of the file; `None` for a broken table.
-#[inline(always)]
-pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64) -> Option<Rule> {
-    let mut table = Table::load(machine, place)?;
-    match table.number(machine, address, false)? {
-        NO_DATA => Some(Rule::NO_DATA),
-        number => table.rule(machine, number),
-    }
-}
 
 /// Whether a table says that the function at `pc`, in `mapping`, is the outermost of its stack.
 #[inline(always)]
@@ -211,7 +15,7 @@ pub(super) fn is_outermost<M: Machine>(machine: &M, mapping: &Mapping, pc: u64) 
     if mapping.kind != kind::TABLE {
         return false;
     }
-    let rule = find_rule(machine, mapping.table, pc.wrapping_add(mapping.bias));
+    let rule = find_rule(machine, mapping.table, pc.wrapping_add(mapping.bias), false);
     rule.is_some_and(|rule| rule.cfa == cfa::END)
 }
 
@@ -226,13 +30,13 @@ pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Res
     if let Some(rule) = machine.remembered(place, key) {
         return Ok(Some(rule));
     }
-    if walk.table.place != place {
+    if !walk.table.is_at(place) {
         walk.table = Table::load(machine, place).ok_or(Stop::BadTable)?;
     }
-    let rule = match walk.table.number(machine, address, called).ok_or(Stop::BadTable)? {
-        NO_DATA => return Ok(None),
-        number => walk.table.rule(machine, number).ok_or(Stop::BadTable)?,
-    };
+    let rule = walk.table.find(machine, address, called).ok_or(Stop::BadTable)?;
+    if rule.cfa == cfa::NO_DATA {
+        return Ok(None);
+    }
     machine.remember(place, key, &rule);
     Ok(Some(rule))
 }
