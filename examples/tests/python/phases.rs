@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::seen::{Seen, Stack};
+use crate::skeleton::is_loop_of_any;
 
 /// A while of which is known what the program did in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,10 +112,7 @@ impl Fate {
                 // Where marks are all that can be had of the others, the script's own functions still have names.
                 self.marked += u64::from(above < 2 || !own.iter().any(|name| is_mark(name)));
                 miss(&mut self.missing, format!("marked: {shown}"), stack);
-            } else if !names.iter().zip(&functions).all(|(name, function)| name == function)
-                || names.len() > functions.len()
-                || !stack.frames.iter().all(is_file)
-            {
+            } else if !are_first(&stack.frames, &functions) || !stack.frames.iter().all(is_file) {
                 miss(&mut self.wrong, format!("{shown} in {script}"), stack);
             } else if names.len() == functions.len() && has_main(stack) {
                 self.exact += 1;
@@ -151,6 +149,32 @@ impl Fate {
     }
 }
 
+/// Whether there are no other functions than these: all of each interpreter that calls another, and the first ones of the
+/// last. One of which the profiler hears later than of those that it calls has none yet: its loops stand for themselves.
+fn are_first(frames: &[Seen], functions: &[String]) -> bool {
+    let mut expected = functions.split(|function| function == CALLED);
+    let mut seen = frames.split(is_called).peekable();
+    while let Some(frames) = seen.next() {
+        let Some(functions) = expected.next() else { return false };
+        let names: Vec<_> = frames.iter().filter_map(Seen::python).collect();
+        let is_bare = names.is_empty() && frames.iter().any(is_bare_loop);
+        let is_whole = names.len() == functions.len() || seen.peek().is_none();
+        let begins = names.len() <= functions.len() && names.iter().zip(functions).all(|(a, b)| a == b);
+        if !begins || !(is_whole || is_bare) {
+            return false;
+        }
+    }
+    true
+}
+
+fn is_called(seen: &Seen) -> bool {
+    seen.native() == Some(CALLED)
+}
+
+fn is_bare_loop(seen: &Seen) -> bool {
+    seen.native().is_some_and(is_loop_of_any)
+}
+
 /// Whether the reason why there is no name stands in its place.
 pub(crate) fn is_mark(name: &str) -> bool {
     name.starts_with("[cpython: ")
@@ -159,27 +183,19 @@ pub(crate) fn is_mark(name: &str) -> bool {
 /// Whether the interpreter runs Python of its own before the script, as it does to make the loader of its module: what
 /// is called there isn't reached through the function that evaluates scripts.
 fn is_loading(stack: &Stack) -> bool {
-    let is_called = |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if name == CALLED);
-    let evaluates =
-        |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if name == "PyEval_EvalCode");
-    let is_python = |seen: &Seen| matches!(seen, Seen::Python { .. });
+    let evaluates = |seen: &Seen| seen.native() == Some("PyEval_EvalCode");
     let own = stack.frames.rsplit(is_called).next().unwrap_or_default();
-    own.iter().any(is_python) && !own.iter().any(evaluates)
+    own.iter().any(|seen| seen.python().is_some()) && !own.iter().any(evaluates)
 }
 
 /// Whether the native stack goes down to the program's own.
 fn has_main(stack: &Stack) -> bool {
-    let is_main = |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if name == "main");
-    stack.frames.iter().take(5).any(is_main)
+    stack.frames.iter().take(5).any(|seen| seen.native() == Some("main"))
 }
 
 /// The names of the Python frames, root first, and where a script goes on in another interpreter.
-pub(crate) fn names<'a>(stack: &'a Stack) -> Vec<&'a str> {
-    let name = |seen: &'a Seen| match seen {
-        Seen::Python { name, .. } => Some(name.as_str()),
-        Seen::Native { name: Some(name), .. } if name == CALLED => Some(CALLED),
-        _ => None,
-    };
+pub(crate) fn names(stack: &Stack) -> Vec<&str> {
+    let name = |seen| if is_called(seen) { Some(CALLED) } else { seen.python() };
     stack.frames.iter().filter_map(name).collect()
 }
 
@@ -203,5 +219,54 @@ impl fmt::Display for Fate {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOP: &str = "_PyEval_EvalFrameDefault";
+
+    /// The stack of these names, root first: those of functions that the program and the interpreters have are native.
+    fn frames(names: &str) -> Vec<Seen> {
+        let seen = |name: &str| match name {
+            CALLED | LOOP | "main" => {
+                Seen::Native { name: Some(name.to_owned()), file: String::new(), address: 0 }
+            }
+            _ => Seen::Python {
+                name: name.to_owned(),
+                file: String::new(),
+                line: 1,
+                start_line: 1,
+                is_unnamed: false,
+            },
+        };
+        names.split(' ').map(seen).collect()
+    }
+
+    #[test]
+    fn a_caller_has_all_of_its_calls_or_bare_loops() {
+        let are_first = |names: &str| are_first(&frames(names), &functions("blue", 1));
+        for right in [
+            "main <module> outer_nests go_on <module> outer_blue inner_blue",
+            "main <module> outer_nests go_on <module>",
+            "main <module> outer_nests go_on",
+            "main <module> outer_nests",
+            "main _PyEval_EvalFrameDefault _PyEval_EvalFrameDefault go_on <module> outer_blue",
+        ] {
+            assert!(are_first(right), "{right}");
+        }
+        for wrong in [
+            "main go_on <module> outer_blue inner_blue",
+            "main _PyEval_EvalFrameDefault <module> go_on <module> outer_blue",
+            "main _PyEval_EvalFrameDefault go_on <module> inner_blue",
+            "main <module> outer_nests go_on <module> outer_red",
+            "main <module> outer_nests <module> outer_blue",
+            "main <module> outer_nests go_on <module> outer_blue inner_blue inner_blue",
+            "main <module> outer_nests go_on <module> outer_blue go_on <module>",
+        ] {
+            assert!(!are_first(wrong), "{wrong}");
+        }
     }
 }

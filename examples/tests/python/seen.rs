@@ -104,6 +104,22 @@ impl Seen {
             _ => Seen::Nowhere { address: 0 },
         }
     }
+
+    /// The name of a Python frame.
+    pub(crate) fn python(&self) -> Option<&str> {
+        match self {
+            Seen::Python { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The name of a native frame.
+    pub(crate) fn native(&self) -> Option<&str> {
+        match self {
+            Seen::Native { name, .. } => name.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 /// As people read it.

@@ -84,9 +84,16 @@ impl NativeFrame {
 
 /// Whether a function is the interpreter's loop. A function of the newer name's predecessor only calls it.
 pub(crate) fn is_loop(name: &str, version: Version) -> bool {
-    let function = if version.major == 2 { "PyEval_EvalFrameEx" } else { "_PyEval_EvalFrameDefault" };
-    name.split(['.', ' ', '@']).next() == Some(function)
+    name.split(['.', ' ', '@']).next() == Some(LOOPS[usize::from(version.major > 2)])
 }
+
+/// The same, of whichever version.
+pub(crate) fn is_loop_of_any(name: &str) -> bool {
+    name.split(['.', ' ', '@']).next().is_some_and(|name| LOOPS.contains(&name))
+}
+
+/// The loops of CPython 2 and 3.
+const LOOPS: [&str; 2] = ["PyEval_EvalFrameEx", "_PyEval_EvalFrameDefault"];
 
 #[test]
 fn stacks_are_read_root_first() {
