@@ -345,6 +345,27 @@ fn a_group_too_full_is_found() {
     assert_eq!(validate(&image), Err(Invalid::Group(0)));
 }
 
+/// The page behind the last one has no data, and the rule behind the last one isn't there, whatever lies in their place.
+#[test]
+fn nothing_is_taken_from_behind_the_last_one() {
+    let model: Model = (0..8000).map(|row| (row * 40, Some(row as u32 % 7))).collect();
+    let mut image = build(&model);
+    let header = View::new(&image).unwrap().header();
+    assert_eq!((header.pages, header.page_bits, header.whole), (313, 10, 1));
+    // That page would begin and end with the last row, which has a rule.
+    image.extend_from_within(image.len() - size_of::<Page>()..);
+    let find = |image: &[u8], address| Searches::new(image, 3).find(address);
+    let behind = u64::from(header.pages) << header.page_bits;
+    assert_eq!(find(&image, behind), [Some(Rule::NO_DATA); 3]);
+    assert_eq!(find(&image, behind - 1), [Some(rule(7999 % 7)); 3]);
+    // The first row, of address 0.
+    let row = size_of::<Header>() as u64;
+    write(&mut image, row, header.rules << 16);
+    assert_eq!(find(&image, 0), [None; 3]);
+    write(&mut image, row, (header.rules - 1) << 16);
+    assert_eq!(find(&image, 0), [Some(rule(6)); 3]);
+}
+
 /// What lies does no harm to the kernel side's reader, checked or not.
 #[test]
 fn any_word_may_be_anything() {
