@@ -59,11 +59,12 @@ impl Options {
         self.values.get(name).into_iter().flatten().map(parse).collect()
     }
 
-    /// The value of an option that is a time in seconds, if it was given.
-    pub fn seconds(&self, name: &str) -> Option<Duration> {
+    /// The value of an option that is a time in seconds, if it was given; less than `least` makes no sense.
+    pub fn seconds(&self, name: &str, least: f64) -> Option<Duration> {
         let seconds: f64 = self.one(name)?;
-        if !(seconds > 0.0 && seconds <= 1e6) {
-            fail(format!("--{name} can't be {seconds}; give a number above 0"));
+        let most = 1e6;
+        if !(least..=most).contains(&seconds) {
+            fail(format!("--{name} can't be {seconds}; give a number of seconds from {least} to {most}"));
         }
         Some(Duration::from_secs_f64(seconds))
     }

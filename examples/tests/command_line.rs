@@ -133,8 +133,9 @@ fn what_cannot_be_is_refused_before_anything_is_sampled() {
         (&["--frequency", "0"][..], "choose a frequency from 1 to 10000"),
         (&["--frequency", "10001"], "choose a frequency from 1 to 10000"),
         (&["--pid", "4194999"], "there is no process 4194999"),
-        (&["--seconds", "0"], "give a number above 0"),
-        (&["--seconds", "-3"], "give a number above 0"),
+        (&["--seconds", "0"], "give a number of seconds from 0.001 to 1000000"),
+        (&["--seconds", "-3"], "from 0.001"),
+        (&["--seconds", "2e6"], "to 1000000"),
         (&["--output", "flame.txt"], "use .html, .svg or .folded"),
         (&["--output", "/no/such/folder/flame.html"], "mkdir -p /no/such/folder"),
         (&["--output", "/proc/flame.html"], "cannot write /proc/flame.html"),
@@ -144,7 +145,7 @@ fn what_cannot_be_is_refused_before_anything_is_sampled() {
     }
     for program in [TOP, RECORD, EMBED] {
         let sentence = refusal(&run(program, &["--seconds", "0"]), 1);
-        assert_eq!(sentence, "--seconds can't be 0; give a number above 0");
+        assert_eq!(sentence, "--seconds can't be 0; give a number of seconds from 0.001 to 1000000");
     }
 }
 
@@ -160,7 +161,7 @@ fn an_agent_that_could_not_send_does_not_start() {
         (&["--compression", "zstd:99"], "zstd:1 to 19"),
         (&["--header", "no value"], "give a name and a value: NAME=VALUE"),
         (&["--header", "two words=value"], "a name has no spaces"),
-        (&["--interval", "0"], "give a number of seconds, 0.1 or more"),
+        (&["--interval", "0"], "give a number of seconds from 0.1 to 1000000"),
         (&["--queue-mib", "-1"], "give a number of MiB"),
         (&["--spool", &file], "wanted: a directory to write to"),
         (&["--endpoint", "https://127.0.0.1:1", "--certificate", &file], "there is no certificate in it"),

@@ -73,7 +73,7 @@ fn builder(options: &Options) -> Builder {
         .frequency(options.get("frequency", 19))
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all())
-        .every(seconds(options, "interval", 5.0))
+        .every(seconds(options, "interval", 5))
         .jitter(JITTER);
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
@@ -109,8 +109,7 @@ fn flag(options: &Options, variable: &str) -> Option<String> {
         },
         "PROFILES_COMPRESSION" => options.one("compression"),
         "PROFILES_TIMEOUT" => {
-            let timeout = options.has("timeout").then(|| seconds(options, "timeout", 10.0));
-            timeout.map(|timeout| timeout.as_millis().to_string())
+            options.seconds("timeout", LEAST).map(|timeout| timeout.as_millis().to_string())
         }
         "PROFILES_CERTIFICATE" => options.one("certificate"),
         "PROFILES_CLIENT_CERTIFICATE" => options.one("client-certificate"),
@@ -138,13 +137,12 @@ fn pairs(options: &Options, name: &str) -> Vec<(String, String)> {
     options.all(name).into_iter().map(split).collect()
 }
 
-fn seconds(options: &Options, name: &str, otherwise: f64) -> Duration {
-    let seconds: f64 = options.get(name, otherwise);
-    if !(0.1..=1e6).contains(&seconds) {
-        fail(format!("--{name} can't be {seconds}; give a number of seconds, 0.1 or more"));
-    }
-    Duration::from_secs_f64(seconds)
+fn seconds(options: &Options, name: &str, otherwise: u64) -> Duration {
+    options.seconds(name, LEAST).unwrap_or(Duration::from_secs(otherwise))
 }
+
+/// Seconds: nothing is done more often, and nothing can be had sooner.
+const LEAST: f64 = 0.1;
 
 fn mebibytes(options: &Options, name: &str, otherwise: f64) -> u64 {
     let mebibytes: f64 = options.get(name, otherwise);
@@ -162,9 +160,9 @@ fn run(
     sent: &impl Fn() -> Stats,
     reporter: &mut Reporter,
 ) {
-    let (start, health) = (Instant::now(), seconds(options, "health", 60.0));
-    let end = options.has("seconds").then(|| start + seconds(options, "seconds", 0.0));
-    let look = seconds(options, "interval", 5.0).min(health);
+    let (start, health) = (Instant::now(), seconds(options, "health", 60));
+    let end = options.seconds("seconds", LEAST).map(|seconds| start + seconds);
+    let look = seconds(options, "interval", 5).min(health);
     let mut next = start + health;
     while profiler.is_running() {
         let now = Instant::now();
