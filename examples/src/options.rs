@@ -59,8 +59,13 @@ impl Options {
         self.values.get(name).into_iter().flatten().map(parse).collect()
     }
 
-    /// The value of an option that is a time in seconds, if it was given; less than `least` makes no sense.
-    pub fn seconds(&self, name: &str, least: f64) -> Option<Duration> {
+    /// The value of an option that is a time in seconds, if it was given.
+    pub fn seconds(&self, name: &str) -> Option<Duration> {
+        self.seconds_from(0.001, name)
+    }
+
+    /// The same where less than `least` makes no sense.
+    pub fn seconds_from(&self, least: f64, name: &str) -> Option<Duration> {
         let seconds: f64 = self.one(name)?;
         let most = 1e6;
         if !(least..=most).contains(&seconds) {

@@ -109,7 +109,7 @@ fn flag(options: &Options, variable: &str) -> Option<String> {
         },
         "PROFILES_COMPRESSION" => options.one("compression"),
         "PROFILES_TIMEOUT" => {
-            options.seconds("timeout", LEAST).map(|timeout| timeout.as_millis().to_string())
+            options.seconds_from(LEAST, "timeout").map(|timeout| timeout.as_millis().to_string())
         }
         "PROFILES_CERTIFICATE" => options.one("certificate"),
         "PROFILES_CLIENT_CERTIFICATE" => options.one("client-certificate"),
@@ -138,10 +138,10 @@ fn pairs(options: &Options, name: &str) -> Vec<(String, String)> {
 }
 
 fn seconds(options: &Options, name: &str, otherwise: u64) -> Duration {
-    options.seconds(name, LEAST).unwrap_or(Duration::from_secs(otherwise))
+    options.seconds_from(LEAST, name).unwrap_or(Duration::from_secs(otherwise))
 }
 
-/// Seconds: nothing is done more often, and nothing can be had sooner.
+/// The shortest of all times that may be given, in seconds.
 const LEAST: f64 = 0.1;
 
 fn mebibytes(options: &Options, name: &str, otherwise: f64) -> u64 {
@@ -161,7 +161,7 @@ fn run(
     reporter: &mut Reporter,
 ) {
     let (start, health) = (Instant::now(), seconds(options, "health", 60));
-    let end = options.seconds("seconds", LEAST).map(|seconds| start + seconds);
+    let end = options.seconds_from(LEAST, "seconds").map(|seconds| start + seconds);
     let look = seconds(options, "interval", 5).min(health);
     let mut next = start + health;
     while profiler.is_running() {

@@ -19,7 +19,7 @@ const USAGE: Usage = Usage {
 
 fn main() {
     let options = Options::parse(USAGE);
-    let duration = options.seconds("seconds", 0.001).unwrap_or(Duration::from_secs(5));
+    let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(5));
 
     let profiler = Profiler::builder()
         .frequency(97)

@@ -30,7 +30,7 @@ const USAGE: Usage = Usage {
 fn main() {
     let options = Options::parse(USAGE);
     let output = options.get("output", PathBuf::from("flamegraph.html"));
-    let duration = options.seconds("seconds", 0.001).unwrap_or(Duration::from_secs(10));
+    let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(10));
     let denied = check(&output);
     notice_interrupts();
 

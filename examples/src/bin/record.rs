@@ -27,7 +27,7 @@ const USAGE: Usage = Usage {
 fn main() {
     let options = Options::parse(USAGE);
     let output = options.get("output", PathBuf::from("run.ticks"));
-    let duration = options.seconds("seconds", 0.001).unwrap_or(Duration::from_secs(10));
+    let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(10));
     notice_interrupts();
 
     let mut profiler = Profiler::builder()

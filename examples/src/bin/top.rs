@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 fn main() {
     let options = Options::parse(USAGE);
-    let duration = options.seconds("seconds", 0.001);
+    let duration = options.seconds("seconds");
     let rows = options.get("rows", 25);
     notice_interrupts();
     let (screens_in, screens_out) = channel();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::phases::{is_mark, names};
+use crate::phases::{is_bare_loop, is_mark, names};
 use crate::seen::{Seen, Stack};
 
 /// How their samples fared.
@@ -24,9 +24,6 @@ pub(crate) struct Colors {
     /// What must not be, and the first stack with it.
     pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
 }
-
-/// The loops of all versions.
-const LOOPS: [&str; 2] = ["_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"];
 
 impl Colors {
     /// Judges stacks by the files of interpreters: the colour of the functions that run in each.
@@ -49,7 +46,6 @@ impl Colors {
         let color = colors.iter().find(|(file, _)| stack.frames.iter().any(|seen| is_of(seen, file)));
         let colored = |name: &str| name.starts_with("inner_") || name.starts_with("outer_");
         let own = |name: &str| color.is_some_and(|(_, color)| name.ends_with(&format!("_{color}")));
-        let is_loop = |seen: &Seen| matches!(seen, Seen::Native { name: Some(name), .. } if LOOPS.iter().any(|it| name.starts_with(it)));
         self.cut += if stack.frames.is_empty() || stack.truncated.is_none() { 0 } else { stack.count };
         if names.iter().any(|name| colored(name) && !own(name)) || color.is_none() && !names.is_empty() {
             let what = format!("{} in {}", names.join(" "), color.map_or("no interpreter", |(file, _)| file));
@@ -60,7 +56,7 @@ impl Colors {
             self.right += stack.count;
         } else if !names.is_empty() {
             self.others += stack.count;
-        } else if stack.frames.iter().any(is_loop) {
+        } else if stack.frames.iter().any(is_bare_loop) {
             self.bare += stack.count;
         } else {
             self.native += stack.count;

@@ -171,7 +171,8 @@ fn is_called(seen: &Seen) -> bool {
     seen.native() == Some(CALLED)
 }
 
-fn is_bare_loop(seen: &Seen) -> bool {
+/// Whether it is an interpreter's loop that stands for itself: where its calls are known they stand in its place.
+pub(crate) fn is_bare_loop(seen: &Seen) -> bool {
     seen.native().is_some_and(is_loop_of_any)
 }
 

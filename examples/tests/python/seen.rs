@@ -79,7 +79,7 @@ impl Stack {
     }
 
     pub(crate) fn has_python(&self) -> bool {
-        self.frames.iter().any(|frame| matches!(frame, Seen::Python { .. }))
+        self.frames.iter().any(|seen| seen.python().is_some())
     }
 }
 
