@@ -12,6 +12,7 @@ mod pythons;
 mod run;
 mod tally;
 mod test;
+mod words;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,11 @@ const TASKS: &[Task] = &[
         object::task,
     ),
     ("layers", "checks that each crate names only what stands below it", layers::task),
+    (
+        "words",
+        "[FOLDER]...: checks that no doc comment's line begins with What, How, Whether, Who, Where or Why",
+        words::task,
+    ),
     (
         "fixtures",
         "[go]: the kernels that tests boot, the collector that they send to, the Go that they build with",

@@ -1,20 +1,28 @@
 //! How the steps of a task went.
 
 use std::env;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::run::Outcome;
 
 /// The steps so far, and the closing lines of the test runners among them.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    steps: Vec<(String, Verdict)>,
+    steps: Vec<Step>,
     summaries: Vec<String>,
 }
 
 /// Whether a test says with this line why it has nothing to test here; in CI it fails. Its name may stand before.
 pub(crate) fn is_skipped(line: &str) -> bool {
     line.starts_with("skipped: ") || line.contains(" ... skipped: ")
+}
+
+/// A step that is over.
+#[derive(Debug)]
+struct Step {
+    name: String,
+    verdict: Verdict,
+    duration: Duration,
 }
 
 #[derive(Debug)]
@@ -32,26 +40,31 @@ impl Tally {
             Ok(()) => Verdict::Passed,
             Err(reason) => Verdict::Failed(reason),
         };
-        eprintln!("= {name}: {:.0} s", start.elapsed().as_secs_f64());
-        self.steps.push((name.to_owned(), verdict));
+        let duration = start.elapsed();
+        eprintln!("= {name}: {:.0} s", duration.as_secs_f64());
+        self.steps.push(Step { name: name.to_owned(), verdict, duration });
     }
 
     /// Notes a step that can't be done here.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
-        self.steps.push((name.to_owned(), Verdict::Skipped(why.to_owned())));
+        let verdict = Verdict::Skipped(why.to_owned());
+        self.steps.push(Step { name: name.to_owned(), verdict, duration: Duration::ZERO });
     }
 
     /// Prints how it went, the runners' own lines last.
     pub(crate) fn close(self) -> Outcome {
         let in_ci = env::var_os("CI").is_some();
         eprintln!();
-        for (name, verdict) in &self.steps {
+        for Step { name, verdict, duration } in &self.steps {
+            let seconds = duration.as_secs_f64();
             match verdict {
-                Verdict::Passed => eprintln!("passed   {name}"),
-                Verdict::Failed(reason) => eprintln!("FAILED   {name}: {reason}"),
-                Verdict::Skipped(why) => eprintln!("skipped  {name}: {why}"),
+                Verdict::Passed => eprintln!("passed  {seconds:>5.0} s  {name}"),
+                Verdict::Failed(reason) => eprintln!("FAILED  {seconds:>5.0} s  {name}: {reason}"),
+                Verdict::Skipped(why) => eprintln!("skipped          {name}: {why}"),
             }
         }
+        let all: Duration = self.steps.iter().map(|step| step.duration).sum();
+        eprintln!("        {:>5.0} s  in all", all.as_secs_f64());
         let outcome = judge(&self.steps, in_ci);
         print_lines(&self.summaries);
         let skipped = self.summaries.iter().filter(|line| is_skipped(line)).count();
@@ -63,9 +76,9 @@ impl Tally {
 }
 
 /// Without CI a step may be skipped, with it all have to be done.
-fn judge(steps: &[(String, Verdict)], in_ci: bool) -> Outcome {
-    let failed = steps.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Failed(_))).count();
-    let skipped = steps.iter().filter(|(_, verdict)| matches!(verdict, Verdict::Skipped(_))).count();
+fn judge(steps: &[Step], in_ci: bool) -> Outcome {
+    let failed = steps.iter().filter(|step| matches!(step.verdict, Verdict::Failed(_))).count();
+    let skipped = steps.iter().filter(|step| matches!(step.verdict, Verdict::Skipped(_))).count();
     match (failed, skipped) {
         (0, 0) => Ok(()),
         (0, _) if !in_ci => Ok(()),
@@ -85,8 +98,9 @@ fn print_lines(lines: &[String]) {
 mod tests {
     use super::*;
 
-    fn steps(verdicts: Vec<Verdict>) -> Vec<(String, Verdict)> {
-        verdicts.into_iter().map(|verdict| ("step".to_owned(), verdict)).collect()
+    fn steps(verdicts: Vec<Verdict>) -> Vec<Step> {
+        let step = |verdict| Step { name: "step".to_owned(), verdict, duration: Duration::ZERO };
+        verdicts.into_iter().map(step).collect()
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! `cargo xtask words`: no doc line begins with a word that asks where a noun or a verb is expected.
+//!
+//! ```text
+//! /// How a profile is written.        reported
+//! /// Writes a profile.                fine
+//! /// # How it works                   fine: a heading
+//! /// What does it cost? 25 ms.        fine: a question
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::run::{Outcome, root};
+
+/// Words that no doc line begins with.
+const WORDS: &[&str] = &["What", "How", "Whether", "Who", "Where", "Why"];
+
+/// Folders that hold no source of ours.
+const SKIPPED: &[&str] = &["target", ".git"];
+
+/// Maximum number of lines that are printed where no folder is named.
+const SHOWN: usize = 40;
+
+/// Checks the doc comments of all Rust files, or of those in the folders that are named.
+pub(crate) fn task(folders: &[String]) -> Outcome {
+    let mut files = Vec::new();
+    for folder in if folders.is_empty() { &[String::new()] } else { folders } {
+        collect(&root().join(folder), &mut files)?;
+    }
+    files.sort();
+    let mut found = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let name = file.strip_prefix(root()).unwrap_or(file).display();
+        found.extend(questions(&text).into_iter().map(|(line, text)| format!("{name}:{line}: {text}")));
+    }
+    if found.is_empty() {
+        eprintln!("no doc line of {} files begins with {}", files.len(), WORDS.join(", "));
+        return Ok(());
+    }
+    let shown = if folders.is_empty() { SHOWN } else { found.len() };
+    found.iter().take(shown).for_each(|line| eprintln!("{line}"));
+    Err(format!("{} doc lines begin with {}", found.len(), WORDS.join(", ")))
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Outcome {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() && !path.is_symlink() {
+            if !SKIPPED.contains(&&*name) {
+                collect(&path, files)?;
+            }
+        } else if name.ends_with(".rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Returns the doc lines that begin with one of the words, with their numbers.
+fn questions(text: &str) -> Vec<(usize, &str)> {
+    let docs: Vec<Option<&str>> = text.lines().map(doc).collect();
+    let mut is_code = false;
+    let mut found = Vec::new();
+    for (index, line) in docs.iter().enumerate() {
+        let Some(line) = line else {
+            is_code = false;
+            continue;
+        };
+        is_code ^= line.starts_with("```");
+        let first = line.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        if !is_code && WORDS.contains(&first) && !is_question(&docs[index..]) {
+            found.push((index + 1, *line));
+        }
+    }
+    found
+}
+
+/// Returns the text of a doc comment's line, without the marks of a list, a table or an emphasis.
+fn doc(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let text = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?.trim_start();
+    let numbered = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let text = numbered.strip_prefix(". ").filter(|_| numbered.len() < text.len()).unwrap_or(text);
+    Some(text.trim_start_matches(['-', '*', '|', '>', ' ', '_']))
+}
+
+/// Returns `true` if the sentence that begins these lines ends with a question mark.
+fn is_question(lines: &[Option<&str>]) -> bool {
+    let paragraph = lines.iter().map_while(|line| line.filter(|line| !line.is_empty()));
+    let text = paragraph.collect::<Vec<_>>().join(" ") + " ";
+    let end = ["? ", ". ", ".) ", "?) "].into_iter().filter_map(|end| text.find(end)).min();
+    end.is_some_and(|end| text[end..].starts_with('?'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<usize> {
+        questions(text).into_iter().map(|(line, _)| line).collect()
+    }
+
+    #[test]
+    fn reports_each_doc_line() {
+        assert_eq!(
+            lines("/// How it is.\nfn f();\n    //! - What it is\n/// 1. Where.\n/// | Who | x |"),
+            [1, 3, 4, 5]
+        );
+        assert_eq!(lines("/// A name.\n/// Whether it is one."), [2]);
+    }
+
+    #[test]
+    fn accepts_headings_questions_and_code() {
+        let right = [
+            "/// # How it works",
+            "/// What does it cost? 25 ms.",
+            "//! Where does a frame come from that\n//! nobody has called?",
+            "/// ```text\n/// How\n/// ```",
+            "// What it is",
+            "/// However it is called",
+            "/// the address\n/// where it stopped",
+            "let s = \"/// What\";",
+        ];
+        for text in right {
+            assert_eq!(lines(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn reports_behind_code() {
+        assert_eq!(lines("/// ```text\n/// x\n/// ```\n/// What it is"), [4]);
+        assert_eq!(lines("/// ```text\nfn f();\n/// What it is"), [3]);
+    }
+}
