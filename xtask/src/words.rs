@@ -24,7 +24,8 @@ const SHOWN: usize = 40;
 /// Checks the doc comments of all Rust files, or of those in the folders that are named.
 pub(crate) fn task(folders: &[String]) -> Outcome {
     let mut files = Vec::new();
-    for folder in if folders.is_empty() { &[String::new()] } else { folders } {
+    let everything = [String::new()];
+    for folder in if folders.is_empty() { &everything } else { folders } {
         collect(&root().join(folder), &mut files)?;
     }
     files.sort();
