@@ -123,13 +123,14 @@
 //! | --- | --- |
 //! | [`sample`] | what comes out of the kernel: ticks, and the life of processes. Seam: [`Source`](sample::Source) |
 //! | [`tables`] | what goes down to it: unwind tables and mappings. Seam: [`Tables`](tables::Tables) |
-//! | [`process`] | processes and the files that they map. Seam: [`System`](process::System) |
 //! | [`elf`] | ELF files, read piece by piece. Seam: [`ReadAt`](elf::ReadAt) |
-//! | [`go`] | the table of functions that every Go program has |
-//! | [`unwind`] | who builds unwind tables. Seam: [`UnwindCompiler`](unwind::UnwindCompiler) |
-//! | [`trace`] | stacks, and the kernel side's walkers run here. Seam: [`Stack`](trace::Stack) |
-//! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
+//! | [`go`] | the table of functions in every Go program |
+//! | [`process`] | processes and the files that they map. Seam: [`System`](process::System) |
+//! | [`unwind`] | the compiler of unwind tables. Seam: [`UnwindCompiler`](unwind::UnwindCompiler) |
 //! | [`language`] | functions of scripts. Seam: [`Language`](language::Language) |
+//! | [`trace`] | stacks, and the kernel side's walkers on the host. Seam: [`Stack`](trace::Stack) |
+//! | [`registry`] | the state of all processes, published to the kernel side |
+//! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
 //! | [`profile`] | a finished profile, and the tree that pictures are drawn from |
 //! | [`sink`] | flame graph, SVG, folded text, table. Seam: [`Sink`](sink::Sink) |
 //! | [`pipeline`] | the one place that sees all of these |
@@ -150,8 +151,8 @@
 //! | a stack doesn't reach its root | [`Stop`](trace::Stop) in its trace, and a line in every picture |
 //! | a tick doesn't fit into the ring | [`Profile::losses`](profile::Profile::losses), [`Health::lost`](live::Health::lost) |
 //! | bytes of the ring make no sense | [`PipelineStats::malformed`](pipeline::PipelineStats::malformed) |
-//! | a file gives no unwind table | [`RegistryStats::without_table`](process::RegistryStats::without_table), by reason |
-//! | a script's function gets no name | the picture shows the reason; [`InterpreterStats`](process::InterpreterStats) |
+//! | a file gives no unwind table | [`RegistryStats::without_table`](registry::RegistryStats::without_table), by reason |
+//! | a script's function gets no name | the picture shows the reason; [`InterpreterStats`](language::InterpreterStats) |
 //! | an address gets no name | the picture shows file and offset; [`SymbolStats`](symbol::SymbolStats) |
 //! | a sink refuses a profile | [`Health::sink_errors`](live::Health::sink_errors); sampling goes on |
 //! | the disk of a recording is full | [`Health::recording`](live::Health::recording); sampling goes on |
@@ -186,19 +187,21 @@ pub mod sample;
 
 pub mod tables;
 
-pub mod process;
-
 pub mod elf;
 
 pub mod go;
 
+pub mod process;
+
 pub mod unwind;
+
+pub mod language;
 
 pub mod trace;
 
-pub mod symbol;
+pub mod registry;
 
-pub mod language;
+pub mod symbol;
 
 pub mod profile;
 

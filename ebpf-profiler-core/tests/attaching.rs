@@ -9,7 +9,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{
     Attached, Attachment, Function, Language, Memory, Reason, Runtime, Target,
 };
-use ebpf_profiler_core::process::Registry;
+use ebpf_profiler_core::registry::Registry;
 use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::testing::FakeSystem;

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ebpf_profiler_core::process::Registry;
+use ebpf_profiler_core::registry::Registry;
 use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::tables::{Full, MemoryTables, Tables};
 use ebpf_profiler_core::testing::FakeSystem;

@@ -23,7 +23,11 @@
 
 mod function;
 
+mod journal;
+
 mod memory;
+
+mod runtimes;
 
 mod script;
 
@@ -39,7 +43,10 @@ use ebpf_programs::abi::interpreter::Interpreter;
 use crate::elf::Elf;
 
 pub use function::{Function, Lines};
+pub use journal::{Journal, NoJournal};
 pub use memory::{Memory, Unreadable};
+pub use runtimes::InterpreterStats;
+pub(crate) use runtimes::{Context, FoundRuntime, Interpreters, RuntimeFiles};
 pub(crate) use script::Scripts;
 pub use script::{NamedCall, Script, ScriptCall, ScriptId};
 pub(crate) use splice::Splice;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::requirements;
+use super::capability::{self, Capability, PERFMON};
 
 /// Why a profiler can't start.
 #[derive(Debug)]
@@ -74,17 +74,21 @@ pub enum StartError {
 
 impl StartError {
     /// A refusal by the system while `what` was tried.
-    pub(super) fn system(what: &'static str, capability: &'static str, error: io::Error) -> StartError {
+    ///
+    /// Names the first of `needed` that this program lacks.
+    pub(super) fn system(what: &'static str, needed: &[Capability], error: io::Error) -> StartError {
         match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => StartError::Privilege { what, capability },
+            Some(libc::EPERM | libc::EACCES) => {
+                StartError::Privilege { what, capability: capability::first_missing(needed) }
+            }
             _ => StartError::System { what, error },
         }
     }
 
     /// A refusal to sample.
     pub(super) fn sampling(error: io::Error) -> StartError {
-        match (StartError::system("sample the CPUs", "CAP_PERFMON", error), requirements::paranoia()) {
-            (StartError::Privilege { .. }, level @ 3..) if requirements::may_measure() => {
+        match (StartError::system("sample the CPUs", &[PERFMON], error), capability::paranoia()) {
+            (StartError::Privilege { .. }, level @ 3..) if PERFMON.is_held() => {
                 StartError::Paranoid { level }
             }
             (error, _) => error,

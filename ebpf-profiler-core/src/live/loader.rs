@@ -11,18 +11,17 @@ use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
 
 use super::bpf::{self, Map};
+use super::capability::{BPF, PERFMON};
 use super::cpus;
 use super::error::StartError;
 use super::kernel_tables::KernelTables;
 use super::kernel_types::KernelTypes;
+use super::kernel_version;
 use super::lanes::Lanes;
 use super::mmap::Mmap;
 use super::object::KernelObject;
 use super::ring::Ring;
 use super::settings::Settings;
-
-/// The oldest kernel that has `bpf_loop`.
-pub(super) const MINIMUM_KERNEL: (u32, u32) = (5, 17);
 
 /// The programs that follow the life of processes, and where they hang.
 const TRACEPOINTS: [(&str, &CStr); 3] = [
@@ -55,7 +54,7 @@ pub(super) struct Kernel {
 pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     check_kernel()?;
     check_object(ebpf_programs::OBJECT)?;
-    let no_cpus = |error| StartError::system("list the CPUs", "read access", error);
+    let no_cpus = |error| StartError::system("list the CPUs", &[], error);
     let cpus = cpus::possible().map_err(no_cpus)?;
     // A CPU that is switched on later has the ring alone.
     let lanes = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
@@ -68,9 +67,9 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     let settings = configure(object.map("CONFIG")?, ring, exclude)?;
     let links = programs.iter().map(|(program, tracepoint)| bpf::attach(program, tracepoint));
     let links = links.collect::<Result<_, _>>();
-    let follow = |error| StartError::system("follow the life of processes", "CAP_PERFMON", error);
-    let map_lanes = |error| StartError::system("map the lanes", "CAP_BPF", error);
-    let map_ring = |error| StartError::system("map the ring", "CAP_BPF", error);
+    let follow = |error| StartError::system("follow the life of processes", &[PERFMON], error);
+    let map_lanes = |error| StartError::system("map the lanes", &[BPF], error);
+    let map_ring = |error| StartError::system("map the ring", &[BPF], error);
     Ok(Loaded {
         kernel: Kernel {
             sampler,
@@ -112,7 +111,7 @@ impl Counters {
         let cpus = cpus as usize;
         let len = (cpus * Counter::WORDS * 8).next_multiple_of(4096);
         let memory = Mmap::new(map.as_fd(), 0, len, false)
-            .map_err(|error| StartError::system("map the counters", "CAP_BPF", error))?;
+            .map_err(|error| StartError::system("map the counters", &[BPF], error))?;
         Ok(Counters { memory, cpus })
     }
 
@@ -126,12 +125,9 @@ impl Counters {
 }
 
 fn check_kernel() -> Result<(), StartError> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.trim().parse::<u32>().ok());
-    if let (Some(major), Some(minor)) = (numbers.next(), numbers.next())
-        && (major, minor) < MINIMUM_KERNEL
-    {
-        return Err(StartError::OldKernel { release: release.trim().to_owned() });
+    let release = kernel_version::release();
+    if kernel_version::parse(&release).is_some_and(|version| version < kernel_version::MINIMUM) {
+        return Err(StartError::OldKernel { release });
     }
     match fs::exists("/sys/kernel/btf/vmlinux") {
         Ok(true) => Ok(()),

@@ -14,6 +14,8 @@ mod clock;
 
 mod bpf;
 
+mod capability;
+
 mod cpus;
 
 mod error;
@@ -25,6 +27,8 @@ mod kernel_names;
 mod kernel_tables;
 
 mod kernel_types;
+
+mod kernel_version;
 
 mod lanes;
 

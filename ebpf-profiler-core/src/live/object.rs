@@ -9,6 +9,7 @@ use aya_obj::btf::BtfFeatures;
 use aya_obj::{Object, ProgramSection};
 
 use super::bpf::{self, Code, Map, Shape};
+use super::capability::{BPF, PERFMON};
 use super::error::StartError;
 
 /// Bytes of the log of a program that was refused.
@@ -131,9 +132,7 @@ fn features() -> BtfFeatures {
 
 fn refused(what: &'static str, error: io::Error) -> StartError {
     match error.raw_os_error() {
-        Some(libc::EPERM) => {
-            StartError::Privilege { what: "load the sampling program", capability: "CAP_BPF" }
-        }
+        Some(libc::EPERM) => StartError::system("load the sampling program", &[BPF, PERFMON], error),
         _ => StartError::System { what, error },
     }
 }

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// `struct perf_event_attr` up to and including `build_id` among its flags.
 #[repr(C)]
@@ -50,13 +51,13 @@ mod flag {
     pub(super) const BUILD_ID: u64 = 1 << 34;
 }
 
-/// A clock that runs `program` on `cpu`, `hertz` times a second while the CPU isn't idle.
-pub(super) fn clock(cpu: u32, hertz: u32, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// Opens a clock that runs `program` on `cpu` every `period` while the CPU isn't idle.
+pub(super) fn clock(cpu: u32, period: Duration, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let event = open(
         Attributes {
             config: CPU_CLOCK,
             // A period, not a frequency: the kernel limits frequencies by how busy it thinks it is.
-            period: 1_000_000_000 / u64::from(hertz),
+            period: period.as_nanos() as u64,
             flags: flag::EXCLUDE_IDLE,
             ..Attributes::default()
         },

@@ -23,8 +23,9 @@ use super::threads::{self, Command, Parts, Shared, State};
 use super::usage::Usage;
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
-use crate::process::{Registry, System};
+use crate::process::System;
 use crate::profile::Profile;
+use crate::registry::Registry;
 use crate::replay::{RecordOptions, RecordStats, Recorder, RecordingSymbolizer, RecordingSystem};
 use crate::sink::Sink;
 use crate::symbol::{Symbolizer, Symbols};
@@ -337,10 +338,13 @@ impl Builder {
         let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols()));
         let (system, symbolizer) = recorded(recorder.as_ref(), symbolizer);
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
+        if let Some(recorder) = &recorder {
+            registry.set_journal(Box::new(recorder.clone()));
+        }
         registry.want_only(&self.pids);
         registry.add_languages(self.languages);
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
-        let (source, waker) = LiveSource::start(kernel, self.hertz)?;
+        let (source, waker) = LiveSource::start(kernel, period)?;
         // The threads are to begin where this one stood.
         drop(raised);
         let parts = Parts {

@@ -3,7 +3,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use super::memory;
+use super::capability::{
+    self, BPF, CHECKPOINT_RESTORE, Capability, DAC_READ_SEARCH, PERFMON, SYS_ADMIN, SYS_PTRACE,
+};
+use super::{kernel_version, memory};
 
 /// One thing that a profiler needs, or works better with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,20 +48,12 @@ pub fn requirements() -> Vec<Requirement> {
         kernel(),
         types(),
         compiler(),
-        capability("CAP_BPF", 39, "loads the sampling program"),
-        capability("CAP_PERFMON", PERFMON, "reads the stacks of the kernel and of other users' programs"),
+        required_capability(BPF, "loads the sampling program"),
+        required_capability(PERFMON, "reads the stacks of the kernel and of other users' programs"),
         sampling(),
-        helpful_capability(
-            "CAP_SYS_PTRACE",
-            19,
-            "opens the files and reads the code of other users' programs",
-        ),
-        helpful_capability("CAP_DAC_READ_SEARCH", 2, "opens programs that only their owner may read"),
-        helpful_capability(
-            "CAP_CHECKPOINT_RESTORE",
-            40,
-            "opens programs that were deleted or replaced while they run",
-        ),
+        helpful_capability(SYS_PTRACE, "opens the files and reads the code of other users' programs"),
+        helpful_capability(DAC_READ_SEARCH, "opens programs that only their owner may read"),
+        helpful_capability(CHECKPOINT_RESTORE, "opens programs that were deleted or replaced while they run"),
         process_numbers(),
         kernel_names(),
         lockdown(),
@@ -66,10 +61,10 @@ pub fn requirements() -> Vec<Requirement> {
 }
 
 fn kernel() -> Requirement {
-    let release = read("/proc/sys/kernel/osrelease");
-    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    let state = if version >= super::loader::MINIMUM_KERNEL { State::There } else { State::Missing };
+    let release = kernel_version::release();
+    let is_new_enough =
+        kernel_version::parse(&release).is_some_and(|version| version >= kernel_version::MINIMUM);
+    let state = if is_new_enough { State::There } else { State::Missing };
     Requirement {
         what: "kernel",
         state,
@@ -104,42 +99,20 @@ fn compiler() -> Requirement {
 }
 
 fn sampling() -> Requirement {
-    let level = read(PARANOIA);
-    let state = if paranoia() <= 2 || is_held(ADMIN) { State::There } else { State::Missing };
+    let level = capability::paranoia();
+    let state = if level <= 2 || SYS_ADMIN.is_held() { State::There } else { State::Missing };
     let advice = "kernel.perf_event_paranoid at most 2; some distributions' kernels want CAP_SYS_ADMIN above";
     Requirement { what: "perf events", state, found: format!("level {level}"), advice }
 }
 
-/// The level of `kernel.perf_event_paranoid`; 0 if it is below.
-pub(super) fn paranoia() -> u32 {
-    read(PARANOIA).parse().unwrap_or(0)
+fn required_capability(capability: Capability, advice: &'static str) -> Requirement {
+    let (state, found) =
+        if capability.is_held() { (State::There, "held") } else { (State::Missing, "not held") };
+    Requirement { what: capability.name, state, found: found.to_owned(), advice }
 }
 
-/// Whether this program has what Linux itself wants of who samples the CPUs.
-pub(super) fn may_measure() -> bool {
-    is_held(PERFMON)
-}
-
-const PARANOIA: &str = "/proc/sys/kernel/perf_event_paranoid";
-const ADMIN: u32 = 21;
-const PERFMON: u32 = 38;
-
-fn is_held(capability: u32) -> bool {
-    let status = read("/proc/self/status");
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or("0");
-    let held = u64::from_str_radix(line.trim(), 16).unwrap_or(0);
-    held >> capability & 1 != 0
-}
-
-fn capability(what: &'static str, bit: u32, advice: &'static str) -> Requirement {
-    // CAP_SYS_ADMIN stands for the two that were split from it.
-    let there = is_held(bit) || (bit >= 38 && is_held(ADMIN));
-    let (state, found) = if there { (State::There, "held") } else { (State::Missing, "not held") };
-    Requirement { what, state, found: found.to_owned(), advice }
-}
-
-fn helpful_capability(what: &'static str, bit: u32, advice: &'static str) -> Requirement {
-    let requirement = capability(what, bit, advice);
+fn helpful_capability(capability: Capability, advice: &'static str) -> Requirement {
+    let requirement = required_capability(capability, advice);
     let state = if requirement.state == State::Missing { State::Limited } else { requirement.state };
     Requirement { state, ..requirement }
 }

@@ -19,7 +19,7 @@ const BREATH: Duration = Duration::from_millis(4);
 /// The running kernel.
 pub(super) struct LiveSource {
     kernel: Kernel,
-    hertz: u32,
+    period: Duration,
     cpus: Vec<Cpu>,
     checked: Instant,
     drained: Instant,
@@ -51,12 +51,12 @@ impl Waker {
 
 impl LiveSource {
     /// Starts the clocks of all CPUs.
-    pub(super) fn start(kernel: Kernel, hertz: u32) -> Result<(LiveSource, Waker), StartError> {
+    pub(super) fn start(kernel: Kernel, period: Duration) -> Result<(LiveSource, Waker), StartError> {
         let (wake, waker) =
             io::pipe().map_err(|error| StartError::System { what: "create a pipe", error })?;
         let now = Instant::now();
         let mut source =
-            LiveSource { kernel, hertz, cpus: Vec::new(), checked: now, drained: now, stopped: false, wake };
+            LiveSource { kernel, period, cpus: Vec::new(), checked: now, drained: now, stopped: false, wake };
         source.follow_cpus().map_err(StartError::sampling)?;
         Ok((source, Waker(waker)))
     }
@@ -70,7 +70,7 @@ impl LiveSource {
             if self.cpus.iter().all(|cpu| cpu.number != number) {
                 let life = cpus::life(number);
                 let sideband = Sideband::open(number)?;
-                let clock = perf::clock(number, self.hertz, self.kernel.sampler.as_fd())?;
+                let clock = perf::clock(number, self.period, self.kernel.sampler.as_fd())?;
                 self.cpus.push(Cpu { number, life, sideband, clock: Some(clock) });
             }
         }

@@ -14,7 +14,7 @@ use crate::elf::{Elf, ReadAt};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
-/// The running machine: what a [`Registry`](crate::process::Registry) or a
+/// The running machine: what a [`Registry`](crate::registry::Registry) or a
 /// [`Pipeline`](crate::pipeline::Pipeline) of one's own asks about its processes.
 ///
 /// # Examples

@@ -17,8 +17,9 @@ use ebpf_programs::abi::registers::Registers;
 use hashbrown::HashMap;
 
 use crate::language::Splice;
-use crate::process::{Module, ModuleId, Registry, RegistryStats};
+use crate::process::{Module, ModuleId};
 use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
+use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::symbol::Symbolizer;
 use crate::trace::{Frame, Stop, Trace, Walker};

@@ -4,7 +4,8 @@ use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::registers::{Registers, x86_64};
 use ebpf_programs::walk::arch::X86_64;
 
-use crate::process::{Registry, System};
+use crate::process::System;
+use crate::registry::Registry;
 use crate::sample::TickRecord;
 use crate::trace::{Stop, Walker};
 

@@ -1,18 +1,11 @@
-//! Processes and the files that are mapped in them.
-
-mod interpreters;
-
-mod layout;
+//! Processes, and the files mapped in them.
 
 mod module;
 
-mod modules;
-
-mod registry;
+mod layout;
 
 mod system;
 
-pub use interpreters::InterpreterStats;
+pub(crate) use layout::{Mapped, Region, find, insert, keep};
 pub use module::{Module, ModuleId, Opener};
-pub use registry::{Registry, RegistryStats};
 pub use system::{Description, System};

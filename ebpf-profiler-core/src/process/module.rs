@@ -39,6 +39,18 @@ impl Module {
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
+
+    /// Makes the range of its mapped addresses cover this one too.
+    pub(crate) fn extend(&mut self, start: u64, end: u64, offset: u64) {
+        if self.start == self.end {
+            (self.start, self.end, self.offset) = (start, end, offset);
+        } else {
+            if start < self.start {
+                (self.start, self.offset) = (start, offset);
+            }
+            self.end = self.end.max(end);
+        }
+    }
 }
 
 impl fmt::Debug for Module {

@@ -4,7 +4,6 @@ use std::io;
 use std::sync::Arc;
 
 use super::Opener;
-use crate::language::{NamedCall, ScriptCall};
 use crate::sample::MapEvent;
 
 /// The processes of a machine: the one that this program runs on, or one that was recorded.
@@ -31,28 +30,6 @@ pub trait System: Send {
     ///
     /// When not all of it can be read.
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()>;
-
-    /// What a call in a script was named when it was seen, where this machine is one that remembers: a recorded one.
-    /// A running machine doesn't, and its processes are asked.
-    fn recall(&self, call: &ScriptCall) -> Option<NamedCall> {
-        let _ = call;
-        None
-    }
-
-    /// Is told what a call in a script was named.
-    fn note(&self, call: &ScriptCall, named: &NamedCall) {
-        let _ = (call, named);
-    }
-
-    /// The processes that the kernel side could walk from their first tick on, where this machine is one that remembers.
-    fn recall_prepared(&self) -> Vec<u32> {
-        Vec::new()
-    }
-
-    /// Is told of such a process.
-    fn note_prepared(&self, pid: u32) {
-        let _ = pid;
-    }
 }
 
 /// What a process is.

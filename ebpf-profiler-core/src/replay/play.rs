@@ -10,12 +10,12 @@ use super::decode;
 use super::kernel_names::RecordedNames;
 use super::reader::Reader;
 use super::record::{Start, Step};
-use super::recorded_system::{Knowledge, RecordedSystem};
+use super::recorded_system::{Knowledge, RecordedJournal, RecordedSystem};
 use super::run::{Profiles, Run};
 use super::source::RecordedSource;
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
-use crate::process::Registry;
 use crate::profile::Profile;
+use crate::registry::Registry;
 use crate::sample::{Source, SourceError};
 use crate::sink::{Sink, SinkError};
 use crate::symbol::{Symbolizer, Symbols};
@@ -155,12 +155,12 @@ impl Replay {
     fn start(mut self) -> Result<(Run, Vec<Box<dyn Sink>>), SourceError> {
         self.input.rewind()?;
         let (reader, start) = Reader::open(self.input)?;
-        let Knowledge { answers, kernel, .. } = self.knowledge;
+        let Knowledge { answers, journal, kernel, .. } = self.knowledge;
         let system = Box::new(RecordedSystem::new(answers));
         let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(Symbols::default()));
         let run = Run::new(
             RecordedSource::new(reader),
-            pipeline(&start, system, self.compiler),
+            pipeline(&start, system, journal, self.compiler),
             RecordedNames { symbolizer, kernel },
             from_1970(start.time),
         );
@@ -205,10 +205,12 @@ fn look_through(input: &mut impl Read) -> Result<Knowledge, SourceError> {
 fn pipeline(
     start: &Start,
     system: Box<RecordedSystem>,
+    journal: RecordedJournal,
     compiler: Option<Box<dyn UnwindCompiler>>,
 ) -> Pipeline {
     let memory = start.memory.min(MAX_MEMORY);
     let mut registry = Registry::new(system, Box::new(MemoryTables::default()), compiler, memory);
+    registry.set_journal(Box::new(journal));
     registry.want_only(&start.pids);
     registry.scan();
     registry.prepare(0);

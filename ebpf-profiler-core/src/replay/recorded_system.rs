@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::file::RecordedFile;
 use super::record::{Answer, Facts, Known, Question};
 use crate::elf::ReadAt;
-use crate::language::{NamedCall, ScriptCall};
+use crate::language::{Journal, NamedCall, ScriptCall};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 use crate::symbol::Symbol;
@@ -19,6 +19,7 @@ use crate::symbol::Symbol;
 #[derive(Debug, Default)]
 pub(super) struct Knowledge {
     pub(super) answers: Answers,
+    pub(super) journal: RecordedJournal,
     pub(super) kernel: HashMap<u64, Vec<Symbol>>,
     /// Whether the profiler went on without the recording.
     pub(super) is_early: bool,
@@ -31,7 +32,12 @@ pub(super) struct Answers {
     /// What was found of each file, whichever process it was that had it opened.
     files: HashMap<FileId, Facts>,
     image: Option<Arc<[u8]>>,
-    scripts: HashMap<ScriptCall, VecDeque<NamedCall>>,
+}
+
+/// The recorded names of script functions, in the order in which each was read.
+#[derive(Debug, Default)]
+pub(super) struct RecordedJournal {
+    scripts: RefCell<HashMap<ScriptCall, VecDeque<NamedCall>>>,
     prepared: BTreeSet<u32>,
 }
 
@@ -55,10 +61,10 @@ impl Knowledge {
             }
             Known::Image(image) => self.answers.image = Some(image.into()),
             Known::Script(call, named) => {
-                self.answers.scripts.entry(call).or_default().push_back(named);
+                self.journal.scripts.get_mut().entry(call).or_default().push_back(named);
             }
             Known::Prepared(pid) => {
-                self.answers.prepared.insert(pid);
+                self.journal.prepared.insert(pid);
             }
             Known::Kernel(address, functions) => {
                 self.kernel.insert(address, functions);
@@ -144,13 +150,15 @@ impl System for RecordedSystem {
             _ => Err(io::ErrorKind::NotFound.into()),
         }
     }
+}
 
+impl Journal for RecordedJournal {
     fn recall(&self, call: &ScriptCall) -> Option<NamedCall> {
-        next(self.answers.borrow_mut().scripts.get_mut(call)?)
+        next(self.scripts.borrow_mut().get_mut(call)?)
     }
 
     fn recall_prepared(&self) -> Vec<u32> {
-        self.answers.borrow().prepared.iter().copied().collect()
+        self.prepared.iter().copied().collect()
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Recorder;
 use super::record::{Facts, kind};
 use crate::elf::ReadAt;
-use crate::language::{NamedCall, ScriptCall};
+use crate::language::{Journal, NamedCall, ScriptCall};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
@@ -82,21 +82,15 @@ impl<S: System> System for RecordingSystem<S> {
         });
         result
     }
+}
 
-    fn recall(&self, call: &ScriptCall) -> Option<NamedCall> {
-        self.system.recall(call)
+impl Journal for Recorder {
+    fn record(&self, call: &ScriptCall, named: &NamedCall) {
+        self.answer(kind::SCRIPT, |body| body.script(call, named));
     }
 
-    fn note(&self, call: &ScriptCall, named: &NamedCall) {
-        self.recorder.answer(kind::SCRIPT, |body| body.script(call, named));
-    }
-
-    fn recall_prepared(&self) -> Vec<u32> {
-        self.system.recall_prepared()
-    }
-
-    fn note_prepared(&self, pid: u32) {
-        self.recorder.answer(kind::PREPARED, |body| body.u32(pid));
+    fn record_prepared(&self, pid: u32) {
+        self.answer(kind::PREPARED, |body| body.u32(pid));
     }
 }
 

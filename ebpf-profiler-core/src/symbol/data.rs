@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use object::pod;
+
 use crate::elf::{Elf, ElfError, Section, section_type};
 
 /// The contents of a section.
@@ -56,4 +58,28 @@ impl<'e> Data<'e> {
             Data::File { elf, offset, .. } => Ok(elf.bytes(offset + at, size)?.into()),
         }
     }
+}
+
+/// Calls `use_entry` for every entry of a section, which is read in pieces.
+pub(super) fn each<T: pod::Pod>(
+    elf: &Elf,
+    section: &Section,
+    mut use_entry: impl FnMut(&T),
+) -> Result<(), ElfError> {
+    const AT_ONCE: usize = 2048;
+    // Larger than any real table; a sparse file can claim any size.
+    const MAX: u64 = 256 << 20;
+    let entry = size_of::<T>() as u64;
+    let data = Data::of(elf, section);
+    let mut buffer = vec![0; AT_ONCE * size_of::<T>()];
+    let mut at = 0;
+    let end = data.size().min(MAX);
+    while at + entry <= end {
+        let size = (end - at).min(buffer.len() as u64) / entry * entry;
+        let piece = &mut buffer[..size as usize];
+        elf.fill(section.offset + at, piece)?;
+        pod::slice_from_all_bytes(piece).unwrap_or_default().iter().for_each(&mut use_entry);
+        at += size;
+    }
+    Ok(())
 }

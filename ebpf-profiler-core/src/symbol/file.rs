@@ -278,19 +278,7 @@ fn fits(files: Files<'_>, options: &SymbolOptions) -> bool {
     };
     let largest = symbols(files.main).max(files.debug.map_or(0, symbols));
     // 24 bytes in the file are 16 here, of those that are functions.
-    largest / 3 * 2 <= (files_budget(options) / 4) as u64
-}
-
-/// What may be kept of all files together. One file takes half of that at most, as the cache wants it: half
-/// of this for its symbols, half for its index.
-pub(super) fn files_budget(options: &SymbolOptions) -> usize {
-    options.memory / 3 * 2
-}
-
-/// What the index of a file's debug information may take.
-#[cfg(feature = "symbolize")]
-pub(super) fn index_budget(options: &SymbolOptions) -> usize {
-    files_budget(options) / 5
+    largest / 3 * 2 <= (options.files_budget() / 4) as u64
 }
 
 fn read_table(files: Files<'_>, wanted: Option<&[u64]>, stats: &mut SymbolStats) -> SymbolTable {

@@ -53,3 +53,18 @@ impl Default for SymbolOptions {
         }
     }
 }
+
+impl SymbolOptions {
+    /// Returns the bytes that all cached files together may take.
+    ///
+    /// The cache gives one file at most half of it: half of that for its symbols, half for its index.
+    pub(super) fn files_budget(&self) -> usize {
+        self.memory / 3 * 2
+    }
+
+    /// Returns the bytes that the index of one file's debug information may take.
+    #[cfg(feature = "symbolize")]
+    pub(super) fn index_budget(&self) -> usize {
+        self.files_budget() / 5
+    }
+}

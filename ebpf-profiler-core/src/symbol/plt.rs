@@ -10,8 +10,7 @@ use hashbrown::HashMap;
 use object::LittleEndian as LE;
 use object::elf::{Rela64, Sym64};
 
-use super::data::Data;
-use super::table::each;
+use super::data::{Data, each};
 use crate::elf::{Arch, Elf, ElfError, Section, section_type};
 
 /// One entry.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cache::Cache;
 use super::demangle::{Name, Texts};
-use super::file::{self, FileKey, FileState, OpenFiles};
+use super::file::{FileKey, FileState, OpenFiles};
 use super::kernel::{KernelFunction, KernelName, KernelNames, KernelTable};
 use super::options::SymbolOptions;
 use super::starts::Starts;
@@ -70,7 +70,7 @@ impl Symbols {
             names: Cache::new(options.memory / 8),
             starts: Cache::new(options.memory / 24),
             numbers: Cache::new(options.memory / 32),
-            files: Cache::new(file::files_budget(&options)),
+            files: Cache::new(options.files_budget()),
             kernel: None,
             asked: None,
             kernel_number: 0,

@@ -13,9 +13,8 @@ use std::ops::Range;
 
 use object::LittleEndian as LE;
 use object::elf::{self, Sym64};
-use object::pod;
 
-use super::data::Data;
+use super::data::{Data, each};
 use super::demangle::{Name, Texts};
 use super::plt;
 use super::window::{TEXTS, Window};
@@ -231,30 +230,6 @@ fn names_one(symbol: &Raw, wanted: &[u64]) -> bool {
     let size = if symbol.size == 0 { REACH } else { symbol.size };
     let from = wanted.partition_point(|&address| address < symbol.address);
     wanted.get(from).is_some_and(|address| address - symbol.address < size)
-}
-
-/// Calls `use_entry` for every entry of a section, which is read in pieces.
-pub(super) fn each<T: pod::Pod>(
-    elf: &Elf,
-    section: &Section,
-    mut use_entry: impl FnMut(&T),
-) -> Result<(), ElfError> {
-    const AT_ONCE: usize = 2048;
-    /// More than any table has; a file with holes can claim any size.
-    const MAX: u64 = 256 << 20;
-    let entry = size_of::<T>() as u64;
-    let data = Data::of(elf, section);
-    let mut buffer = vec![0; AT_ONCE * size_of::<T>()];
-    let mut at = 0;
-    let end = data.size().min(MAX);
-    while at + entry <= end {
-        let size = (end - at).min(buffer.len() as u64) / entry * entry;
-        let piece = &mut buffer[..size as usize];
-        elf.fill(section.offset + at, piece)?;
-        pod::slice_from_all_bytes(piece).unwrap_or_default().iter().for_each(&mut use_entry);
-        at += size;
-    }
-    Ok(())
 }
 
 /// A symbol of the table as a function, if it is one.

@@ -8,8 +8,9 @@ use std::time::Duration;
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Attachment, Language, Reason, Runtime, Target};
 use ebpf_profiler_core::pipeline::{Clock, Pipeline};
-use ebpf_profiler_core::process::{Module, Registry};
+use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::registry::Registry;
 use ebpf_profiler_core::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem, Replay};
 use ebpf_profiler_core::sample::{Batch, Counts, FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::sink::folded;
@@ -159,6 +160,7 @@ pub(crate) fn record_with(
     let recorder = recorder(&out);
     let system = Box::new(RecordingSystem::new(system, recorder.clone()));
     let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+    registry.set_journal(Box::new(recorder.clone()));
     registry.scan();
     registry.add_languages(languages);
     registry.prepare(0);

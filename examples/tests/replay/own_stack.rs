@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebpf_profiler_core::pipeline::{Clock, Pipeline};
-use ebpf_profiler_core::process::{Registry, System};
+use ebpf_profiler_core::process::System;
 use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::registry::Registry;
 use ebpf_profiler_core::replay::{RecordOptions, Recorder, RecordingSystem, Replay};
 use ebpf_profiler_core::sample::{Batch, Counts, Life, LifeEvent};
 use ebpf_profiler_core::symbol::{NoSymbols, Symbols};

@@ -60,7 +60,7 @@ impl Indexes {
         let mut index = |file: File<'_>| {
             let mut sections = Sections::open(file, options.max_inflated, &mut stats.sections_skipped);
             let mut budget = Budget::of(sections.info.size());
-            let max = super::file::index_budget(options);
+            let max = options.index_budget();
             Index::build(&mut sections, first_code(file.elf), max, &mut budget, &mut stats.malformed)
         };
         let (main, common) = (index(main), common.map(index).unwrap_or_default());

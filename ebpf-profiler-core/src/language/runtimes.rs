@@ -6,14 +6,11 @@ use ebpf_programs::abi::interpreter::{Interpreter, LOOPS, MAX, from};
 use ebpf_programs::abi::record::frame::{self, ADDRESS};
 use hashbrown::HashMap;
 
-use super::layout::{Mapped, Region};
-use super::modules::{Entry, Modules};
-use super::{ModuleId, System};
-use crate::language::{
-    Attached, Function, LoadedFile, Memory, NamedCall, Reason, Script, ScriptCall, ScriptId, Scripts, Target,
-    Unreadable,
+use super::{
+    Attached, Function, Journal, LoadedFile, Memory, NamedCall, Reason, Runtime, Script, ScriptCall,
+    ScriptId, Scripts, Target, Unreadable,
 };
-use crate::trace::Frame;
+use crate::process::{Mapped, Module, ModuleId, Region, System};
 
 /// How long a runtime that wasn't ready is left alone, in nanoseconds; twice as long after every eighth time.
 const PATIENCE: u64 = 4_000_000;
@@ -33,7 +30,7 @@ const MAX_KNOWN: usize = 1 << 16;
 
 /// The interpreters in one process.
 #[derive(Default)]
-pub(super) struct Interpreters {
+pub(crate) struct Interpreters {
     running: Vec<Running>,
 }
 
@@ -86,19 +83,36 @@ pub struct InterpreterStats {
 }
 
 /// What naming needs besides the interpreters themselves.
-pub(super) struct Surroundings<'a> {
-    pub(super) pid: u32,
-    pub(super) now: u64,
-    pub(super) regions: &'a [Region],
-    pub(super) modules: &'a Modules,
-    pub(super) system: &'a dyn System,
-    pub(super) scripts: &'a mut Scripts,
-    pub(super) stats: &'a mut InterpreterStats,
+pub(crate) struct Context<'a> {
+    pub(crate) pid: u32,
+    pub(crate) now: u64,
+    pub(crate) regions: &'a [Region],
+    pub(crate) files: &'a dyn RuntimeFiles,
+    pub(crate) system: &'a dyn System,
+    pub(crate) journal: &'a dyn Journal,
+    pub(crate) scripts: &'a mut Scripts,
+    pub(crate) stats: &'a mut InterpreterStats,
+}
+
+/// The runtime of a language in a file.
+pub(crate) struct FoundRuntime {
+    /// [`Language::name`](super::Language::name).
+    pub(crate) language: &'static str,
+    pub(crate) runtime: Box<dyn Runtime>,
+}
+
+/// The mapped files, as far as runtimes need them.
+pub(crate) trait RuntimeFiles {
+    /// Returns the runtime that a file holds, if it holds one.
+    fn runtime(&self, id: ModuleId) -> Option<&FoundRuntime>;
+
+    /// Returns the file with this id.
+    fn module(&self, id: ModuleId) -> Option<&Module>;
 }
 
 impl Interpreters {
     /// What a process that `parent` forks begins with: it has the same things at the same places.
-    pub(super) fn fork(&self, parent: u32) -> Interpreters {
+    pub(crate) fn fork(&self, parent: u32) -> Interpreters {
         let running = self.running.iter().map(|running| Running {
             module: running.module,
             bias: running.bias,
@@ -118,16 +132,14 @@ impl Interpreters {
     ///
     /// A file that was unloaded and is loaded again elsewhere brings another one, as it does where a process has it
     /// twice.
-    pub(super) fn meet(&mut self, around: &mut Surroundings<'_>) {
+    pub(crate) fn meet(&mut self, around: &mut Context<'_>) {
         let regions = around.regions;
         for file in regions.iter().filter_map(|region| region.file) {
-            let Some(entry) = around.modules.get(file.module).filter(|entry| entry.runtime.is_some()) else {
-                continue;
-            };
+            let Some(found) = around.files.runtime(file.module) else { continue };
             let index = match self.position(file.module, file.bias) {
                 Some(index) => index,
                 None => {
-                    let running = Running::new(file.module, entry, file.bias);
+                    let running = Running::new(file.module, found, file.bias);
                     let Some(index) = self.place(running, regions) else { continue };
                     around.stats.attached += 1;
                     index
@@ -155,20 +167,20 @@ impl Interpreters {
     }
 
     /// Whether there is one in these regions that finds no place.
-    pub(super) fn lack_room(&self, regions: &[Region], modules: &Modules) -> bool {
-        let holds_runtime = |id: ModuleId| modules.get(id).is_some_and(|entry| entry.runtime.is_some());
+    pub(crate) fn lack_room(&self, regions: &[Region], modules: &dyn RuntimeFiles) -> bool {
+        let holds_runtime = |id: ModuleId| modules.runtime(id).is_some();
         let mut files = regions.iter().filter_map(|region| region.file);
         self.running.len() >= MAX
             && files.any(|file| self.position(file.module, file.bias).is_none() && holds_runtime(file.module))
     }
 
-    pub(super) fn are_none(&self) -> bool {
+    pub(crate) fn are_none(&self) -> bool {
         self.running.is_empty()
     }
 
     /// A file was loaded where it had lain before: what is known of its interpreter is the former one's. Whether there was
     /// one.
-    pub(super) fn renew(&mut self, file: Mapped) -> bool {
+    pub(crate) fn renew(&mut self, file: Mapped) -> bool {
         let index = self.position(file.module, file.bias);
         if let Some(index) = index {
             self.running[index].forget(Err(Reason::NotReady));
@@ -178,7 +190,7 @@ impl Interpreters {
 
     /// Asks those again whose calls may have ceased to make sense: a program can end its interpreter and begin with another.
     /// Whether one says something else.
-    pub(super) fn reconsider(&mut self, around: &mut Surroundings<'_>) -> bool {
+    pub(crate) fn reconsider(&mut self, around: &mut Context<'_>) -> bool {
         let mut is_other = false;
         for running in &mut self.running {
             is_other |= running.reconsider(around);
@@ -187,12 +199,12 @@ impl Interpreters {
     }
 
     /// Whether one of them may be ready by now that wasn't.
-    pub(super) fn are_waiting(&self, now: u64) -> bool {
+    pub(crate) fn are_waiting(&self, now: u64) -> bool {
         self.running.iter().any(|running| running.is_waiting(now))
     }
 
     /// The number by which the kernel side knows the interpreter of a file; 0 for none.
-    pub(super) fn number(&self, module: ModuleId, bias: u64) -> u16 {
+    pub(crate) fn number(&self, module: ModuleId, bias: u64) -> u16 {
         self.position(module, bias).map_or(0, |index| index as u16 + 1)
     }
 
@@ -201,7 +213,7 @@ impl Interpreters {
     }
 
     /// The descriptions as the kernel side reads them.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.running.len() * size_of::<Interpreter>());
         for running in &self.running {
             write(&running.interpreter, &mut bytes);
@@ -209,21 +221,26 @@ impl Interpreters {
         bytes
     }
 
-    pub(super) fn forget_names(&mut self) {
+    pub(crate) fn forget_names(&mut self) {
         for running in &mut self.running {
             running.known = Arc::default();
         }
     }
 
     /// The frame of a call; none for one that is the interpreter's own business.
-    pub(super) fn frame(&mut self, call: u64, detail: u64, around: &mut Surroundings<'_>) -> Option<Frame> {
+    pub(crate) fn frame(
+        &mut self,
+        call: u64,
+        detail: u64,
+        around: &mut Context<'_>,
+    ) -> Option<(ScriptId, u32)> {
         let number = (call >> frame::INTERPRETER_SHIFT) as usize & (MAX - 1);
         let address = call & ADDRESS;
         let check = (detail >> 32 & frame::CHECK) as u32;
         let call = ScriptCall { pid: around.pid, interpreter: number as u32, address, check };
         if self.running.len() <= number {
             // Recorded elsewhere: its file may not be here.
-            let Some(named) = around.system.recall(&call) else {
+            let Some(named) = around.journal.recall(&call) else {
                 return Some(unnamed(around, "script", "process not known"));
             };
             self.running.resize_with(number + 1, || Running::recorded(named.language));
@@ -234,16 +251,15 @@ impl Interpreters {
         }
         let known = running.known(&call, around);
         let line = known.function.lines.at(detail as u32);
-        (!known.is_hidden).then_some(Frame::Script { function: known.script, line })
+        (!known.is_hidden).then_some((known.script, line))
     }
 }
 
 impl Running {
-    fn new(module: ModuleId, entry: &Entry, bias: u64) -> Running {
+    fn new(module: ModuleId, found: &FoundRuntime, bias: u64) -> Running {
         let mut interpreter = Interpreter::default();
-        let language = entry.runtime.as_ref().map_or("", |(language, _)| language);
-        let loops = entry.runtime.as_ref().map(|(_, runtime)| runtime.loops()).unwrap_or_default();
-        for (to, from) in interpreter.loops.iter_mut().zip(loops.iter().take(LOOPS)) {
+        let FoundRuntime { language, runtime } = found;
+        for (to, from) in interpreter.loops.iter_mut().zip(runtime.loops().iter().take(LOOPS)) {
             *to = [from.start.wrapping_sub(bias), from.end.wrapping_sub(bias)];
         }
         let attached = Err(Reason::NotReady);
@@ -312,7 +328,7 @@ impl Running {
     }
 
     /// Asks a runtime again that was ready once; whether it says something else.
-    fn reconsider(&mut self, around: &mut Surroundings<'_>) -> bool {
+    fn reconsider(&mut self, around: &mut Context<'_>) -> bool {
         let trust = TRUST << self.confirmed.min(3);
         if self.attached.is_err() || around.now.saturating_sub(self.asked) < trust {
             return false;
@@ -328,16 +344,13 @@ impl Running {
         true
     }
 
-    fn attach(&mut self, around: &mut Surroundings<'_>, pid: u32) {
+    fn attach(&mut self, around: &mut Context<'_>, pid: u32) {
         self.asked = around.now.max(1);
         self.times += 1;
-        let Some((_, runtime)) = around.modules.get(self.module).and_then(|entry| entry.runtime.as_ref())
-        else {
-            return;
-        };
+        let Some(FoundRuntime { runtime, .. }) = around.files.runtime(self.module) else { return };
         let system = around.system;
         let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
-        let target = Target::new(&memory, self.bias.wrapping_neg(), loaded(around.regions, around.modules));
+        let target = Target::new(&memory, self.bias.wrapping_neg(), loaded(around.regions, around.files));
         match runtime.attach(&target) {
             Ok(attachment) => {
                 let loops = self.interpreter.loops;
@@ -354,7 +367,7 @@ impl Running {
     }
 
     /// What a call is of: looked up, but the first time.
-    fn known(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> &Known {
+    fn known(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> &Known {
         let key = (call.address, call.check);
         let known = self.known.get(&key);
         if known.is_none_or(|known| known.unnamed_until.is_some_and(|until| around.now >= until)) {
@@ -368,11 +381,11 @@ impl Running {
         &self.known[&key]
     }
 
-    fn learn(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Known {
-        let named = around.system.recall(call).unwrap_or_else(|| {
+    fn learn(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> Known {
+        let named = around.journal.recall(call).unwrap_or_else(|| {
             let function = self.name(call, around).map(Arc::new);
             let named = NamedCall { language: self.language, function };
-            around.system.note(call, &named);
+            around.journal.record(call, &named);
             named
         });
         let (script, function, unnamed_until) = match named.function {
@@ -390,7 +403,7 @@ impl Running {
         Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function }
     }
 
-    fn name(&mut self, call: &ScriptCall, around: &mut Surroundings<'_>) -> Result<Function, Reason> {
+    fn name(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
             // Forked: the process, or else its parent, says what its functions are called.
             let interpreter = self.interpreter;
@@ -422,18 +435,20 @@ fn read(system: &dyn System, pid: u32, address: u64, buffer: &mut [u8]) -> Resul
 }
 
 /// The files that are mapped, each once.
-fn loaded(regions: &[Region], modules: &Modules) -> Vec<LoadedFile> {
+fn loaded(regions: &[Region], files: &dyn RuntimeFiles) -> Vec<LoadedFile> {
     let mut seen: Vec<ModuleId> = Vec::new();
-    let mut files = Vec::new();
+    let mut loaded = Vec::new();
     for file in regions.iter().filter_map(|region| region.file) {
-        let Some(entry) = modules.get(file.module).filter(|_| !seen.contains(&file.module)) else { continue };
+        let Some(module) = files.module(file.module).filter(|_| !seen.contains(&file.module)) else {
+            continue;
+        };
         seen.push(file.module);
-        if let Some(opener) = &entry.module.opener {
-            let (path, opener) = (entry.module.path.clone(), opener.clone());
-            files.push(LoadedFile { path, bias: file.bias.wrapping_neg(), opener });
+        if let Some(opener) = &module.opener {
+            let (path, opener) = (module.path.clone(), opener.clone());
+            loaded.push(LoadedFile { path, bias: file.bias.wrapping_neg(), opener });
         }
     }
-    files
+    loaded
 }
 
 fn script(language: &'static str, function: &Function) -> Script {
@@ -451,9 +466,9 @@ fn no_script(language: &'static str, why: &str) -> Script {
     Script { language, name, is_unnamed: true, ..Script::default() }
 }
 
-fn unnamed(around: &mut Surroundings<'_>, language: &'static str, why: &str) -> Frame {
+fn unnamed(around: &mut Context<'_>, language: &'static str, why: &str) -> (ScriptId, u32) {
     around.stats.unnamed += 1;
-    Frame::Script { function: around.scripts.intern(no_script(language, why)), line: 0 }
+    (around.scripts.intern(no_script(language, why)), 0)
 }
 
 /// The description in the order of its fields.

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::{Entry, Registry};
-use crate::language::{Language, Script, ScriptId};
-use crate::process::interpreters::Surroundings;
-use crate::process::layout::{self, Region};
+use crate::language::{Context, Language, Script, ScriptId};
+use crate::process::{self, Region};
 use crate::trace::Frame;
 
 impl Registry {
@@ -20,7 +19,7 @@ impl Registry {
     /// process and can walk it: such processes are told, with the tables of all their files, before they are
     /// sampled. Does nothing without languages, unless the machine is a recorded one, whose profiler had some.
     pub fn prepare(&mut self, now: u64) {
-        for pid in self.system.recall_prepared() {
+        for pid in self.journal.recall_prepared() {
             self.tell(pid, now);
         }
         if !self.modules.has_languages() {
@@ -32,7 +31,7 @@ impl Registry {
             self.know(pid, now);
             self.resolve(pid, now);
             if self.runs_scripts(pid) && self.tell(pid, now).is_some() {
-                self.system.note_prepared(pid);
+                self.journal.record_prepared(pid);
                 self.build_all(pid, now);
             }
         }
@@ -57,31 +56,42 @@ impl Registry {
         detail: u64,
         now: u64,
     ) -> Option<Frame> {
-        let Registry { processes, modules, system, scripts, stats, .. } = self;
+        let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let entry = processes.get_mut(&pid)?;
         let (system, stats) = (&**system, &mut stats.interpreters);
-        let mut around = Surroundings { pid, now, regions, modules, system, scripts, stats };
-        entry.interpreters.frame(call, detail, &mut around)
+        let mut around =
+            Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
+        let (function, line) = entry.interpreters.frame(call, detail, &mut around)?;
+        Some(Frame::Script { function, line })
     }
 
     /// Finds the interpreters in a process whose files are known.
     pub(super) fn meet_interpreters(&mut self, pid: u32, now: u64) {
-        let Registry { processes, modules, system, scripts, stats, .. } = self;
+        let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
-        if entry.interpreters.lack_room(&entry.regions, modules)
+        if entry.interpreters.lack_room(&entry.regions, &*modules)
             && let Ok(maps) = system.mappings(pid)
             && !maps.is_empty()
         {
-            layout::keep(Arc::make_mut(&mut entry.regions), &maps);
+            process::keep(Arc::make_mut(&mut entry.regions), &maps);
         }
         let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
-        entry.interpreters.meet(&mut Surroundings { pid, now, regions, modules, system, scripts, stats });
+        entry.interpreters.meet(&mut Context {
+            pid,
+            now,
+            regions,
+            files: &*modules,
+            system,
+            journal: &**journal,
+            scripts,
+            stats,
+        });
     }
 
     /// Whether an address lies in the file of a process's first interpreter.
     pub(crate) fn is_of_first_interpreter(&self, pid: u32, address: u64) -> bool {
         let number = |entry: &Entry| {
-            let file = entry.regions[layout::find(&entry.regions, address)?].file?;
+            let file = entry.regions[process::find(&entry.regions, address)?].file?;
             Some(entry.interpreters.number(file.module, file.bias))
         };
         self.processes.get(&pid).and_then(number) == Some(1)
@@ -90,10 +100,11 @@ impl Registry {
     /// A loop ran without calls, or with such as make no sense: perhaps its interpreter is ready by now, or is another
     /// one.
     pub(super) fn doubt_interpreters(&mut self, pid: u32, now: u64) {
-        let Registry { processes, modules, system, scripts, stats, .. } = self;
+        let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
         let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
-        let mut around = Surroundings { pid, now, regions, modules, system, scripts, stats };
+        let mut around =
+            Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
         if entry.interpreters.are_waiting(now) || entry.interpreters.reconsider(&mut around) {
             self.tell_anew(pid, now);
         }

@@ -3,8 +3,8 @@
 use ebpf_programs::abi::record::frame;
 
 use super::Registry;
-use crate::process::layout::{self, Region};
-use crate::process::modules::Modules;
+use super::modules::Modules;
+use crate::process::{self, Region};
 use crate::trace::{Found, Frame};
 
 impl Registry {
@@ -38,7 +38,7 @@ impl Registry {
 fn frame_of(walked: u64, regions: &[Region], modules: &mut Modules) -> Frame {
     let found = if walked & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
     let address = walked & frame::ADDRESS;
-    let mapped = layout::find(regions, address).and_then(|index| regions[index].file);
+    let mapped = process::find(regions, address).and_then(|index| regions[index].file);
     let module = mapped.and_then(|mapped| Some((mapped, modules.get_mut(mapped.module)?)));
     match module {
         Some((mapped, module)) if module.is_elf() => {

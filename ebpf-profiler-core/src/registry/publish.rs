@@ -5,10 +5,9 @@ use std::sync::Arc;
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, kind, wanted};
 
+use super::modules::{Modules, Table};
 use super::{Entry, Registry};
-use crate::process::ModuleId;
-use crate::process::layout;
-use crate::process::modules::{Modules, Table};
+use crate::process::{self, ModuleId};
 
 /// What the kernel side was told of a process. It holds for what the process forked since, too, for each of them
 /// as long as nothing else is mapped there.
@@ -157,7 +156,7 @@ impl Registry {
 
     fn module_at(&self, pid: u32, address: u64) -> Option<ModuleId> {
         let regions = &self.processes.get(&pid)?.regions;
-        Some(regions[layout::find(regions, address)?].file?.module)
+        Some(regions[process::find(regions, address)?].file?.module)
     }
 
     /// Writes what became of a module's table into the mappings of every process that is told.

@@ -4,10 +4,9 @@ use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
-use super::{Module, ModuleId, System};
 use crate::elf::{Elf, Segment, code_address};
-use crate::language::{Language, Runtime};
-use crate::process::layout::Mapped;
+use crate::language::{FoundRuntime, Language, RuntimeFiles};
+use crate::process::{Mapped, Module, ModuleId, System};
 use crate::sample::{FileId, MapEvent};
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
@@ -26,8 +25,8 @@ pub(super) struct Entry {
     /// The executable segments of an ELF file; none of another file.
     segments: Vec<Segment>,
     pub(super) table: Table,
-    /// The runtime of a language that it holds, if any, and the language.
-    pub(super) runtime: Option<(&'static str, Box<dyn Runtime>)>,
+    /// The runtime of a language that it holds, if any.
+    pub(super) runtime: Option<FoundRuntime>,
     /// Whether it occurred in a frame since the last profile was taken.
     pub(super) seen: bool,
     /// When it was last part of a process that was told to the kernel side.
@@ -67,8 +66,10 @@ impl Modules {
         !self.languages.is_empty()
     }
 
-    fn runtime(&self, elf: &Elf) -> Option<(&'static str, Box<dyn Runtime>)> {
-        self.languages.iter().find_map(|language| Some((language.name(), language.find(elf)?)))
+    fn find_runtime(&self, elf: &Elf) -> Option<FoundRuntime> {
+        self.languages.iter().find_map(|language| {
+            Some(FoundRuntime { language: language.name(), runtime: language.find(elf)? })
+        })
     }
 
     /// The module of a mapping and where it lies; none where its file can't be opened.
@@ -110,7 +111,7 @@ impl Modules {
         let mut module = Module::new(&*map.path);
         module.build_id = build_id;
         module.opener = Some(opener);
-        let runtime = elf.as_ref().and_then(|elf| self.runtime(elf));
+        let runtime = elf.as_ref().and_then(|elf| self.find_runtime(elf));
         self.entries.insert(id, Entry { runtime, ..Entry::new(module, elf.as_ref()) });
         Some(id)
     }
@@ -147,6 +148,16 @@ impl Modules {
         });
         let entries = &self.entries;
         self.by_file.retain(|_, id| entries.contains_key(id));
+    }
+}
+
+impl RuntimeFiles for Modules {
+    fn runtime(&self, id: ModuleId) -> Option<&FoundRuntime> {
+        self.entries.get(&id)?.runtime.as_ref()
+    }
+
+    fn module(&self, id: ModuleId) -> Option<&Module> {
+        Some(&self.entries.get(&id)?.module)
     }
 }
 
@@ -189,19 +200,5 @@ impl Entry {
         }
         self.table = Table::Ready { place, bytes };
         Ok(compiled.unsupported)
-    }
-}
-
-impl Module {
-    /// Makes the range of its mapped addresses cover this one too.
-    fn extend(&mut self, start: u64, end: u64, offset: u64) {
-        if self.start == self.end {
-            (self.start, self.end, self.offset) = (start, end, offset);
-        } else {
-            if start < self.start {
-                (self.start, self.offset) = (start, offset);
-            }
-            self.end = self.end.max(end);
-        }
     }
 }

@@ -10,22 +10,22 @@
 
 mod frames;
 
-mod scripts;
+mod languages;
 
-mod tell;
+mod modules;
+
+mod publish;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ebpf_programs::abi::mapping::{Process, wanted};
 use hashbrown::{HashMap, HashSet};
-use tell::Told;
 
-use super::interpreters::{InterpreterStats, Interpreters};
-use super::layout::{self, Region};
-use super::modules::Modules;
-use super::{Description, Module, ModuleId, System};
-use crate::language::Scripts;
+use self::modules::Modules;
+use self::publish::Told;
+use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
+use crate::process::{self, Description, Module, ModuleId, Region, System};
 use crate::sample::{Life, LifeEvent, MapEvent};
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
@@ -39,6 +39,7 @@ const KEEP: u64 = 60_000_000_000;
 /// Processes, their files, and the way down to the kernel side.
 pub struct Registry {
     system: Box<dyn System>,
+    journal: Box<dyn Journal>,
     tables: Box<dyn Tables>,
     compiler: Option<Box<dyn UnwindCompiler>>,
     allocator: Allocator,
@@ -93,6 +94,7 @@ impl Registry {
     ) -> Registry {
         Registry {
             system,
+            journal: Box::new(NoJournal),
             tables,
             compiler,
             allocator: Allocator::new(bytes),
@@ -103,6 +105,11 @@ impl Registry {
             wanted: None,
             stats: RegistryStats::default(),
         }
+    }
+
+    /// Takes the names of script functions from `journal` where it has them, and writes the others there.
+    pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
+        self.journal = journal;
     }
 
     /// Leaves out all processes but these and what they fork from now on; all are wanted if there is none.
@@ -288,7 +295,7 @@ impl Registry {
         // Either it was seen already when its mappings were looked at, or it was unmapped since, of which no event tells.
         let is_seen = entry.regions.iter().any(|region| is_same(&region.map, map));
         if !is_seen {
-            layout::insert(Arc::make_mut(&mut entry.regions), map.clone());
+            process::insert(Arc::make_mut(&mut entry.regions), map.clone());
         }
         let is_renewed = !entry.interpreters.are_none()
             && modules.resolve(pid, map, &**system).is_some_and(|file| entry.interpreters.renew(file));

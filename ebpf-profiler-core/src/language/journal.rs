@@ -1,0 +1,35 @@
+//! Names of script functions that outlive the processes they came from.
+
+use super::{NamedCall, ScriptCall};
+
+/// Keeps the names of script functions: a recording writes them, its replay returns them.
+///
+/// A live profiler reads names from the memory of processes and needs no journal.
+pub trait Journal: Send {
+    /// Returns the name recorded for `call`; `None` if the process has to be read.
+    fn recall(&self, call: &ScriptCall) -> Option<NamedCall> {
+        let _ = call;
+        None
+    }
+
+    /// Records the name that was read for `call`.
+    fn record(&self, call: &ScriptCall, named: &NamedCall) {
+        let _ = (call, named);
+    }
+
+    /// Returns the recorded processes whose tables were complete before their first sample.
+    fn recall_prepared(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// Records a process whose tables are complete before its first sample.
+    fn record_prepared(&self, pid: u32) {
+        let _ = pid;
+    }
+}
+
+/// A journal that keeps nothing: names are always read from processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoJournal;
+
+impl Journal for NoJournal {}
