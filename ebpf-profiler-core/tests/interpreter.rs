@@ -293,7 +293,7 @@ fn the_frames_of_the_interpreter_that_called_come_next() {
 
 #[test]
 fn where_the_first_frames_cannot_be_had_none_are_taken_for_them() {
-    for from in [from::NOWHERE, from::LATER] {
+    for from in [from::NOWHERE, from::UNKNOWN] {
         assert_eq!(nested().with(|it| it.top.from = from).walk(), "100 20f* 10f 21f* 400");
     }
 }

@@ -1,4 +1,4 @@
-//! Where functions begin and end, by `.eh_frame`, and whether one goes on with another's frame.
+//! Ranges of functions from `.eh_frame`, and detection of parts that continue another function's frame.
 //!
 //! ```text
 //!   .eh_frame_hdr   01 1b 03 3b, .eh_frame i32, count u32, {address i32, entry i32}…    sorted, from the section's start
@@ -10,13 +10,13 @@ use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Elf, segment_type};
 
-/// The most functions that a table may have.
+/// Maximum number of entries of the search table.
 const MAX_FDES: u64 = 1 << 22;
 
-/// The most of an entry that is looked at: its beginning says all.
+/// Number of bytes of an entry that are read; enough for all fields and the first rules.
 const ENTRY: usize = 64;
 
-/// Finds functions by address.
+/// The search table of `.eh_frame_hdr`.
 pub(crate) struct Fdes<'a> {
     elf: &'a Elf,
     header: u64,
@@ -27,15 +27,15 @@ pub(crate) struct Fdes<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fde {
     pub(crate) range: Range<u64>,
-    /// At its first instruction there is more on the stack than a return address.
-    pub(crate) goes_on: bool,
+    /// `true` if more than a return address is on the stack at its first instruction.
+    pub(crate) continues_frame: bool,
 }
 
 impl<'a> Fdes<'a> {
-    pub(crate) fn of(elf: &'a Elf) -> Option<Fdes<'a>> {
+    pub(crate) fn open(elf: &'a Elf) -> Option<Fdes<'a>> {
         let segment = elf.segments().iter().find(|segment| segment.kind == segment_type::PT_GNU_EH_FRAME)?;
         let header = segment.address;
-        // The only form that linkers write: a sorted table relative to its section.
+        // The only encoding that linkers emit: a sorted table relative to its section.
         let head: [u8; 12] = read(elf, header)?;
         let count = u64::from(u32::from_le_bytes(*head.last_chunk()?));
         (head[0] == 1 && head[2] == 0x03 && head[3] == 0x3b && count <= MAX_FDES).then_some(Fdes {
@@ -45,7 +45,7 @@ impl<'a> Fdes<'a> {
         })
     }
 
-    /// The function that holds an address.
+    /// Returns the function that contains `address`.
     pub(crate) fn at(&self, address: u64) -> Option<Fde> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -56,7 +56,7 @@ impl<'a> Fdes<'a> {
         self.entry(entry).filter(|fde| fde.range.contains(&address))
     }
 
-    /// Where function `index` begins, and where its entry is.
+    /// Returns the start of function `index` and the address of its entry.
     fn row(&self, index: u64) -> Option<(u64, u64)> {
         let row: [u8; 8] = read(self.elf, self.header.wrapping_add(12 + 8 * index))?;
         let distance = |bytes: &[u8]| bytes.first_chunk().map(|&bytes| i64::from(i32::from_le_bytes(bytes)));
@@ -72,7 +72,7 @@ impl<'a> Fdes<'a> {
         let cie_at = at.wrapping_add(4).wrapping_sub(u32_at(&fde, 4)?.into());
         let encoding = encoding(&read::<ENTRY>(self.elf, cie_at)?)?;
         let (start, size, rules) = match encoding & 0x0f {
-            // Four bytes, relative to where they stand.
+            // Four bytes, relative to their own address.
             0x03 | 0x0b if encoding & 0x70 == 0x10 => {
                 let distance = i64::from(u32_at(&fde, 8)? as i32);
                 (at.wrapping_add(8).wrapping_add_signed(distance), u64::from(u32_at(&fde, 12)?), 16)
@@ -80,14 +80,14 @@ impl<'a> Fdes<'a> {
             _ => return None,
         };
         let end = (length + 4).min(ENTRY);
-        // Behind the length of the augmentation, and what it is long.
+        // The rules follow the augmentation data, which begins with its length.
         let rules = rules + 1 + usize::from(*fde.get(rules)?);
-        let goes_on = goes_on(fde.get(rules..end).unwrap_or_default());
-        Some(Fde { range: start..start.checked_add(size)?, goes_on })
+        let continues_frame = continues_frame(fde.get(rules..end).unwrap_or_default());
+        Some(Fde { range: start..start.checked_add(size)?, continues_frame })
     }
 }
 
-/// How a CIE with augmentation `zR…` writes addresses.
+/// Returns the pointer encoding of a CIE with augmentation `zR…`.
 fn encoding(cie: &[u8; ENTRY]) -> Option<u8> {
     let augmentation = &cie[9..];
     let end = augmentation.iter().position(|&byte| byte == 0)?;
@@ -97,7 +97,7 @@ fn encoding(cie: &[u8; ENTRY]) -> Option<u8> {
     }
     let mut rest = rest.iter().copied();
     let mut skip_number = || rest.by_ref().find(|byte| byte & 0x80 == 0);
-    // Alignment of code, of data; the register of the return address; how much follows.
+    // Code alignment, data alignment, return address register, length of the augmentation data.
     (0..4).try_for_each(|_| skip_number().map(drop))?;
     for letter in letters {
         match letter {
@@ -117,13 +117,13 @@ fn encoding(cie: &[u8; ENTRY]) -> Option<u8> {
     None
 }
 
-/// Whether the rules of a function say, before its first step, that its frame is set up.
-fn goes_on(rules: &[u8]) -> bool {
+/// Returns `true` if the rules define the CFA before the first advance: the frame is set up already.
+fn continues_frame(rules: &[u8]) -> bool {
     const DEF_CFA: u8 = 0x0c;
     const DEF_CFA_REGISTER: u8 = 0x0d;
     const DEF_CFA_OFFSET: u8 = 0x0e;
     const DEF_CFA_EXPRESSION: u8 = 0x0f;
-    // A table of jumps to other files begins so, too: what the jump there left on the stack.
+    // The procedure linkage table also begins so: its callers have pushed a word.
     const LINKAGE_TABLE: &[u8] = &[DEF_CFA_OFFSET, 16, 0x46, DEF_CFA_OFFSET, 24, 0x4a, DEF_CFA_EXPRESSION];
     let first = [DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET, DEF_CFA_EXPRESSION];
     rules.first().is_some_and(|rule| first.contains(rule)) && !rules.starts_with(LINKAGE_TABLE)

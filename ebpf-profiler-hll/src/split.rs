@@ -1,4 +1,4 @@
-//! The parts of a function: compilers move what is seldom run away from the rest.
+//! The parts of a function: compilers move rarely executed code into a separate cold part.
 //!
 //! ```text
 //!   _PyEval_EvalFrameDefault        …   je  ─────┐
@@ -11,12 +11,12 @@ use std::ops::Range;
 use ebpf_profiler_core::elf::Elf;
 use ebpf_programs::abi::interpreter::LOOPS;
 
-use crate::code;
+use crate::accessor;
 use crate::fde::Fdes;
 
-/// The main part of a function, and those that it jumps to.
+/// Returns the address ranges of a function: the main part and the cold parts that it jumps to, at most [`LOOPS`].
 pub(crate) fn parts(elf: &Elf, main: Range<u64>) -> Vec<Range<u64>> {
-    let fdes = Fdes::of(elf);
+    let fdes = Fdes::open(elf);
     let main = match fdes.as_ref().and_then(|fdes| fdes.at(main.start)) {
         // A symbol may have no size.
         Some(fde) if main.is_empty() => fde.range,
@@ -24,11 +24,11 @@ pub(crate) fn parts(elf: &Elf, main: Range<u64>) -> Vec<Range<u64>> {
     };
     let mut parts = vec![main.clone()];
     let Some(fdes) = fdes else { return parts };
-    for target in code::jumps(elf, &main) {
+    for target in accessor::jumps(elf, &main) {
         if parts.len() == LOOPS || parts.iter().any(|part| part.contains(&target)) {
             continue;
         }
-        if let Some(fde) = fdes.at(target).filter(|fde| fde.goes_on) {
+        if let Some(fde) = fdes.at(target).filter(|fde| fde.continues_frame) {
             parts.push(fde.range);
         }
     }
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     #[ignore = "needs gcc, and gcc for arm64"]
-    fn the_parts_of_functions_are_what_the_compiler_made_of_them() {
+    fn finds_cold_parts_that_compilers_split_off() {
         let options = ["-O2", "-Os", "-O3", "-O2 -fno-omit-frame-pointer", "-O2 -fno-pie -no-pie"]
             .map(|options| format!("{options} -freorder-blocks-and-partition"));
         let compilers = ["gcc", "aarch64-linux-gnu-gcc"];
@@ -59,14 +59,18 @@ mod tests {
             });
             for name in ["split", "whole", "jumps"] {
                 let cold = symbols.get(&format!("{name}.cold"));
-                let made: Vec<_> = symbols.get(name).into_iter().chain(cold).cloned().collect();
-                assert_eq!(parts(&elf, made[0].clone()), made, "{compiler} {optimize} {name}");
+                let expected: Vec<_> = symbols.get(name).into_iter().chain(cold).cloned().collect();
+                assert_eq!(parts(&elf, expected[0].clone()), expected, "{compiler} {optimize} {name}");
                 // A symbol may have no size.
-                assert_eq!(parts(&elf, made[0].start..made[0].start), made, "{compiler} {optimize} {name}");
+                assert_eq!(
+                    parts(&elf, expected[0].start..expected[0].start),
+                    expected,
+                    "{compiler} {optimize} {name}"
+                );
             }
             assert!(
                 optimize.contains("-Os") || symbols.contains_key("split.cold"),
-                "{compiler} {optimize}: nothing was split"
+                "{compiler} {optimize}: split has no cold part"
             );
             std::fs::remove_file(program).unwrap();
         }

@@ -1,4 +1,4 @@
-//! Names, files and lines of living interpreters, against what they say themselves.
+//! Names, files and lines read from live interpreters, against their own reports.
 #![expect(clippy::unwrap_used, clippy::panic, clippy::print_stderr, reason = "a test")]
 
 #[path = "live/interpreters.rs"]
@@ -21,14 +21,14 @@ use process::Process;
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/chains.py");
 
-/// A frame as people see it.
+/// A frame in output: name, file, line.
 type Seen = (String, String, u32);
 
 #[test]
 #[ignore = "needs interpreters"]
-fn every_chain_is_as_the_interpreter_says() {
+fn chains_match_interpreter() {
     let interpreters = interpreters::all();
-    assert!(!interpreters.is_empty(), "no interpreter here");
+    assert!(!interpreters.is_empty(), "no interpreter found");
     let failed: Vec<_> = interpreters
         .iter()
         .filter(|python| !is_right(&python.name(), python.run(Path::new(SCRIPT))))
@@ -37,20 +37,20 @@ fn every_chain_is_as_the_interpreter_says() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Programs that have the interpreter linked into them and export none of its names, or one.
+/// Programs that link the interpreter statically and export none or one of its symbols.
 #[test]
 #[ignore = "needs interpreters with their static libraries, and gcc"]
-fn programs_that_embed_it_and_hide_it() {
+fn chains_of_programs_that_embed_and_hide_interpreter() {
     let interpreters = interpreters::all();
     let ways = ["-no-pie", "-static", "-Wl,--export-dynamic-symbol=_PyRuntime"];
     let build = |python| ways.map(|link| Host::build(python, link));
     let hosts: Vec<Host> = interpreters.iter().flat_map(build).flatten().collect();
-    assert!(!hosts.is_empty(), "no static library here");
+    assert!(!hosts.is_empty(), "no static library found");
     let failed: Vec<_> = hosts.iter().filter(|host| !host.is_right()).map(|host| &host.program).collect();
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// A program with an interpreter in it.
+/// A program that embeds an interpreter.
 struct Host {
     program: PathBuf,
     home: String,
@@ -58,15 +58,15 @@ struct Host {
 
 impl Host {
     fn build(python: &Interpreter, link: &str) -> Option<Host> {
-        // Before 3.8 the modules of C bring a second interpreter along.
-        let ask = "import sys, sysconfig as s; sys.version_info >= (3, 8) or sys.exit(); v = s.get_config_var; print('\\n'.join([sys.prefix, \
+        // Before 3.8 extension modules load a second interpreter.
+        let script = "import sys, sysconfig as s; sys.version_info >= (3, 8) or sys.exit(); v = s.get_config_var; print('\\n'.join([sys.prefix, \
                    s.get_paths()['include'], v('LIBPL') + '/' + v('LIBRARY'), v('LIBS') + ' ' + v('SYSLIBS')]))";
         if python.root.is_some() {
             return None;
         }
-        let answer = Command::new(&python.program).args(["-c", ask]).output().ok()?;
-        let answer = String::from_utf8(answer.stdout).ok()?;
-        let [home, headers, library, libraries] = answer.lines().collect::<Vec<_>>()[..] else { return None };
+        let output = Command::new(&python.program).args(["-c", script]).output().ok()?;
+        let output = String::from_utf8(output.stdout).ok()?;
+        let [home, headers, library, libraries] = output.lines().collect::<Vec<_>>()[..] else { return None };
         if !Path::new(library).exists() || !Path::new(headers).join("Python.h").exists() {
             return None;
         }
@@ -97,19 +97,19 @@ impl Drop for Host {
     }
 }
 
-/// A thread that works for a second interpreter.
+/// A thread that runs a script in a second interpreter.
 #[test]
 #[ignore = "needs interpreters"]
-fn the_interpreter_that_a_thread_works_for_is_the_one_that_is_seen() {
+fn chain_of_thread_is_that_of_interpreter_in_use() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workload/interpreters.py");
     let interpreters = interpreters::all();
     let (mut tried, mut failed) = (0, Vec::new());
     for python in &interpreters {
         let (child, threads) = start(python.run(&script), 1);
-        // Not all have a second one.
+        // Not all versions support a second interpreter.
         if !threads.is_empty() {
             tried += 1;
-            if !is_as_said(&python.name(), &child, &threads) {
+            if !matches_report(&python.name(), &child, &threads) {
                 failed.push(python.name());
             }
         }
@@ -119,11 +119,11 @@ fn the_interpreter_that_a_thread_works_for_is_the_one_that_is_seen() {
 
 fn is_right(name: &str, command: Command) -> bool {
     let (child, threads) = start(command, 2);
-    threads.len() == 2 && is_as_said(name, &child, &threads)
+    threads.len() == 2 && matches_report(name, &child, &threads)
 }
 
-/// Whether the threads of a process are seen as they said, before long.
-fn is_as_said(name: &str, child: &Running, threads: &[(u64, Vec<Seen>)]) -> bool {
+/// Returns `true` if the chains of all threads match their reports within 5 s.
+fn matches_report(name: &str, child: &Running, threads: &[(u64, Vec<Seen>)]) -> bool {
     let process = Process::open(child.0.id());
     let memory: &dyn Memory = &|address, buffer: &mut [u8]| process.read(address, buffer);
     let mut attachment = match attach(&process, memory) {
@@ -135,7 +135,7 @@ fn is_as_said(name: &str, child: &Running, threads: &[(u64, Vec<Seen>)]) -> bool
     };
     let right = threads.iter().all(|(thread, expected)| {
         let mut found = Vec::new();
-        // What said so goes on to where it said that it will be.
+        // After its report the thread proceeds to the reported line.
         for _ in 0..1000 {
             found = chain(&mut attachment, *thread, memory);
             if found == *expected {
@@ -156,7 +156,7 @@ fn show(name: &str, expected: &[Seen], found: &[Seen]) {
     let differs = expected.iter().zip(found).position(|(expected, found)| expected != found);
     let from = differs.unwrap_or(0).saturating_sub(1);
     for index in from..from + 4 {
-        eprintln!("  said  {:?}\n  found {:?}", expected.get(index), found.get(index));
+        eprintln!("  reported {:?}\n  found    {:?}", expected.get(index), found.get(index));
     }
 }
 
@@ -195,7 +195,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts a workload; its threads, as many as these, and what each says of itself.
+/// Starts a workload, and returns the first `count` reports of its threads.
 fn start(mut command: Command, count: usize) -> (Running, Vec<(u64, Vec<Seen>)>) {
     let mut child = command
         .env("PYTHONIOENCODING", "utf-8")

@@ -1,6 +1,6 @@
 //! The table of CPython's offsets against the debug information of CPython.
 //!
-//! `OFFSETS=write cargo test -p ebpf-profiler-hll --test offsets -- --ignored` writes the table anew.
+//! `OFFSETS=write cargo test -p ebpf-profiler-hll --test offsets -- --ignored` rewrites the table.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/python/offsets.tsv
 
 const VERSIONS: [&str; 8] = ["2.7", "3.6", "3.7", "3.8", "3.9", "3.10", "3.11", "3.12"];
 
-/// First and last of [`VERSIONS`] that a field is looked for in.
+/// Indices of the first and the last of [`VERSIONS`] that have a field.
 type Span = (usize, usize);
 
 const ALL: Span = (0, 7);
@@ -26,7 +26,7 @@ const FROM_3_11: Span = (6, 7);
 const ONLY_3_11: Span = (6, 6);
 const ONLY_3_12: Span = (7, 7);
 
-/// Row of the table, versions, and what debuggers call it: a type, and a field of it; no field for its size.
+/// Row of the table, versions, and the expression for debuggers: a type and its field; no field for the type's size.
 const FIELDS: [(&str, Span, &str, &str); 37] = [
     ("thread.frame", TO_3_10, "struct _ts", "frame"),
     ("thread.cframe", FROM_3_11, "struct _ts", "cframe"),
@@ -69,20 +69,20 @@ const FIELDS: [(&str, Span, &str, &str); 37] = [
 
 #[test]
 #[ignore = "needs interpreters with debug information, and gdb"]
-fn the_table_is_what_the_debug_information_says() {
-    let mut said = BTreeMap::new();
+fn table_matches_debug_information() {
+    let mut found_offsets = BTreeMap::new();
     let libraries = VERSIONS.map(library);
     for (column, library) in libraries.iter().enumerate() {
         let Some(library) = library else { continue };
         let fields = ask(library, column);
         eprintln!("{}: {} fields", library.display(), fields.len());
-        said.extend(fields.into_iter().map(|(field, offset)| ((field, column), offset)));
+        found_offsets.extend(fields.into_iter().map(|(field, offset)| ((field, column), offset)));
     }
     if std::env::var_os("OFFSETS").is_some_and(|what| what == "write") {
-        assert!(libraries.iter().all(Option::is_some), "not all versions are here");
-        std::fs::write(TABLE, written(&said)).unwrap();
+        assert!(libraries.iter().all(Option::is_some), "not all versions are installed");
+        std::fs::write(TABLE, written(&found_offsets)).unwrap();
     }
-    // Of the versions that are here.
+    // Compare the installed versions.
     let table = std::fs::read_to_string(TABLE).unwrap();
     let mut rows = table.lines().filter(|line| !line.starts_with('#'));
     assert_eq!(rows.next().unwrap().split('\t').skip(1).collect::<Vec<_>>(), VERSIONS);
@@ -90,14 +90,14 @@ fn the_table_is_what_the_debug_information_says() {
         let mut cells = row.split('\t');
         let field = cells.next().unwrap();
         for (column, cell) in cells.enumerate().filter(|(column, _)| libraries[*column].is_some()) {
-            let known = said.iter().find(|((name, at), _)| *name == field && *at == column);
-            let known = known.map_or("-".to_owned(), |(_, offset)| offset.to_string());
-            assert_eq!(known, cell, "{field} of {}", VERSIONS[column]);
+            let found = found_offsets.iter().find(|((name, at), _)| *name == field && *at == column);
+            let found = found.map_or("-".to_owned(), |(_, offset)| offset.to_string());
+            assert_eq!(found, cell, "{field} of {}", VERSIONS[column]);
         }
     }
 }
 
-/// pyenv's library of a version.
+/// Returns pyenv's library of a version.
 fn library(version: &str) -> Option<PathBuf> {
     let versions = Path::new(&std::env::var_os("HOME")?).join(".pyenv/versions");
     let mut found = std::fs::read_dir(versions).ok()?.flatten();
@@ -107,17 +107,17 @@ fn library(version: &str) -> Option<PathBuf> {
     files.find(|path| path.to_string_lossy().ends_with(".so.1.0"))
 }
 
-/// What gdb knows of the fields of a version.
+/// Returns the offsets of a version's fields by gdb.
 fn ask(library: &Path, column: usize) -> BTreeMap<&'static str, u32> {
     let mut command = Command::new("gdb");
     command.args(["-batch", "-nx"]);
     for (field, (first, last), kind, member) in FIELDS {
         if (first..=last).contains(&column) {
-            let what = match member {
+            let expression = match member {
                 "" => format!("sizeof({kind})"),
                 _ => format!("(long)&(({kind} *)0)->{member}"),
             };
-            command.arg("-ex").arg(format!("printf \"{field} %ld\\n\", {what}"));
+            command.arg("-ex").arg(format!("printf \"{field} %ld\\n\", {expression}"));
         }
     }
     let output = command.arg(library).output().unwrap();
@@ -150,7 +150,7 @@ fn written(cells: &BTreeMap<(&'static str, usize), u32>) -> String {
 }
 
 const HEAD: &str = "\
-# Where the fields of CPython's structures are, in bytes, on 64-bit machines: what a runtime doesn't describe itself.
-# Source: DWARF of CPython 2.7.18 3.6.15 3.7.16 3.8.18 3.9.18 3.10.13 3.11.7 3.12.1, built with pyenv; \"-\" is no such field.
+# Offsets of fields of CPython's structures on 64-bit machines, in bytes, for versions that don't describe themselves.
+# Source: DWARF of CPython 2.7.18 3.6.15 3.7.16 3.8.18 3.9.18 3.10.13 3.11.7 3.12.1, built with pyenv; \"-\": no such field.
 # Written by: OFFSETS=write cargo test -p ebpf-profiler-hll --test offsets -- --ignored
 ";

@@ -317,7 +317,7 @@ impl Running {
         self.known = Arc::default();
         self.parent = None;
         if self.attached.is_err() {
-            self.know_nothing(from::LATER);
+            self.know_nothing(from::UNKNOWN);
         }
     }
 
@@ -361,7 +361,7 @@ impl Running {
                 self.attached = Err(reason);
                 let may_change = self.may_change();
                 around.stats.refused += u64::from(!may_change);
-                self.know_nothing(if may_change { from::LATER } else { from::NOWHERE });
+                self.know_nothing(if may_change { from::UNKNOWN } else { from::NOWHERE });
             }
         }
     }

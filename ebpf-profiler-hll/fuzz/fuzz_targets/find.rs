@@ -1,5 +1,4 @@
-//! Any bytes as a file, and what lies behind them as the memory of its process: a runtime is found in it or not,
-//! attached to or not.
+//! Arbitrary bytes as a file and as the memory of a process that maps it: find, attach and name must not panic.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! Any memory behind a code object: its first byte says of which version.
+//! Arbitrary memory behind a code object; the first byte selects the version.
 #![no_main]
 
 use ebpf_profiler_core::language::{Attachment, Language, Target, Unreadable};
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let Some(Attachment { mut names, interpreter }) = attach(VERSIONS[first as usize % VERSIONS.len()]) else {
         return;
     };
-    // Wherever it points to, something is there.
+    // Every address of the lower half is readable.
     let memory = |address: u64, buffer: &mut [u8]| {
         if rest.is_empty() || address >> 63 == 1 {
             return Err(Unreadable);
@@ -34,9 +34,9 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Attaches to a process that is honest up to there.
+/// Attaches to a process with a valid runtime.
 fn attach(version: (u8, u8)) -> Option<Attachment> {
-    let file = fake::file(version, &fake::description());
+    let file = fake::file(version, &fake::debug_offsets());
     let runtime = Python.find(&fake::open(&file))?;
     let mut world = fake::World::default();
     world.put(fake::BIAS + fake::CODE_TYPE, &[0; 512]);

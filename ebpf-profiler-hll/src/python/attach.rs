@@ -1,4 +1,4 @@
-//! A process that runs CPython.
+//! Attaches to a process that runs CPython.
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::{Attachment, Memory, Reason, Target, Unreadable};
@@ -7,39 +7,37 @@ use ebpf_programs::abi::interpreter::{Interpreter, Others, Path};
 use super::name::Names;
 use super::offsets::{CodeOffsets, CurrentOffsets, ListOffsets, Offsets};
 use super::version::Version;
-use crate::code::{Origin, Place};
+use crate::accessor::{Location, Origin};
 use crate::thread_local;
 
-/// The most members of a type that are looked at.
+/// Maximum number of members of a type that are read.
 const MAX_MEMBERS: u64 = 64;
 
-/// `{name, kind, offset, flags, documentation}`.
+/// Size of a `PyMemberDef` `{name, type, offset, flags, doc}`, in bytes.
 const MEMBER: u64 = 40;
 
-/// The longest name of a member that is of use.
+/// Number of bytes of a member's name that are read; longer than all names that are used.
 const MEMBER_NAME: usize = 16;
 
-/// What is needed to attach.
+/// Facts about a runtime that are read once from its file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Known {
+pub(super) struct RuntimeFacts {
     pub(super) arch: Arch,
     pub(super) version: Version,
     pub(super) offsets: Offsets,
-    /// From a thread to its thread state.
-    ///
-    /// In 2.7 only what says whether there is one is of use: the first interpreter.
+    /// Origin of a thread's thread state; unused in 2.7, which searches a list.
     pub(super) state: Origin,
-    /// What says which thread state is in use, where there is a symbol for it.
+    /// Virtual address of the pointer to the thread state in use, if there is a symbol for it.
     pub(super) current: Option<u64>,
-    /// The address of the first interpreter.
-    pub(super) interpreters: Option<Place>,
-    /// The type of code objects.
+    /// Location of the pointer to the first interpreter.
+    pub(super) interpreters: Option<Location>,
+    /// Virtual address of the type of code objects.
     pub(super) code_type: u64,
 }
 
-pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, Reason> {
-    let mut offsets = known.offsets;
-    let code_type = target.address(known.code_type);
+pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attachment, Reason> {
+    let mut offsets = facts.offsets;
+    let code_type = target.address(facts.code_type);
     if let Some(members) = offsets.type_members {
         refine(&mut offsets.code, code_type.wrapping_add(members.into()), target.memory())?;
     }
@@ -48,15 +46,15 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
     let (state, then) = offsets.top;
     let further: &[i64] = &[state, then.unwrap_or(0)];
     let further = if then.is_some() { further } else { &further[..1] };
-    // Elsewhere the thread pointer isn't what states have as their thread.
-    let is_thread = known.arch == Arch::X86_64;
+    // On other architectures thread states don't hold the thread pointer as their thread id.
+    let is_thread = facts.arch == Arch::X86_64;
     let current = offsets.current.filter(|_| is_thread);
     let top = match current {
-        Some(current) => in_use(known, current, target, further)?,
-        None if known.version < Version(3, 0) => return Err(Reason::Unsupported),
-        None => thread_local::path(known.state, target, further)?,
+        Some(current) => in_use(facts, current, target, further)?,
+        None if facts.version < Version(3, 0) => return Err(Reason::Unsupported),
+        None => thread_local::path(facts.state, target, further)?,
     };
-    let others = match (known.interpreters, offsets.lists) {
+    let others = match (facts.interpreters, offsets.lists) {
         (Some(head), Some(lists)) if is_thread => others(&top, head, lists, target, further)?,
         _ => Others::default(),
     };
@@ -68,13 +66,13 @@ pub(super) fn attach(known: &Known, target: &Target<'_>) -> Result<Attachment, R
         check_words,
         reserved: 0,
     };
-    Ok(Attachment { interpreter, names: Box::new(Names::new(known.version, offsets, code_type)) })
+    Ok(Attachment { interpreter, names: Box::new(Names::new(facts.version, offsets, code_type)) })
 }
 
-/// The lists of all interpreters' thread states.
+/// Describes the lists of all interpreters' thread states.
 fn others(
     top: &Path,
-    head: Place,
+    head: Location,
     lists: ListOffsets,
     target: &Target<'_>,
     further: &[i64],
@@ -90,44 +88,44 @@ fn others(
     })
 }
 
-/// The way to the state in use, or else to the thread's own.
+/// Returns the path to the thread state in use, or else to the thread's own state.
 ///
-/// A thread that works for several interpreters has the state of the first as its own. 2.7's has none.
+/// The own state of a thread that works for several interpreters is that of the first. In 2.7 threads have no own state.
 fn in_use(
-    known: &Known,
+    facts: &RuntimeFacts,
     current: CurrentOffsets,
     target: &Target<'_>,
     further: &[i64],
 ) -> Result<Path, Reason> {
-    // {state in use, …, key {whether it is made, its number}}
+    // {tstate_current, …, autoTSSkey {is_initialized, key}}
     const NUMBER: u64 = 4;
-    let head = match (known.current, current.before_key, known.state) {
+    let head = match (facts.current, current.before_key, facts.state) {
         (Some(symbol), ..) => target.address(symbol),
         (None, Some(before), Origin::Key { number, .. }) => {
             thread_local::address(number, target)?.wrapping_sub(NUMBER + u64::from(before))
         }
-        _ => return thread_local::path(known.state, target, further),
+        _ => return thread_local::path(facts.state, target, further),
     };
-    let own = match known.version {
+    let own = match facts.version {
         Version(2, _) => {
-            has_begun(known, target)?;
+            ensure_initialized(facts, target)?;
             None
         }
-        _ => Some(known.state),
+        _ => Some(facts.state),
     };
     thread_local::current(head, current.thread, own, target, further)
 }
 
-/// Whether there is an interpreter. Without their list there is no way to the states of threads that wait.
-fn has_begun(known: &Known, target: &Target<'_>) -> Result<(), Reason> {
-    let head = thread_local::address(known.interpreters.ok_or(Reason::Unsupported)?, target)?;
+/// Fails unless an interpreter exists and is in the list, which leads to the states of waiting threads.
+fn ensure_initialized(facts: &RuntimeFacts, target: &Target<'_>) -> Result<(), Reason> {
+    let head = thread_local::address(facts.interpreters.ok_or(Reason::Unsupported)?, target)?;
     if target.memory().u64(head)? == 0 { Err(Reason::NotReady) } else { Ok(()) }
 }
 
-/// Believes what the type says of its fields, more than the table: the table is of another build.
+/// Replaces offsets of code objects by those that the type's members declare: the table is of another build.
 fn refine(code: &mut CodeOffsets, members: u64, memory: &dyn Memory) -> Result<(), Reason> {
     let first = match memory.u64(members)? {
-        // The loader hasn't been there yet.
+        // Not relocated yet.
         0 => return Err(Reason::NotReady),
         first => first,
     };

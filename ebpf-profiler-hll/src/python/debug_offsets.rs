@@ -1,4 +1,4 @@
-//! `_Py_DebugOffsets`: the runtime's own description, from 3.13 on.
+//! Parser of `_Py_DebugOffsets`, the description of its structures that CPython publishes from 3.13 on.
 //!
 //! ```text
 //!   0  "xdebugpy"   8  version   16  free-threaded   24  groups of offsets, eight bytes each
@@ -14,24 +14,24 @@
 //!   unicode_object     size  state  length  asciiobject_size
 //! ```
 //!
-//! Each version adds fields at the ends of groups, and groups between them. So a group is not counted out but
-//! recognised, by what its fields must be to one another: `qualname = name + 8`. What isn't recognised is refused.
+//! Each version adds fields at the ends of groups, and groups between them. So a group has no fixed position; it is
+//! recognized by relations between its fields, such as `qualname = name + 8`. An unrecognized description is rejected.
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_programs::abi::interpreter::{Frames, position, run};
 
 use super::offsets::{self, BytesOffsets, CodeOffsets, ListOffsets, OF_INTERPRETER, Offsets, TextOffsets};
 
-/// More than any version's.
+/// Number of bytes read; more than the description of any version.
 const SIZE: usize = 2048;
 
-/// No structure that is looked at is larger.
+/// Upper bound of plausible sizes and offsets of the structures used.
 const MAX_OFFSET: u64 = 4096;
 
-/// Addresses of code objects carry marks in the lowest bits, from 3.14 on.
+/// Address bits of pointers to code objects, whose lowest bits are tags from 3.14 on.
 const UNMARKED: u64 = !7;
 
-/// Reads the description at `_PyRuntime`: it stands in the file, before any process runs it.
+/// Reads the description at `_PyRuntime` from the file; it is initialized data.
 pub(super) fn read(elf: &Elf, runtime: u64) -> Option<Offsets> {
     let mut bytes = [0; SIZE];
     elf.read(runtime, &mut bytes).ok()?;
@@ -65,7 +65,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
         length == header && state == header + 16 && ascii > state && ascii + 16 < size
     })?;
     let [size, filename, name, qualname, table, first_line, _, locals, _, adaptive] = code;
-    // The description lacks it, but nothing has come between `co_version` and `co_localsplusnames` so far.
+    // Not in the description; in all versions so far, `co_version` lies directly before `co_localsplusnames`.
     let version = locals - 4;
     let frames = frames(frame, version)?;
     let (qualname, version, instructions) = (Some(qualname), Some(version), Some(adaptive));
@@ -75,7 +75,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
         current: None,
         frames,
         code: CodeOffsets { size, filename, name, qualname, first_line, version, table, instructions },
-        // Behind what a string of ASCII has: the length and the address of its UTF-8.
+        // A compact string that isn't ASCII has two more words: length and address of its UTF-8.
         text: TextOffsets { length: text[2], state: text[1], ascii: text[3], wide: text[3] + 16 },
         bytes: BytesOffsets { size: bytes[1], data: bytes[2] },
         object_type,
@@ -84,7 +84,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     })
 }
 
-/// The first two groups are larger than any other, and none of their fields is known.
+/// Reads the lists of interpreters and threads from the first two groups, which no relation identifies.
 fn lists(groups: &[u64], [_, _, next, _, _, thread]: [u32; 6]) -> Option<ListOffsets> {
     let &[_, _, head, size, id, interpreter, threads, ..] = groups else { return None };
     let is_plausible = head < groups[0] && [id, interpreter, threads].iter().all(|field| *field < size);
@@ -107,11 +107,11 @@ fn frames([_, previous, executable, pointer, _, owner]: [u32; 6], check: u32) ->
     Some(frames)
 }
 
-/// All groups, one behind the other.
+/// The fields of all groups, in order.
 struct Groups<'a>(&'a [u64]);
 
 impl Groups<'_> {
-    /// The first fields, from field `from` on, that are as a group must be; and what stands behind them.
+    /// Returns the first `N` consecutive fields, from field `from` on, that satisfy `is`, and the index behind them.
     fn find<const N: usize>(&self, from: usize, is: impl Fn([u32; N]) -> bool) -> Option<(usize, [u32; N])> {
         let windows = self.0.get(from..)?.windows(N).zip(from..);
         windows.filter(|(window, _)| window.iter().all(|&field| field < MAX_OFFSET)).find_map(
@@ -127,7 +127,7 @@ impl Groups<'_> {
 mod tests {
     use super::*;
 
-    /// What 3.13.0 says of itself.
+    /// The description in 3.13.0.
     const GROUPS_3_13: [&[u64]; 15] = [
         &[283_320, 608, 632],
         &[194_968, 7272, 7264, 7344, 7400, 7656, 7640, 7648, 16, 7752, 0, 7768, 7760],
@@ -146,7 +146,7 @@ mod tests {
         &[240, 200],
     ];
 
-    /// What 3.14.8 says of itself.
+    /// The description in 3.14.8.
     const GROUPS_3_14: &str = include_str!("../../tests/fake/debug_offsets_3_14.txt");
 
     fn bytes(groups: &[&[u64]], version: u64) -> Vec<u8> {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_description_of_3_13() {
+    fn parses_description_of_3_13() {
         let found = parse(&bytes(&GROUPS_3_13, 0x030d_00f0)).unwrap();
         assert_eq!(found.top, (72, None));
         let lists = ListOffsets { interpreter: 7264, threads: 7344, next: 8, thread: 152 };
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_description_of_3_14_which_has_more_fields_and_groups() {
+    fn parses_description_of_3_14_with_more_fields_and_groups() {
         let lines = GROUPS_3_14.lines().filter(|line| !line.starts_with('#'));
         let words: Vec<u64> =
             lines.flat_map(str::split_whitespace).map(|word| word.parse().unwrap()).collect();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_larger_objects_of_a_free_threaded_build() {
+    fn parses_larger_objects_of_free_threaded_build() {
         let mut groups = GROUPS_3_13.map(<[u64]>::to_vec);
         groups[4] = vec![224, 128, 136, 144, 152, 84, 68, 112, 120, 216];
         groups[5] = vec![32, 24];
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_description_is_refused() {
+    fn rejects_truncated_and_other_bytes() {
         let whole = bytes(&GROUPS_3_13, 0x030d_00f0);
         assert!(parse(&whole[8..]).is_none());
         assert!(parse(&[0; SIZE]).is_none());

@@ -1,8 +1,8 @@
-//! Line tables, in the three forms that they have had.
+//! Parser of line tables, which have had three formats.
 //!
 //! ```text
 //!   to 3.9    co_lnotab      {bytes of code u8, lines}…                lines: u8 in 2.7, i8 from 3.6 on
-//!   3.10      co_linetable   {bytes of code u8, lines i8}…             -128 lines: none
+//!   3.10      co_linetable   {bytes of code u8, lines i8}…             -128: no line
 //!   3.11 on   co_linetable   {1cccclll, more}…                        c: kind, l + 1: words of code
 //!                            more: bytes below 0x80, by kind: lines and columns
 //! ```
@@ -11,7 +11,7 @@ use ebpf_profiler_core::language::Lines;
 
 use super::version::Version;
 
-/// Which form a version has.
+/// Format of a line table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Unsigned,
@@ -20,12 +20,12 @@ enum Form {
     Locations,
 }
 
-/// Of an entry from 3.11 on: this code has no line.
+/// Kind of an entry for code without a line, from 3.11 on.
 const NO_LINE: u8 = 15;
 
-/// The lines of a code object: of its positions as frames have them.
+/// Decodes the line table of a code object, for positions as frames hold them.
 ///
-/// `first` is the line on which it begins, `instructions` where in the object its code is.
+/// `first` is the first line of the function, `instructions` the offset of its bytecode in the object.
 pub(super) fn lines(version: Version, table: &[u8], first: u32, instructions: u32) -> Lines {
     let form = match version {
         Version(2, _) => Form::Unsigned,
@@ -41,13 +41,13 @@ pub(super) fn lines(version: Version, table: &[u8], first: u32, instructions: u3
         Form::Locations => locations(&mut lines, table, first, instructions),
     }
     if form != Form::Locations {
-        // -1: it hasn't begun.
+        // Position -1: the function hasn't begun.
         lines.push(u32::MAX, first);
     }
     lines
 }
 
-/// Whether a table says of all its code that it has no line.
+/// Returns `true` if no entry of the table has a line.
 pub(super) fn is_without(version: Version, table: &[u8]) -> bool {
     let mut heads = table.iter().filter(|&&byte| byte & 0x80 != 0);
     version >= Version(3, 11) && heads.all(|head| head >> 3 & 15 == NO_LINE)
@@ -74,7 +74,7 @@ fn ranges(lines: &mut Lines, table: &[u8], first: u32) {
             line = line.wrapping_add_signed(by.into());
         }
         if code > 0 {
-            // Frames count words of two bytes.
+            // Positions count words of two bytes.
             lines.push(position / 2, if by == NONE { 0 } else { line });
         }
         position += u32::from(code);
@@ -88,7 +88,7 @@ fn locations(lines: &mut Lines, table: &[u8], first: u32, instructions: u32) {
         let len = more.iter().position(|&byte| byte & 0x80 != 0).unwrap_or(more.len());
         let kind = head >> 3 & 15;
         let by = match kind {
-            // The line as a number of its own.
+            // The line as a varint.
             13 | 14 => signed(&more[..len]),
             10..=12 => i32::from(kind - 10),
             _ => 0,
@@ -98,11 +98,11 @@ fn locations(lines: &mut Lines, table: &[u8], first: u32, instructions: u32) {
         position = position.saturating_add(2 * (u32::from(head & 7) + 1));
         rest = &more[len..];
     }
-    // Behind the end: a copy of the code, of which the place isn't known.
+    // Positions behind the end are in a copy of the bytecode, whose address is unknown.
     lines.push(position, 0);
 }
 
-/// A number of six bits a byte, the lowest first; its lowest bit is the sign.
+/// Decodes a varint of six bits per byte, lowest first, whose lowest bit is the sign.
 fn signed(bytes: &[u8]) -> i32 {
     let mut number: u32 = 0;
     for (index, &byte) in bytes.iter().take(6).enumerate() {

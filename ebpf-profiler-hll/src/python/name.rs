@@ -1,4 +1,4 @@
-//! Names of functions, from their code objects.
+//! Reads the names of functions from their code objects.
 
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
 use ebpf_programs::abi::interpreter::{CHECK_WORDS, fold};
@@ -8,20 +8,20 @@ use super::offsets::Offsets;
 use super::text;
 use super::version::Version;
 
-/// The most of a line table that is read.
+/// Maximum length of a line table, in bytes.
 const MAX_TABLE: usize = 1 << 20;
 
-/// The most of a code object that is read.
+/// Maximum number of bytes read of a code object.
 const MAX_CODE: u64 = 512;
 
-/// Of `check`, what a frame brings along.
+/// The bits of a check that a frame holds.
 const CHECKED: u32 = 0xff_ffff;
 
-/// The functions of one process.
+/// Names the functions of one process.
 pub(super) struct Names {
     version: Version,
     offsets: Offsets,
-    /// The type of code objects.
+    /// Address of the type of code objects in the process.
     code_type: u64,
 }
 
@@ -30,9 +30,9 @@ impl Names {
         Names { version, offsets, code_type }
     }
 
-    /// Whether objects of this type are code.
+    /// Returns `true` if the type at `found` is that of code objects.
     ///
-    /// The type may lie elsewhere than in the runtime's file: a program that isn't position-independent has a copy.
+    /// A program that isn't position-independent has its own copy of the type (copy relocation).
     fn is_code(&mut self, found: u64, memory: &dyn Memory) -> bool {
         if found == self.code_type {
             return true;
@@ -62,7 +62,7 @@ impl Attached for Names {
         let code =
             Code(memory.bytes(address, u64::from(offsets.code.size).min(MAX_CODE), MAX_CODE as usize)?);
         if !self.is_code(code.word(offsets.object_type)?, memory) {
-            // Something else may lie there by now; or it never was one.
+            // Overwritten since, or never a code object.
             return Err(Reason::Implausible);
         }
         if offsets.object_type == COUNTED && !is_alive(code.word(0)?) {
@@ -75,7 +75,7 @@ impl Attached for Names {
         let (name, file) = (code.word(offsets.code.name)?, code.word(offsets.code.filename)?);
         let table = text::read_bytes(code.word(offsets.code.table)?, &offsets.bytes, MAX_TABLE, memory);
         if name == file && table.as_ref().is_ok_and(|table| lines::is_without(self.version, table)) {
-            // A step of a call that the runtime put there, and no one wrote.
+            // A shim of the runtime, which has no source.
             return Ok(Function::default());
         }
         let qualified = offsets.code.qualname.map(|at| code.word(at)).transpose()?.filter(|&at| at != 0);
@@ -84,20 +84,20 @@ impl Attached for Names {
         let instructions = offsets.code.instructions.unwrap_or(0);
         let lines = match table {
             Ok(table) => lines::lines(self.version, &table, start_line, instructions),
-            // A function of a megabyte of lines still has its name.
+            // A function with an unreadable line table still has its name.
             Err(_) => Lines::default(),
         };
         Ok(Function { name, file, start_line, lines })
     }
 }
 
-/// Where objects have their type whose first word counts the references to them: not without the global lock.
+/// Offset of an object's type in builds whose first word is the reference count; free-threaded builds differ.
 const COUNTED: u32 = 8;
 
-/// Whether the first word of an object is a count of references.
+/// Returns `true` if the first word of an object is a plausible reference count.
 ///
-/// Where an object was given back it is the address of the next free piece of memory, or 0. From 3.14 on there are
-/// marks above the count, higher up than addresses reach.
+/// The first word of a freed object is the address of the next free block, or 0. From 3.14 on there are flags above the
+/// count, in bits above those of user-space addresses.
 fn is_alive(word: u64) -> bool {
     word != 0 && !(1 << 32..1 << 47).contains(&word)
 }
@@ -106,7 +106,7 @@ fn is_alive(word: u64) -> bool {
 struct Code(Vec<u8>);
 
 impl Code {
-    /// What tells it from others, as the kernel side takes it.
+    /// Computes the check as the kernel side does.
     fn check(&self, (at, count): (u32, u32)) -> Result<u32, Reason> {
         if count == 0 {
             return self.number(at);

@@ -1,6 +1,6 @@
-//! Where the fields are.
+//! Offsets of the fields of CPython's structures.
 //!
-//! | version | what the runtime itself says | what the [table](super::table) says |
+//! | version | read from the runtime itself | taken from the [table](super::table) |
 //! | --- | --- | --- |
 //! | 2.7, 3.6 to 3.12 | fields of code objects: `PyCode_Type.tp_members` | the rest |
 //! | 3.13 on | all: `_Py_DebugOffsets`, at the beginning of `_PyRuntime` | |
@@ -13,14 +13,14 @@ use super::symbols::Symbols;
 use super::table::Table;
 use super::version::Version;
 
-/// Where the fields of a version's structures are.
+/// Offsets of the fields of a version's structures, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offsets {
-    /// From a thread state to its innermost frame; the second only where there are two hops.
+    /// From a thread state to its innermost frame: one or two hops.
     pub(super) top: (i64, Option<i64>),
-    /// Of the lists of interpreters and thread states.
+    /// The lists of interpreters and thread states.
     pub(super) lists: Option<ListOffsets>,
-    /// Of what says which thread state is in use.
+    /// The pointer to the thread state in use.
     pub(super) current: Option<CurrentOffsets>,
     pub(super) frames: Frames,
     pub(super) code: CodeOffsets,
@@ -28,89 +28,89 @@ pub(super) struct Offsets {
     pub(super) bytes: BytesOffsets,
     /// The type of an object.
     pub(super) object_type: u32,
-    /// The name of a type, and the members that it shows.
+    /// The name of a type, and its `PyMemberDef` array.
     pub(super) type_name: u32,
     pub(super) type_members: Option<u32>,
 }
 
-/// Of the lists of interpreters and thread states.
+/// Offsets in interpreters and thread states, which form lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListOffsets {
-    /// In an interpreter: the next one, and its first thread state.
+    /// In an interpreter: the next interpreter, and the first thread state.
     pub(super) interpreter: u32,
     pub(super) threads: u32,
-    /// In a thread state: the next one, and the thread that it is for.
+    /// In a thread state: the next thread state, and the id of its thread.
     pub(super) next: u32,
     pub(super) thread: u32,
 }
 
-/// Of what says which thread state is in use; until 3.11.
+/// Offsets around the pointer to the thread state in use; up to 3.11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CurrentOffsets {
-    /// How far it lies before the key of the states; 3.6 has a symbol for it.
+    /// Its distance before the key of thread states; `None` in 2.7 and 3.6, which have a symbol for it.
     pub(super) before_key: Option<u32>,
-    /// In a thread state: the thread that it is for.
+    /// In a thread state: the id of its thread.
     pub(super) thread: u32,
 }
 
-/// Of a code object.
+/// Offsets in a code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CodeOffsets {
-    /// How many bytes of it are read.
+    /// Size of the object.
     pub(super) size: u32,
     pub(super) filename: u32,
     pub(super) name: u32,
     /// From 3.11 on.
     pub(super) qualname: Option<u32>,
     pub(super) first_line: u32,
-    /// Four bytes that no other code object has: from 3.12 on, the number of its making.
+    /// The unique version number of the object, four bytes; from 3.12 on.
     pub(super) version: Option<u32>,
     /// The line table.
     pub(super) table: u32,
-    /// Where its instructions begin, if positions are addresses.
+    /// The bytecode, if positions are addresses.
     pub(super) instructions: Option<u32>,
 }
 
-/// Of a `str`; none in 2.7, where names are bytes.
+/// Offsets in a `str`; 0 in 2.7, where names are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextOffsets {
     pub(super) length: u32,
     pub(super) state: u32,
-    /// The characters of one that is ASCII, and of one that isn't.
+    /// The characters of an ASCII string, and of any other.
     pub(super) ascii: u32,
     pub(super) wide: u32,
 }
 
-/// Of `bytes`.
+/// Offsets in a `bytes` object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BytesOffsets {
     pub(super) size: u32,
     pub(super) data: u32,
 }
 
-/// From 3.12 on a loop puts a frame of its own below the first that it runs; `owner` is at least this there.
+/// Minimum `owner` of the frame that each call of the loop pushes below the first frame that it runs, from 3.12 on.
 pub(super) const OF_INTERPRETER: u32 = 3;
 
 impl Offsets {
-    /// Of a file.
-    pub(super) fn of(elf: &Elf, symbols: &Symbols<'_>, version: Version) -> Option<Offsets> {
-        match Table::of(version) {
+    /// Returns the offsets of a version, from the table or else from the file.
+    pub(super) fn find(elf: &Elf, symbols: &Symbols<'_>, version: Version) -> Option<Offsets> {
+        match Table::for_version(version) {
             Some(table) => from_table(&table),
             None => debug_offsets::read(elf, symbols.address("_PyRuntime")?),
         }
     }
 }
 
-/// Behind the third word there is one that changes (3.6 to 3.10).
-const MADE_OF: u32 = 3;
+/// Number of words of a code object that identify it; a fourth word changes while it lives (3.6 to 3.10).
+const IDENTITY_WORDS: u32 = 3;
 
 impl CodeOffsets {
-    /// Where a code object is told from another that takes its place, and by how many words; none where it is a number.
+    /// Returns the offset of the identity of a code object, and its length in words; 0 words for a version number.
     ///
-    /// Before they were numbered, by what they are made of: the addresses of their file's name, of their own, and what
-    /// stands behind: the first line (2.7), the line table (3.6 to 3.10), the qualified name (3.11).
+    /// Objects without a version number are identified by the addresses of their file name, of their name, and the
+    /// following word: the first line (2.7), the line table (3.6 to 3.10), the qualified name (3.11).
     pub(super) fn check(&self) -> (u32, u32) {
-        self.version.map_or((self.filename, MADE_OF), |version| (version, 0))
+        self.version.map_or((self.filename, IDENTITY_WORDS), |version| (version, 0))
     }
 }
 
@@ -123,7 +123,7 @@ fn from_table(table: &Table) -> Option<Offsets> {
     let instructions = of("code.instructions");
     let frames = frames(table)?;
     let thread = of("thread.thread_id")?;
-    // 3.12 is the first whose threads have the state in use as their own, and the first that numbers its code objects.
+    // From 3.12 on the thread's own state is the one in use; the same version introduced version numbers of code objects.
     let has_current = of("code.version").is_none();
     Some(Offsets {
         top,
@@ -184,7 +184,7 @@ fn frames(table: &Table) -> Option<Frames> {
     Some(frames)
 }
 
-/// A run ends with frames whose byte at `at` is `value` or more.
+/// Sets the end of a run: a frame whose byte at `at` is `value` or more.
 pub(super) fn end(frames: &mut Frames, run: u32, at: u32, value: u32) {
     frames.run = run;
     frames.end = at;
@@ -192,7 +192,7 @@ pub(super) fn end(frames: &mut Frames, run: u32, at: u32, value: u32) {
     frames.end_value = value;
 }
 
-/// How much of a frame is to be read; nothing where it is more than can be.
+/// Returns the number of bytes to read of a frame, `None` if it exceeds [`FRAME_BYTES`].
 pub(super) fn size(frames: &Frames) -> Option<u32> {
     let last = [frames.caller + 8, frames.function + 8, frames.position + 8, frames.end + 1];
     let size = last.into_iter().max()?.next_multiple_of(8);

@@ -1,4 +1,4 @@
-//! The symbols of a runtime, exported or kept.
+//! Symbols of a runtime, exported or in the symbol table.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ pub(super) struct Symbols<'a> {
 }
 
 impl<'a> Symbols<'a> {
-    /// Of a file that has them.
-    pub(super) fn of(elf: &'a Elf) -> Option<Symbols<'a>> {
+    /// Returns the symbols of a file, `None` if it holds no runtime.
+    pub(super) fn find(elf: &'a Elf) -> Option<Symbols<'a>> {
         let exports = elf.exports();
         let exported = |name: &&str| exports.and_then(|exports| exports.get(name)).is_some();
         if !MARKS.iter().any(exported) && !elf.has_symbol(&MARKS) {
@@ -38,10 +38,10 @@ impl<'a> Symbols<'a> {
     }
 }
 
-/// Each runtime has one of them, and nothing else.
+/// Each runtime has one of them, and no other file.
 const MARKS: [&str; 2] = ["_PyRuntime", "_PyThreadState_Current"];
 
-/// Where none of one of these is exported, not all is that is of use.
+/// Groups of alternatives; if no symbol of a group is exported, the symbol table is searched.
 const NEEDED: [&[&str]; 4] = [
     &MARKS,
     &["_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx"],
@@ -49,7 +49,7 @@ const NEEDED: [&[&str]; 4] = [
     &["PyGILState_GetThisThreadState"],
 ];
 
-/// What is looked for where not all is exported.
+/// Symbols to search for in the symbol table.
 const WANTED: [&str; 14] = [
     "_PyRuntime",
     "_PyThreadState_Current",

@@ -1,4 +1,4 @@
-//! Which version a runtime is.
+//! Detects the version of a runtime.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ impl fmt::Display for Version {
 }
 
 impl Version {
-    /// Of a file: as it says itself from 3.11 on, before by what it has and the version before hadn't.
-    pub(super) fn of(elf: &Elf, symbols: &Symbols<'_>) -> Option<Version> {
+    /// Detects the version of a file: by `Py_Version` from 3.11 on, else by symbols that a version introduced.
+    pub(super) fn detect(elf: &Elf, symbols: &Symbols<'_>) -> Option<Version> {
         if let Some(at) = symbols.address("Py_Version") {
             let mut word = [0; 4];
             elf.read(at, &mut word).ok()?;
@@ -36,7 +36,7 @@ impl Version {
         Some(Version(3, minor))
     }
 
-    /// Of a number like `0x030d00f0`.
+    /// Decodes a number like `0x030d00f0`.
     pub(super) fn from_hex(number: u32) -> Option<Version> {
         let [major, minor, ..] = number.to_be_bytes();
         (major == 3).then_some(Version(major, minor))

@@ -1,4 +1,4 @@
-//! From a thread to what it calls its own.
+//! Paths from a thread to its thread-local data.
 //!
 //! ```text
 //!   pthread key k, glibc      [[tp + specific + 8 * (k / 32)] + 16 * (k % 32) + 8]
@@ -7,36 +7,36 @@
 //!   module m, offset o        [[[tp + vector] + size * m] + o]    size: 16 in glibc, 8 in musl
 //! ```
 //!
-//! The numbers are the [C library](library)'s.
+//! The offsets are those of the [C library](library).
 
 mod library;
 
 use ebpf_profiler_core::language::{Reason, Target};
 use ebpf_programs::abi::interpreter::{HOPS, Path, from};
 
-use crate::code::{Origin, Place};
+use crate::accessor::{Location, Origin};
 use library::Library;
 
-/// More keys than a process can have.
+/// Upper bound of plausible key numbers: no C library has as many keys.
 const MAX_KEY: u32 = 4096;
 
-/// More modules with thread-local storage than a process has.
+/// Upper bound of plausible module numbers.
 const MAX_MODULE: u64 = 1 << 16;
 
-/// More than thread-local storage takes.
+/// Upper bound of plausible distances in thread-local storage, in bytes.
 const MAX_OFFSET: i64 = 1 << 24;
 
-/// Keys in one block of glibc's.
+/// Number of keys in one block of glibc's.
 const BLOCK: u32 = 32;
 
-/// The way from a thread to the word of `origin`, and from there over `further`.
+/// Returns the path from a thread to the word of `origin`, followed by the hops `further`.
 ///
 /// # Errors
 ///
-/// [`Reason::NotReady`] where it isn't set up yet, [`Reason::Implausible`] where no file is a C library that is known.
+/// [`Reason::NotReady`] if the word isn't set up yet, [`Reason::Implausible`] if no file is a known C library.
 pub(crate) fn path(origin: Origin, target: &Target<'_>, further: &[i64]) -> Result<Path, Reason> {
     let hops = match origin {
-        Origin::Key { number, made } => of_key(key(number, made, target)?, target)?,
+        Origin::Key { number, created } => of_key(key(number, created, target)?, target)?,
         Origin::Static { offset } => vec![plausible(offset)?],
         Origin::Slot { slot, plus } => vec![plausible((target.word(slot)? as i64).wrapping_add(plus))?],
         Origin::Module { pair, plus } => {
@@ -52,30 +52,30 @@ pub(crate) fn path(origin: Origin, target: &Target<'_>, further: &[i64]) -> Resu
     join(&hops, further).ok_or(Reason::Unsupported)
 }
 
-/// The number of a key.
-fn key(number: Place, made: Option<Place>, target: &Target<'_>) -> Result<u32, Reason> {
-    if let Some(made) = made
-        && target.memory().u32(address(made, target)?)? == 0
+/// Reads the number of a key.
+fn key(number: Location, created: Option<Location>, target: &Target<'_>) -> Result<u32, Reason> {
+    if let Some(created) = created
+        && target.memory().u32(address(created, target)?)? == 0
     {
         return Err(Reason::NotReady);
     }
     let key = target.memory().u32(address(number, target)?)?;
     match key {
-        // As it is before it is made.
+        // The initial value.
         u32::MAX => Err(Reason::NotReady),
         MAX_KEY.. => Err(Reason::Implausible),
         key => Ok(key),
     }
 }
 
-/// The way to the entry in use, if it is this thread's, or else to that of `origin`, and from there over `further`; without
-/// an origin the entry is looked for among all.
+/// Returns the path to the entry in use, followed by the hops `further`.
 ///
-/// The address of the entry in use is at `head`; entries hold the thread pointer at offset `thread`.
+/// The address of the entry in use is at `head`; entries hold the thread pointer at offset `thread`. If the entry in use
+/// is another thread's, the path leads to the entry of `origin`; without an origin, all entries are searched.
 ///
 /// # Errors
 ///
-/// As of [`path`].
+/// Same as [`path`].
 pub(crate) fn current(
     head: u64,
     thread: u32,
@@ -83,17 +83,17 @@ pub(crate) fn current(
     target: &Target<'_>,
     further: &[i64],
 ) -> Result<Path, Reason> {
-    let otherwise = origin.map(|origin| path(origin, target, &[])).transpose()?.unwrap_or_default();
-    let hops = [&[head as i64], &otherwise.offsets[..otherwise.hops as usize]].concat();
+    let fallback = origin.map(|origin| path(origin, target, &[])).transpose()?.unwrap_or_default();
+    let hops = [&[head as i64], &fallback.offsets[..fallback.hops as usize]].concat();
     let path = join(&hops, further).ok_or(Reason::Unsupported)?;
-    Ok(Path { from: from::CURRENT, next: otherwise.hops, thread, ..path })
+    Ok(Path { from: from::CURRENT, next: fallback.hops, thread, ..path })
 }
 
-pub(crate) fn address(place: Place, target: &Target<'_>) -> Result<u64, Reason> {
+pub(crate) fn address(place: Location, target: &Target<'_>) -> Result<u64, Reason> {
     match place.pointer {
         None => Ok(target.address(place.plus)),
         Some(pointer) => match target.word(pointer)? {
-            // The loader hasn't been there yet.
+            // Not relocated yet.
             0 => Err(Reason::NotReady),
             address => Ok(address.wrapping_add(place.plus)),
         },
@@ -101,7 +101,7 @@ pub(crate) fn address(place: Place, target: &Target<'_>) -> Result<u64, Reason> 
 }
 
 fn of_key(key: u32, target: &Target<'_>) -> Result<Vec<i64>, Reason> {
-    Ok(match Library::of(target)? {
+    Ok(match Library::find(target)? {
         Library::Glibc { specific, key_size, value, .. } => {
             let block = i64::from(key / BLOCK) * 8;
             vec![specific + block, i64::from(key % BLOCK) * key_size + value]
@@ -116,14 +116,14 @@ fn of_module(module: u64, offset: i64, target: &Target<'_>) -> Result<Vec<i64>, 
         MAX_MODULE.. => return Err(Reason::Implausible),
         module => module as i64,
     };
-    let (vector, size, pointer) = match Library::of(target)? {
+    let (vector, size, pointer) = match Library::find(target)? {
         Library::Glibc { vector, element, pointer, .. } => (vector, element, pointer),
         Library::Musl { vector, .. } => (vector, 8, 0),
     };
     Ok(vec![vector, module * size + pointer, plausible(offset)?])
 }
 
-/// A descriptor's argument is the distance from the thread pointer, or leads to a module and an offset.
+/// The argument of a TLS descriptor is the distance from the thread pointer, or the address of a module and an offset.
 fn of_descriptor(argument: u64, plus: i64, target: &Target<'_>) -> Result<Vec<i64>, Reason> {
     let distance = argument as i64;
     if distance.abs() < MAX_OFFSET {

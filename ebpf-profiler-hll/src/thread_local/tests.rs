@@ -1,4 +1,4 @@
-//! The words of living threads, as C compilers and C libraries store them.
+//! Thread-local words of live threads, for all storage models of gcc, in glibc and musl.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path as FilePath, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use ebpf_profiler_core::language::Memory;
 
 use super::*;
-use crate::code;
+use crate::accessor;
 use process::Process;
 
 #[path = "../../tests/live/process.rs"]
@@ -15,11 +15,11 @@ mod process;
 
 #[test]
 #[ignore = "needs gcc and musl-gcc"]
-fn words_of_living_threads() {
+fn reads_words_of_live_threads() {
     for compiler in ["gcc", "musl-gcc"] {
         for model in ["-mtls-dialect=gnu", "-mtls-dialect=gnu2", "-ftls-model=initial-exec"] {
             if compiler == "musl-gcc" && model == "-ftls-model=initial-exec" {
-                // musl has no room for those of libraries that are loaded later.
+                // musl reserves no static storage for libraries loaded later.
                 continue;
             }
             let directory = build(compiler, model);
@@ -35,7 +35,7 @@ fn words_of_living_threads() {
     }
 }
 
-/// What the functions of the program and of its library would answer in a thread.
+/// Returns the results that the accessors of the program and of its library would have in a thread.
 fn words(pid: u32, thread: u64) -> [Result<u64, Reason>; 3] {
     let process = Process::open(pid);
     let memory: &dyn Memory = &|address, buffer: &mut [u8]| process.read(address, buffer);
@@ -47,7 +47,7 @@ fn words(pid: u32, thread: u64) -> [Result<u64, Reason>; 3] {
             .find(|(_, elf)| elf.exports().is_some_and(|exports| exports.get(function).is_some()))
             .unwrap();
         let address = elf.exports().unwrap().get(function).unwrap().address;
-        let origin = code::returned(&elf, address, &|_| false).ok_or(Reason::Unsupported)?;
+        let origin = accessor::returned(&elf, address, &|_| false).ok_or(Reason::Unsupported)?;
         let target = Target::new(memory, file.bias, process.files.clone());
         let path = path(origin, &target, &[])?;
         let offsets = &path.offsets[..path.hops as usize];

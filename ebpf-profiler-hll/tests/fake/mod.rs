@@ -1,5 +1,5 @@
-//! A runtime that was thought up: a file with the names and the few instructions of a CPython, and the memory of a
-//! process that runs it.
+//! A synthetic runtime: a file with the symbols and accessor functions of CPython, and the memory of a process that
+//! runs it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{LoadedFile, Memory, Unreadable};
 use ebpf_programs::abi::interpreter::{Interpreter, fold};
 
-/// Where the file lies in the process.
+/// Load address of the file in the process.
 pub(crate) const BIAS: u64 = 0x10_0000;
 
 /// In the file: the runtime's variables, among them the key, and the type of code objects.
@@ -22,15 +22,15 @@ pub(crate) const CODE_TYPE: u64 = 0x2a00;
 
 /// In the file: functions.
 const EVAL: u64 = 0x1800;
-const ASK: u64 = 0x1a00;
+const ACCESSOR: u64 = 0x1a00;
 const HEAD: u64 = 0x1a60;
 const GET_SPECIFIC: u64 = 0x1a40;
 
-/// The bytes of a file with the runtime of this version of Python 3 in it, or of 2.7; its C library is musl.
-pub(crate) fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
+/// Returns a file that holds CPython 2.7 or 3 of this version; its C library is musl.
+pub(crate) fn file(version: (u8, u8), debug_offsets: &[u8]) -> Vec<u8> {
     let hex = u32::from_be_bytes([version.0, version.1, 0, 0xf0]).to_le_bytes();
     let mut exports = vec![
-        ("PyGILState_GetThisThreadState", ASK),
+        ("PyGILState_GetThisThreadState", ACCESSOR),
         ("PyInterpreterState_Head", HEAD),
         ("PyCode_Type", CODE_TYPE),
         ("_dlstart", 0x1a80),
@@ -50,7 +50,7 @@ pub(crate) fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
         exports.push(("Py_Version", 0x2b80));
     }
     let mut image = elf(&exports);
-    place(&mut image, ASK, &asking());
+    place(&mut image, ACCESSOR, &accessor());
     place(&mut image, GET_SPECIFIC, GET_SPECIFIC_CODE);
     place(
         &mut image,
@@ -58,7 +58,7 @@ pub(crate) fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
         &[b"\x48\x8b\x05".as_slice(), &relative(INTERPRETERS, HEAD + 7), b"\xc3"].concat(),
     );
     place(&mut image, 0x2b80, &hex);
-    place(&mut image, RUNTIME, describes_itself);
+    place(&mut image, RUNTIME, debug_offsets);
     image
 }
 
@@ -66,22 +66,22 @@ pub(crate) fn file(version: (u8, u8), describes_itself: &[u8]) -> Vec<u8> {
 const GET_SPECIFIC_CODE: &[u8] =
     b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x8b\x80\x80\x00\x00\x00\x89\xff\x48\x8b\x04\xf8\xc3";
 
-/// `cmpq $0, made(%rip); mov key(%rip), %edi; jmp …`: whether the key is made stands before it.
-fn asking() -> Vec<u8> {
+/// `cmpq $0, made(%rip); mov key(%rip), %edi; jmp …`: the flag precedes the key.
+fn accessor() -> Vec<u8> {
     let mut code = b"\x48\x83\x3d".to_vec();
-    code.extend(relative(KEY - 12, ASK + 8));
+    code.extend(relative(KEY - 12, ACCESSOR + 8));
     code.extend(b"\x00\x8b\x3d");
-    code.extend(relative(KEY, ASK + 14));
+    code.extend(relative(KEY, ACCESSOR + 14));
     code.extend(b"\xe9\x00\x10\x00\x00");
     code
 }
 
-/// The distance from the instruction at `next` to an address.
+/// Returns the distance from the instruction at `next` to an address.
 fn relative(to: u64, next: u64) -> [u8; 4] {
     (to.wrapping_sub(next) as u32).to_le_bytes()
 }
 
-/// A file whose bytes lie where their addresses are, and that exports these names.
+/// Returns a file whose offsets equal its addresses, with these exports.
 fn elf(exports: &[(&str, u64)]) -> Vec<u8> {
     const DYNAMIC: u64 = 0x200;
     const HASH: u64 = 0x400;
@@ -98,7 +98,7 @@ fn elf(exports: &[(&str, u64)]) -> Vec<u8> {
     place(&mut image, 64, &bytes(&load));
     place(&mut image, 120, &bytes(&dynamic));
     place(&mut image, DYNAMIC, &bytes(&[4, HASH, 5, NAMES, 6, SYMBOLS, 0, 0]));
-    // One bucket, in which each symbol leads to the next.
+    // One bucket with all symbols in one chain.
     let count = exports.len() as u32 + 1;
     let next = (1..count).map(|index| (index + 1) % count);
     let hash: Vec<u8> = [1, count, 1, 0].into_iter().chain(next).flat_map(u32::to_le_bytes).collect();
@@ -121,19 +121,19 @@ fn place(image: &mut [u8], at: u64, bytes: &[u8]) {
     image[at as usize..][..bytes.len()].copy_from_slice(bytes);
 }
 
-/// It, opened.
+/// Opens a synthetic file.
 pub(crate) fn open(file: &[u8]) -> Elf {
     Elf::open(Cursor::new(file.to_vec())).unwrap()
 }
 
-/// It, mapped.
+/// Returns the synthetic file as the only file of a process.
 pub(crate) fn loaded(file: &[u8]) -> Vec<LoadedFile> {
     let file: Arc<[u8]> = file.into();
     let opener = move || Ok(Box::new(Cursor::new(file.clone())) as Box<dyn ReadAt>);
     vec![LoadedFile { path: "/lib/ld-musl-fake.so".into(), bias: BIAS, opener: Arc::new(opener) }]
 }
 
-/// The memory of a process, in pieces; it counts what is read of it.
+/// Memory of a process in pieces, with a counter of reads.
 #[derive(Default)]
 pub(crate) struct World {
     pieces: BTreeMap<u64, Vec<u8>>,
@@ -141,7 +141,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Puts bytes at an address, over what is there where they fit in.
+    /// Writes bytes at an address, into an existing piece if they fit.
     pub(crate) fn put(&mut self, address: u64, bytes: &[u8]) {
         let over =
             self.pieces.range_mut(..=address).next_back().and_then(|(start, piece)| {
@@ -168,7 +168,7 @@ impl Memory for World {
     }
 }
 
-/// What the kernel side would bring along to tell a function by.
+/// Returns the check of a function, as the kernel side computes it.
 pub(crate) fn check(interpreter: &Interpreter, address: u64, memory: &dyn Memory) -> u32 {
     let at = address.wrapping_add(interpreter.frames.check.into());
     if interpreter.check_words == 0 {
@@ -178,8 +178,8 @@ pub(crate) fn check(interpreter: &Interpreter, address: u64, memory: &dyn Memory
     fold(&std::array::from_fn(word), interpreter.check_words)
 }
 
-/// What a CPython 3.14 says of itself.
-pub(crate) fn description() -> Vec<u8> {
+/// Returns the debug offsets of CPython 3.14.
+pub(crate) fn debug_offsets() -> Vec<u8> {
     let groups = include_str!("debug_offsets_3_14.txt").lines().filter(|line| !line.starts_with('#'));
     let mut words = vec![u64::from_le_bytes(*b"xdebugpy"), 0x030e_08f0, 0];
     words.extend(groups.flat_map(str::split_whitespace).map(|word| word.parse::<u64>().unwrap()));

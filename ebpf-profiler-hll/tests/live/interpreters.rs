@@ -1,23 +1,23 @@
-//! The interpreters of this machine.
+//! The interpreters installed on this machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An interpreter; in a directory of its own that it takes for the root, or in this one.
+/// An interpreter, in a root directory of its own or in that of the machine.
 pub(crate) struct Interpreter {
     pub(crate) root: Option<PathBuf>,
     pub(crate) program: PathBuf,
 }
 
 impl Interpreter {
-    /// A command that runs a script in it.
+    /// Returns a command that runs a script.
     pub(crate) fn run(&self, script: &Path) -> Command {
         let Some(root) = &self.root else {
             let mut command = Command::new(&self.program);
             command.arg(script);
             return command;
         };
-        // The script isn't in there.
+        // The script isn't inside the root directory.
         let mut command = Command::new("chroot");
         command
             .arg(root)
@@ -27,7 +27,7 @@ impl Interpreter {
         command
     }
 
-    /// What to call it.
+    /// Name in messages.
     pub(crate) fn name(&self) -> String {
         match &self.root {
             Some(root) => format!("{}:{}", root.display(), self.program.display()),
@@ -36,8 +36,8 @@ impl Interpreter {
     }
 }
 
-/// All that are found: pyenv's, the system's, and those of the list that `cargo xtask pythons` writes. `PYTHONS` names
-/// another list: `NAME<TAB>ROOT<TAB>PROGRAM` in each line.
+/// Returns all interpreters: pyenv's, the system's, and those of the list that `cargo xtask pythons` writes. `PYTHONS`
+/// names another list, with lines of the form `NAME<TAB>ROOT<TAB>PROGRAM`.
 pub(crate) fn all() -> Vec<Interpreter> {
     let mut found = Vec::new();
     let mut add = |root: Option<PathBuf>, program: PathBuf| {

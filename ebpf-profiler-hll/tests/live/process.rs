@@ -1,4 +1,4 @@
-//! A process from outside: its files and its memory.
+//! Files and memory of another process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{LoadedFile, Unreadable};
 
-/// The memory of a process, and what is mapped as code in it.
+/// The memory and the executable files of a process.
 pub(crate) struct Process {
     memory: File,
     pub(crate) files: Vec<LoadedFile>,

@@ -1,9 +1,9 @@
-//! The kernel side's way through a list of frames, once more, as plainly as it can be said.
+//! A second, simple implementation of the kernel side's walk of a list of frames.
 
 use ebpf_profiler_core::language::Memory;
 use ebpf_programs::abi::interpreter::{CHECK_WORDS, Interpreter, NO_CHECK, fold, from, position, run};
 
-/// A frame: its function, the number to tell it by, the position in it.
+/// A frame: its function, the check of the function, and the position in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) function: u64,
@@ -11,7 +11,7 @@ pub(crate) struct Call {
     pub(crate) position: u32,
 }
 
-/// The frames of a thread, innermost first.
+/// Returns the frames of a thread, innermost first.
 pub(crate) fn calls(
     interpreter: &Interpreter,
     thread_pointer: u64,
@@ -64,7 +64,7 @@ pub(crate) fn calls(
     Some(calls)
 }
 
-/// The entry of a thread among those of all interpreters.
+/// Searches the entry of a thread among those of all interpreters.
 fn of_all(interpreter: &Interpreter, thread_pointer: u64, memory: &dyn Memory) -> Option<u64> {
     let others = interpreter.others;
     let word = |at: u64, plus: u32| memory.u64(at + u64::from(plus)).ok();

@@ -1,12 +1,12 @@
 # -*- coding: utf-8 -*-
-"""Known chains of calls that stop where they say of themselves what they are.
+"""Threads in known chains of calls, each of which reports its chain and waits there.
 
-Runs under every CPython from 2.7 on. For each thread one line goes to standard output:
+Runs under every CPython from 2.7 on. Each thread prints one line:
 
     IDENT<TAB>NAME<TAB>FILE<TAB>LINE<TAB>NAME<TAB>FILE<TAB>LINE...
 
-from the innermost frame on; IDENT is pthread_self(), in C libraries of Linux the thread pointer. The innermost frame
-then waits in os.read for standard input to end.
+innermost frame first; IDENT is pthread_self(), which is the thread pointer on Linux. The innermost frame then waits in
+os.read for the end of standard input.
 """
 import json
 import os
@@ -19,7 +19,7 @@ lock = threading.Lock()
 
 
 def report():
-    """Writes down the caller's chain, and waits on the line behind the call."""
+    """Prints the caller's chain; the caller then waits on the next line."""
     frame = sys._getframe(1)
     cells = [str(threading.current_thread().ident)]
     innermost = True
@@ -59,7 +59,7 @@ class Recursive(object):
 
 def generator():
     yield 1
-    # Often enough for the runtime to take its short way to __init__.
+    # Often enough for the specializing interpreter to inline __init__.
     for depth in [-1] * 100 + [5]:
         yield Recursive(
             depth
@@ -97,7 +97,7 @@ def parsed():
 comprehended = lambda: [parsed() for _ in range(1)]
 
 try:
-    # Names like these need it.
+    # The compiler normalizes names outside of ASCII with this module.
     import unicodedata
 except ImportError:
     unicodedata = None
@@ -120,7 +120,7 @@ if sys.version_info >= (3, 7):
     try:
         import asyncio
     except ImportError:
-        # It needs modules of C, which need what a program may hide.
+        # asyncio needs extension modules, which fail where the program hides the C API.
         asyncio = None
 if sys.version_info >= (3, 7) and asyncio:
     exec(
@@ -141,7 +141,7 @@ else:
 
 
 def far_lines():
-    # More lines and more code between two steps of the table than one byte says.
+    # More lines and more code between two entries of the table than fit into one byte.
     run() if True else [
         0,
 

@@ -1,4 +1,4 @@
-/* A program that has an interpreter in it: host SCRIPT */
+/* A program that embeds an interpreter: host SCRIPT */
 #include <Python.h>
 
 int main(int count, char **arguments) {

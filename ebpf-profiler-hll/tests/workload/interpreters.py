@@ -1,6 +1,6 @@
-"""A second interpreter in the same thread, which works and never waits: in it, as chains.py does, one line is written.
+"""Runs a second interpreter in the main thread, which reports its chain like chains.py and then loops forever.
 
-Until 3.11 the thread's own word still leads to the first interpreter's state then.
+Up to 3.11 the thread-specific state is still that of the first interpreter then.
 """
 import sys
 
@@ -10,7 +10,7 @@ except ImportError:
     try:
         import _xxsubinterpreters as interpreters
     except ImportError:
-        sys.exit("no second interpreter here")
+        sys.exit("no second interpreter supported")
 
 SECOND = '''
 import os

@@ -1,6 +1,6 @@
-"""Writes down the line tables of the standard library's functions, and what the interpreter reads out of them.
+"""Prints the line tables of the standard library's functions, and their lines as the interpreter decodes them.
 
-A line for each code object, in cells separated by tabs:
+One line per code object, in cells separated by tabs:
 
     VERSION  FIRST LINE  TABLE in hex  LENGTH of the code  OFFSET:LINE of each step, separated by spaces; line 0: none
 """
@@ -15,7 +15,7 @@ VERSION = sys.version_info[:2]
 
 def steps(code):
     if VERSION >= (3, 11):
-        # For each instruction of two bytes, by another reader than that of co_lines.
+        # One position per instruction of two bytes; decoded by other code than co_lines.
         return [(2 * index, place[0] or 0) for index, place in enumerate(code.co_positions())]
     if VERSION == (3, 10):
         return [(start, line or 0) for start, _, line in code.co_lines()]

@@ -1,4 +1,4 @@
-/* A library with a thread-local variable that isn't its first. */
+/* A library with two thread-local variables. */
 __thread long first = 7;
 __thread long own = 1;
 

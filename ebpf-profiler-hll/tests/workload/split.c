@@ -1,4 +1,4 @@
-/* A function of which the compiler moves a part away, one that jumps to another's beginning, and one that is whole. */
+/* A function with a cold part, a function with a tail call, and a function in one part. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
-/* Two threads with a value of a key each, and one in a library's thread-local variable.
+/* Two threads with values of two keys and of a library's thread-local variable.
  *
- * threads LIBRARY: loads it; prints for each thread pthread_self() and both values; then waits for its input to end.
+ * threads LIBRARY: loads the library, prints pthread_self() and the value of each thread, and waits for end of input.
  */
 #include <dlfcn.h>
 #include <pthread.h>

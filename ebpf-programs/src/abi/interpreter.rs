@@ -83,8 +83,8 @@ pub mod from {
     /// an entry; the others lead on from either. Where there are none of the first, the thread's entry is looked for among
     /// [all](super::Others).
     pub const CURRENT: u32 = 4;
-    /// Not known yet: user space wants to hear at once when the loop runs.
-    pub const LATER: u32 = 5;
+    /// Unknown; wake user space when the loop is next sampled.
+    pub const UNKNOWN: u32 = 5;
 }
 
 /// How a frame is laid out in memory.

@@ -81,7 +81,7 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
         from::ZERO => Some(0),
         // Later, but then it is too late to keep silent where there is none.
         from::LIST | from::CURRENT => machine.thread_pointer().map(|_| 0),
-        from::LATER => {
+        from::UNKNOWN => {
             machine.hurry();
             None
         }

@@ -1,4 +1,4 @@
-//! arm64.
+//! arm64 instructions.
 
 mod state;
 
@@ -13,9 +13,9 @@ pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
         .collect()
 }
 
-/// How far a jump leads; calls are none.
+/// Returns the distance of a jump; `None` for calls and other instructions.
 fn distance(word: u32) -> Option<i64> {
-    // {whose bits, which, lowest bit of the distance, how many}
+    // (mask, value, lowest bit of the distance, number of bits)
     const JUMPS: [(u32, u32, u32, u32); 4] = [
         (0xfc00_0000, 0x1400_0000, 0, 26),
         (0xff00_0000, 0x5400_0000, 5, 19),

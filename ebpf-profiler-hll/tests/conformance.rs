@@ -1,4 +1,4 @@
-//! What every language owes the profiler, tried on interpreters that are here.
+//! The conformance test of languages on an installed interpreter.
 use std::fs;
 use std::process::Command;
 
@@ -7,12 +7,12 @@ use ebpf_profiler_hll::python::Python;
 
 #[test]
 #[ignore = "needs interpreters"]
-fn python_keeps_its_promises() {
+fn python_passes_conformance_test() {
     let file = python().expect("a python3 in PATH that holds its runtime");
     assert_eq!(testing::language(&Python, &file), Ok(()));
 }
 
-/// The file that holds the runtime of the `python3` in PATH, as the program itself says what it has mapped.
+/// Returns the file that holds the runtime of the `python3` in PATH, from the program's own mappings.
 fn python() -> Option<Vec<u8>> {
     let maps = Command::new("python3").args(["-c", "print(open('/proc/self/maps').read())"]).output().ok()?;
     let maps = String::from_utf8(maps.stdout).ok()?;

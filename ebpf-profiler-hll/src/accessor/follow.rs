@@ -1,60 +1,62 @@
-//! Goes through the code of a function and keeps in mind what is in its registers.
+//! Follows the control flow of a function and tracks the values of its registers.
 
 use ebpf_profiler_core::elf::Elf;
 
 use super::value::Value;
-use super::{Origin, Place};
+use super::{Location, Origin};
 
-/// Instructions at most that are followed in one function.
+/// Maximum number of instructions followed in one function.
 const MAX_STEPS: usize = 256;
 
-/// Branches at most that wait to be followed.
+/// Maximum number of pending branches.
 const MAX_BRANCHES: usize = 8;
 
-/// The longest instruction.
+/// Length of the longest instruction, in bytes.
 const LONGEST: usize = 15;
 
-/// What is known at one place of a function.
+/// The tracked state of the registers at one instruction.
 pub(super) trait State: Clone + Default {
-    /// Executes the first instruction of some bytes, which lie at `at`; its length, and where it goes on. Nothing
-    /// where it is none.
+    /// Executes the instruction at the start of `bytes`, whose address is `at`. Returns its length and the control flow
+    /// behind it, `None` if it cannot be decoded.
     fn step(&mut self, bytes: &[u8], at: u64, is_key: &dyn Fn(u64) -> bool) -> Option<(u64, Next)>;
 
-    /// The first distance from the thread pointer that was read at.
+    /// Returns the first distance from the thread pointer that was read at.
     fn field(&self) -> Option<i64>;
 
-    /// What a function returns that ends here.
+    /// Returns the value of the return register.
     fn result(&self) -> Value;
 }
 
-/// Where it goes on.
+/// Control flow behind an instruction.
 pub(super) enum Next {
+    /// To the following instruction.
     On,
     Jump(u64),
-    /// There, or on.
+    /// To the target or the following instruction.
     Branch(u64),
+    /// The origin is determined.
     Found(Origin),
     End,
 }
 
-/// What the function at `address` returns.
+/// Returns the origin of the word that the function at `address` returns.
 pub(super) fn returned<S: State>(elf: &Elf, address: u64, is_key: &dyn Fn(u64) -> bool) -> Option<Origin> {
     follow::<S>(elf, address, is_key, |_| None)
 }
 
-/// The first distance from the thread pointer at which the function at `address` reads.
+/// Returns the first distance from the thread pointer that the function at `address` reads at.
 pub(super) fn field<S: State>(elf: &Elf, address: u64) -> Option<i64> {
     let mut field = None;
     follow::<S>(elf, address, &|_| false, |state| {
         field = state.field();
-        // Whatever it is, it ends here.
+        // Any result ends the search.
         field.map(|offset| Origin::Static { offset })
     });
     field
 }
 
-/// The place of which the function at `address`, which has no branch, returns the eight bytes.
-pub(super) fn word<S: State>(elf: &Elf, address: u64) -> Option<Place> {
+/// Returns the location of the eight bytes that the function at `address` returns; `None` if it branches.
+pub(super) fn word<S: State>(elf: &Elf, address: u64) -> Option<Location> {
     let (mut at, mut state) = (address, S::default());
     for _ in 0..MAX_STEPS {
         let (bytes, count) = window(elf, at)?;
@@ -67,26 +69,26 @@ pub(super) fn word<S: State>(elf: &Elf, address: u64) -> Option<Place> {
         };
     }
     match state.result() {
-        Value::Word(place) => Some(place),
+        Value::Word64(location) => Some(location),
         _ => None,
     }
 }
 
-/// Goes through the code at `address`, both ways where it branches, until it is known what it returns.
+/// Follows the code at `address`, both ways at branches, until the origin of its result is determined.
 fn follow<S: State>(
     elf: &Elf,
     address: u64,
     is_key: &dyn Fn(u64) -> bool,
-    mut seen: impl FnMut(&S) -> Option<Origin>,
+    mut inspect: impl FnMut(&S) -> Option<Origin>,
 ) -> Option<Origin> {
-    let mut waiting = vec![(address, S::default())];
+    let mut pending = vec![(address, S::default())];
     let mut steps = 0;
-    while let Some((mut at, mut state)) = waiting.pop() {
+    while let Some((mut at, mut state)) = pending.pop() {
         while steps < MAX_STEPS {
             steps += 1;
             let Some((bytes, count)) = window(elf, at) else { break };
             let Some((len, then)) = state.step(&bytes[..count], at, is_key) else { break };
-            if let Some(origin) = seen(&state) {
+            if let Some(origin) = inspect(&state) {
                 return Some(origin);
             }
             at = at.wrapping_add(len);
@@ -94,8 +96,8 @@ fn follow<S: State>(
                 Next::On => {}
                 Next::Jump(target) => at = target,
                 Next::Branch(target) => {
-                    if waiting.len() < MAX_BRANCHES {
-                        waiting.push((target, state.clone()));
+                    if pending.len() < MAX_BRANCHES {
+                        pending.push((target, state.clone()));
                     }
                 }
                 Next::Found(origin) => return Some(origin),
@@ -106,7 +108,7 @@ fn follow<S: State>(
     None
 }
 
-/// The bytes at `address`, as many as one instruction takes at most, or as are there.
+/// Reads up to [`LONGEST`] bytes at `address`; fewer at the end of a segment.
 fn window(elf: &Elf, address: u64) -> Option<([u8; LONGEST], usize)> {
     let mut bytes = [0; LONGEST];
     (1..=LONGEST).rev().find_map(|len| elf.read(address, &mut bytes[..len]).ok().map(|()| (bytes, len)))

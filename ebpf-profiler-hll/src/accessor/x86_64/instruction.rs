@@ -1,26 +1,26 @@
-//! One instruction: where it ends, and the operands of the few that matter.
+//! Decoder of x86_64 instructions: lengths of all, operands of the few that [`State`](super::State) executes.
 //!
 //! ```text
 //!   prefixes  REX  opcode   ModRM  SIB  displacement  immediate
 //!   66 64 ..  4x   8d       3d          d4 db 26 00                 lea 0x26dbd4(%rip),%rdi
 //! ```
 
-/// What an instruction consists of.
+/// A decoded instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Instruction {
-    /// Bytes that it takes.
+    /// Length in bytes.
     pub(super) len: u64,
-    /// The opcode; with [`TWO_BYTES`] behind `0f`, [`OTHER`] behind longer escapes and vector prefixes.
+    /// The opcode: [`TWO_BYTES`] is set behind `0f`; [`OTHER`] replaces it behind longer escapes and vector prefixes.
     pub(super) opcode: u32,
-    /// Whether its operands have 64 bits.
+    /// `true` if its operands have 64 bits.
     pub(super) wide: bool,
-    /// Whether its memory operand is relative to the thread pointer.
+    /// `true` if its memory operand is relative to the thread pointer.
     pub(super) thread: bool,
-    /// The field of ModRM, or of the opcode, that names a register or selects among several instructions.
+    /// The field of ModRM, or of the opcode, that names a register or selects the instruction.
     pub(super) reg: usize,
     /// The other operand.
     pub(super) operand: Operand,
-    /// What stands behind, sign-extended: a number or the distance of a jump.
+    /// The sign-extended immediate: a number or the distance of a jump.
     pub(super) immediate: i64,
 }
 
@@ -33,19 +33,19 @@ pub(super) enum Operand {
     Based(usize, i64),
     /// At a displacement from the end of the instruction.
     Relative(i64),
-    /// At a displacement from nothing.
+    /// At an absolute address.
     Absolute(i64),
-    /// At an address with an index.
+    /// At an address with an index register.
     Indexed,
 }
 
-/// Of [`Instruction::opcode`]: it stands behind `0f`.
+/// Flag of [`Instruction::opcode`]: the opcode follows `0f`.
 pub(super) const TWO_BYTES: u32 = 0x0f00;
 
-/// Of [`Instruction::opcode`]: it is none that matters.
+/// Value of [`Instruction::opcode`] for all opcodes that are not executed.
 pub(super) const OTHER: u32 = 0x1_0000;
 
-/// The first instruction of some bytes; nothing where it is none, or they are too few.
+/// Decodes the instruction at the start of `bytes`. Returns `None` if it is invalid or truncated.
 pub(super) fn decode(bytes: &[u8]) -> Option<Instruction> {
     let mut reader = Reader { bytes, at: 0 };
     let mut prefixes = Prefixes::default();
@@ -80,7 +80,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Instruction> {
     })
 }
 
-/// Which table an opcode stands in.
+/// Opcode map.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Map {
     One,
@@ -192,7 +192,7 @@ impl Reader<'_> {
         Some((reg, operand))
     }
 
-    /// A number of so many bytes, sign-extended.
+    /// Reads a sign-extended number of `size` bytes.
     fn immediate(&mut self, size: usize) -> Option<i64> {
         let mut bytes = [0; 8];
         for byte in &mut bytes[..size] {
@@ -219,7 +219,7 @@ fn has_modrm(map: Map, opcode: u8) -> bool {
     }
 }
 
-/// How many bytes stand behind the operands; nothing where there is no such instruction.
+/// Returns the size of the immediate in bytes, `None` for invalid instructions.
 fn immediate_size(map: Map, opcode: u8, select: usize, prefixes: &Prefixes) -> Option<usize> {
     let number = if prefixes.half { 2 } else { 4 };
     Some(match (map, opcode) {

@@ -1,9 +1,9 @@
-//! What is known of the registers while code is followed.
+//! Symbolic execution of x86_64 instructions.
 
 use super::instruction::{Instruction, Operand, TWO_BYTES, decode};
-use crate::code::follow::{self, Next};
-use crate::code::value::Value;
-use crate::code::{Origin, Place};
+use crate::accessor::follow::{self, Next};
+use crate::accessor::value::Value;
+use crate::accessor::{Location, Origin};
 
 const RAX: usize = 0;
 const RCX: usize = 1;
@@ -11,19 +11,19 @@ const RDX: usize = 2;
 const RSI: usize = 6;
 const RDI: usize = 7;
 
-/// The instruction that does nothing, and the one that marks where an indirect jump may lead to.
+/// Multi-byte `nop`, and `endbr64`.
 const NOP: u32 = TWO_BYTES | 0x1f;
 const ENDBR: u32 = TWO_BYTES | 0x1e;
 
-/// What a function may leave anything in.
+/// Registers that a call may overwrite.
 const SCRATCH: [usize; 9] = [RAX, RCX, RDX, RSI, RDI, 8, 9, 10, 11];
 
-/// The registers at one place of a function.
+/// The registers at one instruction of a function.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     registers: [Value; 16],
-    /// What was last compared with 0.
-    compared: Option<Place>,
+    /// The location last compared with 0.
+    compared: Option<Location>,
     /// The first distance from the thread pointer that was read at.
     field: Option<i64>,
 }
@@ -45,7 +45,7 @@ impl follow::State for State {
 }
 
 impl State {
-    /// Executes an instruction; `next` is the address of the one behind it.
+    /// Executes an instruction; `next` is the address of the following one.
     fn execute(&mut self, it: &Instruction, next: u64, is_key: &dyn Fn(u64) -> bool) -> Next {
         let target = next.wrapping_add_signed(it.immediate);
         match it.opcode {
@@ -81,11 +81,11 @@ impl State {
             }
             // cmp $0, memory
             (0x81 | 0x83, operand) if it.reg & 7 == 7 && it.immediate == 0 => {
-                self.compared = self.place(operand, next).or(self.compared);
+                self.compared = self.location(operand, next).or(self.compared);
             }
             (0x85, Operand::Register(same)) if same == it.reg => {
-                if let Value::Word(place) | Value::Half(place) = self.registers[same] {
-                    self.compared = Some(place);
+                if let Value::Word64(location) | Value::Word32(location) = self.registers[same] {
+                    self.compared = Some(location);
                 }
             }
             (0xc7, Operand::Register(to)) if it.reg & 7 == 0 => {
@@ -95,41 +95,41 @@ impl State {
             (0x31 | 0x33, Operand::Register(same)) if same == it.reg => {
                 self.registers[same] = Value::Number(0)
             }
-            // Stores, comparisons, tests, pushes, nothing.
+            // Stores, comparisons, tests, pushes, nop.
             (0x38..=0x3d | 0x50..=0x57 | 0x84 | 0x85 | 0x88 | 0x90, _) => {}
             (NOP | ENDBR, _) => {}
             (0x89, operand) if !matches!(operand, Operand::Register(_)) => {}
             (0x80..=0x83, _) if it.reg & 7 == 7 => {}
-            // Here the field selects an instruction, and names no register.
+            // Here the `reg` field selects an instruction and names no register.
             (0x80..=0x83 | 0xc0 | 0xc1 | 0xc6 | 0xc7 | 0xd0..=0xd3 | 0xf6 | 0xf7 | 0xfe | 0xff, operand) => {
-                self.forget(operand);
+                self.clobber(operand);
             }
             (_, operand) => {
                 self.registers[it.reg] = Value::Unknown;
-                self.forget(operand);
+                self.clobber(operand);
             }
         }
     }
 
-    fn forget(&mut self, operand: Operand) {
+    fn clobber(&mut self, operand: Operand) {
         if let Operand::Register(register) = operand {
             self.registers[register] = Value::Unknown;
         }
     }
 
-    /// What `lea` makes.
+    /// Returns the result of `lea`.
     fn address(&self, it: &Instruction, operand: Operand, next: u64) -> Value {
         match operand {
             _ if it.thread => Value::Unknown,
             Operand::Based(base, plus) => self.registers[base].add(plus),
-            _ => self.place(operand, next).map_or(Value::Unknown, Value::Address),
+            _ => self.location(operand, next).map_or(Value::Unknown, Value::Address),
         }
     }
 
-    /// What is loaded from memory.
+    /// Returns the value loaded from memory.
     fn load(&mut self, it: &Instruction, operand: Operand, next: u64) -> Value {
         let loaded = match operand {
-            _ if it.thread => return self.of_thread(operand),
+            _ if it.thread => return self.load_from_thread(operand),
             Operand::Based(base, plus) => self.registers[base].load(plus, it.wide),
             _ => self.address(it, operand, next).load(0, it.wide),
         };
@@ -139,19 +139,19 @@ impl State {
         loaded
     }
 
-    /// What is loaded relative to the thread pointer.
-    fn of_thread(&mut self, operand: Operand) -> Value {
+    /// Returns the value loaded relative to the thread pointer.
+    fn load_from_thread(&mut self, operand: Operand) -> Value {
         let offset = match operand {
-            // The thread pointer points at itself.
-            Operand::Absolute(0) => return Value::Thread(0),
+            // The word at the thread pointer is the thread pointer.
+            Operand::Absolute(0) => return Value::ThreadPointer(0),
             Operand::Absolute(offset) => offset,
             Operand::Based(base, plus) => match self.registers[base] {
-                Value::Number(0) if plus == 0 => return Value::Thread(0),
+                Value::Number(0) if plus == 0 => return Value::ThreadPointer(0),
                 Value::Number(offset) => offset.wrapping_add(plus),
-                Value::Word(Place { pointer: None, plus: slot }) => {
+                Value::Word64(Location { pointer: None, plus: slot }) => {
                     return Value::ThreadWord(Origin::Slot { slot, plus });
                 }
-                Value::Described(pair) => return Value::ThreadWord(Origin::Descriptor { pair, plus }),
+                Value::DescriptorOffset(pair) => return Value::ThreadWord(Origin::Descriptor { pair, plus }),
                 _ => return Value::Unknown,
             },
             _ => return Value::Unknown,
@@ -160,31 +160,31 @@ impl State {
         Value::ThreadWord(Origin::Static { offset })
     }
 
-    /// What `add` makes of a register and an operand.
+    /// Returns the result of `add`.
     fn sum(&self, it: &Instruction, operand: Operand, next: u64) -> Value {
         let other = match operand {
             Operand::Register(other) => self.registers[other],
-            Operand::Absolute(0) if it.thread => Value::Thread(0),
-            _ => self.place(operand, next).map_or(Value::Unknown, Value::Word),
+            Operand::Absolute(0) if it.thread => Value::ThreadPointer(0),
+            _ => self.location(operand, next).map_or(Value::Unknown, Value::Word64),
         };
         self.registers[it.reg].plus(other)
     }
 
-    /// The place that an operand in memory is.
-    fn place(&self, operand: Operand, next: u64) -> Option<Place> {
+    /// Returns the location of an operand in memory.
+    fn location(&self, operand: Operand, next: u64) -> Option<Location> {
         match operand {
-            Operand::Relative(distance) => Some(Place::at(next.wrapping_add_signed(distance))),
-            Operand::Absolute(address) => u64::try_from(address).ok().map(Place::at),
+            Operand::Relative(distance) => Some(Location::at(next.wrapping_add_signed(distance))),
+            Operand::Absolute(address) => u64::try_from(address).ok().map(Location::at),
             Operand::Based(base, plus) => match self.registers[base].add(plus) {
-                Value::Address(place) => Some(place),
-                Value::Number(address) => u64::try_from(address).ok().map(Place::at),
+                Value::Address(location) => Some(location),
+                Value::Number(address) => u64::try_from(address).ok().map(Location::at),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    /// The key that a function is called with.
+    /// Returns the key that a function is called with.
     fn argument(&self, is_key: &dyn Fn(u64) -> bool) -> Option<Origin> {
         self.registers[RDI].key(self.compared, is_key)
     }
@@ -202,11 +202,11 @@ impl State {
     }
 
     fn call_indirect(&mut self, it: &Instruction, is_key: &dyn Fn(u64) -> bool) -> Next {
-        // A descriptor of thread-local storage is called with its own address, and changes no other register.
-        if let (Operand::Based(RAX, 0), Value::Address(Place { pointer: None, plus: pair })) =
+        // The resolver of a TLS descriptor is called with the descriptor's address, and changes no other register.
+        if let (Operand::Based(RAX, 0), Value::Address(Location { pointer: None, plus: pair })) =
             (it.operand, self.registers[RAX])
         {
-            self.registers[RAX] = Value::Described(pair);
+            self.registers[RAX] = Value::DescriptorOffset(pair);
             return Next::On;
         }
         self.call(is_key)

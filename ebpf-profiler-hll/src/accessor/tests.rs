@@ -1,4 +1,4 @@
-//! Instructions against `objdump`, and the ways to a word of a thread as compilers write them.
+//! Instruction lengths against `objdump`, and accessors of thread words as compilers emit them.
 
 use std::io::Cursor;
 use std::process::Command;
@@ -7,13 +7,13 @@ use ebpf_profiler_core::elf::Elf;
 
 use super::*;
 
-/// Where the code of [`elf`] begins.
+/// Address of the code of [`elf`].
 const CODE: u64 = 0x1000;
 
-/// An address at which a key lies.
+/// Address of a key.
 const KEY: u64 = 0x5000;
 
-/// A file of one segment, which holds `code`.
+/// Returns a file with one segment, which holds `code`.
 fn elf(code: &[u8]) -> Elf {
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
     bytes.resize(16, 0);
@@ -40,56 +40,62 @@ fn of(code: &[u8]) -> Option<Origin> {
 }
 
 #[test]
-fn a_word_of_memory() {
+fn finds_word_of_memory() {
     let word = |code: &[u8]| word(&elf(code), CODE);
     // mov 0x100(%rip), %rax; ret                                                          (2.7, and linked into a program)
     let direct = b"\x48\x8b\x05\x00\x01\x00\x00\xc3";
-    assert_eq!(word(direct), Some(Place::at(CODE + 7 + 0x100)));
+    assert_eq!(word(direct), Some(Location::at(CODE + 7 + 0x100)));
     // endbr64; mov 0x100(%rip), %rax; mov 0x278(%rax), %rax; ret                          (3.13)
     let listed = b"\xf3\x0f\x1e\xfa\x48\x8b\x05\x00\x01\x00\x00\x48\x8b\x80\x78\x02\x00\x00\xc3";
-    assert_eq!(word(listed), Some(Place { pointer: Some(CODE + 11 + 0x100), plus: 0x278 }));
-    // xor %eax, %eax; ret; and one that doesn't end
+    assert_eq!(word(listed), Some(Location { pointer: Some(CODE + 11 + 0x100), plus: 0x278 }));
+    // xor %eax, %eax; ret; and a loop without end
     assert_eq!(word(b"\x31\xc0\xc3"), None);
     assert_eq!(word(b"\xeb\xfe"), None);
 }
 
 #[test]
-fn a_key_handed_over_by_number() {
+fn finds_key_passed_by_number() {
     // cmpq $0, 0x563d50(%rip); je 0x1000 + 0x100; mov 0x563d50(%rip), %edi; jmp …      (3.11 in one piece)
     let code = b"\x48\x83\x3d\x50\x3d\x56\x00\x00\x0f\x84\xf2\x00\x00\x00\x8b\x3d\x50\x3d\x56\x00\xe9\x00\x01\x00\x00";
-    let made = Some(Place::at(CODE + 8 + 0x56_3d50));
-    assert_eq!(of(code), Some(Origin::Key { number: Place::at(CODE + 20 + 0x56_3d50), made }));
+    let created = Some(Location::at(CODE + 8 + 0x56_3d50));
+    assert_eq!(of(code), Some(Origin::Key { number: Location::at(CODE + 20 + 0x56_3d50), created }));
 }
 
 #[test]
-fn a_key_handed_over_by_address() {
+fn finds_key_passed_by_address() {
     // mov 0x100(%rip), %rax; cmpq $0, 0x248(%rax); je +15; lea 0x250(%rax), %rdi; jmp …   (3.10)
     let code = b"\x48\x8b\x05\x00\x01\x00\x00\x48\x83\xb8\x48\x02\x00\x00\x00\x74\x0f\x48\x8d\xb8\x50\x02\x00\x00\xe9\x00\x00\x00\x10";
-    let at = |plus| Place { pointer: Some(CODE + 7 + 0x100), plus };
-    assert_eq!(of(code), Some(Origin::Key { number: at(0x254), made: Some(at(0x250)) }));
+    let at = |plus| Location { pointer: Some(CODE + 7 + 0x100), plus };
+    assert_eq!(of(code), Some(Origin::Key { number: at(0x254), created: Some(at(0x250)) }));
     // mov 0x100(%rip), %rax; push %rbx; lea 0x608(%rax), %rbx; mov %rbx, %rdi; call …     (3.12)
     let code =
         b"\x48\x8b\x05\x00\x01\x00\x00\x53\x48\x8d\x98\x08\x06\x00\x00\x48\x89\xdf\xe8\x00\x00\x00\x10";
-    assert_eq!(of(code), Some(Origin::Key { number: at(0x60c), made: Some(at(0x608)) }));
+    assert_eq!(of(code), Some(Origin::Key { number: at(0x60c), created: Some(at(0x608)) }));
     // lea 0x3ff9(%rip), %rdi; jmp …                                                       (linked into a program)
     let code = b"\x48\x8d\x3d\xf9\x3f\x00\x00\xe9\x00\x00\x00\x10";
-    assert_eq!(of(code), Some(Origin::Key { number: Place::at(KEY + 4), made: Some(Place::at(KEY)) }));
+    assert_eq!(
+        of(code),
+        Some(Origin::Key { number: Location::at(KEY + 4), created: Some(Location::at(KEY)) })
+    );
     // mov $0x5000, %edi; jmp …                                                            (at a fixed address)
     let code = b"\xbf\x00\x50\x00\x00\xe9\x00\x00\x00\x10";
-    assert_eq!(of(code), Some(Origin::Key { number: Place::at(KEY + 4), made: Some(Place::at(KEY)) }));
+    assert_eq!(
+        of(code),
+        Some(Origin::Key { number: Location::at(KEY + 4), created: Some(Location::at(KEY)) })
+    );
 }
 
 #[test]
-fn a_key_behind_a_branch_that_is_taken() {
+fn finds_key_behind_taken_branch() {
     // xor %eax, %eax; cmpq $0, 0x100(%rip); jne +1; ret; mov 0x200(%rip), %edi; jmp …
     let code =
         b"\x31\xc0\x48\x83\x3d\x00\x01\x00\x00\x00\x75\x01\xc3\x8b\x3d\x00\x02\x00\x00\xe9\x00\x00\x00\x10";
-    let Some(Origin::Key { number, made }) = of(code) else { panic!("nothing found") };
-    assert_eq!((number, made), (Place::at(CODE + 19 + 0x200), Some(Place::at(CODE + 10 + 0x100))));
+    let Some(Origin::Key { number, created }) = of(code) else { panic!("no origin found") };
+    assert_eq!((number, created), (Location::at(CODE + 19 + 0x200), Some(Location::at(CODE + 10 + 0x100))));
 }
 
 #[test]
-fn thread_local_variables_of_all_models() {
+fn finds_thread_local_variables_of_all_models() {
     // mov %fs:-16, %rax; ret                                                              (local-exec)
     let code = b"\x64\x48\x8b\x04\x25\xf0\xff\xff\xff\xc3";
     assert_eq!(of(code), Some(Origin::Static { offset: -16 }));
@@ -117,7 +123,7 @@ fn thread_local_variables_of_all_models() {
 }
 
 #[test]
-fn the_field_of_a_thread() {
+fn finds_field_of_thread() {
     // mov %fs:0, %rax; mov 0x80(%rax), %rax; mov %edi, %edi; mov (%rax,%rdi,8), %rax; ret   (musl's getspecific)
     let code =
         b"\x64\x48\x8b\x04\x25\x00\x00\x00\x00\x48\x8b\x80\x80\x00\x00\x00\x89\xff\x48\x8b\x04\xf8\xc3";
@@ -126,28 +132,28 @@ fn the_field_of_a_thread() {
 }
 
 #[test]
-fn code_that_says_nothing_or_never_ends() {
+fn finds_no_origin_in_other_or_endless_code() {
     assert_eq!(of(b""), None);
     assert_eq!(of(b"\xc3"), None);
     assert_eq!(of(b"\xeb\xfe"), None);
     assert_eq!(of(&[0x74, 0xfe].repeat(40)), None);
     assert_eq!(of(&[0x90; 600]), None);
-    // A jump beyond all addresses.
+    // A jump to an unmapped address.
     assert_eq!(of(b"\xe9\xff\xff\xff\x7f"), None);
 }
 
 #[test]
-fn jumps_out_of_a_function() {
+fn finds_jumps_that_leave_function() {
     // je +0x10; nop; jmp -0x20; call +0x100; je -5; ret
     let code = b"\x0f\x84\x10\x00\x00\x00\x90\xe9\xe0\xff\xff\xff\xe8\x00\x01\x00\x00\x74\xfb\xc3";
     let function = CODE..CODE + code.len() as u64;
     assert_eq!(jumps(&elf(code), &function), [CODE + 12 - 0x20, CODE + 6 + 0x10]);
 }
 
-/// What compilers for arm64 write, against what linkers say of the same places.
+/// Origins in arm64 code against the linker's relocations at the same addresses.
 #[test]
 #[ignore = "needs gcc for arm64"]
-fn words_of_arm64_threads() {
+fn finds_words_of_arm64_threads() {
     let models = [
         (&["-shared", "-fPIC", "-mtls-dialect=trad"][..], "TLS_DTPMOD"),
         (&["-shared", "-fPIC"], "TLSDESC"),
@@ -176,8 +182,8 @@ fn words_of_arm64_threads() {
         });
         for (get, key) in [("get_first", "first_key"), ("get_last", "last_key")] {
             let found = returned(&elf, symbols[get.as_bytes()], &|_| false);
-            let number = Place::at(symbols[key.as_bytes()]);
-            assert_eq!(found, Some(Origin::Key { number, made: None }), "{options:?} {get}");
+            let number = Location::at(symbols[key.as_bytes()]);
+            assert_eq!(found, Some(Origin::Key { number, created: None }), "{options:?} {get}");
         }
         std::fs::remove_file(path).unwrap();
     }
@@ -193,10 +199,10 @@ fn arm64(options: &[&str], source: &str) -> (String, Elf) {
     (program.to_string_lossy().into_owned(), elf)
 }
 
-/// Each instruction of these files ends where `objdump` says that the next one begins.
+/// Compares the lengths of all instructions of three system files with `objdump`.
 #[test]
 #[ignore = "needs objdump, and takes seconds"]
-fn instructions_are_as_long_as_objdump_says() {
+fn instruction_lengths_match_objdump() {
     for path in
         ["/usr/bin/python3", "/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"]
     {
@@ -217,12 +223,12 @@ fn instructions_are_as_long_as_objdump_says() {
                 eprintln!("{path}: {address:x}: {text}: {len} instead of {}", next - address);
             }
         }
-        eprintln!("{path}: {} instructions, {wrong} of another length", instructions.len());
+        eprintln!("{path}: {} instructions, {wrong} with wrong length", instructions.len());
         assert!(instructions.len() > 10_000 && wrong == 0);
     }
 }
 
-/// Address and text of each instruction: `  401000:\tf3 0f 1e fa \tendbr64`.
+/// Returns address and text of each instruction: `  401000:\tf3 0f 1e fa \tendbr64`.
 fn parse(listed: &str) -> Vec<(u64, &str)> {
     listed
         .lines()

@@ -1,4 +1,4 @@
-//! What can be learnt from machine code: the few facts about a runtime that only its code says.
+//! Reads from the machine code of accessor functions where a runtime keeps its state: the facts that no symbol gives.
 //!
 //! ```text
 //!   PyGILState_GetThisThreadState:          Origin::Key
@@ -11,7 +11,7 @@
 //!     mov  (%rax),%rax
 //! ```
 //!
-//! The code is of a file that somebody else wrote: at most some hundred instructions are looked at, each once.
+//! The code is untrusted input: at most 256 instructions of one function are followed.
 
 mod follow;
 
@@ -25,52 +25,52 @@ use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Arch, Elf};
 
-/// The most of one function that is read.
+/// Maximum number of bytes of one function that are searched for jumps.
 const MAX_FUNCTION: u64 = 1 << 20;
 
-/// Where a word of the running thread comes from.
+/// Storage of a word of the running thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// A value of `pthread_getspecific`: the number of its key is the four bytes at `number`.
+    /// A value of `pthread_getspecific`, whose key is the four bytes at `number`.
     Key {
-        number: Place,
-        /// As long as what lies there is 0, the key isn't made yet.
-        made: Option<Place>,
+        number: Location,
+        /// A word that is 0 until the key has been created.
+        created: Option<Location>,
     },
-    /// At a distance from the thread pointer.
+    /// At a fixed distance from the thread pointer.
     Static { offset: i64 },
-    /// At a distance from the thread pointer, which lies at `slot`.
+    /// At the distance from the thread pointer that is stored at `slot`.
     Slot { slot: u64, plus: i64 },
-    /// In the thread-local storage of a module: its number lies at `pair`, an offset behind it.
+    /// In the thread-local storage of a module: `pair` holds the module's number and the offset in its storage.
     Module { pair: u64, plus: i64 },
-    /// As a descriptor at `pair` says.
+    /// At the distance that the TLS descriptor at `pair` resolves to.
     Descriptor { pair: u64, plus: i64 },
 }
 
-/// A place in a process.
+/// An address in a process, in terms of the runtime's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// A virtual address of the file at which an address lies; without, it is 0 of the file.
+pub(crate) struct Location {
+    /// The virtual address of a pointer to the base; `None` if the base is address 0 of the file.
     pub(crate) pointer: Option<u64>,
-    /// Added to it.
+    /// Distance from the base.
     pub(crate) plus: u64,
 }
 
-impl Place {
-    /// A virtual address of the file.
-    pub(crate) fn at(address: u64) -> Place {
-        Place { pointer: None, plus: address }
+impl Location {
+    /// Returns the location of a virtual address of the file.
+    pub(crate) fn at(address: u64) -> Location {
+        Location { pointer: None, plus: address }
     }
 
-    fn add(self, distance: i64) -> Place {
-        Place { plus: self.plus.wrapping_add_signed(distance), ..self }
+    fn add(self, distance: i64) -> Location {
+        Location { plus: self.plus.wrapping_add_signed(distance), ..self }
     }
 }
 
-/// What the function at `address` returns: a word of the running thread.
+/// Returns the origin of the word of the running thread that the function at `address` returns.
 ///
-/// `is_key` says of an address that is handed to a function whether a key lies there, and no descriptor of
-/// thread-local storage. The key of a [`Origin::Key`] lies four bytes behind such an address.
+/// `is_key` returns `true` for the address of a thread-specific key (`Py_tss_t`), as opposed to a TLS descriptor. The
+/// number of the key is the four bytes at distance 4 from that address.
 pub(crate) fn returned(elf: &Elf, address: u64, is_key: &dyn Fn(u64) -> bool) -> Option<Origin> {
     match elf.arch() {
         Arch::X86_64 => follow::returned::<x86_64::State>(elf, address, is_key),
@@ -78,15 +78,15 @@ pub(crate) fn returned(elf: &Elf, address: u64, is_key: &dyn Fn(u64) -> bool) ->
     }
 }
 
-/// The place in memory of which the function at `address` returns the eight bytes.
-pub(crate) fn word(elf: &Elf, address: u64) -> Option<Place> {
+/// Returns the location of the eight bytes that the function at `address` returns.
+pub(crate) fn word(elf: &Elf, address: u64) -> Option<Location> {
     match elf.arch() {
         Arch::X86_64 => follow::word::<x86_64::State>(elf, address),
         _ => follow::word::<aarch64::State>(elf, address),
     }
 }
 
-/// The first distance from the thread pointer at which the function at `address` reads.
+/// Returns the first distance from the thread pointer that the function at `address` reads at.
 pub(crate) fn field(elf: &Elf, address: u64) -> Option<i64> {
     match elf.arch() {
         Arch::X86_64 => follow::field::<x86_64::State>(elf, address),
@@ -94,7 +94,7 @@ pub(crate) fn field(elf: &Elf, address: u64) -> Option<i64> {
     }
 }
 
-/// Where jumps out of a function lead to; calls are none.
+/// Returns the targets of the jumps that leave a function, sorted. Calls are not jumps.
 pub(crate) fn jumps(elf: &Elf, function: &Range<u64>) -> Vec<u64> {
     let size = function.end.saturating_sub(function.start).min(MAX_FUNCTION);
     let mut bytes = vec![0; size as usize];

@@ -1,23 +1,23 @@
-//! What is known of the registers while code is followed.
+//! Symbolic execution of arm64 instructions.
 
 use super::distance;
-use crate::code::follow::{self, Next};
-use crate::code::value::Value;
-use crate::code::{Origin, Place};
+use crate::accessor::follow::{self, Next};
+use crate::accessor::value::Value;
+use crate::accessor::{Location, Origin};
 
-/// The first argument of a function and what it returns; the number of the register that is always zero.
+/// The first argument and the result of a function; the number of the zero register.
 const X0: usize = 0;
 const ZERO: usize = 31;
 
-/// What a function may leave anything in.
+/// Registers that a call may overwrite.
 const SCRATCH: std::ops::Range<usize> = 0..19;
 
-/// The registers at one place of a function.
+/// The registers at one instruction of a function.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     registers: [Value; 32],
-    /// What was last compared with 0.
-    compared: Option<Place>,
+    /// The location last compared with 0.
+    compared: Option<Location>,
     /// The first distance from the thread pointer that was read at.
     field: Option<i64>,
 }
@@ -74,20 +74,20 @@ impl State {
         let (to, base) = (low(word, 0), low(word, 5));
         let value = match word {
             // mrs, of the thread pointer
-            _ if word & 0xffff_ffe0 == 0xd53b_d040 => Value::Thread(0),
+            _ if word & 0xffff_ffe0 == 0xd53b_d040 => Value::ThreadPointer(0),
             // adrp, adr
-            _ if word & 0x9f00_0000 == 0x9000_0000 => Value::Address(Place::at(page(at, word))),
+            _ if word & 0x9f00_0000 == 0x9000_0000 => Value::Address(Location::at(page(at, word))),
             _ if word & 0x9f00_0000 == 0x1000_0000 => {
-                Value::Address(Place::at(at.wrapping_add_signed(immediate(word))))
+                Value::Address(Location::at(at.wrapping_add_signed(immediate(word))))
             }
-            // add and sub of a number
+            // add and sub of an immediate
             _ if word & 0xff80_0000 == 0x9100_0000 => self.registers[base].add(number(word)),
             _ if word & 0xff80_0000 == 0xd100_0000 => self.registers[base].add(-number(word)),
             // add of a register
             _ if word & 0xffe0_fc00 == 0x8b00_0000 => {
                 self.registers[base].plus(self.registers[low(word, 16)])
             }
-            // mov of a register, of a number
+            // mov of a register, of an immediate
             _ if word & 0xffe0_ffe0 == 0xaa00_03e0 => self.registers[low(word, 16)],
             _ if word & 0xffe0_0000 == 0xd280_0000 => Value::Number(i64::from(word >> 5 & 0xffff)),
             // ldr of eight bytes, of four; ldur
@@ -110,7 +110,7 @@ impl State {
                 self.registers[low(word, 10)] = Value::Unknown;
                 Value::Unknown
             }
-            // Whatever else it is, it writes this register if any.
+            // Any other instruction writes this register, if any.
             _ => Value::Unknown,
         };
         if let Value::ThreadWord(Origin::Static { offset }) = value {
@@ -122,12 +122,12 @@ impl State {
     }
 
     fn compare(&mut self, register: usize) {
-        if let Value::Word(place) | Value::Half(place) = self.registers[register] {
-            self.compared = Some(place);
+        if let Value::Word64(location) | Value::Word32(location) = self.registers[register] {
+            self.compared = Some(location);
         }
     }
 
-    /// The key that a function is called with.
+    /// Returns the key that a function is called with.
     fn argument(&self, is_key: &dyn Fn(u64) -> bool) -> Option<Origin> {
         self.registers[X0].key(self.compared, is_key)
     }
@@ -143,10 +143,10 @@ impl State {
     }
 
     fn call_indirect(&mut self, function: usize, is_key: &dyn Fn(u64) -> bool) -> Next {
-        // A descriptor of thread-local storage is called with its own address, and changes no other register.
+        // The resolver of a TLS descriptor is called with the descriptor's address, and changes no other register.
         match (self.registers[X0], self.registers[function]) {
-            (Value::Address(pair), Value::Word(place)) if pair == place && pair.pointer.is_none() => {
-                self.registers[X0] = Value::Described(pair.plus);
+            (Value::Address(pair), Value::Word64(location)) if pair == location && pair.pointer.is_none() => {
+                self.registers[X0] = Value::DescriptorOffset(pair.plus);
                 Next::On
             }
             _ => self.call(is_key),
@@ -154,12 +154,12 @@ impl State {
     }
 }
 
-/// The register that stands at a bit.
+/// Returns the register number that begins at a bit.
 fn low(word: u32, bit: u32) -> usize {
     (word >> bit & 31) as usize
 }
 
-/// The number of `adr` and `adrp`: 19 bits, and two below them.
+/// Returns the immediate of `adr` and `adrp`: 19 high bits and two low bits.
 fn immediate(word: u32) -> i64 {
     let high = i64::from((word << 8) as i32 >> 13);
     high << 2 | i64::from(word >> 29 & 3)
@@ -169,7 +169,7 @@ fn page(at: u64, word: u32) -> u64 {
     (at & !0xfff).wrapping_add_signed(immediate(word) << 12)
 }
 
-/// The number of `add` and `sub`: 12 bits, perhaps 12 bits further up.
+/// Returns the immediate of `add` and `sub`: 12 bits, shifted left by 12 if bit 22 is set.
 fn number(word: u32) -> i64 {
     i64::from(word >> 10 & 0xfff) << (12 * (word >> 22 & 1))
 }

@@ -1,4 +1,4 @@
-//! x86_64.
+//! x86_64 instructions.
 
 mod instruction;
 
@@ -13,7 +13,7 @@ pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
     let mut targets = Vec::new();
     let mut at = 0;
     while at < code.len() {
-        // What isn't understood is left byte by byte; code is soon in step again.
+        // Undecodable bytes are skipped one by one; decoding resynchronizes within a few instructions.
         let Some(instruction) = decode(&code[at..]) else {
             at += 1;
             continue;
@@ -28,7 +28,7 @@ pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
     targets
 }
 
-/// The length of an instruction, 0 where it isn't understood.
+/// Returns the length of an instruction, 0 if it cannot be decoded.
 #[cfg(test)]
 pub(super) fn len(bytes: &[u8]) -> u64 {
     decode(bytes).map_or(0, |instruction| instruction.len)

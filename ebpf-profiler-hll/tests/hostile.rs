@@ -1,4 +1,4 @@
-//! A process that says of its functions whatever it likes.
+//! Processes whose memory is hostile.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod fake;
@@ -9,7 +9,7 @@ use ebpf_profiler_hll::python::Python;
 use ebpf_programs::abi::interpreter::{Others, from, position, run};
 use fake::{BIAS, CODE_TYPE, INTERPRETERS, KEY, RUNTIME, World};
 
-/// Where things lie in the process: a code object, its strings, its line table.
+/// Addresses in the process: a code object, its strings, its line table.
 const CODE: u64 = 0x20_0000;
 const NAME: u64 = 0x21_0000;
 const FILE: u64 = 0x22_0000;
@@ -18,15 +18,15 @@ const MEMBERS: u64 = 0x24_0000;
 
 const LINE: u32 = 7;
 
-/// What tells the code object from others, as the kernel side brings it along: its version.
+/// The check of the code object: its version number.
 const CHECK: u32 = 4711;
 
 /// Offsets of 3.12.
 const FIRST_LINE: u64 = 68;
 const VERSION: u64 = 92;
 
-/// An honest process: `def f` in `a.py` on line 7, two words of code on line 8.
-fn honest() -> World {
+/// Returns a valid process: `def f` in `a.py` on line 7, two words of code on line 8.
+fn valid() -> World {
     let mut world = World::default();
     world.put(BIAS + CODE_TYPE, &[0; 512]);
     world.put_word(BIAS + CODE_TYPE + 240, MEMBERS);
@@ -79,8 +79,8 @@ fn function(world: &World) -> Result<Function, Reason> {
 }
 
 #[test]
-fn an_honest_process() {
-    let world = honest();
+fn attaches_to_valid_process_and_names_function() {
+    let world = valid();
     let interpreter = attach(&world).unwrap().interpreter;
     let (top, frames) = (interpreter.top, interpreter.frames);
     assert_eq!((top.from, &top.offsets[..top.hops as usize]), (from::THREAD, &[0x80, 24, 56, 0][..]));
@@ -94,28 +94,28 @@ fn an_honest_process() {
 }
 
 #[test]
-fn nothing_is_attached_to_before_the_runtime_is_ready() {
-    let mut world = honest();
+fn attaches_only_to_initialized_runtime() {
+    let mut world = valid();
     world.put(BIAS + KEY - 12, &[0]);
     assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
-    let mut world = honest();
+    let mut world = valid();
     world.put(BIAS + KEY, &u32::MAX.to_le_bytes());
     assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
     world.put(BIAS + KEY, &77_777u32.to_le_bytes());
     assert_eq!(attach(&world).unwrap_err(), Reason::Implausible);
-    let mut world = honest();
+    let mut world = valid();
     world.put_word(BIAS + CODE_TYPE + 240, 0);
     assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
     assert_eq!(attach(&World::default()).unwrap_err(), Reason::Unreadable);
 }
 
-/// 2.7 keeps a thread's state in a list of its own; the state in use has a name.
+/// 2.7 keeps thread states in a list of its own; the state in use has a symbol.
 #[test]
-fn threads_of_2_7_are_looked_for_where_they_are_not_in_use() {
+fn searches_threads_of_2_7_that_are_not_in_use() {
     let file = fake::file((2, 7), &[]);
     let runtime = Python.find(&fake::open(&file)).unwrap();
     let attach = |world: &World| runtime.attach(&Target::new(world, BIAS, fake::loaded(&file)));
-    let mut world = honest();
+    let mut world = valid();
     assert_eq!(attach(&world).unwrap_err(), Reason::Unreadable);
     world.put_word(BIAS + INTERPRETERS, 0);
     assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
@@ -128,9 +128,9 @@ fn threads_of_2_7_are_looked_for_where_they_are_not_in_use() {
 }
 
 #[test]
-fn the_members_of_the_type_are_believed_within_bounds_and_have_an_end() {
-    // Members without end: each is called co_name, at an offset that no code object has.
-    let mut world = honest();
+fn bounds_members_of_code_type() {
+    // Endless members: each is named co_name, at an offset beyond a code object.
+    let mut world = valid();
     world.put(0x30_0000, b"co_name\0\0\0\0\0\0\0\0\0");
     let member: Vec<u8> =
         [0x30_0000u64, 0, 1 << 20, 0, 0].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -141,8 +141,8 @@ fn the_members_of_the_type_are_believed_within_bounds_and_have_an_end() {
 }
 
 #[test]
-fn names_of_any_script_and_any_length() {
-    let mut world = honest();
+fn reads_names_of_any_script_and_length() {
+    let mut world = valid();
     text(&mut world, NAME, "größe名前");
     assert_eq!(&*function(&world).unwrap().name, "größe名前");
     text(&mut world, NAME, &"x".repeat(4096));
@@ -151,40 +151,40 @@ fn names_of_any_script_and_any_length() {
     assert_eq!(*function(&world).unwrap().name, *format!("{}…", "x".repeat(4096)));
     text(&mut world, NAME, &"名".repeat(10_000));
     assert_eq!(*function(&world).unwrap().name, *format!("{}…", "名".repeat(1365)));
-    // Half of a pair is no character.
+    // Half of a surrogate pair.
     text(&mut world, NAME, "名前");
     world.put(NAME + 56, &0xd800u16.to_le_bytes());
     assert_eq!(&*function(&world).unwrap().name, "\u{fffd}前");
 }
 
 #[test]
-fn another_function_at_the_same_place_is_not_taken_for_it() {
-    let world = honest();
+fn detects_replaced_function() {
+    let world = valid();
     let mut names = attach(&world).unwrap().names;
     assert_eq!(names.function(CODE, CHECK + 1, &world), Err(Reason::Replaced));
     // The check has 24 bits.
     assert!(names.function(CODE, CHECK | 0xff00_0000, &world).is_ok());
-    // It was given back: where its references were counted is the address of the next free piece.
+    // Freed: the reference count is overwritten by the address of the next free block.
     for word in [0, 0x7f12_3456_7890] {
-        let mut world = honest();
+        let mut world = valid();
         world.put_word(CODE, word);
         assert_eq!(function(&world), Err(Reason::Replaced));
     }
-    // Statically allocated; with marks, as 3.14 has them.
+    // Statically allocated; with flags, as in 3.14.
     for word in [u64::from(u32::MAX), 0x0005_0000_c000_0000] {
-        let mut world = honest();
+        let mut world = valid();
         world.put_word(CODE, word);
         assert!(function(&world).is_ok());
     }
-    // One that begins on the same line is another all the same.
-    let mut world = honest();
+    // Another version number on the same line.
+    let mut world = valid();
     world.put(CODE + VERSION, &(CHECK + 1).to_le_bytes());
     assert_eq!(names.function(CODE, CHECK, &world), Err(Reason::Replaced));
 }
 
 #[test]
-fn objects_of_another_type_are_no_functions() {
-    let mut world = honest();
+fn rejects_objects_of_other_types() {
+    let mut world = valid();
     world.put(0x31_0000, &[0; 64]);
     world.put_word(CODE + 8, 0x31_0000);
     assert_eq!(function(&world), Err(Reason::Implausible));
@@ -197,52 +197,52 @@ fn objects_of_another_type_are_no_functions() {
 }
 
 #[test]
-fn a_step_that_no_one_wrote_is_hidden() {
-    let mut world = honest();
+fn hides_shim_frames() {
+    let mut world = valid();
     world.put_word(CODE + 112, NAME);
-    // Here someone chose the same text for both.
+    // Equal name and file, but with lines.
     assert_eq!(&*function(&world).unwrap().name, "f");
     bytes(&mut world, TABLE, &[0x80 | 15 << 3 | 7, 0x80 | 15 << 3]);
     assert_eq!(&*function(&world).unwrap().name, "");
 }
 
 #[test]
-fn pointers_to_nowhere_and_to_themselves() {
+fn rejects_dangling_and_cyclic_pointers() {
     for (at, word) in
         [(112, 0), (112, 8), (112, u64::MAX), (112, u64::MAX - 7), (120, CODE), (112, 0x7777_7000)]
     {
-        let mut world = honest();
+        let mut world = valid();
         world.put_word(CODE + at, word);
         world.put_word(CODE + 128, if at == 120 { CODE } else { NAME });
         assert!(function(&world).is_err(), "{at} {word:x}");
     }
     for address in [0, 1, 8, CODE + 1, u64::MAX, u64::MAX - 7, 1 << 47] {
-        let world = honest();
+        let world = valid();
         assert!(attach(&world).unwrap().names.function(address, CHECK, &world).is_err(), "{address:x}");
     }
 }
 
 #[test]
-fn huge_lengths() {
+fn rejects_huge_lengths() {
     for length in [u64::MAX, i64::MAX as u64, 1 << 33] {
-        let mut world = honest();
+        let mut world = valid();
         world.put_word(NAME + 16, length);
         assert_eq!(function(&world), Err(Reason::Implausible));
-        // Lines are no reason to go without a name.
-        let mut world = honest();
+        // Without lines there is still a name.
+        let mut world = valid();
         world.put_word(TABLE + 16, length);
         let function = function(&world).unwrap();
         assert_eq!((&*function.name, function.lines.at(192)), ("f", 0));
     }
-    let mut world = honest();
+    let mut world = valid();
     world.put_word(NAME + 16, 4000);
     assert_eq!(function(&world), Err(Reason::Unreadable));
 }
 
 #[test]
-fn noise_is_read_within_bounds_whatever_the_version() {
+fn bounds_reads_of_noise_in_all_versions() {
     for version in [(2, 7), (3, 6), (3, 7), (3, 8), (3, 9), (3, 10), (3, 11), (3, 12), (3, 14)] {
-        let file = fake::file(version, &fake::description());
+        let file = fake::file(version, &fake::debug_offsets());
         let runtime = Python.find(&fake::open(&file)).unwrap();
         for seed in 0..2000 {
             let noise = Noise { seed, reads: 0.into(), bytes: 0.into() };
@@ -256,7 +256,7 @@ fn noise_is_read_within_bounds_whatever_the_version() {
     }
 }
 
-/// A memory in which small numbers are frequent, each word is an address, and everything is called `code`.
+/// Memory of pseudo-random words with many small numbers, in which each type is named `code`.
 struct Noise {
     seed: u64,
     reads: std::cell::Cell<u64>,
@@ -281,11 +281,11 @@ impl Memory for Noise {
     }
 }
 
-/// `SEEDS=write` keeps the files that were thought up for the fuzzer to begin with.
+/// `SEEDS=write` stores the synthetic files as seeds of the fuzz target `find`.
 #[test]
-fn runtimes_that_were_thought_up_keep_their_promises() {
+fn synthetic_runtimes_pass_conformance_test() {
     for version in [(2, 7), (3, 8), (3, 12), (3, 14)] {
-        let file = fake::file(version, &fake::description());
+        let file = fake::file(version, &fake::debug_offsets());
         assert_eq!(testing::language(&Python, &file), Ok(()), "{version:?}");
         if std::env::var_os("SEEDS").is_some_and(|what| what == "write") {
             let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/find");
