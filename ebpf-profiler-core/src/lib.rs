@@ -30,7 +30,7 @@
 //! ```
 //! <!-- /code -->
 //!
-//! It writes the flame graph and prints the functions that ran most, here at 199 Hz:
+//! It writes the flame graph and prints the functions with the most samples, here at 199 Hz:
 //!
 //! <!-- prints -->
 //! ```text
@@ -53,76 +53,75 @@
 //!                                          (the kernel side walks by the same ones)
 //! ```
 //!
-//! # What it does not do yet
+//! # Limitations
 //!
 //! <!-- not -->
-//! - Of interpreters only CPython: of other scripts the interpreter's own functions are shown. Code made at run time is
-//!   walked by guesses that are checked, and has no names.
-//! - The first tick of a script that began after the profiler shows its interpreter, not its functions.
-//! - No live profiles but on x86_64. Tables and walkers know arm64, too; the compiled kernel side doesn't.
+//! - Languages: only CPython. Other interpreters show their native functions. JIT-compiled code is walked through with checked
+//!   guesses and has no names.
+//! - The first sample of a script that starts after the profiler shows the interpreter's functions, not the script's.
+//! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.
 //! - No stacks of 32-bit programs.
-//! - Nothing but CPU time: no waiting, no memory, no locks.
-//! - Of debug information it does not read `.gnu_debugdata`, sections compressed with zstd, split DWARF and debuginfod
-//!   servers.
+//! - CPU time only: no off-CPU time, memory or locks.
+//! - Debug information in `.gnu_debugdata`, zstd-compressed sections, split DWARF and debuginfod servers is not read.
 //! <!-- /not -->
 //!
 //! # Requirements
 //!
 //! <!-- needs -->
-//! | what | how much |
+//! | requirement | details |
 //! | --- | --- |
 //! | kernel | 5.17 or newer with type information (`CONFIG_DEBUG_INFO_BTF=y`); the tests boot Debian's 6.1 and 6.12 |
 //! | CPU | x86_64 |
-//! | `CAP_BPF`, `CAP_PERFMON` | to load the sampling program and to read stacks; without them nothing starts |
-//! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; without them some stacks end early |
-//! | `CAP_CHECKPOINT_RESTORE` | the same for programs that were deleted or replaced while they run |
-//! | process numbers | the machine's: in a container `docker run --pid=host` or `hostPID: true`; without them there are no user stacks |
-//! | lockdown | not `confidentiality` |
-//! | Rust | 1.88; no BPF toolchain: the compiled object comes along |
+//! | `CAP_BPF`, `CAP_PERFMON` | required to load the sampling program and to read stacks |
+//! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; some stacks are truncated without them |
+//! | `CAP_CHECKPOINT_RESTORE` | the same for programs deleted or replaced while they run |
+//! | host PID namespace | in a container: `docker run --pid=host` or `hostPID: true`; there are no user stacks without it |
+//! | kernel lockdown | none or `integrity`, not `confidentiality` |
+//! | Rust | 1.88; no BPF toolchain: the compiled object is included |
 //! <!-- /needs -->
 //!
-//! [`live::requirements`] says what of this there is.
+//! [`live::requirements`] checks the running machine against this list.
 //!
-//! # What it costs
+//! # Cost
 //!
 //! <!-- cost -->
-//! Measured on a virtual machine with two CPUs and kernel 6.18, both sides of a line in turns: the ratios tell more than the
-//! times. `kernel_side`, `scripts`, `naming` and `whole_profiler` are benches: `cargo bench -p benches --bench NAME`, as root.
+//! Measured on a virtual machine with two CPUs and kernel 6.18, both sides of a row in alternation; compare ratios rather than
+//! times. `kernel_side`, `scripts`, `naming` and `whole_profiler` are benchmarks: `cargo bench -p benches --bench NAME`, as root.
 //!
-//! | what | ours | compared with | by |
+//! | measurement | ours | compared with | benchmark and baseline |
 //! | --- | --- | --- | --- |
-//! | a tick in the kernel, stack of 10 frames | 1.8 µs | 2.6 µs | `kernel_side`, against the kernel's own walk of the same program, built with frame pointers |
+//! | one sample in the kernel, 10 frames | 1.8 µs | 2.6 µs | `kernel_side`: the kernel's own frame-pointer walk of the same program |
 //! | 50 frames | 3.5 µs | 6.1 µs | |
 //! | 120 frames | 4.9 µs | 11 µs | |
 //! | 300 frames | 9.8 µs | 26 µs | |
-//! | 100 frames of a Python script | 24 µs | 2.3 µs | `scripts`, against the same program's native frames alone |
-//! | to name a function of a Python script, the first time | 9.1 µs | 6.9 µs | 3.13; `naming`, against the same reads of its process alone |
-//! | and once more | 0.1 µs | 20 µs | 3.13; `naming`, against a frame in a sample of py-spy, which reads frame and name each time |
-//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.16 s | 0.30 s | `whole_profiler`, against `perf record -g`, which names nothing |
-//! | of that to start, while it samples, to name and write | 0.06, 0.04, 0.05 s | | `whole_profiler` |
-//! | memory at most, with names | 14 MiB | | `whole_profiler` |
-//! | kernel maps before and with tables | 5.6, 5.7 MiB | | `whole_profiler` |
-//! | bytes a sample, wake-ups a second | 504, 0.1 | | `whole_profiler` |
+//! | 100 Python frames | 24 µs | 2.3 µs | `scripts`: the same program's native frames alone |
+//! | naming a Python function, first time | 9.1 µs | 6.9 µs | `naming`, 3.13: the same memory reads alone |
+//! | naming it again | 0.1 µs | 20 µs | `naming`, 3.13: a frame in a sample of py-spy, which reads frame and name each time |
+//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.16 s | 0.30 s | `whole_profiler`: `perf record -g`, without names |
+//! | of that: start, sampling, naming and writing | 0.06, 0.04, 0.05 s | | `whole_profiler` |
+//! | peak memory, with names | 14 MiB | | `whole_profiler` |
+//! | kernel maps without and with tables | 5.6, 5.7 MiB | | `whole_profiler` |
+//! | bytes per sample, wake-ups per second | 504, 0.1 | | `whole_profiler` |
 //! | program start to the first sample | 88 ms | | `whole_profiler`, both CPUs busy |
-//! | ticks lost | 0 of 5,795 | | `whole_profiler` |
-//! | stacks delivered whole of processes that live 30 ms | 100 % | | `whole_profiler`, 300 in a row |
+//! | samples lost | 0 of 5,795 | | `whole_profiler` |
+//! | whole stacks of processes that live 30 ms | 100 % | | `whole_profiler`, 300 in a row |
 //! <!-- /cost -->
 //!
 //! # Features
 //!
-//! | feature | on unless switched off | brings |
+//! | feature | default | adds |
 //! | --- | --- | --- |
-//! | `live` | yes | [`Profiler`], which loads the kernel side and follows the processes of this machine |
+//! | `live` | yes | [`Profiler`], which loads the kernel side and follows the processes of the running machine |
 //! | `symbolize` | yes | lines and inlined functions from DWARF; demangled Rust and C++ |
 //!
-//! Without either this is vocabulary, traits, the pipeline, replays and sinks, and runs without privileges anywhere.
+//! Without features the crate has the types, the traits, the pipeline, replay and sinks, and needs no privileges.
 //!
-//! # The modules, in the order of a sample's way
+//! # Modules, in the order in which a sample passes them
 //!
-//! | module | what it is about |
+//! | module | contents |
 //! | --- | --- |
-//! | [`sample`] | what comes out of the kernel: ticks, and the life of processes. Seam: [`Source`](sample::Source) |
-//! | [`tables`] | what goes down to it: unwind tables and mappings. Seam: [`Tables`](tables::Tables) |
+//! | [`sample`] | events from the kernel: samples, and starts and ends of processes. Seam: [`Source`](sample::Source) |
+//! | [`tables`] | data for the kernel: unwind tables and mappings. Seam: [`Tables`](tables::Tables) |
 //! | [`elf`] | ELF files, read piece by piece. Seam: [`ReadAt`](elf::ReadAt) |
 //! | [`go`] | the table of functions in every Go program |
 //! | [`process`] | processes and the files that they map. Seam: [`System`](process::System) |
@@ -131,34 +130,33 @@
 //! | [`trace`] | stacks, and the kernel side's walkers on the host. Seam: [`Stack`](trace::Stack) |
 //! | [`registry`] | the state of all processes, published to the kernel side |
 //! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
-//! | [`profile`] | a finished profile, and the tree that pictures are drawn from |
+//! | [`profile`] | a finished profile, and the tree that flame graphs draw |
 //! | [`sink`] | flame graph, SVG, folded text, table. Seam: [`Sink`](sink::Sink) |
-//! | [`pipeline`] | the one place that sees all of these |
+//! | [`pipeline`] | the path from events to profiles |
 //! | [`replay`] | recordings |
-//! | [`live`] | the profiler of this machine |
-//! | [`testing`] | stand-ins for all seams |
+//! | [`live`] | the profiler of the running machine |
+//! | [`testing`] | fakes for all seams |
 //!
-//! A seam is a trait with few methods, and a closure does where it has one: see [`Sink`](sink::Sink).
+//! A seam is a trait with few methods. Closures implement those with one method, such as [`Sink`](sink::Sink).
 //!
 //! # Errors and losses
 //!
-//! A failure to start is an error, a failure of one stack is data.
+//! Failure to start is an error. Failure of one stack is data.
 //!
-//! | what goes wrong | where it is said |
+//! | failure | reported by |
 //! | --- | --- |
-//! | the profiler can't start | [`StartError`](live::StartError): a sentence with the remedy |
-//! | the stream of events breaks | [`StopError`](live::StopError) from the next question |
-//! | a stack doesn't reach its root | [`Stop`](trace::Stop) in its trace, and a line in every picture |
-//! | a tick doesn't fit into the ring | [`Profile::losses`](profile::Profile::losses), [`Health::lost`](live::Health::lost) |
-//! | bytes of the ring make no sense | [`PipelineStats::malformed`](pipeline::PipelineStats::malformed) |
-//! | a file gives no unwind table | [`RegistryStats::without_table`](registry::RegistryStats::without_table), by reason |
-//! | a script's function gets no name | the picture shows the reason; [`InterpreterStats`](language::InterpreterStats) |
-//! | an address gets no name | the picture shows file and offset; [`SymbolStats`](symbol::SymbolStats) |
-//! | a sink refuses a profile | [`Health::sink_errors`](live::Health::sink_errors); sampling goes on |
+//! | the profiler can't start | [`StartError`](live::StartError), with a remedy |
+//! | the event stream breaks | [`StopError`](live::StopError) from the next call |
+//! | a stack is truncated | [`Stop`](trace::Stop) in its trace, and a frame in every flame graph |
+//! | the ring buffer is full | [`Profile::losses`](profile::Profile::losses), [`Health::lost`](live::Health::lost) |
+//! | a record cannot be decoded | [`PipelineStats::malformed`](pipeline::PipelineStats::malformed) |
+//! | a file has no usable unwind data | [`RegistryStats::without_table`](registry::RegistryStats::without_table), by reason |
+//! | a script's function cannot be named | the frame shows the reason; [`InterpreterStats`](language::InterpreterStats) |
+//! | an address has no symbol | the frame shows file and offset; [`SymbolStats`](symbol::SymbolStats) |
+//! | a sink fails | [`Health::sink_errors`](live::Health::sink_errors); sampling goes on |
 //! | the disk of a recording is full | [`Health::recording`](live::Health::recording); sampling goes on |
 //!
-//! The kernel side counts every tick that it takes, by what became of it: [`Counter`]. [`Profile::summary`] puts the
-//! account into one line:
+//! The kernel side counts every sample by its outcome ([`Counter`]). [`Profile::summary`] prints the totals in one line:
 //!
 //! ```
 //! let profile = ebpf_profiler_core::testing::profile("cat;main;read_[k] 3\ncat;[truncated: stack not readable];f 1");
@@ -167,12 +165,11 @@
 //!
 //! # Security
 //!
-//! The profiler has much privilege and looks at programs that may mean harm. Their stacks, names and mappings, the files
-//! that they map, and recordings are read as untrusted input: lengths are checked before they are believed, counts,
-//! depths, memory and work have bounds, and what goes beyond becomes a reason in the account, not a panic. Files of
-//! others are read, not mapped, so one that shrinks while it is read is an error and not a signal. Unsafe code is denied but
-//! in the modules that talk to the kernel. Parsers have fuzz targets. A program can still lie about its own stack, and a
-//! profile shows whoever may read it what everyone runs.
+//! The profiler is privileged and reads programs that may be malicious. Stacks, names, mappings, mapped files and recordings
+//! are untrusted input: lengths are validated before use; counts, depths, memory and work are bounded; input beyond a bound
+//! becomes a counted reason, never a panic. Files of other processes are read, not mapped, so a file that shrinks causes an
+//! error and not a signal. Unsafe code is denied outside the modules that talk to the kernel. Parsers have fuzz targets.
+//! A program can still forge its own stack, and a profile shows its readers the activity of all users.
 //!
 //! # Minimum kernel version
 //!
