@@ -202,6 +202,9 @@ pub mod symbol;
 
 pub mod profile;
 
+#[doc(hidden)]
+pub mod files;
+
 pub mod sink;
 
 pub mod pipeline;

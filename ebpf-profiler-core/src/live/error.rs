@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::capability::{self, Capability, PERFMON};
+use crate::files::Refused;
 
 /// Why a profiler can't start.
 #[derive(Debug)]
@@ -136,7 +137,8 @@ impl fmt::Display for StartError {
                 )
             }
             StartError::Recording { path, error } => {
-                write!(f, "cannot create {}: {error}; choose another file to record to", path.display())
+                let remedy = Refused::of(error).map_or("choose another file to record to", Refused::remedy);
+                write!(f, "cannot create {}: {error}; {remedy}", path.display())
             }
             StartError::NoSink => {
                 f.write_str("an interval was set, but no sink takes the profiles; add one with Builder::sink")

@@ -1,12 +1,14 @@
 //! A file of a recording, opened on this machine.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Cursor};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use super::record::Facts;
 use super::skeleton::Skeleton;
 use crate::elf::{Elf, ReadAt};
+use crate::files;
 use crate::process::Opener;
 
 /// A file as it was when it was recorded.
@@ -31,12 +33,11 @@ impl RecordedFile {
         if let Some(file) = self.compared.get() {
             return file.try_clone().map(Some);
         }
-        // Looked at before it is opened: what the recording calls a file may be a device or a pipe here.
-        let metadata = fs::metadata(&*self.path)?;
-        if !metadata.is_file() || metadata.len() != self.facts.size {
+        // The path may name a device or a pipe on this machine.
+        let file = files::open(Path::new(&*self.path))?;
+        if file.metadata()?.len() != self.facts.size {
             return Ok(None);
         }
-        let file = File::open(&*self.path)?;
         let Ok(elf) = Elf::open(file.try_clone()?) else { return Ok(None) };
         if !self.facts.fit(&elf) {
             return Ok(None);

@@ -1,7 +1,6 @@
 //! A recording as one looks at it.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -13,6 +12,7 @@ use super::record::{Start, Step};
 use super::recorded_system::{Knowledge, RecordedJournal, RecordedSystem};
 use super::run::{Profiles, Run};
 use super::source::RecordedSource;
+use crate::files;
 use crate::pipeline::{Clock, Pipeline, PipelineStats};
 use crate::profile::Profile;
 use crate::registry::Registry;
@@ -69,7 +69,7 @@ impl Replay {
     ///
     /// When the file can't be read, isn't a recording, or was cut off.
     pub fn open(path: impl AsRef<Path>) -> Result<Replay, SourceError> {
-        Replay::read(File::open(path)?)
+        Replay::read(files::open(path.as_ref())?)
     }
 
     /// Takes a recording from anywhere.

@@ -9,7 +9,6 @@
 //! the recording ends there, with a sentence in [`RecordStats`]; the profiler goes on.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
@@ -21,6 +20,7 @@ use ebpf_programs::abi;
 use super::encode::{Encoder, nanoseconds};
 use super::record::{MAGIC, MAX_RECORD, Start, VERSION, kind};
 use super::wanted::Wanted;
+use crate::files;
 use crate::pipeline::Clock;
 use crate::sample::{Batch, Counts};
 use crate::symbol::Symbol;
@@ -124,13 +124,16 @@ impl RecordOptions {
 }
 
 impl Recorder {
-    /// Begins a recording in a new file, or in place of the one that is there.
+    /// Starts a recording in a new file with mode `0600`, which replaces a regular file of that name.
+    ///
+    /// A pipe or a character device is written to.
     ///
     /// # Errors
     ///
-    /// When the file can't be created, or a thread can't be started.
+    /// Fails if the file cannot be created or a thread cannot be started. A symbolic link of another user, a file of
+    /// another user in a folder such as `/tmp`, and a pipe without a reader are refused.
     pub fn create(path: impl AsRef<Path>, options: &RecordOptions) -> io::Result<Recorder> {
-        Recorder::new(File::create(path)?, options)
+        Recorder::new(files::create_private(path.as_ref())?, options)
     }
 
     /// Begins a recording.

@@ -1,33 +1,34 @@
 //! Profiles in files.
 
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Html, Sink, SinkError, Svg, folded};
+use crate::files::{self, Refused, Stream};
 use crate::profile::Profile;
 
-/// What a file holds; the ending of its path says it.
+/// File format of a profile, named by the ending of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
     /// `.html`: an interactive flame graph.
     Html,
-    /// `.svg`: a flame graph that stands still.
+    /// `.svg`: a static flame graph.
     Svg,
     /// `.folded`: [folded text](folded).
     Folded,
 }
 
 impl Format {
-    /// The format for a path, by its ending.
+    /// Returns the format that the ending of `path` names.
     ///
     /// # Errors
     ///
-    /// [`WriteError::UnknownEnding`] when it is none of those known here.
+    /// Fails with [`WriteError::UnknownEnding`] for any ending but those of the variants.
     pub fn of(path: impl AsRef<Path>) -> Result<Format, WriteError> {
         let path = path.as_ref();
         let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
@@ -43,7 +44,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// When `out` can't take it.
+    /// Fails if `out` does.
     pub fn write(self, profile: &Profile, out: &mut dyn io::Write) -> io::Result<()> {
         match self {
             Format::Html => Html::new(profile).write(out),
@@ -54,14 +55,15 @@ impl Format {
 }
 
 impl Profile {
-    /// Writes it to a file, in the [`Format`] that the ending of the path names.
+    /// Writes the profile to a file in the [`Format`] that the ending of the path names.
     ///
-    /// The file appears under its name when it is complete; one that was there before is replaced then. A pipe or a
-    /// device is written to.
+    /// A regular file is written under a hidden name in the same folder and renamed when it is complete. A file that it
+    /// replaces keeps its mode if it belongs to this user. A pipe or a character device is written to.
     ///
     /// # Errors
     ///
-    /// When the ending is unknown or the file can't be written; nothing half-written stays.
+    /// Fails if the ending is unknown or the file cannot be written, and then leaves no partial file. A symbolic link of
+    /// another user, a file of another user in a folder such as `/tmp`, and a pipe without a reader are refused.
     ///
     /// # Examples
     ///
@@ -73,12 +75,12 @@ impl Profile {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
         let path = path.as_ref();
         let format = Format::of(path)?;
-        replace(path, |out| format.write(self, out))
+        files::replace(path, |out| format.write(self, out))
             .map_err(|source| WriteError::Io { path: path.into(), source })
     }
 }
 
-/// Writes each profile that it takes to a file.
+/// A sink that writes each profile to a file.
 ///
 /// # Examples
 ///
@@ -93,39 +95,60 @@ impl Profile {
 pub struct File {
     path: PathBuf,
     number: Option<u32>,
+    /// The pipe or device for the first profile, open since the check. Its reader would end if it were closed.
+    stream: Arc<Mutex<Option<Stream>>>,
 }
 
 impl File {
-    /// A file that holds the latest profile.
+    /// Returns a sink that replaces one file with each profile.
     ///
-    /// Whether it can be written is found out here, not when there is a profile to lose: an empty file appears
-    /// beside it for a moment.
+    /// It checks that the file can be written, by creating and removing an empty file beside it. A pipe is opened and
+    /// kept open for the first profile.
     ///
     /// # Errors
     ///
-    /// When the ending of the path is unknown, or no file can be written there.
+    /// As for [`Profile::write`].
     pub fn new(path: impl Into<PathBuf>) -> Result<File, WriteError> {
         let path = path.into();
         Format::of(&path)?;
-        match attempt(&path) {
-            Ok(()) => Ok(File { path, number: None }),
+        match files::check(&path) {
+            Ok(stream) => Ok(File { path, number: None, stream: Arc::new(Mutex::new(stream)) }),
             Err(source) => Err(WriteError::Io { path, source }),
         }
     }
 
-    /// A file for each profile: a number from 1 on stands before the ending of the path.
+    /// Returns a sink that writes a file for each profile, with a number from 1 on before the ending of the path.
     ///
     /// # Errors
     ///
     /// As for [`new`](File::new).
     pub fn numbered(path: impl Into<PathBuf>) -> Result<File, WriteError> {
-        Ok(File { number: Some(0), ..File::new(path)? })
+        Ok(File { number: Some(0), stream: Arc::default(), ..File::new(path)? })
+    }
+
+    /// Writes a profile, as [`Sink::take`] does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Profile::write`].
+    pub fn write(&mut self, profile: &Profile) -> Result<(), WriteError> {
+        let path = self.next_path();
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match stream {
+            Some(stream) => {
+                let format = Format::of(&path)?;
+                stream
+                    .write_with(|out| format.write(profile, out))
+                    .map_err(|source| WriteError::Io { path, source })
+            }
+            None => profile.write(path),
+        }
     }
 
     fn next_path(&mut self) -> PathBuf {
         let Some(number) = &mut self.number else { return self.path.clone() };
         *number += 1;
-        let part = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+        let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
         let (stem, ending) = (part(self.path.file_stem()), part(self.path.extension()));
         self.path.with_file_name(format!("{stem}-{number:04}.{ending}"))
     }
@@ -133,11 +156,11 @@ impl File {
 
 impl Sink for File {
     fn take(&mut self, profile: &Profile) -> Result<(), SinkError> {
-        Ok(profile.write(self.next_path())?)
+        Ok(self.write(profile)?)
     }
 }
 
-/// Why a profile is not in a file now.
+/// An error of writing a profile to a file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -146,11 +169,11 @@ pub enum WriteError {
         /// The path.
         path: PathBuf,
     },
-    /// The file can't be written.
+    /// The file cannot be written.
     Io {
         /// The path.
         path: PathBuf,
-        /// What went wrong.
+        /// The error of the system, or the rule that refused the file.
         source: io::Error,
     },
 }
@@ -164,7 +187,7 @@ impl fmt::Display for WriteError {
                 path.display()
             ),
             WriteError::Io { path, source } => {
-                write!(f, "cannot write {}: {source}; {}", path.display(), remedy(source.kind()))
+                write!(f, "cannot write {}: {source}; {}", path.display(), remedy(source))
             }
         }
     }
@@ -179,8 +202,11 @@ impl Error for WriteError {
     }
 }
 
-fn remedy(kind: io::ErrorKind) -> &'static str {
-    match kind {
+fn remedy(error: &io::Error) -> &'static str {
+    if let Some(refused) = Refused::of(error) {
+        return refused.remedy();
+    }
+    match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             "make its folder first, or choose another one"
         }
@@ -188,60 +214,6 @@ fn remedy(kind: io::ErrorKind) -> &'static str {
             "choose a folder that you may write to"
         }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room, or choose another folder",
-        io::ErrorKind::IsADirectory => "it is a folder: choose another name",
         _ => "choose another path",
     }
-}
-
-/// Writes beside the file and renames, so that it is seen complete or not at all.
-fn replace(path: &Path, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
-    if is_no_file(path) {
-        return write_to(fs::OpenOptions::new().write(true).open(path)?, write);
-    }
-    // What a link leads to is replaced, and the link stays.
-    let path = &path.canonicalize().unwrap_or_else(|_| path.into());
-    let beside = beside(path);
-    let written = write_new(&beside, write).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        // What is left of it may never have been made; the first error is the one that counts.
-        let _ = fs::remove_file(&beside);
-    }
-    written
-}
-
-/// Goes as far as one can without touching what is there.
-fn attempt(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if is_no_file(path) {
-        return Ok(());
-    }
-    let path = &path.canonicalize().unwrap_or_else(|_| path.into());
-    let beside = beside(path);
-    write_new(&beside, |_| Ok(()))?;
-    fs::remove_file(&beside)
-}
-
-fn write_new(path: &Path, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
-    write_to(fs::OpenOptions::new().write(true).create_new(true).open(path)?, write)
-}
-
-fn write_to(file: fs::File, write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
-    let mut out = io::BufWriter::new(file);
-    write(&mut out)?;
-    out.flush()
-}
-
-/// Whether a pipe or a device is there, which can only be written to.
-fn is_no_file(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
-}
-
-/// A hidden name in the same folder that no other writer uses.
-fn beside(path: &Path) -> PathBuf {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    // Without the file's own name, which may be as long as a name can be.
-    path.with_file_name(format!(".profile.{}-{number}.part", std::process::id()))
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -47,19 +48,49 @@ fn what_a_link_leads_to_is_replaced_and_the_link_stays() {
     assert_eq!(names(&folder), ["link.folded", "there.folded"]);
 }
 
-#[test]
-fn a_pipe_is_written_to() {
-    let folder = folder("pipe");
+fn pipe(folder: &Path) -> PathBuf {
     let path = folder.join("pipe.folded");
-    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo is there").success());
+    assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo is installed").success());
+    path
+}
+
+#[test]
+fn writes_to_a_pipe_that_is_read() {
+    let folder = folder("pipe");
+    let path = pipe(&folder);
     let reader = std::thread::spawn({
         let path = path.clone();
-        move || fs::read_to_string(path).expect("it can be read")
+        move || fs::read_to_string(path).expect("the pipe is readable")
     });
-    assert!(File::new(&path).is_ok());
-    testing::profile("cat;main 3").write(&path).expect("someone reads");
-    assert_eq!(reader.join().expect("it reads"), "cat;main 3\n");
+    // Fails until the reader has opened the pipe.
+    let mut sink = std::iter::repeat_with(|| File::new(&path)).find_map(Result::ok).expect("endless");
+    sink.take(&testing::profile("cat;main 3")).expect("the pipe has a reader");
+    assert_eq!(reader.join().expect("the reader ends"), "cat;main 3\n");
     assert_eq!(names(&folder), ["pipe.folded"]);
+}
+
+#[test]
+fn refuses_a_pipe_without_reader() {
+    let path = pipe(&folder("unread_pipe"));
+    for error in
+        [File::new(&path).map(drop), testing::profile("cat;main 3").write(&path)].map(Result::unwrap_err)
+    {
+        let expected =
+            format!("cannot write {}: pipe without a reader; start the reader first", path.display());
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn keeps_the_mode_of_a_replaced_file() {
+    let path = folder("mode").join("x.folded");
+    for mode in [0o600, 0o640, 0o666] {
+        fs::write(&path, "old").expect("the folder is writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the file is ours");
+        testing::profile("cat;main 3").write(&path).expect("the folder is writable");
+        let metadata = fs::metadata(&path).expect("the file exists");
+        assert_eq!((metadata.mode() & 0o7777, metadata.len()), (mode, 11));
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn main() {
     let options = Options::parse(USAGE);
     let output = options.get("output", PathBuf::from("flamegraph.html"));
     let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(10));
-    let denied = check(&output);
+    let file = check(&output);
     notice_interrupts();
 
     let mut profiler = Profiler::builder()
@@ -42,30 +42,28 @@ fn main() {
         profiler = profiler.pid(pid);
     }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
-    if let Some(error) = denied {
-        fail(error);
-    }
+    let mut file = file.unwrap_or_else(|error| fail(error));
 
     wait(duration);
     let (profile, health) = profiler.finish().unwrap_or_else(|error| fail(error));
 
-    profile.write(&output).unwrap_or_else(|error| fail(error));
+    file.write(&profile).unwrap_or_else(|error| fail(error));
     report(&profile, &health, &output);
 }
 
-/// What can't be written is better known before than after; the answer is what only a permission is missing for.
-fn check(output: &Path) -> Option<WriteError> {
+/// Opens the output before anything is sampled. A missing permission is returned: without the privilege to profile that
+/// is reported first, and the command that it names may write there, too.
+fn check(output: &Path) -> Result<File, WriteError> {
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
         fail(format!("there is no folder {}; create it with: mkdir -p {0}", folder.display()));
     }
     match File::new(output) {
-        // Who can't profile either has to be told that first: the command for it may write there, too.
-        Err(WriteError::Io { path, source }) if source.kind() == io::ErrorKind::PermissionDenied => {
-            Some(WriteError::Io { path, source })
+        Err(WriteError::Io { source, .. }) if source.kind() != io::ErrorKind::PermissionDenied => {
+            fail(WriteError::Io { path: output.into(), source })
         }
-        Err(error) => fail(error),
-        Ok(_) => None,
+        Err(error @ WriteError::UnknownEnding { .. }) => fail(error),
+        checked => checked,
     }
 }
 

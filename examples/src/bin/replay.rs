@@ -23,9 +23,7 @@ fn main() {
     let options = Options::parse(USAGE);
     let [recording] = options.words() else { fail("give one recording: replay run.ticks") };
     let output: Option<PathBuf> = options.one("output");
-    if let Some(Err(error)) = output.as_deref().map(File::new) {
-        fail(error);
-    }
+    let file = output.as_deref().map(|output| File::new(output).unwrap_or_else(|error| fail(error)));
 
     let profile = replay(recording).unwrap_or_else(|error| match error {
         SourceError::Io(error) if error.kind() == ErrorKind::NotFound => {
@@ -34,8 +32,8 @@ fn main() {
         error => fail(format!("{recording}: {error}")),
     });
 
-    if let Some(output) = &output {
-        profile.write(output).unwrap_or_else(|error| fail(error));
+    if let Some(mut file) = file {
+        file.write(&profile).unwrap_or_else(|error| fail(error));
     }
     report(&profile, output.as_deref());
 }
