@@ -1,13 +1,13 @@
-//! Text for people: numbers, shares, and names that nothing can go wrong with.
+//! Display of numbers and percentages, and sanitized, shortened names.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// A number with its thousands told apart: `12,345`.
+/// A number with thousands separators: `12,345`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Number(pub(crate) u64);
 
-/// A part of something in percent: `12.3 %`.
+/// A share in percent: `12.3 %`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     pub(crate) part: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Share {
 }
 
 impl Number {
-    /// With its noun: `1 sample`, `2 samples`.
+    /// Formats the number with its noun: `1 sample`, `2 samples`.
     pub(crate) fn of(self, noun: &str) -> String {
         let plural = if self.0 == 1 { "" } else { "s" };
         format!("{self} {noun}{plural}")
@@ -36,7 +36,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Never rounded up to 100 %: who reads that takes it for all.
+/// Never rounds up to 100 %, which would read as all.
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tenths = (u128::from(self.part) * 2_000 + u128::from(self.all))
@@ -47,7 +47,7 @@ impl fmt::Display for Share {
     }
 }
 
-/// The name without characters that move a cursor, break a line or turn the direction of writing.
+/// Replaces control characters, line separators and changes of text direction by U+FFFD.
 pub(crate) fn clean(name: &str) -> Cow<'_, str> {
     if !name.contains(is_unruly) {
         return Cow::Borrowed(name);
@@ -60,7 +60,7 @@ fn is_unruly(character: char) -> bool {
         || matches!(character, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// At most `most` characters of the text; the last is `…` where some are left out.
+/// Cuts the text to `most` characters; a cut text ends with `…`.
 pub(crate) fn clip(text: &str, most: usize) -> Cow<'_, str> {
     if text.chars().nth(most).is_none() {
         return Cow::Borrowed(text);
@@ -69,8 +69,8 @@ pub(crate) fn clip(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(kept.chain((most > 0).then_some('…')).collect())
 }
 
-/// The name of a function in at most `most` characters, the parts that tell least left out first: arguments
-/// and parameters of types, then the path in front, then the end.
+/// Shortens the name of a function to `most` characters. Dropped first are arguments and type parameters, then
+/// the path in front, then the end.
 pub(crate) fn fit(name: &str, most: usize) -> Cow<'_, str> {
     let fits = |name: &str| name.chars().nth(most).is_none();
     if fits(name) {
@@ -86,14 +86,14 @@ pub(crate) fn fit(name: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(clip(best, most).into_owned())
 }
 
-/// A function of Go without the folders of its package: `ssa.(*Func).NewBlock`.
+/// Removes the folders of a Go function's package: `ssa.(*Func).NewBlock`.
 fn without_folders(name: &str) -> Option<&str> {
     let path = name.find(['(', '[', '<', ' ', ':']).map_or(name, |end| &name[..end]);
     let (folders, _) = path.rsplit_once('/')?;
     Some(&name[folders.len() + 1..])
 }
 
-/// The name without what stands in brackets; none where they don't match, or nothing is left.
+/// Removes bracketed parts of a name; `None` if brackets do not match or nothing is left.
 fn plain(name: &str) -> Option<String> {
     let mut depth = 0_u32;
     let mut plain = String::with_capacity(name.len());
@@ -105,7 +105,7 @@ fn plain(name: &str) -> Option<String> {
             _ => {}
         }
     }
-    // Where types stood between two paths, both separators are left.
+    // Removed types between two paths leave both separators.
     let plain = plain.trim().replace("::::", "::");
     let plain = plain.trim_start_matches("::").trim_end_matches("::");
     (depth == 0 && !plain.is_empty()).then(|| plain.to_owned())
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_steer_a_terminal() {
+    fn clean_removes_terminal_control() {
         assert_eq!(clean("main"), "main");
         assert_eq!(clean("a\x1b[2Jb\n\u{202e}c"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}c");
     }
 
     #[test]
-    fn clipped_text_says_so() {
+    fn clipped_text_ends_with_ellipsis() {
         assert_eq!(clip("abc", 3), "abc");
         assert_eq!(clip("abcd", 3), "ab…");
         assert_eq!(clip("äöüß", 3), "äö…");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_keeps_the_part_that_tells_most() {
+    fn fit_keeps_function_name() {
         let name = "<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend";
         assert_eq!(fit(name, 100), name);
         assert_eq!(fit(name, 20), "extend");

@@ -1,18 +1,18 @@
-//! The seam to whoever builds unwind tables.
+//! The seam for compilers of unwind tables.
 
 use crate::elf::{Elf, ElfError};
 
-/// Builds the unwind table of an ELF file: the seam that `ebpf-profiler-unwind` plugs into.
+/// A compiler from an ELF file to its unwind table. `ebpf-profiler-unwind` implements it.
 ///
-/// A closure works too.
+/// Closures implement this trait.
 pub trait UnwindCompiler: Send + Sync {
-    /// The table of `elf`, laid out as [`ebpf_programs::abi::table`] says.
+    /// Compiles the unwind table of `elf` in the layout of [`ebpf_programs::abi::table`].
     ///
-    /// A file without any unwind data gives a table without rows.
+    /// A file without unwind data gives an empty image.
     ///
     /// # Errors
     ///
-    /// When the file can't be read or none of its unwind data makes sense.
+    /// Fails if the file cannot be read or its unwind data is invalid as a whole.
     fn compile(&self, elf: &Elf) -> Result<Compiled, ElfError>;
 }
 
@@ -25,13 +25,13 @@ where
     }
 }
 
-/// A finished table, ready to be copied into the kernel side's arena.
+/// A compiled unwind table, ready to be copied into the kernel's arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compiled {
-    /// The table, as [`ebpf_programs::abi::table`] lays it out; empty where there is no unwind data.
+    /// The table in the layout of [`ebpf_programs::abi::table`]; empty if the file has no unwind data.
     pub image: Vec<u8>,
-    /// Rows whose unwind data a rule can't hold; they are in the table as such.
+    /// Number of rows whose unwind data no rule can express; the table marks them as unsupported.
     pub unsupported: u32,
-    /// Pieces of unwind data (entries of a section) that made no sense and were passed over.
+    /// Number of invalid entries of unwind data, which were skipped.
     pub malformed: u32,
 }

@@ -1,24 +1,24 @@
-//! Symbols that a file exports, looked up by name as the loader does.
+//! Exported symbols, looked up by name through the hash tables of the dynamic loader.
 //!
 //! ```text
 //!   .gnu.hash   {buckets, first symbol, filter words, shift}   filter word…   bucket…   hash of each symbol…
 //!   .hash       {buckets, symbols}                             bucket…        next symbol of each symbol…
 //! ```
 //!
-//! The filter says of nearly every name that isn't there that it isn't, by one read.
+//! The filter is a Bloom filter: one read rejects nearly every name that is absent.
 
 use object::elf::{DT_GNU_HASH, DT_HASH, DT_NULL, DT_STRTAB, DT_SYMTAB, PT_DYNAMIC, SHN_UNDEF, Sym64};
 use object::{LittleEndian as LE, pod};
 
 use super::{Elf, Symbol};
 
-/// The most entries of the dynamic section that are looked at.
+/// Maximum number of dynamic entries read.
 const MAX_DYNAMIC: u64 = 1024;
 
-/// The most symbols of one bucket that are looked at.
+/// Maximum number of symbols read per bucket.
 const MAX_CHAIN: u32 = 1024;
 
-/// The names that a file exports.
+/// The exported symbols of an ELF file.
 ///
 /// # Examples
 ///
@@ -38,7 +38,7 @@ pub struct Exports<'a> {
     table: Table,
 }
 
-/// Where the hash table is.
+/// The hash table: its address and header fields.
 #[derive(Clone, Copy, Debug)]
 enum Table {
     Gnu { at: u64, buckets: u32, first: u32, words: u32, shift: u32 },
@@ -46,7 +46,7 @@ enum Table {
 }
 
 impl Elf {
-    /// The names that it exports; none where it isn't linked dynamically.
+    /// Returns the exported symbols; `None` if the file is not dynamically linked.
     pub fn exports(&self) -> Option<Exports<'_>> {
         let dynamic = self.segments().iter().find(|segment| segment.kind == PT_DYNAMIC)?;
         let size = dynamic.file_size.min(MAX_DYNAMIC * 16);
@@ -63,7 +63,7 @@ impl Elf {
 }
 
 impl Exports<'_> {
-    /// What it exports under this name.
+    /// Returns the symbol exported under `name`.
     pub fn get(&self, name: &str) -> Option<Symbol> {
         match self.table {
             Table::Gnu { at, buckets, first, words, shift } => {
@@ -115,7 +115,7 @@ impl Exports<'_> {
         None
     }
 
-    /// Symbol `index`, where it has this name.
+    /// Returns symbol `index` if it is defined and has this name.
     fn symbol(&self, index: u32, name: &str) -> Option<Symbol> {
         let bytes: [u8; size_of::<Sym64<LE>>()] =
             self.read(self.symbols.wrapping_add(24 * u64::from(index)))?;
@@ -140,7 +140,7 @@ fn gnu(elf: &Elf, at: u64) -> Option<Table> {
     let mut head = [0; 16];
     elf.read(at, &mut head).ok()?;
     let [buckets, first, words, shift] = numbers(&head);
-    // So no sum of them with an address that could be read wraps.
+    // Bounded so that no sum with a readable address wraps.
     let whole = buckets > 0 && words > 0 && at < 1 << 56;
     whole.then_some(Table::Gnu { at, buckets, first, words, shift })
 }

@@ -4,17 +4,16 @@
 //!   file, memory ──ReadAt──► Elf: header, segments, sections ──► contents, addresses, notes
 //! ```
 //!
-//! A file of another process can be of any size and can change while it is looked at, so it is read, never
-//! mapped into memory: only the headers stay, sections are read when they are asked for, and every size that
-//! the file claims is held against its real length first. What is more than any real file has (131,072
-//! sections, 262,144 segments, 1 GiB at once) is refused.
+//! A file of another process can have any size and can change while it is read, so it is never mapped into
+//! memory. Only the headers are kept; sections are read on demand, and every claimed size is checked against
+//! the length of the file first. Limits: 131,072 sections, 262,144 segments, 1 GiB per read.
 //!
-//! Supported are 64-bit little-endian files of x86_64 and arm64: programs, libraries, debug files, core
+//! Supported are 64-bit little-endian files of x86_64 and arm64: programs, libraries, debug files and core
 //! dumps.
 //!
 //! # Examples
 //!
-//! Where the code of an address is in a file, and which file it is:
+//! Translate between addresses and file offsets, and read the build id:
 //!
 //! ```
 //! use ebpf_profiler_core::elf::Elf;
@@ -28,7 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Bytes that are no file, as the vDSO in the memory of a process:
+//! Open bytes in memory, such as the vDSO of a process:
 //!
 //! ```
 //! use std::io::Cursor;
@@ -51,20 +50,20 @@ mod parse;
 pub use exports::Exports;
 pub use names::{Symbol, SymbolKind};
 
-/// Bytes that can be read at any offset: a file, a part of memory.
+/// A random-access source of bytes: a file or a range of memory.
 pub trait ReadAt: Send + Sync {
-    /// How many bytes there are.
+    /// Returns the size in bytes.
     ///
     /// # Errors
     ///
-    /// Whatever the medium says.
+    /// Fails with the error of the underlying source.
     fn size(&self) -> io::Result<u64>;
 
-    /// Fills `buffer` from `offset` on.
+    /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` where the bytes end before, or whatever the medium says.
+    /// Fails with `UnexpectedEof` if fewer bytes are left, or with the error of the underlying source.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 }
 
@@ -105,7 +104,7 @@ impl<T: AsRef<[u8]> + Send + Sync> ReadAt for io::Cursor<T> {
     }
 }
 
-/// The headers of a 64-bit little-endian ELF file, and the way to its contents.
+/// A 64-bit little-endian ELF file: its headers, and access to its contents.
 ///
 /// # Examples
 ///
@@ -138,15 +137,15 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// What this program was compiled for.
+    /// The instruction set of the running program.
     #[cfg(target_arch = "x86_64")]
     pub const HOST: Arch = Arch::X86_64;
-    /// What this program was compiled for.
+    /// The instruction set of the running program.
     #[cfg(target_arch = "aarch64")]
     pub const HOST: Arch = Arch::Aarch64;
 }
 
-/// What kind of ELF file it is.
+/// The type of an ELF file (`e_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -167,24 +166,24 @@ pub struct Segment {
     pub kind: u32,
     /// `p_flags`: 1 execute, 2 write, 4 read.
     pub flags: u32,
-    /// Where its bytes begin in the file.
+    /// Offset of its bytes in the file.
     pub offset: u64,
     /// Its virtual address.
     pub address: u64,
-    /// Bytes in the file.
+    /// Size in the file, in bytes.
     pub file_size: u64,
-    /// Bytes in memory.
+    /// Size in memory, in bytes.
     pub memory_size: u64,
 }
 
 impl Segment {
-    /// Whether it is loaded and may be executed.
+    /// Returns `true` if the segment is loaded and executable.
     pub fn is_code(&self) -> bool {
         self.kind == segment_type::PT_LOAD && self.flags & 1 != 0
     }
 }
 
-/// Values of [`Segment::kind`].
+/// Values for [`Segment::kind`].
 pub mod segment_type {
     pub use object::elf::{PT_GNU_EH_FRAME, PT_LOAD, PT_NOTE, PT_TLS};
 }
@@ -198,79 +197,79 @@ pub struct Section {
     pub kind: u32,
     /// `sh_flags`.
     pub flags: u64,
-    /// Its virtual address, 0 where it isn't loaded.
+    /// Its virtual address; 0 if it is not loaded.
     pub address: u64,
-    /// Where its bytes begin in the file.
+    /// Offset of its bytes in the file.
     pub offset: u64,
-    /// Its bytes in the file.
+    /// Its size in the file, in bytes.
     pub size: u64,
-    /// `sh_link`: for a symbol table the number of its string section.
+    /// `sh_link`; for a symbol table, the index of its string section.
     pub link: u32,
     /// `sh_entsize`.
     pub entry_size: u64,
 }
 
-/// Values of [`Section::kind`].
+/// Values for [`Section::kind`].
 pub mod section_type {
     pub use object::elf::{SHT_DYNSYM, SHT_NOBITS, SHT_NOTE, SHT_SYMTAB};
 }
 
-/// Bit of [`Section::flags`]: the contents are compressed.
+/// Bit of [`Section::flags`] for compressed contents.
 pub const COMPRESSED: u64 = object::elf::SHF_COMPRESSED as u64;
-/// Bit of [`Section::flags`]: the contents are instructions.
+/// Bit of [`Section::flags`] for executable instructions.
 pub const EXECUTABLE: u64 = object::elf::SHF_EXECINSTR as u64;
 
 impl Elf {
-    /// Reads the headers.
+    /// Reads the headers of a file.
     ///
     /// # Errors
     ///
-    /// When it isn't a 64-bit little-endian ELF file of a known instruction set, or when its headers lie
-    /// outside of the file.
+    /// Fails if the file is not a 64-bit little-endian ELF file of a supported instruction set, or if its headers
+    /// reach beyond the end of the file.
     pub fn open(source: impl ReadAt + 'static) -> Result<Elf, ElfError> {
         parse::open(Box::new(source))
     }
 
-    /// The instruction set.
+    /// Returns the instruction set.
     pub fn arch(&self) -> Arch {
         self.arch
     }
 
-    /// The kind of file.
+    /// Returns the type of the file.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The virtual address of the entry point.
+    /// Returns the virtual address of the entry point.
     pub fn entry(&self) -> u64 {
         self.entry
     }
 
-    /// The length of the file in bytes.
+    /// Returns the length of the file in bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// All segments, in the order of the file.
+    /// Returns all segments in file order.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// All sections, in the order of the file; the first is the null section.
+    /// Returns all sections in file order; the first is the null section.
     pub fn sections(&self) -> &[Section] {
         &self.sections
     }
 
-    /// The first section of this name.
+    /// Returns the first section with this name.
     pub fn section(&self, name: &str) -> Option<&Section> {
         self.sections.iter().find(|section| &*section.name == name)
     }
 
-    /// The bytes of a section as they are in the file, so compressed where it is.
+    /// Reads the bytes of a section as stored in the file, without decompression.
     ///
     /// # Errors
     ///
-    /// When the section reaches beyond the end of the file, or the file can't be read.
+    /// Fails if the section reaches beyond the end of the file or the file cannot be read.
     pub fn data(&self, section: &Section) -> Result<Vec<u8>, ElfError> {
         if section.kind == section_type::SHT_NOBITS {
             return Ok(Vec::new());
@@ -278,11 +277,11 @@ impl Elf {
         self.bytes(section.offset, section.size)
     }
 
-    /// `size` bytes of the file from `offset` on.
+    /// Reads `size` bytes of the file from `offset` on.
     ///
     /// # Errors
     ///
-    /// When they reach beyond the end of the file, or the file can't be read.
+    /// Fails if they reach beyond the end of the file or the file cannot be read.
     pub fn bytes(&self, offset: u64, size: u64) -> Result<Vec<u8>, ElfError> {
         parse::bytes(&*self.source, self.size, offset, size)
     }
@@ -291,22 +290,24 @@ impl Elf {
     ///
     /// # Errors
     ///
-    /// When they reach beyond the end of the file, or the file can't be read.
+    /// Fails if they reach beyond the end of the file or the file cannot be read.
     pub fn fill(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ElfError> {
         parse::fill(&*self.source, self.size, offset, buffer)
     }
 
-    /// Fills `buffer` with what is loaded at virtual address `address`.
+    /// Fills `buffer` with the bytes loaded at virtual address `address`.
     ///
     /// # Errors
     ///
-    /// When no loadable segment holds all of it in the file.
+    /// Fails if no loadable segment holds all of them in the file.
     pub fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), ElfError> {
         let offset = self.file_offset(address, buffer.len() as u64).ok_or(ElfError::NotLoaded { address })?;
         self.source.read_at(offset, buffer).map_err(|error| ElfError::Read(error.kind()))
     }
 
-    /// Where `size` bytes at virtual address `address` lie in the file.
+    /// Returns the file offset of the `size` bytes at virtual address `address`.
+    ///
+    /// Returns `None` if no single loadable segment holds all of them.
     pub fn file_offset(&self, address: u64, size: u64) -> Option<u64> {
         let end = address.checked_add(size)?;
         let holds = |s: &&Segment| {
@@ -316,19 +317,20 @@ impl Elf {
         segment.offset.checked_add(address - segment.address)
     }
 
-    /// The virtual address at which byte `offset` of the file is loaded as code.
+    /// Returns the virtual address at which byte `offset` of the file is loaded as code.
     ///
-    /// A mapping begins at a page, a segment anywhere in it: the rest of a segment's first page counts too.
+    /// Mappings begin at a page boundary and segments anywhere in the page, so the bytes before a segment in its
+    /// first page count as part of it.
     pub fn code_address(&self, offset: u64) -> Option<u64> {
         code_address(&self.segments, offset)
     }
 
-    /// The GNU build id: from the note segment, or from the section of that name.
+    /// Returns the GNU build id from the note segments or sections.
     pub fn build_id(&self) -> Option<Vec<u8>> {
         parse::note(self, b"GNU\0", object::elf::NT_GNU_BUILD_ID)
     }
 
-    /// The description of the note with this owner (with its zero byte) and type.
+    /// Returns the description of the note with this type and owner; `owner` includes its terminating zero.
     pub fn note(&self, owner: &[u8], kind: u32) -> Option<Vec<u8>> {
         parse::note(self, owner, kind)
     }
@@ -346,7 +348,7 @@ impl fmt::Debug for Elf {
     }
 }
 
-/// The virtual address at which byte `offset` is loaded as code by one of `segments`.
+/// Returns the virtual address at which one of `segments` loads byte `offset` as code.
 pub(crate) fn code_address(segments: &[Segment], offset: u64) -> Option<u64> {
     const PAGE: u64 = 0xfff;
     let holds = |s: &&Segment| {
@@ -357,32 +359,32 @@ pub(crate) fn code_address(segments: &[Segment], offset: u64) -> Option<u64> {
     Some(segment.address.wrapping_add(offset.wrapping_sub(segment.offset)))
 }
 
-/// Why a file, or a part of it, can't be had.
+/// An error while reading an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ElfError {
-    /// It doesn't begin like an ELF file.
+    /// The file does not begin with the ELF magic number.
     NotElf,
-    /// It is an ELF file of a kind that isn't supported: what it is.
+    /// The class, byte order or machine is not supported.
     Unsupported(Cow<'static, str>),
     /// A header or a section reaches beyond the end of the file.
     OutOfFile {
-        /// Where it begins.
+        /// Its offset in the file.
         offset: u64,
-        /// Its size.
+        /// Its size in bytes.
         size: u64,
     },
-    /// Nothing of the file is loaded there.
+    /// No segment of the file is loaded at this address.
     NotLoaded {
         /// The virtual address.
         address: u64,
     },
-    /// More than what is read at once.
+    /// A size or count above the limit of one read.
     TooLarge {
-        /// The size asked for, or the number of headers.
+        /// The requested size in bytes, or the number of headers.
         size: u64,
     },
-    /// It can't be read.
+    /// The source cannot be read.
     Read(io::ErrorKind),
 }
 
@@ -395,7 +397,7 @@ impl fmt::Display for ElfError {
                 write!(f, "{size} bytes at offset {offset} reach beyond the end of the file")
             }
             ElfError::NotLoaded { address } => write!(f, "nothing is loaded at address {address:#x}"),
-            ElfError::TooLarge { size } => write!(f, "{size} bytes or headers are more than is read at once"),
+            ElfError::TooLarge { size } => write!(f, "{size} bytes or headers exceed the limit of one read"),
             ElfError::Read(kind) => write!(f, "cannot read: {kind}"),
         }
     }

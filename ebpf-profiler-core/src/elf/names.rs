@@ -1,28 +1,28 @@
-//! Symbols of the table that a file keeps for people: all functions and variables, where it isn't stripped.
+//! Symbols of `.symtab`: all functions and variables of a file that is not stripped.
 
 use object::elf::{STT_FUNC, STT_GNU_IFUNC, STT_OBJECT, STT_TLS, Sym64};
 use object::{LittleEndian as LE, pod};
 
 use super::{Elf, section_type};
 
-/// The most of a table of symbols, and of its names, that is looked through.
+/// Maximum size of a symbol table, and of its names, in bytes.
 const MAX_TABLE: u64 = 128 << 20;
 
-/// How much of the names is read at once.
+/// Bytes of names per read.
 const CHUNK: u64 = 64 << 10;
 
 /// A function or a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// Its virtual address; where it is thread-local, its offset in the file's thread-local storage.
+    /// Its virtual address; for thread-local variables, the offset in the file's thread-local storage.
     pub address: u64,
-    /// Its size in bytes, 0 where it isn't known.
+    /// Its size in bytes; 0 if unknown.
     pub size: u64,
-    /// What it is.
+    /// Its type.
     pub kind: SymbolKind,
 }
 
-/// What a symbol stands for.
+/// The type of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SymbolKind {
@@ -30,7 +30,7 @@ pub enum SymbolKind {
     Function,
     /// A variable.
     Object,
-    /// A variable of which each thread has its own.
+    /// A thread-local variable.
     ThreadLocal,
     /// Anything else.
     Other,
@@ -49,9 +49,9 @@ impl Symbol {
 }
 
 impl Elf {
-    /// Calls `each` for all symbols of `.symtab`, with their names.
+    /// Calls `each` with the name and symbol of every defined entry of `.symtab`.
     ///
-    /// Reads the whole table: megabytes in a large program.
+    /// Reads the whole table, which takes megabytes for a large program.
     pub fn for_each_symbol(&self, mut each: impl FnMut(&[u8], Symbol)) {
         let Some((symbols, names)) = self.symbol_table() else { return };
         let (Ok(symbols), Ok(names)) = (self.bytes(symbols.0, symbols.1), self.bytes(names.0, names.1))
@@ -67,9 +67,9 @@ impl Elf {
         }
     }
 
-    /// Whether any symbol of `.symtab` has one of these names, or one that ends so.
+    /// Returns `true` if the name of any symbol of `.symtab` ends with one of `names`.
     ///
-    /// Reads only the names, piece by piece.
+    /// Reads only the string table, in pieces of 64 KiB.
     pub fn has_symbol(&self, names: &[&str]) -> bool {
         let Some((_, (start, size))) = self.symbol_table() else { return false };
         let wanted: Vec<Vec<u8>> = names.iter().map(|name| name.bytes().chain([0]).collect()).collect();
@@ -82,7 +82,7 @@ impl Elf {
         })
     }
 
-    /// Offset and size of the symbols and of their names.
+    /// Returns offset and size of the symbols, and of their names.
     fn symbol_table(&self) -> Option<((u64, u64), (u64, u64))> {
         let table = self.sections().iter().find(|section| section.kind == section_type::SHT_SYMTAB)?;
         let names = self.sections().get(table.link as usize)?;
@@ -92,8 +92,7 @@ impl Elf {
     }
 }
 
-/// Whether `wanted` is in `bytes`. Most of them aren't looked at: where the last byte of a window is none of the name's
-/// bytes, the next window begins behind it.
+/// Returns `true` if `bytes` contains `wanted`, by the Boyer-Moore-Horspool search.
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     let Some((&last, rest)) = wanted.split_last() else { return true };
     let mut steps = [wanted.len(); 256];
@@ -113,7 +112,7 @@ mod tests {
     use super::contains;
 
     #[test]
-    fn what_is_there_is_found_wherever_it_is() {
+    fn finds_each_substring() {
         let text = b"abcabdabcabcabd\0xabcab\0";
         for start in 0..text.len() {
             for end in start + 1..=text.len() {

@@ -1,4 +1,4 @@
-//! From bytes to headers, every size held against the file's length.
+//! Parsing of ELF headers; every size is checked against the length of the file.
 
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, NoteHeader64, ProgramHeader64, SectionHeader64};
@@ -6,25 +6,25 @@ use object::pod::{self, Pod};
 
 use super::{Arch, Elf, ElfError, Kind, ReadAt, Section, Segment, section_type, segment_type};
 
-/// The most that one read brings into memory.
+/// Maximum size of one read, in bytes.
 const MAX_READ: u64 = 1 << 30;
 
-/// The most that the names of all sections take.
+/// Maximum size of all section names, in bytes.
 const MAX_NAMES: u64 = 1 << 20;
 
-/// The longest name of a section; the rest is cut.
+/// Maximum length of a section name, in bytes; longer ones are cut.
 const MAX_NAME: usize = 256;
 
-/// More sections than any file has that is loaded.
+/// Maximum number of sections, more than any loaded file has.
 const MAX_SECTIONS: u64 = 1 << 17;
 
-/// More segments than a core dump of the largest process has.
+/// Maximum number of segments, more than a core dump of the largest process has.
 const MAX_SEGMENTS: u64 = 1 << 18;
 
-/// The most of one note section or segment that is searched.
+/// Maximum size searched of one note section or segment, in bytes.
 const MAX_NOTES: u64 = 1 << 20;
 
-/// How many note sections and segments are searched.
+/// Maximum number of note sections and segments searched.
 const MAX_NOTE_PARTS: usize = 64;
 
 pub(super) fn open(source: Box<dyn ReadAt>) -> Result<Elf, ElfError> {
@@ -38,7 +38,7 @@ pub(super) fn open(source: Box<dyn ReadAt>) -> Result<Elf, ElfError> {
     check_ident(header)?;
     let segments = segments(&*source, size, header)?;
     let sections = match sections(&*source, size, header) {
-        // Nothing that runs has a use for them: the file is what its segments say.
+        // A loaded program does not need its sections.
         Err(ElfError::OutOfFile { .. } | ElfError::TooLarge { .. }) if is_loaded(&segments) => Vec::new(),
         sections => sections?,
     };
@@ -58,7 +58,7 @@ fn is_loaded(segments: &[Segment]) -> bool {
 }
 
 pub(super) fn bytes(source: &dyn ReadAt, file: u64, offset: u64, size: u64) -> Result<Vec<u8>, ElfError> {
-    // Before memory is taken for it.
+    // Checked before memory is allocated.
     if offset.checked_add(size).is_none_or(|end| end > file) {
         return Err(ElfError::OutOfFile { offset, size });
     }
@@ -145,7 +145,7 @@ fn kind(kind: u16) -> Kind {
 
 fn segments(source: &dyn ReadAt, size: u64, header: &FileHeader64<LE>) -> Result<Vec<Segment>, ElfError> {
     let count = match header.e_phnum.get(LE) {
-        // The real number stands in the first section header: core dumps with many mappings.
+        // Core dumps with many mappings hold the count in the first section header.
         elf::PN_XNUM => first_section(source, size, header)?.sh_info.get(LE).into(),
         count => u64::from(count),
     };
@@ -209,12 +209,12 @@ fn check_count(count: u64, most: u64) -> Result<(), ElfError> {
     if count > most { Err(ElfError::TooLarge { size: count }) } else { Ok(()) }
 }
 
-/// The bytes of `count` headers.
+/// Reads the bytes of `count` headers.
 fn headers<T>(source: &dyn ReadAt, size: u64, offset: u64, count: u64) -> Result<Vec<u8>, ElfError> {
     bytes(source, size, offset, count.saturating_mul(size_of::<T>() as u64))
 }
 
-/// As many `T` as `data` holds.
+/// Views `data` as a slice of `T`; empty if it is misaligned.
 fn table<T: Pod>(data: &[u8]) -> &[T] {
     pod::slice_from_all_bytes(data).unwrap_or_default()
 }
