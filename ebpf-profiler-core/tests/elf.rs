@@ -31,6 +31,7 @@ fn hex(word: &str) -> Option<u64> {
 
 #[test]
 fn sections() {
+    test_needs::programs!("readelf");
     for path in files() {
         let elf = open(&path);
         // `  [12] .text  PROGBITS  0000000000001080 001080 00028b 00  AX  0   0 16`
@@ -58,6 +59,7 @@ fn sections() {
 
 #[test]
 fn segments() {
+    test_needs::programs!("readelf");
     for path in files() {
         let elf = open(&path);
         // `  LOAD  0x001000 0x0000000000001000 0x0000000000001000 0x00028d 0x00028d R E 0x1000`
@@ -76,6 +78,7 @@ fn segments() {
 
 #[test]
 fn build_id_and_entry() {
+    test_needs::programs!("readelf");
     for path in files() {
         let elf = open(&path);
         let notes = readelf("--notes", &path);
@@ -119,6 +122,7 @@ fn ask(bytes: Vec<u8>) {
 
 #[test]
 fn broken_headers() {
+    test_needs::programs!("readelf");
     let mut small = std::fs::read("/usr/bin/readelf").expect("readelf, of package binutils");
     let sections = small.split_off(small.len() - 4096);
     small.truncate(4096);
@@ -200,6 +204,7 @@ fn symbols(option: &str, path: &str) -> Vec<(String, u64)> {
 
 #[test]
 fn exported_names_are_found_and_no_others() {
+    test_needs::programs!("readelf");
     for path in files() {
         let elf = open(&path);
         let theirs = symbols("--dyn-syms", &path);
@@ -220,6 +225,7 @@ fn exported_names_are_found_and_no_others() {
 
 #[test]
 fn all_names_of_a_file_that_is_not_stripped_are_found() {
+    test_needs::programs!("readelf");
     let [own, ..] = &files()[..] else { panic!("no file") };
     let elf = open(own);
     let mut ours = Vec::new();

@@ -45,6 +45,7 @@ mod tests {
     #[test]
     #[ignore = "needs gcc, and gcc for arm64"]
     fn finds_cold_parts_that_compilers_split_off() {
+        test_needs::programs!("gcc", "aarch64-linux-gnu-gcc");
         let options = ["-O2", "-Os", "-O3", "-O2 -fno-omit-frame-pointer", "-O2 -fno-pie -no-pie"]
             .map(|options| format!("{options} -freorder-blocks-and-partition"));
         let compilers = ["gcc", "aarch64-linux-gnu-gcc"];

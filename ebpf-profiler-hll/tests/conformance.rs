@@ -8,6 +8,7 @@ use ebpf_profiler_hll::python::Python;
 #[test]
 #[ignore = "needs interpreters"]
 fn python_passes_conformance_test() {
+    test_needs::programs!("python3");
     let file = python().expect("a python3 in PATH that holds its runtime");
     assert_eq!(testing::language(&Python, &file), Ok(()));
 }

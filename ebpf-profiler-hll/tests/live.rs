@@ -27,6 +27,8 @@ type Seen = (String, String, u32);
 #[test]
 #[ignore = "needs interpreters"]
 fn chains_match_interpreter() {
+    test_needs::root!();
+    test_needs::programs!("python3");
     let interpreters = interpreters::all();
     assert!(!interpreters.is_empty(), "no interpreter found");
     let failed: Vec<_> = interpreters
@@ -41,6 +43,8 @@ fn chains_match_interpreter() {
 #[test]
 #[ignore = "needs interpreters with their static libraries, and gcc"]
 fn chains_of_programs_that_embed_and_hide_interpreter() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "python3");
     let interpreters = interpreters::all();
     let ways = ["-no-pie", "-static", "-Wl,--export-dynamic-symbol=_PyRuntime"];
     let build = |python| ways.map(|link| Host::build(python, link));
@@ -101,6 +105,8 @@ impl Drop for Host {
 #[test]
 #[ignore = "needs interpreters"]
 fn chain_of_thread_is_that_of_interpreter_in_use() {
+    test_needs::root!();
+    test_needs::programs!("python3");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/workload/interpreters.py");
     let interpreters = interpreters::all();
     let (mut tried, mut failed) = (0, Vec::new());

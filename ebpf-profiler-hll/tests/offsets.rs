@@ -70,6 +70,7 @@ const FIELDS: [(&str, Span, &str, &str); 37] = [
 #[test]
 #[ignore = "needs interpreters with debug information, and gdb"]
 fn table_matches_debug_information() {
+    test_needs::programs!("gdb");
     let mut found_offsets = BTreeMap::new();
     let libraries = VERSIONS.map(library);
     for (column, library) in libraries.iter().enumerate() {

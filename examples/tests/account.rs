@@ -22,6 +22,7 @@ use ebpf_profiler_core::symbol::NoSymbols;
 #[test]
 #[ignore = "needs root"]
 fn every_tick_is_accounted_for() {
+    test_needs::root!();
     let health = run(Profiler::builder().frequency(997));
     assert_balanced(&health);
     assert_eq!(health.lost, 0, "{health:?}");
@@ -30,6 +31,7 @@ fn every_tick_is_accounted_for() {
 #[test]
 #[ignore = "needs root"]
 fn what_is_left_out_is_accounted_for() {
+    test_needs::root!();
     let health = run(Profiler::builder().frequency(997).pid(std::process::id()));
     assert_balanced(&health);
     assert!(health.filtered > 0, "{health:?}");
@@ -38,6 +40,7 @@ fn what_is_left_out_is_accounted_for() {
 #[test]
 #[ignore = "needs root"]
 fn what_a_small_ring_loses_is_counted() {
+    test_needs::root!();
     let health = run(Profiler::builder().frequency(10_000).ring_size(1));
     assert_balanced(&health);
     assert!(health.lost > 0, "{health:?}");

@@ -225,6 +225,7 @@ fn a_case_that_is_walked_otherwise_is_shown() {
 #[test]
 #[ignore = "needs root"]
 fn who_looks_for_less_than_a_screen_sees_one() {
+    test_needs::root!();
     let tables = |said: &[u8]| String::from_utf8_lossy(said).matches(" samples in ").count();
     assert_eq!(tables(&run(TOP, &["--seconds", "0.5"]).stdout), 1);
     let interrupted = Command::new(TOP).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -238,6 +239,7 @@ fn who_looks_for_less_than_a_screen_sees_one() {
 #[test]
 #[ignore = "gives up root"]
 fn without_privilege_it_says_which_command_has_it() {
+    test_needs::root!();
     let folder = folder("no privilege");
     let picture = folder.join("flame.html");
     let output = Command::new("setpriv")

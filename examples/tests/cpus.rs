@@ -1,8 +1,6 @@
 //! CPUs that come and go while a profiler runs. It switches the last one off and on again: needs root.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
-mod skip;
-
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +11,6 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::symbol::NoSymbols;
-use skip::skip;
 
 /// The profiler looks for other CPUs every second.
 const NOTICE: Duration = Duration::from_millis(1500);
@@ -21,24 +18,26 @@ const NOTICE: Duration = Duration::from_millis(1500);
 #[test]
 #[ignore = "needs root"]
 fn a_cpu_that_comes_back_is_sampled_again() {
+    test_needs::root!();
     switch_off_for(NOTICE);
 }
 
 #[test]
 #[ignore = "needs root"]
 fn a_cpu_that_is_away_for_a_moment_is_sampled_again() {
+    test_needs::root!();
     switch_off_for(Duration::ZERO);
 }
 
 fn switch_off_for(away: Duration) {
     let Some(cpu) = Cpu::last() else {
-        return skip("no CPU of this machine can be switched off");
+        return test_needs::skip("no CPU of this machine can be switched off");
     };
     let profiler = Profiler::builder().frequency(97).symbolizer(NoSymbols).start().unwrap();
     assert!(is_sampled(&profiler, &Busy::on(&cpu)), "on CPU {} before", cpu.number);
     let off = match cpu.switch_off() {
         Ok(off) => off,
-        Err(error) => return skip(&format!("CPU {} can't be switched off: {error}", cpu.number)),
+        Err(error) => return test_needs::skip(&format!("CPU {} can't be switched off: {error}", cpu.number)),
     };
     if !away.is_zero() {
         sleep(away);

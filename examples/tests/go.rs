@@ -16,8 +16,6 @@
     reason = "a test fails by panicking, and prints"
 )]
 
-mod skip;
-
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,31 +28,39 @@ use ebpf_profiler_core::trace::Frame;
 #[test]
 #[ignore = "profiles: needs root"]
 fn go_1_19() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     check("1.19");
 }
 
 #[test]
 #[ignore = "profiles: needs root"]
 fn go_1_22() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     check("1.22.10");
 }
 
 #[test]
 #[ignore = "profiles: needs root"]
 fn go_1_25() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     check("1.25.5");
 }
 
 #[test]
 #[ignore = "profiles: needs root"]
 fn go_1_27() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     check("1.27.3");
 }
 
 fn check(version: &str) {
     let go = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures").join(format!("go-{version}"));
     if !go.join("bin/go").exists() {
-        return skip::skip(&format!("no Go {version}: cargo xtask fixtures go"));
+        return test_needs::skip(&format!("no Go {version}: cargo xtask fixtures go"));
     }
     let go = go.canonicalize().unwrap();
     let sources = ["goroutines.go", "goroutines_cgo.go"];

@@ -21,6 +21,8 @@ int main(void) { for (;;) outer(); }
 #[test]
 #[ignore = "profiles: needs root"]
 fn a_function_without_a_name_is_one_line() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "nm", "strip");
     let program = compile();
     let starts = starts(&program);
     run("strip", &["--strip-all", program.to_str().unwrap()]);

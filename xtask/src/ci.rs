@@ -43,6 +43,7 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     // The one that has to be built takes too long here.
     tally.step("interpreters", |_| pythons::task(&["packages".to_owned()]));
     test::steps(&mut tally);
+    test::live(&mut tally, test::ALL);
     // Without coverage, but long: the number of inputs bounds it.
     tally.step("fuzzers", |_| {
         let fuzz = ["test", "--release", "-p", "ebpf-profiler-unwind", "--test", "fuzz", "--", "--nocapture"];

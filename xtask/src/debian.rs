@@ -17,6 +17,20 @@ pub(crate) fn install(packages: &[&str]) -> Outcome {
     run(command(&[&install[..], &missing].concat()).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
+/// Installs those of the packages that the machine's distribution has.
+pub(crate) fn install_available(packages: &[&str]) -> Outcome {
+    update()?;
+    let is_available = |package: &&str| {
+        let shown = output(&mut command(&["apt-cache", "show", "--no-all-versions", package]));
+        shown.is_ok_and(|text| !text.is_empty())
+    };
+    let available: Vec<_> = packages.iter().copied().filter(is_available).collect();
+    for package in packages.iter().filter(|package| !available.contains(package)) {
+        eprintln!("this distribution has no package {package}");
+    }
+    install(&available)
+}
+
 /// Brings the lists of packages up to date.
 pub(crate) fn update() -> Outcome {
     run(&mut command(&["apt-get", "update", "--quiet"]))

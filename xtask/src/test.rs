@@ -1,41 +1,44 @@
-//! `cargo xtask test`: everything that a user can run.
+//! `cargo xtask test`: everything that a user can run, in ten minutes at most.
 
 use std::process::Command;
 
-use crate::run::{Outcome, cargo, command, output, run, watch};
-use crate::tally::{Tally, is_skipped};
+use test_needs::{TOOLS, Tool};
 
-/// Runs all steps, whatever becomes of one.
+use crate::run::{Outcome, cargo, run, watch};
+use crate::tally::{Tally, is_skipped};
+use crate::{debian, layers};
+
+/// Installs programs that tests need, where that is possible, and runs all steps, whatever becomes of one.
 pub(crate) fn task(_: &[String]) -> Outcome {
     let mut tally = Tally::default();
+    tally.step("programs", |_| {
+        prepare();
+        Ok(())
+    });
     steps(&mut tally);
+    live(&mut tally, QUICK);
     tally.close()
 }
 
-/// The steps, for the tasks that have more of them.
+/// The steps that need no privilege, for the tasks that have more of them.
 pub(crate) fn steps(tally: &mut Tally) {
     tally.step("format", |_| run(&mut cargo(&["fmt", "--all", "--check"])));
     tally.step("lints", |_| {
         run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
-    tally.step("core alone", |_| {
-        run(&mut cargo(&["check", "-p", "ebpf-profiler-core", "--no-default-features", "--lib"]))
-    });
-    tally.step("encoder alone", |_| {
-        run(&mut cargo(&["check", "-p", "ebpf-profiler-otlp", "--no-default-features", "--lib"]))
-    });
-    tally.step("exporter alone", |_| {
-        let http =
-            ["check", "-p", "ebpf-profiler-otlp", "--no-default-features", "--features", "http", "--lib"];
-        run(&mut cargo(&http))
-    });
-    tally.step("layers", |_| crate::layers::task(&[]));
+    tally.step("layers", |_| layers::task(&[]));
     tally.step("documentation", |_| {
         run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
     });
     tally.step("tests", |summaries| tests(cargo(&["test", "--workspace", "--no-fail-fast"]), summaries));
-    if is_root() {
-        tally.step("live tests", |summaries| tests(cargo(LIVE), summaries));
+}
+
+/// The tests that profile this machine.
+pub(crate) fn live(tally: &mut Tally, targets: &[&str]) {
+    if test_needs::is_root() {
+        tally.step("live tests", |summaries| {
+            tests(cargo(&[&["test", "--release", "--no-fail-fast"], targets, ONE_BY_ONE].concat()), summaries)
+        });
     } else {
         tally.skip(
             "live tests",
@@ -44,27 +47,57 @@ pub(crate) fn steps(tally: &mut Tally) {
     }
 }
 
-/// Tests that profile are marked as ignored; two at a time would disturb each other.
-const LIVE: &[&str] = &[
-    "test",
-    "--release",
-    "--workspace",
-    "--no-fail-fast",
-    "--lib",
-    "--bins",
-    "--tests",
-    "--",
-    "--ignored",
-    "--test-threads=1",
-    "--nocapture",
+/// Live tests that take minutes in all.
+const QUICK: &[&str] = &[
+    "-p", "examples", "--test", "account", "--test", "cpus", "--test", "replay", "--test", "stripped",
+    "--test", "truth",
 ];
 
+/// All live tests.
+pub(crate) const ALL: &[&str] = &["--workspace", "--lib", "--bins", "--tests"];
+
+/// Tests that profile are marked as ignored; two at a time would disturb each other.
+const ONE_BY_ONE: &[&str] = &["--", "--ignored", "--test-threads=1", "--nocapture"];
+
+/// Installs missing programs as root on Debian and Ubuntu, and elsewhere prints the command.
+fn prepare() {
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| test_needs::find(tool.program).is_none()).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let packages = packages(&missing);
+    eprintln!("missing programs that tests run:");
+    for tool in &missing {
+        eprintln!("  {:<24} {:<24} {}", tool.program, tool.package, tool.purpose);
+    }
+    if test_needs::find("apt-get").is_none() {
+        return eprintln!("tests that need one of them are skipped");
+    }
+    if !test_needs::is_root() {
+        eprintln!("tests that need one of them are skipped; to run them, first:");
+        return eprintln!("  sudo apt-get install --no-install-recommends {}", packages.join(" "));
+    }
+    eprintln!("installing: apt-get install --no-install-recommends {}", packages.join(" "));
+    if let Err(reason) = debian::install_available(&packages) {
+        eprintln!("{reason}; tests that need one of them are skipped");
+    }
+}
+
+/// The packages of these programs, each once.
+fn packages(tools: &[&Tool]) -> Vec<&'static str> {
+    let mut packages: Vec<_> = tools.iter().map(|tool| tool.package).collect();
+    packages.sort_unstable();
+    packages.dedup();
+    packages
+}
+
 /// Runs tests and keeps the lines with which they close.
-fn tests(mut command: Command, summaries: &mut Vec<String>) -> Outcome {
+pub(crate) fn tests(mut command: Command, summaries: &mut Vec<String>) -> Outcome {
     watch(&mut command, |line| summaries.extend(summary(line)))
 }
 
-/// A closing line, unless nothing was run; or why a test, whose name stands before, had nothing to test.
+/// Returns a closing line, unless no test was run, or the line of a skipped test, with or without the test's name before
+/// it.
 fn summary(line: &str) -> Option<String> {
     if is_skipped(line) {
         return Some(line.to_owned());
@@ -73,12 +106,8 @@ fn summary(line: &str) -> Option<String> {
     (!counts.contains(" 0 passed; 0 failed; ")).then(|| line.to_owned())
 }
 
-fn is_root() -> bool {
-    output(&mut command(&["id", "-u"])).is_ok_and(|id| id.trim() == "0")
-}
-
 #[test]
-fn closing_lines_are_kept() {
+fn keeps_closing_lines() {
     let line =
         "test result: ok. 18 passed; 0 failed; 51 ignored; 0 measured; 0 filtered out; finished in 0.10s";
     assert_eq!(summary(line).as_deref(), Some(line));
@@ -88,4 +117,11 @@ fn closing_lines_are_kept() {
         assert_eq!(summary(line).as_deref(), Some(line));
     }
     assert_eq!(summary("test source ... SymbolStats { sections_skipped: 0 }"), None);
+}
+
+#[test]
+fn names_each_package_once() {
+    let all: Vec<&Tool> = TOOLS.iter().collect();
+    let packages = packages(&all);
+    assert!(packages.windows(2).all(|pair| pair[0] < pair[1]) && packages.len() < all.len());
 }

@@ -162,6 +162,7 @@ mod tests {
     #[test]
     #[ignore = "loads a program, so it wants root"]
     fn names_are_those_of_the_kernels_list() {
+        test_needs::root!();
         let list = std::fs::read_to_string("/proc/kallsyms").unwrap();
         let mut listed: HashMap<u64, Vec<(&str, &str)>> = HashMap::new();
         let mut functions = HashSet::new();

@@ -25,10 +25,7 @@ impl Browser {
             [["chromium", "chromium-browser", "google-chrome"].as_slice(), &["chromedriver"]]
                 .map(|names| names.iter().find_map(|name| installed(name)));
         let (Some(chromium), Some(driver)) = (chromium, driver) else {
-            let remedy = "Chromium and chromedriver are not installed: apt install chromium chromium-driver";
-            let in_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
-            assert!(!in_ci, "{remedy}");
-            println!("skipped: {remedy}");
+            test_needs::skip("no chromium and chromedriver, of packages chromium and chromium-driver");
             return None;
         };
         Some(Browser::open(&chromium, &driver))

@@ -60,6 +60,7 @@ fn compare(program: &Program) {
 
 #[test]
 fn cpp() {
+    test_needs::programs!("g++", "c++filt");
     for level in ["-O0", "-O2"] {
         compare(&Program::compile("demangle-cpp", "objects.cpp", &["-g", level]));
     }
@@ -67,6 +68,7 @@ fn cpp() {
 
 #[test]
 fn rust() {
+    test_needs::programs!("rustc", "c++filt");
     // The form is the older one unless the newer one is asked for.
     for form in [&[][..], &["-Csymbol-mangling-version=v0"]] {
         let arguments = [&["-g", "-Cprefer-dynamic"], form].concat();

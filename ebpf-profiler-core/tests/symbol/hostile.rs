@@ -94,6 +94,7 @@ fn mutate(program: &Program, rounds: u64) {
 
 #[test]
 fn changed_bytes() {
+    test_needs::programs!("g++", "gcc");
     mutate(&Program::compile("changed-c", "plain.c", &["-g", "-O2"]), 400);
     mutate(&Program::compile("changed-cpp", "objects.cpp", &["-g", "-O2"]), 60);
     mutate(&Program::compile("changed-older", "plain.c", &["-gdwarf-4", "-O2"]), 200);
@@ -101,12 +102,14 @@ fn changed_bytes() {
 
 #[test]
 fn changed_bytes_of_compressed_sections() {
+    test_needs::programs!("gcc");
     let program = Program::compile("changed-compressed", "plain.c", &["-g", "-O2", "-gz=zlib"]);
     mutate(&program, 200);
 }
 
 #[test]
 fn cut_files() {
+    test_needs::programs!("gcc");
     let program = Program::compile("cut", "plain.c", &["-g", "-O2"]);
     let original = std::fs::read(&program.path).expect("a program");
     let addresses = addresses(&program);
@@ -137,6 +140,7 @@ impl ReadAt for Shrinking {
 
 #[test]
 fn files_cut_while_they_are_read() {
+    test_needs::programs!("g++");
     let program = Program::compile("shrinking", "objects.cpp", &["-g", "-O2"]);
     let bytes: Arc<[u8]> = std::fs::read(&program.path).expect("a program").into();
     let addresses = addresses(&program);
@@ -171,6 +175,7 @@ impl ReadAt for Hollow {
 
 #[test]
 fn sections_of_a_terabyte() {
+    test_needs::programs!("gcc");
     let program = Program::compile("hollow", "plain.c", &["-g", "-O2"]);
     let original = std::fs::read(&program.path).expect("a program");
     let headers = u64::from_le_bytes(original[40..48].try_into().expect("eight bytes")) as usize;
@@ -195,6 +200,7 @@ fn sections_of_a_terabyte() {
 
 #[test]
 fn entries_nested_as_deep_as_the_file_is_long() {
+    test_needs::programs!("gcc");
     let program = Program::compile("nested", "nested.s", &["-nostdlib", "-static"]);
     let stats = ask(&program.module(), &program.addresses(".text"));
     assert!(stats.inlined > 0, "{stats:?}");
@@ -202,6 +208,7 @@ fn entries_nested_as_deep_as_the_file_is_long() {
 
 #[test]
 fn lists_that_are_referred_to_from_everywhere() {
+    test_needs::programs!("gcc");
     let program = Program::compile("lists", "lists.s", &["-nostdlib", "-static"]);
     let stats = ask(&program.module(), &program.addresses(".text"));
     assert!(stats.malformed > 0, "the work wasn't bounded: {stats:?}");

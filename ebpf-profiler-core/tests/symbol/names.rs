@@ -62,12 +62,14 @@ fn compare(program: &Program, functions: &[Listed]) {
 
 #[test]
 fn symbol_table() {
+    test_needs::programs!("gcc", "readelf");
     let program = Program::compile("names", "plain.c", &["-O2"]);
     compare(&program, &listed(&program, "--symbols"));
 }
 
 #[test]
 fn dynamic_symbols_of_a_stripped_library() {
+    test_needs::programs!("g++", "objcopy", "readelf");
     let program = Program::compile("library", "objects.cpp", &["-O1", "-shared", "-fPIC"]);
     let stripped = program.copy("stripped.so", &["--strip-all"]);
     compare(&stripped, &listed(&stripped, "--dyn-syms"));
@@ -75,6 +77,7 @@ fn dynamic_symbols_of_a_stripped_library() {
 
 #[test]
 fn a_large_table_gives_the_same_names_without_being_kept() {
+    test_needs::programs!("gcc");
     let program = Program::compile("large", "plain.c", &["-O2", "-static"]);
     let addresses: Vec<u64> = program.addresses(".text").into_iter().step_by(3).collect();
     let (expected, _) = ours(&program.module(), &addresses, SymbolOptions::default());
@@ -87,6 +90,7 @@ fn a_large_table_gives_the_same_names_without_being_kept() {
 
 #[test]
 fn aliases_give_the_name_that_people_know() {
+    test_needs::programs!("gcc", "readelf");
     let program = Program::compile("aliases", "plain.c", &["-O2"]);
     let functions = listed(&program, "--symbols");
     let known = functions.iter().find(|function| function.name == "public_name").expect("a function");
@@ -97,6 +101,7 @@ fn aliases_give_the_name_that_people_know() {
 
 #[test]
 fn a_version_is_no_part_of_a_name_for_people() {
+    test_needs::programs!("g++", "readelf");
     let versions =
         concat!("-Wl,--version-script=", env!("CARGO_MANIFEST_DIR"), "/tests/symbol/programs/versions.map");
     let program = Program::compile("versions", "versions.cpp", &["-shared", "-fPIC", versions]);
@@ -113,6 +118,7 @@ fn a_version_is_no_part_of_a_name_for_people() {
 
 #[test]
 fn linkage_table() {
+    test_needs::programs!("g++", "objdump");
     for (name, arguments) in [
         ("plt", &["-O2"][..]),
         ("plt-protected", &["-O2", "-fcf-protection=full"]),
@@ -147,6 +153,7 @@ fn linkage_entries(program: &Program) -> Vec<(u64, String)> {
 
 #[test]
 fn functions_that_the_kernel_maps() {
+    test_needs::programs!("readelf");
     let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
     let line = maps.lines().find(|line| line.ends_with("[vdso]")).expect("a vDSO");
     let (start, end) = line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
@@ -170,6 +177,7 @@ fn functions_that_the_kernel_maps() {
 
 #[test]
 fn a_replaced_file_names_nothing() {
+    test_needs::programs!("gcc");
     let program = Program::compile("replaced", "plain.c", &["-O2", "-Wl,--build-id=sha1"]);
     let addresses = program.addresses(".text");
     let mut module = program.module();
@@ -181,6 +189,7 @@ fn a_replaced_file_names_nothing() {
 
 #[test]
 fn a_file_that_is_gone_names_nothing_and_what_was_named_stays() {
+    test_needs::programs!("gcc");
     let program = Program::compile("gone", "plain.c", &["-O2"]);
     let addresses = program.addresses(".text");
     let (seen, unseen) = addresses.split_at(addresses.len() / 2);

@@ -34,21 +34,25 @@ impl From<&Symbol> for Function {
 
 #[test]
 fn c() {
+    test_needs::programs!("gcc", "nm", "llvm-symbolizer", "addr2line");
     compare(&Program::compile("c", "plain.c", &["-g", "-O2"]));
 }
 
 #[test]
 fn c_without_optimization_at_fixed_addresses() {
+    test_needs::programs!("gcc", "nm", "llvm-symbolizer", "addr2line");
     compare(&Program::compile("c-fixed", "plain.c", &["-g", "-O0", "-no-pie"]));
 }
 
 #[test]
 fn c_static() {
+    test_needs::programs!("gcc", "nm", "llvm-symbolizer", "addr2line");
     compare(&Program::compile("c-static", "plain.c", &["-g", "-O2", "-static"]));
 }
 
 #[test]
 fn c_of_older_debug_information() {
+    test_needs::programs!("gcc", "nm", "llvm-symbolizer", "addr2line");
     for version in ["-gdwarf-2", "-gdwarf-3", "-gdwarf-4"] {
         compare(&Program::compile("c-older", "plain.c", &[version, "-O2"]));
     }
@@ -56,12 +60,14 @@ fn c_of_older_debug_information() {
 
 #[test]
 fn c_with_dropped_functions() {
+    test_needs::programs!("gcc", "nm", "llvm-symbolizer", "addr2line");
     let arguments = ["-g", "-O2", "-ffunction-sections", "-Wl,--gc-sections"];
     compare(&Program::compile("c-dropped", "plain.c", &arguments));
 }
 
 #[test]
 fn cpp() {
+    test_needs::programs!("g++", "nm", "llvm-symbolizer", "addr2line");
     for level in ["-O0", "-O2", "-O3"] {
         compare(&Program::compile("cpp", "objects.cpp", &["-g", level]));
     }
@@ -69,11 +75,13 @@ fn cpp() {
 
 #[test]
 fn cpp_optimized_as_a_whole() {
+    test_needs::programs!("g++", "nm", "llvm-symbolizer", "addr2line");
     compare(&Program::compile("cpp-whole", "objects.cpp", &["-g", "-O2", "-flto"]));
 }
 
 #[test]
 fn rust() {
+    test_needs::programs!("rustc", "nm", "llvm-symbolizer", "addr2line");
     for level in ["-Copt-level=0", "-Copt-level=3"] {
         compare(&Program::compile("rust", "generic.rs", &["-g", level, "-Cprefer-dynamic"]));
     }
@@ -81,6 +89,7 @@ fn rust() {
 
 #[test]
 fn rust_with_new_names_and_lines_only() {
+    test_needs::programs!("rustc", "nm", "llvm-symbolizer", "addr2line");
     let arguments =
         ["-Cdebuginfo=line-tables-only", "-Csymbol-mangling-version=v0", "-O", "-Cprefer-dynamic"];
     compare(&Program::compile("rust-lines", "generic.rs", &arguments));
@@ -88,6 +97,7 @@ fn rust_with_new_names_and_lines_only() {
 
 #[test]
 fn rust_optimized_as_a_whole() {
+    test_needs::programs!("rustc", "nm", "llvm-symbolizer", "addr2line");
     // Inlined functions of one unit are described in another.
     let arguments = ["-g", "-O", "-Clto=fat", "-Ccodegen-units=1", "-Cpanic=abort"];
     compare(&Program::compile("rust-whole", "generic.rs", &arguments));
@@ -95,6 +105,7 @@ fn rust_optimized_as_a_whole() {
 
 #[test]
 fn assembler() {
+    test_needs::programs!("gcc");
     let program = Program::compile("assembler", "labels.s", &["-g", "-nostdlib", "-static"]);
     let addresses = program.addresses(".text");
     let (found, _) = ours(&program.module(), &addresses, SymbolOptions::default());
@@ -112,6 +123,7 @@ fn assembler() {
 
 #[test]
 fn compressed() {
+    test_needs::programs!("g++", "objcopy", "nm", "llvm-symbolizer", "addr2line");
     let program = Program::compile("compressed", "objects.cpp", &["-g", "-O2", "-gz=none"]);
     for form in ["zlib-gabi", "zlib-gnu"] {
         let compressed = program.copy(form, &[&format!("--compress-debug-sections={form}")]);
@@ -121,6 +133,7 @@ fn compressed() {
 
 #[test]
 fn a_compression_that_is_not_known_leaves_names() {
+    test_needs::programs!("g++", "llvm-objcopy-22");
     let program = Program::compile("zstd", "objects.cpp", &["-g", "-O2"]);
     let addresses = program.addresses(".text");
     let path = program.path.with_file_name("inflated-elsewhere");
@@ -131,6 +144,7 @@ fn a_compression_that_is_not_known_leaves_names() {
 
 #[test]
 fn a_unit_that_is_too_large_gives_lines() {
+    test_needs::programs!("g++");
     let program = Program::compile("too-large", "objects.cpp", &["-g", "-O2"]);
     let addresses = program.addresses(".text");
     let (expected, all) = ours(&program.module(), &addresses, SymbolOptions::default());
@@ -149,6 +163,7 @@ fn a_unit_that_is_too_large_gives_lines() {
 
 #[test]
 fn without_lines_there_are_names_and_inlined_functions() {
+    test_needs::programs!("g++");
     let program = Program::compile("no-lines", "objects.cpp", &["-g", "-O2"]);
     let addresses = program.addresses(".text");
     let (expected, all) = ours(&program.module(), &addresses, SymbolOptions::default());
@@ -164,6 +179,7 @@ fn without_lines_there_are_names_and_inlined_functions() {
 
 #[test]
 fn a_debug_file_beside_the_program() {
+    test_needs::programs!("g++", "objcopy", "nm", "llvm-symbolizer", "addr2line");
     let program = Program::compile("link", "objects.cpp", &["-g", "-O2", "-Wl,--build-id=none"]);
     let debug = program.copy("objects.debug", &["--only-keep-debug"]);
     let stripped = program.copy("stripped", &["--strip-all", &link(&debug.path)]);
@@ -177,6 +193,7 @@ fn a_debug_file_beside_the_program() {
 
 #[test]
 fn a_debug_file_of_another_program_is_refused() {
+    test_needs::programs!("g++", "objcopy");
     let program = Program::compile("wrong", "objects.cpp", &["-g", "-O2", "-Wl,--build-id=none"]);
     let debug = program.copy("objects.debug", &["--only-keep-debug"]);
     let stripped = program.copy("stripped", &["--strip-all", &link(&debug.path)]);
@@ -191,6 +208,7 @@ fn a_debug_file_of_another_program_is_refused() {
 
 #[test]
 fn a_debug_file_by_build_id() {
+    test_needs::programs!("g++", "objcopy", "nm", "llvm-symbolizer", "addr2line");
     let program = Program::compile("build-id", "objects.cpp", &["-g", "-O2", "-Wl,--build-id=sha1"]);
     let stripped = program.copy("stripped", &["--strip-all"]);
     let id = program.elf().build_id().expect("a build id");
@@ -206,6 +224,7 @@ fn a_debug_file_by_build_id() {
 #[test]
 #[ignore = "needs dwz, of package dwz"]
 fn what_two_programs_have_in_common() {
+    test_needs::programs!("g++", "objcopy", "dwz", "nm", "llvm-symbolizer", "addr2line");
     let one = Program::compile("common-1", "objects.cpp", &["-g", "-O2"]);
     let two = Program::compile("common-2", "objects.cpp", &["-g", "-O1"]);
     let [smaller, other] = [one.copy("smaller", &[]), two.copy("other", &[])];

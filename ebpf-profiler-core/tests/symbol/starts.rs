@@ -49,6 +49,7 @@ fn compare(program: &Program) {
 /// The frame of a handler's caller is looked up one byte before its address, like that of any other.
 #[test]
 fn what_a_handler_returns_to_is_named() {
+    test_needs::programs!("gcc", "nm");
     let program =
         Program::compile("trampoline", "trampoline.s", &["-nostdlib", "-static", "-Wl,--eh-frame-hdr"]);
     let list = run("binutils", "nm", &[text(&program.path)]);
@@ -64,18 +65,21 @@ fn what_a_handler_returns_to_is_named() {
 
 #[test]
 fn stripped_c() {
+    test_needs::programs!("gcc", "readelf", "objcopy");
     compare(&Program::compile("starts-c", "plain.c", &["-O2"]));
     compare(&Program::compile("starts-c-fixed", "plain.c", &["-O2", "-no-pie"]));
 }
 
 #[test]
 fn stripped_cpp() {
+    test_needs::programs!("g++", "readelf", "objcopy");
     compare(&Program::compile("starts-cpp", "objects.cpp", &["-O2"]));
     compare(&Program::compile("starts-library", "objects.cpp", &["-O1", "-shared", "-fPIC"]));
 }
 
 #[test]
 fn nothing_is_made_up() {
+    test_needs::programs!("gcc", "objcopy");
     let program = Program::compile("starts-gaps", "plain.c", &["-O2"]);
     let mut addresses: Vec<u64> =
         [".data", ".rodata"].iter().flat_map(|name| program.addresses(name)).collect();

@@ -154,6 +154,7 @@ fn finds_jumps_that_leave_function() {
 #[test]
 #[ignore = "needs gcc for arm64"]
 fn finds_words_of_arm64_threads() {
+    test_needs::programs!("aarch64-linux-gnu-gcc", "readelf");
     let models = [
         (&["-shared", "-fPIC", "-mtls-dialect=trad"][..], "TLS_DTPMOD"),
         (&["-shared", "-fPIC"], "TLSDESC"),
@@ -203,6 +204,7 @@ fn arm64(options: &[&str], source: &str) -> (String, Elf) {
 #[test]
 #[ignore = "needs objdump, and takes seconds"]
 fn instruction_lengths_match_objdump() {
+    test_needs::programs!("objdump", "python3");
     for path in
         ["/usr/bin/python3", "/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"]
     {

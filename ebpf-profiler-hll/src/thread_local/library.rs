@@ -136,6 +136,7 @@ mod tests {
     #[test]
     #[ignore = "needs gcc for arm64, and its C library"]
     fn reads_description_of_arm64_glibc() {
+        test_needs::programs!("aarch64-linux-gnu-gcc");
         let file = std::fs::File::open("/usr/aarch64-linux-gnu/lib/libc.so.6").unwrap();
         let elf = Elf::open(file).unwrap();
         // Its pthread_getspecific, 2.36: sub x0, x0, #0x440; ldr x2, [x0, #16]; add …, lsl #4; ldr x0, [x2, #8]

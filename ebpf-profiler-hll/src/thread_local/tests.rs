@@ -16,6 +16,7 @@ mod process;
 #[test]
 #[ignore = "needs gcc and musl-gcc"]
 fn reads_words_of_live_threads() {
+    test_needs::programs!("gcc", "musl-gcc");
     for compiler in ["gcc", "musl-gcc"] {
         for model in ["-mtls-dialect=gnu", "-mtls-dialect=gnu2", "-ftls-model=initial-exec"] {
             if compiler == "musl-gcc" && model == "-ftls-model=initial-exec" {

@@ -428,6 +428,7 @@ fn a_disk_that_does_not_take_it_is_counted() {
 #[test]
 #[ignore = "mounts: needs root"]
 fn a_disk_that_is_full_is_said_and_what_fits_is_kept() {
+    test_needs::root!();
     const INSIDE: &str = "EXPORT_ON_SMALL_DISK";
     let Some(disk) = std::env::var_os(INSIDE).map(PathBuf::from) else {
         let directory = Directory::new("disk");

@@ -12,8 +12,6 @@ mod privileges;
 mod received;
 mod scratch;
 mod scripts;
-#[path = "../skip/mod.rs"]
-mod skip;
 mod workload;
 
 use std::thread::sleep;
@@ -33,6 +31,8 @@ const FUNCTIONS: [&str; 6] = ["leaf", "l3", "l2", "spread", "l1", "main"];
 #[test]
 #[ignore = "needs root and a collector"]
 fn the_functions_of_a_workload_arrive_by_each_way() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
     for protocol in ["grpc", "http"] {
         for compression in ["gzip", "zstd", "zstd:9", "none"] {
@@ -55,6 +55,8 @@ fn the_functions_of_a_workload_arrive_by_each_way() {
 #[test]
 #[ignore = "needs root and a collector"]
 fn they_arrive_through_tls_if_both_sides_are_known() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
     for protocol in ["grpc", "http"] {
         let scratch = Scratch::new("tls");
@@ -95,6 +97,8 @@ fn they_arrive_through_tls_if_both_sides_are_known() {
 #[test]
 #[ignore = "needs root and a collector"]
 fn what_is_too_large_for_a_collector_comes_in_parts() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
     let scratch = Scratch::new("large");
     let options = Options { most_bytes: Some(50_000), ..Options::default() };
@@ -114,6 +118,8 @@ fn what_is_too_large_for_a_collector_comes_in_parts() {
 #[test]
 #[ignore = "needs root and a collector"]
 fn a_spool_loses_nothing_when_the_collector_is_killed_again_and_again() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
     for protocol in ["grpc", "http"] {
         let scratch = Scratch::new("spool");
@@ -143,6 +149,8 @@ fn a_spool_loses_nothing_when_the_collector_is_killed_again_and_again() {
 #[test]
 #[ignore = "needs root and a collector"]
 fn without_a_spool_what_finds_no_room_is_counted() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
     let scratch = Scratch::new("memory");
     let workload = Workload::start(&scratch);

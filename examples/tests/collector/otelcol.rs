@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use crate::certificates::Certificates;
 use crate::received::Received;
 use crate::scratch::Scratch;
-use crate::skip::skip;
 
 /// How it is to be.
 #[derive(Clone, Copy, Default)]
@@ -41,7 +40,7 @@ pub(crate) fn program() -> Option<PathBuf> {
         .map(|folder| folder.path().join("otelcol"))
         .find(|program| program.is_file());
     if program.is_none() {
-        skip("there is no collector: cargo xtask fixtures builds one");
+        test_needs::skip("there is no collector: cargo xtask fixtures builds one");
     }
     program
 }

@@ -81,6 +81,8 @@ fn unit_and_daemon_set_have_the_same_capabilities() {
 #[test]
 #[ignore = "needs root and a collector"]
 fn the_capabilities_of_the_unit_are_enough() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
     let (scratch, copied) = (Scratch::new("privileges"), Copied::new());
     let mut collector = Otelcol::start(&program, &scratch, &Options::default());
@@ -99,6 +101,8 @@ fn the_capabilities_of_the_unit_are_enough() {
 #[test]
 #[ignore = "needs root and a collector"]
 fn the_kernel_has_names_for_who_may_not_read_its_list() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
     let (scratch, copied) = (Scratch::new("names"), Copied::new());
     let mut collector = Otelcol::start(&program, &scratch, &Options::default());

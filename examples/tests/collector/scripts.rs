@@ -15,6 +15,8 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/collector/prog
 #[test]
 #[ignore = "needs root, a collector and python3"]
 fn functions_of_a_script_arrive_with_their_lines_and_shares() {
+    test_needs::root!();
+    test_needs::programs!("python3");
     let Some(program) = otelcol::program() else { return };
     for protocol in ["grpc", "http"] {
         let scratch = Scratch::new("scripts");

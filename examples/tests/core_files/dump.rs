@@ -7,8 +7,6 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::skip::skip;
-
 /// A core file, deleted when it goes.
 pub(crate) struct Dump {
     pub(crate) core: PathBuf,
@@ -36,7 +34,7 @@ impl Drop for Running {
 pub(crate) fn are_here(programs: &[&str]) -> bool {
     let missing: Vec<_> = programs.iter().filter(|program| find(program).is_none()).collect();
     if !missing.is_empty() {
-        skip(&format!("not installed: {missing:?}"));
+        test_needs::skip(&format!("not installed: {missing:?}"));
     }
     missing.is_empty()
 }
@@ -87,7 +85,7 @@ pub(crate) fn after(name: &str, while_: Duration, command: &mut Command) -> Dump
 pub(crate) fn by_the_kernel(name: &str, program: &Path) -> Option<Dump> {
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
     if pattern.starts_with(['|', '/']) {
-        skip(&format!("the kernel's dumps go to {}", pattern.trim()));
+        test_needs::skip(&format!("the kernel's dumps go to {}", pattern.trim()));
         return None;
     }
     let place = folder().join(name);

@@ -14,5 +14,3 @@ mod compare;
 mod dump;
 mod others;
 mod programs;
-#[path = "../skip/mod.rs"]
-mod skip;

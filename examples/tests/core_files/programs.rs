@@ -18,6 +18,7 @@ fn built(name: &str, compiler: &[&str], from: &str) -> Command {
 #[test]
 #[ignore = "needs gdb, eu-stack and node"]
 fn node() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "node");
     if !are_here(&["gdb", "eu-stack", "node"]) {
         return;
     }
@@ -27,6 +28,7 @@ fn node() {
 #[test]
 #[ignore = "needs gdb, eu-stack and python3"]
 fn python() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "python3");
     if !are_here(&["gdb", "eu-stack", "python3"]) {
         return;
     }
@@ -43,6 +45,7 @@ const COMPILED: Difference = Difference {
 #[test]
 #[ignore = "needs gdb, eu-stack and a JDK"]
 fn java() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "java", "javac");
     if !are_here(&["gdb", "eu-stack", "javac"]) {
         return;
     }
@@ -56,6 +59,7 @@ fn java() {
 #[test]
 #[ignore = "needs gdb, eu-stack and clang"]
 fn clang() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "clang");
     let clang = ["clang", "clang-14"].into_iter().find(|name| find(name).is_some()).unwrap_or("clang");
     if !are_here(&["gdb", "eu-stack", clang]) {
         return;
@@ -87,6 +91,7 @@ const LEAF: Difference = Difference {
 #[test]
 #[ignore = "needs gdb, eu-stack and go"]
 fn go() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "go");
     if !are_here(&["gdb", "eu-stack", "go"]) {
         return;
     }
@@ -97,6 +102,7 @@ fn go() {
 #[test]
 #[ignore = "needs gdb, eu-stack and go"]
 fn go_stripped() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "go");
     if !are_here(&["gdb", "eu-stack", "go"]) {
         return;
     }
@@ -107,6 +113,7 @@ fn go_stripped() {
 #[test]
 #[ignore = "needs gdb, eu-stack and rustc"]
 fn rust() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "rustc");
     if !are_here(&["gdb", "eu-stack", "rustc"]) {
         return;
     }
@@ -117,6 +124,7 @@ fn rust() {
 #[test]
 #[ignore = "needs gdb, eu-stack and gcc"]
 fn glibc() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "gcc");
     if !are_here(&["gdb", "eu-stack", "gcc"]) {
         return;
     }
@@ -127,6 +135,7 @@ fn glibc() {
 #[test]
 #[ignore = "needs gdb, eu-stack, rustc and gcc"]
 fn written_by_the_kernel() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "rustc", "gcc");
     if !are_here(&["gdb", "eu-stack", "rustc", "gcc"]) {
         return;
     }
@@ -142,6 +151,7 @@ fn written_by_the_kernel() {
 #[test]
 #[ignore = "needs gdb, eu-stack and musl-gcc"]
 fn musl() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "musl-gcc");
     if !are_here(&["gdb", "eu-stack", "musl-gcc"]) {
         return;
     }
@@ -152,6 +162,7 @@ fn musl() {
 #[test]
 #[ignore = "needs gdb, eu-stack and musl-gcc"]
 fn musl_static() {
+    test_needs::programs!("gdb", "gcore", "eu-stack", "musl-gcc");
     if !are_here(&["gdb", "eu-stack", "musl-gcc"]) {
         return;
     }

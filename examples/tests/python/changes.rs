@@ -8,7 +8,6 @@ use crate::interpreter::{self, Interpreter, programs};
 use crate::phases::{Fate, Phase};
 use crate::profiler::{profile, profile_and_count};
 use crate::seen::{Stack, stacks};
-use crate::skip::skip;
 use crate::workload::Running;
 
 /// How long each is profiled.
@@ -19,6 +18,9 @@ const SECONDS: u32 = 8;
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn libraries_that_come_and_go() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
     let host = build("host.c");
     each_with_another("libraries", |one, other| {
         let mut running = Running::start(loads(&host, one, other), 0);
@@ -39,6 +41,9 @@ fn libraries_that_come_and_go() {
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn interpreters_that_call_others() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
     let host = build("host.c");
     each_with_another("nested", |one, other| {
         let [nests, blue] = ["nests", "blue"].map(script);
@@ -69,6 +74,9 @@ fn interpreters_that_call_others() {
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn processes_that_become_others() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
     let host = build("host.c");
     each_with_another("executing", |one, other| {
         let programs = [
@@ -86,6 +94,9 @@ fn processes_that_become_others() {
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn processes_that_are_killed() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
     let host = build("host.c");
     each_with_another("killed", |one, other| {
         let child =
@@ -111,7 +122,7 @@ fn each_with_another(what: &str, attempt: impl Fn(&Interpreter, &Interpreter) ->
     let mut interpreters = interpreter::all();
     interpreters.retain(|each| library(each).is_some());
     if interpreters.len() < 2 {
-        return skip("two interpreters with shared libraries are needed");
+        return test_needs::skip("two interpreters with shared libraries are needed");
     }
     let mut failures = String::new();
     for (index, one) in interpreters.iter().enumerate() {

@@ -46,8 +46,6 @@ mod profiler;
 mod py_spy;
 mod seen;
 mod skeleton;
-#[path = "../skip/mod.rs"]
-mod skip;
 mod source;
 mod workload;
 mod workloads;

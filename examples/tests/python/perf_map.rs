@@ -49,6 +49,8 @@ const WORKLOADS: &[&[&str]] = &[
 #[test]
 #[ignore = "profiles: needs root, and an interpreter of 3.12 or later"]
 fn calls_are_those_of_the_trampolines() {
+    test_needs::root!();
+    test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
     let (mut failures, mut tried) = (String::new(), 0);
     for interpreter in interpreter::all() {
         if interpreter.version().is_before(3, 12) {

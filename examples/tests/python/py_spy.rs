@@ -36,6 +36,8 @@ const ATTEMPTS: u32 = 3;
 #[test]
 #[ignore = "profiles: needs root, and py-spy, which `cargo xtask pythons` fetches"]
 fn shares_agree_with_py_spy() {
+    test_needs::root!();
+    test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
     let mut failures = String::new();
     for interpreter in interpreter::all() {
         let version = interpreter.version();

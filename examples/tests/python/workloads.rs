@@ -105,6 +105,9 @@ impl Case {
 #[test]
 #[ignore = "profiles: needs root"]
 fn every_chain() {
+    test_needs::root!();
+    test_needs::programs!("gdb");
+    test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
     let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
     let is_wanted = |case: &Case| wanted.split(',').any(|part| case.name.contains(part));
     let cases: Vec<_> = cases().into_iter().filter(is_wanted).collect();

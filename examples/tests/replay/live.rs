@@ -106,6 +106,8 @@ fn count(text: &str) -> u64 {
 #[test]
 #[ignore = "profiles: needs root"]
 fn a_replay_without_privileges_equals_the_live_profile() {
+    test_needs::root!();
+    test_needs::programs!("python3");
     let scratch = Scratch::new();
     let recording = scratch.file("run.ticks");
     let workloads = [Workload::script(), Workload::starts_others()];

@@ -9,6 +9,8 @@ macro_rules! truth {
             #[test]
             #[ignore = "profiles: needs root"]
             fn $name() {
+                test_needs::root!();
+                test_needs::programs!("gcc", "g++", "strip", "gdb");
                 $case.check(stringify!($name));
             }
         )*

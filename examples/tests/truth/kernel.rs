@@ -68,6 +68,8 @@ impl Drop for Statistics {
 #[test]
 #[ignore = "profiles: needs root"]
 fn every_sample_is_delivered_or_counted() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
     let _statistics = Statistics::on();
     let _alone = profiler::alone();
     let built = Build::new("threads.c").build("every_sample");

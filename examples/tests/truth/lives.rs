@@ -30,6 +30,8 @@ const LIVES: usize = 300;
 #[test]
 #[ignore = "profiles: needs root"]
 fn lives_of_30_ms() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "gdb");
     let fate = fate("lives_30", 30, 997);
     fate.require(0.99);
     assert_eq!(fate.seen, LIVES, "a process was not seen at all");
@@ -38,6 +40,8 @@ fn lives_of_30_ms() {
 #[test]
 #[ignore = "profiles: needs root"]
 fn lives_of_100_ms() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "gdb");
     fate("lives_100", 100, 997).require(0.99);
 }
 
@@ -45,6 +49,8 @@ fn lives_of_100_ms() {
 #[test]
 #[ignore = "profiles: needs root"]
 fn the_first_tick_of_a_life_is_delivered() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "gdb");
     fate("lives_12", 12, 97).require(0.99);
 }
 
@@ -52,6 +58,8 @@ fn the_first_tick_of_a_life_is_delivered() {
 #[test]
 #[ignore = "profiles: needs root"]
 fn forked_children() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "gdb");
     let built = Build::new("children.c").build("forked");
     let order =
         Order { pid: None, seconds: 15.0, frequency: 997, output: built.directory.join("profile.folded") };
@@ -71,6 +79,8 @@ fn forked_children() {
 #[test]
 #[ignore = "profiles: needs root"]
 fn ten_thousand_lives_leave_nothing_behind() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "gdb");
     let (built, arguments) = nursery("lives_10000", 10_000, 0);
     let order =
         Order { pid: None, seconds: 25.0, frequency: 97, output: built.directory.join("profile.folded") };

@@ -16,6 +16,8 @@ use crate::roots::Roots;
 #[test]
 #[ignore = "profiles: needs root"]
 fn share_of_whole_stacks() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "g++", "gdb", "python3", "node");
     let mut roots = Roots::default();
     add_threads(&mut roots);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("truth");

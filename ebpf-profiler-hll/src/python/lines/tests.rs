@@ -52,6 +52,7 @@ fn truncated_tables_do_not_panic() {
 #[test]
 #[ignore = "needs interpreters"]
 fn lines_match_interpreter() {
+    test_needs::programs!("python3");
     let interpreters = interpreters::all();
     assert!(!interpreters.is_empty(), "no interpreter found");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/workload/line_tables.py");
