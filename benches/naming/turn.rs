@@ -11,7 +11,7 @@ use ebpf_profiler_core::registry::Registry;
 use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::trace::Frame;
 use ebpf_programs::abi::interpreter::{CHECK_WORDS, NO_CHECK, fold};
-use ebpf_programs::abi::record::frame::{CALL, CHECK, DETAIL};
+use ebpf_programs::abi::record::frame::{CHECK, DETAIL, INTERPRETED};
 
 use crate::Outcome;
 use crate::reads;
@@ -113,7 +113,7 @@ fn registry(system: Box<dyn System>) -> (Registry, Arc<Mutex<Answers>>) {
 /// The words of a call of the process's first interpreter.
 fn call(pid: u32, said: &Said, place: usize, check: (u32, u32)) -> Outcome<[u64; 2]> {
     let check = u64::from(self::check(pid, said.address, check)?) & CHECK;
-    Ok([CALL | said.address, DETAIL | check << 32 | u64::from(said.places[place].0)])
+    Ok([INTERPRETED | said.address, DETAIL | check << 32 | u64::from(said.places[place].0)])
 }
 
 /// What tells a function from another, as the kernel side reads it.

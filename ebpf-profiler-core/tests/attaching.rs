@@ -14,7 +14,7 @@ use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::testing::FakeSystem;
 use ebpf_programs::abi::interpreter::Interpreter;
-use ebpf_programs::abi::record::frame::{CALL, DETAIL, LOOP};
+use ebpf_programs::abi::record::frame::{DETAIL, INTERPRETED, LOOP};
 
 const PID: u32 = 7;
 const START: u64 = 0x40_0000;
@@ -124,7 +124,7 @@ fn what_was_believed_is_doubted_until_a_call_has_come_of_it() {
     tick(&mut registry, 1..2);
     let doubted = asked.load(Ordering::Relaxed);
     assert!((2..=64).contains(&doubted));
-    registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], 2 * SECOND, &mut Vec::new());
+    registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], 2 * SECOND, &mut Vec::new());
     tick(&mut registry, 3..60);
     let again = asked.load(Ordering::Relaxed) - doubted;
     assert!((100..=300).contains(&again), "{again}");
@@ -136,7 +136,7 @@ fn names_are_those_of_the_interpreter_that_runs_now() {
     let (mut registry, asked) = world(Reason::NotReady, 0);
     let functions = |registry: &Registry| registry.stats().interpreters.functions;
     let call = |registry: &mut Registry, second: u64| {
-        registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], second * SECOND, &mut Vec::new());
+        registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], second * SECOND, &mut Vec::new());
     };
     call(&mut registry, 1);
     call(&mut registry, 2);
@@ -155,11 +155,11 @@ fn names_are_those_of_the_interpreter_that_runs_now() {
 #[test]
 fn a_runtime_that_is_loaded_where_it_was_is_another_one() {
     let (mut registry, asked) = world(Reason::NotReady, 0);
-    registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], SECOND, &mut Vec::new());
+    registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], SECOND, &mut Vec::new());
     let before = asked.load(Ordering::Relaxed);
     registry.apply(&LifeEvent { time: 2 * SECOND, pid: PID, life: Life::Mapped(map(START)) });
     assert_eq!(asked.load(Ordering::Relaxed), before + 1);
-    registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], 3 * SECOND, &mut Vec::new());
+    registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], 3 * SECOND, &mut Vec::new());
     assert_eq!(registry.stats().interpreters.functions, 2);
 }
 
@@ -181,7 +181,7 @@ fn a_runtime_that_is_loaded_again_and_again_finds_room() {
 fn a_runtime_that_is_loaded_elsewhere_is_another_one() {
     const ELSEWHERE: u64 = 0x7000_0000;
     let (mut registry, asked) = world(Reason::NotReady, 0);
-    registry.frames(PID, &[START | LOOP, CALL | 0x1000, DETAIL], SECOND, &mut Vec::new());
+    registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], SECOND, &mut Vec::new());
     let before = asked.load(Ordering::Relaxed);
     registry.apply(&LifeEvent { time: 2 * SECOND, pid: PID, life: Life::Mapped(map(ELSEWHERE)) });
     tick(&mut registry, 3..4);

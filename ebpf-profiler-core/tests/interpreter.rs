@@ -11,10 +11,10 @@ use ebpf_profiler_core::tables::{MemoryTables, Tables};
 use ebpf_profiler_core::trace::{Stop, Walker};
 use ebpf_programs::abi::VERSION;
 use ebpf_programs::abi::interpreter::{
-    Frames, Interpreter, MAX_CALLS, NO_CHECK, Others, Path, fold, from, position, run,
+    Frames, Interpreter, MAX_INTERPRETER_FRAMES, NO_CHECK, Others, Path, fold, from, position, run,
 };
 use ebpf_programs::abi::mapping::Process;
-use ebpf_programs::abi::record::frame::{ADDRESS, CALL, CHECK, DETAIL, INTERPRETER_SHIFT, LOOP};
+use ebpf_programs::abi::record::frame::{ADDRESS, CHECK, DETAIL, INTERPRETED, INTERPRETER_SHIFT, LOOP};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 use ebpf_programs::walk::arch::X86_64;
 
@@ -99,7 +99,7 @@ fn text(words: &[u64]) -> String {
     let mut words = words.iter().copied();
     while let Some(word) = words.next() {
         let address = word & ADDRESS & !(3 << INTERPRETER_SHIFT);
-        if word & CALL == 0 {
+        if word & INTERPRETED == 0 {
             parts.push(format!("{:x}{}", address - CODE, if word & LOOP != 0 { "*" } else { "" }));
             continue;
         }
@@ -356,7 +356,7 @@ fn what_can_not_be_read_is_marked_and_the_native_stack_goes_on() {
 fn a_circle_has_an_end_and_the_native_stack_goes_on() {
     let world = World::new().with(|it| it.frames.run = run::WITH_MARKED).frame(0x1000, 0x1000, 0xa000, 1, 0);
     let text = world.walk();
-    assert_eq!(text.matches("a000@1").count(), MAX_CALLS as usize);
+    assert_eq!(text.matches("a000@1").count(), MAX_INTERPRETER_FRAMES as usize);
     assert!(text.ends_with(" 0@0 10f 21f* 400"), "{}", &text[text.len() - 60..]);
 }
 

@@ -103,7 +103,7 @@ impl Frame {
     /// The next frame in the words that the walker has left.
     fn take(words: &mut VecDeque<u64>, modules: &Modules) -> Option<Frame> {
         let first = words.pop_front()?;
-        if first & frame::CALL == 0 {
+        if first & frame::INTERPRETED == 0 {
             return Some(Frame::Native(Native::new(first, modules)));
         }
         let second = words.pop_front()?;
@@ -226,19 +226,19 @@ struct World<'a, M> {
 const OBJECT: usize = FRAME_BYTES / 8;
 
 impl<M: Stack> Machine for World<'_, M> {
-    fn piece(&self, word: u32) -> Option<&[u32]> {
+    fn words_from(&self, word: u32) -> Option<&[u32]> {
         self.modules.piece(word)
     }
 
-    fn stack(&mut self, address: u64) -> Option<u64> {
+    fn read_stack(&mut self, address: u64) -> Option<u64> {
         self.memory.read(address)
     }
 
-    fn memory(&mut self, address: u64) -> Option<u64> {
+    fn read_memory(&mut self, address: u64) -> Option<u64> {
         self.memory.read(address)
     }
 
-    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; OBJECT]> {
+    fn read_object(&mut self, address: u64, size: u32) -> Option<&[u64; OBJECT]> {
         let words = self.object.iter_mut().take(size.div_ceil(8) as usize);
         for (number, word) in (0u64..).zip(words) {
             *word = self.memory.read(address.wrapping_add(number * 8))?;
@@ -250,11 +250,11 @@ impl<M: Stack> Machine for World<'_, M> {
         (self.thread != 0).then_some(self.thread)
     }
 
-    fn frame(&mut self, frame: u64) {
+    fn push_frame(&mut self, frame: u64) {
         self.frames.push_back(frame);
     }
 
-    fn call(&mut self, function: u64, detail: u64) {
+    fn push_interpreter_frame(&mut self, function: u64, detail: u64) {
         self.frames.extend([function, detail]);
     }
 }

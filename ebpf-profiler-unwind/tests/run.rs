@@ -47,24 +47,24 @@ struct World<'a, const VERIFIED: bool> {
 impl<const VERIFIED: bool> Machine for World<'_, VERIFIED> {
     const VERIFIED: bool = VERIFIED;
 
-    fn piece(&self, word: u32) -> Option<&[u32]> {
+    fn words_from(&self, word: u32) -> Option<&[u32]> {
         self.tables.piece(word)
     }
-    fn remembered(&self, _: u32, key: u64) -> Option<Rule> {
+    fn cached_rule(&self, _: u32, key: u64) -> Option<Rule> {
         self.rules.get(&key).copied()
     }
-    fn stack(&mut self, address: u64) -> Option<u64> {
+    fn read_stack(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(STACK);
         let index = offset.is_multiple_of(8).then_some(offset as usize / 8)?;
         self.stack.get(index).copied()
     }
-    fn near(&mut self, address: u64) -> Option<u64> {
-        if self.near.contains(&address) { self.stack(address) } else { None }
+    fn read_cached(&mut self, address: u64) -> Option<u64> {
+        if self.near.contains(&address) { self.read_stack(address) } else { None }
     }
-    fn memory(&mut self, _: u64) -> Option<u64> {
+    fn read_memory(&mut self, _: u64) -> Option<u64> {
         None
     }
-    fn frame(&mut self, frame: u64) {
+    fn push_frame(&mut self, frame: u64) {
         self.frames.push(frame);
     }
 }

@@ -12,16 +12,16 @@
 //! struct World { tables: [u32; BLOCK_WORDS], stack: Vec<u64>, frames: Vec<u64> }
 //!
 //! impl Machine for World {
-//!     fn piece(&self, word: u32) -> Option<&[u32]> {
+//!     fn words_from(&self, word: u32) -> Option<&[u32]> {
 //!         self.tables.get(word as usize..)
 //!     }
-//!     fn stack(&mut self, address: u64) -> Option<u64> {
+//!     fn read_stack(&mut self, address: u64) -> Option<u64> {
 //!         self.stack.get(address.checked_sub(0x7000)? as usize / 8).copied()
 //!     }
-//!     fn memory(&mut self, address: u64) -> Option<u64> {
-//!         self.stack(address) // nobody asks: only frames without unwind data make a walker look at code
+//!     fn read_memory(&mut self, address: u64) -> Option<u64> {
+//!         self.read_stack(address) // nobody asks: only frames without unwind data make a walker look at code
 //!     }
-//!     fn frame(&mut self, frame: u64) {
+//!     fn push_frame(&mut self, frame: u64) {
 //!         self.frames.push(frame & frame::ADDRESS);
 //!     }
 //! }
@@ -60,7 +60,7 @@
 //! # The parts
 //!
 //! ```text
-//!   tick ──► registers ──► Walk::step ──► frames ──► record ──► lane or ring
+//!   tick ──► registers ──► Walk::step ──► frames ──► record ──► buffer or ring
 //!                           │   ▲
 //!            tables ◄───────┘   └── bpf_loop in the kernel, a plain loop on the host
 //!            [Machine]

@@ -14,41 +14,41 @@ pub trait Machine {
 
     /// The words of the [arena](crate::abi::arena), where the tables lie, from number `word` on: as many as there are in one
     /// piece, which ends where a block ends. Machines without tables have none.
-    fn piece(&self, word: u32) -> Option<&[u32]> {
+    fn words_from(&self, word: u32) -> Option<&[u32]> {
         let _ = word;
         None
     }
 
     /// Block `index` of the arena.
     fn block(&self, index: u32) -> Option<&Block> {
-        self.piece(index.checked_mul(BLOCK_WORDS as u32)?)?.first_chunk()
+        self.words_from(index.checked_mul(BLOCK_WORDS as u32)?)?.first_chunk()
     }
 
     /// The rule of the table at `place` that was remembered under `key`. Machines without memory never know any.
-    fn remembered(&self, place: u32, key: u64) -> Option<Rule> {
+    fn cached_rule(&self, place: u32, key: u64) -> Option<Rule> {
         let _ = (place, key);
         None
     }
 
     /// Remembers a rule, as most walks meet what one before them met.
-    fn remember(&mut self, place: u32, key: u64, rule: &Rule) {
+    fn cache_rule(&mut self, place: u32, key: u64, rule: &Rule) {
         let _ = (place, key, rule);
     }
 
     /// Eight bytes of the walked thread's stack. Walks read upwards, in small steps.
-    fn stack(&mut self, address: u64) -> Option<u64>;
+    fn read_stack(&mut self, address: u64) -> Option<u64>;
 
     /// The same, if it costs next to nothing.
-    fn near(&mut self, address: u64) -> Option<u64> {
-        self.stack(address)
+    fn read_cached(&mut self, address: u64) -> Option<u64> {
+        self.read_stack(address)
     }
 
     /// Eight bytes anywhere in the walked program, at any alignment: a rare question, asked of code.
-    fn memory(&mut self, address: u64) -> Option<u64>;
+    fn read_memory(&mut self, address: u64) -> Option<u64>;
 
     /// `size` bytes anywhere in the walked program, as words; what lies behind them in the answer means nothing.
     /// Machines without scripts have none.
-    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+    fn read_object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
         let _ = (address, size);
         None
     }
@@ -59,13 +59,13 @@ pub trait Machine {
     }
 
     /// Something was met that user space had better look at soon.
-    fn hurry(&mut self) {}
+    fn request_wakeup(&mut self) {}
 
     /// Takes the next frame, leaf first: an address and [`frame`](crate::abi::record::frame) flags.
-    fn frame(&mut self, frame: u64);
+    fn push_frame(&mut self, frame: u64);
 
     /// Takes the next call in a script: the two words of its [frame](crate::abi::record).
-    fn call(&mut self, function: u64, detail: u64) {
+    fn push_interpreter_frame(&mut self, function: u64, detail: u64) {
         let _ = (function, detail);
     }
 }

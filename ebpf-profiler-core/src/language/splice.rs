@@ -16,7 +16,7 @@
 //!   loop,           call_method,        middle, call_method,       outer, main
 //! ```
 
-use ebpf_programs::abi::record::frame::{ADDRESS, CALL, DETAIL, LOOP};
+use ebpf_programs::abi::record::frame::{ADDRESS, DETAIL, INTERPRETED, LOOP};
 
 /// The words of one stack, leaf first, and room to move them: kept from stack to stack, so nothing is allocated.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Splice {
     /// left out stands for itself.
     pub(crate) fn trim(&mut self) -> u32 {
         let before = self.words.len();
-        if self.words.last().is_some_and(|word| word & CALL != 0) {
+        if self.words.last().is_some_and(|word| word & INTERPRETED != 0) {
             self.words.pop();
         }
         if self.words.last().is_some_and(|&word| is_loop(word)) {
@@ -96,7 +96,7 @@ impl Splice {
         let Splice { words, loops, .. } = self;
         loops.clear();
         for (at, _) in words.iter().enumerate().filter(|(_, word)| is_loop(**word)) {
-            let calls = words[at + 1..].iter().take_while(|word| *word & (CALL | DETAIL) != 0).count();
+            let calls = words[at + 1..].iter().take_while(|word| *word & (INTERPRETED | DETAIL) != 0).count();
             loops.push(Loop { at, end: at + 1 + calls, run: at + 1..at + 1 + calls });
         }
     }
@@ -106,7 +106,7 @@ impl Splice {
         let [first, .., last] = &self.loops[..] else { return false };
         // Only one loop can be on its way. Where more have no calls, they are another interpreter's of the same program.
         let bare = self.loops.iter().filter(|each| each.run.is_empty()).count();
-        let is_broken = |word: &u64| word & CALL != 0 && word & ADDRESS == 0;
+        let is_broken = |word: &u64| word & INTERPRETED != 0 && word & ADDRESS == 0;
         !first.run.is_empty() && last.run.is_empty() && bare == 1 && !self.words.iter().any(is_broken)
     }
 
@@ -127,7 +127,7 @@ impl Splice {
 }
 
 fn is_loop(word: u64) -> bool {
-    word & (CALL | DETAIL) == 0 && word & LOOP != 0
+    word & (INTERPRETED | DETAIL) == 0 && word & LOOP != 0
 }
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
     const EVAL: u64 = LOOP | 0x1000;
 
     fn call(number: u64) -> [u64; 2] {
-        [CALL | number, DETAIL | number]
+        [INTERPRETED | number, DETAIL | number]
     }
 
     fn stack(parts: &[&[u64]]) -> Vec<u64> {
@@ -212,13 +212,13 @@ mod tests {
         };
         assert_eq!(trimmed(&[&[1, EVAL], &call(7)]), (0, stack(&[&[1, EVAL], &call(7)])));
         assert_eq!(trimmed(&[&[1, EVAL]]), (1, vec![1]));
-        assert_eq!(trimmed(&[&[1, EVAL, CALL | 7]]), (2, vec![1]));
-        assert_eq!(trimmed(&[&[1, EVAL], &call(7), &[CALL | 8]]), (1, stack(&[&[1, EVAL], &call(7)])));
+        assert_eq!(trimmed(&[&[1, EVAL, INTERPRETED | 7]]), (2, vec![1]));
+        assert_eq!(trimmed(&[&[1, EVAL], &call(7), &[INTERPRETED | 8]]), (1, stack(&[&[1, EVAL], &call(7)])));
     }
 
     #[test]
     fn halves_of_calls_do_no_harm() {
         assert_eq!(spliced(&[&[DETAIL | 1, EVAL, DETAIL | 1, 2]]), [DETAIL | 1, DETAIL | 1, 2]);
-        assert_eq!(spliced(&[&[EVAL, CALL | 1]]), [CALL | 1]);
+        assert_eq!(spliced(&[&[EVAL, INTERPRETED | 1]]), [INTERPRETED | 1]);
     }
 }

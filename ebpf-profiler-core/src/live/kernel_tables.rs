@@ -109,8 +109,8 @@ impl Tables for KernelTables {
 
 /// A process as the bytes that the map holds.
 fn words(process: &Process) -> Vec<u8> {
-    let Process { mappings, count, patience, wanted, interpreters } = *process;
-    [mappings, count, patience, wanted, interpreters].into_iter().flat_map(u32::to_ne_bytes).collect()
+    let Process { mappings, count, raw_budget, filter, interpreters } = *process;
+    [mappings, count, raw_budget, filter, interpreters].into_iter().flat_map(u32::to_ne_bytes).collect()
 }
 
 /// A map like the template of the outer map: an array of blocks that can be mapped into memory.

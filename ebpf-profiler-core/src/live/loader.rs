@@ -12,12 +12,12 @@ use object::{LittleEndian, Object as _, ObjectSection as _};
 
 use super::bpf::{self, Map};
 use super::capability::{BPF, PERFMON};
+use super::cpu_buffers::CpuBuffers;
 use super::cpus;
 use super::error::StartError;
 use super::kernel_tables::KernelTables;
 use super::kernel_types::KernelTypes;
 use super::kernel_version;
-use super::lanes::Lanes;
 use super::mmap::Mmap;
 use super::object::KernelObject;
 use super::ring::Ring;
@@ -43,7 +43,7 @@ pub(super) struct Kernel {
     /// The programs at tracepoints run as long as these are open.
     pub(super) _links: Vec<OwnedFd>,
     /// The short way up.
-    pub(super) lanes: Lanes,
+    pub(super) cpu_buffers: CpuBuffers,
     /// The long way up.
     pub(super) ring: Ring,
     /// The counters of all CPUs.
@@ -57,8 +57,8 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     let no_cpus = |error| StartError::system("list the CPUs", &[], error);
     let cpus = cpus::possible().map_err(no_cpus)?;
     // A CPU that is switched on later has the ring alone.
-    let lanes = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
-    let entries = [("SCRATCH", cpus), ("COUNTERS", cpus), ("LANES", lanes), ("RING", ring)];
+    let buffers = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
+    let entries = [("SCRATCH", cpus), ("COUNTERS", cpus), ("CPU_BUFFERS", buffers), ("RING", ring)];
     let mut object = KernelObject::new(ebpf_programs::OBJECT, &entries)?;
     let sampler = object.program("sample")?;
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
@@ -68,14 +68,14 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     let links = programs.iter().map(|(program, tracepoint)| bpf::attach(program, tracepoint));
     let links = links.collect::<Result<_, _>>();
     let follow = |error| StartError::system("follow the life of processes", &[PERFMON], error);
-    let map_lanes = |error| StartError::system("map the lanes", &[BPF], error);
+    let map_buffers = |error| StartError::system("map the per-CPU buffers", &[BPF], error);
     let map_ring = |error| StartError::system("map the ring", &[BPF], error);
     Ok(Loaded {
         kernel: Kernel {
             sampler,
             _links: links.map_err(follow)?,
             ring: Ring::new(object.map("RING")?).map_err(map_ring)?,
-            lanes: Lanes::new(object.map("LANES")?.as_fd(), lanes).map_err(map_lanes)?,
+            cpu_buffers: CpuBuffers::new(object.map("CPU_BUFFERS")?.as_fd(), buffers).map_err(map_buffers)?,
             counters: Counters::new(&object.map("COUNTERS")?, cpus)?,
         },
         tables: KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings),
@@ -89,12 +89,12 @@ fn configure(map: Map, ring: u32, exclude: u32) -> Result<Settings, StartError> 
     let mut at = |path| types.as_mut().and_then(|types| types.offset("task_struct", path)).unwrap_or(0);
     let config = Config {
         version: abi::VERSION,
-        wake_at: ring / 4,
-        exclude,
-        fsbase_at: at("thread.fsbase"),
-        pid_at: at("pid"),
-        tgid_at: at("tgid"),
-        tables: 0,
+        wakeup_bytes: ring / 4,
+        excluded_pid: exclude,
+        fsbase_offset: at("thread.fsbase"),
+        pid_offset: at("pid"),
+        tgid_offset: at("tgid"),
+        table_generation: 0,
     };
     let failed = |error| StartError::System { what: "configure the kernel side", error };
     Settings::new(map, config).map_err(failed)

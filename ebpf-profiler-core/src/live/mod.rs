@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   kernel ──► drain thread ──► pipeline thread ──► naming thread ──► sinks
-//!              lanes, ring,     walk, tables,       symbols
+//!              buffers, ring,   walk, tables,       symbols
 //!              life events      aggregate
 //! ```
 //!
@@ -15,6 +15,8 @@ mod clock;
 mod bpf;
 
 mod capability;
+
+mod cpu_buffers;
 
 mod cpus;
 
@@ -29,8 +31,6 @@ mod kernel_tables;
 mod kernel_types;
 
 mod kernel_version;
-
-mod lanes;
 
 mod loader;
 

@@ -179,7 +179,7 @@ impl Profiler {
     pub fn health(&self) -> Health {
         let State { counts, pipeline, sink_errors, .. } = self.shared.state();
         Health {
-            ticks: counts.get(Counter::Ticks),
+            ticks: counts.get(Counter::Events),
             filtered: counts.get(Counter::Filtered),
             lost: counts.get(Counter::RingFull),
             bytes: counts.get(Counter::Bytes),

@@ -22,9 +22,18 @@ impl Settings {
 
     /// Says that the tables aren't what they were.
     pub(super) fn renew(&mut self) -> io::Result<()> {
-        self.config.tables = self.config.tables.wrapping_add(1).max(1);
-        let Config { version, wake_at, exclude, fsbase_at, pid_at, tgid_at, tables } = self.config;
-        let words = [version, wake_at, exclude, fsbase_at, pid_at, tgid_at, tables];
+        self.config.table_generation = self.config.table_generation.wrapping_add(1).max(1);
+        let Config {
+            version,
+            wakeup_bytes,
+            excluded_pid,
+            fsbase_offset,
+            pid_offset,
+            tgid_offset,
+            table_generation,
+        } = self.config;
+        let words =
+            [version, wakeup_bytes, excluded_pid, fsbase_offset, pid_offset, tgid_offset, table_generation];
         self.map.set(0, &words.map(u32::to_ne_bytes).concat())
     }
 }

@@ -101,7 +101,7 @@ impl Source for LiveSource {
             let _ = self.follow_cpus();
         }
         // Ticks first: whatever a tick depends on has happened before it, so it is in the other buffers.
-        self.kernel.lanes.drain(|record| batch.push_tick(record));
+        self.kernel.cpu_buffers.drain(|record| batch.push_tick(record));
         self.kernel.ring.drain(|record| batch.push_tick(record));
         for cpu in &mut self.cpus {
             cpu.sideband.drain(batch);

@@ -19,7 +19,7 @@ impl Registry {
         let mut bare = false;
         let unnamed = self.stats.interpreters.unnamed;
         while let Some(&word) = words.next() {
-            if word & frame::CALL != 0 {
+            if word & frame::INTERPRETED != 0 {
                 let detail = words.as_slice().first().filter(|&word| word & frame::DETAIL != 0);
                 frames.extend(detail.and_then(|&detail| self.call(pid, &regions, word, detail, now)));
             } else if word & frame::DETAIL == 0 {

@@ -19,7 +19,7 @@ mod publish;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ebpf_programs::abi::mapping::{Process, wanted};
+use ebpf_programs::abi::mapping::{Process, filter};
 use hashbrown::{HashMap, HashSet};
 
 use self::modules::Modules;
@@ -121,7 +121,7 @@ impl Registry {
     pub fn is_wanted(&mut self, pid: u32) -> bool {
         let wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
         if !wanted {
-            let process = Process { wanted: wanted::NO, ..Process::default() };
+            let process = Process { filter: filter::DROP, ..Process::default() };
             // Where there is no room the ticks go on coming, and are left out here.
             let _ = self.tables.set_process(pid, &process);
         }

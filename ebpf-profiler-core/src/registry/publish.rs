@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ebpf_programs::abi::arena::UNIT;
-use ebpf_programs::abi::mapping::{Mapping, Process, kind, wanted};
+use ebpf_programs::abi::mapping::{Mapping, Process, filter, kind};
 
 use super::modules::{Modules, Table};
 use super::{Entry, Registry};
@@ -62,7 +62,7 @@ impl Registry {
             }
         };
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
-        let process = Process { mappings, count, patience: PATIENCE, wanted: wanted::YES, interpreters };
+        let process = Process { mappings, count, raw_budget: PATIENCE, filter: filter::KEEP, interpreters };
         let told = Told { process, described: descriptions.len() };
         self.processes.get_mut(&pid)?.told = Some(Arc::new(told));
         Some(process)

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use ebpf_programs::abi::record::{Tick, kind};
+use ebpf_programs::abi::record::{Head, kind};
 use hashbrown::HashMap;
 
 use crate::sample::{Batch, Life, LifeEvent};
@@ -23,7 +23,7 @@ const MANY: usize = 4096;
 /// How long a process is remembered after its end, in nanoseconds: longer than any pipeline does.
 const LINGER: u64 = 60_000_000_000;
 
-const HEAD_WORDS: usize = size_of::<Tick>() / 8;
+const HEAD_WORDS: usize = size_of::<Head>() / 8;
 
 impl Wanted {
     pub(super) fn new(pids: &[u32]) -> Wanted {

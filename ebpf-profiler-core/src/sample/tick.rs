@@ -1,11 +1,11 @@
 //! One record of the ring.
 
 use ebpf_programs::abi::reason::Stop;
-use ebpf_programs::abi::record::{LEAF_WORDS, MAX_WORDS, Tick, frame, kind};
+use ebpf_programs::abi::record::{Head, LEAF_WORDS, MAX_WORDS, frame, kind};
 use ebpf_programs::abi::registers::{self, Registers};
 
 /// Words of eight bytes in the head of a record.
-const HEAD_WORDS: usize = size_of::<Tick>() / 8;
+const HEAD_WORDS: usize = size_of::<Head>() / 8;
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: usize = size_of::<Registers>() / 8;
@@ -96,7 +96,7 @@ impl<'a> TickRecord<'a> {
     }
 }
 
-fn decode_head(words: &[u64]) -> Tick {
+fn decode_head(words: &[u64]) -> Head {
     let halves = |word: u64| (word as u32, (word >> 32) as u32);
     let (pid, tid) = halves(words[1]);
     let (cpu, kinds) = halves(words[2]);
@@ -107,10 +107,10 @@ fn decode_head(words: &[u64]) -> Tick {
     comm[8..].copy_from_slice(&words[6].to_ne_bytes());
     let [kind, stop, low, high] = kinds.to_ne_bytes();
     let kernel = u16::from_ne_bytes([low, high]);
-    Tick { time: words[0], pid, tid, cpu, kind, stop, kernel, user, omitted, copied, taken, comm }
+    Head { time: words[0], pid, tid, cpu, kind, stop, kernel, user, omitted, copied, taken, comm }
 }
 
-fn walked<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
+fn walked<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     let frames = rest.get(..head.user as usize).ok_or(Malformed)?;
     if head.omitted == 0 {
         return Ok(Body::Walked { leaf: frames, root: [&[]; 2], omitted: 0 });
@@ -124,7 +124,7 @@ fn walked<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     Ok(Body::Walked { leaf, root: [older, newer], omitted: head.taken.saturating_sub(kept).max(1) })
 }
 
-fn raw<'a>(head: &Tick, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
+fn raw<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     let (words, rest) = rest.split_at_checked(REGISTER_WORDS).ok_or(Malformed)?;
     let (calls, rest) = rest.split_at_checked(head.user as usize).ok_or(Malformed)?;
     let stack = rest.get(..head.copied as usize / 8).ok_or(Malformed)?;

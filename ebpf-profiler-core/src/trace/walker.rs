@@ -41,19 +41,19 @@ struct World<'a, T: ?Sized, S: ?Sized> {
 }
 
 impl<T: Tables + ?Sized, S: Stack + ?Sized> Machine for World<'_, T, S> {
-    fn piece(&self, word: u32) -> Option<&[u32]> {
+    fn words_from(&self, word: u32) -> Option<&[u32]> {
         self.tables.piece(word)
     }
 
-    fn stack(&mut self, address: u64) -> Option<u64> {
+    fn read_stack(&mut self, address: u64) -> Option<u64> {
         self.memory.read(address)
     }
 
-    fn memory(&mut self, address: u64) -> Option<u64> {
+    fn read_memory(&mut self, address: u64) -> Option<u64> {
         self.memory.read(address)
     }
 
-    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+    fn read_object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
         for index in 0..size.div_ceil(8).min(self.object.len() as u32) {
             self.object[index as usize] = self.memory.read(address.wrapping_add(u64::from(index) * 8))?;
         }
@@ -64,11 +64,11 @@ impl<T: Tables + ?Sized, S: Stack + ?Sized> Machine for World<'_, T, S> {
         (self.thread != 0).then_some(self.thread)
     }
 
-    fn frame(&mut self, frame: u64) {
+    fn push_frame(&mut self, frame: u64) {
         self.frames.push(frame);
     }
 
-    fn call(&mut self, function: u64, detail: u64) {
+    fn push_interpreter_frame(&mut self, function: u64, detail: u64) {
         self.frames.extend([function, detail]);
     }
 }
@@ -110,7 +110,7 @@ impl Walker {
 
     /// The address of the frame in which the last walk ended.
     pub fn address(&self) -> u64 {
-        let native = self.frames.iter().rfind(|&word| word & (frame::CALL | frame::DETAIL) == 0);
+        let native = self.frames.iter().rfind(|&word| word & (frame::INTERPRETED | frame::DETAIL) == 0);
         native.map_or(self.walk.registers.pc, |frame| frame & frame::ADDRESS)
     }
 }

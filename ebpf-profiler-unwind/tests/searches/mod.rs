@@ -50,15 +50,15 @@ struct World<'a, const VERIFIED: bool> {
 impl<const VERIFIED: bool> Machine for World<'_, VERIFIED> {
     const VERIFIED: bool = VERIFIED;
 
-    fn piece(&self, word: u32) -> Option<&[u32]> {
+    fn words_from(&self, word: u32) -> Option<&[u32]> {
         let words = self.tables.piece(word)?;
         words.get(..words.len().min(self.piece - word as usize % self.piece))
     }
-    fn stack(&mut self, _: u64) -> Option<u64> {
+    fn read_stack(&mut self, _: u64) -> Option<u64> {
         None
     }
-    fn memory(&mut self, _: u64) -> Option<u64> {
+    fn read_memory(&mut self, _: u64) -> Option<u64> {
         None
     }
-    fn frame(&mut self, _: u64) {}
+    fn push_frame(&mut self, _: u64) {}
 }

@@ -31,7 +31,7 @@ pub const MAX_THREADS: u32 = 256;
 pub const FRAME_BYTES: usize = 128;
 
 /// Frames of interpreters at most in one walk: a list may lead in a circle.
-pub const MAX_CALLS: u32 = 4096;
+pub const MAX_INTERPRETER_FRAMES: u32 = 4096;
 
 /// One interpreter in a process.
 #[repr(C)]

@@ -12,19 +12,19 @@ pub struct Process {
     /// How many there are.
     pub count: u32,
     /// How many raw ticks the kernel side may still send for want of a mapping, until user space speaks again.
-    pub patience: u32,
-    /// One of [`wanted`].
-    pub wanted: u32,
+    pub raw_budget: u32,
+    /// One of [`filter`].
+    pub filter: u32,
     /// The place of its [interpreters](super::interpreter) in the arena; meaningful where a mapping names one.
     pub interpreters: u32,
 }
 
 /// Whether the ticks of a process are asked for.
-pub mod wanted {
+pub mod filter {
     /// They are.
-    pub const YES: u32 = 0;
+    pub const KEEP: u32 = 0;
     /// They are counted and left out.
-    pub const NO: u32 = 1;
+    pub const DROP: u32 = 1;
 }
 
 /// One executable mapping.

@@ -14,7 +14,7 @@ pub mod registers;
 
 pub mod record;
 
-pub mod lane;
+pub mod cpu_buffer;
 
 pub mod reason;
 

@@ -69,7 +69,7 @@ reasons! {
     /// What the kernel side counts, one counter each on every CPU.
     Counter {
         /// Ticks that the program ran for.
-        Ticks = 0, "ticks";
+        Events = 0, "events";
         /// Ticks of processes that aren't asked for.
         Filtered = 1, "ticks of processes that are not asked for";
         /// Ticks that went up as a walked stack.

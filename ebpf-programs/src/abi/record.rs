@@ -1,14 +1,14 @@
 //! What leaves the kernel.
 //!
 //! ```text
-//!   walked   Tick | kernel frames: u64 × kernel | words of user frames: u64 × user
-//!   raw      Tick | kernel frames: u64 × kernel | Registers | words of calls: u64 × user | stack: u8 × copied
+//!   walked   Head | kernel frames: u64 × kernel | words of user frames: u64 × user
+//!   raw      Head | kernel frames: u64 × kernel | Registers | words of calls: u64 × user | stack: u8 × copied
 //! ```
 //!
 //! A native frame is one word: an address with [`frame`] flags in its top byte. A call in a script is two:
 //!
 //! ```text
-//!   CALL   | interpreter 2 bits at 56 | address of the function, 0 where the frame can't be read
+//!   INTERPRETED   | interpreter 2 bits at 56 | address of the function, 0 where the frame can't be read
 //!   DETAIL | check 24 bits at 32      | position in the function, 32 bits
 //! ```
 //!
@@ -22,7 +22,7 @@ use super::registers::Registers;
 /// The head of every record.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tick {
+pub struct Head {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
     /// The process (thread group) id, in the initial namespace.
@@ -68,7 +68,7 @@ pub mod frame {
     /// The frame lies in code without a file behind it.
     pub const BARE: u64 = 1 << 61;
     /// The first word of a call in a script.
-    pub const CALL: u64 = 1 << 60;
+    pub const INTERPRETED: u64 = 1 << 60;
     /// The second word of a call in a script.
     pub const DETAIL: u64 = 1 << 59;
     /// The frame is one of an interpreter's loop.
@@ -86,7 +86,7 @@ pub const MAX_WORDS: usize = 2048;
 pub const LEAF_WORDS: usize = 1024;
 
 /// Words of calls at most in a raw record, but for one call more.
-pub const MAX_RAW_CALLS: u32 = 1024;
+pub const MAX_RAW_WORDS: u32 = 1024;
 
 /// Kernel frames at most in one record.
 pub const MAX_KERNEL_FRAMES: usize = 127;
@@ -98,6 +98,6 @@ pub const MAX_STEPS: u32 = 8192;
 pub const MAX_COPY: usize = 60 * 1024;
 
 const _: () = {
-    assert!(size_of::<Tick>() == 56);
+    assert!(size_of::<Head>() == 56);
     assert!(size_of::<Registers>().is_multiple_of(8));
 };

@@ -14,7 +14,7 @@ use crate::maps::{CONFIG, PROCESSES};
 
 /// Forgets the current process, if this is its first thread.
 #[inline(always)]
-pub(crate) fn forget_current() {
+pub(crate) fn remove_current() {
     // SAFETY: the helper has no conditions.
     let ids = unsafe { bpf_get_current_pid_tgid() };
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
@@ -31,7 +31,9 @@ pub(crate) fn inherit(context: &RawTracePointContext) {
     const CHILD: usize = 1;
     let Some(config) = CONFIG.get(0) else { return };
     let child: u64 = context.arg(CHILD);
-    let (Some(pid), Some(tgid)) = (id(child, config.pid_at), id(child, config.tgid_at)) else { return };
+    let (Some(pid), Some(tgid)) = (id(child, config.pid_offset), id(child, config.tgid_offset)) else {
+        return;
+    };
     // SAFETY: the helper has no conditions.
     let parent = (unsafe { bpf_get_current_pid_tgid() } >> 32) as u32;
     if pid != tgid || tgid == parent {

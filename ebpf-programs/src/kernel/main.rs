@@ -1,7 +1,7 @@
 //! The sampling program: one tick of a CPU's clock becomes one record.
 //!
 //! ```text
-//!   tick ──► wanted? ──► registers, kernel stack ──► walk (one bpf_loop) ──► walked record ──► lane
+//!   tick ──► wanted? ──► registers, kernel stack ──► walk (one bpf_loop) ──► walked record ──► buffer
 //!                                                      │                          │ urgent, or no room
 //!                                                      └─ tables not ready: raw record ──► ring
 //! ```
@@ -13,7 +13,7 @@
 #![no_std]
 #![no_main]
 
-mod lane;
+mod cpu_buffer;
 
 mod life;
 
@@ -25,7 +25,7 @@ mod raw;
 
 mod scratch;
 
-mod tick;
+mod sample;
 
 mod user_registers;
 
@@ -37,14 +37,14 @@ use aya_ebpf::programs::{PerfEventContext, RawTracePointContext};
 /// Runs on every CPU for every tick of its clock.
 #[perf_event]
 fn sample(context: PerfEventContext) -> u32 {
-    tick::take(&context);
+    sample::take(&context);
     0
 }
 
 /// Runs when a thread becomes another program.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 fn executed(_: RawTracePointContext) -> i32 {
-    life::forget_current();
+    life::remove_current();
     0
 }
 
@@ -58,7 +58,7 @@ fn forked(context: RawTracePointContext) -> i32 {
 /// Runs when a thread ends.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 fn exited(_: RawTracePointContext) -> i32 {
-    life::forget_current();
+    life::remove_current();
     0
 }
 

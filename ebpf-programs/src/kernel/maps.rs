@@ -5,7 +5,7 @@ use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, RingBuf};
 use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::config::Config;
-use ebpf_programs::abi::lane::Lane;
+use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::reason::Counter;
 
@@ -38,7 +38,7 @@ pub(crate) static COUNTERS: Array<[u64; Counter::WORDS], 1, MMAPABLE> = Array::n
 
 /// The short way up. One value for each CPU that is there at the start; the loader sets how many those are.
 #[btf_map]
-pub(crate) static LANES: Array<Lane, 1, MMAPABLE> = Array::new();
+pub(crate) static CPU_BUFFERS: Array<CpuBuffer, 1, MMAPABLE> = Array::new();
 
 /// The long way up; the loader sets its size.
 #[btf_map]

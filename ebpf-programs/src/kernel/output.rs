@@ -6,7 +6,7 @@ use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_WORDS, kind};
 
-use crate::lane;
+use crate::cpu_buffer;
 use crate::maps::{COUNTERS, RING};
 use crate::scratch::{RECORD_WORDS, Scratch};
 
@@ -39,22 +39,22 @@ impl Counters {
 #[inline(always)]
 pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters) {
     let (words, taken) = (scratch.walk.words, scratch.walk.taken);
-    let tick = scratch.tick();
-    tick.kind = kind::WALKED;
-    tick.user = words;
-    tick.taken = taken;
+    let head = scratch.head();
+    head.kind = kind::WALKED;
+    head.user = words;
+    head.taken = taken;
     if words > MAX_WORDS as u32 {
-        tick.user = MAX_WORDS as u32;
-        tick.omitted = words - MAX_WORDS as u32;
-        if tick.stop == Stop::Root as u8 {
-            tick.stop = Stop::TooDeep as u8;
+        head.user = MAX_WORDS as u32;
+        head.omitted = words - MAX_WORDS as u32;
+        if head.stop == Stop::Root as u8 {
+            head.stop = Stop::TooDeep as u8;
         }
     }
-    let (cpu, user) = (tick.cpu, tick.user);
+    let (cpu, user) = (head.cpu, head.user);
     counters.add(Counter::Frames, taken as u64);
     let words = scratch.user_at + user;
-    let urgent = scratch.fresh != 0;
-    if !urgent && lane::put(cpu, &scratch.record, words) {
+    let urgent = scratch.urgent != 0;
+    if !urgent && cpu_buffer::put(cpu, &scratch.record, words) {
         return counters.sent(Counter::Samples, words);
     }
     send(scratch, words, urgent, Counter::Samples, config, counters);
@@ -75,7 +75,7 @@ pub(crate) fn send(
     let ring = (&raw const RING).cast_mut().cast();
     // SAFETY: the ring is a ring, and the record has at least `bytes` bytes.
     let (wake, error) = unsafe {
-        let wake = urgent || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA as u64) >= config.wake_at as u64;
+        let wake = urgent || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA as u64) >= config.wakeup_bytes as u64;
         let flags = if wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
         (wake, bpf_ringbuf_output(ring, record.cast(), bytes, flags as u64))
     };

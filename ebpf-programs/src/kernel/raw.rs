@@ -5,7 +5,7 @@ use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user, bpf_ringbuf_qu
 use core::ffi::{c_long, c_void};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_CALLS, MAX_STEPS, kind};
+use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
 use crate::maps::{PROCESSES, RING};
@@ -17,7 +17,7 @@ const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
 
 /// Whether a walk that ended so may go well in user space.
 #[inline(always)]
-pub(crate) fn is_called_for(stop: Stop) -> bool {
+pub(crate) fn is_retriable(stop: Stop) -> bool {
     matches!(stop, Stop::UnknownProcess | Stop::Pending | Stop::Unmapped)
 }
 
@@ -26,16 +26,16 @@ pub(crate) fn is_called_for(stop: Stop) -> bool {
 /// An address in no mapping is most often a mapping that user space is about to hear of; where it isn't, each
 /// such tick would cost a copy of the stack for nothing, so user space grants them by number.
 #[inline(always)]
-pub(crate) fn may(pid: u32, stop: Stop) -> bool {
+pub(crate) fn take_budget(pid: u32, stop: Stop) -> bool {
     if !matches!(stop, Stop::Unmapped) {
         return true;
     }
     let Some(process) = PROCESSES.get_ptr_mut(pid) else { return true };
     // SAFETY: the value stays allocated while the program runs; a lost update grants one tick more.
-    let patience = unsafe { &mut (*process).patience };
-    let granted = *patience > 0;
+    let raw_budget = unsafe { &mut (*process).raw_budget };
+    let granted = *raw_budget > 0;
     if granted {
-        *patience -= 1;
+        *raw_budget -= 1;
     }
     granted
 }
@@ -58,10 +58,10 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) 
     // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
     let Copy { at, copied, .. } = scratch.copy;
-    let tick = scratch.tick();
-    tick.kind = kind::RAW;
-    tick.user = user;
-    tick.copied = copied;
+    let head = scratch.head();
+    head.kind = kind::RAW;
+    head.user = user;
+    head.copied = copied;
     let words = at + copied / 8;
     output::send(scratch, words, true, Counter::Raw, config, counters);
 }
@@ -70,23 +70,23 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) 
 #[inline(always)]
 fn calls(scratch: &mut Scratch, at: u32) -> u32 {
     scratch.user_at = at;
-    if scratch.walk.begin_calls() {
+    if scratch.walk.begin_interpreter_frames() {
         let mut state = scratch as *mut Scratch;
         // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
-        unsafe { bpf_loop(MAX_STEPS, step_calls as *mut c_void, (&raw mut state).cast(), 0) };
+        unsafe { bpf_loop(MAX_STEPS, step_interpreter_frames as *mut c_void, (&raw mut state).cast(), 0) };
     }
     // Masked for the verifier: it is at most a call beyond this already.
-    scratch.walk.words & (2 * MAX_RAW_CALLS - 1)
+    scratch.walk.words & (2 * MAX_RAW_WORDS - 1)
 }
 
 /// One iteration: one call. Not 0 when there are no more.
-extern "C" fn step_calls(_: u32, state: *mut *mut Scratch) -> c_long {
+extern "C" fn step_interpreter_frames(_: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer that `calls` laid on its stack.
     let scratch = unsafe { &mut **state };
     let machine: *mut Scratch = scratch;
     // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one map value
     // that belongs to this CPU.
-    scratch.walk.step_calls(unsafe { &mut *machine }).into()
+    scratch.walk.step_interpreter_frames(unsafe { &mut *machine }).into()
 }
 
 /// How many bytes of the stack may go into the ring: less the fuller it is, so that user space can be late
@@ -95,7 +95,7 @@ extern "C" fn step_calls(_: u32, state: *mut *mut Scratch) -> c_long {
 fn limit(config: &Config, at: u32) -> u32 {
     // SAFETY: the ring is a ring.
     let waiting = unsafe { bpf_ringbuf_query((&raw const RING).cast_mut().cast(), BPF_RB_AVAIL_DATA as u64) };
-    let size = config.wake_at as u64 * 4;
+    let size = config.wakeup_bytes as u64 * 4;
     let room = if waiting < size { size - waiting } else { 0 };
     let limit = (room / 32) as u32;
     let limit = if limit > MAX_COPY as u32 { MAX_COPY as u32 } else { limit };

@@ -6,7 +6,7 @@ use aya_ebpf::helpers::generated::{
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
 use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::mapping::Process;
-use ebpf_programs::abi::record::{LEAF_WORDS, MAX_WORDS, Tick};
+use ebpf_programs::abi::record::{Head, LEAF_WORDS, MAX_WORDS};
 use ebpf_programs::abi::table::Rule;
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
@@ -22,10 +22,10 @@ const WINDOW: usize = 2048;
 pub(crate) const RECORD_WORDS: usize = 8192;
 
 /// Where frames begin in a record.
-pub(crate) const TICK_WORDS: u32 = (size_of::<Tick>() / 8) as u32;
+pub(crate) const HEAD_WORDS: u32 = (size_of::<Head>() / 8) as u32;
 
 /// Calls in scripts that a CPU remembers to have sent; a power of two.
-const SENT: usize = 1024;
+const REPORTED: usize = 1024;
 
 /// Rules that a CPU remembers; a power of two.
 const RULES: usize = 512;
@@ -49,7 +49,7 @@ pub(crate) struct Scratch {
     pub(crate) stop: u32,
     /// Not 0 where the walk met a function of a script that this CPU doesn't remember to have sent, or an interpreter
     /// that wasn't ready before: user space had better ask at once.
-    pub(crate) fresh: u32,
+    pub(crate) urgent: u32,
     /// The number of the tables that this tick walks by, from the settings.
     tables: u32,
     /// The copy for a raw record on its way.
@@ -65,14 +65,14 @@ pub(crate) struct Scratch {
     /// The record that is being put together.
     pub(crate) record: Record,
     /// The functions that were sent, each in the place that its address gives it.
-    sent: [u64; SENT],
+    reported: [u64; REPORTED],
     /// The rules that were looked up last, each in the place that its key gives it.
-    rules: [Remembered; RULES],
+    rules: [CachedRule; RULES],
 }
 
 /// A rule, and what it is the rule of.
 #[repr(C)]
-struct Remembered {
+struct CachedRule {
     key: u64,
     place: u32,
     tables: u32,
@@ -85,16 +85,16 @@ impl Scratch {
     pub(crate) fn begin(&mut self, process: Process, tables: u32) {
         self.tables = tables;
         self.window_len = 0;
-        self.fresh = 0;
+        self.urgent = 0;
         self.walk.begin();
         self.walk.process = process;
     }
 
     /// The head of the record.
     #[inline(always)]
-    pub(crate) fn tick(&mut self) -> &mut Tick {
+    pub(crate) fn head(&mut self) -> &mut Head {
         // SAFETY: the record begins with it, is as aligned, and each of its fields is good with any bits.
-        unsafe { &mut *self.record.as_mut_ptr().cast::<Tick>() }
+        unsafe { &mut *self.record.as_mut_ptr().cast::<Head>() }
     }
 
     /// Word `index` of the record.
@@ -137,20 +137,20 @@ impl Machine for Scratch {
     }
 
     #[inline(always)]
-    fn remembered(&self, place: u32, key: u64) -> Option<Rule> {
+    fn cached_rule(&self, place: u32, key: u64) -> Option<Rule> {
         let known = &self.rules[slot(place, key)];
         (known.key == key && known.place == place && known.tables == self.tables).then_some(known.rule)
     }
 
     #[inline(always)]
-    fn remember(&mut self, place: u32, key: u64, rule: &Rule) {
+    fn cache_rule(&mut self, place: u32, key: u64, rule: &Rule) {
         let tables = self.tables;
-        self.rules[slot(place, key)] = Remembered { key, place, tables, rule: *rule };
+        self.rules[slot(place, key)] = CachedRule { key, place, tables, rule: *rule };
     }
 
     #[inline(always)]
-    fn stack(&mut self, address: u64) -> Option<u64> {
-        match self.near(address) {
+    fn read_stack(&mut self, address: u64) -> Option<u64> {
+        match self.read_cached(address) {
             None => self.refill(address),
             word => word,
         }
@@ -158,7 +158,7 @@ impl Machine for Scratch {
 
     /// What lies in the window.
     #[inline(always)]
-    fn near(&mut self, address: u64) -> Option<u64> {
+    fn read_cached(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.window_at);
         if offset & 7 == 0 && offset < self.window_len {
             return Some(self.window[(offset / 8) as usize & (WINDOW / 8 - 1)]);
@@ -167,7 +167,7 @@ impl Machine for Scratch {
     }
 
     #[inline(always)]
-    fn memory(&mut self, address: u64) -> Option<u64> {
+    fn read_memory(&mut self, address: u64) -> Option<u64> {
         let mut value = 0u64;
         // SAFETY: `value` has eight bytes; the helper fails without a fault.
         let error = unsafe { bpf_probe_read_user((&raw mut value).cast(), 8, address as *const _) };
@@ -175,7 +175,7 @@ impl Machine for Scratch {
     }
 
     #[inline(always)]
-    fn object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+    fn read_object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
         let size = if size > FRAME_BYTES as u32 { FRAME_BYTES as u32 } else { size };
         let to = self.object.as_mut_ptr().cast();
         // SAFETY: `object` has at least `size` bytes; the helper fails without a fault.
@@ -189,26 +189,26 @@ impl Machine for Scratch {
     }
 
     #[inline(always)]
-    fn hurry(&mut self) {
-        self.fresh = 1;
+    fn request_wakeup(&mut self) {
+        self.urgent = 1;
     }
 
     /// When there are more frames than fit, the second half of the buffer goes round: the leaf side stays, and
     /// of the rest the last, which is the root side.
     #[inline(always)]
-    fn frame(&mut self, frame: u64) {
+    fn push_frame(&mut self, frame: u64) {
         self.put(self.walk.words, frame);
     }
 
     #[inline(always)]
-    fn call(&mut self, function: u64, detail: u64) {
+    fn push_interpreter_frame(&mut self, function: u64, detail: u64) {
         // SAFETY: the helper has no conditions.
         let pid = unsafe { bpf_get_current_pid_tgid() } >> 32;
         let key = function ^ pid << 32 ^ detail & (u32::MAX as u64) << 32;
-        let place = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (SENT - 1);
-        if self.sent[place] != key {
-            self.sent[place] = key;
-            self.fresh = 1;
+        let place = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (REPORTED - 1);
+        if self.reported[place] != key {
+            self.reported[place] = key;
+            self.urgent = 1;
         }
         self.put(self.walk.words, function);
         self.put(self.walk.words + 1, detail);
@@ -235,7 +235,7 @@ fn slot(place: u32, key: u64) -> usize {
 /// The thread pointer of the current thread, as the kernel saved it.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> Option<u64> {
-    let at = CONFIG.get(0)?.fsbase_at;
+    let at = CONFIG.get(0)?.fsbase_offset;
     let mut value = 0u64;
     // SAFETY: `value` has eight bytes; the helper fails without a fault.
     let error = unsafe {

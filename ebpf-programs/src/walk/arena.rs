@@ -27,14 +27,14 @@ pub(super) fn word(block: &Block, word: u32) -> u32 {
 
 /// Of the halves of words that begin at word number `first` of the arena, number `index`.
 #[inline(always)]
-pub(super) fn half<M: Machine>(machine: &M, first: u32, index: u32) -> Option<u32> {
+pub(super) fn read_u16<M: Machine>(machine: &M, first: u32, index: u32) -> Option<u32> {
     let at = first.wrapping_add(index / 2);
     Some(word(block(machine, at)?, at) >> (index % 2 * 16) & 0xffff)
 }
 
 /// Two words as one, the low half first.
 #[inline(always)]
-pub(super) fn double(block: &Block, at: u32) -> u64 {
+pub(super) fn read_u64(block: &Block, at: u32) -> u64 {
     word(block, at) as u64 | (word(block, at + 1) as u64) << 32
 }
 
@@ -57,15 +57,15 @@ pub fn find_mapping<M: Machine>(machine: &M, process: &Process, pc: u64) -> Opti
         }
         let half = left / 2;
         let at = first.wrapping_add((base + half).wrapping_mul(MAPPING_WORDS));
-        base += if_at_most(double(block(machine, at)?, at), pc, half);
+        base += if_at_most(read_u64(block(machine, at)?, at), pc, half);
         left -= half;
     }
     let at = first.wrapping_add(base.wrapping_mul(MAPPING_WORDS));
     let block = block(machine, at)?;
     let mapping = Mapping {
-        start: double(block, at),
-        end: double(block, at + 2),
-        bias: double(block, at + 4),
+        start: read_u64(block, at),
+        end: read_u64(block, at + 2),
+        bias: read_u64(block, at + 4),
         table: word(block, at + 6),
         kind: word(block, at + 7) as u16,
         interpreter: (word(block, at + 7) >> 16) as u16,

@@ -11,7 +11,7 @@
 //! link are in memory without any unwind data, the link behind it has to hold, too. The frame is marked as guessed all
 //! the same.
 
-use super::arch::{Arch, Call};
+use super::arch::{Arch, CallInstruction};
 use super::{Walk, native};
 use crate::abi::mapping::{Mapping, kind};
 use crate::abi::reason::Stop;
@@ -47,7 +47,7 @@ pub(super) fn guess<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u
     let guess = match word {
         0 => by_pointer::<A, M>(walk, machine, pc),
         1..=SEARCHED => Some(by_word::<A, M>(walk, machine, word - 1)?),
-        _ => return Err(why_not::<A>(walk)),
+        _ => return Err(stop_reason::<A>(walk)),
     };
     let Some(mut guess) = guess else { return Ok(()) };
     let target = A::strip(guess.return_address);
@@ -56,22 +56,22 @@ pub(super) fn guess<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u
     }
     let Some(mapping) = walk.mapping_of(machine, target.wrapping_sub(1)) else { return Ok(()) };
     let call = A::call_before(machine, target);
-    if call == Call::None && word != 0 {
+    if call == CallInstruction::None && word != 0 {
         // Java's compiled code leaves a link at the end of its frame: the frame pointer lies below.
         guess.fp = below::<A, M>(walk, machine, guess.sp);
     }
     let believed = match call {
-        Call::None => is_chained::<A, M>(walk, machine, &guess, &mapping),
+        CallInstruction::None => is_chained::<A, M>(walk, machine, &guess, &mapping),
         _ if word == 0 => true,
-        Call::Indirect if word <= TINY => true,
-        Call::Direct(entry) if pc.wrapping_sub(entry) < MAX_FUNCTION => true,
+        CallInstruction::Indirect if word <= TINY => true,
+        CallInstruction::Direct(entry) if pc.wrapping_sub(entry) < MAX_FUNCTION => true,
         _ => native::is_outermost(machine, &mapping, target.wrapping_sub(1)),
     };
     if !believed {
         return Ok(());
     }
     walk.guesses = 0;
-    walk.go::<A>(guess.return_address, guess.sp, guess.fp)?;
+    walk.enter_caller::<A>(guess.return_address, guess.sp, guess.fp)?;
     walk.flags = frame::GUESSED;
     walk.guessed += 1;
     Ok(())
@@ -81,7 +81,7 @@ pub(super) fn guess<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u
 #[inline(always)]
 fn by_word<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, index: u64) -> Result<Guess, Stop> {
     let at = walk.registers.values[A::SP].wrapping_add(index * 8);
-    let return_address = machine.stack(at).ok_or(why_not::<A>(walk))?;
+    let return_address = machine.read_stack(at).ok_or(stop_reason::<A>(walk))?;
     Ok(Guess { return_address, sp: at.wrapping_add(8), fp: walk.register(A::FP as u8) })
 }
 
@@ -89,7 +89,7 @@ fn by_word<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, index: u64) -> Res
 #[inline(always)]
 fn below<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, sp: u64) -> Option<u64> {
     let at = sp.wrapping_sub(16);
-    if at < walk.registers.values[A::SP] { None } else { machine.stack(at) }
+    if at < walk.registers.values[A::SP] { None } else { machine.read_stack(at) }
 }
 
 /// Whether code without unwind data returns to other such code, in `mapping`, and the frame there is linked to another
@@ -101,16 +101,20 @@ fn is_chained<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, guess: &Guess, 
     }
     let Some(fp) = guess.fp.filter(|&fp| is_frame(fp, guess.sp)) else { return false };
     // In the order in which the next step asks.
-    let (_, Some(behind)) = (machine.stack(fp), machine.stack(fp.wrapping_add(8))) else { return false };
+    let (_, Some(behind)) = (machine.read_stack(fp), machine.read_stack(fp.wrapping_add(8))) else {
+        return false;
+    };
     let behind = A::strip(behind);
     match walk.mapping_of(machine, behind.wrapping_sub(1)) {
         None => false,
-        Some(mapping) => mapping.kind == kind::BARE || A::call_before(machine, behind) != Call::None,
+        Some(mapping) => {
+            mapping.kind == kind::BARE || A::call_before(machine, behind) != CallInstruction::None
+        }
     }
 }
 
 #[inline(always)]
-fn why_not<A: Arch>(walk: &Walk) -> Stop {
+fn stop_reason<A: Arch>(walk: &Walk) -> Stop {
     let exact = walk.flags & frame::EXACT != 0;
     match walk.register(A::FP as u8) {
         // By convention the outermost frame of a thread has no frame pointer.
@@ -128,14 +132,14 @@ fn by_pointer<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Opt
     // The first instructions of a function run before its frame stands, and the last one after it is gone.
     let bytes = if exact { A::prologue(machine, pc) } else { A::epilogue(machine, pc.wrapping_add(1)) };
     let (place, fp) = match bytes {
-        Some(bytes) if exact && bytes != 0 => (sp.wrapping_add(bytes), machine.stack(sp)),
+        Some(bytes) if exact && bytes != 0 => (sp.wrapping_add(bytes), machine.read_stack(sp)),
         Some(bytes) => (sp.wrapping_add(bytes), fp),
         None => {
             let fp = fp.filter(|&fp| is_frame(fp, sp))?;
-            (fp.wrapping_add(8), Some(machine.stack(fp)?))
+            (fp.wrapping_add(8), Some(machine.read_stack(fp)?))
         }
     };
-    Some(Guess { return_address: machine.stack(place)?, sp: place.wrapping_add(8), fp })
+    Some(Guess { return_address: machine.read_stack(place)?, sp: place.wrapping_add(8), fp })
 }
 
 /// Whether a frame may be where the frame pointer says.

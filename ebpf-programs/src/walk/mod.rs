@@ -30,7 +30,7 @@ use crate::abi::record::{MAX_STEPS, frame};
 use crate::abi::registers::Registers;
 use crate::machine::Machine;
 use arch::Arch;
-use interpreter::{Calls, state};
+use interpreter::{InterpreterState, phase};
 use table::Table;
 
 pub use arena::find_mapping;
@@ -76,7 +76,7 @@ pub struct Walk {
     /// The head of the table that was searched last.
     table: Table,
     /// The calls in scripts.
-    calls: Calls,
+    interpreter: InterpreterState,
 }
 
 impl Walk {
@@ -91,7 +91,7 @@ impl Walk {
         self.guesses = 0;
         self.mapping = Mapping::default();
         self.table.begin();
-        self.calls.begin();
+        self.interpreter.begin();
     }
 
     /// Takes the current frame and goes to its caller's; `Some` when the walk is over.
@@ -107,7 +107,7 @@ impl Walk {
     /// verifier would follow all ways through the step for each frame that may have been taken before.
     #[inline(always)]
     pub fn run<A: Arch, M: Machine>(&mut self, machine: &mut M) {
-        let is_usual = self.flags == 0 && self.calls.state == state::OUTSIDE && self.guesses == 0;
+        let is_usual = self.flags == 0 && self.interpreter.phase == phase::OUTSIDE && self.guesses == 0;
         let is_native = self.mapping.kind == kind::TABLE && self.mapping.interpreter == 0;
         if !is_usual || !is_native || self.taken >= MAX_STEPS {
             return;
@@ -122,14 +122,14 @@ impl Walk {
 
     /// Prepares to take the calls of the process's first interpreter alone; false where it has none.
     #[inline(always)]
-    pub fn begin_calls(&mut self) -> bool {
-        interpreter::begin_calls(self)
+    pub fn begin_interpreter_frames(&mut self) -> bool {
+        interpreter::begin_interpreter_frames(self)
     }
 
     /// Takes the next of them, or the word behind a run; whether there are no more.
     #[inline(always)]
-    pub fn step_calls<M: Machine>(&mut self, machine: &mut M) -> bool {
-        interpreter::step_calls(self, machine)
+    pub fn step_interpreter_frames<M: Machine>(&mut self, machine: &mut M) -> bool {
+        interpreter::step_interpreter_frames(self, machine)
     }
 
     #[inline(always)]
@@ -138,24 +138,24 @@ impl Walk {
         let behind = if self.flags & frame::EXACT == 0 { 1 } else { 0 };
         let pc = (self.registers.pc & frame::ADDRESS).wrapping_sub(behind);
         // What nearly every step does comes first.
-        match self.calls.state {
-            state::OUTSIDE if self.guesses == 0 => {
-                if self.take(machine, pc)? {
+        match self.interpreter.phase {
+            phase::OUTSIDE if self.guesses == 0 => {
+                if self.emit(machine, pc)? {
                     interpreter::enter(self, machine);
                     return Ok(());
                 }
             }
-            state::HOPPING
-            | state::TAKING
-            | state::COMPARING
-            | state::SEARCHING
-            | state::FIRST..=state::NEXT => {
+            phase::HOPPING
+            | phase::TAKING
+            | phase::COMPARING
+            | phase::SEARCHING
+            | phase::FIRST..=phase::NEXT => {
                 interpreter::step(self, machine);
                 return Ok(());
             }
             _ if self.guesses != 0 => return frame_pointer::guess::<A, M>(self, machine, pc),
             // Behind the calls of a loop, whose own frame is taken already.
-            _ => self.calls.state = state::OUTSIDE,
+            _ => self.interpreter.phase = phase::OUTSIDE,
         }
         let rule = match self.mapping.kind {
             kind::TABLE => native::rule(self, machine, pc)?,
@@ -173,14 +173,14 @@ impl Walk {
 
     /// Takes the native frame at `pc`; whether it is one of an interpreter's loop.
     #[inline(always)]
-    fn take<M: Machine>(&mut self, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+    fn emit<M: Machine>(&mut self, machine: &mut M, pc: u64) -> Result<bool, Stop> {
         if pc.wrapping_sub(self.mapping.start) >= self.mapping.end.wrapping_sub(self.mapping.start) {
-            let none = self.nothing_at(pc);
+            let none = self.null_call_at(pc);
             self.mapping = find_mapping(machine, &self.process, pc).or(none).ok_or(Stop::Unmapped)?;
         }
         let bare = if self.mapping.kind == kind::BARE { frame::BARE } else { 0 };
         let is_loop = self.mapping.interpreter != 0 && interpreter::is_loop(self, machine, pc);
-        machine.frame(pc | self.flags | bare | if is_loop { frame::LOOP } else { 0 });
+        machine.push_frame(pc | self.flags | bare | if is_loop { frame::LOOP } else { 0 });
         self.taken += 1;
         self.words += 1;
         Ok(is_loop)
@@ -188,7 +188,7 @@ impl Walk {
 
     /// What stands for a mapping where a null pointer was called: code without unwind data.
     #[inline(always)]
-    fn nothing_at(&self, pc: u64) -> Option<Mapping> {
+    fn null_call_at(&self, pc: u64) -> Option<Mapping> {
         let is_called = self.flags & frame::EXACT != 0 && is_null(pc);
         is_called.then_some(Mapping { end: NULL_PAGE, kind: kind::BARE, ..Mapping::default() })
     }
@@ -214,16 +214,16 @@ impl Walk {
 
     /// Goes to the caller's frame: only the program counter and the two pointers are known there.
     #[inline(always)]
-    fn go<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
+    fn enter_caller<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
         if A::strip(pc) == 0 {
             return Err(Stop::Root);
         }
-        self.stand::<A>(pc, sp, fp)
+        self.set_frame::<A>(pc, sp, fp)
     }
 
     /// The same, also where the program counter is 0.
     #[inline(always)]
-    fn stand<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
+    fn set_frame<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
         let before = self.registers.values[A::SP];
         if sp < before {
             // Onto another stack: the scheduler's of Go, the one behind a signal handler's. A walk that does

@@ -27,7 +27,7 @@ pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Res
     let called = walk.flags & frame::EXACT == 0;
     // The same address may have another rule where a call should end there.
     let key = address << 1 | called as u64;
-    if let Some(rule) = machine.remembered(place, key) {
+    if let Some(rule) = machine.cached_rule(place, key) {
         return Ok(Some(rule));
     }
     if !walk.table.is_at(place) {
@@ -37,7 +37,7 @@ pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Res
     if rule.cfa == cfa::NO_DATA {
         return Ok(None);
     }
-    machine.remember(place, key, &rule);
+    machine.cache_rule(place, key, &rule);
     Ok(Some(rule))
 }
 
@@ -50,7 +50,7 @@ pub(super) fn usual<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Op
         return None;
     }
     let rule = if M::VERIFIED {
-        machine.remembered(walk.mapping.table, pc.wrapping_add(walk.mapping.bias) << 1 | 1)?
+        machine.cached_rule(walk.mapping.table, pc.wrapping_add(walk.mapping.bias) << 1 | 1)?
     } else {
         rule(walk, machine, pc).ok()??
     };
@@ -77,14 +77,16 @@ pub(super) fn usual<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Op
     }
     let (fp, known) = match rule.fp {
         fp::SAME => (walk.registers.values[A::FP], walk.registers.known & (1 << A::SP | 1 << A::FP)),
-        fp::SAVED => (machine.near(cfa.wrapping_add(rule.fp_offset as i64 as u64))?, 1 << A::SP | 1 << A::FP),
+        fp::SAVED => {
+            (machine.read_cached(cfa.wrapping_add(rule.fp_offset as i64 as u64))?, 1 << A::SP | 1 << A::FP)
+        }
         _ => return None,
     };
-    let return_address = A::strip(machine.near(cfa.wrapping_add(from_cfa as u64))?);
+    let return_address = A::strip(machine.read_cached(cfa.wrapping_add(from_cfa as u64))?);
     if return_address == 0 {
         return None;
     }
-    machine.frame(pc);
+    machine.push_frame(pc);
     walk.taken += 1;
     walk.words += 1;
     walk.registers.pc = return_address;
@@ -114,7 +116,7 @@ pub(super) fn apply<A: Arch, M: Machine>(
     let cfa = match rule.cfa {
         cfa::REGISTER => base,
         cfa::DEREF => {
-            let value = machine.stack(base).ok_or(Stop::Unreadable)?;
+            let value = machine.read_stack(base).ok_or(Stop::Unreadable)?;
             value.wrapping_add(rule.aux as i64 as u64)
         }
         cfa::PLT if pc & 15 >= rule.aux as u64 => base.wrapping_add(8),
@@ -131,10 +133,10 @@ pub(super) fn apply<A: Arch, M: Machine>(
         _ => None,
     };
     let return_address = match place {
-        Some(place) => machine.stack(place).ok_or(Stop::Unreadable)?,
+        Some(place) => machine.read_stack(place).ok_or(Stop::Unreadable)?,
         None => walk.register(rule.aux as u8).ok_or(Stop::LostRegister)?,
     };
-    walk.go::<A>(return_address, cfa, fp)?;
+    walk.enter_caller::<A>(return_address, cfa, fp)?;
     if let Some(value) = kept {
         let number = kept_register(rule);
         walk.registers.values[number as usize] = value;
@@ -158,18 +160,18 @@ fn frame_pointer<A: Arch, M: Machine>(
         fp::DIRECT => walk.register(A::FP as u8).ok_or(Stop::LostRegister)?,
         _ => return Ok(None),
     };
-    Ok(machine.stack(base.wrapping_add(rule.fp_offset as i64 as u64)))
+    Ok(machine.read_stack(base.wrapping_add(rule.fp_offset as i64 as u64)))
 }
 
 /// The stack pointer on a stack that may have been moved, from what lies at `place`: see `DEPTH`.
 #[inline(always)]
 fn from_top<M: Machine>(machine: &mut M, place: u64) -> Option<u64> {
-    let depth = machine.stack(place)?;
-    let object = machine.stack(place.wrapping_add(8))?;
+    let depth = machine.read_stack(place)?;
+    let object = machine.read_stack(place.wrapping_add(8))?;
     if object == 0 {
         return Some(depth);
     }
-    Some(machine.memory(object.wrapping_add(8))?.wrapping_sub(depth))
+    Some(machine.read_memory(object.wrapping_add(8))?.wrapping_sub(depth))
 }
 
 /// The number of the register that a rule keeps, 0 for none.
@@ -188,17 +190,17 @@ fn keep<M: Machine>(walk: &Walk, machine: &mut M, cfa: u64, rule: &Rule) -> Opti
     match rule.fp >> kept::SHIFT {
         kept::SAME => walk.register(number),
         kept::LOST => None,
-        place => machine.stack(cfa.wrapping_sub(8 + 8 * place as u64)),
+        place => machine.read_stack(cfa.wrapping_sub(8 + 8 * place as u64)),
     }
 }
 
 /// Takes the registers of the code that a signal interrupted.
 #[inline(always)]
 fn signal<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, context: u64) -> Result<(), Stop> {
-    let pc = machine.stack(context.wrapping_add(A::SIGNAL_PC)).ok_or(Stop::Unreadable)?;
-    let sp = machine.stack(context.wrapping_add(A::SIGNAL_SP)).ok_or(Stop::Unreadable)?;
-    let fp = machine.stack(context.wrapping_add(A::SIGNAL_FP));
-    walk.stand::<A>(pc, sp, fp)?;
+    let pc = machine.read_stack(context.wrapping_add(A::SIGNAL_PC)).ok_or(Stop::Unreadable)?;
+    let sp = machine.read_stack(context.wrapping_add(A::SIGNAL_SP)).ok_or(Stop::Unreadable)?;
+    let fp = machine.read_stack(context.wrapping_add(A::SIGNAL_FP));
+    walk.set_frame::<A>(pc, sp, fp)?;
     walk.flags = frame::EXACT;
     Ok(())
 }

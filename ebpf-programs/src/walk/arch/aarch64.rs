@@ -1,6 +1,6 @@
 //! arm64.
 
-use super::{Arch, Call};
+use super::{Arch, CallInstruction};
 use crate::abi::registers::aarch64;
 use crate::machine::Machine;
 
@@ -34,15 +34,15 @@ impl Arch for Aarch64 {
 
     /// `bl`, or `blr` and its signing kin.
     #[inline(always)]
-    fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call {
+    fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction {
         let from = address.wrapping_sub(4);
-        let Some(code) = machine.memory(from) else { return Call::None };
+        let Some(code) = machine.read_memory(from) else { return CallInstruction::None };
         let code = code as u32;
         if code >> 26 == 0b100101 {
             // 26 bits, counted in instructions, with a sign.
             let distance = ((code << 6) as i32 >> 4) as i64;
-            return Call::Direct(from.wrapping_add(distance as u64));
+            return CallInstruction::Direct(from.wrapping_add(distance as u64));
         }
-        if code & 0xfeff_f000 == 0xd63f_0000 { Call::Indirect } else { Call::None }
+        if code & 0xfeff_f000 == 0xd63f_0000 { CallInstruction::Indirect } else { CallInstruction::None }
     }
 }

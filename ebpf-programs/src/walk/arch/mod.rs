@@ -34,12 +34,12 @@ pub trait Arch {
     fn epilogue<M: Machine>(machine: &mut M, address: u64) -> Option<u64>;
 
     /// The call that ends before `address`, if one does.
-    fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call;
+    fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction;
 }
 
 /// A call instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub enum CallInstruction {
     /// There is none.
     None,
     /// To wherever a register or a word of memory says.

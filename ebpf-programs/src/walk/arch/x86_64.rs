@@ -1,6 +1,6 @@
 //! x86_64.
 
-use super::{Arch, Call};
+use super::{Arch, CallInstruction};
 use crate::abi::registers::x86_64;
 use crate::machine::Machine;
 use crate::walk::is_null;
@@ -32,7 +32,7 @@ impl Arch for X86_64 {
             // It was called, and nothing of it ran.
             return Some(0);
         }
-        let code = machine.memory(pc)?;
+        let code = machine.read_memory(pc)?;
         let (one, three, four) = (code & 0xff, code & 0xff_ffff, code & 0xffff_ffff);
         if one == PUSH_RBP || one == RET || four == ENDBR64 {
             Some(0)
@@ -47,25 +47,25 @@ impl Arch for X86_64 {
     #[inline(always)]
     fn epilogue<M: Machine>(machine: &mut M, address: u64) -> Option<u64> {
         const ADD_RSP_RET: u64 = 0xc3_00c4_8348;
-        let code = machine.memory(address)?;
+        let code = machine.read_memory(address)?;
         let bytes = code >> 24 & 0x7f;
         (code & 0xff_80ff_ffff == ADD_RSP_RET && bytes & 7 == 0).then_some(bytes)
     }
 
     /// `e8 rel32`, or `ff /2` with two to seven bytes.
     #[inline(always)]
-    fn call_before<M: Machine>(machine: &mut M, address: u64) -> Call {
-        let Some(code) = machine.memory(address.wrapping_sub(8)) else { return Call::None };
+    fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction {
+        let Some(code) = machine.read_memory(address.wrapping_sub(8)) else { return CallInstruction::None };
         if code >> 24 & 0xff == 0xe8 {
             let distance = (code >> 32) as u32 as i32;
-            return Call::Direct(address.wrapping_add(distance as i64 as u64));
+            return CallInstruction::Direct(address.wrapping_add(distance as i64 as u64));
         }
         let indirect = is_indirect(code >> 48)
             || is_indirect(code >> 40)
             || is_indirect(code >> 32)
             || is_indirect(code >> 16)
             || is_indirect(code >> 8);
-        if indirect { Call::Indirect } else { Call::None }
+        if indirect { CallInstruction::Indirect } else { CallInstruction::None }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::abi::arena::Block;
 use crate::abi::interpreter::{Frames, HOPS, Interpreter, LOOPS};
-use crate::walk::arena::{double, word};
+use crate::walk::arena::{read_u64, word};
 
 /// Words of four bytes in a description.
 pub(super) const WORDS: u32 = (size_of::<Interpreter>() / 4) as u32;
@@ -13,7 +13,7 @@ pub(super) fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
     let mut index = 0;
     while index < LOOPS {
         let at = at + index as u32 * 4;
-        interpreter.loops[index] = [double(block, at), double(block, at + 2)];
+        interpreter.loops[index] = [read_u64(block, at), read_u64(block, at + 2)];
         index += 1;
     }
     let at = at + LOOPS as u32 * 4;
@@ -25,12 +25,12 @@ pub(super) fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
     top.thread = word(block, at + 3);
     let mut index = 0;
     while index < HOPS {
-        top.offsets[index] = double(block, at + 4 + index as u32 * 2) as i64;
+        top.offsets[index] = read_u64(block, at + 4 + index as u32 * 2) as i64;
         index += 1;
     }
     let at = at + 4 + HOPS as u32 * 2;
     interpreter.frames = Frames {
-        function_mask: double(block, at),
+        function_mask: read_u64(block, at),
         size: word(block, at + 2),
         caller: word(block, at + 3),
         function: word(block, at + 4),
@@ -44,7 +44,7 @@ pub(super) fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
     };
     let at = at + 12;
     let others = &mut interpreter.others;
-    others.head = double(block, at);
+    others.head = read_u64(block, at);
     others.next = word(block, at + 2);
     others.entries = word(block, at + 3);
     others.link = word(block, at + 4);

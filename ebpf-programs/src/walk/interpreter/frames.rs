@@ -1,7 +1,9 @@
 //! The frames of a list.
 
-use super::calls::state;
-use crate::abi::interpreter::{CHECK_WORDS, FRAME_BYTES, MAX_CALLS, NO_CHECK, fold, position, run};
+use super::state::phase;
+use crate::abi::interpreter::{
+    CHECK_WORDS, FRAME_BYTES, MAX_INTERPRETER_FRAMES, NO_CHECK, fold, position, run,
+};
 use crate::abi::record::frame;
 use crate::machine::Machine;
 use crate::walk::Walk;
@@ -12,25 +14,25 @@ const WORDS: usize = FRAME_BYTES / 8;
 /// Takes the next frame.
 #[inline(always)]
 pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
-    let at = walk.calls.next[slot];
+    let at = walk.interpreter.next[slot];
     if at == 0 {
-        walk.calls.state = state::BEHIND;
+        walk.interpreter.phase = phase::BEHIND;
         return Some(());
     }
-    if walk.calls.taken >= MAX_CALLS {
+    if walk.interpreter.taken >= MAX_INTERPRETER_FRAMES {
         return None;
     }
-    let frames = walk.calls.interpreter.frames;
-    let object = machine.object(at, frames.size)?;
+    let frames = walk.interpreter.loaded.frames;
+    let object = machine.read_object(at, frames.size)?;
     let part = |offset: u32| object[(offset / 8) as usize & (WORDS - 1)];
     let byte = part(frames.end) >> (frames.end % 8 * 8) & 0xff;
     let marked = frames.run != run::ONE && byte as u32 & frames.end_mask >= frames.end_value;
     let caller = part(frames.caller);
     let function = part(frames.function) & frames.function_mask & frame::ADDRESS;
     let place = part(frames.position);
-    walk.calls.next[slot] = caller;
+    walk.interpreter.next[slot] = caller;
     if frames.run == run::ONE || marked {
-        walk.calls.state = state::BEHIND;
+        walk.interpreter.phase = phase::BEHIND;
     }
     if marked && frames.run == run::BEFORE_MARKED {
         return Some(());
@@ -39,27 +41,27 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
         position::ADDRESS => place.wrapping_sub(function) as u32,
         _ => (place >> (frames.position % 8 * 8)) as u32,
     };
-    let check = match (frames.check, walk.calls.interpreter.check_words) {
+    let check = match (frames.check, walk.interpreter.loaded.check_words) {
         (NO_CHECK, _) => 0,
-        (check, 0) => machine.memory(function.wrapping_add(check as u64))? as u32,
+        (check, 0) => machine.read_memory(function.wrapping_add(check as u64))? as u32,
         (check, words) => {
             // Masked, as the verifier of 6.1 sees through nothing else.
             let words = words & CHECK_WORDS;
-            let object = machine.object(function.wrapping_add(check as u64), words * 8)?;
+            let object = machine.read_object(function.wrapping_add(check as u64), words * 8)?;
             fold(&[object[0], object[1], object[2]], words)
         }
     };
     emit(walk, machine, function, check, place);
-    walk.calls.taken += 1;
+    walk.interpreter.taken += 1;
     Some(())
 }
 
 /// Sends a call.
 #[inline(always)]
 pub(super) fn emit<M: Machine>(walk: &mut Walk, machine: &mut M, function: u64, check: u32, place: u32) {
-    let interpreter = (walk.calls.slot() as u64) << frame::INTERPRETER_SHIFT;
+    let interpreter = (walk.interpreter.slot() as u64) << frame::INTERPRETER_SHIFT;
     let detail = frame::DETAIL | (check as u64 & frame::CHECK) << 32 | place as u64;
-    machine.call(frame::CALL | interpreter | function, detail);
+    machine.push_interpreter_frame(frame::INTERPRETED | interpreter | function, detail);
     walk.taken += 1;
     walk.words += 2;
 }

@@ -1,7 +1,7 @@
 //! The way to other entries of the thread, where one list is at its end and another loop is met: interpreters that call
 //! one another.
 
-use super::calls::{Calls, state};
+use super::state::{InterpreterState, phase};
 use crate::abi::interpreter::{HOPS, MAX_ENTRIES, MAX_THREADS};
 use crate::machine::Machine;
 use crate::walk::Walk;
@@ -9,68 +9,68 @@ use crate::walk::Walk;
 /// One step on the way to an entry of this thread that no frames were taken from.
 #[inline(always)]
 pub(super) fn seek<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
-    let calls = &mut walk.calls;
-    let others = calls.interpreter.others;
-    let at = match calls.state {
-        state::FIRST => others.head,
-        state::ENTRIES => calls.owner.wrapping_add(others.entries as u64),
-        state::OWN => calls.entry.wrapping_add(others.thread as u64),
-        state::LINK => calls.entry.wrapping_add(others.link as u64),
-        state::NEXT => calls.owner.wrapping_add(others.next as u64),
+    let state = &mut walk.interpreter;
+    let others = state.loaded.others;
+    let at = match state.phase {
+        phase::FIRST => others.head,
+        phase::ENTRIES => state.owner.wrapping_add(others.entries as u64),
+        phase::OWN => state.entry.wrapping_add(others.thread as u64),
+        phase::LINK => state.entry.wrapping_add(others.link as u64),
+        phase::NEXT => state.owner.wrapping_add(others.next as u64),
         _ => {
-            let offset = calls.interpreter.top.offsets[calls.hop as usize & (HOPS - 1)];
-            calls.at.wrapping_add(offset as u64)
+            let offset = state.loaded.top.offsets[state.hop as usize & (HOPS - 1)];
+            state.at.wrapping_add(offset as u64)
         }
     };
-    let value = machine.memory(at)?;
-    match calls.state {
-        state::FIRST | state::NEXT => {
-            calls.owner = value;
-            calls.searched += 1;
-            calls.state = state::ENTRIES;
+    let value = machine.read_memory(at)?;
+    match state.phase {
+        phase::FIRST | phase::NEXT => {
+            state.owner = value;
+            state.searched += 1;
+            state.phase = phase::ENTRIES;
             if value == 0 {
-                settle(calls, slot);
+                settle(state, slot);
             }
         }
-        state::ENTRIES | state::LINK => {
-            calls.entry = value;
-            calls.searched += 1;
-            calls.state = if value == 0 { state::NEXT } else { state::OWN };
+        phase::ENTRIES | phase::LINK => {
+            state.entry = value;
+            state.searched += 1;
+            state.phase = if value == 0 { phase::NEXT } else { phase::OWN };
         }
-        state::OWN => {
-            let is_other = value == machine.thread_pointer()? && !calls.is_marked(calls.entry);
-            calls.at = calls.entry;
-            calls.hop = others.hop;
-            calls.state = if is_other { state::WAY } else { state::LINK };
+        phase::OWN => {
+            let is_other = value == machine.thread_pointer()? && !state.is_marked(state.entry);
+            state.at = state.entry;
+            state.hop = others.hop;
+            state.phase = if is_other { phase::WAY } else { phase::LINK };
         }
         _ => {
-            calls.at = value;
-            calls.hop += 1;
+            state.at = value;
+            state.hop += 1;
             if value == 0 {
                 // It runs nothing at the moment.
-                calls.state = state::LINK;
-            } else if calls.hop >= calls.interpreter.top.hops {
-                if calls.found[0] != 0 {
+                state.phase = phase::LINK;
+            } else if state.hop >= state.loaded.top.hops {
+                if state.found[0] != 0 {
                     // Nothing tells which of two called the other.
                     return None;
                 }
-                calls.found = [value, calls.entry];
-                calls.state = state::LINK;
+                state.found = [value, state.entry];
+                state.phase = phase::LINK;
             }
         }
     }
-    (calls.searched < MAX_THREADS).then_some(())
+    (state.searched < MAX_THREADS).then_some(())
 }
 
 /// All entries were looked at: goes on with what was found.
 #[inline(always)]
-fn settle(calls: &mut Calls, slot: usize) {
-    let [frame, entry] = calls.found;
-    calls.state = state::TAKING;
-    calls.next[slot] = frame;
-    if frame == 0 || calls.entered as usize >= MAX_ENTRIES {
-        calls.ended |= 1 << slot;
-        calls.next[slot] = 0;
+fn settle(state: &mut InterpreterState, slot: usize) {
+    let [frame, entry] = state.found;
+    state.phase = phase::TAKING;
+    state.next[slot] = frame;
+    if frame == 0 || state.entered as usize >= MAX_ENTRIES {
+        state.ended |= 1 << slot;
+        state.next[slot] = 0;
     }
-    calls.mark(entry);
+    state.mark(entry);
 }

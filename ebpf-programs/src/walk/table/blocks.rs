@@ -5,7 +5,7 @@ use super::{GROUP_WORDS, HEADER_WORDS, Table};
 use crate::abi::arena::BLOCK_WORDS;
 use crate::abi::table::{GROUP_BITS, NO_DATA};
 use crate::machine::Machine;
-use crate::walk::arena::{SEARCH_STEPS, block, half, if_at_most, word};
+use crate::walk::arena::{SEARCH_STEPS, block, if_at_most, read_u16, word};
 
 impl Table {
     /// The number of the rule at `address`; `called` where a call should end there.
@@ -35,10 +35,10 @@ impl Table {
         self.first = self.start.wrapping_add(first).wrapping_sub(1);
         let (begin, end) = if self.whole != 0 {
             let pages = self.all_pages;
-            (half(machine, pages, page)?, half(machine, pages, page.wrapping_add(1))?)
+            (read_u16(machine, pages, page)?, read_u16(machine, pages, page.wrapping_add(1))?)
         } else if pages != 0 {
             let at = pages.wrapping_add(page & ((1 << GROUP_BITS) - 1));
-            (half(machine, self.start, at)?, half(machine, self.start, at.wrapping_add(1))?)
+            (read_u16(machine, self.start, at)?, read_u16(machine, self.start, at.wrapping_add(1))?)
         } else {
             return Some(());
         };

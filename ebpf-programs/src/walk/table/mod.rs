@@ -9,7 +9,7 @@ mod blocks;
 
 mod piece;
 
-use super::arena::{UNIT_WORDS, block, double, word};
+use super::arena::{UNIT_WORDS, block, read_u64, word};
 use crate::abi::table::{GROUP_BITS, Group, Header, NO_DATA, Rule};
 use crate::machine::Machine;
 
@@ -83,7 +83,7 @@ impl Table {
             place,
             page_bits: (word(block, start + 6) >> 16) as u16 & 63,
             whole: (word(block, start + 6) >> 24) as u16,
-            base: double(block, start),
+            base: read_u64(block, start),
             page: NO_PAGE,
             pages,
             start,

@@ -22,7 +22,7 @@ impl Table {
     pub(super) fn find_at_once<M: Machine>(&self, machine: &M, address: u64, called: bool) -> Option<Rule> {
         let low = address as u32 & 0xffff;
         let (first, count) = self.rows_of(machine, address)?;
-        let rows = machine.piece(first)?;
+        let rows = machine.words_from(first)?;
         let place =
             if count > MOST { in_long_page(rows, count, low) } else { last_at_most(rows, count, low) }?;
         let row = *rows.get(place)?;
@@ -36,7 +36,7 @@ impl Table {
         if number >= self.rules {
             return None;
         }
-        Some(rule(*machine.piece(self.list.wrapping_add(number * RULE_WORDS))?.first_chunk()?))
+        Some(rule(*machine.words_from(self.list.wrapping_add(number * RULE_WORDS))?.first_chunk()?))
     }
 
     /// The row in front of those of the page of `address`, as a word of the arena, and how many rows there are from there on.
@@ -47,7 +47,7 @@ impl Table {
             return Some((self.start.wrapping_add(HEADER_WORDS - 1), 1));
         }
         let page = page as u32;
-        let group = machine.piece(self.groups.wrapping_add((page >> GROUP_BITS) * GROUP_WORDS))?;
+        let group = machine.words_from(self.groups.wrapping_add((page >> GROUP_BITS) * GROUP_WORDS))?;
         let front = self.start.wrapping_add(*group.first()?).wrapping_sub(1);
         let [begin, end] = if self.whole != 0 {
             two_halves(machine, self.all_pages, page)?
@@ -66,7 +66,7 @@ impl Table {
 /// Of the halves of words that begin at word number `first` of the arena, number `index` and the next one.
 #[inline(always)]
 fn two_halves<M: Machine>(machine: &M, first: u32, index: u32) -> Option<[u32; 2]> {
-    let &[low, high] = machine.piece(first.wrapping_add(index / 2))?.first_chunk()?;
+    let &[low, high] = machine.words_from(first.wrapping_add(index / 2))?.first_chunk()?;
     let both = (low as u64 | (high as u64) << 32) >> (index % 2 * 16);
     Some([both as u32 & 0xffff, (both >> 16) as u32 & 0xffff])
 }

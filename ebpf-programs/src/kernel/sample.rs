@@ -7,14 +7,14 @@ use aya_ebpf::helpers::generated::{
 };
 use aya_ebpf::programs::PerfEventContext;
 use core::ffi::{c_long, c_void};
-use ebpf_programs::abi::mapping::wanted;
+use ebpf_programs::abi::mapping::filter;
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{MAX_KERNEL_FRAMES, MAX_STEPS, Tick};
+use ebpf_programs::abi::record::{Head, MAX_KERNEL_FRAMES, MAX_STEPS};
 use ebpf_programs::walk::arch::X86_64;
 
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
-use crate::scratch::{Scratch, TICK_WORDS};
+use crate::scratch::{HEAD_WORDS, Scratch};
 use crate::{raw, user_registers};
 
 /// Takes one tick.
@@ -24,22 +24,22 @@ pub(crate) fn take(context: &PerfEventContext) {
     let (ids, cpu) = unsafe { (bpf_get_current_pid_tgid(), bpf_get_smp_processor_id()) };
     let pid = (ids >> 32) as u32;
     let (Some(counters), Some(config)) = (Counters::of(cpu), CONFIG.get(0)) else { return };
-    counters.add(Counter::Ticks, 1);
+    counters.add(Counter::Events, 1);
     let Some(scratch) = SCRATCH.get_ptr_mut(cpu) else { return };
     // SAFETY: the value belongs to this CPU, and a tick doesn't interrupt a tick.
     let scratch = unsafe { &mut *scratch };
     // Before anything that leads to a table: what is remembered under this number is of tables that were there by now.
     // SAFETY: the settings outlive the tick, and user space writes them word by word.
-    let tables = unsafe { (&raw const config.tables).read_volatile() };
+    let tables = unsafe { (&raw const config.table_generation).read_volatile() };
     // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
     let known = unsafe { PROCESSES.get(pid) }.copied();
     scratch.begin(known.unwrap_or_default(), tables);
-    if pid == config.exclude || scratch.walk.process.wanted != wanted::YES {
+    if pid == config.excluded_pid || scratch.walk.process.filter != filter::KEEP {
         return counters.add(Counter::Filtered, 1);
     }
     let kernel = if user_registers::hit_user_code(context) { 0 } else { kernel_stack(context, scratch) };
-    scratch.user_at = TICK_WORDS + kernel;
-    head(scratch.tick(), ids, cpu, kernel);
+    scratch.user_at = HEAD_WORDS + kernel;
+    head(scratch.head(), ids, cpu, kernel);
     let stop = if !user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved) {
         Stop::NoUserStack
     } else if known.is_none() {
@@ -47,8 +47,8 @@ pub(crate) fn take(context: &PerfEventContext) {
     } else {
         walk(scratch)
     };
-    scratch.tick().stop = stop as u8;
-    if raw::is_called_for(stop) && raw::may(pid, stop) {
+    scratch.head().stop = stop as u8;
+    if raw::is_retriable(stop) && raw::take_budget(pid, stop) {
         // Once more: the walk has moved on from where it began.
         user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved);
         raw::send(scratch, config, &counters);
@@ -59,19 +59,19 @@ pub(crate) fn take(context: &PerfEventContext) {
 
 /// Begins a record.
 #[inline(always)]
-fn head(tick: &mut Tick, ids: u64, cpu: u32, kernel: u32) {
+fn head(head: &mut Head, ids: u64, cpu: u32, kernel: u32) {
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
     // SAFETY: the helper has no conditions.
     let time = unsafe { bpf_ktime_get_ns() };
-    *tick = Tick { time, pid, tid, cpu, kernel: kernel as u16, ..Tick::default() };
+    *head = Head { time, pid, tid, cpu, kernel: kernel as u16, ..Head::default() };
     // SAFETY: the name is written into the 16 bytes that it is given.
-    unsafe { bpf_get_current_comm((&raw mut tick.comm).cast(), 16) };
+    unsafe { bpf_get_current_comm((&raw mut head.comm).cast(), 16) };
 }
 
 /// Copies the kernel's stack behind the head of the record; how many frames it has.
 #[inline(always)]
 fn kernel_stack(context: &PerfEventContext, scratch: &mut Scratch) -> u32 {
-    let at = (&raw mut scratch.record[TICK_WORDS as usize]).cast();
+    let at = (&raw mut scratch.record[HEAD_WORDS as usize]).cast();
     // SAFETY: the record has room for as many frames behind its head.
     let bytes = unsafe { bpf_get_stack(context.as_ptr(), at, (MAX_KERNEL_FRAMES * 8) as u32, 0) };
     if bytes < 0 { 0 } else { (bytes as u32 / 8) & 127 }

@@ -5,9 +5,9 @@ use crate::abi::interpreter::{Interpreter, MAX, MAX_ENTRIES};
 /// Where a walk stands among the frames of interpreters.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::walk) struct Calls {
-    /// One of [`state`].
-    pub(in crate::walk) state: u32,
+pub(in crate::walk) struct InterpreterState {
+    /// One of [`phase`].
+    pub(in crate::walk) phase: u32,
     /// The interpreter that is loaded, counted from 1; 0 for none.
     pub(super) number: u32,
     /// Hops taken on the way to its innermost frame.
@@ -34,11 +34,11 @@ pub(in crate::walk) struct Calls {
     /// … and what was found: the innermost frame, and its entry; 0 so far.
     pub(super) found: [u64; 2],
     /// The one that is loaded.
-    pub(super) interpreter: Interpreter,
+    pub(super) loaded: Interpreter,
 }
 
 /// What the next step does.
-pub(in crate::walk) mod state {
+pub(in crate::walk) mod phase {
     /// Takes a native frame.
     pub(in crate::walk) const OUTSIDE: u32 = 0;
     /// Goes on towards the innermost frame.
@@ -67,11 +67,11 @@ pub(in crate::walk) mod state {
     pub(in crate::walk) const NEXT: u32 = 12;
 }
 
-impl Calls {
+impl InterpreterState {
     /// Forgets an earlier walk.
     #[inline(always)]
     pub(in crate::walk) fn begin(&mut self) {
-        self.state = state::OUTSIDE;
+        self.phase = phase::OUTSIDE;
         self.number = 0;
         self.taken = 0;
         self.begun = 0;
@@ -87,7 +87,7 @@ impl Calls {
     /// Prepares to look for another entry of this thread.
     #[inline(always)]
     pub(super) fn look_for_others(&mut self) {
-        self.state = state::FIRST;
+        self.phase = phase::FIRST;
         self.searched = 0;
         self.found = [0; 2];
     }

@@ -1,4 +1,4 @@
-//! The lanes through which each CPU sends most of its records: see [`abi::lane`](ebpf_programs::abi::lane).
+//! The buffers through which each CPU sends most of its records: see [`abi::cpu_buffer`](ebpf_programs::abi::cpu_buffer).
 
 #![expect(unsafe_code, reason = "memory that the kernel shares")]
 
@@ -7,49 +7,49 @@ use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
-use ebpf_programs::abi::lane::{LONGEST, Lane, WORDS};
+use ebpf_programs::abi::cpu_buffer::{CpuBuffer, MAX_RECORD_WORDS, WORDS};
 
 use super::mmap::Mmap;
 
-/// The readers' ends of all lanes.
+/// The readers' ends of all buffers.
 #[derive(Debug)]
-pub(super) struct Lanes {
+pub(super) struct CpuBuffers {
     memory: Mmap,
     /// For each CPU, up to where we have read.
     read: Vec<u64>,
 }
 
-impl Lanes {
-    /// The ends of the lanes of so many CPUs, which lie in `map`.
+impl CpuBuffers {
+    /// The ends of the per-CPU buffers of so many CPUs, which lie in `map`.
     ///
     /// # Errors
     ///
     /// When they can't be mapped into memory.
-    pub(super) fn new(map: BorrowedFd<'_>, cpus: u32) -> io::Result<Lanes> {
-        let bytes = (cpus as usize * size_of::<Lane>()).next_multiple_of(4096);
+    pub(super) fn new(map: BorrowedFd<'_>, cpus: u32) -> io::Result<CpuBuffers> {
+        let bytes = (cpus as usize * size_of::<CpuBuffer>()).next_multiple_of(4096);
         let memory = Mmap::new(map, 0, bytes, true)?;
-        Ok(Lanes { memory, read: vec![0; cpus as usize] })
+        Ok(CpuBuffers { memory, read: vec![0; cpus as usize] })
     }
 
     /// Shows all records that wait to `take`.
     pub(super) fn drain(&mut self, mut take: impl FnMut(&[u8])) {
         for (cpu, read) in self.read.iter_mut().enumerate() {
-            let lane = cpu * size_of::<Lane>();
+            let buffer = cpu * size_of::<CpuBuffer>();
             // What is written before the position is set is seen behind it.
-            let written = self.memory.word(lane + offset_of!(Lane, written)).load(Ordering::Acquire);
+            let written = self.memory.word(buffer + offset_of!(CpuBuffer, written)).load(Ordering::Acquire);
             if *read == written {
                 continue;
             }
             // A length that makes no sense ends this, wherever it leads: the record it makes is refused further on.
             while *read < written {
-                let at = lane + offset_of!(Lane, words) + (*read as usize & (WORDS - 1)) * 8;
-                let words = self.memory.word(at).load(Ordering::Relaxed).min(LONGEST as u64);
+                let at = buffer + offset_of!(CpuBuffer, words) + (*read as usize & (WORDS - 1)) * 8;
+                let words = self.memory.word(at).load(Ordering::Relaxed).min(MAX_RECORD_WORDS as u64);
                 // SAFETY: the kernel doesn't write to a record that is finished before we say that we read it.
                 let record = unsafe { self.memory.bytes(at + 8, words as usize * 8) };
                 take(record.unwrap_or_default());
                 *read += 1 + words;
             }
-            self.memory.word(lane + offset_of!(Lane, read)).store(*read, Ordering::Release);
+            self.memory.word(buffer + offset_of!(CpuBuffer, read)).store(*read, Ordering::Release);
         }
     }
 }
@@ -68,9 +68,9 @@ mod tests {
 
     impl Kernel {
         fn new(cpus: usize) -> Kernel {
-            let len = (cpus * size_of::<Lane>()).next_multiple_of(4096);
+            let len = (cpus * size_of::<CpuBuffer>()).next_multiple_of(4096);
             // SAFETY: the name ends with a zero byte, and the descriptor is ours alone.
-            let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"lanes".as_ptr(), 0)) };
+            let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"cpu_buffers".as_ptr(), 0)) };
             // SAFETY: sets the length of a file that nobody else has.
             assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) }, 0);
             let memory = Mmap::new(file.as_fd(), 0, len, true).unwrap();
@@ -78,27 +78,27 @@ mod tests {
         }
 
         fn position(&self, cpu: usize, of: usize) -> u64 {
-            self.memory.word(cpu * size_of::<Lane>() + of).load(Ordering::Relaxed)
+            self.memory.word(cpu * size_of::<CpuBuffer>() + of).load(Ordering::Relaxed)
         }
 
         fn set(&self, cpu: usize, at: usize, value: u64) {
-            self.memory.word(cpu * size_of::<Lane>() + at).store(value, Ordering::Relaxed);
+            self.memory.word(cpu * size_of::<CpuBuffer>() + at).store(value, Ordering::Relaxed);
         }
 
         fn put(&self, cpu: usize, record: &[u64]) {
-            let written = self.position(cpu, offset_of!(Lane, written));
-            let at = offset_of!(Lane, words) + (written as usize % WORDS) * 8;
+            let written = self.position(cpu, offset_of!(CpuBuffer, written));
+            let at = offset_of!(CpuBuffer, words) + (written as usize % WORDS) * 8;
             self.set(cpu, at, record.len() as u64);
             for (index, word) in record.iter().enumerate() {
                 self.set(cpu, at + 8 + index * 8, *word);
             }
-            self.set(cpu, offset_of!(Lane, written), written + 1 + record.len() as u64);
+            self.set(cpu, offset_of!(CpuBuffer, written), written + 1 + record.len() as u64);
         }
     }
 
-    fn drained(lanes: &mut Lanes) -> Vec<Vec<u64>> {
+    fn drained(buffers: &mut CpuBuffers) -> Vec<Vec<u64>> {
         let mut records = Vec::new();
-        lanes.drain(|record| {
+        buffers.drain(|record| {
             let words = record.as_chunks::<8>().0.iter();
             records.push(words.map(|word| u64::from_ne_bytes(*word)).collect());
         });
@@ -108,28 +108,28 @@ mod tests {
     #[test]
     fn records_come_out_as_they_went_in() {
         let kernel = Kernel::new(2);
-        let mut lanes = Lanes::new(kernel.file.as_fd(), 2).unwrap();
-        assert!(drained(&mut lanes).is_empty());
-        // Long enough to go round several times, with records of all lengths at the end of the lane.
+        let mut buffers = CpuBuffers::new(kernel.file.as_fd(), 2).unwrap();
+        assert!(drained(&mut buffers).is_empty());
+        // Long enough to go round several times, with records of all lengths at the end of the buffer.
         for turn in 0..3000u64 {
             let records = [vec![turn; (turn % 1000) as usize + 1], vec![turn, 7]];
             kernel.put(0, &records[0]);
             kernel.put(1, &records[1]);
-            assert_eq!(drained(&mut lanes), records);
-            let [written, read] = [offset_of!(Lane, written), offset_of!(Lane, read)];
+            assert_eq!(drained(&mut buffers), records);
+            let [written, read] = [offset_of!(CpuBuffer, written), offset_of!(CpuBuffer, read)];
             assert_eq!(kernel.position(0, read), kernel.position(0, written));
         }
-        assert!(drained(&mut lanes).is_empty());
+        assert!(drained(&mut buffers).is_empty());
     }
 
     #[test]
     fn nonsense_comes_to_an_end() {
         let kernel = Kernel::new(1);
-        let mut lanes = Lanes::new(kernel.file.as_fd(), 1).unwrap();
-        kernel.set(0, offset_of!(Lane, words), u64::MAX);
-        kernel.set(0, offset_of!(Lane, written), 3 * WORDS as u64);
-        let records = drained(&mut lanes);
-        assert!(records.len() <= 3 * WORDS && records.iter().all(|record| record.len() <= LONGEST));
-        assert!(drained(&mut lanes).len() <= 1);
+        let mut buffers = CpuBuffers::new(kernel.file.as_fd(), 1).unwrap();
+        kernel.set(0, offset_of!(CpuBuffer, words), u64::MAX);
+        kernel.set(0, offset_of!(CpuBuffer, written), 3 * WORDS as u64);
+        let records = drained(&mut buffers);
+        assert!(records.len() <= 3 * WORDS && records.iter().all(|record| record.len() <= MAX_RECORD_WORDS));
+        assert!(drained(&mut buffers).len() <= 1);
     }
 }
