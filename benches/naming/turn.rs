@@ -51,7 +51,7 @@ impl Questions {
     pub(crate) fn of(process: &Workload) -> Outcome<Questions> {
         let system = Counted::default();
         let (mut registry, answers) = registry(Box::new(system.clone()));
-        registry.tell(process.pid(), 1).ok_or("a process without files")?;
+        registry.publish(process.pid(), 1).ok_or("a process without files")?;
         let attaching = system.take().len();
         let check = answers.lock().unwrap_or_else(PoisonError::into_inner).check;
         let words = |functions: &[Said], place: usize| -> Outcome<Vec<u64>> {
@@ -74,8 +74,8 @@ impl Questions {
     /// One turn of everything.
     pub(crate) fn ask(&self, deep: &Workload, flat: &Workload) -> Outcome<Turn> {
         let (mut registry, answers) = registry(Box::new(LiveSystem));
-        let first = time(|| registry.tell(deep.pid(), 1));
-        let second = time(|| registry.tell(flat.pid(), 1));
+        let first = time(|| registry.publish(deep.pid(), 1));
+        let second = time(|| registry.publish(flat.pid(), 1));
         let mut frames = Vec::with_capacity(deep.library.len());
         let mut name = |words: &[u64]| {
             frames.clear();

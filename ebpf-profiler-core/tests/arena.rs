@@ -42,7 +42,7 @@ impl Tables for Kernel {
         Ok(())
     }
 
-    fn correct_process(&mut self, _: u32, _: &Process) {}
+    fn replace_process(&mut self, _: u32, _: &Process) {}
 
     fn remove_process(&mut self, _: u32) {}
 }
@@ -77,7 +77,7 @@ impl Tables for Log {
         Ok(())
     }
 
-    fn correct_process(&mut self, _: u32, _: &Process) {}
+    fn replace_process(&mut self, _: u32, _: &Process) {}
 
     fn remove_process(&mut self, _: u32) {}
 }
@@ -95,9 +95,9 @@ fn what_walks_remember_is_over_before_they_hear_of_a_table() {
     let compiler = |_: &Elf| Ok(Compiled { image: IMAGE.into(), ..Compiled::default() });
     let mut registry =
         Registry::new(Box::new(system), Box::new(log.clone()), Some(Box::new(compiler)), ARENA);
-    registry.tell(7, 0).unwrap();
-    assert!(registry.build(7, 0x2000, 0), "a table is built");
-    registry.tell(7, 0).unwrap();
+    registry.publish(7, 0).unwrap();
+    assert!(registry.build_table(7, 0x2000, 0), "a table is built");
+    registry.publish(7, 0).unwrap();
     let said = log.0.lock().unwrap();
     let built = said.iter().position(|said| said == "table").unwrap();
     assert_eq!(said[built + 1], "renew", "{said:?}");
@@ -116,17 +116,17 @@ fn memory_is_given_back_when_a_process_is_gone() {
     let system = FakeSystem::default().process(8, "/bin/b", vec![map(2)]);
     let mut registry = Registry::new(Box::new(system), Box::new(kernel.clone()), None, ARENA);
     registry.apply(&LifeEvent { time: 0, pid: 7, life: Life::Mapped(map(1)) });
-    let first = registry.tell(7, 0).unwrap();
-    let second = registry.tell(8, 0).unwrap();
-    registry.tidy(0);
+    let first = registry.publish(7, 0).unwrap();
+    let second = registry.publish(8, 0).unwrap();
+    registry.free_unused(0);
     let rest = kernel.unused().remove(0);
     assert!(first.mappings < second.mappings && rest.end == ARENA);
 
     registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Exited });
     registry.expire(3 * SECOND);
-    registry.tidy(3 * SECOND);
+    registry.free_unused(3 * SECOND);
     assert_eq!(kernel.unused().remove(0), rest, "a walk may still look at it");
-    registry.tidy(5 * SECOND);
+    registry.free_unused(5 * SECOND);
     assert_eq!(kernel.unused(), [0..rest.start / 2, rest]);
 }
 
@@ -136,11 +136,11 @@ fn a_process_whose_first_thread_has_ended_is_known_as_long_as_others_run() {
     let map = MapEvent { start: 0x1000, end: 0x2000, offset: 0, file, path: "/bin/a".into() };
     let system = FakeSystem::default().process(7, "/bin/a", vec![map]);
     let mut registry = Registry::new(Box::new(system), Box::new(Kernel::default()), None, ARENA);
-    registry.want_only(&[7]);
-    registry.tell(7, 0).unwrap();
+    registry.set_filter(&[7]);
+    registry.publish(7, 0).unwrap();
     registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Exited });
     for seconds in 3..9 {
         registry.expire(seconds * SECOND);
-        assert!(registry.walks_hold(7) && registry.is_wanted(7), "after {seconds} s");
+        assert!(registry.is_walk_valid(7) && registry.passes_filter(7), "after {seconds} s");
     }
 }

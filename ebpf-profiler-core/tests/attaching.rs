@@ -69,7 +69,7 @@ impl Attached for Named {
 /// A process with such a runtime, and how often that has been asked.
 fn world(first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
     let (mut registry, asked) = untold(START, first, answers);
-    assert!(registry.tell(PID, 0).is_some());
+    assert!(registry.publish(PID, 0).is_some());
     (registry, asked)
 }
 
@@ -171,7 +171,7 @@ fn a_runtime_that_is_loaded_again_and_again_finds_room() {
     let life = |place: u64| LifeEvent { time: SECOND, pid: PID, life: Life::Mapped(map(place)) };
     for place in places {
         registry.apply(&life(place));
-        assert!(registry.tell(PID, SECOND).is_some());
+        assert!(registry.publish(PID, SECOND).is_some());
     }
     assert_eq!(registry.stats().interpreters.attached, 5);
 }

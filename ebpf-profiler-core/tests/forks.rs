@@ -43,8 +43,8 @@ impl Tables for Kernel {
         self.0.lock().unwrap().set_process(pid, process)
     }
 
-    fn correct_process(&mut self, pid: u32, process: &Process) {
-        self.0.lock().unwrap().correct_process(pid, process);
+    fn replace_process(&mut self, pid: u32, process: &Process) {
+        self.0.lock().unwrap().replace_process(pid, process);
     }
 
     fn remove_process(&mut self, pid: u32) {
@@ -67,7 +67,7 @@ fn world() -> (Kernel, Registry) {
     let kernel = Kernel::default();
     let system = FakeSystem::default().process(PARENT, "/bin/parent", vec![map(1)]);
     let mut registry = Registry::new(Box::new(system), Box::new(kernel.clone()), None, 1 << 20);
-    assert!(registry.tell(PARENT, 0).is_some());
+    assert!(registry.publish(PARENT, 0).is_some());
     (kernel, registry)
 }
 
@@ -76,7 +76,7 @@ fn a_child_is_known_as_its_parent_is() {
     let (mut kernel, mut registry) = world();
     kernel.fork();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
-    assert!(registry.walks_hold(CHILD));
+    assert!(registry.is_walk_valid(CHILD));
     assert_eq!(kernel.process(CHILD), kernel.process(PARENT));
     registry.apply(&event(2, CHILD, Life::Mapped(map(2))));
     assert_eq!(kernel.process(CHILD).unwrap().count, 2);
@@ -123,7 +123,7 @@ fn a_child_that_is_gone_stays_gone() {
     let (kernel, mut registry) = world();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
     assert_eq!(kernel.process(CHILD), None, "it ended, or became another program");
-    assert!(registry.walks_hold(CHILD), "its ticks were walked through its parent's mappings");
+    assert!(registry.is_walk_valid(CHILD), "its ticks were walked through its parent's mappings");
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn what_was_walked_before_events_were_lost_holds() {
     let (kernel, mut registry) = world();
     registry.apply(&event(1, 0, Life::Lost { count: 1 }));
     assert_eq!(kernel.process(PARENT), None, "it may have become anything");
-    assert!(registry.walks_hold(PARENT), "its ticks may be in the ring");
+    assert!(registry.is_walk_valid(PARENT), "its ticks may be in the ring");
     registry.apply(&event(2, PARENT, Life::Executed));
-    assert!(!registry.walks_hold(PARENT), "it was walked through what it no longer is");
+    assert!(!registry.is_walk_valid(PARENT), "it was walked through what it no longer is");
 }
 
 #[test]
@@ -143,5 +143,5 @@ fn a_child_of_nobody_known_is_not_known() {
     registry.apply(&event(1, PARENT, Life::Executed));
     registry.apply(&event(2, CHILD, Life::Forked { parent: PARENT }));
     assert_eq!(kernel.process(CHILD), None);
-    assert!(!registry.walks_hold(CHILD));
+    assert!(!registry.is_walk_valid(CHILD));
 }

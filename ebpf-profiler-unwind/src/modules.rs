@@ -148,7 +148,7 @@ impl Layout {
     }
 
     fn write(&mut self, bytes: &[u8]) -> Option<u32> {
-        let place = self.places.take(bytes.len(), 0)?;
+        let place = self.places.allocate(bytes.len(), 0)?;
         self.arena.write(u64::from(place) * UNIT as u64, bytes).ok()?;
         Some(place)
     }

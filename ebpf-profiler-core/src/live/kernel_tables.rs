@@ -96,7 +96,7 @@ impl Tables for KernelTables {
         self.processes.set(pid, &words(process)).map_err(|_| Full)
     }
 
-    fn correct_process(&mut self, pid: u32, process: &Process) {
+    fn replace_process(&mut self, pid: u32, process: &Process) {
         // It may have ended, or never have been known.
         let _ = self.processes.replace(pid, &words(process));
     }

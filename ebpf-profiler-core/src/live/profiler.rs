@@ -341,7 +341,7 @@ impl Builder {
         if let Some(recorder) = &recorder {
             registry.set_journal(Box::new(recorder.clone()));
         }
-        registry.want_only(&self.pids);
+        registry.set_filter(&self.pids);
         registry.add_languages(self.languages);
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
         let (source, waker) = LiveSource::start(kernel, period)?;

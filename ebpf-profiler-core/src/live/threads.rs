@@ -11,7 +11,7 @@ use ebpf_programs::abi::reason::Counter;
 
 use super::interval::Interval;
 use super::{clock, priority};
-use crate::pipeline::{Pipeline, PipelineStats, Unnamed};
+use crate::pipeline::{PendingProfile, Pipeline, PipelineStats};
 use crate::profile::Profile;
 use crate::replay::{KernelOnly, Recorder};
 use crate::sample::{Batch, Counts, Source};
@@ -238,7 +238,7 @@ impl Drain {
 struct Process {
     pipeline: Pipeline,
     used: SyncSender<Batch>,
-    names: Sender<(Unnamed, Reply)>,
+    names: Sender<(PendingProfile, Reply)>,
     shared: Arc<Shared>,
     lost: u64,
     recorder: Option<Recorder>,
@@ -272,7 +272,7 @@ impl Process {
                 Err(TryRecvError::Empty) => {}
             }
             match running.pop() {
-                Some(pid) => self.pipeline.registry().meet(pid),
+                Some(pid) => self.pipeline.registry().scan_process(pid),
                 None => return messages.recv().ok(),
             }
         }
@@ -282,15 +282,15 @@ impl Process {
         if let Some(recorder) = &self.recorder {
             recorder.flush(&counts);
         }
-        let mut unnamed = self.pipeline.finish();
+        let mut pending = self.pipeline.finish();
         let lost = counts.get(Counter::RingFull);
-        unnamed.lose(Counter::RingFull.text(), lost - self.lost);
+        pending.record_loss(Counter::RingFull.text(), lost - self.lost);
         self.lost = lost;
         // The time of day may have been set since then.
         self.pipeline.set_clock(clock::now());
         let stats = self.pipeline.stats();
         self.shared.update(|state| (state.counts, state.pipeline) = (counts, stats));
-        let _ = self.names.send((unnamed, reply));
+        let _ = self.names.send((pending, reply));
     }
 }
 
@@ -303,20 +303,20 @@ struct Name {
 }
 
 impl Name {
-    fn run(mut self, profiles: &Receiver<(Unnamed, Reply)>) {
-        while let Ok((unnamed, reply)) = profiles.recv() {
+    fn run(mut self, profiles: &Receiver<(PendingProfile, Reply)>) {
+        while let Ok((pending, reply)) = profiles.recv() {
             match reply {
                 Some(reply) => {
                     // Who asked may have gone away.
-                    let _ = reply.send(unnamed.name(&mut *self.symbolizer));
+                    let _ = reply.send(pending.symbolize(&mut *self.symbolizer));
                 }
                 None if self.sinks.is_empty() => {
                     if self.is_recorded {
-                        unnamed.name(&mut KernelOnly(&mut *self.symbolizer));
+                        pending.symbolize(&mut KernelOnly(&mut *self.symbolizer));
                     }
                 }
                 None => {
-                    let profile = unnamed.name(&mut *self.symbolizer);
+                    let profile = pending.symbolize(&mut *self.symbolizer);
                     self.each(|sink| sink.take(&profile));
                 }
             }

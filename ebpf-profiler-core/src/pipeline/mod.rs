@@ -73,27 +73,27 @@ pub struct Clock {
 }
 
 /// A profile that still wants its names.
-pub struct Unnamed {
+pub struct PendingProfile {
     builder: ProfileBuilder,
     modules: HashMap<ModuleId, Module>,
     start: SystemTime,
     duration: Duration,
 }
 
-impl Unnamed {
+impl PendingProfile {
     /// Gives everything its name.
-    pub fn name(self, symbolizer: &mut dyn Symbolizer) -> Profile {
-        let Unnamed { builder, modules, start, duration } = self;
+    pub fn symbolize(self, symbolizer: &mut dyn Symbolizer) -> Profile {
+        let PendingProfile { builder, modules, start, duration } = self;
         builder.finish(start, duration, |id| modules.get(&id).cloned(), symbolizer)
     }
 
     /// Says when it was, where that wasn't just now.
-    pub fn between(&mut self, start: SystemTime, end: SystemTime) {
+    pub fn set_time(&mut self, start: SystemTime, end: SystemTime) {
         (self.start, self.duration) = (start, end.duration_since(start).unwrap_or_default());
     }
 
     /// Counts ticks that never became samples.
-    pub fn lose(&mut self, reason: &'static str, count: u64) {
+    pub fn record_loss(&mut self, reason: &'static str, count: u64) {
         self.builder.lose(reason, count);
     }
 }
@@ -139,20 +139,20 @@ impl Pipeline {
         self.registry.expire(self.now);
         if self.now.saturating_sub(self.tidied) > TIDY {
             self.tidied = self.now;
-            self.registry.tidy(self.now);
+            self.registry.free_unused(self.now);
         }
     }
 
     /// What was seen since the last time that this was asked.
-    pub fn finish(&mut self) -> Unnamed {
+    pub fn finish(&mut self) -> PendingProfile {
         let now = SystemTime::now();
         let start = std::mem::replace(&mut self.since, now);
         self.threads.clear();
         let mut builder = std::mem::replace(&mut self.builder, ProfileBuilder::new(self.period));
         let script = |id| self.registry.script(id).cloned();
         builder.know_scripts(script);
-        self.registry.tidy_scripts();
-        Unnamed {
+        self.registry.limit_scripts();
+        PendingProfile {
             builder,
             modules: self.registry.take_modules(),
             start,
@@ -178,7 +178,7 @@ impl Pipeline {
 
     fn tick(&mut self, tick: &TickRecord<'_>) {
         self.now = self.now.max(tick.time);
-        if !self.registry.is_wanted(tick.pid) {
+        if !self.registry.passes_filter(tick.pid) {
             self.stats.unwanted += 1;
             return;
         }
@@ -187,7 +187,7 @@ impl Pipeline {
         match &tick.body {
             // The process becomes another program at this moment. The kernel side walked it through what it
             // was; of that, only the registers are left.
-            Body::Walked { .. } if !self.registry.walks_hold(tick.pid) => {
+            Body::Walked { .. } if !self.registry.is_walk_valid(tick.pid) => {
                 self.add(tick, Stop::NoUserStack, None)
             }
             Body::Walked { leaf, root: _, omitted: 0 } => {
@@ -283,7 +283,7 @@ mod tests {
             let mut batch = Batch::default();
             batch.push_tick(&FakeTick::walked(time, 7, "cat", &[]).bytes());
             pipeline.take(&mut batch);
-            let profile = pipeline.finish().name(&mut NoSymbols);
+            let profile = pipeline.finish().symbolize(&mut NoSymbols);
             profile.samples().flat_map(|sample| sample.timestamps().to_vec()).collect::<Vec<_>>()
         };
         assert_eq!(time_of_tick(5, Clock { offset: 1_000 }), [1_005]);

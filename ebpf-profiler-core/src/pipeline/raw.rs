@@ -25,7 +25,7 @@ pub(super) fn walk(
         // The program's memory is gone already: the kernel is taking the process apart.
         return Stop::NoUserStack;
     }
-    let Some(process) = registry.tell(tick.pid, tick.time) else { return Stop::UnknownProcess };
+    let Some(process) = registry.publish(tick.pid, tick.time) else { return Stop::UnknownProcess };
     let mut raw =
         Raw { walker, registry, tick, process, registers, stack, looked_again: false, missed: false };
     for _ in 0..MAX_TABLES {
@@ -35,7 +35,7 @@ pub(super) fn walk(
             if verdict == Stop::CopyEnds {
                 // What lies beyond the copied part can't be asked for by a walk. Only a kernel side that knows all of
                 // it gets there.
-                raw.registry.build_all(tick.pid, tick.time);
+                raw.registry.build_tables(tick.pid, tick.time);
             }
             return verdict;
         }
@@ -74,11 +74,11 @@ impl Raw<'_> {
     fn mend(&mut self, stop: Stop) -> bool {
         let (pid, now) = (self.tick.pid, self.tick.time);
         match stop {
-            Stop::Pending => self.registry.build(pid, self.walker.address(), now),
+            Stop::Pending => self.registry.build_table(pid, self.walker.address(), now),
             Stop::Unmapped if !self.looked_again => {
                 self.looked_again = true;
-                self.registry.look_again(pid, now);
-                let told = self.registry.tell(pid, now);
+                self.registry.reread_mappings(pid, now);
+                let told = self.registry.publish(pid, now);
                 self.process = told.unwrap_or(self.process);
                 told.is_some()
             }

@@ -29,7 +29,7 @@ impl Registry {
         }
         self.stats.interpreters.bare_loops += u64::from(bare);
         if bare || self.stats.interpreters.unnamed > unnamed {
-            self.doubt_interpreters(pid, now);
+            self.recheck_runtimes(pid, now);
         }
     }
 }

@@ -16,11 +16,11 @@ impl Registry {
     /// Gets ready for the scripts that run already, before the first tick.
     ///
     /// The frames of an interpreter are only to be had at the moment of a tick, by a kernel side that knows the
-    /// process and can walk it: such processes are told, with the tables of all their files, before they are
+    /// process and can walk it: such processes are published, with the tables of all their files, before they are
     /// sampled. Does nothing without languages, unless the machine is a recorded one, whose profiler had some.
     pub fn prepare(&mut self, now: u64) {
         for pid in self.journal.recall_prepared() {
-            self.tell(pid, now);
+            self.publish(pid, now);
         }
         if !self.modules.has_languages() {
             return;
@@ -28,11 +28,11 @@ impl Registry {
         let is_wanted = |pid: &u32| self.wanted.as_ref().is_none_or(|wanted| wanted.contains(pid));
         let pids: Vec<u32> = self.running().into_iter().filter(is_wanted).collect();
         for pid in pids {
-            self.know(pid, now);
+            self.ensure_mappings(pid, now);
             self.resolve(pid, now);
-            if self.runs_scripts(pid) && self.tell(pid, now).is_some() {
+            if self.runs_scripts(pid) && self.publish(pid, now).is_some() {
                 self.journal.record_prepared(pid);
-                self.build_all(pid, now);
+                self.build_tables(pid, now);
             }
         }
     }
@@ -66,7 +66,7 @@ impl Registry {
     }
 
     /// Finds the interpreters in a process whose files are known.
-    pub(super) fn meet_interpreters(&mut self, pid: u32, now: u64) {
+    pub(super) fn discover_runtimes(&mut self, pid: u32, now: u64) {
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
         if entry.interpreters.lack_room(&entry.regions, &*modules)
@@ -99,14 +99,14 @@ impl Registry {
 
     /// A loop ran without calls, or with such as make no sense: perhaps its interpreter is ready by now, or is another
     /// one.
-    pub(super) fn doubt_interpreters(&mut self, pid: u32, now: u64) {
+    pub(super) fn recheck_runtimes(&mut self, pid: u32, now: u64) {
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
         let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
         let mut around =
             Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
         if entry.interpreters.are_waiting(now) || entry.interpreters.reconsider(&mut around) {
-            self.tell_anew(pid, now);
+            self.republish(pid, now);
         }
     }
 
@@ -117,7 +117,7 @@ impl Registry {
 
     /// Forgets the functions of scripts if they have become many: those that still run are asked for their names
     /// again.
-    pub fn tidy_scripts(&mut self) {
+    pub fn limit_scripts(&mut self) {
         if self.scripts.len() > MAX_SCRIPTS {
             self.scripts.clear();
             self.processes.values_mut().for_each(|entry| entry.interpreters.forget_names());

@@ -5,7 +5,7 @@
 //!                                                 (on demand: when a walk asks)
 //! ```
 //!
-//! Nothing is done ahead of need. A process is told to the kernel side when it is first sampled, a table is
+//! Nothing is done ahead of need. A process is published to the kernel side when it is first sampled, a table is
 //! built when a walk first stands in its file: most files that are mapped never have a frame on a stack.
 
 mod frames;
@@ -23,7 +23,7 @@ use ebpf_programs::abi::mapping::{Process, filter};
 use hashbrown::{HashMap, HashSet};
 
 use self::modules::Modules;
-use self::publish::Told;
+use self::publish::Published;
 use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
 use crate::process::{self, Description, Module, ModuleId, Region, System};
 use crate::sample::{Life, LifeEvent, MapEvent};
@@ -74,14 +74,14 @@ pub struct RegistryStats {
 #[derive(Default)]
 struct Entry {
     regions: Arc<Vec<Region>>,
-    /// What the kernel side was told, as long as it is still so.
-    told: Option<Arc<Told>>,
+    /// What the kernel side was published, as long as it is still so.
+    published: Option<Arc<Published>>,
     interpreters: Interpreters,
     description: Option<Description>,
     /// When its first thread ended, or others were last seen to run after that.
     ended: Option<u64>,
     /// Whether it was met again after life events were lost: what the kernel side walked before is still to come.
-    met_again: bool,
+    rediscovered: bool,
 }
 
 impl Registry {
@@ -113,12 +113,12 @@ impl Registry {
     }
 
     /// Leaves out all processes but these and what they fork from now on; all are wanted if there is none.
-    pub fn want_only(&mut self, pids: &[u32]) {
+    pub fn set_filter(&mut self, pids: &[u32]) {
         self.wanted = (!pids.is_empty()).then(|| pids.iter().copied().collect());
     }
 
     /// Whether the ticks of a process are asked for. Lets the kernel side leave them out if not.
-    pub fn is_wanted(&mut self, pid: u32) -> bool {
+    pub fn passes_filter(&mut self, pid: u32) -> bool {
         let wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
         if !wanted {
             let process = Process { filter: filter::DROP, ..Process::default() };
@@ -131,18 +131,18 @@ impl Registry {
     /// Learns the mappings of all processes that run, so that what they fork is known too.
     pub fn scan(&mut self) {
         for pid in self.running() {
-            self.meet(pid);
+            self.scan_process(pid);
         }
     }
 
-    /// The processes that run: whoever has other things to do may [`meet`](Registry::meet) them one by one.
+    /// The processes that run: whoever has other things to do may [`scan_process`](Registry::scan_process) them one by one.
     pub fn running(&self) -> Vec<u32> {
         self.system.processes()
     }
 
     /// Learns the mappings of a process, if they aren't known yet.
-    pub fn meet(&mut self, pid: u32) {
-        self.know(pid, 0);
+    pub fn scan_process(&mut self, pid: u32) {
+        self.ensure_mappings(pid, 0);
     }
 
     /// Follows the life of processes.
@@ -172,14 +172,14 @@ impl Registry {
     }
 
     /// Looks at the mappings of a process again: an address turned up that lies in none that is known.
-    pub fn look_again(&mut self, pid: u32, now: u64) {
+    pub fn reread_mappings(&mut self, pid: u32, now: u64) {
         let Ok(maps) = self.system.mappings(pid) else { return };
         let entry = self.processes.entry(pid).or_default();
         if same_layout(&entry.regions, &maps) {
             return;
         }
         entry.regions = Arc::new(maps.into_iter().map(Region::new).collect());
-        self.tell_anew(pid, now);
+        self.republish(pid, now);
     }
 
     /// The arena, for walking on this side of the border.
@@ -223,20 +223,20 @@ impl Registry {
 
     /// Lets go of the tables of files that no process has mapped for a while, and of the memory of those that were let
     /// go before.
-    pub fn tidy(&mut self, now: u64) {
+    pub fn free_unused(&mut self, now: u64) {
         let mut mapped: HashSet<ModuleId> = HashSet::new();
-        for entry in self.processes.values().filter(|entry| entry.told.is_some()) {
+        for entry in self.processes.values().filter(|entry| entry.published.is_some()) {
             mapped.extend(entry.regions.iter().filter_map(|region| Some(region.file?.module)));
         }
         self.modules.retain(&mut self.allocator, now, |id, entry| {
             mapped.contains(&id) || now.saturating_sub(entry.used) < KEEP
         });
-        for bytes in self.allocator.free(now) {
+        for bytes in self.allocator.free_ranges(now) {
             self.tables.unused(bytes);
         }
-        // A region may name a module that is gone; it is looked up anew when the process is told again.
+        // A region may name a module that is gone; it is looked up anew when the process is published again.
         let modules = &self.modules;
-        for entry in self.processes.values_mut().filter(|entry| entry.told.is_none()) {
+        for entry in self.processes.values_mut().filter(|entry| entry.published.is_none()) {
             if entry.regions.iter().any(|r| r.file.is_some_and(|file| modules.get(file.module).is_none())) {
                 for region in Arc::make_mut(&mut entry.regions) {
                     region.file = None;
@@ -254,10 +254,10 @@ impl Registry {
         }
     }
 
-    fn know(&mut self, pid: u32, now: u64) {
+    fn ensure_mappings(&mut self, pid: u32, now: u64) {
         let known = self.processes.get(&pid).is_some_and(|entry| !entry.regions.is_empty());
         if !known {
-            self.look_again(pid, now);
+            self.reread_mappings(pid, now);
         }
     }
 
@@ -274,15 +274,15 @@ impl Registry {
         let is_wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
         let inherited = self.processes.get(&parent).map(|entry| Entry {
             regions: entry.regions.clone(),
-            told: entry.told.clone(),
+            published: entry.published.clone(),
             interpreters: entry.interpreters.fork(parent),
             ..Entry::default()
         });
         let entry = inherited.unwrap_or_default();
         // The kernel side let the child be known as its parent was at that moment. Meanwhile the parent may be known
         // otherwise, and the child may have ended.
-        match &entry.told {
-            Some(told) => self.tables.correct_process(pid, &told.process),
+        match &entry.published {
+            Some(published) => self.tables.replace_process(pid, &published.process),
             None if is_wanted => self.tables.remove_process(pid),
             None => {}
         }
@@ -300,12 +300,12 @@ impl Registry {
         let is_renewed = !entry.interpreters.are_none()
             && modules.resolve(pid, map, &**system).is_some_and(|file| entry.interpreters.renew(file));
         if !is_seen || is_renewed {
-            self.tell_anew(pid, now);
+            self.republish(pid, now);
         }
     }
 
     fn forget(&mut self, pid: u32, now: u64) {
-        if self.take_back(pid, now) {
+        if self.withdraw(pid, now) {
             self.tables.remove_process(pid);
         }
         self.processes.remove(&pid);
@@ -320,7 +320,7 @@ impl Registry {
         self.scan();
         for pid in known {
             if let Some(entry) = self.processes.get_mut(&pid) {
-                entry.met_again = true;
+                entry.rediscovered = true;
             }
         }
     }

@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) runtime: Option<FoundRuntime>,
     /// Whether it occurred in a frame since the last profile was taken.
     pub(super) seen: bool,
-    /// When it was last part of a process that was told to the kernel side.
+    /// When it was last part of a process that was published to the kernel side.
     pub(super) used: u64,
 }
 
@@ -142,7 +142,7 @@ impl Modules {
         self.entries.retain(|&id, entry| {
             let kept = entry.seen || keep(id, entry);
             if let (false, Table::Ready { place, bytes }) = (kept, entry.table) {
-                allocator.give_back(place, bytes, now);
+                allocator.free(place, bytes, now);
             }
             kept
         });
@@ -192,10 +192,10 @@ impl Entry {
             return Ok(0);
         }
         let bytes = compiled.image.len();
-        let place = allocator.take(bytes, now).ok_or("tables that did not fit")?;
+        let place = allocator.allocate(bytes, now).ok_or("tables that did not fit")?;
         let written = tables.write(u64::from(place) * UNIT as u64, &compiled.image);
         if written.and_then(|()| tables.renew()).is_err() {
-            allocator.give_back(place, bytes, now);
+            allocator.free(place, bytes, now);
             return Err("tables that did not fit");
         }
         self.table = Table::Ready { place, bytes };

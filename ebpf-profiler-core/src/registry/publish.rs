@@ -1,4 +1,4 @@
-//! What the kernel side is told of processes, and when.
+//! What the kernel side is published of processes, and when.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use super::modules::{Modules, Table};
 use super::{Entry, Registry};
 use crate::process::{self, ModuleId};
 
-/// What the kernel side was told of a process. It holds for what the process forked since, too, for each of them
+/// What the kernel side was published of a process. It holds for what the process forked since, too, for each of them
 /// as long as nothing else is mapped there.
-pub(super) struct Told {
+pub(super) struct Published {
     pub(super) process: Process,
     /// How many bytes the descriptions of its interpreters take in the arena.
     described: usize,
 }
 
-impl Told {
+impl Published {
     /// How many bytes its mappings take in the arena.
     fn mapped(&self) -> usize {
         self.process.count as usize * size_of::<Mapping>()
@@ -25,77 +25,77 @@ impl Told {
 }
 
 impl Registry {
-    /// What the kernel side would be told of a process: an up-to-date [`Process`] in the arena.
+    /// What the kernel side would be published of a process: an up-to-date [`Process`] in the arena.
     ///
     /// `None` when nothing is mapped in it, or there is no room.
-    pub fn tell(&mut self, pid: u32, now: u64) -> Option<Process> {
-        self.know(pid, now);
-        let told = match &self.processes.get(&pid)?.told {
-            Some(told) => told.process,
-            None => self.lay_down(pid, now)?,
+    pub fn publish(&mut self, pid: u32, now: u64) -> Option<Process> {
+        self.ensure_mappings(pid, now);
+        let published = match &self.processes.get(&pid)?.published {
+            Some(published) => published.process,
+            None => self.write_mappings(pid, now)?,
         };
-        if self.tables.set_process(pid, &told).is_err() {
+        if self.tables.set_process(pid, &published).is_err() {
             *self.stats.without_table.entry("processes beyond what the kernel side knows").or_default() += 1;
         }
-        Some(told)
+        Some(published)
     }
 
     /// Writes the mappings of a process into the arena.
-    fn lay_down(&mut self, pid: u32, now: u64) -> Option<Process> {
+    fn write_mappings(&mut self, pid: u32, now: u64) -> Option<Process> {
         self.resolve(pid, now);
-        self.meet_interpreters(pid, now);
+        self.discover_runtimes(pid, now);
         let entry = self.processes.get_mut(&pid)?;
         let bytes = kernel_mappings(entry, &self.modules);
         if bytes.is_empty() {
             return None;
         }
         let descriptions = entry.interpreters.bytes();
-        let mappings = self.put(&bytes, now)?;
+        let mappings = self.write_bytes(&bytes, now)?;
         let interpreters = match descriptions.as_slice() {
             [] => 0,
             descriptions => {
-                let place = self.put(descriptions, now);
+                let place = self.write_bytes(descriptions, now);
                 if place.is_none() {
-                    self.allocator.give_back(mappings, bytes.len(), now);
+                    self.allocator.free(mappings, bytes.len(), now);
                 }
                 place?
             }
         };
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
-        let process = Process { mappings, count, raw_budget: PATIENCE, filter: filter::KEEP, interpreters };
-        let told = Told { process, described: descriptions.len() };
-        self.processes.get_mut(&pid)?.told = Some(Arc::new(told));
+        let process = Process { mappings, count, raw_budget: RAW_BUDGET, filter: filter::KEEP, interpreters };
+        let published = Published { process, described: descriptions.len() };
+        self.processes.get_mut(&pid)?.published = Some(Arc::new(published));
         Some(process)
     }
 
     /// Lays bytes into the arena; where.
-    fn put(&mut self, bytes: &[u8], now: u64) -> Option<u32> {
-        let place = self.allocator.take(bytes.len(), now)?;
+    fn write_bytes(&mut self, bytes: &[u8], now: u64) -> Option<u32> {
+        let place = self.allocator.allocate(bytes.len(), now)?;
         if self.tables.write(u64::from(place) * UNIT as u64, bytes).is_err() {
-            self.allocator.give_back(place, bytes.len(), now);
+            self.allocator.free(place, bytes.len(), now);
             return None;
         }
         Some(place)
     }
 
-    /// What was told of a process is no longer so.
-    pub(super) fn take_back(&mut self, pid: u32, now: u64) -> bool {
-        let Some(told) = self.processes.get_mut(&pid).and_then(|entry| entry.told.take()) else {
+    /// What was published of a process is no longer so.
+    pub(super) fn withdraw(&mut self, pid: u32, now: u64) -> bool {
+        let Some(published) = self.processes.get_mut(&pid).and_then(|entry| entry.published.take()) else {
             return false;
         };
-        if let Some(told) = Arc::into_inner(told) {
+        if let Some(published) = Arc::into_inner(published) {
             // No other process is known by it.
-            self.allocator.give_back(told.process.mappings, told.mapped(), now);
-            if told.described > 0 {
-                self.allocator.give_back(told.process.interpreters, told.described, now);
+            self.allocator.free(published.process.mappings, published.mapped(), now);
+            if published.described > 0 {
+                self.allocator.free(published.process.interpreters, published.described, now);
             }
         }
         true
     }
 
     /// Lets the kernel side know a process anew, if it knew it.
-    pub(super) fn tell_anew(&mut self, pid: u32, now: u64) {
-        if self.take_back(pid, now) && self.tell(pid, now).is_none() {
+    pub(super) fn republish(&mut self, pid: u32, now: u64) {
+        if self.withdraw(pid, now) && self.publish(pid, now).is_none() {
             // What it knows lies where other things will lie soon.
             self.tables.remove_process(pid);
         }
@@ -103,14 +103,14 @@ impl Registry {
 
     /// Whether what the kernel side walked in this process holds: it knows it as it is now, or did so until life events
     /// were lost.
-    pub fn walks_hold(&self, pid: u32) -> bool {
-        self.processes.get(&pid).is_some_and(|entry| entry.told.is_some() || entry.met_again)
+    pub fn is_walk_valid(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|entry| entry.published.is_some() || entry.rediscovered)
     }
 
     /// Builds the table for the file at `address` of a process, if that wasn't tried yet.
     ///
     /// True when the kernel side knows more of it than before.
-    pub fn build(&mut self, pid: u32, address: u64, now: u64) -> bool {
+    pub fn build_table(&mut self, pid: u32, address: u64, now: u64) -> bool {
         let Some(id) = self.module_at(pid, address) else { return false };
         let Some(entry) = self.modules.get_mut(id) else { return false };
         if entry.table != Table::Pending {
@@ -124,15 +124,15 @@ impl Registry {
             }
             Err(reason) => *self.stats.without_table.entry(reason).or_default() += 1,
         }
-        self.announce(id);
+        self.publish_table(id);
         true
     }
 
     /// Builds the tables of all files of a process.
-    pub(crate) fn build_all(&mut self, pid: u32, now: u64) {
+    pub(crate) fn build_tables(&mut self, pid: u32, now: u64) {
         let Some(regions) = self.processes.get(&pid).map(|entry| entry.regions.clone()) else { return };
         for region in regions.iter().filter(|region| region.file.is_some()) {
-            self.build(pid, region.map.start, now);
+            self.build_table(pid, region.map.start, now);
         }
     }
 
@@ -159,12 +159,14 @@ impl Registry {
         Some(regions[process::find(regions, address)?].file?.module)
     }
 
-    /// Writes what became of a module's table into the mappings of every process that is told.
-    fn announce(&mut self, id: ModuleId) {
+    /// Writes what became of a module's table into the mappings of every process that is published.
+    fn publish_table(&mut self, id: ModuleId) {
         let Some(table) = self.modules.get(id).map(|entry| entry.table) else { return };
         let (place, kind) = table.words();
         for entry in self.processes.values() {
-            let Some(at) = entry.told.as_ref().map(|told| told.process.mappings) else { continue };
+            let Some(at) = entry.published.as_ref().map(|published| published.process.mappings) else {
+                continue;
+            };
             for (index, region) in entry.regions.iter().take(MAX_MAPPINGS).enumerate() {
                 if let Some(file) = region.file.filter(|file| file.module == id) {
                     let interpreter = entry.interpreters.number(id, file.bias);
@@ -197,8 +199,8 @@ fn kernel_mappings(entry: &Entry, modules: &Modules) -> Vec<u8> {
     bytes
 }
 
-/// How many raw ticks for want of a mapping a process is granted each time that it is told anew.
-const PATIENCE: u32 = 16;
+/// How many raw ticks for want of a mapping a process is granted each time that it is published anew.
+const RAW_BUDGET: u32 = 16;
 
-/// The most mappings of a process that are told to the kernel side: one search finds any of them.
+/// The most mappings of a process that are published to the kernel side: one search finds any of them.
 const MAX_MAPPINGS: usize = 1 << 14;

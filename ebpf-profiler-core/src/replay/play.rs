@@ -211,7 +211,7 @@ fn pipeline(
     let memory = start.memory.min(MAX_MEMORY);
     let mut registry = Registry::new(system, Box::new(MemoryTables::default()), compiler, memory);
     registry.set_journal(Box::new(journal));
-    registry.want_only(&start.pids);
+    registry.set_filter(&start.pids);
     registry.scan();
     registry.prepare(0);
     Pipeline::new(registry, Clock { offset: start.clock }, Duration::from_nanos(start.period))

@@ -105,11 +105,11 @@ impl Run {
     }
 
     fn finish(&mut self) -> Profile {
-        let mut unnamed = self.pipeline.finish();
-        unnamed.lose(Counter::RingFull.text(), self.lost.0 - self.lost.1);
-        unnamed.between(self.since, self.now);
+        let mut pending = self.pipeline.finish();
+        pending.record_loss(Counter::RingFull.text(), self.lost.0 - self.lost.1);
+        pending.set_time(self.since, self.now);
         (self.since, self.lost.1, self.pending) = (self.now, self.lost.0, false);
-        unnamed.name(&mut self.names)
+        pending.symbolize(&mut self.names)
     }
 }
 

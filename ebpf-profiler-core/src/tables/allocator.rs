@@ -16,8 +16,8 @@ use ebpf_programs::abi::arena::{BLOCK_UNITS, UNIT};
 /// use ebpf_profiler_core::tables::Allocator;
 ///
 /// let mut places = Allocator::new(1 << 20);
-/// let small = places.take(100, 0).unwrap();
-/// let large = places.take(100_000, 0).unwrap();
+/// let small = places.allocate(100, 0).unwrap();
+/// let large = places.allocate(100_000, 0).unwrap();
 /// assert_eq!(small, 0);
 /// assert_eq!(large % 1024, 0, "what needs more than a block begins with one");
 /// ```
@@ -41,11 +41,11 @@ impl Allocator {
     }
 
     /// A place for `bytes`: within one block where that is possible, from a block's start otherwise.
-    pub fn take(&mut self, bytes: usize, now: u64) -> Option<u32> {
-        self.wake(now);
+    pub fn allocate(&mut self, bytes: usize, now: u64) -> Option<u32> {
+        self.release_rested(now);
         let units = units(bytes)?;
         let (start, len, place) =
-            self.free.iter().find_map(|(&start, &len)| Some((start, len, fit(start, len, units)?)))?;
+            self.free.iter().find_map(|(&start, &len)| Some((start, len, first_fit(start, len, units)?)))?;
         self.free.remove(&start);
         self.insert(start, place - start);
         self.insert(place + units, start + len - place - units);
@@ -54,7 +54,7 @@ impl Allocator {
     }
 
     /// Takes back the place of `bytes` at `place`.
-    pub fn give_back(&mut self, place: u32, bytes: usize, now: u64) {
+    pub fn free(&mut self, place: u32, bytes: usize, now: u64) {
         if let Some(units) = units(bytes) {
             self.used -= u64::from(units);
             self.resting.push_back((now, place, units));
@@ -67,13 +67,13 @@ impl Allocator {
     }
 
     /// The bytes that nobody has and that rest no more.
-    pub fn free(&mut self, now: u64) -> impl Iterator<Item = Range<u64>> {
-        self.wake(now);
+    pub fn free_ranges(&mut self, now: u64) -> impl Iterator<Item = Range<u64>> {
+        self.release_rested(now);
         let bytes = |units: u32| u64::from(units) * UNIT as u64;
         self.free.iter().map(move |(&start, &len)| bytes(start)..bytes(start) + bytes(len))
     }
 
-    fn wake(&mut self, now: u64) {
+    fn release_rested(&mut self, now: u64) {
         while let Some(&(since, place, units)) = self.resting.front() {
             if now.saturating_sub(since) < REST {
                 break;
@@ -110,7 +110,7 @@ fn units(bytes: usize) -> Option<u32> {
 }
 
 /// The first place in a free stretch where `units` may begin.
-fn fit(start: u32, len: u32, units: u32) -> Option<u32> {
+fn first_fit(start: u32, len: u32, units: u32) -> Option<u32> {
     let left_in_block = BLOCK_UNITS - start % BLOCK_UNITS;
     let place =
         if units <= left_in_block { start } else { start.checked_add(left_in_block % BLOCK_UNITS)? };
@@ -128,7 +128,7 @@ mod tests {
         for _ in 0..2000 {
             seed = seed.wrapping_mul(1664525).wrapping_add(1013904223);
             let bytes = (seed >> 16) as usize % 9000 + 1;
-            let Some(place) = places.take(bytes, 0) else { break };
+            let Some(place) = places.allocate(bytes, 0) else { break };
             let last = place + units(bytes).unwrap() - 1;
             assert_eq!(place / BLOCK_UNITS, last / BLOCK_UNITS);
         }
@@ -137,36 +137,36 @@ mod tests {
     #[test]
     fn what_is_given_back_rests_and_then_serves_again() {
         let mut places = Allocator::new(1 << 16);
-        let all = places.take(1 << 16, 0).unwrap();
-        assert_eq!(places.take(1, 0), None);
-        places.give_back(all, 1 << 16, 10);
-        assert_eq!(places.take(1, 11), None);
-        assert_eq!(places.take(1 << 16, 10 + REST), Some(all));
+        let all = places.allocate(1 << 16, 0).unwrap();
+        assert_eq!(places.allocate(1, 0), None);
+        places.free(all, 1 << 16, 10);
+        assert_eq!(places.allocate(1, 11), None);
+        assert_eq!(places.allocate(1 << 16, 10 + REST), Some(all));
     }
 
     #[test]
     fn free_is_what_rests_no_more() {
         let free = |places: &mut Allocator, now| -> Vec<(u64, u64)> {
-            places.free(now).map(|bytes| (bytes.start, bytes.end)).collect()
+            places.free_ranges(now).map(|bytes| (bytes.start, bytes.end)).collect()
         };
         let mut places = Allocator::new(1 << 16);
-        let [first, second] = [0; 2].map(|_| places.take(4096, 0).unwrap());
+        let [first, second] = [0; 2].map(|_| places.allocate(4096, 0).unwrap());
         assert_eq!((first, free(&mut places, 0)), (0, vec![(8192, 65_536)]));
-        places.give_back(first, 4096, 10);
+        places.free(first, 4096, 10);
         assert_eq!(free(&mut places, 9 + REST), [(8192, 65_536)]);
         assert_eq!(free(&mut places, 10 + REST), [(0, 4096), (8192, 65_536)]);
-        places.give_back(second, 4096, 20);
+        places.free(second, 4096, 20);
         assert_eq!(free(&mut places, 20 + REST), [(0, 65_536)]);
     }
 
     #[test]
     fn neighbours_become_one_again() {
         let mut places = Allocator::new(1 << 16);
-        let pieces: Vec<u32> = (0..16).map(|_| places.take(4096, 0).unwrap()).collect();
+        let pieces: Vec<u32> = (0..16).map(|_| places.allocate(4096, 0).unwrap()).collect();
         for &piece in pieces.iter().rev().step_by(2).chain(pieces.iter().rev().skip(1).step_by(2)) {
-            places.give_back(piece, 4096, 0);
+            places.free(piece, 4096, 0);
         }
         assert_eq!(places.used(), 0);
-        assert_eq!(places.take(1 << 16, REST), Some(0));
+        assert_eq!(places.allocate(1 << 16, REST), Some(0));
     }
 }

@@ -46,7 +46,7 @@ impl Tables for MemoryTables {
         Ok(())
     }
 
-    fn correct_process(&mut self, pid: u32, process: &Process) {
+    fn replace_process(&mut self, pid: u32, process: &Process) {
         if let Some(known) = self.processes.get_mut(&pid) {
             *known = *process;
         }

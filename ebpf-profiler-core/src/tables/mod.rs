@@ -50,7 +50,7 @@ pub trait Tables: Send {
 
     /// Lets the kernel side know a process anew, if it knows it: the child of a fork, which it took for its parent as
     /// that was then.
-    fn correct_process(&mut self, pid: u32, process: &Process);
+    fn replace_process(&mut self, pid: u32, process: &Process);
 
     /// Lets the kernel side forget a process.
     fn remove_process(&mut self, pid: u32);

@@ -171,7 +171,7 @@ pub(crate) fn record_with(
         recorder.batch(&batch);
         pipeline.take(&mut batch);
         recorder.flush(&Counts::default());
-        texts.push(text(&pipeline.finish().name(&mut names)));
+        texts.push(text(&pipeline.finish().symbolize(&mut names)));
     }
     assert_eq!(recorder.finish().error, None);
     let recording = out.0.lock().unwrap().clone();

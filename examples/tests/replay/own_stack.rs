@@ -87,7 +87,7 @@ fn record(tick: &FakeTick) -> Vec<u8> {
     recorder.batch(&batch);
     pipeline.take(&mut batch);
     recorder.flush(&Counts::default());
-    pipeline.finish().name(&mut NoSymbols);
+    pipeline.finish().symbolize(&mut NoSymbols);
     assert_eq!(recorder.finish().error, None);
     out.0.lock().unwrap().clone()
 }
