@@ -62,7 +62,7 @@ fn is_unruly(character: char) -> bool {
 
 /// Cuts the text to `most` characters; a cut text ends with `…`.
 pub(crate) fn clip(text: &str, most: usize) -> Cow<'_, str> {
-    if text.chars().nth(most).is_none() {
+    if text.len() <= most || text.chars().nth(most).is_none() {
         return Cow::Borrowed(text);
     }
     let kept = text.chars().take(most.saturating_sub(1));

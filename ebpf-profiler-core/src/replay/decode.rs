@@ -1,15 +1,14 @@
-//! From bytes to values: a total function.
+//! Decodes records.
 //!
-//! Whatever the bytes are, the end is a value or [`SourceError::Format`]. No number in them is believed before
-//! it is held against the bytes that are really there, so nothing takes more memory than a small multiple of
-//! the record.
+//! Any bytes decode to a value or to [`SourceError::Format`]. Each count is checked against the bytes that are present,
+//! so a decoded record takes at most a small multiple of its size.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::encode;
 use super::record::{
-    Answer, Code, End, Facts, Flush, Known, MAX_SEGMENTS, Question, Start, Step, file_id, kind, life,
+    Answer, Code, End, Entry, Facts, Flush, MAX_SEGMENTS, Question, Start, Step, file_id, kind, life,
 };
 use crate::elf::{Arch, Segment, segment_type};
 use crate::language::{Function, Lines, NamedCall, Reason, ScriptCall, language_name};
@@ -19,10 +18,10 @@ use crate::symbol::Symbol;
 
 type Result<T> = std::result::Result<T, SourceError>;
 
-/// The largest count that is believed: adding a few of them can't overflow.
+/// Maximum count: sums of a few of them do not overflow.
 const MAX_COUNT: u64 = 1 << 48;
 
-/// What the pipeline does with a record; none for one that is no step.
+/// Decodes a record of the event stream; `None` for other kinds.
 pub(super) fn step(kind: u32, body: &[u8]) -> Result<Option<Step<'_>>> {
     let mut fields = Fields(body);
     let step = match kind {
@@ -36,31 +35,31 @@ pub(super) fn step(kind: u32, body: &[u8]) -> Result<Option<Step<'_>>> {
     fields.end().map(|()| Some(step))
 }
 
-/// What a record says that is no step; none for a step, and for kinds that are unknown.
-pub(super) fn known(kind: u32, body: &[u8]) -> Result<Option<Known>> {
+/// Decodes a record beside the event stream; `None` for other and for unknown kinds.
+pub(super) fn entry(kind: u32, body: &[u8]) -> Result<Option<Entry>> {
     let mut fields = Fields(body);
-    let known = match kind {
+    let entry = match kind {
         kind::PROCESSES | kind::MAPPINGS | kind::DESCRIPTION | kind::FILE | kind::MEMORY => {
             let (question, answer) = fields.answer(kind)?;
-            Known::Answer(question, answer)
+            Entry::Answer(question, answer)
         }
-        kind::IMAGE => Known::Image(fields.bytes()?.to_vec()),
+        kind::IMAGE => Entry::Image(fields.bytes()?.to_vec()),
         kind::SCRIPT => fields.script()?,
-        kind::PREPARED => Known::Prepared(fields.u32()?),
-        kind::KERNEL => Known::Kernel(fields.u64()?, fields.symbols()?),
+        kind::PREPARED => Entry::Prepared(fields.u32()?),
+        kind::KERNEL => Entry::Kernel(fields.u64()?, fields.symbols()?),
         _ => return Ok(None),
     };
-    fields.end().map(|()| Some(known))
+    fields.end().map(|()| Some(entry))
 }
 
-/// How a recording begins.
+/// Decodes the start record.
 pub(super) fn start(kind: u32, body: &[u8]) -> Result<Start> {
     if kind != kind::START {
-        return Err(SourceError::Format("it doesn't say how it began"));
+        return Err(SourceError::Format("its first record is no start record"));
     }
     let mut fields = Fields(body);
     if fields.u32()? != encode::arch(Arch::HOST) {
-        return Err(SourceError::Format("it is from a machine of another architecture"));
+        return Err(SourceError::Format("it was recorded on another architecture"));
     }
     fields.u32()?;
     Ok(Start {
@@ -72,14 +71,14 @@ pub(super) fn start(kind: u32, body: &[u8]) -> Result<Start> {
     })
 }
 
-/// What is left of a record.
+/// The fields of a record that are not yet decoded.
 struct Fields<'r>(&'r [u8]);
 
 impl<'r> Fields<'r> {
     fn end(&self) -> Result<()> {
         match self.0 {
             [] => Ok(()),
-            _ => Err(SourceError::Format("a record is longer than what it says")),
+            _ => Err(SourceError::Format("a record is longer than its fields")),
         }
     }
 
@@ -91,7 +90,7 @@ impl<'r> Fields<'r> {
             life::MAPPED => Life::Mapped(self.map()?),
             life::EXITED => Life::Exited,
             life::LOST => Life::Lost { count: self.u32()?.into() },
-            _ => return Err(SourceError::Format("something unknown happens to a process")),
+            _ => return Err(SourceError::Format("a life event is of an unknown kind")),
         };
         Ok(LifeEvent { time, pid, life })
     }
@@ -101,7 +100,7 @@ impl<'r> Fields<'r> {
         let counters = self.list(8, Fields::u64)?;
         let (runs, run_time) = (self.u64()?, Duration::from_nanos(self.u64()?));
         if counters.iter().any(|&count| count > MAX_COUNT) {
-            return Err(SourceError::Format("a count is larger than any that can be"));
+            return Err(SourceError::Format("a count exceeds the maximum"));
         }
         Ok(Flush { time, counts: Counts { counters, runs, run_time } })
     }
@@ -123,7 +122,7 @@ impl<'r> Fields<'r> {
         let (address, size) = (self.u64()?, self.u32()?);
         let bytes = self.optional(|fields| fields.bytes().map(<[u8]>::to_vec))?;
         if bytes.as_ref().is_some_and(|bytes| bytes.len() != size as usize) {
-            return Err(SourceError::Format("memory isn't as long as was asked for"));
+            return Err(SourceError::Format("memory is not as long as requested"));
         }
         Ok((Question::Memory(pid, address, size), Answer::Memory(bytes)))
     }
@@ -132,12 +131,12 @@ impl<'r> Fields<'r> {
         self.list(4, Fields::u32)
     }
 
-    /// Mappings, which must be in order: the pipeline searches them.
+    /// Decodes mappings, sorted and disjoint: the pipeline searches them.
     fn maps(&mut self) -> Result<Vec<MapEvent>> {
         let maps = self.list(32, Fields::map)?;
         match maps.windows(2).all(|pair| pair[0].end <= pair[1].start) {
             true => Ok(maps),
-            false => Err(SourceError::Format("mappings overlap or aren't in order")),
+            false => Err(SourceError::Format("mappings overlap or are not sorted")),
         }
     }
 
@@ -154,7 +153,7 @@ impl<'r> Fields<'r> {
             file_id::ANONYMOUS => Ok(FileId::Anonymous),
             file_id::INODE => Ok(FileId::Inode { device: (self.u32()?, self.u32()?), inode: self.u64()? }),
             file_id::BUILD_ID => Ok(FileId::BuildId(self.bytes()?.into())),
-            _ => Err(SourceError::Format("a file is known in an unknown way")),
+            _ => Err(SourceError::Format("a file id is of an unknown kind")),
         }
     }
 
@@ -182,7 +181,7 @@ impl<'r> Fields<'r> {
         let inside = |s: &Segment| s.offset.checked_add(s.file_size).is_some();
         match segments.len() <= MAX_SEGMENTS && segments.iter().all(inside) {
             true => Ok(Code { arch, build_id, fingerprint, segments }),
-            false => Err(SourceError::Format("a file has segments that make no sense")),
+            false => Err(SourceError::Format("a file has invalid segments")),
         }
     }
 
@@ -208,7 +207,7 @@ impl<'r> Fields<'r> {
         })
     }
 
-    fn script(&mut self) -> Result<Known> {
+    fn script(&mut self) -> Result<Entry> {
         let (pid, interpreter) = (self.u32()?, self.u32()?);
         let call = ScriptCall { pid, interpreter, address: self.u64()?, check: self.u32()? };
         let language = language_name(self.text()?);
@@ -216,10 +215,11 @@ impl<'r> Fields<'r> {
             0 => Ok(Arc::new(self.function()?)),
             number => {
                 let reason = Reason::ALL.get(number as usize - 1);
-                Err(*reason.ok_or(SourceError::Format("a function has no name for an unknown reason"))?)
+                Err(*reason
+                    .ok_or(SourceError::Format("the reason for a missing function name is unknown"))?)
             }
         };
-        Ok(Known::Script(call, NamedCall { language, function }))
+        Ok(Entry::Script(call, NamedCall { language, function }))
     }
 
     fn function(&mut self) -> Result<Function> {
@@ -232,7 +232,7 @@ impl<'r> Fields<'r> {
         Ok(Function { name, file, start_line, lines })
     }
 
-    /// A list of things that take `least` bytes each or more.
+    /// Decodes a list of items that take at least `least` bytes each.
     fn list<T>(&mut self, least: usize, each: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let count = self.u32()? as usize;
         if count > self.0.len() / least {
@@ -245,12 +245,12 @@ impl<'r> Fields<'r> {
         match self.u32()? {
             0 => Ok(None),
             1 => each(self).map(Some),
-            _ => Err(SourceError::Format("an answer is neither given nor refused")),
+            _ => Err(SourceError::Format("an optional field is neither 0 nor 1")),
         }
     }
 
     fn text(&mut self) -> Result<&'r str> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| SourceError::Format("a text isn't UTF-8"))
+        std::str::from_utf8(self.bytes()?).map_err(|_| SourceError::Format("a text is not UTF-8"))
     }
 
     fn bytes(&mut self) -> Result<&'r [u8]> {
@@ -277,4 +277,9 @@ impl<'r> Fields<'r> {
     }
 }
 
-const SHORT: SourceError = SourceError::Format("a record is shorter than what it says");
+/// Converts nanoseconds since 1970.
+pub(super) fn from_1970(nanoseconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds)
+}
+
+const SHORT: SourceError = SourceError::Format("a record is shorter than its fields");

@@ -1,4 +1,6 @@
-//! From values to bytes.
+//! Encodes records.
+
+use std::time::{Duration, SystemTime};
 
 use super::record::{Facts, Start, file_id, kind, life};
 use crate::elf::{Arch, Segment};
@@ -7,21 +9,20 @@ use crate::process::Description;
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent};
 use crate::symbol::Symbol;
 
-/// Writes one record after the other behind what is there.
+/// Appends records to a buffer.
 pub(super) struct Encoder<'b>(pub(super) &'b mut Vec<u8>);
 
 impl Encoder<'_> {
-    /// Writes a record; how many bytes its body has.
-    pub(super) fn record(&mut self, kind: u32, body: impl FnOnce(&mut Self)) -> usize {
+    /// Appends a record.
+    pub(super) fn record(&mut self, kind: u32, body: impl FnOnce(&mut Self)) {
         self.u32(kind);
         let at = self.0.len();
         self.u32(0);
         body(self);
         let size = self.0.len() - at - 4;
-        // A size that doesn't fit is beyond what a recorder accepts by far.
+        // The recorder rejects records beyond 16 MiB.
         let size_word = u32::try_from(size).unwrap_or(u32::MAX);
         self.0[at..at + 4].copy_from_slice(&size_word.to_le_bytes());
-        size
     }
 
     pub(super) fn start(&mut self, start: &Start) {
@@ -186,7 +187,7 @@ impl Encoder<'_> {
     }
 }
 
-/// The number of an instruction set.
+/// Returns the number of an instruction set.
 pub(super) fn arch(arch: Arch) -> u32 {
     match arch {
         Arch::X86_64 => 1,
@@ -194,12 +195,17 @@ pub(super) fn arch(arch: Arch) -> u32 {
     }
 }
 
-/// The number of a reason, from 1 on.
+/// Returns the number of a reason, from 1 on.
 pub(super) fn reason_number(reason: Reason) -> u32 {
     Reason::ALL.iter().position(|&other| other == reason).map_or(0, |index| index as u32 + 1)
 }
 
-/// As many as fit: 584 years.
-pub(super) fn nanoseconds(duration: std::time::Duration) -> u64 {
+/// Returns nanoseconds, at most `u64::MAX` (584 years).
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Returns nanoseconds since 1970.
+pub(super) fn since_1970(time: SystemTime) -> u64 {
+    nanoseconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }

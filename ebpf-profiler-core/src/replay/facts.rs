@@ -1,25 +1,25 @@
-//! What is kept of a file, so that a replay knows it again.
+//! Identifies a file, so that a replay can find the same one.
 
 use std::io;
 
 use super::record::{Code, Facts, MAX_SEGMENTS};
 use crate::elf::{Elf, ElfError, ReadAt, Segment};
 
-/// The most bytes that a fingerprint is made of.
+/// Maximum number of bytes that a fingerprint covers.
 const MAX_READ: u64 = 64 << 20;
 
-/// Bytes that are read at once.
+/// Size of one read in bytes.
 const PIECE: u64 = 64 << 10;
 
 impl Facts {
-    /// Looks at a file.
+    /// Reads the facts of a file.
     pub(super) fn of(source: Box<dyn ReadAt>) -> io::Result<Facts> {
         let size = source.size()?;
         Ok(Facts { size, code: Elf::open(source).ok().map(|elf| Code::of(&elf)) })
     }
 
-    /// Whether that is the file. `elf` was read from `size` bytes.
-    pub(super) fn fit(&self, elf: &Elf) -> bool {
+    /// Returns `true` if `elf` is the recorded file.
+    pub(super) fn matches(&self, elf: &Elf) -> bool {
         let same = |code: &Code| {
             let id = elf.build_id().unwrap_or_default();
             code.arch == elf.arch() && code.build_id == id && code.fingerprint == code_fingerprint(elf, &id)
@@ -31,8 +31,8 @@ impl Facts {
 impl Code {
     fn of(elf: &Elf) -> Code {
         let build_id = elf.build_id().unwrap_or_default();
-        let makes_sense = |s: &&Segment| s.is_code() && s.offset.checked_add(s.file_size).is_some();
-        let segments = elf.segments().iter().filter(makes_sense);
+        let is_valid = |s: &&Segment| s.is_code() && s.offset.checked_add(s.file_size).is_some();
+        let segments = elf.segments().iter().filter(is_valid);
         Code {
             arch: elf.arch(),
             fingerprint: code_fingerprint(elf, &build_id),
@@ -42,14 +42,14 @@ impl Code {
     }
 }
 
-/// A build id is enough where there is one.
+/// Returns the fingerprint of a file without build id, otherwise 0.
 fn code_fingerprint(elf: &Elf, build_id: &[u8]) -> u64 {
     if build_id.is_empty() { fingerprint(elf).unwrap_or(0) } else { 0 }
 }
 
-/// Tells one build of a file from another; who wants two files to have the same one can make such.
+/// Hashes the contents. It distinguishes builds of a file; collisions can be constructed.
 ///
-/// Of a file beyond 64 MiB it takes pieces at equal distances.
+/// Of a file larger than 64 MiB it reads pieces at equal distances.
 fn fingerprint(elf: &Elf) -> Result<u64, ElfError> {
     let pieces = elf.size().div_ceil(PIECE);
     let step = pieces.div_ceil(MAX_READ / PIECE).max(1);

@@ -1,4 +1,4 @@
-//! A file of a recording, opened on this machine.
+//! Opens a recorded file on the machine of the replay.
 
 use std::fs::File;
 use std::io::{self, Cursor};
@@ -11,14 +11,14 @@ use crate::elf::{Elf, ReadAt};
 use crate::files;
 use crate::process::Opener;
 
-/// A file as it was when it was recorded.
+/// A recorded file.
 pub(super) struct RecordedFile {
-    /// Where it was.
+    /// Path at the time of the recording.
     path: Box<str>,
     facts: Facts,
-    /// Its contents, where they are in the recording.
+    /// Contents, if the recording holds them.
     image: Option<Arc<[u8]>>,
-    /// Open once its contents were compared, which takes time.
+    /// The file of a matching fingerprint, which takes time to compute.
     compared: OnceLock<File>,
 }
 
@@ -28,8 +28,8 @@ impl RecordedFile {
         RecordedFile { path, facts, image, compared: OnceLock::new() }
     }
 
-    /// The file of that path, if it is the one.
-    fn here(&self) -> io::Result<Option<File>> {
+    /// Opens the file at the recorded path; `None` if it is another one.
+    fn open_matching(&self) -> io::Result<Option<File>> {
         if let Some(file) = self.compared.get() {
             return file.try_clone().map(Some);
         }
@@ -39,7 +39,7 @@ impl RecordedFile {
             return Ok(None);
         }
         let Ok(elf) = Elf::open(file.try_clone()?) else { return Ok(None) };
-        if !self.facts.fit(&elf) {
+        if !self.facts.matches(&elf) {
             return Ok(None);
         }
         if elf.build_id().is_none() {
@@ -57,7 +57,7 @@ impl Opener for RecordedFile {
         if self.facts.code.is_none() {
             return Ok(Box::new(Cursor::new([])));
         }
-        match self.here() {
+        match self.open_matching() {
             Ok(Some(file)) => Ok(Box::new(file)),
             _ => Ok(Box::new(Skeleton::new(&self.facts))),
         }

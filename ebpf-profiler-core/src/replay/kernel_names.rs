@@ -1,5 +1,4 @@
-//! Names of the kernel's functions, kept with the recording: another machine's kernel has others, and so has
-//! this one after it started anew.
+//! Names of kernel functions, kept in the recording: they differ between kernels, and between boots of one.
 
 use hashbrown::HashMap;
 
@@ -7,25 +6,25 @@ use super::Recorder;
 use crate::process::Module;
 use crate::symbol::{Symbol, Symbolizer};
 
-/// Names as another symbolizer does, and writes down what the kernel's functions are called.
+/// Records the names of kernel functions that another symbolizer returns.
 pub struct RecordingSymbolizer {
     symbolizer: Box<dyn Symbolizer>,
     recorder: Recorder,
 }
 
-/// Names the kernel's functions as the recording does, everything else as another symbolizer does.
+/// Names kernel functions by the recording and native code by another symbolizer.
 pub(super) struct RecordedNames {
     pub(super) symbolizer: Box<dyn Symbolizer>,
     pub(super) kernel: HashMap<u64, Vec<Symbol>>,
 }
 
-/// Names the kernel's functions as another symbolizer does, and nothing else.
+/// Names kernel functions by another symbolizer, and no native code.
 ///
-/// Enough for a recording that nobody wants a profile of yet: the names of files can be had later.
+/// It suffices for a recording without a profile: its replay names native code.
 pub struct KernelOnly<'s>(pub &'s mut dyn Symbolizer);
 
 impl RecordingSymbolizer {
-    /// Asks `symbolizer`, and tells `recorder`.
+    /// Returns a symbolizer that forwards to `symbolizer` and writes to `recorder`.
     pub fn new(symbolizer: Box<dyn Symbolizer>, recorder: Recorder) -> RecordingSymbolizer {
         RecordingSymbolizer { symbolizer, recorder }
     }

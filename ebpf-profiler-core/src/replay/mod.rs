@@ -1,4 +1,4 @@
-//! Recordings: taken on one machine, looked at on another, without privileges.
+//! Recordings: taken on one machine, replayed on another without privileges.
 //!
 //! ```no_run
 //! # #[cfg(feature = "live")] {
@@ -17,22 +17,23 @@
 //!   replay    file ──────────► walks ◄────────── file
 //! ```
 //!
-//! The same [`Pipeline`](crate::pipeline::Pipeline) runs both times. What it is given is in the recording, and so
-//! is what it asked: the first question of a kind gets the first answer, the second the second. Stacks that the
-//! kernel side left to be walked are walked anew, with unwind tables of the files on the machine of the replay
-//! where those are the same files; otherwise they end where the walker could not go on, and their
-//! [stop reason](crate::trace::Stop) says so. A file counts as the same when its size and its build id are
-//! equal, or its contents where it has no build id; nothing is named after any other. The names of the kernel's
-//! functions and of the functions of scripts are in the recording.
+//! The same [`Pipeline`](crate::pipeline::Pipeline) runs both times. The recording holds its events and the answers to its
+//! questions: the first question of a kind gets the first answer, the second the second. Raw samples are unwound
+//! again, with unwind tables of the same files on the machine of the replay. Without such a file their walk ends
+//! early, with a [stop reason](crate::trace::Stop). A file is the same if its size and build id are equal, or its
+//! contents if it has no build id; no other file gives unwind tables or names. Names of kernel functions and of
+//! script functions are in the recording.
 //!
-//! A recording holds pieces of the stacks of programs, so whatever secrets lie there. Where processes were asked
-//! for it holds no others' stacks, only when they ran, lived, and what files they had mapped.
+//! A recording holds pieces of stack memory, and with it secrets of programs: its file has mode `0600`. With processes
+//! configured it holds stacks of these only; of others it holds times, life events and mapped files.
+//!
+//! Once a second, and at the end of each profile, all records so far are written. A recording of a program that was
+//! killed, or on a disk that was full, is replayed up to its last whole record: see [`Replay::incomplete`].
 //!
 //! # Format
 //!
-//! Numbers are little-endian, `u32` unless something else is said. A text or `bytes` is its length and that many
-//! bytes; a list is its length and that many items; `optional` is 0, or 1 and the thing: 0 stands for an answer
-//! that was refused.
+//! Numbers are little-endian and `u32` unless noted. A `text` or `bytes` is its length and that many bytes; a `list` is
+//! its length and that many items; an `optional` is 0, or 1 and the value. An error as answer is 0.
 //!
 //! ```text
 //!   "EBPFTICK"   version   abi::VERSION   record ...
@@ -42,23 +43,23 @@
 //!
 //! | kind | record | body |
 //! | ---: | --- | --- |
-//! | 1 | start, the first | architecture (1 x86_64, 2 arm64), 0, clock offset `u64`, period `u64`, time `u64`, bytes for tables `u64`, pids asked for `list` |
-//! | 2 | tick | the words of [`ebpf_programs::abi::record`], as the ring had them |
-//! | 3 | life event | time `u64`, pid, what (1 forked, 2 executed, 3 mapped, 4 exited, 5 lost), then the parent, the *mapping*, or how many |
-//! | 4 | batch | the events since the last of these were taken together |
+//! | 1 | start, the first | architecture (1 x86_64, 2 arm64), 0, clock offset `u64`, period `u64`, time `u64`, bytes for tables `u64`, configured pids `list` |
+//! | 2 | sample | the words of [`ebpf_programs::abi::record`], as in the ring |
+//! | 3 | life event | time `u64`, pid, what (1 forked, 2 executed, 3 mapped, 4 exited, 5 lost), then the parent, the *mapping*, or the number |
+//! | 4 | batch | the events since the previous one were taken together |
 //! | 5 | flush | time `u64`, counters `list` of `u64`, runs `u64`, run time `u64`: a profile ended |
-//! | 6 | end, the last | time `u64`, 1 if the profiler went on without the recording |
+//! | 6 | end, the last | time `u64`, 1 if the profiler continued without the recording |
 //! | 16 | processes | pids `list` |
 //! | 17 | mappings | pid, `optional` `list` of *mapping* |
 //! | 18 | description | pid, executable `text`, container `text`, created `u64` |
 //! | 19 | file | pid, *mapping*, `optional` *facts* |
 //! | 20 | memory | pid, address `u64`, length, `optional` `bytes` |
-//! | 21 | image | `bytes` of the code that the kernel lends to every process |
-//! | 22 | kernel | address `u64`, `list` of functions: name `text`, name for the linker `text`, kernel module `text` |
-//! | 23 | script | pid, interpreter, address `u64`, check, language `text`, then 0 and *function*, or the number of the reason why there is none |
-//! | 24 | prepared | pid: the kernel side knew this process before its first tick |
+//! | 21 | image | `bytes` of the vDSO |
+//! | 22 | kernel | address `u64`, `list` of functions: name `text`, linker name `text`, kernel module `text` |
+//! | 23 | script | pid, interpreter, address `u64`, check, language `text`, then 0 and *function*, or the number of the reason for a missing name |
+//! | 24 | prepared | pid of a process that was published to the kernel maps before its first sample |
 //!
-//! Other kinds are passed over. Times are nanoseconds: of `CLOCK_MONOTONIC` in events, since 1970 elsewhere.
+//! Other kinds are skipped. Times are nanoseconds: of `CLOCK_MONOTONIC` in events, since 1970 elsewhere.
 //!
 //! | part | fields |
 //! | --- | --- |
@@ -66,10 +67,10 @@
 //! | *file id* | 0 anonymous; 1, device major, device minor, inode `u64`; 2, build id `bytes` |
 //! | *facts* | size `u64`, `optional` (of an ELF file): architecture, build id `bytes`, fingerprint `u64`, `list` of *segment* |
 //! | *segment* | flags, offset `u64`, address `u64`, size in the file `u64`, size in memory `u64` |
-//! | *function* | name `text`, file `text`, line on which it begins, `list` of position and line |
+//! | *function* | name `text`, file `text`, first line, `list` of position and line |
 //!
-//! A recording that was cut off, or that contradicts itself, is an
-//! [error](crate::sample::SourceError::Format); reading takes memory in proportion to the answers in it.
+//! A recording that contradicts itself is an [error](crate::sample::SourceError::Format). Reading takes memory in
+//! proportion to the answers in it.
 
 mod record;
 
@@ -77,13 +78,15 @@ mod encode;
 
 mod facts;
 
-mod wanted;
+mod process_filter;
 
 mod recorder;
 
 mod recording_system;
 
 mod kernel_names;
+
+mod incomplete;
 
 mod decode;
 
@@ -101,6 +104,7 @@ mod play;
 
 mod run;
 
+pub use incomplete::Incomplete;
 pub use kernel_names::{KernelOnly, RecordingSymbolizer};
 pub use play::{Replay, Replayed};
 pub use recorder::{RecordOptions, RecordStats, Recorder};

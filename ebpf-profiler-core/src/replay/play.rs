@@ -1,15 +1,16 @@
-//! A recording as one looks at it.
+//! Opens and replays recordings.
 
 use std::fmt;
 use std::io::{Read, Seek};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use super::decode;
+use super::decode::{self, from_1970};
+use super::incomplete::Incomplete;
 use super::kernel_names::RecordedNames;
-use super::reader::Reader;
+use super::reader::{Input, Reader};
 use super::record::{Start, Step};
-use super::recorded_system::{Knowledge, RecordedJournal, RecordedSystem};
+use super::recorded_system::{Index, RecordedJournal, RecordedSystem};
 use super::run::{Profiles, Run};
 use super::source::RecordedSource;
 use crate::files;
@@ -22,10 +23,13 @@ use crate::symbol::{Symbolizer, Symbols};
 use crate::tables::MemoryTables;
 use crate::unwind::UnwindCompiler;
 
-/// The most bytes of tables that are kept, whatever a recording says.
+/// Maximum capacity for unwind tables in bytes, whatever the recording asks for.
 const MAX_MEMORY: u64 = 1 << 30;
 
-/// A recording, to be replayed through the same [`Pipeline`] that it was taken from.
+/// A recording, replayed through the same [`Pipeline`] that it was taken from.
+///
+/// A recording whose program was killed, or whose disk was full, is replayed up to its last whole record;
+/// [`incomplete`](Replay::incomplete) returns the reason.
 ///
 /// # Examples
 ///
@@ -36,100 +40,95 @@ const MAX_MEMORY: u64 = 1 << 30;
 /// profile.write("machine.html")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "nothing is replayed before a profile is asked for"]
+#[must_use = "nothing is replayed before a profile is requested"]
 pub struct Replay {
     input: Box<dyn Input>,
-    knowledge: Knowledge,
+    index: Index,
     compiler: Option<Box<dyn UnwindCompiler>>,
     symbolizer: Option<Box<dyn Symbolizer>>,
     sinks: Vec<Box<dyn Sink>>,
 }
 
-/// What became of a recording that was replayed into sinks.
+/// Result of a replay into sinks.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Replayed {
-    /// Profiles that were handed to the sinks.
+    /// Number of profiles that the sinks received.
     pub profiles: u64,
-    /// What the pipeline has seen.
+    /// Counters of the pipeline.
     pub pipeline: PipelineStats,
-    /// What sinks answered that couldn't take a profile.
+    /// Errors returned by sinks.
     pub sink_errors: Vec<String>,
 }
 
-/// Bytes that can be read twice.
-pub(super) trait Input: Read + Seek + Send {}
-
-impl<T: Read + Seek + Send> Input for T {}
-
 impl Replay {
-    /// Opens a recording and looks through it once.
+    /// Opens a recording and reads it once, to index the answers in it.
     ///
     /// # Errors
     ///
-    /// When the file can't be read, isn't a recording, or was cut off.
+    /// Fails if `path` is not a regular file that can be read, is no recording, or holds no whole record.
     pub fn open(path: impl AsRef<Path>) -> Result<Replay, SourceError> {
         Replay::read(files::open(path.as_ref())?)
     }
 
-    /// Takes a recording from anywhere.
+    /// Reads a recording from any input.
     ///
     /// # Errors
     ///
-    /// When it can't be read, isn't a recording, or was cut off.
+    /// Fails if the input cannot be read, is no recording, or holds no whole record.
     pub fn read(mut input: impl Read + Seek + Send + 'static) -> Result<Replay, SourceError> {
-        let knowledge = look_through(&mut input)?;
-        Ok(Replay { input: Box::new(input), knowledge, compiler: None, symbolizer: None, sinks: Vec::new() })
+        let index = index(&mut input)?;
+        Ok(Replay { input: Box::new(input), index, compiler: None, symbolizer: None, sinks: Vec::new() })
     }
 
-    /// Builds unwind tables: `ebpf_profiler_unwind::tables()`. Without it only frame pointers are followed in
-    /// stacks that the kernel side left to be walked.
+    /// Sets the compiler of unwind tables: `ebpf_profiler_unwind::tables()`. Without it, raw samples are unwound by
+    /// frame pointers only.
     pub fn unwind(mut self, compiler: impl UnwindCompiler + 'static) -> Replay {
         self.compiler = Some(Box::new(compiler));
         self
     }
 
-    /// Gives names to code in files. Without it the symbol tables and debug information of this machine do, of
-    /// those files that are here as they were. The kernel's names are in the recording.
+    /// Sets the symbolizer of native code. The default reads symbol tables and debug information of those recorded
+    /// files that are unchanged on this machine. Names of kernel functions are in the recording.
     pub fn symbolizer(mut self, symbolizer: impl Symbolizer + 'static) -> Replay {
         self.symbolizer = Some(Box::new(symbolizer));
         self
     }
 
-    /// Takes the profiles of [`Replay::run`]. May be called several times.
+    /// Adds a sink for the profiles of [`run`](Replay::run).
     pub fn sink(mut self, sink: impl Sink + 'static) -> Replay {
         self.sinks.push(Box::new(sink));
         self
     }
 
-    /// Whether the recording ended before the profiler did, because the disk fell behind.
-    pub fn ended_early(&self) -> bool {
-        self.knowledge.is_early
+    /// Returns the reason why the recording ends before the profiler did; `None` if it is complete.
+    pub fn incomplete(&self) -> Option<Incomplete> {
+        self.index.incomplete
     }
 
-    /// All of it as one profile.
+    /// Replays the whole recording into one profile.
     ///
     /// # Errors
     ///
-    /// When it can't be read any more.
+    /// Fails if the recording cannot be read any more or contradicts itself.
     pub fn profile(self) -> Result<Profile, SourceError> {
         self.start()?.0.whole()
     }
 
-    /// The profiles that the profiler finished, one after the other.
+    /// Returns the profiles that the profiler finished, in their order.
     ///
     /// # Errors
     ///
-    /// When it can't be read any more.
+    /// Fails if the recording cannot be read any more.
     pub fn profiles(self) -> Result<Profiles, SourceError> {
         Ok(Profiles(self.start()?.0))
     }
 
-    /// Hands the profiles that the profiler finished to the sinks.
+    /// Replays the profiles that the profiler finished into the sinks.
     ///
     /// # Errors
     ///
-    /// When it can't be read any more.
+    /// Fails if the recording cannot be read any more or contradicts itself.
     pub fn run(self) -> Result<Replayed, SourceError> {
         let (mut run, mut sinks) = self.start()?;
         let mut replayed = Replayed::default();
@@ -142,24 +141,25 @@ impl Replay {
         Ok(replayed)
     }
 
-    /// The stream of events alone, for a pipeline of one's own.
+    /// Returns the event stream alone.
     ///
     /// # Errors
     ///
-    /// When it can't be read any more.
+    /// Fails if the recording cannot be read any more.
     pub fn source(mut self) -> Result<impl Source, SourceError> {
         self.input.rewind()?;
-        Ok(RecordedSource::new(Reader::open(self.input)?.0))
+        let (reader, start) = Reader::open(self.input)?;
+        Ok(RecordedSource::new(reader, &start))
     }
 
     fn start(mut self) -> Result<(Run, Vec<Box<dyn Sink>>), SourceError> {
         self.input.rewind()?;
         let (reader, start) = Reader::open(self.input)?;
-        let Knowledge { answers, journal, kernel, .. } = self.knowledge;
+        let Index { answers, journal, kernel, .. } = self.index;
         let system = Box::new(RecordedSystem::new(answers));
         let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(Symbols::default()));
         let run = Run::new(
-            RecordedSource::new(reader),
+            RecordedSource::new(reader, &start),
             pipeline(&start, system, journal, self.compiler),
             RecordedNames { symbolizer, kernel },
             from_1970(start.time),
@@ -170,7 +170,7 @@ impl Replay {
 
 impl fmt::Debug for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replay").field("knowledge", &self.knowledge).finish_non_exhaustive()
+        f.debug_struct("Replay").field("incomplete", &self.index.incomplete).finish_non_exhaustive()
     }
 }
 
@@ -185,21 +185,23 @@ impl Replayed {
     }
 }
 
-/// Answers come behind what asked for them, so they are read ahead.
-fn look_through(input: &mut impl Read) -> Result<Knowledge, SourceError> {
+/// Reads the answers ahead: each one follows the events that led to its question.
+fn index(input: &mut impl Read) -> Result<Index, SourceError> {
     let (mut reader, _) = Reader::open(input)?;
-    let mut knowledge = Knowledge::default();
-    loop {
-        let (kind, body) = reader.next()?;
+    let mut index = Index::default();
+    while let Some((kind, body)) = reader.next()? {
         if let Some(Step::End(end)) = decode::step(kind, body)? {
-            knowledge.is_early = end.is_early;
+            index.incomplete = end.is_early.then_some(Incomplete::Ended);
             reader.end()?;
-            return Ok(knowledge);
+            return Ok(index);
         }
-        if let Some(known) = decode::known(kind, body)? {
-            knowledge.add(known);
+        if let Some(entry) = decode::entry(kind, body)? {
+            index.add(entry);
         }
     }
+    let (whole, partial) = reader.sizes();
+    index.incomplete = Some(Incomplete::Truncated { whole, partial });
+    Ok(index)
 }
 
 fn pipeline(
@@ -215,9 +217,4 @@ fn pipeline(
     registry.scan();
     registry.prepare(0);
     Pipeline::new(registry, Clock { offset: start.clock }, Duration::from_nanos(start.period))
-}
-
-/// A time of a recording.
-pub(super) fn from_1970(nanoseconds: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_nanos(nanoseconds)
 }

@@ -1,4 +1,4 @@
-//! What a record says, once it is read; [`super`] shows the bytes.
+//! Decoded records. Their bytes are documented in [`super`].
 
 use crate::elf::{Arch, Segment};
 use crate::language::{NamedCall, ScriptCall};
@@ -9,16 +9,16 @@ use crate::symbol::Symbol;
 /// The first bytes of a recording.
 pub(super) const MAGIC: [u8; 8] = *b"EBPFTICK";
 
-/// Changes whenever the meaning of a record changes.
+/// Version of the format, incremented when the meaning of a record changes.
 pub(super) const VERSION: u32 = 1;
 
-/// The most bytes that a record's body can have.
+/// Maximum size of a record's body, in bytes.
 pub(super) const MAX_RECORD: usize = 16 << 20;
 
-/// The most segments of code that are kept of a file.
+/// Maximum number of executable segments kept per file.
 pub(super) const MAX_SEGMENTS: usize = 64;
 
-/// Kinds of record.
+/// Record kinds.
 pub(super) mod kind {
     pub(in super::super) const START: u32 = 1;
     pub(in super::super) const TICK: u32 = 2;
@@ -37,7 +37,7 @@ pub(super) mod kind {
     pub(in super::super) const PREPARED: u32 = 24;
 }
 
-/// What can happen to a process.
+/// Kinds of life event.
 pub(super) mod life {
     pub(in super::super) const FORKED: u32 = 1;
     pub(in super::super) const EXECUTED: u32 = 2;
@@ -46,37 +46,37 @@ pub(super) mod life {
     pub(in super::super) const LOST: u32 = 5;
 }
 
-/// How a file is known.
+/// Kinds of file identity.
 pub(super) mod file_id {
     pub(in super::super) const ANONYMOUS: u32 = 0;
     pub(in super::super) const INODE: u32 = 1;
     pub(in super::super) const BUILD_ID: u32 = 2;
 }
 
-/// How a recording begins.
+/// Start record: the profiler's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
-    /// Added (wrapping) to the time of an event it gives nanoseconds since 1970.
+    /// Offset that is added (wrapping) to an event's time for nanoseconds since 1970.
     pub(super) clock: u64,
-    /// Nanoseconds between two ticks of a CPU.
+    /// Sampling period of each CPU, in nanoseconds.
     pub(super) period: u64,
     /// Nanoseconds since 1970.
     pub(super) time: u64,
-    /// The most bytes of tables that were kept.
+    /// Capacity for unwind tables, in bytes.
     pub(super) memory: u64,
-    /// The processes that were asked for; all where there is none.
+    /// Processes that were profiled; empty for all.
     pub(super) pids: Vec<u32>,
 }
 
-/// What the pipeline does, in its order.
+/// A record of the event stream, in the order in which the pipeline took them.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step<'r> {
-    /// The bytes of a record of the ring.
+    /// Bytes of a sample, as the ring held them.
     Tick(&'r [u8]),
     Life(LifeEvent),
-    /// What came since the last one is taken together.
+    /// End of a batch: the pipeline took the events since the previous one together.
     Batch,
-    /// A profile ends.
+    /// End of a profile.
     Flush(Flush),
     End(End),
 }
@@ -94,11 +94,11 @@ pub(super) struct Flush {
 pub(super) struct End {
     /// Nanoseconds since 1970.
     pub(super) time: u64,
-    /// Whether the profiler went on without it.
+    /// `true` if the profiler continued without the recording.
     pub(super) is_early: bool,
 }
 
-/// What was asked while the pipeline ran.
+/// A question that the pipeline asked the [`System`](crate::process::System).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Question {
     Processes,
@@ -108,7 +108,7 @@ pub(super) enum Question {
     Memory(u32, u64, u32),
 }
 
-/// What the answer was; none where it was refused.
+/// The system's answer; `None` for an error.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     Processes(Vec<u32>),
@@ -118,37 +118,37 @@ pub(super) enum Answer {
     Memory(Option<Vec<u8>>),
 }
 
-/// What is kept of a file.
+/// Recorded facts of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Its length in bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// None of a file that isn't ELF.
+    /// `None` if it is no ELF file.
     pub(super) code: Option<Code>,
 }
 
-/// What is kept of an ELF file: enough to know it again, and to tell addresses in it where it isn't there.
+/// Recorded facts of an ELF file: they identify it and convert addresses where it is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Code {
     pub(super) arch: Arch,
-    /// Empty where it has none.
+    /// Build id; empty without one.
     pub(super) build_id: Vec<u8>,
-    /// Of its contents, where it has no build id; 0 otherwise.
+    /// Hash of the contents of a file without build id; otherwise 0.
     pub(super) fingerprint: u64,
-    /// The segments that are executed.
+    /// Executable segments.
     pub(super) segments: Vec<Segment>,
 }
 
-/// Anything that is known from outside of the stream of events.
+/// A record beside the event stream.
 #[derive(Debug)]
-pub(super) enum Known {
+pub(super) enum Entry {
     Answer(Question, Answer),
-    /// The code that the kernel lends to every process.
+    /// Contents of the vDSO.
     Image(Vec<u8>),
-    /// The functions at an address of the kernel.
+    /// Functions at a kernel address.
     Kernel(u64, Vec<Symbol>),
-    /// What a call in a script was named.
+    /// Name of a script frame.
     Script(ScriptCall, NamedCall),
-    /// A process that the kernel side could walk from its first tick on.
+    /// Process whose mappings were published to the kernel maps before its first sample.
     Prepared(u32),
 }

@@ -1,4 +1,4 @@
-//! Answers as the recorded system did.
+//! Replays the answers of the recorded system.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -8,28 +8,29 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::file::RecordedFile;
-use super::record::{Answer, Facts, Known, Question};
+use super::incomplete::Incomplete;
+use super::record::{Answer, Entry, Facts, Question};
 use crate::elf::ReadAt;
 use crate::language::{Journal, NamedCall, ScriptCall};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 use crate::symbol::Symbol;
 
-/// What a recording says besides its stream of events.
+/// The records of a recording beside its event stream.
 #[derive(Debug, Default)]
-pub(super) struct Knowledge {
+pub(super) struct Index {
     pub(super) answers: Answers,
     pub(super) journal: RecordedJournal,
     pub(super) kernel: HashMap<u64, Vec<Symbol>>,
-    /// Whether the profiler went on without the recording.
-    pub(super) is_early: bool,
+    /// Reason why the recording ends before the profiler did.
+    pub(super) incomplete: Option<Incomplete>,
 }
 
-/// The answers to each question, in their order.
+/// The answers to each question, in recorded order.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     answers: HashMap<Question, VecDeque<Answer>>,
-    /// What was found of each file, whichever process it was that had it opened.
+    /// Facts of each file, for any process that maps it.
     files: HashMap<FileId, Facts>,
     image: Option<Arc<[u8]>>,
 }
@@ -41,32 +42,32 @@ pub(super) struct RecordedJournal {
     prepared: BTreeSet<u32>,
 }
 
-/// The machine that was recorded.
+/// The recorded machine.
 ///
-/// Who asks the same as the first time gets the same answers: the first question of a kind the first answer,
-/// the second the second. The last answer stays.
+/// The same questions get the same answers: the first question of a kind gets the first answer, the second the
+/// second, and so on. The last answer is repeated.
 #[derive(Debug)]
 pub(super) struct RecordedSystem {
     answers: RefCell<Answers>,
 }
 
-impl Knowledge {
-    pub(super) fn add(&mut self, known: Known) {
-        match known {
-            Known::Answer(question, answer) => {
+impl Index {
+    pub(super) fn add(&mut self, entry: Entry) {
+        match entry {
+            Entry::Answer(question, answer) => {
                 if let (Question::File(_, mapping), Answer::File(Some(facts))) = (&question, &answer) {
-                    self.answers.meet(&mapping.file, facts);
+                    self.answers.insert_file(&mapping.file, facts);
                 }
                 self.answers.answers.entry(question).or_default().push_back(answer);
             }
-            Known::Image(image) => self.answers.image = Some(image.into()),
-            Known::Script(call, named) => {
+            Entry::Image(image) => self.answers.image = Some(image.into()),
+            Entry::Script(call, named) => {
                 self.journal.scripts.get_mut().entry(call).or_default().push_back(named);
             }
-            Known::Prepared(pid) => {
+            Entry::Prepared(pid) => {
                 self.journal.prepared.insert(pid);
             }
-            Known::Kernel(address, functions) => {
+            Entry::Kernel(address, functions) => {
                 self.kernel.insert(address, functions);
             }
         }
@@ -74,8 +75,8 @@ impl Knowledge {
 }
 
 impl Answers {
-    /// A file goes by each of its identities.
-    fn meet(&mut self, id: &FileId, facts: &Facts) {
+    /// Inserts facts of a file under each of its identities.
+    fn insert_file(&mut self, id: &FileId, facts: &Facts) {
         let build_id = facts.code.iter().filter(|code| !code.build_id.is_empty());
         let build_id = build_id.map(|code| FileId::BuildId(code.build_id.as_slice().into()));
         for id in build_id.chain((*id != FileId::Anonymous).then(|| id.clone())) {
@@ -89,16 +90,16 @@ impl RecordedSystem {
         RecordedSystem { answers: RefCell::new(answers) }
     }
 
-    /// The next answer; none where it was never asked.
+    /// Returns the next answer; `None` if the question was never recorded.
     fn ask(&self, question: &Question) -> Option<Answer> {
         let mut answers = self.answers.borrow_mut();
         next(answers.answers.get_mut(question)?)
     }
 
-    /// What was found of a file.
+    /// Returns the facts of a file.
     ///
-    /// The profiler opens a file once, for the process that it meets first. That needn't be the first one here: who
-    /// has languages looks into many processes before the first tick.
+    /// The profiler opens a file once, for the first process that maps it. With languages, which are looked for in
+    /// processes before their first sample, that process may be another one than in the replay.
     fn facts(&self, pid: u32, mapping: &MapEvent) -> Option<Facts> {
         match self.ask(&Question::File(pid, mapping.clone())) {
             Some(Answer::File(Some(facts))) => Some(facts),
@@ -162,7 +163,7 @@ impl Journal for RecordedJournal {
     }
 }
 
-/// The next of several; the last one stays.
+/// Returns the next of several items; the last one is repeated.
 fn next<T: Clone>(left: &mut VecDeque<T>) -> Option<T> {
     if left.len() > 1 { left.pop_front() } else { left.front().cloned() }
 }

@@ -5,38 +5,41 @@
 //!   naming thread ────┴─► buffer ──► channel (bounded) ──► recording thread ──► file
 //! ```
 //!
-//! Who records never waits for the disk. When the disk falls behind by more than the channel holds, or fails,
-//! the recording ends there, with a sentence in [`RecordStats`]; the profiler goes on.
+//! The profiler never waits for the disk. If the disk fails, or falls behind by more than the channel holds, the
+//! recording ends with an error in [`RecordStats`] and the profiler continues.
 
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use ebpf_programs::abi;
 
-use super::encode::{Encoder, nanoseconds};
+use super::encode::{Encoder, nanoseconds, since_1970};
+use super::process_filter::ProcessFilter;
 use super::record::{MAGIC, MAX_RECORD, Start, VERSION, kind};
-use super::wanted::Wanted;
 use crate::files;
 use crate::pipeline::Clock;
 use crate::sample::{Batch, Counts};
 use crate::symbol::Symbol;
 
-/// Bytes that go to the disk together.
+/// Size of one write in bytes.
 const CHUNK: usize = 256 << 10;
 
-/// Chunks at most on their way to the disk: 96 MiB, three times the largest batch.
+/// Capacity of the channel in chunks: 96 MiB, three times the largest batch.
 const CHUNKS: usize = 384;
 
-/// How long the end of a recording waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum time between two writes: what a program that is killed loses.
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes down what a [`Pipeline`](crate::pipeline::Pipeline) is given and what it asks.
+/// Deadline for the last writes.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Records what a [`Pipeline`](crate::pipeline::Pipeline) takes and asks.
 ///
-/// It is a handle: clones write to the same recording.
+/// Clones write to the same recording.
 ///
 /// # Examples
 ///
@@ -62,52 +65,52 @@ pub struct Recorder {
     state: Arc<Mutex<State>>,
 }
 
-/// What a replay must know of the profiler that is recorded.
+/// Configuration of the profiler that is recorded.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordOptions {
-    /// How the clock of events and the time of day hang together.
+    /// Conversion from the clock of events to the time of day.
     pub clock: Clock,
-    /// The time between two ticks of a CPU.
+    /// Sampling period of each CPU.
     pub period: Duration,
-    /// When the profiler began; now, unless something else is said.
+    /// Start time; defaults to now.
     pub start: SystemTime,
-    /// The most bytes of tables that it keeps; 1 GiB, unless something else is said.
+    /// Capacity for unwind tables in bytes; defaults to 1 GiB.
     pub table_memory: u64,
-    /// The processes that are asked for; all where there is none.
+    /// Processes that are profiled; empty for all.
     pub pids: Vec<u32>,
 }
 
-/// What became of a recording.
+/// Counters of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
-    /// Bytes that were written.
+    /// Bytes written.
     pub bytes: u64,
-    /// Events and answers that were left out because the recording had ended before.
+    /// Events and answers dropped after the recording had ended.
     pub left_out: u64,
-    /// Why it ended before the profiler did.
-    ///
-    /// What came before can be replayed, unless it was the disk that failed.
+    /// Error that ended the recording before the profiler. What was written before can be replayed.
     pub error: Option<String>,
 }
 
 #[derive(Debug)]
 struct State {
     buffer: Vec<u8>,
-    /// None when the recording has ended.
+    /// Channel to the recording thread; `None` once the recording has ended.
     chunks: Option<SyncSender<Vec<u8>>>,
-    /// Answers when the recording thread has ended.
+    /// Receives a message when the recording thread ends.
     ended: Option<Receiver<()>>,
-    /// Addresses of the kernel whose names are written.
+    /// Kernel addresses whose names are recorded.
     named: HashSet<u64>,
     has_image: bool,
-    wanted: Wanted,
+    filter: ProcessFilter,
+    /// Time of the last write.
+    written: Instant,
     stats: RecordStats,
 }
 
 impl RecordOptions {
-    /// Of the whole machine, from now on.
+    /// Returns the configuration for all processes, starting now.
     pub fn new(clock: Clock, period: Duration) -> RecordOptions {
         RecordOptions { clock, period, start: SystemTime::now(), table_memory: 1 << 30, pids: Vec::new() }
     }
@@ -136,11 +139,11 @@ impl Recorder {
         Recorder::new(files::create_private(path.as_ref())?, options)
     }
 
-    /// Begins a recording.
+    /// Starts a recording into any output.
     ///
     /// # Errors
     ///
-    /// When a thread can't be started.
+    /// Fails if a thread cannot be started.
     pub fn new(out: impl Write + Send + 'static, options: &RecordOptions) -> io::Result<Recorder> {
         let (chunks, chunks_out) = sync_channel(CHUNKS);
         let (ended_in, ended) = channel();
@@ -150,36 +153,40 @@ impl Recorder {
             ended: Some(ended),
             named: HashSet::new(),
             has_image: false,
-            wanted: Wanted::new(&options.pids),
+            filter: ProcessFilter::new(&options.pids),
+            written: Instant::now(),
             stats: RecordStats::default(),
         };
         state.begin(&options.start());
+        state.hand_over();
         let recorder = Recorder { state: Arc::new(Mutex::new(state)) };
         let shared = recorder.clone();
         std::thread::Builder::new().name("ebpf-record".to_owned()).spawn(move || {
             shared.write(out, &chunks_out);
-            // Whoever waited may have given up.
+            // The receiver may have given up.
             let _ = ended_in.send(());
         })?;
         Ok(recorder)
     }
 
-    /// Writes down a batch that is about to be taken by the pipeline, but no stacks of processes that weren't
-    /// asked for.
+    /// Records a batch, before the pipeline takes it. With processes configured, stacks of others are left out.
     pub fn batch(&self, batch: &Batch) {
         let mut state = self.lock();
-        state.wanted.follow(batch);
+        state.filter.follow(batch);
         for words in batch.ticks() {
-            let words = state.wanted.cut(words);
+            let words = state.filter.cut(words);
             state.put(|encoder| encoder.tick(&words));
         }
         for event in batch.life() {
             state.record(kind::LIFE, |body| body.life(event));
         }
         state.record(kind::BATCH, |_| ());
+        if state.written.elapsed() >= INTERVAL {
+            state.hand_over();
+        }
     }
 
-    /// Writes down that a profile ends here, and brings what is written to the disk.
+    /// Records the end of a profile and hands the buffer to the recording thread.
     pub fn flush(&self, counts: &Counts) {
         let mut state = self.lock();
         state.record(kind::FLUSH, |body| {
@@ -189,7 +196,7 @@ impl Recorder {
         state.hand_over();
     }
 
-    /// Writes down what the functions at an address of the kernel are called.
+    /// Records the names of the functions at a kernel address.
     pub fn kernel(&self, address: u64, functions: &[Symbol]) {
         let mut state = self.lock();
         if state.named.insert(address) {
@@ -200,30 +207,30 @@ impl Recorder {
         }
     }
 
-    /// Ends the recording, when nothing asks or is given any more.
+    /// Ends the recording. Waits at most 10 s for the disk.
     pub fn finish(&self) -> RecordStats {
         let mut state = self.lock();
         state.hand_over();
         state.chunks = None;
         let ended = state.ended.take();
         drop(state);
-        if ended.is_some_and(|ended| ended.recv_timeout(PATIENCE).is_err()) {
-            self.lock().fail("the disk did not take the rest in time".to_owned());
+        if ended.is_some_and(|ended| ended.recv_timeout(DEADLINE).is_err()) {
+            self.lock().fail("the disk did not take the last writes within 10 s".to_owned());
         }
         self.stats()
     }
 
-    /// What became of it so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> RecordStats {
         self.lock().stats.clone()
     }
 
-    /// Writes down an answer.
+    /// Records an answer.
     pub(super) fn answer(&self, kind: u32, body: impl FnOnce(&mut Encoder<'_>)) {
         self.lock().record(kind, body);
     }
 
-    /// Writes down the code that the kernel lends to every process, once.
+    /// Records the contents of the vDSO, once.
     pub(super) fn image(&self, image: impl FnOnce() -> io::Result<Vec<u8>>) {
         let mut state = self.lock();
         if !std::mem::replace(&mut state.has_image, true)
@@ -233,7 +240,7 @@ impl Recorder {
         }
     }
 
-    /// The recording thread.
+    /// Runs the recording thread.
     fn write(&self, mut out: impl Write, chunks: &Receiver<Vec<u8>>) {
         let mut write = |chunk: &[u8]| {
             out.write_all(chunk)?;
@@ -242,11 +249,11 @@ impl Recorder {
         };
         let written = chunks.iter().try_for_each(|chunk| write(&chunk)).and_then(|()| write(&self.end()));
         if let Err(error) = written {
-            self.lock().fail(format!("the recording can't be written: {error}"));
+            self.lock().fail(format!("the recording cannot be written: {error}"));
         }
     }
 
-    /// The last record: chunks end with a record, so it fits behind any of them.
+    /// Returns the end record. Each chunk ends with a whole record.
     fn end(&self) -> Vec<u8> {
         let is_early = self.lock().stats.error.is_some();
         let mut end = Vec::new();
@@ -257,7 +264,7 @@ impl Recorder {
         end
     }
 
-    /// A thread that panicked while it held the lock left whole records.
+    /// Locks the state, which is consistent even after a panic.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -278,7 +285,7 @@ impl State {
         });
     }
 
-    /// Writes one record, unless the recording has ended.
+    /// Appends one record, unless the recording has ended.
     fn put(&mut self, record: impl FnOnce(&mut Encoder<'_>)) {
         if self.chunks.is_none() {
             self.stats.left_out += 1;
@@ -288,34 +295,31 @@ impl State {
         record(&mut Encoder(&mut self.buffer));
         if self.buffer.len() - before > MAX_RECORD {
             self.buffer.truncate(before);
-            return self.fail("something is too large to be recorded".to_owned());
+            return self.fail("a record exceeds 16 MiB".to_owned());
         }
         if self.buffer.len() >= CHUNK {
             self.hand_over();
         }
     }
 
-    /// Hands what is in the buffer to the recording thread.
+    /// Hands the buffer to the recording thread.
     fn hand_over(&mut self) {
+        self.written = Instant::now();
         let Some(chunks) = self.chunks.as_ref().filter(|_| !self.buffer.is_empty()) else { return };
         match chunks.try_send(std::mem::take(&mut self.buffer)) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => {
-                self.fail("the recording can't be written as fast as events come".to_owned());
+                self.fail("the disk is slower than the events".to_owned());
             }
-            // The thread has said why.
+            // The thread has set the error.
             Err(TrySendError::Disconnected(_)) => self.chunks = None,
         }
     }
 
-    /// Ends the recording early; the first reason stays.
+    /// Ends the recording early and keeps the first error.
     fn fail(&mut self, error: String) {
         self.chunks = None;
         self.buffer = Vec::new();
         self.stats.error.get_or_insert(error);
     }
-}
-
-fn since_1970(time: SystemTime) -> u64 {
-    nanoseconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }

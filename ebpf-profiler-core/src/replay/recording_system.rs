@@ -1,4 +1,4 @@
-//! Writes down every answer of a [`System`].
+//! Records the answers of a [`System`].
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::language::{Journal, NamedCall, ScriptCall};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
-/// Answers as another system does, and writes the answers down.
+/// Forwards to another system and records its answers.
 #[derive(Debug)]
 pub struct RecordingSystem<S> {
     system: S,
     recorder: Recorder,
 }
 
-/// Opens files, and writes down which file it was the first time.
+/// Opens a file, and records its facts the first time.
 struct RecordingOpener {
     opener: Arc<dyn Opener>,
     pid: u32,
@@ -27,11 +27,11 @@ struct RecordingOpener {
     written: AtomicBool,
 }
 
-/// The most bytes that the code which the kernel lends to every process can have.
+/// Maximum size of the vDSO in bytes.
 const MAX_IMAGE: u64 = 1 << 20;
 
 impl<S: System> RecordingSystem<S> {
-    /// Asks `system`, and tells `recorder`.
+    /// Returns a system that forwards to `system` and writes to `recorder`.
     pub fn new(system: S, recorder: Recorder) -> RecordingSystem<S> {
         RecordingSystem { system, recorder }
     }

@@ -1,23 +1,22 @@
-//! A replay on its way.
+//! A running replay.
 
 use std::fmt;
 use std::time::SystemTime;
 
 use ebpf_programs::abi::reason::Counter;
 
+use super::decode::from_1970;
 use super::kernel_names::RecordedNames;
-use super::play::{Input, from_1970};
-use super::source::{Place, RecordedSource};
+use super::reader::Input;
+use super::source::{Boundary, RecordedSource};
 use crate::pipeline::{Pipeline, PipelineStats};
 use crate::profile::Profile;
 use crate::sample::{Batch, SourceError};
 
-/// The profiles of a recording, one after the other.
-///
-/// After an error there are no more.
+/// Iterator over the profiles of a recording, which ends after the first error.
 pub struct Profiles(pub(super) Run);
 
-/// Source, pipeline and names, driven by who asks for profiles.
+/// Source, pipeline and names, advanced by the caller.
 pub(super) struct Run {
     source: RecordedSource<Box<dyn Input>>,
     pipeline: Pipeline,
@@ -25,9 +24,9 @@ pub(super) struct Run {
     batch: Batch,
     since: SystemTime,
     now: SystemTime,
-    /// Ticks that were lost, up to now and up to the last profile.
+    /// Lost samples up to now, and up to the previous profile.
     lost: (u64, u64),
-    /// Whether a batch was taken since the last profile.
+    /// `true` if the pipeline took a batch since the previous profile.
     pending: bool,
     ended: bool,
 }
@@ -52,7 +51,7 @@ impl Run {
         }
     }
 
-    /// The next profile; none at the end.
+    /// Returns the next profile; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<Profile>, SourceError> {
         while !self.ended {
             let flushed = self.advance()?;
@@ -63,7 +62,7 @@ impl Run {
         Ok(None)
     }
 
-    /// Everything up to the end as one profile.
+    /// Replays up to the end into one profile.
     pub(super) fn whole(mut self) -> Result<Profile, SourceError> {
         while !self.ended {
             self.advance()?;
@@ -75,21 +74,21 @@ impl Run {
         self.pipeline.stats()
     }
 
-    /// Goes to the next place; whether a profile was finished there.
+    /// Replays up to the next boundary. Returns `true` if a profile ends there.
     fn advance(&mut self) -> Result<bool, SourceError> {
-        // What goes wrong ends it.
+        // Stays so after an error.
         self.ended = true;
-        let place = self.source.advance(&mut self.batch)?;
-        self.ended = matches!(place, Place::End(_));
+        let boundary = self.source.advance(&mut self.batch)?;
+        self.ended = matches!(boundary, Boundary::End(_));
         self.take();
-        match place {
-            Place::Batch => Ok(false),
-            Place::Flush(flush) => {
+        match boundary {
+            Boundary::Batch => Ok(false),
+            Boundary::Flush(flush) => {
                 self.now = from_1970(flush.time);
                 self.lost.0 = self.lost.0.max(flush.counts.get(Counter::RingFull));
                 Ok(true)
             }
-            Place::End(end) => {
+            Boundary::End(end) => {
                 self.now = self.now.max(from_1970(end.time));
                 Ok(false)
             }

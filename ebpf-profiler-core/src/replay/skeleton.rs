@@ -1,7 +1,7 @@
-//! Stands in for a file that isn't on this machine: its code segments and its build id, and no contents.
+//! Replaces a file that is missing on the machine of the replay: its code segments and build id, without contents.
 //!
-//! So addresses in it are told as addresses in that file, debug files are found by its build id, and nothing
-//! is named after another file of the same path.
+//! With it, addresses are converted to addresses in that file, debug files are found by build id, and no name is
+//! taken from another file of the same path.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use object::elf;
 use super::record::{Code, Facts};
 use crate::elf::{Arch, ReadAt, Segment};
 
-/// As long as the file was; zeros but for its headers.
+/// An ELF file of the recorded size: headers, then zeros.
 pub(super) struct Skeleton {
     size: u64,
     head: Vec<u8>,
@@ -43,7 +43,7 @@ impl ReadAt for Skeleton {
     }
 }
 
-/// The file header, the segments' headers, and the note with the build id.
+/// Encodes the file header, the program headers and the note with the build id.
 fn head(code: &Code) -> Vec<u8> {
     let note = note(&code.build_id);
     let note_at = (HEADER + SEGMENT * (code.segments.len() + 1)) as u64;
@@ -52,7 +52,7 @@ fn head(code: &Code) -> Vec<u8> {
         segment_header(&mut head, segment);
     }
     let size = note.len() as u64;
-    let place = Segment {
+    let segment = Segment {
         kind: elf::PT_NOTE,
         flags: 4,
         offset: note_at,
@@ -60,7 +60,7 @@ fn head(code: &Code) -> Vec<u8> {
         file_size: size,
         memory_size: size,
     };
-    segment_header(&mut head, &place);
+    segment_header(&mut head, &segment);
     head.extend(note);
     head
 }
@@ -77,7 +77,7 @@ fn file_header(code: &Code) -> Vec<u8> {
     head.extend(elf::ET_DYN.to_le_bytes());
     head.extend(machine.to_le_bytes());
     head.extend(1u32.to_le_bytes());
-    // No entry point, the segments right behind, no sections.
+    // Entry point, offset of the program headers, offset of the section headers.
     head.extend([0, HEADER as u64, 0].iter().flat_map(|word| word.to_le_bytes()));
     head.extend(0u32.to_le_bytes());
     head.extend([HEADER as u16, SEGMENT as u16, count, 0, 0, 0].iter().flat_map(|half| half.to_le_bytes()));
@@ -92,7 +92,7 @@ fn segment_header(head: &mut Vec<u8>, segment: &Segment) {
     head.extend(words.iter().flat_map(|word| word.to_le_bytes()));
 }
 
-/// Nothing for a file without build id.
+/// Encodes the build id note; empty without a build id.
 fn note(build_id: &[u8]) -> Vec<u8> {
     if build_id.is_empty() {
         return Vec::new();
@@ -112,7 +112,7 @@ mod tests {
     use crate::elf::{Elf, segment_type};
 
     #[test]
-    fn a_file_that_is_not_there_tells_addresses_and_its_build_id() {
+    fn converts_addresses_and_keeps_the_build_id() {
         let segment = Segment {
             kind: segment_type::PT_LOAD,
             flags: 5,
@@ -133,12 +133,12 @@ mod tests {
             assert_eq!(elf.code_address(0x2010), Some(0x3010));
             assert_eq!(elf.build_id().unwrap_or_default(), build_id);
             assert_eq!(elf.size(), 100_000);
-            assert_eq!(facts.fit(&elf), !build_id.is_empty());
+            assert_eq!(facts.matches(&elf), !build_id.is_empty());
         }
     }
 
     #[test]
-    fn sizes_that_make_no_sense_are_errors_and_never_a_panic() {
+    fn accepts_every_size_without_panic() {
         for size in [0, 1, 64, u64::MAX] {
             let code = Code { arch: Arch::HOST, build_id: vec![], fingerprint: 0, segments: vec![] };
             let skeleton = Skeleton::new(&Facts { size, code: Some(code) });

@@ -1,56 +1,72 @@
-//! The stream of events, as the pipeline was given it.
+//! The recorded stream of events.
 
 use std::io::Read;
 use std::time::Duration;
 
 use super::decode;
 use super::reader::Reader;
-use super::record::{End, Flush, Step};
+use super::record::{End, Flush, Start, Step};
 use crate::sample::{Batch, Counts, Source, SourceError};
 
-/// The most memory that one batch can take; what the kernel's buffers hold is less by far.
+/// Maximum size of one batch in bytes; the kernel's buffers hold less by far.
 const MAX_BATCH: usize = 1 << 30;
 
 /// A recorded stream of events.
 pub(super) struct RecordedSource<R> {
     reader: Reader<R>,
     counts: Counts,
+    /// Offset from the time of an event to nanoseconds since 1970.
+    clock: u64,
+    /// Time of the latest event.
+    latest: u64,
 }
 
-/// Where a stream of events stands.
+/// A boundary in the stream of events.
 #[derive(Debug, PartialEq)]
-pub(super) enum Place {
-    /// A batch is complete.
+pub(super) enum Boundary {
+    /// End of a batch.
     Batch,
-    /// A profile ended here.
+    /// End of a profile.
     Flush(Flush),
-    /// Nothing comes any more.
+    /// End of the stream.
     End(End),
 }
 
 impl<R: Read> RecordedSource<R> {
-    /// Goes on behind the record that says how it began.
-    pub(super) fn new(reader: Reader<R>) -> RecordedSource<R> {
-        RecordedSource { reader, counts: Counts::default() }
+    /// Continues after the start record.
+    pub(super) fn new(reader: Reader<R>, start: &Start) -> RecordedSource<R> {
+        RecordedSource { reader, counts: Counts::default(), clock: start.clock, latest: 0 }
     }
 
-    /// Reads up to the next place that matters; the events on the way go into `batch`.
-    pub(super) fn advance(&mut self, batch: &mut Batch) -> Result<Place, SourceError> {
+    /// Appends events to `batch` up to the next boundary and returns it.
+    ///
+    /// A truncated recording ends early, at the time of its latest event.
+    pub(super) fn advance(&mut self, batch: &mut Batch) -> Result<Boundary, SourceError> {
         loop {
-            let (kind, body) = self.reader.next()?;
+            let Some((kind, body)) = self.reader.next()? else {
+                let time = if self.latest == 0 { 0 } else { self.latest.wrapping_add(self.clock) };
+                return Ok(Boundary::End(End { time, is_early: true }));
+            };
             match decode::step(kind, body)? {
-                Some(Step::Tick(record)) => batch.push_tick(record),
-                Some(Step::Life(event)) => batch.push_life(event),
-                Some(Step::Batch) => return Ok(Place::Batch),
+                Some(Step::Tick(record)) => {
+                    let time = body.first_chunk().map_or(0, |time| u64::from_le_bytes(*time));
+                    self.latest = self.latest.max(time);
+                    batch.push_tick(record);
+                }
+                Some(Step::Life(event)) => {
+                    self.latest = self.latest.max(event.time);
+                    batch.push_life(event);
+                }
+                Some(Step::Batch) => return Ok(Boundary::Batch),
                 Some(Step::Flush(flush)) => {
                     self.counts = flush.counts.clone();
-                    return Ok(Place::Flush(flush));
+                    return Ok(Boundary::Flush(flush));
                 }
-                Some(Step::End(end)) => return Ok(Place::End(end)),
+                Some(Step::End(end)) => return Ok(Boundary::End(end)),
                 None => {}
             }
             if batch.size() > MAX_BATCH {
-                return Err(SourceError::Format("a batch is larger than any that can be"));
+                return Err(SourceError::Format("a batch exceeds the maximum size"));
             }
         }
     }
@@ -60,9 +76,9 @@ impl<R: Read + Send> Source for RecordedSource<R> {
     fn next(&mut self, _: Duration, batch: &mut Batch) -> Result<bool, SourceError> {
         loop {
             match self.advance(batch)? {
-                Place::Batch => return Ok(true),
-                Place::Flush(_) => {}
-                Place::End(_) => return Ok(false),
+                Boundary::Batch => return Ok(true),
+                Boundary::Flush(_) => {}
+                Boundary::End(_) => return Ok(false),
             }
         }
     }

@@ -1,8 +1,8 @@
-//! A recording may be cut off, damaged or malicious: the end is a sentence, or a profile, and never a panic.
+//! Truncated, damaged and malicious recordings give an error or a profile, and never a panic.
 
 use std::io::Cursor;
 
-use ebpf_profiler_core::replay::Replay;
+use ebpf_profiler_core::replay::{Incomplete, Replay};
 use ebpf_profiler_core::sample::SourceError;
 use ebpf_profiler_core::symbol::NoSymbols;
 
@@ -20,29 +20,59 @@ fn recording() -> Vec<u8> {
 }
 
 #[test]
-fn every_truncation_is_told() {
-    let whole = recording();
-    for len in 0..whole.len() {
-        match try_it(whole[..len].to_vec()) {
-            Err(SourceError::Format(_)) => {}
-            other => panic!("{len} of {} bytes: {other:?}", whole.len()),
-        }
+fn replays_a_truncated_recording_up_to_its_last_whole_record() {
+    let complete = recording();
+    // Offsets behind the head and behind each record.
+    let mut ends = vec![16];
+    while let Some(header) = complete[*ends.last().unwrap()..].first_chunk::<8>() {
+        let size = u32::from_le_bytes(*header.last_chunk().unwrap()) as usize;
+        ends.push(ends.last().unwrap() + 8 + size);
     }
-    assert_eq!(try_it(whole).unwrap(), 5);
+    let mut latest = 0;
+    for len in 0..complete.len() {
+        let bytes = complete[..len].to_vec();
+        let end = ends.iter().rfind(|&&end| end <= len).copied().unwrap_or(0);
+        if end <= ends[0] {
+            assert!(matches!(try_it(bytes), Err(SourceError::Format(_))), "{len}");
+            continue;
+        }
+        let (whole, partial) = (end as u64, (len - end) as u64);
+        let replay = Replay::read(Cursor::new(bytes)).unwrap().symbolizer(NoSymbols);
+        assert_eq!(replay.incomplete(), Some(Incomplete::Truncated { whole, partial }));
+        let count = replay.profile().unwrap().count();
+        assert!(count >= latest, "a longer piece holds no fewer samples");
+        latest = count;
+    }
+    assert_eq!((latest, ends.last()), (5, Some(&complete.len())));
+    let replay = Replay::read(Cursor::new(complete)).unwrap();
+    assert_eq!(replay.incomplete(), None);
 }
 
 #[test]
-fn what_follows_the_end_is_told() {
+fn a_truncated_recording_ends_at_its_latest_event() {
+    let complete = recording();
+    let profile = |len: usize| {
+        let replay = Replay::read(Cursor::new(complete[..len].to_vec())).unwrap().symbolizer(NoSymbols);
+        replay.profile().unwrap()
+    };
+    // The end record has 12 bytes behind its header.
+    let (truncated, whole) = (profile(complete.len() - 20), profile(complete.len()));
+    assert_eq!((truncated.count(), truncated.start()), (whole.count(), whole.start()));
+    assert!(truncated.duration() <= whole.duration());
+}
+
+#[test]
+fn rejects_bytes_behind_the_end_record() {
     let mut longer = recording();
     longer.push(0);
     assert!(matches!(try_it(longer), Err(SourceError::Format(_))));
 }
 
 #[test]
-fn other_files_and_versions_are_told_apart() {
+fn rejects_other_files_and_versions() {
     let say = |bytes: Vec<u8>| try_it(bytes).unwrap_err().to_string();
     let whole = recording();
-    assert!(say(b"#!/bin/sh\n".to_vec()).contains("doesn't begin like one"));
+    assert!(say(b"#!/bin/sh\n".to_vec()).contains("does not begin with the bytes of a recording"));
     for (at, words) in
         [(8, "another version of this library"), (12, "another version of the sampling program")]
     {
@@ -56,7 +86,7 @@ fn other_files_and_versions_are_told_apart() {
 }
 
 #[test]
-fn every_byte_can_be_anything() {
+fn survives_any_byte_changed() {
     let whole = recording();
     for at in 16..whole.len() {
         for value in [0, 0xff] {
@@ -68,7 +98,7 @@ fn every_byte_can_be_anything() {
 }
 
 #[test]
-fn every_word_can_be_huge() {
+fn survives_any_word_huge() {
     let whole = recording();
     for at in 16..whole.len() - 8 {
         let mut bytes = whole.clone();
@@ -78,7 +108,7 @@ fn every_word_can_be_huge() {
 }
 
 #[test]
-fn many_changes_at_once() {
+fn survives_many_changes() {
     let whole = recording();
     let mut seed = 7u64;
     let mut next = |below: usize| {
@@ -103,7 +133,7 @@ fn many_changes_at_once() {
 }
 
 #[test]
-fn a_size_takes_no_memory_before_its_bytes_are_there() {
+fn rejects_a_record_size_beyond_the_maximum() {
     let mut bytes = recording()[..16].to_vec();
     bytes.extend([1, 0, 0, 0]);
     bytes.extend(u32::MAX.to_le_bytes());

@@ -1,21 +1,31 @@
-//! A disk that fails or hangs ends the recording, and nothing else.
+//! A disk that fails or hangs ends the recording only.
 
-use std::io::{self, Write};
+use std::io::{self, Cursor, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use ebpf_profiler_core::pipeline::Clock;
-use ebpf_profiler_core::replay::{RecordOptions, Recorder};
+use ebpf_profiler_core::replay::{Incomplete, RecordOptions, Recorder, Replay};
 use ebpf_profiler_core::sample::{Batch, Counts};
+use ebpf_profiler_core::symbol::NoSymbols;
 use ebpf_profiler_core::testing::FakeTick;
 
-/// Takes so many bytes, then none.
-struct Full(usize);
+use crate::world::Shared;
+
+/// Accepts a number of bytes, then fails.
+struct Full {
+    room: usize,
+    written: Shared,
+}
 
 impl Write for Full {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
-        Ok(bytes.len())
+        let accepted = bytes.len().min(self.room);
+        if accepted == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.room -= accepted;
+        self.written.write(&bytes[..accepted])
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -23,7 +33,7 @@ impl Write for Full {
     }
 }
 
-/// Takes nothing until it is let go.
+/// Accepts nothing until its channel is closed.
 struct Hanging(Receiver<()>);
 
 impl Write for Hanging {
@@ -49,33 +59,41 @@ fn batch() -> Batch {
 }
 
 #[test]
-fn a_full_disk_is_said_and_what_came_later_is_counted() {
-    let recorder = Recorder::new(Full(50_000), &options()).unwrap();
-    // The first of these that doesn't fit ends it, a moment later.
+fn a_full_disk_is_an_error_and_later_events_are_counted() {
+    let written = Shared::default();
+    let recorder = Recorder::new(Full { room: 50_000, written: written.clone() }, &options()).unwrap();
+    // The first write that does not fit ends the recording, on its thread.
     while recorder.stats().left_out < 100 {
         recorder.batch(&batch());
         recorder.flush(&Counts::default());
     }
     let stats = recorder.finish();
-    assert!(stats.error.unwrap().contains("can't be written"));
+    assert!(stats.error.unwrap().contains("cannot be written"));
     assert!((30_000..=50_000).contains(&stats.bytes), "{}", stats.bytes);
+
+    let recording = written.0.lock().unwrap().clone();
+    assert_eq!(recording.len(), 50_000);
+    let replay = Replay::read(Cursor::new(recording)).unwrap().symbolizer(NoSymbols);
+    let Some(Incomplete::Truncated { whole, partial }) = replay.incomplete() else { panic!("{replay:?}") };
+    assert_eq!(whole + partial, 50_000);
+    assert!((3..=6).contains(&replay.profile().unwrap().count()));
 }
 
 #[test]
-fn a_disk_that_hangs_holds_nobody_up() {
-    let (let_go, wait) = channel();
+fn a_disk_that_hangs_does_not_block() {
+    let (release, wait) = channel();
     let recorder = Recorder::new(Hanging(wait), &options()).unwrap();
     let batch = batch();
     while recorder.stats().error.is_none() {
         recorder.batch(&batch);
     }
-    assert!(recorder.stats().error.unwrap().contains("as fast as events come"));
+    assert!(recorder.stats().error.unwrap().contains("slower than the events"));
     recorder.batch(&batch);
-    drop(let_go);
+    drop(release);
     assert!(recorder.finish().left_out >= 2);
 }
 
 #[test]
-fn a_path_that_can_not_be_written_is_an_error_at_once() {
+fn a_path_that_cannot_be_written_is_an_error_at_once() {
     assert!(Recorder::create("/proc/no/such/folder/run.ticks", &options()).is_err());
 }

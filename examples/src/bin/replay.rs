@@ -25,25 +25,23 @@ fn main() {
     let output: Option<PathBuf> = options.one("output");
     let file = output.as_deref().map(|output| File::new(output).unwrap_or_else(|error| fail(error)));
 
-    let profile = replay(recording).unwrap_or_else(|error| match error {
+    let replay = Replay::open(recording).unwrap_or_else(|error| match error {
         SourceError::Io(error) if error.kind() == ErrorKind::NotFound => {
             fail(format!("there is no recording {recording}; make it with: record --output {recording}"))
         }
         error => fail(format!("{recording}: {error}")),
     });
+    let incomplete = replay.incomplete();
+    let profile = replay.unwind(ebpf_profiler_unwind::tables()).profile();
+    let profile = profile.unwrap_or_else(|error| fail(format!("{recording}: {error}")));
 
     if let Some(mut file) = file {
         file.write(&profile).unwrap_or_else(|error| fail(error));
     }
     report(&profile, output.as_deref());
-}
-
-fn replay(recording: &str) -> Result<Profile, SourceError> {
-    let replay = Replay::open(recording)?;
-    if replay.ended_early() {
-        eprintln!("{recording} ended before the profiler did");
+    if let Some(incomplete) = incomplete {
+        fail(format!("{recording} is incomplete: {incomplete}"));
     }
-    replay.unwind(ebpf_profiler_unwind::tables()).profile()
 }
 
 fn report(profile: &Profile, output: Option<&Path>) {
