@@ -2,7 +2,7 @@
 
 use crate::run::{Outcome, cargo, run};
 use crate::tally::Tally;
-use crate::{collector, debian, fixtures, kernels, object, pythons, test};
+use crate::{collector, crates, debian, fixtures, kernels, object, pythons, test};
 
 /// Debian packages, each with what needs it.
 const PACKAGES: &[&str] = &[
@@ -43,6 +43,7 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     // The one that has to be built takes too long here.
     tally.step("interpreters", |_| pythons::task(&["packages".to_owned()]));
     test::steps(&mut tally);
+    crates::steps(&mut tally);
     test::live(&mut tally, test::ALL);
     // Without coverage, but long: the number of inputs bounds it.
     tally.step("fuzzers", |_| {

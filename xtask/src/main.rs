@@ -2,6 +2,7 @@
 
 mod ci;
 mod collector;
+mod crates;
 mod debian;
 mod fixtures;
 mod json;
@@ -34,6 +35,11 @@ const TASKS: &[Task] = &[
         object::task,
     ),
     ("layers", "checks that each crate names only what stands below it", layers::task),
+    (
+        "crates",
+        "checks the libraries: sets of features, the oldest Rust, arm64, packages, fuzz targets",
+        crates::task,
+    ),
     (
         "words",
         "[FOLDER]...: checks that no doc comment's line begins with What, How, Whether, Who, Where or Why",

@@ -52,7 +52,7 @@ impl<'e> Starts<'e> {
             }
         }
         let (start, description) = self.entry(low.checked_sub(1)?)?;
-        let [_, _, function, size] = words::<16, _>(read(self.elf, description)?);
+        let [_, _, function, size] = words::<16, 4>(read(self.elf, description)?);
         let described = description.checked_add(8)?.wrapping_add_signed(i64::from(function as i32));
         (described == start && address - start < u64::from(size)).then_some(start)
     }
