@@ -28,8 +28,11 @@ mod pprof;
 mod export;
 
 pub use encode::{Encoder, encode};
+#[cfg(all(fuzzing, feature = "http"))]
+#[doc(hidden)]
+pub use export::fuzzing;
 #[cfg(feature = "http")]
-pub use export::{Compression, ExportError, Exporter, Protocol, Settings, Stats};
+pub use export::{Compression, ExportError, Exporter, ParseCompressionError, Protocol, Settings, Stats};
 pub use identity::htlhash;
 #[cfg(feature = "pprof")]
 pub use pprof::pprof;

@@ -1,36 +1,36 @@
-//! What an answer means: the table of the specification.
+//! The meaning of an HTTP answer, after the OTLP specification.
 //!
 //! | answer | meaning |
 //! | --- | --- |
-//! | 2xx | delivered, perhaps not all of it |
-//! | 429, 502, 503, 504 | later; `Retry-After` says when, in seconds or as a date |
-//! | 413, and 400 that complains of the size | too large: not this, but parts of it |
-//! | no answer, or none that is HTTP | later |
-//! | anything else | refused, never to be sent again |
+//! | 2xx | delivered, possibly in part |
+//! | 429, 502, 503, 504 | retry, after the time in `Retry-After` (seconds or a date) |
+//! | 413, and 400 with a text about the size | too large: send parts |
+//! | no answer, or not HTTP | retry |
+//! | anything else | refused: never send again |
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::connection::Failure;
 use super::http::Response;
 
-/// What to do with a message after an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is there; so many samples of it were not wanted, and what was said about it.
+    /// Delivered; the collector rejected `rejected` samples, with its reason.
     Delivered { rejected: u64, message: String },
-    /// It may be tried again, not before this time if there is one.
-    Later { after: Option<Duration>, why: String },
-    /// It must not be sent again, but parts of it may.
+    /// Not delivered; may be sent again, not before `after`.
+    Retry { after: Option<Duration>, why: String },
+    /// Refused because of its size; parts of it may be sent.
     TooLarge { why: String },
-    /// It must not be sent again.
+    /// Refused; must not be sent again.
     Refused { why: String },
 }
 
-/// What the outcome of an attempt means.
+/// Classifies the outcome of an attempt.
 pub(super) fn verdict(outcome: Result<Response, Failure>, now: SystemTime) -> Verdict {
     match outcome {
         Ok(response) => of_response(&response, now),
-        Err(failure) => Verdict::Later { after: None, why: failure.to_string() },
+        Err(failure) => Verdict::Retry { after: None, why: failure.to_string() },
     }
 }
 
@@ -38,13 +38,13 @@ fn of_response(response: &Response, now: SystemTime) -> Verdict {
     match response.status {
         200..300 => delivered(&response.body),
         429 | 502 | 503 | 504 => {
-            // A date is one of their clock, which ours needn't agree with.
+            // A date is of the collector's clock, which can differ from ours.
             let now = response.header("date").and_then(date).unwrap_or(now);
             let after = response.header("retry-after").and_then(|value| retry_after(value, now));
-            Verdict::Later { after, why: describe(response) }
+            Verdict::Retry { after, why: describe(response) }
         }
         413 => Verdict::TooLarge { why: describe(response) },
-        // So the collector itself.
+        // The text of the OpenTelemetry Collector.
         400 if describe(response).ends_with("request body too large") => {
             Verdict::TooLarge { why: describe(response) }
         }
@@ -52,13 +52,13 @@ fn of_response(response: &Response, now: SystemTime) -> Verdict {
     }
 }
 
-/// What a body says about a message that was taken.
+/// Reads the body of a successful answer.
 pub(super) fn delivered(body: &[u8]) -> Verdict {
     let (rejected, message) = partial_success(body).unwrap_or_default();
     Verdict::Delivered { rejected, message }
 }
 
-/// The status and what the body says about it, which is a `google.rpc.Status` or plain text.
+/// Returns the status and the message of the body, which is a `google.rpc.Status` or plain text.
 fn describe(response: &Response) -> String {
     let message = fields(&response.body)
         .find_map(
@@ -71,10 +71,10 @@ fn describe(response: &Response) -> String {
     format!("the collector answered {}{separator}{message}", response.status)
 }
 
-/// As much of what a collector says as goes into an error.
+/// Maximum length in characters of a collector's message in an error.
 pub(super) const MESSAGE: usize = 200;
 
-/// `ExportProfilesServiceResponse { partial_success 1 { rejected_profiles 1, error_message 2 } }`
+/// Decodes `ExportProfilesServiceResponse { partial_success 1 { rejected_profiles 1, error_message 2 } }`.
 fn partial_success(body: &[u8]) -> Option<(u64, String)> {
     let partial = fields(body).find_map(|field| match field {
         Field::Bytes(1, partial) => Some(partial),
@@ -91,7 +91,7 @@ fn partial_success(body: &[u8]) -> Option<(u64, String)> {
     Some((rejected, message))
 }
 
-/// A field of a message, by its number; fields of other kinds are skipped.
+/// A field of a Protocol Buffers message with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field<'a> {
     Number(u64, u64),
@@ -99,7 +99,7 @@ pub(super) enum Field<'a> {
     Other,
 }
 
-/// The fields of a message, up to the first that is none.
+/// Returns the fields of a message up to the first malformed one.
 pub(super) fn fields(mut message: &[u8]) -> impl Iterator<Item = Field<'_>> {
     std::iter::from_fn(move || {
         let tag = varint(&mut message)?;
@@ -133,7 +133,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// `Retry-After: 120` or `Retry-After: Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses `Retry-After: 120` or `Retry-After: Sun, 06 Nov 1994 08:49:37 GMT`.
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
@@ -141,7 +141,7 @@ fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     Some(date(value)?.duration_since(now).unwrap_or_default())
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`
+/// Parses `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn date(value: &str) -> Option<SystemTime> {
     let (_, date) = value.split_once(", ")?;
     let parts: Vec<&str> = date.split([' ', ':']).collect();
@@ -156,7 +156,7 @@ fn date(value: &str) -> Option<SystemTime> {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// The days from 1970 to the first of a month.
+/// Returns the number of days from 1970 to the first of a month.
 fn days_before(year: u64, month: usize) -> Option<u64> {
     let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let years = (1970..=9_999).contains(&year).then_some(1970..year)?;
@@ -179,12 +179,12 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_specification() {
+    fn each_status_has_the_meaning_of_the_specification() {
         for status in 200..600 {
             let verdict = verdict(Ok(response(status, &[], b"")), at(0));
             let expected = match (status, &verdict) {
                 (200..300, Verdict::Delivered { .. }) => true,
-                (429 | 502 | 503 | 504, Verdict::Later { after: None, .. }) => true,
+                (429 | 502 | 503 | 504, Verdict::Retry { after: None, .. }) => true,
                 (413, Verdict::TooLarge { .. }) => true,
                 (200..300 | 413 | 429 | 502 | 503 | 504, _) => false,
                 (_, Verdict::Refused { .. }) => true,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_come_back() {
+    fn retry_after_is_seconds_or_a_date() {
         let now = at(784_111_777 - 30);
         for (value, seconds) in [
             ("120", Some(120)),
@@ -212,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn a_date_is_held_against_their_clock() {
+    fn retry_after_date_is_relative_to_the_collectors_clock() {
         let dates =
             [("date", "Sun, 06 Nov 1994 08:49:37 GMT"), ("retry-after", "Sun, 06 Nov 1994 08:50:07 GMT")];
-        // Ours may be wrong by years.
+        // The local clock may be wrong by years.
         for now in [0, 784_111_777, 4_000_000_000] {
-            let expected = Verdict::Later {
+            let expected = Verdict::Retry {
                 after: Some(Duration::from_secs(30)),
                 why: "the collector answered 503".into(),
             };
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collector_that_finds_it_too_large_says_so_in_two_ways() {
+    fn too_large_is_413_or_400_with_a_text() {
         for (status, body) in [(413, &b""[..]), (400, b"http: request body too large")] {
             let verdict = verdict(Ok(response(status, &[], body)), at(0));
             assert!(matches!(verdict, Verdict::TooLarge { .. }), "{verdict:?}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_body_holds_it_is_read() {
+    fn malformed_body_of_a_success_is_ignored() {
         let nothing = Verdict::Delivered { rejected: 0, message: String::new() };
         for body in [&b""[..], b"\x0a\xff", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", b"<html>", b"{}"]
         {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bodies_are_read() {
+    fn random_bodies_do_not_panic() {
         let mut seed = 1u64;
         let mut byte = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why() {
+    fn refusal_has_the_collectors_reason() {
         let status = [&[0x08, 3, 0x12, 6][..], b"too\nb\xc3"].concat();
         for (body, why) in [
             (&b"\x08\x03\x12\x03bad"[..], "the collector answered 400: bad"),

@@ -1,18 +1,19 @@
-//! How bodies are packed.
+//! Compression of message bodies.
 //!
-//! | | gRPC `grpc-encoding`, HTTP `Content-Encoding` | taken by |
+//! | compression | gRPC `grpc-encoding`, HTTP `Content-Encoding` | accepted by |
 //! | --- | --- | --- |
-//! | nothing | `identity`, no header | everybody |
-//! | gzip | `gzip` | everybody |
+//! | none | `identity`, no header | all consumers |
+//! | gzip | `gzip` | all consumers |
 //! | zstd | `zstd` | collectors; Pyroscope over HTTP does not |
 //!
 //! zstd at level 1 is smaller and takes half the time of gzip at level 1.
 
+use std::fmt;
 use std::str::FromStr;
 
 use bytes::Bytes;
 
-/// How messages are packed before they are sent.
+/// The compression of messages.
 ///
 /// # Examples
 ///
@@ -26,17 +27,17 @@ use bytes::Bytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
-    /// gzip with a level, 1 to 9.
+    /// gzip with a level from 1 to 9.
     #[cfg(feature = "gzip")]
     Gzip(u32),
-    /// zstd with a level, 1 to 19. Collectors take it; it isn't in the specification.
+    /// zstd with a level from 1 to 19. The Collector accepts it; it is not in the OTLP specification.
     #[cfg(feature = "zstd")]
     Zstd(i32),
 }
 
-/// The lowest levels: more costs more than it saves.
+/// gzip at level 1, or none without that feature. Higher levels cost more time than the bytes are worth.
 impl Default for Compression {
     fn default() -> Compression {
         #[cfg(feature = "gzip")]
@@ -46,33 +47,51 @@ impl Default for Compression {
     }
 }
 
-/// `none`, `gzip`, `zstd`; with a level behind a colon: `zstd:3`.
+/// Parses `none`, `gzip` or `zstd`, optionally with a level: `zstd:3`.
 impl FromStr for Compression {
-    /// What would be understood.
-    type Err = &'static str;
+    type Err = ParseCompressionError;
 
-    fn from_str(text: &str) -> Result<Compression, &'static str> {
+    fn from_str(text: &str) -> Result<Compression, ParseCompressionError> {
         let (name, level) = text.split_once(':').map_or((text, None), |(name, level)| (name, Some(level)));
-        let level = level.map(str::parse::<u8>).transpose().map_err(|_| WANTED)?;
+        let level = level.map(str::parse::<u8>).transpose().map_err(|_| ParseCompressionError(()))?;
         match (name, level) {
             ("none", None) => Ok(Compression::None),
             #[cfg(feature = "gzip")]
             ("gzip", None | Some(1..=9)) => Ok(Compression::Gzip(level.unwrap_or(1).into())),
             #[cfg(feature = "zstd")]
             ("zstd", None | Some(1..=19)) => Ok(Compression::Zstd(level.unwrap_or(1).into())),
-            _ => Err(WANTED),
+            _ => Err(ParseCompressionError(())),
         }
     }
 }
 
-const WANTED: &str = match (cfg!(feature = "gzip"), cfg!(feature = "zstd")) {
-    (true, true) => "gzip, zstd or none, with a level if you like: gzip:1 to 9, zstd:1 to 19",
-    (true, false) => "gzip, gzip:1 to gzip:9, or none; zstd needs the feature of that name",
-    (false, true) => "zstd, zstd:1 to zstd:19, or none; gzip needs the feature of that name",
-    (false, false) => "none; gzip and zstd need the features of these names",
+/// The error of parsing a [`Compression`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseCompressionError(());
+
+impl ParseCompressionError {
+    /// Returns the accepted values.
+    pub(super) fn expected(&self) -> &'static str {
+        EXPECTED
+    }
+}
+
+impl fmt::Display for ParseCompressionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown compression; expected {EXPECTED}")
+    }
+}
+
+impl std::error::Error for ParseCompressionError {}
+
+const EXPECTED: &str = match (cfg!(feature = "gzip"), cfg!(feature = "zstd")) {
+    (true, true) => "gzip, gzip:1 to gzip:9, zstd, zstd:1 to zstd:19, or none",
+    (true, false) => "gzip, gzip:1 to gzip:9, or none; zstd needs the feature `zstd`",
+    (false, true) => "zstd, zstd:1 to zstd:19, or none; gzip needs the feature `gzip`",
+    (false, false) => "none; gzip and zstd need the features `gzip` and `zstd`",
 };
 
-/// How a body is packed, also one that another program has left behind.
+/// The content coding of a body, including those of a spool that a program with other features wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Identity,
@@ -81,7 +100,7 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// As headers have it.
+    /// Returns the name in headers.
     pub(super) fn name(self) -> &'static str {
         match self {
             Coding::Identity => "identity",
@@ -89,28 +108,26 @@ impl Coding {
             Coding::Zstd => "zstd",
         }
     }
-}
 
-impl Coding {
-    /// Unpacks a body into at most so many bytes; none where that doesn't do, or isn't built in.
-    pub(super) fn unpack(self, body: &Bytes, most: usize) -> Option<Bytes> {
+    /// Decompresses a body to at most `limit` bytes; `None` if it is malformed, larger, or the feature is not enabled.
+    pub(super) fn decode(self, body: &Bytes, limit: usize) -> Option<Bytes> {
         match self {
             Coding::Identity => Some(body.clone()),
             #[cfg(feature = "gzip")]
-            Coding::Gzip => crate::gzip::gunzip(body, most),
+            Coding::Gzip => crate::gzip::gunzip(body, limit),
             #[cfg(feature = "zstd")]
-            Coding::Zstd => unzstd(body, most),
+            Coding::Zstd => unzstd(body, limit),
             #[cfg(not(all(feature = "gzip", feature = "zstd")))]
             _ => None,
         }
-        .filter(|message| message.len() <= most)
+        .filter(|message| message.len() <= limit)
     }
 }
 
 impl Compression {
-    /// Packs a message of an [`Encoder`](crate::Encoder) as it is packed when it is sent; for other ways to send it.
+    /// Compresses a message of an [`Encoder`](crate::Encoder), for programs that send it themselves.
     ///
-    /// Any decoder of the format unpacks it.
+    /// The result is an ordinary gzip or zstd stream.
     ///
     /// # Examples
     ///
@@ -123,11 +140,11 @@ impl Compression {
     /// # }
     /// ```
     pub fn compress(self, message: &Bytes) -> Bytes {
-        self.pack(message).0
+        self.encode(message).0
     }
 
-    /// The same, and how one says what it is.
-    pub(super) fn pack(self, message: &Bytes) -> (Bytes, Coding) {
+    /// Compresses a message and returns it with its content coding.
+    pub(super) fn encode(self, message: &Bytes) -> (Bytes, Coding) {
         match self {
             Compression::None => (message.clone(), Coding::Identity),
             #[cfg(feature = "gzip")]
@@ -144,11 +161,11 @@ impl Compression {
     }
 }
 
-/// The tag of the tables in a message.
+/// The tag of a message's dictionary field.
 #[cfg(feature = "gzip")]
 const DICTIONARY: u8 = crate::wire::bytes_tag(crate::encode::fields::DICTIONARY);
 
-/// None when there is no memory for it.
+/// Compresses; `None` if zstd fails to allocate memory.
 #[cfg(feature = "zstd")]
 fn zstd(message: &[u8], level: i32) -> Option<Bytes> {
     let mut packed = Vec::with_capacity(zstd_safe::compress_bound(message.len()));
@@ -158,9 +175,9 @@ fn zstd(message: &[u8], level: i32) -> Option<Bytes> {
 }
 
 #[cfg(feature = "zstd")]
-fn unzstd(body: &[u8], most: usize) -> Option<Bytes> {
+fn unzstd(body: &[u8], limit: usize) -> Option<Bytes> {
     let len = usize::try_from(zstd_safe::get_frame_content_size(body).ok()??).ok()?;
-    let mut message = Vec::with_capacity(Some(len).filter(|len| *len <= most)?);
+    let mut message = Vec::with_capacity(Some(len).filter(|len| *len <= limit)?);
     zstd_safe::decompress(&mut message, body).ok()?;
     Some(message.into())
 }
@@ -170,33 +187,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_have_bounds() {
+    fn invalid_levels_and_names_are_errors() {
         for text in ["", "brotli", "gzip:", "gzip:0", "gzip:10", "zstd:20", "none:1", "gzip:-1"] {
-            assert_eq!(text.parse::<Compression>(), Err(WANTED), "{text}");
+            assert_eq!(text.parse::<Compression>(), Err(ParseCompressionError(())), "{text}");
         }
     }
 
     #[cfg(feature = "zstd")]
     #[test]
-    fn zstd_makes_it_smaller_and_back() {
+    fn zstd_makes_a_message_smaller() {
         let message = Bytes::from(vec![7; 100_000]);
-        let (packed, coding) = "zstd:3".parse::<Compression>().unwrap().pack(&message);
+        let (packed, coding) = "zstd:3".parse::<Compression>().unwrap().encode(&message);
         assert!(coding == Coding::Zstd && packed.len() < 100);
     }
 
     #[test]
-    fn what_is_packed_can_be_unpacked_and_has_a_bound() {
+    fn decoding_restores_a_message_up_to_a_limit() {
         let message = Bytes::from((0..10_000u32).flat_map(u32::to_le_bytes).collect::<Vec<_>>());
         for text in ["none", "gzip", "gzip:9", "zstd", "zstd:19"] {
             let Ok(compression) = text.parse::<Compression>() else { continue };
-            let (packed, coding) = compression.pack(&message);
-            assert_eq!(coding.unpack(&packed, message.len()), Some(message.clone()), "{text}");
-            assert_eq!(coding.unpack(&packed, message.len() - 1), None, "{text}");
+            let (packed, coding) = compression.encode(&message);
+            assert_eq!(coding.decode(&packed, message.len()), Some(message.clone()), "{text}");
+            assert_eq!(coding.decode(&packed, message.len() - 1), None, "{text}");
             let half = packed.slice(..packed.len() / 2);
-            assert_ne!(coding.unpack(&half, 1 << 20), Some(message.clone()), "{text}");
+            assert_ne!(coding.decode(&half, 1 << 20), Some(message.clone()), "{text}");
         }
         for coding in [Coding::Gzip, Coding::Zstd] {
-            assert_eq!(coding.unpack(&Bytes::from_static(b"neither"), 1 << 20), None);
+            assert_eq!(coding.decode(&Bytes::from_static(b"neither"), 1 << 20), None);
         }
     }
 }

@@ -1,27 +1,27 @@
-//! A connection on which everything ends in time.
+//! A connection on which every operation ends at a deadline.
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
+use super::dial::Dialer;
 use super::endpoint::Endpoint;
 use super::stream::{Stream, is_timeout};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 
-/// Why there is no answer.
+/// The reason why an attempt has no answer.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Nobody is there, or the connection broke.
+    /// The connection was not established or broke.
     Io(&'static str, io::Error),
-    /// It can't be secured.
+    /// The TLS handshake or a TLS record failed.
     #[cfg(feature = "tls")]
     Tls(String),
-    /// Time was over.
+    /// The deadline passed.
     Timeout(&'static str),
-    /// What came is of another protocol, or too much.
-    Garbage(&'static str),
+    /// The peer sent bytes of another protocol, or more than the limits allow.
+    Protocol(&'static str),
 }
 
 impl fmt::Display for Failure {
@@ -30,77 +30,126 @@ impl fmt::Display for Failure {
             Failure::Io(doing, error) => write!(f, "{doing}: {error}"),
             #[cfg(feature = "tls")]
             Failure::Tls(why) => write!(f, "cannot secure the connection: {why}"),
-            Failure::Timeout(doing) => write!(f, "{doing}: no end in the time that it may take"),
-            Failure::Garbage(what) => write!(f, "the answer is not what was expected: {what}"),
+            Failure::Timeout(doing) => write!(f, "{doing}: the deadline has passed"),
+            Failure::Protocol(what) => write!(f, "invalid answer of the collector: {what}"),
         }
     }
 }
 
-/// When the attempt ends, which can become earlier while it goes on.
+/// Returns the end of the attempt, which can move forward while the attempt runs.
 pub(super) type Deadline<'a> = &'a dyn Fn() -> Instant;
 
-/// The other side.
+/// The collector's address and the state that connections to it share.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) endpoint: Endpoint,
-    /// How to secure connections to it, where it wants that.
+    pub(super) dialer: Dialer,
+    /// Present if the endpoint is `https`.
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Tls>,
 }
 
-/// A connection, and what came in on it.
+/// A connection with the bytes that were received and not yet consumed.
 pub(super) struct Connection<'d> {
     stream: Stream,
     deadline: Deadline<'d>,
-    /// For what goes wrong on the way.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS has more to say"))]
-    peer: &'d Peer,
-    /// Came in and wasn't looked at yet.
-    pub(super) received: Vec<u8>,
+    #[cfg(feature = "tls")]
+    tls: Option<&'d Tls>,
+    buffer: Vec<u8>,
+    /// Number of bytes at the beginning of `buffer` that are consumed.
+    consumed: usize,
+    /// Number of bytes received since the connection was opened.
+    total: usize,
+}
+
+/// Maximum number of bytes that one attempt receives: twice the largest body.
+const MAX_RECEIVED: usize = 8 << 20;
+
+/// Longest wait of one system call, after which the deadline is checked again.
+pub(super) const POLL: Duration = Duration::from_millis(100);
+
+impl Peer {
+    pub(super) fn open<'d>(&'d mut self, deadline: Deadline<'d>) -> Result<Connection<'d>, Failure> {
+        let socket = self.dialer.connect(&self.endpoint, deadline)?;
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &mut self.tls {
+            let stream = tls.stream(socket)?;
+            return Ok(Connection { tls: Some(tls), ..Connection::new(stream, deadline) });
+        }
+        Ok(Connection::new(Stream::Plain(socket), deadline))
+    }
 }
 
 impl<'d> Connection<'d> {
-    pub(super) fn open(peer: &'d mut Peer, deadline: Deadline<'d>) -> Result<Connection<'d>, Failure> {
-        let socket = connect(&peer.endpoint, deadline)?;
-        let stream = peer.stream(socket)?;
-        Ok(Connection { stream, deadline, peer, received: Vec::new() })
+    pub(super) fn new(stream: Stream, deadline: Deadline<'d>) -> Connection<'d> {
+        Connection {
+            stream,
+            deadline,
+            #[cfg(feature = "tls")]
+            tls: None,
+            buffer: Vec::new(),
+            consumed: 0,
+            total: 0,
+        }
     }
 
     /// Sends all bytes.
     pub(super) fn send(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
-            let written = self.patiently("cannot send", |stream| stream.write(bytes))?;
+            let written = self.poll("cannot send", |stream| stream.write(bytes))?;
             bytes = &bytes[written..];
         }
-        self.patiently("cannot send", |stream| stream.flush())
+        self.poll("cannot send", |stream| stream.flush())
     }
 
-    /// Receives some more bytes; false at the end.
-    pub(super) fn receive(&mut self) -> Result<bool, Failure> {
-        let mut buffer = [0; 4096];
-        let read = self.patiently("cannot read the answer", |stream| stream.read(&mut buffer))?;
-        self.received.extend_from_slice(&buffer[..read]);
-        Ok(read > 0)
-    }
-
-    /// Takes so many bytes out of what comes in.
-    pub(super) fn bytes(&mut self, len: usize) -> Result<Vec<u8>, Failure> {
-        while self.received.len() < len {
-            if !self.receive()? {
-                return Err(Failure::Garbage("it ends too early"));
-            }
+    /// Receives up to 4,096 bytes and returns how many; 0 at the end of the stream.
+    pub(super) fn receive(&mut self) -> Result<usize, Failure> {
+        let mut bytes = [0; 4096];
+        let read = self.poll("cannot read the answer", |stream| stream.read(&mut bytes))?;
+        self.total += read;
+        if self.total > MAX_RECEIVED {
+            return Err(Failure::Protocol("it is too large"));
         }
-        Ok(self.received.drain(..len).collect())
+        self.buffer.drain(..std::mem::take(&mut self.consumed));
+        self.buffer.extend_from_slice(&bytes[..read]);
+        Ok(read)
     }
 
-    /// Tries until it works or fails, or time is over.
-    fn patiently<T>(
+    /// Receives bytes; the end of the stream is an error.
+    pub(super) fn receive_more(&mut self) -> Result<usize, Failure> {
+        match self.receive()? {
+            0 => Err(Failure::Protocol("it ends too early")),
+            read => Ok(read),
+        }
+    }
+
+    /// Returns the bytes that were received and not yet consumed.
+    pub(super) fn received(&self) -> &[u8] {
+        &self.buffer[self.consumed..]
+    }
+
+    pub(super) fn consume(&mut self, len: usize) {
+        self.consumed = (self.consumed + len).min(self.buffer.len());
+    }
+
+    /// Receives and consumes exactly `len` bytes.
+    pub(super) fn bytes(&mut self, len: usize) -> Result<Vec<u8>, Failure> {
+        while self.received().len() < len {
+            self.receive_more()?;
+        }
+        let bytes = self.received()[..len].to_vec();
+        self.consume(len);
+        Ok(bytes)
+    }
+
+    /// Repeats an operation until it succeeds or fails, or the deadline passes.
+    fn poll<T>(
         &mut self,
         doing: &'static str,
         mut run: impl FnMut(&mut Stream) -> io::Result<T>,
     ) -> Result<T, Failure> {
         loop {
-            let timeout = rest(self.deadline, doing)?.min(LOOK);
+            let timeout = remaining(self.deadline, doing)?.min(POLL);
             match self.stream.set_timeout(timeout).and_then(|()| run(&mut self.stream)) {
                 Err(error) if is_timeout(&error) => {}
                 result => return result.map_err(|error| self.failure(doing, error)),
@@ -110,51 +159,19 @@ impl<'d> Connection<'d> {
 
     fn failure(&self, doing: &'static str, error: io::Error) -> Failure {
         #[cfg(feature = "tls")]
-        if let Some(failure) = self.peer.tls.as_ref().and_then(|tls| tls.failure(&error)) {
+        if let Some(failure) = self.tls.and_then(|tls| tls.failure(&error)) {
             return failure;
         }
         failure(doing, error)
     }
 }
 
-impl Peer {
-    #[cfg(feature = "tls")]
-    fn stream(&mut self, socket: TcpStream) -> Result<Stream, Failure> {
-        match &mut self.tls {
-            Some(tls) => tls.stream(socket),
-            None => Ok(Stream::Plain(socket)),
-        }
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn stream(&self, socket: TcpStream) -> Result<Stream, Failure> {
-        Ok(Stream::Plain(socket))
-    }
+/// Returns the time until the deadline, never zero: for a socket, zero means no limit.
+pub(super) fn remaining(deadline: Deadline<'_>, doing: &'static str) -> Result<Duration, Failure> {
+    let remaining = deadline().saturating_duration_since(Instant::now());
+    if remaining.is_zero() { Err(Failure::Timeout(doing)) } else { Ok(remaining) }
 }
 
-fn connect(endpoint: &Endpoint, deadline: Deadline<'_>) -> Result<TcpStream, Failure> {
-    const DOING: &str = "cannot connect";
-    let address = (&*endpoint.host, endpoint.port);
-    let addresses = address.to_socket_addrs().map_err(|error| Failure::Io("cannot find the host", error))?;
-    let mut last = Failure::Io(DOING, io::ErrorKind::AddrNotAvailable.into());
-    for address in addresses {
-        match TcpStream::connect_timeout(&address, rest(deadline, DOING)?) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = failure(DOING, error),
-        }
-    }
-    Err(last)
-}
-
-/// The time that is left, never zero: that would mean no limit.
-fn rest(deadline: Deadline<'_>, doing: &'static str) -> Result<Duration, Failure> {
-    let rest = deadline().saturating_duration_since(Instant::now());
-    if rest.is_zero() { Err(Failure::Timeout(doing)) } else { Ok(rest) }
-}
-
-fn failure(doing: &'static str, error: io::Error) -> Failure {
+pub(super) fn failure(doing: &'static str, error: io::Error) -> Failure {
     if is_timeout(&error) { Failure::Timeout(doing) } else { Failure::Io(doing, error) }
 }
-
-/// How long one system call waits before the deadline is looked at again.
-const LOOK: Duration = Duration::from_millis(100);

@@ -1,42 +1,42 @@
-//! Where to send to.
+//! The URL of a collector.
 
 use super::error::ExportError;
 
-/// A URL, taken apart.
+/// A parsed URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint {
-    /// Whether to speak TLS.
+    /// `true` for `https`.
     pub(super) secure: bool,
-    /// As it stands in the `Host` header.
+    /// The value of the `Host` header.
     pub(super) authority: String,
-    /// Without the brackets of an address.
+    /// A name or an address, without the brackets of IPv6.
     pub(super) host: String,
     pub(super) port: u16,
-    /// With the query, beginning with a slash.
+    /// The path with the query; begins with a slash.
     pub(super) path: String,
 }
 
 impl Endpoint {
-    /// Takes `http[s]://HOST[:PORT][/PATH]` apart.
+    /// Parses `http[s]://HOST[:PORT][/PATH]`.
     pub(super) fn parse(url: &str) -> Result<Endpoint, ExportError> {
-        let wrong = |why| ExportError::Endpoint { url: url.to_owned(), why };
+        let invalid = |why| ExportError::Endpoint { url: url.to_owned(), why };
         let (secure, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            _ => return Err(wrong("it does not begin with http:// or https://")),
+            _ => return Err(invalid("it does not begin with http:// or https://")),
         };
         if secure && cfg!(not(feature = "tls")) {
-            return Err(wrong("TLS is not built in; it needs the feature of that name"));
+            return Err(invalid("https needs the feature `tls`"));
         }
         if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(wrong("it has spaces or control characters"));
+            return Err(invalid("it has spaces or control characters"));
         }
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
         let (host, port) =
-            split_port(authority, if secure { 443 } else { 80 }).ok_or(wrong("the port is no number"))?;
+            split_port(authority, if secure { 443 } else { 80 }).ok_or(invalid("the port is no number"))?;
         if host.is_empty() || authority.contains('@') {
-            return Err(wrong("there is no host, or a user name; credentials go into a header"));
+            return Err(invalid("there is no host, or a user name; credentials go into a header"));
         }
         let path = path.split('#').next().unwrap_or_default();
         let slash = if path.starts_with('/') { "" } else { "/" };
@@ -45,8 +45,8 @@ impl Endpoint {
     }
 }
 
-/// `[::1]:4318` is `::1` and 4318.
-fn split_port(authority: &str, otherwise: u16) -> Option<(&str, u16)> {
+/// Splits `[::1]:4318` into `::1` and 4318.
+fn split_port(authority: &str, default: u16) -> Option<(&str, u16)> {
     let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, rest)) => (host, rest.strip_prefix(':')),
         None => match authority.split_once(':') {
@@ -54,7 +54,7 @@ fn split_port(authority: &str, otherwise: u16) -> Option<(&str, u16)> {
             None => (authority, None),
         },
     };
-    let port = port.filter(|port| !port.is_empty()).map_or(Ok(otherwise), str::parse).ok()?;
+    let port = port.filter(|port| !port.is_empty()).map_or(Ok(default), str::parse).ok()?;
     Some((host, port))
 }
 
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_that_work() {
+    fn valid_urls_are_parsed() {
         for (url, host, port, path) in [
             ("http://localhost", "localhost", 80, "/"),
             ("HTTP://collector:4318/v1development/profiles", "collector", 4318, "/v1development/profiles"),
@@ -77,7 +77,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn urls_with_tls() {
+    fn https_has_port_443() {
         let endpoint = Endpoint::parse("https://collector").unwrap();
         assert_eq!((endpoint.secure, endpoint.port), (true, 443));
         assert!(!Endpoint::parse("http://collector").unwrap().secure);
@@ -85,12 +85,12 @@ mod tests {
 
     #[cfg(not(feature = "tls"))]
     #[test]
-    fn tls_is_not_left_out_silently() {
+    fn https_without_tls_is_an_error() {
         assert!(Endpoint::parse("https://collector").is_err());
     }
 
     #[test]
-    fn urls_that_do_not() {
+    fn invalid_urls_are_errors() {
         for url in
             ["", "localhost:4318", "http://", "http://a:b", "http://a:99999", "http://u@a", "http://a/\r\nb"]
         {

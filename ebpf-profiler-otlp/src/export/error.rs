@@ -1,63 +1,76 @@
-//! What can go wrong on the way to a collector.
+//! Errors of the exporter.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why an exporter can't begin, or what it lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An error when an exporter starts, takes a profile or is flushed.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The endpoint isn't a URL that can be used.
+    /// The endpoint is no usable URL.
+    #[non_exhaustive]
     Endpoint {
-        /// What was given.
+        /// The configured endpoint.
         url: String,
-        /// What is wrong with it.
+        /// The part that is wrong.
         why: &'static str,
     },
-    /// A variable of the environment has a value that isn't understood or not supported.
+    /// An environment variable has an invalid or unsupported value.
+    #[non_exhaustive]
     Variable {
-        /// Its name.
+        /// The name of the variable.
         name: String,
         /// Its value.
         value: String,
-        /// What would be understood.
-        wanted: &'static str,
+        /// The accepted values.
+        expected: &'static str,
     },
-    /// A header has a name or value that can't be sent.
+    /// A header has an invalid name or value.
+    #[non_exhaustive]
     Header {
-        /// Its name.
+        /// The name of the header.
         name: String,
     },
-    /// A file of TLS can't be used: whom to trust, our certificate, or its key.
+    /// A certificate or key file for TLS is unusable.
+    #[non_exhaustive]
     Certificate {
-        /// Where it is.
+        /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The directory for messages that wait can't be used.
+    /// The [spool](crate::Settings::spool) directory is unusable.
+    #[non_exhaustive]
     Spool {
-        /// Where it is.
+        /// The path of the directory.
         path: PathBuf,
-        /// What went wrong.
-        kind: io::ErrorKind,
+        /// The failed operation's error.
+        source: io::Error,
     },
-    /// The thread of the exporter couldn't be started, or broke.
-    Thread(io::ErrorKind),
-    /// Messages of a profile found no room in the queue, or are too large to be sent.
+    /// The exporter's thread could not be started.
+    #[non_exhaustive]
+    Thread {
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The exporter's thread panicked; its messages are dropped.
+    Panicked,
+    /// Messages of a profile were dropped because the queue is full or they are too large.
+    #[non_exhaustive]
     NotTaken {
-        /// How many.
+        /// The number of dropped messages.
         lost: u64,
-        /// What went wrong last.
-        why: String,
+        /// The exporter's last error; empty if there was none.
+        last_error: String,
     },
-    /// Messages were left when the time for flushing was over.
+    /// Messages were dropped because the [flush timeout](crate::Settings::flush_timeout) passed.
+    #[non_exhaustive]
     NotFlushed {
-        /// How many.
+        /// The number of dropped messages.
         left: u64,
-        /// What went wrong last.
-        why: String,
+        /// The exporter's last error; empty if there was none.
+        last_error: String,
     },
 }
 
@@ -65,33 +78,43 @@ impl fmt::Display for ExportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ExportError::Endpoint { url, why } => {
-                write!(f, "cannot export to {url}: {why}; wanted: http[s]://HOST[:PORT][/PATH]")
+                write!(f, "cannot export to {url}: {why}; expected http[s]://HOST[:PORT][/PATH]")
             }
-            ExportError::Variable { name, value, wanted } => {
-                write!(f, "cannot use {name}={value}; wanted: {wanted}")
+            ExportError::Variable { name, value, expected } => {
+                write!(f, "cannot use {name}={value}; expected {expected}")
             }
             ExportError::Header { name } => {
-                write!(f, "cannot send the header {name:?}: a name has no spaces, a value only one line")
+                write!(f, "cannot send the header {name:?}; a name has no spaces, a value has one line")
             }
             ExportError::Certificate { path, why } => {
                 write!(f, "cannot use certificates of {}: {why}", path.display())
             }
-            ExportError::Spool { path, kind } => {
-                write!(
-                    f,
-                    "cannot keep messages in {}: {kind}; wanted: a directory to write to",
-                    path.display()
-                )
+            ExportError::Spool { path, source } => {
+                write!(f, "cannot use the spool directory {}: {source}", path.display())
             }
-            ExportError::Thread(kind) => write!(f, "the thread of the exporter is not there: {kind}"),
-            ExportError::NotTaken { lost, why } => {
-                write!(f, "{lost} messages dropped, the queue is full or they are too large; last: {why}")
+            ExportError::Thread { source } => write!(f, "cannot start the exporter's thread: {source}"),
+            ExportError::Panicked => f.write_str("the exporter's thread has panicked"),
+            ExportError::NotTaken { lost, last_error } => {
+                write!(f, "{lost} messages dropped: the queue is full or they are too large")?;
+                write_last(last_error, f)
             }
-            ExportError::NotFlushed { left, why } => {
-                write!(f, "{left} messages dropped at the end, the time to flush was over; last: {why}")
+            ExportError::NotFlushed { left, last_error } => {
+                write!(f, "{left} messages dropped at the end: the flush timeout has passed")?;
+                write_last(last_error, f)
             }
         }
     }
 }
 
-impl std::error::Error for ExportError {}
+fn write_last(error: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if error.is_empty() { Ok(()) } else { write!(f, "; last error: {error}") }
+}
+
+impl std::error::Error for ExportError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ExportError::Spool { source, .. } | ExportError::Thread { source } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,20 +1,24 @@
-//! Brings profiles to a collector.
+//! Sends profiles to a collector.
 //!
 //! ```text
 //!   Profile ──► Encoder ──► queue ──► worker ──► OTLP/HTTP or OTLP/gRPC
-//!               in take()   bounded   a thread   packed, one connection a message
+//!               in take()   bounded   a thread   compressed, one connection a message
 //!                                       │
-//!                            spool ◄──► └─ answer ──► delivered · partly · again, later · in halves · refused
+//!                            spool ◄──► └─ answer ──► delivered · partly · retry · in halves · refused
 //! ```
 //!
-//! The pipeline's thread encodes and queues; all that can wait for the network waits in the worker.
+//! The pipeline's thread encodes and queues; everything that waits for the network or the disk is in the worker.
 
 mod answer;
 mod compression;
 mod connection;
+mod dial;
 mod divide;
 mod endpoint;
 mod error;
+mod files;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 #[cfg(feature = "grpc")]
 mod grpc;
 mod http;
@@ -27,6 +31,8 @@ mod settings;
 mod spool;
 mod stats;
 mod stream;
+#[cfg(test)]
+mod testing;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;
@@ -39,7 +45,7 @@ use std::time::Instant;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{Sink, SinkError};
 
-pub use compression::Compression;
+pub use compression::{Compression, ParseCompressionError};
 pub use error::ExportError;
 pub use settings::{Protocol, Settings};
 pub use stats::Stats;
@@ -49,23 +55,52 @@ use queue::Queue;
 use stats::Counters;
 use worker::Worker;
 
-/// Sends profiles to a collector over OTLP/HTTP, or over OTLP/gRPC with the feature `grpc`.
+/// A [`Sink`] that sends profiles to a collector over OTLP/HTTP, or over OTLP/gRPC with the feature `grpc`.
 ///
-/// Taking a profile never waits for the network: it is encoded and queued, and a thread of the exporter sends it.
-/// What can't be delivered for some time is sent again, as the specification says; what doesn't fit into the queue,
-/// is refused, or waits for too long is dropped and counted in the [`Stats`].
+/// [`take`](Sink::take) encodes and queues a profile and never waits for the network; a thread of the exporter sends it.
+/// Messages are retried as the OTLP specification says. A message that finds no room in the queue, is refused, or is not
+/// delivered in time is dropped and counted in [`Stats`].
 ///
-/// Flushing and dropping the exporter wait for what is queued, for as long as the
-/// [timeout](Settings::flush_timeout) says.
+/// [`flush`](Sink::flush) and dropping the exporter send the queue for at most
+/// [`Settings::flush_timeout`]; the rest is dropped and counted.
 ///
 /// # Examples
 ///
-/// ```
-/// use ebpf_profiler_otlp::{Exporter, Settings};
+/// A collector that takes one request:
 ///
-/// let exporter = Exporter::new(Settings::new("http://localhost:4318/v1development/profiles"))?;
-/// println!("{}", exporter.stats());
-/// # Ok::<(), ebpf_profiler_otlp::ExportError>(())
+/// ```
+/// use std::io::{BufRead, BufReader, Read, Write};
+/// use std::net::TcpListener;
+/// use ebpf_profiler_core::sink::Sink;
+/// use ebpf_profiler_otlp::{Exporter, Settings};
+/// # use std::time::{Duration, SystemTime};
+/// # use ebpf_profiler_core::{profile::{Process, ProfileBuilder, Thread}, symbol::NoSymbols};
+/// # use ebpf_profiler_core::trace::{Frame, Stop, Trace};
+/// # let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+/// # let process = builder.process(Process { pid: 7, ..Process::default() });
+/// # let thread = builder.thread(Thread { process, tid: 7, name: "worker".into() });
+/// # let frames = vec![Frame::Kernel { address: 1 << 63 }].into();
+/// # builder.add(thread, &Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 }, 1_000);
+/// # let profile = builder.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let endpoint = format!("http://{}/v1development/profiles", listener.local_addr()?);
+/// let collector = std::thread::spawn(move || -> std::io::Result<usize> {
+///     let mut request = BufReader::new(listener.accept()?.0);
+///     let head: Vec<String> = request.by_ref().lines().map_while(Result::ok).take_while(|it| !it.is_empty()).collect();
+///     let len = head.iter().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+///     let mut body = vec![0; len.unwrap_or(0)];
+///     request.read_exact(&mut body)?;
+///     request.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")?;
+///     Ok(body.len())
+/// });
+///
+/// let mut exporter = Exporter::new(Settings::new(endpoint))?;
+/// exporter.take(&profile)?;
+/// exporter.flush()?;
+/// assert_eq!(exporter.stats().delivered, 1);
+/// assert!(collector.join().unwrap()? > 0);
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
 /// ```
 #[derive(Debug)]
 pub struct Exporter {
@@ -77,45 +112,44 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// An exporter as the environment wants it, for this machine; see [`Settings::from_env`].
+    /// Starts an exporter with the settings of the environment; see [`Settings::from_env`].
     ///
     /// # Errors
     ///
-    /// When a variable can't be understood or asks for what isn't there.
+    /// Fails if a variable has an invalid or unsupported value, and like [`new`](Exporter::new).
     pub fn from_env() -> Result<Exporter, ExportError> {
         Exporter::new(Settings::from_env()?)
     }
 
-    /// An exporter with these settings.
+    /// Starts an exporter. The collector may be absent.
     ///
     /// # Errors
     ///
-    /// When the endpoint can't be understood or isn't supported, or the thread can't be started. Whether somebody
-    /// listens there isn't asked: collectors come and go. Also when there is to be a
-    /// [spool](Settings::spool) and its directory can't be used.
+    /// Fails if the endpoint, a header, a certificate or the [spool](Settings::spool) directory is unusable, or if the
+    /// thread cannot be started.
     pub fn new(settings: Settings) -> Result<Exporter, ExportError> {
         let queue = Arc::new(Queue::new(settings.queue_bytes));
         let counters = Arc::new(Counters::default());
         let worker = Worker::new(&settings, queue.clone(), counters.clone())?;
         let thread = std::thread::Builder::new().name("otlp-export".into());
-        let worker = thread.spawn(move || worker.run()).map_err(|error| ExportError::Thread(error.kind()))?;
+        let worker = thread.spawn(move || worker.run()).map_err(|source| ExportError::Thread { source })?;
         let encoder = encoder(&settings);
         Ok(Exporter { encoder, settings, queue, counters, worker: Some(worker) })
     }
 
-    /// What became of the profiles so far.
+    /// Returns the counters.
     pub fn stats(&self) -> Stats {
         self.counters.snapshot(self.queue.len())
     }
 
-    /// A way to the numbers for when the exporter belongs to a profiler.
+    /// Returns a function that reads the counters after the exporter was moved into a profiler.
     pub fn watch(&self) -> impl Fn() -> Stats + Send + Sync + use<> {
         let (queue, counters) = (self.queue.clone(), self.counters.clone());
         move || counters.snapshot(queue.len())
     }
 
-    /// Makes messages smaller from now on, if a collector found one too large.
-    fn heed_limit(&mut self) {
+    /// Lowers the size limit of messages after the collector found one too large.
+    fn update_limit(&mut self) {
         let limit = self.counters.limit();
         if limit < self.settings.limit {
             self.settings.limit = limit;
@@ -123,17 +157,23 @@ impl Exporter {
         }
     }
 
-    /// Lets the worker send what is queued, and waits until that is done or given up.
+    /// Sends the queue until the flush timeout passes, and counts the rest as abandoned.
+    ///
+    /// The worker stops sending earlier, so that it can leave a connection or write to the spool. If it is stuck in a
+    /// system call nevertheless, its thread is left behind.
     fn close(&mut self) -> Result<(), ExportError> {
         let Some(worker) = self.worker.take() else { return Ok(()) };
-        self.queue.close(Instant::now() + self.settings.flush_timeout);
-        let joined = worker.join();
+        let (start, timeout) = (Instant::now(), self.settings.flush_timeout);
+        let reserve = if self.settings.spool.is_some() { timeout / 2 } else { timeout / 10 };
+        self.queue.close(start + (timeout - reserve));
+        let has_ended = self.queue.wait_for_end(start + timeout);
         self.counters.abandoned(self.queue.abandon());
+        let has_panicked = has_ended && worker.join().is_err();
         let stats = self.stats();
-        match (joined, stats.abandoned) {
-            (Err(_), _) => Err(ExportError::Thread(std::io::ErrorKind::Other)),
-            (Ok(()), 0) => Ok(()),
-            (Ok(()), left) => Err(ExportError::NotFlushed { left, why: stats.last_error }),
+        match (has_panicked, stats.abandoned) {
+            (true, _) => Err(ExportError::Panicked),
+            (false, 0) => Ok(()),
+            (false, left) => Err(ExportError::NotFlushed { left, last_error: stats.last_error }),
         }
     }
 }
@@ -147,7 +187,7 @@ fn encoder(settings: &Settings) -> Encoder {
 
 impl Sink for Exporter {
     fn take(&mut self, profile: &Profile) -> Result<(), SinkError> {
-        self.heed_limit();
+        self.update_limit();
         let mut lost = 0;
         for message in self.encoder.encode(profile) {
             if message.len() > self.settings.hard_limit {
@@ -160,11 +200,11 @@ impl Sink for Exporter {
         }
         match lost {
             0 => Ok(()),
-            lost => Err(ExportError::NotTaken { lost, why: self.stats().last_error }.into()),
+            lost => Err(ExportError::NotTaken { lost, last_error: self.stats().last_error }.into()),
         }
     }
 
-    /// Sends what is queued; nothing is taken any more afterwards.
+    /// Sends the queue; profiles taken afterwards are dropped and counted.
     fn flush(&mut self) -> Result<(), SinkError> {
         Ok(self.close()?)
     }
@@ -172,7 +212,7 @@ impl Sink for Exporter {
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        // Whoever wants to know calls `flush`; what is lost here is counted all the same.
+        // Only `flush` returns the error; the counters hold the losses in both cases.
         let _ = self.close();
     }
 }

@@ -1,4 +1,4 @@
-//! Messages that wait to be sent, in bounded memory.
+//! The queue between the profiler's thread and the worker, bounded in bytes.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-/// First in, first out; what finds no room is not taken.
+/// A first-in first-out queue that rejects messages for which there is no room.
 #[derive(Debug)]
 pub(super) struct Queue {
-    most_bytes: usize,
+    max_bytes: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -17,20 +17,24 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     messages: VecDeque<Bytes>,
-    /// Of the messages, and of the one that is being sent.
+    /// Size of the queued messages and of the one that is being sent.
     bytes: usize,
-    /// How much of that is being sent.
+    /// Size of the message that is being sent.
     sending: usize,
-    /// In how many messages: one, or the parts of one.
+    /// Number of parts of that message: 1 unless it was divided.
     parts: u64,
-    /// Nothing comes any more, and until when what is left may be sent.
+    /// Set once the exporter is closed: the end of all attempts.
     closed: Option<Instant>,
+    /// Set when the worker's thread has ended.
+    has_ended: bool,
+    /// Set when the exporter stopped waiting for the worker.
+    is_abandoned: bool,
 }
 
-/// Why a pause ended.
+/// The reason why a pause ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// It is time for the next attempt.
+    /// The next attempt is due.
     Over,
     /// A message came in.
     Message,
@@ -41,7 +45,7 @@ impl State {
         self.closed.is_some_and(|end| Instant::now() >= end)
     }
 
-    fn take(&mut self) -> Option<Bytes> {
+    fn pop(&mut self) -> Option<Bytes> {
         let message = self.messages.pop_front()?;
         (self.sending, self.parts) = (message.len(), 1);
         Some(message)
@@ -49,8 +53,8 @@ impl State {
 }
 
 impl Queue {
-    pub(super) fn new(most_bytes: usize) -> Queue {
-        Queue { most_bytes, state: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(max_bytes: usize) -> Queue {
+        Queue { max_bytes, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -58,10 +62,14 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a message if there is room for it.
+    fn wait<'g>(&self, state: MutexGuard<'g, State>, time: Duration) -> MutexGuard<'g, State> {
+        self.changed.wait_timeout(state, time).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Appends a message and returns `true` if there is room for it.
     pub(super) fn push(&self, message: Bytes) -> bool {
         let mut state = self.lock();
-        if state.closed.is_some() || state.bytes + message.len() > self.most_bytes {
+        if state.closed.is_some() || state.bytes + message.len() > self.max_bytes {
             return false;
         }
         state.bytes += message.len();
@@ -70,50 +78,53 @@ impl Queue {
         true
     }
 
-    /// Gives the next message, waiting for one; none when the queue is closed and empty, or its time is over.
+    /// Waits for the next message; `None` if the queue is closed and empty, or its deadline has passed.
     ///
-    /// The message takes room until it is [`done`](Queue::done).
+    /// The message occupies its room until it is [`done`](Queue::done).
     pub(super) fn next(&self) -> Option<Bytes> {
         let mut state = self.lock();
         while state.messages.is_empty() && state.closed.is_none() {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.is_over() { None } else { state.take() }
+        if state.is_over() { None } else { state.pop() }
     }
 
-    /// Gives the next message if there is one and time for it.
+    /// Returns the next message; `None` if there is none or the deadline has passed.
     pub(super) fn try_next(&self) -> Option<Bytes> {
         let mut state = self.lock();
-        if state.is_over() { None } else { state.take() }
+        if state.is_over() { None } else { state.pop() }
     }
 
-    /// Gives the next message if there is one, also when time is over.
-    pub(super) fn take(&self) -> Option<Bytes> {
-        self.lock().take()
+    /// Returns the next message, also after the deadline of attempts.
+    pub(super) fn pop(&self) -> Option<Bytes> {
+        self.lock().pop()
     }
 
-    /// Whether the queue is closed and its time over.
+    /// Returns `true` if the queue is closed and its deadline has passed.
     pub(super) fn is_over(&self) -> bool {
         self.lock().is_over()
     }
 
-    /// Whatever became of the message that was given last, or of the last of its parts, it takes no room any more.
-    pub(super) fn done(&self) {
+    /// Frees the room of the message that is being sent, once all its parts are done.
+    ///
+    /// Returns `false` if the message was already counted as abandoned.
+    pub(super) fn done(&self) -> bool {
         let mut state = self.lock();
         state.parts = state.parts.saturating_sub(1);
         if state.parts == 0 {
             state.bytes -= std::mem::take(&mut state.sending);
         }
+        !state.is_abandoned
     }
 
-    /// The message that was given last, or a part of it, has become two.
+    /// Counts one part more of the message that is being sent.
     pub(super) fn divided(&self) {
         self.lock().parts += 1;
     }
 
     /// Waits before the next attempt; if `wake` is set, only until there is a message.
     ///
-    /// In a closed queue the waits are short: what is left is to be tried before time is over.
+    /// When the queue is closed, the pause shortens to at most 200 ms so that the rest is tried once more.
     pub(super) fn pause(&self, time: Duration, wake: bool) -> Pause {
         let until = Instant::now() + time;
         let mut state = self.lock();
@@ -125,7 +136,7 @@ impl Queue {
             if rest.is_zero() {
                 return Pause::Over;
             }
-            state = self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.wait(state, rest);
         }
         let end = state.closed.unwrap_or(until).min(until);
         drop(state);
@@ -133,34 +144,53 @@ impl Queue {
         Pause::Over
     }
 
-    /// Until when an attempt may take that would otherwise end at `deadline`.
+    /// Returns the earlier of `deadline` and the deadline of a closed queue.
     pub(super) fn shorten(&self, deadline: Instant) -> Instant {
         self.lock().closed.map_or(deadline, |end| end.min(deadline))
     }
 
-    /// Takes nothing any more; what is there may be sent until `end`.
+    /// Rejects further messages; queued ones may be sent until `end`.
     pub(super) fn close(&self, end: Instant) {
         self.lock().closed = Some(end);
         self.changed.notify_all();
     }
 
-    /// Drops everything and says how many messages that were, the one that is being sent not included.
+    /// Records that the worker's thread has ended.
+    pub(super) fn end(&self) {
+        self.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the worker's thread has ended, at most until `deadline`; returns `true` if it has.
+    pub(super) fn wait_for_end(&self, deadline: Instant) -> bool {
+        let mut state = self.lock();
+        loop {
+            let rest = deadline.saturating_duration_since(Instant::now());
+            if state.has_ended || rest.is_zero() {
+                return state.has_ended;
+            }
+            state = self.wait(state, rest);
+        }
+    }
+
+    /// Drops all messages and returns how many there were, including the parts of the one that is being sent.
     pub(super) fn abandon(&self) -> u64 {
         let mut state = self.lock();
-        let left = state.messages.len() as u64;
+        let left = state.messages.len() as u64 + state.parts;
         state.messages.clear();
         (state.bytes, state.sending, state.parts) = (0, 0, 0);
+        state.is_abandoned = true;
         left
     }
 
-    /// How many messages there are, the one that is being sent included.
+    /// Returns the number of messages, including the parts of the one that is being sent.
     pub(super) fn len(&self) -> u64 {
         let state = self.lock();
         state.messages.len() as u64 + state.parts
     }
 }
 
-/// Between attempts when the queue is closed and time is short.
+/// Longest pause between attempts when the queue is closed.
 const LAST_PAUSE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
@@ -168,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_taken_until_a_message_is_done() {
+    fn message_occupies_its_room_until_it_is_done() {
         let queue = Queue::new(10);
         assert!(queue.push(Bytes::from_static(b"123456")));
         assert!(!queue.push(Bytes::from_static(b"12345")));
@@ -184,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_gives_what_it_has_while_there_is_time() {
+    fn closed_queue_returns_messages_until_its_deadline() {
         let queue = Queue::new(10);
         queue.push(Bytes::from_static(b"1"));
         queue.close(Instant::now() + Duration::from_secs(60));
@@ -207,5 +237,17 @@ mod tests {
             queue.close(Instant::now());
             assert_eq!(waiting.join().unwrap(), Pause::Over);
         });
+    }
+
+    #[test]
+    fn abandoned_message_is_counted_once() {
+        let queue = Queue::new(10);
+        queue.push(Bytes::from_static(b"1"));
+        assert!(queue.next().is_some());
+        assert!(!queue.wait_for_end(Instant::now()));
+        assert_eq!(queue.abandon(), 1);
+        assert!(!queue.done());
+        queue.end();
+        assert!(queue.wait_for_end(Instant::now() + Duration::from_secs(60)));
     }
 }

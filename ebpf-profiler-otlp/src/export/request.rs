@@ -1,10 +1,10 @@
-//! What stands before the body of a request.
+//! The head of an HTTP request.
 
 use super::compression::Coding;
 use super::endpoint::Endpoint;
 use super::error::ExportError;
 
-/// The part of it that is always the same.
+/// The part of the head that all requests share.
 #[derive(Debug)]
 pub(super) struct Request {
     head: String,
@@ -25,7 +25,7 @@ impl Request {
         Request { head }
     }
 
-    /// All of it for a body of this length.
+    /// Returns the head of a request with a body of `len` bytes.
     pub(super) fn head(&self, len: usize, coding: Coding) -> String {
         let encoding = match coding {
             Coding::Identity => String::new(),
@@ -35,7 +35,7 @@ impl Request {
     }
 }
 
-/// A line break in a header would be a header of its own, or the end of them.
+/// Validates a header: a line break in it would start another header or the body.
 pub(super) fn check_header(name: &str, value: &str) -> Result<(), ExportError> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let line = |c: char| c == '\t' || !c.is_control();

@@ -1,9 +1,9 @@
-//! When to try again.
+//! Back-off between attempts.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// How long to wait between attempts, and when to give up.
+/// The times between attempts and the time after which a message is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
     pub(super) first: Duration,
@@ -11,7 +11,7 @@ pub(super) struct Policy {
     pub(super) give_up: Duration,
 }
 
-/// The values that collectors themselves use when they export.
+/// The defaults of the OpenTelemetry Collector's exporters.
 impl Default for Policy {
     fn default() -> Policy {
         Policy {
@@ -22,9 +22,9 @@ impl Default for Policy {
     }
 }
 
-/// The waits between attempts: each half as long again as the one before, and none exactly so long.
+/// Exponential back-off: each wait is 1.5 times the one before, multiplied by a random factor of 0.5 to 1.5.
 ///
-/// Without the chance in it, all machines that lost one collector would come back at the same moment.
+/// Without the random factor, all machines that lost one collector would reconnect at the same moment.
 #[derive(Debug)]
 pub(super) struct Backoff {
     policy: Policy,
@@ -38,30 +38,30 @@ impl Backoff {
         Backoff { policy, next: policy.first, random: RandomState::new(), attempts: 0 }
     }
 
-    /// Begins with the first wait again.
+    /// Restarts with the first wait.
     pub(super) fn reset(&mut self) {
         self.next = self.policy.first;
     }
 
-    /// The longest wait, without the part that is chance.
+    /// Returns the longest wait, without the random factor.
     pub(super) fn longest(&self) -> Duration {
         self.policy.longest
     }
 
-    /// How long to wait now, `after` at least if the other side said so; none when it is time to give up.
+    /// Returns the next wait, at least the server's `after`; `None` if it would exceed the time of the message.
     ///
-    /// `elapsed` is how long the message has been tried for.
+    /// `elapsed` is the time since the first attempt.
     pub(super) fn wait(&mut self, elapsed: Duration, after: Option<Duration>) -> Option<Duration> {
         self.attempts += 1;
-        let chance = self.random.hash_one(self.attempts) % 1_000;
-        let jittered = self.next.mul_f64(0.5 + chance as f64 / 1_000.0);
+        let random = self.random.hash_one(self.attempts) % 1_000;
+        let jittered = self.next.mul_f64(0.5 + random as f64 / 1_000.0);
         self.next = self.next.mul_f64(1.5).min(self.policy.longest);
         let wait = jittered.max(after.unwrap_or_default());
         (elapsed.saturating_add(wait) <= self.policy.give_up).then_some(wait.min(LONGEST))
     }
 }
 
-/// Whoever wants to be left alone for longer is asked again all the same.
+/// Cap on the server's `Retry-After`.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_and_end() {
+    fn waits_grow_up_to_the_limit() {
         let mut backoff = Backoff::new(Policy::default());
         let (mut elapsed, mut waits) = (Duration::ZERO, Vec::new());
         while let Some(wait) = backoff.wait(elapsed, None) {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_side_may_want_longer() {
+    fn retry_after_extends_the_wait_up_to_a_cap() {
         let mut backoff = Backoff::new(Policy::default());
         let after = Some(Duration::from_secs(100));
         assert_eq!(backoff.wait(Duration::ZERO, after), after);

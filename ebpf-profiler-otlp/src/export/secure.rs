@@ -1,22 +1,21 @@
-//! Bytes through TLS, a step at a time.
+//! TLS over a socket, one system call per read or write.
 //!
-//! Whoever reads or writes looks at the time between two steps: a collector that sends a byte now and then must not
-//! keep us for as long as it likes, in the handshake either. So a step is one system call, and where that
-//! isn't enough the answer is that there is nothing yet.
+//! The caller checks the deadline between two calls, so that a collector that sends single bytes cannot hold it beyond the
+//! deadline, also during the handshake. A call that made progress but has no result returns `WouldBlock`.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use rustls::ClientConnection;
 
-/// A connection, and the socket below it.
+/// A TLS session and its socket.
 pub(super) struct Secure {
     pub(super) connection: ClientConnection,
     pub(super) socket: TcpStream,
 }
 
 impl Secure {
-    /// Sends some of what waits to be sent.
+    /// Sends buffered records with one system call.
     fn send(&mut self) -> io::Result<()> {
         if self.connection.wants_write() && self.connection.write_tls(&mut self.socket)? == 0 {
             return Err(ErrorKind::WriteZero.into());
@@ -24,11 +23,11 @@ impl Secure {
         if self.connection.wants_write() { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) }
     }
 
-    /// Takes some of what came in; false at the end.
+    /// Receives records with one system call; returns `false` at the end of the stream.
     fn receive(&mut self) -> io::Result<bool> {
         let read = self.connection.read_tls(&mut self.socket)?;
         if let Err(error) = self.connection.process_new_packets() {
-            // The other side is told why, if it still listens.
+            // Sends the alert.
             let _ = self.connection.write_tls(&mut self.socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
@@ -41,12 +40,12 @@ impl Secure {
 }
 
 impl Read for Secure {
-    /// Many close without saying so in TLS, which is an end as well. Where an answer may end is said inside of it.
+    /// Reads decrypted bytes. A close without a TLS alert is an end as well: the answer itself has a length.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(read) = self.plain(buffer) {
             return Ok(read);
         }
-        // One who doesn't hear us any more may have said why before.
+        // A peer that closed the connection may have sent the reason before.
         let sent = self.send();
         match (self.receive(), sent) {
             (Ok(true), _) => self.plain(buffer).ok_or(ErrorKind::WouldBlock.into()),
@@ -69,7 +68,7 @@ impl Write for Secure {
         self.connection.writer().write(bytes)
     }
 
-    /// What was written may still be in memory before this.
+    /// Sends buffered records.
     fn flush(&mut self) -> io::Result<()> {
         self.send()
     }

@@ -1,16 +1,16 @@
-//! What an exporter can be told, in code or by the environment.
+//! Configuration of an exporter, in code or by the environment.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::compression::Compression;
+use super::compression::{Compression, ParseCompressionError};
 use super::error::ExportError;
 use super::retry::Policy;
 #[cfg(feature = "tls")]
 use super::tls::Files;
 use crate::resource::{Resource, percent_decoded};
 
-/// Where and how to send.
+/// Configures an [`Exporter`](crate::Exporter).
 ///
 /// # Examples
 ///
@@ -43,27 +43,26 @@ pub struct Settings {
     pub(super) tls: Files,
 }
 
-/// How profiles are sent.
+/// The transport protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// OTLP/HTTP: a POST to the path of the endpoint.
+    /// OTLP/HTTP: a POST to the endpoint's path.
     #[default]
     Http,
-    /// OTLP/gRPC: the path is given, that of the endpoint doesn't count.
+    /// OTLP/gRPC. The endpoint's path is ignored.
     #[cfg(feature = "grpc")]
     Grpc,
 }
 
-/// Times that are longer than this are no times to wait; the clock can't count all of them.
+/// Cap on configured times: adding longer ones to the clock may overflow.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The path that the specification gives profiles.
+/// The path of profiles in the OTLP specification.
 const PATH: &str = "/v1development/profiles";
 
 impl Settings {
-    /// Sends to this URL, with its path as it stands: `http://HOST[:PORT][/PATH]`; `https` needs the
-    /// feature `tls`.
+    /// Creates settings for an endpoint, `http://HOST[:PORT][/PATH]`. `https` needs the feature `tls`.
     pub fn new(endpoint: impl Into<String>) -> Settings {
         Settings {
             endpoint: endpoint.into(),
@@ -71,7 +70,7 @@ impl Settings {
             resource: Resource::of_this_machine(),
             headers: Vec::new(),
             timeout: Duration::from_secs(10),
-            flush_timeout: Duration::from_secs(10),
+            flush_timeout: Duration::from_secs(5),
             compression: Compression::default(),
             policy: Policy::default(),
             queue_bytes: 64 << 20,
@@ -85,33 +84,33 @@ impl Settings {
         }
     }
 
-    /// Takes the settings from the environment.
+    /// Reads settings from the environment.
     ///
     /// | variable | default |
     /// | --- | --- |
-    /// | `OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT` | the next one and `/v1development/profiles` |
-    /// | `OTEL_EXPORTER_OTLP_ENDPOINT` | `http://localhost:4318`; with gRPC port 4317 and no path |
+    /// | `OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT` | the next variable's value and `/v1development/profiles` |
+    /// | `OTEL_EXPORTER_OTLP_ENDPOINT` | `http://localhost:4318`; for gRPC, port 4317 and no path |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_HEADERS`, `OTEL_EXPORTER_OTLP_HEADERS` | none; `name=value,name=value` |
     /// | `OTEL_EXPORTER_OTLP_PROFILES_TIMEOUT`, `OTEL_EXPORTER_OTLP_TIMEOUT` | 10000, in milliseconds |
-    /// | `OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION`, `OTEL_EXPORTER_OTLP_COMPRESSION` | `gzip`; or `none`, or `zstd` with the feature of that name; `gzip:6` chooses a level |
-    /// | `OTEL_EXPORTER_OTLP_PROFILES_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf`; or `grpc` with the feature of that name |
-    /// | `OTEL_EXPORTER_OTLP_PROFILES_CERTIFICATE`, `OTEL_EXPORTER_OTLP_CERTIFICATE` | the authorities of this machine; a PEM file of others to trust |
+    /// | `OTEL_EXPORTER_OTLP_PROFILES_COMPRESSION`, `OTEL_EXPORTER_OTLP_COMPRESSION` | `gzip`; `gzip:6` sets a level; also `none`, and `zstd` with that feature |
+    /// | `OTEL_EXPORTER_OTLP_PROFILES_PROTOCOL`, `OTEL_EXPORTER_OTLP_PROTOCOL` | `http/protobuf`; also `grpc` with that feature |
+    /// | `OTEL_EXPORTER_OTLP_PROFILES_CERTIFICATE`, `OTEL_EXPORTER_OTLP_CERTIFICATE` | the machine's certificate store; a PEM file replaces it |
     /// | `..._CLIENT_CERTIFICATE` and `..._CLIENT_KEY`, likewise | none; PEM files |
-    /// | `..._INSECURE`, likewise | `false`: gRPC to `HOST:PORT` without a scheme speaks TLS |
-    /// | `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME` | none; for all processes, see [`Resource::with_env`] |
+    /// | `..._INSECURE`, likewise | `false`: gRPC to `HOST:PORT` without a scheme uses TLS |
+    /// | `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SERVICE_NAME` | none; attributes of all processes, see [`Resource::with_env`] |
     ///
     /// # Errors
     ///
-    /// When a value can't be understood or asks for what isn't there.
+    /// Fails if a variable has an invalid value or needs a feature that is not enabled.
     pub fn from_env() -> Result<Settings, ExportError> {
         Settings::from_variables(|name| std::env::var(name).ok())
     }
 
-    /// The same as [`from_env`](Settings::from_env) for variables from elsewhere.
+    /// Reads settings like [`from_env`](Settings::from_env) from another source of variables.
     ///
     /// # Errors
     ///
-    /// When a value can't be understood or asks for what isn't there.
+    /// Fails if a variable has an invalid value or needs a feature that is not enabled.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, ExportError> {
         let variables = Variables(&variable);
         let protocol = variables.protocol()?;
@@ -129,24 +128,24 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Where messages are sent to.
+    /// Returns the endpoint.
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// Sets how to send; OTLP/HTTP without it.
+    /// Sets the transport protocol. Default: OTLP/HTTP.
     pub fn protocol(mut self, protocol: Protocol) -> Settings {
         self.protocol = protocol;
         self
     }
 
-    /// Sets what goes with every process; without it [what this machine is](Resource::of_this_machine).
+    /// Sets the attributes of all processes. Default: [`Resource::of_this_machine`].
     pub fn resource(mut self, resource: Resource) -> Settings {
         self.resource = resource;
         self
     }
 
-    /// Trusts only the authorities in this PEM file; those of this machine without it.
+    /// Sets a PEM file with the trusted certificate authorities. Default: the machine's certificate store.
     ///
     /// This file and those of [`client_certificate`](Settings::client_certificate) are read again when they change.
     #[cfg(feature = "tls")]
@@ -155,7 +154,7 @@ impl Settings {
         self
     }
 
-    /// Says who we are, by a certificate and its key in PEM files.
+    /// Sets the client certificate and its key, both PEM files.
     #[cfg(feature = "tls")]
     pub fn client_certificate(
         mut self,
@@ -166,78 +165,90 @@ impl Settings {
         self
     }
 
-    /// Adds a header to every request.
+    /// Adds a header to all requests.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Settings {
         self.headers.push((name.into(), value.into()));
         self
     }
 
-    /// Sets how long one attempt may take; 10 seconds without it.
+    /// Sets the deadline of one attempt, name resolution and connecting included. Default: 10 seconds; at most a day.
     pub fn timeout(mut self, timeout: Duration) -> Settings {
         self.timeout = timeout.min(DAY);
         self
     }
 
-    /// Sets how long the end may take, in which what is queued is sent; 10 seconds without it.
+    /// Sets the time that [`flush`](ebpf_profiler_core::sink::Sink::flush) and dropping the exporter take at most. Default:
+    /// 5 seconds.
+    ///
+    /// Messages that are not sent by then are dropped and counted in [`Stats::abandoned`](crate::Stats::abandoned). Zero
+    /// drops the queue at once. With a [spool](Settings::spool), the second half of the time is for writing to it.
     pub fn flush_timeout(mut self, timeout: Duration) -> Settings {
         self.flush_timeout = timeout.min(DAY);
         self
     }
 
-    /// Sets how messages are packed; by gzip with level 1 without it, where that feature is there.
+    /// Sets the compression of messages. Default: gzip at level 1; none without the feature `gzip`.
     pub fn compression(mut self, compression: Compression) -> Settings {
         self.compression = compression;
         self
     }
 
-    /// Sets the time before the second attempt, the longest between two attempts, and when to give a message up;
-    /// 5, 30 and 300 seconds without it.
+    /// Sets the wait before the second attempt, the longest wait, and the time after which a message is dropped.
+    /// Defaults: 5, 30 and 300 seconds.
+    ///
+    /// A collector's `Retry-After` prolongs a wait, to at most an hour.
     pub fn retry(mut self, first: Duration, longest: Duration, give_up: Duration) -> Settings {
         self.policy = Policy { first: first.min(DAY), longest: longest.min(DAY), give_up };
         self
     }
 
-    /// Sets how many bytes of messages wait at most; 64 MiB without it.
+    /// Sets the size of the queue in bytes. Default: 64 MiB.
+    ///
+    /// A profile's messages for which there is no room are dropped and counted in
+    /// [`Stats::queue_full`](crate::Stats::queue_full).
     pub fn queue_bytes(mut self, bytes: usize) -> Settings {
         self.queue_bytes = bytes;
         self
     }
 
-    /// Keeps messages in a directory of their own while the collector doesn't take them, up to so many bytes.
+    /// Sets a directory for messages that the collector does not take, and its size in bytes. Default: none.
     ///
-    /// They stay there until they are delivered, also beyond the end of the program: the next exporter with this
-    /// directory sends them. Nothing is given up after a time then. Only one exporter may use a directory.
-    pub fn spool(mut self, directory: impl Into<PathBuf>, most_bytes: u64) -> Settings {
-        self.spool = Some((directory.into(), most_bytes));
+    /// Messages stay there until they are delivered; after a restart, the next exporter with this directory sends them.
+    /// They are not dropped after a time. Only one exporter may use a directory.
+    ///
+    /// A missing directory is created with mode 0700, files have mode 0600. A directory that other users can write to is an
+    /// error, unless it is sticky and ours. Files that are not regular, belong to another user or exceed 64 MiB are skipped.
+    pub fn spool(mut self, directory: impl Into<PathBuf>, max_bytes: u64) -> Settings {
+        self.spool = Some((directory.into(), max_bytes));
         self
     }
 
-    /// Sets the size above which a message is split; see [`Encoder::limit`](crate::Encoder::limit).
+    /// Sets the size in bytes above which messages are split; see [`Encoder::limit`](crate::Encoder::limit).
     pub fn limit(mut self, bytes: usize) -> Settings {
         self.limit = bytes;
         self
     }
 
-    /// Whether frames have types that not everybody accepts; see
+    /// Enables frame types that some consumers reject; see
     /// [`Encoder::all_frame_types`](crate::Encoder::all_frame_types).
-    pub fn all_frame_types(mut self, all: bool) -> Settings {
-        self.all_frame_types = all;
+    pub fn all_frame_types(mut self, enabled: bool) -> Settings {
+        self.all_frame_types = enabled;
         self
     }
 
-    /// Whether functions also have the names that the linker knows them by; see
+    /// Enables mangled names beside demangled ones; see
     /// [`Encoder::linker_names`](crate::Encoder::linker_names).
-    pub fn linker_names(mut self, all: bool) -> Settings {
-        self.linker_names = all;
+    pub fn linker_names(mut self, enabled: bool) -> Settings {
+        self.linker_names = enabled;
         self
     }
 }
 
-/// The variables for exporters; those for profiles stand above those for everything.
+/// The `OTEL_EXPORTER_OTLP_*` variables; those of profiles override the general ones.
 struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
 
 impl Variables<'_> {
-    /// The value, and the name of the variable that it comes from. An empty one counts as not set.
+    /// Returns a variable's full name and value. An empty value counts as unset.
     fn find(&self, name: &str) -> Option<(String, String)> {
         let names = [format!("OTEL_EXPORTER_OTLP_PROFILES_{name}"), format!("OTEL_EXPORTER_OTLP_{name}")];
         names.into_iter().find_map(|name| {
@@ -250,10 +261,10 @@ impl Variables<'_> {
         self.find(name).map(|(_, value)| value)
     }
 
-    fn check(&self, name: &str, known: &[&str], wanted: &'static str) -> Result<(), ExportError> {
+    fn check(&self, name: &str, known: &[&str], expected: &'static str) -> Result<(), ExportError> {
         match self.find(name) {
             Some((name, value)) if !known.contains(&&*value) => {
-                Err(ExportError::Variable { name, value, wanted })
+                Err(ExportError::Variable { name, value, expected })
             }
             _ => Ok(()),
         }
@@ -261,7 +272,7 @@ impl Variables<'_> {
 
     #[cfg(not(feature = "grpc"))]
     fn protocol(&self) -> Result<Protocol, ExportError> {
-        self.check("PROTOCOL", &["http/protobuf"], "http/protobuf; grpc needs the feature of that name")?;
+        self.check("PROTOCOL", &["http/protobuf"], "http/protobuf; grpc needs the feature `grpc`")?;
         Ok(Protocol::Http)
     }
 
@@ -272,7 +283,7 @@ impl Variables<'_> {
         Ok(if grpc { Protocol::Grpc } else { Protocol::Http })
     }
 
-    /// A URL for profiles is taken as it is, one for everything gets the path; gRPC needs none.
+    /// Returns the URL. The path is appended to the general one, not to that of profiles, and not for gRPC.
     fn endpoint(&self, protocol: Protocol) -> String {
         match (protocol, self.find("ENDPOINT")) {
             #[cfg(feature = "grpc")]
@@ -285,7 +296,7 @@ impl Variables<'_> {
         }
     }
 
-    /// gRPC is also given as `HOST:PORT`.
+    /// Adds the scheme to `HOST:PORT`, which is allowed for gRPC.
     #[cfg(feature = "grpc")]
     fn with_scheme(&self, url: String) -> String {
         let insecure = self.value("INSECURE").is_some_and(|value| value.eq_ignore_ascii_case("true"));
@@ -305,33 +316,35 @@ impl Variables<'_> {
             (Some((_, certificate)), Some((_, key))) => Ok(settings.client_certificate(certificate, key)),
             (None, None) => Ok(settings),
             (Some((name, value)), None) | (None, Some((name, value))) => {
-                Err(ExportError::Variable { name, value, wanted: "a client's certificate and its key, both" })
+                Err(ExportError::Variable { name, value, expected: "both a client certificate and its key" })
             }
         }
     }
 
-    /// What was meant to secure a connection isn't left out silently.
+    /// Rejects TLS variables: ignoring them would leave a connection unprotected.
     #[cfg(not(feature = "tls"))]
     fn tls(&self, settings: Settings) -> Result<Settings, ExportError> {
         let names = ["CERTIFICATE", "CLIENT_CERTIFICATE", "CLIENT_KEY"];
         match names.into_iter().find_map(|name| self.find(name)) {
-            Some((name, value)) => {
-                Err(ExportError::Variable { name, value, wanted: "the feature `tls` for it" })
-            }
+            Some((name, value)) => Err(ExportError::Variable { name, value, expected: "the feature `tls`" }),
             None => Ok(settings),
         }
     }
 
     fn compression(&self) -> Result<Compression, ExportError> {
         let Some((name, value)) = self.find("COMPRESSION") else { return Ok(Compression::default()) };
-        value.parse().map_err(|wanted| ExportError::Variable { name, value, wanted })
+        value.parse().map_err(|error: ParseCompressionError| ExportError::Variable {
+            name,
+            value,
+            expected: error.expected(),
+        })
     }
 
     fn timeout(&self) -> Result<Option<Duration>, ExportError> {
         let Some((name, value)) = self.find("TIMEOUT") else { return Ok(None) };
         match value.parse() {
             Ok(millis @ 1..) => Ok(Some(Duration::from_millis(millis))),
-            _ => Err(ExportError::Variable { name, value, wanted: "milliseconds, 1 or more" }),
+            _ => Err(ExportError::Variable { name, value, expected: "milliseconds, 1 or more" }),
         }
     }
 
@@ -352,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_opentelemetry() {
+    fn defaults_are_those_of_the_specification() {
         let settings = from(&[]).unwrap();
         assert_eq!(settings.endpoint, "http://localhost:4318/v1development/profiles");
         assert_eq!(
@@ -362,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_for_profiles_stand_above() {
+    fn variables_of_profiles_override_general_ones() {
         let settings = from(&[
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1/"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "7"),
@@ -383,7 +396,7 @@ mod tests {
 
     #[cfg(feature = "grpc")]
     #[test]
-    fn grpc_has_its_own_port_and_no_path() {
+    fn grpc_has_port_4317_and_no_path() {
         let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
         let settings = from(&[grpc]).unwrap();
         assert_eq!((&*settings.endpoint, settings.protocol), ("http://localhost:4317", Protocol::Grpc));
@@ -392,14 +405,14 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_too_long() {
+    fn times_are_capped_at_a_day() {
         let most = Duration::MAX;
         let settings = Settings::new("http://a").timeout(most).flush_timeout(most).retry(most, most, most);
         assert_eq!((settings.timeout, settings.flush_timeout, settings.policy.first), (DAY, DAY, DAY));
     }
 
     #[test]
-    fn what_is_not_there_is_an_error() {
+    fn unsupported_values_are_errors() {
         for (name, value) in [
             ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli"),

@@ -1,31 +1,34 @@
-//! Messages that wait on disk: for longer than memory is good for, and beyond a restart.
+//! Messages on disk: for outages longer than the queue can bridge, and across restarts.
 //!
 //! ```text
-//! DIRECTORY/00000000000000000007.otlp.gz     a message as it is sent, the oldest first
-//! DIRECTORY/00000000000000000008.otlp.zst    packed with zstd
-//! DIRECTORY/00000000000000000009.otlp        not packed
-//! DIRECTORY/00000000000000000010.part        one that is being written; left over from a crash, it is removed
+//! DIRECTORY/00000000000000000007.otlp.gz     one message as it is sent, the oldest first
+//! DIRECTORY/00000000000000000008.otlp.zst    compressed with zstd
+//! DIRECTORY/00000000000000000009.otlp        uncompressed
+//! DIRECTORY/00000000000000000010.part        incomplete; removed at the next start
 //! ```
 //!
-//! A directory belongs to one exporter at a time.
+//! One exporter uses a directory at a time. Files that are not regular, belong to another user, have another name or are
+//! too large stay untouched; see [`Directory`].
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use bytes::Bytes;
 
 use super::compression::Coding;
+use super::files::Directory;
 
-/// Messages in a directory, bounded by their size.
+/// Messages in a directory, with a limit on their total size.
 #[derive(Debug)]
 pub(super) struct Spool {
-    directory: PathBuf,
-    most_bytes: u64,
+    directory: Directory,
+    max_bytes: u64,
+    max_message: u64,
     files: BTreeMap<u64, File>,
     bytes: u64,
     next: u64,
+    skipped: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +37,7 @@ struct File {
     size: u64,
 }
 
-/// A message of the spool.
+/// A message read from the spool.
 #[derive(Debug)]
 pub(super) struct Spooled {
     pub(super) number: u64,
@@ -42,57 +45,87 @@ pub(super) struct Spooled {
     pub(super) body: Bytes,
 }
 
+/// Maximum number of files that are found at the start; the next start finds the others.
+const MAX_FILES: usize = 1 << 16;
+
+/// File numbers at or above this one belong to somebody else: no exporter writes as many messages.
+const FOREIGN_NUMBER: u64 = 1 << 63;
+
 impl Spool {
-    /// Makes the directory where it isn't there, and finds what an earlier run left in it.
-    pub(super) fn open(directory: PathBuf, most_bytes: u64) -> io::Result<Spool> {
-        folder(&directory)?;
-        let mut spool = Spool { directory, most_bytes, files: BTreeMap::new(), bytes: 0, next: 0 };
-        for entry in fs::read_dir(&spool.directory)? {
-            spool.found(&entry?)?;
+    /// Opens the directory, creating it if it is missing, and lists the messages that an earlier run left in it.
+    ///
+    /// The messages take at most `max_bytes` together and `max_message` each.
+    pub(super) fn open(path: &Path, max_bytes: u64, max_message: u64) -> io::Result<Spool> {
+        let directory = Directory::open(path)?;
+        let names = directory.names()?;
+        let files = BTreeMap::new();
+        let mut spool = Spool { directory, max_bytes, max_message, files, bytes: 0, next: 0, skipped: 0 };
+        for name in names {
+            if let Some(name) = name.to_str() {
+                spool.add_found(name);
+            }
         }
         Ok(spool)
     }
 
-    fn found(&mut self, entry: &fs::DirEntry) -> io::Result<()> {
-        let name = entry.file_name();
-        let Some((number, ending)) = name.to_str().and_then(|name| name.split_once('.')) else {
-            return Ok(());
-        };
-        let Some(number) = number.parse().ok().filter(|&number| number < NOT_OURS) else { return Ok(()) };
+    fn add_found(&mut self, name: &str) {
+        let Some((number, ending)) = name.split_once('.') else { return };
+        let Some(number) = number.parse().ok().filter(|&number| number < FOREIGN_NUMBER) else { return };
         let coding = match ending {
             "otlp.gz" => Coding::Gzip,
             "otlp.zst" => Coding::Zstd,
             "otlp" => Coding::Identity,
-            "part" => return fs::remove_file(entry.path()),
-            _ => return Ok(()),
+            "part" => return self.remove_part(name, number),
+            _ => return,
         };
-        let size = entry.metadata()?.len();
-        self.files.insert(number, File { coding, size });
-        self.bytes += size;
+        // A new file must not get this number, whatever the file is.
         self.next = self.next.max(number + 1);
-        Ok(())
+        let file = File { coding, size: self.directory.size(name).unwrap_or(u64::MAX) };
+        let has_no_room = self.files.len() >= MAX_FILES || self.files.contains_key(&number);
+        if has_no_room || file.size > self.max_message || file.name(number) != name {
+            self.skipped += 1;
+            return;
+        }
+        self.files.insert(number, file);
+        self.bytes += file.size;
     }
 
-    /// How many messages there are.
+    fn remove_part(&mut self, name: &str, number: u64) {
+        let removed = self.directory.size(name).and_then(|_| self.directory.remove(name));
+        if removed.is_err() {
+            self.next = self.next.max(number + 1);
+            self.skipped += 1;
+        }
+    }
+
+    /// Returns the number of messages.
     pub(super) fn len(&self) -> u64 {
         self.files.len() as u64
     }
 
-    /// Writes a message; it is there as a whole or not at all.
+    /// Returns the number of files that have the name of a message and were not accepted as one.
+    pub(super) fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Writes a message completely or not at all.
     pub(super) fn add(&mut self, body: &[u8], coding: Coding) -> io::Result<()> {
         let size = body.len() as u64;
-        if self.bytes.saturating_add(size) > self.most_bytes {
+        if self.bytes.saturating_add(size) > self.max_bytes {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         let (number, file) = (self.next, File { coding, size });
-        let part = self.directory.join(format!("{number:020}.part"));
-        let written = write(&part, body).and_then(|()| fs::rename(&part, self.path(number, file)));
-        if written.is_err() {
-            // A disk that is full wants its space back; there may be nothing to remove.
-            let _ = fs::remove_file(&part);
-            return written;
-        }
+        let part = format!("{number:020}.part");
         self.next += 1;
+        self.directory.create(&part, body).inspect_err(|error| {
+            // A full disk needs the space back. A name that was taken is not ours to remove.
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                let _ = self.directory.remove(&part);
+            }
+        })?;
+        self.directory.rename(&part, &file.name(number)).inspect_err(|_| {
+            let _ = self.directory.remove(&part);
+        })?;
         self.files.insert(number, file);
         self.bytes += size;
         Ok(())
@@ -102,10 +135,10 @@ impl Spool {
     ///
     /// # Errors
     ///
-    /// With the number of a message that can't be read, so that it can be removed.
+    /// Returns the number of a message that cannot be read, so that the caller removes it.
     pub(super) fn oldest(&self) -> Option<Result<Spooled, (u64, io::Error)>> {
         let (&number, &file) = self.files.first_key_value()?;
-        let body = fs::read(self.path(number, file));
+        let body = self.directory.read(&file.name(number), self.max_message);
         let spooled = |body: Vec<u8>| Spooled { number, coding: file.coding, body: body.into() };
         Some(body.map(spooled).map_err(|error| (number, error)))
     }
@@ -114,68 +147,46 @@ impl Spool {
     pub(super) fn remove(&mut self, number: u64) {
         if let Some(file) = self.files.remove(&number) {
             self.bytes -= file.size;
-            // If it stays, the next run sends it once more: better than never.
-            let _ = fs::remove_file(self.path(number, file));
+            // A file that stays is sent a second time by the next run, which is better than a loss.
+            let name = file.name(number);
+            let _ = self.directory.size(&name).and_then(|_| self.directory.remove(&name));
         }
     }
+}
 
-    fn path(&self, number: u64, file: File) -> PathBuf {
-        let ending = match file.coding {
+impl File {
+    fn name(self, number: u64) -> String {
+        let ending = match self.coding {
             Coding::Identity => "otlp",
             Coding::Gzip => "otlp.gz",
             Coding::Zstd => "otlp.zst",
         };
-        self.directory.join(format!("{number:020}.{ending}"))
+        format!("{number:020}.{ending}")
     }
-}
-
-/// No exporter writes as many messages.
-const NOT_OURS: u64 = 1 << 63;
-
-/// Makes a folder that only we look into: a profile shows what everybody runs.
-fn folder(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(path)
-}
-
-/// Writes a file that is whole also after the machine lost its power.
-fn write(path: &Path, body: &[u8]) -> io::Result<()> {
-    let mut file = fs::File::create(path)?;
-    file.write_all(body)?;
-    file.sync_data()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+    use crate::export::testing::Folder;
 
-    /// A directory that is gone when the test ends.
-    struct Directory(PathBuf);
-
-    impl Directory {
-        fn new(name: &str) -> Directory {
-            Directory(std::env::temp_dir().join(format!("spool-{name}-{}", std::process::id())))
-        }
-    }
-
-    impl Drop for Directory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn open(folder: &Folder, max_bytes: u64) -> Spool {
+        Spool::open(&folder.0, max_bytes, 100).unwrap()
     }
 
     #[test]
-    fn messages_come_back_in_order_also_after_a_restart() {
-        let directory = Directory::new("order");
-        let mut spool = Spool::open(directory.0.clone(), 100).unwrap();
+    fn restart_returns_messages_in_order() {
+        let folder = Folder::new("spool-order");
+        let mut spool = open(&folder, 100);
         for (body, coding) in [(b"a", Coding::Gzip), (b"b", Coding::Identity), (b"c", Coding::Zstd)] {
             spool.add(body, coding).unwrap();
         }
-        fs::write(directory.0.join("7.part"), "half").unwrap();
-        fs::write(directory.0.join("notes.txt"), "not ours").unwrap();
-        let mut spool = Spool::open(directory.0.clone(), 100).unwrap();
+        fs::write(folder.0.join("7.part"), "half").unwrap();
+        fs::write(folder.0.join("notes.txt"), "not ours").unwrap();
+        let mut spool = open(&folder, 100);
         assert_eq!((spool.len(), spool.bytes), (3, 3));
         let mut bodies = Vec::new();
         while let Some(Ok(it)) = spool.oldest() {
@@ -183,14 +194,14 @@ mod tests {
             spool.remove(it.number);
         }
         assert_eq!(bodies, [(b'a', Coding::Gzip), (b'b', Coding::Identity), (b'c', Coding::Zstd)]);
-        let left: Vec<_> = fs::read_dir(&directory.0).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let left: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!(left, ["notes.txt"]);
     }
 
     #[test]
-    fn what_finds_no_room_is_not_taken() {
-        let directory = Directory::new("room");
-        let mut spool = Spool::open(directory.0.clone(), 5).unwrap();
+    fn message_above_the_limit_is_an_error() {
+        let folder = Folder::new("spool-limit");
+        let mut spool = open(&folder, 5);
         spool.add(b"1234", Coding::Gzip).unwrap();
         assert!(spool.add(b"12", Coding::Gzip).is_err());
         spool.add(b"1", Coding::Gzip).unwrap();
@@ -198,14 +209,37 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_vanished_is_an_error_once() {
-        let directory = Directory::new("gone");
-        let mut spool = Spool::open(directory.0.clone(), 5).unwrap();
+    fn vanished_message_is_an_error_once() {
+        let folder = Folder::new("spool-gone");
+        let mut spool = open(&folder, 5);
         spool.add(b"1", Coding::Gzip).unwrap();
-        fs::remove_dir_all(&directory.0).unwrap();
-        let Some(Err((number, _))) = spool.oldest() else { panic!("there is nothing to read") };
+        fs::remove_dir_all(&folder.0).unwrap();
+        let Some(Err((number, _))) = spool.oldest() else { panic!("the message was read") };
         spool.remove(number);
         assert!(spool.oldest().is_none());
         assert!(spool.add(b"1", Coding::Gzip).is_err());
+    }
+
+    #[test]
+    fn link_in_the_place_of_a_new_file_keeps_its_target() {
+        let folder = Folder::new("spool-target");
+        let mut spool = open(&folder, 100);
+        fs::write(folder.0.join("target"), "precious").unwrap();
+        symlink("target", folder.0.join(format!("{:020}.part", 0))).unwrap();
+        assert!(spool.add(b"1", Coding::Gzip).is_err());
+        spool.add(b"2", Coding::Gzip).unwrap();
+        assert_eq!(fs::read(folder.0.join("target")).unwrap(), b"precious");
+        assert_eq!(open(&folder, 100).len(), 1);
+    }
+
+    #[test]
+    fn file_that_became_a_fifo_is_an_error() {
+        let folder = Folder::new("spool-fifo");
+        let mut spool = open(&folder, 100);
+        spool.add(b"1", Coding::Identity).unwrap();
+        let path = folder.0.join(format!("{:020}.otlp", 0));
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        assert!(matches!(spool.oldest(), Some(Err((0, _)))));
     }
 }

@@ -1,47 +1,50 @@
-//! Numbers about what was sent and what was not.
+//! Counters of the exporter.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// What became of the messages of an exporter. Every message is in one of the numbers from
-/// `queued` to `abandoned`.
+/// Counters of an [`Exporter`](crate::Exporter).
+///
+/// Every message is in exactly one of the counters from `queued` to `abandoned`. A message whose answer was lost may have
+/// reached the collector all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Messages that wait, or are on their way.
+    /// Messages in memory, including the one that is being sent.
     pub queued: u64,
-    /// Messages that wait on disk, those of earlier runs included.
+    /// Messages in the spool, including those of earlier runs.
     pub spooled: u64,
-    /// Messages that the collector took, also if only in part.
+    /// Messages that the collector accepted completely or in part.
     pub delivered: u64,
     /// Messages dropped because the queue was full.
     pub queue_full: u64,
-    /// Messages dropped because they are larger than anybody takes, or than the collector does.
+    /// Messages dropped because they exceed 64 MiB or the collector's limit.
     pub too_large: u64,
     /// Messages dropped because the collector refused them.
     pub refused: u64,
-    /// Messages dropped because they could not be delivered for too long.
+    /// Messages dropped because they were not delivered within the time that [`Settings::retry`] allows.
+    ///
+    /// [`Settings::retry`]: crate::Settings::retry
     pub gave_up: u64,
-    /// Messages dropped because the disk couldn't take them or give them back, or had no room left for them.
+    /// Messages dropped because the spool was full, or could not be written or read.
     pub spool_failed: u64,
-    /// Messages dropped because the exporter came to its end.
+    /// Messages dropped because the flush timeout passed.
     pub abandoned: u64,
-    /// Samples that the collector rejected out of messages that it took.
+    /// Samples that the collector rejected from messages that it accepted.
     pub rejected_samples: u64,
-    /// Messages that were made into two, because the collector found them too large. The two are messages
-    /// of their own.
+    /// Messages that were divided because the collector found them too large. Each half counts as a message.
     pub divided: u64,
-    /// Attempts after the first ones.
+    /// Attempts after the first one.
     pub retries: u64,
-    /// Bytes of bodies sent, compressed as they were, attempts that failed included.
+    /// Compressed bytes of all attempts, including failed ones.
     pub bytes: u64,
-    /// What went wrong last; empty if nothing did.
+    /// The last error; empty if there was none.
     pub last_error: String,
 }
 
 impl Stats {
-    /// Messages that were dropped, for whatever reason.
+    /// Returns the number of dropped messages.
     pub fn dropped(&self) -> u64 {
         self.reasons().iter().map(|(count, _)| count).sum()
     }
@@ -51,7 +54,7 @@ impl Stats {
             (self.queue_full, "queue full"),
             (self.too_large, "too large"),
             (self.refused, "refused"),
-            (self.gave_up, "given up"),
+            (self.gave_up, "not delivered in time"),
             (self.spool_failed, "disk"),
             (self.abandoned, "left at the end"),
         ]
@@ -78,7 +81,7 @@ impl fmt::Display for Stats {
     }
 }
 
-/// The numbers as they grow.
+/// The counters that the exporter and its worker share.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     delivered: AtomicU64,
@@ -93,7 +96,7 @@ pub(super) struct Counters {
     divided: AtomicU64,
     retries: AtomicU64,
     bytes: AtomicU64,
-    /// The size of the smallest message that the collector found too large; 0 before there was one.
+    /// Size of the smallest message that the collector found too large; 0 if there was none.
     refused_size: AtomicUsize,
     last_error: Mutex<String>,
 }
@@ -135,14 +138,14 @@ impl Counters {
         self.divided.fetch_add(1, Relaxed);
     }
 
-    /// Notes how large a message was that is too large for the collector.
+    /// Records the size of a message that the collector found too large.
     pub(super) fn refused_size(&self, bytes: usize) {
         let smallest = |size| (size == 0 || bytes < size).then_some(bytes);
-        // It fails where it was smaller already.
+        // An error means that the recorded size is smaller.
         let _ = self.refused_size.fetch_update(Relaxed, Relaxed, smallest);
     }
 
-    /// How large messages may be so that the collector may take them.
+    /// Returns the size limit for further messages: half of the smallest one that was too large.
     pub(super) fn limit(&self) -> usize {
         match self.refused_size.load(Relaxed) {
             0 => usize::MAX,
@@ -178,8 +181,8 @@ impl Counters {
         self.bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    pub(super) fn went_wrong(&self, what: String) {
-        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    pub(super) fn set_error(&self, error: String) {
+        *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = error;
     }
 }
 
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_dropped_is_said_by_reason() {
+    fn text_lists_dropped_messages_by_reason() {
         let mut stats = Stats { delivered: 7, queued: 1, bytes: 100, ..Stats::default() };
         let line = "7 delivered, 1 queued, 0 on disk, 0 dropped, 0 retries, 100 bytes";
         assert_eq!(stats.to_string(), line);

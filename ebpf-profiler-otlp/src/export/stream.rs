@@ -1,4 +1,4 @@
-//! The bytes of a connection, in the clear or through TLS.
+//! The byte stream of a connection, plain or TLS.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,26 +7,28 @@ use std::time::Duration;
 #[cfg(feature = "tls")]
 use super::secure::Secure;
 
-/// A connection to a collector.
+/// A byte stream to and from a collector.
 pub(super) enum Stream {
     Plain(TcpStream),
     #[cfg(feature = "tls")]
     Tls(Box<Secure>),
+    /// Bytes in place of a collector's answer; what is written is discarded.
+    #[cfg(fuzzing)]
+    Bytes(io::Cursor<Vec<u8>>),
 }
 
 impl Stream {
-    /// Sets how long a read or a write may take.
+    /// Sets the longest wait of one read or write.
     pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        self.socket().set_read_timeout(Some(timeout))?;
-        self.socket().set_write_timeout(Some(timeout))
-    }
-
-    fn socket(&self) -> &TcpStream {
-        match self {
+        let socket = match self {
             Stream::Plain(socket) => socket,
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => &stream.socket,
-        }
+            #[cfg(fuzzing)]
+            Stream::Bytes(_) => return Ok(()),
+        };
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))
     }
 }
 
@@ -36,6 +38,8 @@ impl Read for Stream {
             Stream::Plain(socket) => socket.read(buffer),
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.read(buffer),
+            #[cfg(fuzzing)]
+            Stream::Bytes(bytes) => bytes.read(buffer),
         }
     }
 }
@@ -46,20 +50,24 @@ impl Write for Stream {
             Stream::Plain(socket) => socket.write(bytes),
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.write(bytes),
+            #[cfg(fuzzing)]
+            Stream::Bytes(_) => Ok(bytes.len()),
         }
     }
 
-    /// What was written may still be in memory before this.
+    /// Sends the bytes that TLS has buffered.
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Plain(socket) => socket.flush(),
             #[cfg(feature = "tls")]
             Stream::Tls(stream) => stream.flush(),
+            #[cfg(fuzzing)]
+            Stream::Bytes(_) => Ok(()),
         }
     }
 }
 
-/// Nothing went wrong but that there was no time for it.
+/// Returns `true` if the operation can be repeated.
 pub(super) fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }

@@ -1,7 +1,7 @@
-//! TLS: whom we trust, who we are, and what is wrong in words.
+//! TLS configuration and error texts.
 //!
-//! Files are read again when they have changed: certificates that live for an hour are renewed in place, and the
-//! program goes on. Without a file of our own the authorities of this machine are trusted.
+//! Certificate files are read again when they change, because short-lived certificates are renewed in place. Without a
+//! configured file, the machine's certificate store is trusted.
 
 use std::io;
 use std::net::TcpStream;
@@ -17,19 +17,20 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection,
 
 use super::connection::Failure;
 use super::error::ExportError;
+use super::files::read_regular;
 use super::secure::Secure;
 use super::stream::Stream;
 
-/// The files that TLS is made of.
+/// The configured certificate files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Files {
-    /// Whom to trust; the authorities of this machine if it isn't set.
+    /// Trusted authorities; `None` for the machine's certificate store.
     pub(super) authorities: Option<PathBuf>,
-    /// Who we are: certificate and key.
+    /// Client certificate and key.
     pub(super) client: Option<(PathBuf, PathBuf)>,
 }
 
-/// How connections are secured.
+/// The TLS configuration of connections to one host.
 #[derive(Debug)]
 pub(super) struct Tls {
     files: Files,
@@ -37,16 +38,16 @@ pub(super) struct Tls {
     host: String,
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
-    /// When the files changed last.
+    /// Modification times of the files.
     changed: Vec<Option<SystemTime>>,
 }
 
 impl Tls {
-    /// For connections to this host, on which this protocol is spoken: `h2` or `http/1.1`.
+    /// Creates a configuration for a host and an ALPN protocol: `h2` or `http/1.1`.
     pub(super) fn new(files: &Files, host: &str, protocol: &'static [u8]) -> Result<Tls, ExportError> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| ExportError::Endpoint {
             url: host.to_owned(),
-            why: "no certificate can be for it",
+            why: "the host is no valid name for a certificate",
         })?;
         let config = Arc::new(files.config(protocol)?);
         Ok(Tls {
@@ -59,7 +60,7 @@ impl Tls {
         })
     }
 
-    /// A stream whose handshake happens when it is first used.
+    /// Returns a stream that performs the handshake when it is first used.
     pub(super) fn stream(&mut self, socket: TcpStream) -> Result<Stream, Failure> {
         self.renew();
         let connection = ClientConnection::new(self.config.clone(), self.name.clone())
@@ -67,7 +68,7 @@ impl Tls {
         Ok(Stream::Tls(Box::new(Secure { connection, socket })))
     }
 
-    /// Reads the files again if they have changed; half of a renewal is no reason to give up what there is.
+    /// Reads the files again if they changed; keeps the old configuration if they are invalid, as during a renewal.
     fn renew(&mut self) {
         let changed = self.files.changed();
         if changed == self.changed {
@@ -78,7 +79,7 @@ impl Tls {
         }
     }
 
-    /// What went wrong, if it was TLS and not the connection below it.
+    /// Returns the TLS error in an I/O error; `None` if the socket failed.
     pub(super) fn failure(&self, error: &io::Error) -> Option<Failure> {
         let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
         Some(Failure::Tls(explain(error, &self.host)))
@@ -111,16 +112,16 @@ impl Files {
             Some(path) => certificates(path)?,
             None => rustls_native_certs::load_native_certs().certs,
         };
-        // Machines have authorities that nobody can read; the others will do.
+        // Stores of machines can hold invalid certificates besides valid ones.
         match roots.add_parsable_certificates(found) {
-            (0, _) => Err(self.wrong("there is no certificate of an authority".into())),
+            (0, _) => Err(self.wrong("it has no certificate of an authority".into())),
             _ => Ok(roots),
         }
     }
 
-    /// Something is wrong with the authorities.
+    /// Returns an error about the authorities.
     fn wrong(&self, why: String) -> ExportError {
-        wrong(self.authorities.as_deref().unwrap_or(Path::new("the store of this machine")), why)
+        wrong(self.authorities.as_deref().unwrap_or(Path::new("the machine's certificate store")), why)
     }
 
     fn changed(&self) -> Vec<Option<SystemTime>> {
@@ -134,7 +135,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ExportError
     let bytes = read(path)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match found {
-        Ok(found) if found.is_empty() => Err(wrong(path, "there is no certificate in it, as PEM".into())),
+        Ok(found) if found.is_empty() => Err(wrong(path, "it has no PEM certificate".into())),
         Ok(found) => Ok(found),
         Err(error) => Err(wrong(path, error.to_string())),
     }
@@ -142,42 +143,45 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ExportError
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ExportError> {
     PrivateKeyDer::from_pem_slice(&read(path)?)
-        .map_err(|error| wrong(path, format!("there is no private key in it, as PEM: {error}")))
+        .map_err(|error| wrong(path, format!("it has no PEM private key: {error}")))
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ExportError> {
-    std::fs::read(path).map_err(|error| wrong(path, error.to_string()))
+    read_regular(path, MAX_FILE).map_err(|error| wrong(path, error.to_string()))
 }
+
+/// Maximum size of a certificate file in bytes.
+const MAX_FILE: u64 = 16 << 20;
 
 fn wrong(path: &Path, why: String) -> ExportError {
     ExportError::Certificate { path: path.to_owned(), why }
 }
 
-/// In words that say what to do.
+/// Returns an error text with the remedy.
 fn explain(error: &rustls::Error, host: &str) -> String {
     use rustls::Error;
     match error {
-        // The latter is of an authority that only has the name of one that we trust.
+        // BadSignature: the issuer has the name of a trusted authority and another key.
         Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
-            "nobody whom we trust has signed the collector's certificate; whom to trust is in the file of \
-             OTEL_EXPORTER_OTLP_CERTIFICATE"
+            "the collector's certificate is not signed by a trusted authority; set OTEL_EXPORTER_OTLP_CERTIFICATE to a PEM \
+             file with its authority"
                 .into()
         }
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => format!("the collector's certificate isn't for {host}"),
+        ) => format!("the collector's certificate is not for {host}"),
         Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
             "the collector's certificate has expired, or this machine's clock is wrong".into()
         }
         Error::AlertReceived(AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure) => {
-            format!("{error}; the collector may want a certificate of ours")
+            format!("{error}; the collector may require a client certificate")
         }
         Error::AlertReceived(
             AlertDescription::UnknownCA | AlertDescription::BadCertificate | AlertDescription::DecryptError,
         ) => {
-            format!("{error}; the collector doesn't trust our certificate")
+            format!("{error}; the collector does not trust the client certificate")
         }
-        Error::InvalidMessage(_) => format!("what answers doesn't speak TLS: {error}"),
+        Error::InvalidMessage(_) => format!("the collector does not use TLS: {error}"),
         _ => error.to_string(),
     }
 }

@@ -1,10 +1,11 @@
-//! The wire that a message goes over.
+//! The protocol that carries a message.
 
 use std::time::SystemTime;
 
 use super::answer::{Verdict, verdict};
 use super::compression::Coding;
 use super::connection::{Deadline, Peer};
+use super::dial::Dialer;
 use super::endpoint::Endpoint;
 use super::error::ExportError;
 #[cfg(feature = "grpc")]
@@ -15,7 +16,7 @@ use super::settings::{Protocol, Settings};
 #[cfg(feature = "tls")]
 use super::tls::Tls;
 
-/// One of the protocols, with where to send to.
+/// A protocol and its peer.
 #[derive(Debug)]
 pub(super) enum Transport {
     Http(Peer, Request),
@@ -37,7 +38,7 @@ impl Transport {
         }
     }
 
-    /// Sends a message once.
+    /// Sends a message once and classifies the answer.
     pub(super) fn attempt(&mut self, body: &[u8], coding: Coding, deadline: Deadline<'_>) -> Verdict {
         match self {
             Transport::Http(peer, request) => {
@@ -46,7 +47,7 @@ impl Transport {
             }
             #[cfg(feature = "grpc")]
             Transport::Grpc(peer, headers) => {
-                grpc::judge(grpc::exchange(peer, headers, body, coding, deadline))
+                grpc::outcome(grpc::exchange(peer, headers, body, coding, deadline))
             }
         }
     }
@@ -55,10 +56,10 @@ impl Transport {
 #[cfg(feature = "tls")]
 fn peer(endpoint: Endpoint, settings: &Settings, protocol: &'static [u8]) -> Result<Peer, ExportError> {
     let tls = endpoint.secure.then(|| Tls::new(&settings.tls, &endpoint.host, protocol)).transpose()?;
-    Ok(Peer { endpoint, tls })
+    Ok(Peer { endpoint, dialer: Dialer::default(), tls })
 }
 
 #[cfg(not(feature = "tls"))]
 fn peer(endpoint: Endpoint, _: &Settings, _: &'static [u8]) -> Result<Peer, ExportError> {
-    Ok(Peer { endpoint })
+    Ok(Peer { endpoint, dialer: Dialer::default() })
 }

@@ -3,9 +3,9 @@
 //! ```text
 //!   queue ──► attempt ──► delivered, refused: done
 //!   spool ──┘    │
-//!                ├─ too large ──► in two parts, each as if it had been in the queue, or in the spool
-//!                └─ later ──► with a spool: onto disk, and so is what comes in until the wait is over
-//!                             without: the same again after the wait, until it is given up
+//!                ├─ too large ──► two parts, handled like the message
+//!                └─ retry ──► with a spool: to disk, and so are messages that come in during the wait
+//!                             without: the same message after the wait, until its time is over
 //! ```
 
 use std::collections::VecDeque;
@@ -26,7 +26,7 @@ use super::spool::{Spool, Spooled};
 use super::stats::Counters;
 use super::transport::Transport;
 
-/// Takes messages from the queue and sends one after the other.
+/// Sends the messages of the queue and the spool one after the other.
 #[derive(Debug)]
 pub(super) struct Worker {
     transport: Transport,
@@ -34,22 +34,25 @@ pub(super) struct Worker {
     timeout: Duration,
     hard_limit: usize,
     backoff: Backoff,
-    /// Messages that are tried next, where they aren't on disk: one, or the parts of one.
+    /// Messages in memory that are sent before the queue: one, or the parts of one.
     held: VecDeque<Job>,
     spool: Option<Spool>,
     queue: Arc<Queue>,
     counters: Arc<Counters>,
 }
 
-/// A message, ready to be sent.
+/// A compressed message.
 #[derive(Debug)]
 struct Job {
     body: Bytes,
     coding: Coding,
     since: Instant,
-    /// Its number, where it is on disk.
+    /// Its number in the spool; `None` if it came from the queue.
     spooled: Option<u64>,
 }
+
+/// Size in bytes below which a message is not divided: a collector with such a limit rejects the halves, too.
+const MIN_DIVIDED: usize = 32 << 10;
 
 impl Worker {
     pub(super) fn new(
@@ -57,10 +60,9 @@ impl Worker {
         queue: Arc<Queue>,
         counters: Arc<Counters>,
     ) -> Result<Worker, ExportError> {
-        let spool = settings.spool.clone().map(|(directory, most_bytes)| {
-            let path = directory.clone();
-            Spool::open(directory, most_bytes)
-                .map_err(|error| ExportError::Spool { path, kind: error.kind() })
+        let spool = settings.spool.as_ref().map(|(path, max_bytes)| {
+            Spool::open(path, *max_bytes, settings.hard_limit as u64)
+                .map_err(|source| ExportError::Spool { path: path.clone(), source })
         });
         let worker = Worker {
             transport: Transport::new(settings)?,
@@ -74,22 +76,30 @@ impl Worker {
             counters,
         };
         worker.count_spooled();
+        if let Some(skipped) = worker.spool.as_ref().map(Spool::skipped).filter(|&skipped| skipped > 0) {
+            worker.counters.set_error(format!(
+                "{skipped} files of the spool skipped: not regular, of another user, or too large"
+            ));
+        }
         Ok(worker)
     }
 
-    /// Sends until the queue is closed, and what is in there sent, saved, or out of time.
+    /// Sends until the queue is closed and its messages are sent, saved, or past the deadline.
     pub(super) fn run(mut self) {
+        let queue = self.queue.clone();
+        let _end = OnDrop(|| queue.end());
         while let Some(job) = self.next() {
             match self.attempt(&job) {
-                Verdict::Delivered { rejected, message } => self.delivered(job, rejected, &message),
-                Verdict::Refused { why } => self.refused(job, why),
-                Verdict::TooLarge { why } => self.too_large(job, why),
-                Verdict::Later { after, why } => self.postpone(job, after, why),
+                Verdict::Delivered { rejected, message } => self.delivered(&job, rejected, &message),
+                Verdict::Refused { why } => self.refused(&job, why),
+                Verdict::TooLarge { why } => self.too_large(&job, why),
+                Verdict::Retry { after, why } => self.postpone(job, after, why),
             }
         }
         for _ in self.held.drain(..) {
-            self.counters.abandoned(1);
-            self.queue.done();
+            if self.queue.done() {
+                self.counters.abandoned(1);
+            }
         }
         self.save_queue();
     }
@@ -102,16 +112,16 @@ impl Worker {
             return Some(job);
         }
         if let Some(message) = self.queue.try_next() {
-            return Some(self.pack(message));
+            return Some(self.compress(message));
         }
         match self.next_spooled() {
             Some(job) => Some(job),
-            None => self.queue.next().map(|message| self.pack(message)),
+            None => self.queue.next().map(|message| self.compress(message)),
         }
     }
 
-    fn pack(&mut self, message: Bytes) -> Job {
-        let (body, coding) = self.compression.pack(&message);
+    fn compress(&mut self, message: Bytes) -> Job {
+        let (body, coding) = self.compression.encode(&message);
         Job { body, coding, since: Instant::now(), spooled: None }
     }
 
@@ -123,7 +133,7 @@ impl Worker {
                 }
                 Err((number, error)) => {
                     self.spool_failed("cannot read the spool", &error);
-                    self.forget(number);
+                    self.remove_spooled(number);
                 }
             }
         }
@@ -136,76 +146,71 @@ impl Worker {
         self.transport.attempt(&job.body, job.coding, &|| queue.shorten(end))
     }
 
-    fn delivered(&mut self, job: Job, rejected: u64, message: &str) {
+    fn delivered(&mut self, job: &Job, rejected: u64, message: &str) {
         if rejected > 0 || !message.is_empty() {
-            self.counters.went_wrong(format!("the collector rejected {rejected} samples: {message}"));
+            self.counters.set_error(format!("the collector rejected {rejected} samples: {message}"));
         }
-        self.counters.delivered(rejected);
-        self.settled(job);
+        self.settle(job, |counters| counters.delivered(rejected));
     }
 
-    fn refused(&mut self, job: Job, why: String) {
-        self.counters.went_wrong(why);
-        self.counters.refused();
-        self.settled(job);
+    fn refused(&mut self, job: &Job, why: String) {
+        self.counters.set_error(why);
+        self.settle(job, Counters::refused);
     }
 
-    /// Divides a message, unless it is so small already that size can't be what is wrong.
-    fn too_large(&mut self, job: Job, why: String) {
-        self.counters.went_wrong(why);
-        let message = job.coding.unpack(&job.body, self.hard_limit).filter(|it| it.len() >= SMALL);
+    /// Divides a message, unless it is so small that its size cannot be the reason.
+    fn too_large(&mut self, job: &Job, why: String) {
+        self.counters.set_error(why);
+        let message = job.coding.decode(&job.body, self.hard_limit).filter(|it| it.len() >= MIN_DIVIDED);
         let Some(parts) = message.as_deref().and_then(divide) else {
-            self.counters.too_large();
-            return self.settled(job);
+            return self.settle(job, Counters::too_large);
         };
         self.counters.refused_size(message.map_or(0, |message| message.len()));
         self.counters.divided();
-        let [first, second] = parts.map(|part| Job { since: job.since, ..self.pack(part.into()) });
-        match (&self.spool, job.spooled) {
-            (None, _) => {
-                self.queue.divided();
-                self.held.push_front(second);
-                self.held.push_front(first);
-            }
-            (Some(_), spooled) => {
-                self.add_to_spool(&first);
-                self.add_to_spool(&second);
-                match spooled {
-                    Some(number) => self.forget(number),
-                    None => self.queue.done(),
-                }
-            }
+        let [first, second] = parts.map(|part| Job { since: job.since, ..self.compress(part.into()) });
+        if self.spool.is_none() {
+            self.queue.divided();
+            self.held.push_front(second);
+            self.held.push_front(first);
+            return;
+        }
+        self.add_to_spool(&first);
+        self.add_to_spool(&second);
+        match job.spooled {
+            Some(number) => self.remove_spooled(number),
+            None => drop(self.queue.done()),
         }
     }
 
-    /// Nothing more is to be done for this message, and somebody is there.
-    fn settled(&mut self, job: Job) {
+    /// Counts the outcome of a message that needs no further attempt.
+    fn settle(&mut self, job: &Job, count: impl FnOnce(&Counters)) {
         self.backoff.reset();
-        match job.spooled {
-            Some(number) => self.forget(number),
-            None => self.queue.done(),
+        if job.spooled.is_some() || self.queue.done() {
+            count(&self.counters);
+        }
+        if let Some(number) = job.spooled {
+            self.remove_spooled(number);
         }
     }
 
     fn postpone(&mut self, job: Job, after: Option<Duration>, why: String) {
-        self.counters.went_wrong(why);
+        self.counters.set_error(why);
         if self.spool.is_some() {
-            return self.postpone_on_disk(job, after);
+            return self.postpone_on_disk(&job, after);
         }
         let Some(wait) = self.backoff.wait(job.since.elapsed(), after) else {
-            self.counters.gave_up();
-            return self.settled(job);
+            return self.settle(&job, Counters::gave_up);
         };
         self.queue.pause(wait, false);
         self.counters.retry();
         self.held.push_front(job);
     }
 
-    fn postpone_on_disk(&mut self, job: Job, after: Option<Duration>) {
+    fn postpone_on_disk(&mut self, job: &Job, after: Option<Duration>) {
         if job.spooled.is_none() {
-            self.save(&job);
+            self.save(job);
         }
-        // On disk there is time; the size of the spool is the limit.
+        // On disk, the size of the spool is the limit and not the time.
         let wait = self.backoff.wait(Duration::ZERO, after).unwrap_or(self.backoff.longest());
         let until = Instant::now() + wait;
         loop {
@@ -217,11 +222,11 @@ impl Worker {
         }
     }
 
-    /// Brings what waits in memory onto disk, if there is one for it.
+    /// Moves the queue's messages to the spool, if there is one.
     fn save_queue(&mut self) {
         while self.spool.is_some() {
-            let Some(message) = self.queue.take() else { return };
-            let job = self.pack(message);
+            let Some(message) = self.queue.pop() else { return };
+            let job = self.compress(message);
             self.save(&job);
         }
     }
@@ -239,7 +244,7 @@ impl Worker {
         self.count_spooled();
     }
 
-    fn forget(&mut self, number: u64) {
+    fn remove_spooled(&mut self, number: u64) {
         if let Some(spool) = &mut self.spool {
             spool.remove(number);
         }
@@ -247,7 +252,7 @@ impl Worker {
     }
 
     fn spool_failed(&self, doing: &str, error: &io::Error) {
-        self.counters.went_wrong(format!("{doing}: {error}"));
+        self.counters.set_error(format!("{doing}: {error}"));
         self.counters.spool_failed();
     }
 
@@ -256,5 +261,11 @@ impl Worker {
     }
 }
 
-/// Who finds a message of this size too large has no use for half of it either.
-const SMALL: usize = 32 << 10;
+/// Runs a function when it is dropped, also during a panic.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}

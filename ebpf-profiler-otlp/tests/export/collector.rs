@@ -1,4 +1,4 @@
-//! A collector on this machine that does what it is told, also what no collector should do.
+//! A local HTTP collector with scripted answers.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,50 +10,50 @@ use std::time::Duration;
 
 use flate2::read::GzDecoder;
 
-/// What to do with a connection.
+/// The behaviour on one connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Read the request, answer with these bytes, close.
+    /// Reads the request, answers with these bytes, closes.
     Say(Vec<u8>),
-    /// The same, a byte at a time with a rest in between.
+    /// Like `Say`, one byte at a time with a pause before each.
     Drip(Vec<u8>, Duration),
-    /// Answer at once, without reading the body, and close.
+    /// Answers without reading the request, and closes.
     Interrupt(Vec<u8>),
-    /// Read the request and say nothing, while the connection stays.
+    /// Reads the request and keeps the connection open without an answer.
     Hang,
-    /// Read nothing and say nothing, while the connection stays.
+    /// Keeps the connection open without reading.
     Deaf,
-    /// Close at once.
+    /// Closes.
     Drop,
 }
 
 impl Act {
-    /// An answer with this status, these header lines and this body.
+    /// Answers with this status, these header lines and this body.
     pub(crate) fn answer(status: u16, headers: &str, body: &[u8]) -> Act {
         let head =
             format!("HTTP/1.1 {status} Some Reason\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
         Act::Say([head.as_bytes(), body].concat())
     }
 
-    /// What everybody hopes for.
+    /// Accepts the message.
     pub(crate) fn ok() -> Act {
         Act::answer(200, "Content-Type: application/x-protobuf\r\n", b"")
     }
 }
 
-/// A connection, whatever is around it.
+/// A byte stream, plain or TLS.
 pub(crate) trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// A request, its body unpacked.
+/// A request with its decompressed body.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
-/// The collector; it goes on acting as in the last of its acts.
+/// The collector; it repeats the last of its acts.
 #[derive(Debug)]
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
@@ -69,7 +69,7 @@ impl Collector {
         Collector::through(listener, acts, |stream| Box::new(stream))
     }
 
-    /// With something around the connections.
+    /// Wraps the connections.
     pub(crate) fn through(
         listener: TcpListener,
         acts: impl Into<Vec<Act>>,
@@ -93,7 +93,7 @@ impl Collector {
         format!("http://{}/v1development/profiles", self.address)
     }
 
-    /// The requests that came so far, and were read.
+    /// Returns the requests read so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.try_iter().collect()
     }
@@ -111,7 +111,7 @@ fn serve(stream: &mut dyn Stream, act: Act, requests: &Sender<Request>) {
         return sleep(Duration::from_secs(60));
     }
     let Some(request) = read(stream) else { return };
-    // The test may be over already.
+    // The test may have ended.
     let _ = requests.send(request);
     match act {
         Act::Say(answer) => drop(stream.write_all(&answer).and_then(|()| stream.flush())),
@@ -127,7 +127,7 @@ fn serve(stream: &mut dyn Stream, act: Act, requests: &Sender<Request>) {
     }
 }
 
-/// None where nothing comes: who doesn't trust us goes away.
+/// Reads a request; `None` if the client closed the connection before.
 fn read(stream: &mut dyn Stream) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();

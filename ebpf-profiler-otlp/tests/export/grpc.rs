@@ -1,4 +1,4 @@
-//! The exporter against a gRPC server that does what it is told.
+//! The exporter with a gRPC server with scripted answers.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,18 +11,20 @@ use ebpf_profiler_otlp::{Exporter, Protocol, Resource, Settings, Stats, encode};
 use crate::collector::{Stream, unpack};
 use crate::{profile, settings, wait_for};
 
-/// What the server does with a call, once it has read the message or before.
+/// The behaviour on one call.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Answers with these trailers, and a message before them where there is one.
+    /// Answers with these trailers and optionally a message before them.
     Answer(Vec<(&'static str, String)>, Option<Vec<u8>>),
-    /// The same, but opens its windows only by so much at a time.
+    /// Accepts the message with flow-control windows of this size.
     Stingy(u32),
-    /// Answers with trailers alone before anything of the message was read.
+    /// Answers with trailers before it reads the message.
     Early(&'static str),
-    /// Sends these bytes in the place of an answer.
+    /// Sends these bytes in place of an answer.
     Raw(Vec<u8>),
-    /// Says nothing.
+    /// Sends this frame until the client closes the connection.
+    Endless(Vec<u8>),
+    /// Never answers.
     Hang,
 }
 
@@ -32,7 +34,7 @@ impl Act {
     }
 }
 
-/// A server, the port that it listens on, and the messages that it got.
+/// A server, its URL, and the messages that it received.
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) messages: Receiver<Vec<u8>>,
@@ -43,7 +45,7 @@ impl Server {
         Server::through(acts, |stream| Box::new(stream))
     }
 
-    /// With something around the connections.
+    /// Wraps the connections.
     pub(crate) fn through(
         acts: Vec<Act>,
         wrap: impl Fn(TcpStream) -> Box<dyn Stream> + Clone + Send + 'static,
@@ -70,7 +72,7 @@ impl Server {
 struct Connection(Box<dyn Stream>);
 
 impl Connection {
-    /// None when the other side has closed.
+    /// Reads a frame; `None` if the client closed the connection.
     fn frame(&mut self) -> Option<(u8, u8, Vec<u8>)> {
         let mut head = [0; 9];
         self.0.read_exact(&mut head).ok()?;
@@ -84,7 +86,7 @@ impl Connection {
     fn put(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) {
         let len = (payload.len() as u32).to_be_bytes();
         let head = [len[1], len[2], len[3], kind, flags, 0, 0, 0, stream];
-        // The other side may have heard enough.
+        // The client may have closed the connection.
         let _ = self.0.write_all(&[&head, payload].concat()).and_then(|()| self.0.flush());
     }
 
@@ -99,6 +101,11 @@ impl Connection {
         self.put(6, 0, 0, b"a ping!!");
         match &act {
             Act::Raw(bytes) => return drop(self.0.write_all(bytes)),
+            Act::Endless(frame) => {
+                let frames = frame.repeat(1_000);
+                while self.0.write_all(&frames).is_ok() {}
+                return;
+            }
             Act::Early(status) => {
                 self.headers(&[(":status", "200"), ("grpc-status", status)], 5);
                 while self.frame().is_some() {}
@@ -115,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Reads the message, and lets the other side send more whenever some came.
+    /// Reads the message and opens the windows after each frame.
     fn message(&mut self, window: u32) -> Vec<u8> {
         let (mut message, mut acks, mut coding) = (Vec::new(), 0, None);
         while let Some((kind, flags, payload)) = self.frame() {
@@ -154,7 +161,7 @@ impl Connection {
         while self.frame().is_some() {}
     }
 
-    /// Headers that go into no table, in frames of three bytes of which each goes on with the one before.
+    /// Sends headers as literals, in frames of three bytes.
     fn headers(&mut self, headers: &[(&str, &str)], flags: u8) {
         let mut block = Vec::new();
         for (name, value) in headers {
@@ -173,14 +180,14 @@ impl Connection {
     }
 }
 
-/// How the message is packed, by headers that stand there as they are.
+/// Returns the content coding from literal headers.
 fn coding_in(headers: &[u8]) -> Option<&'static str> {
     let headers = String::from_utf8_lossy(headers);
     let (_, rest) = headers.split_once("grpc-encoding")?;
     ["gzip", "zstd", "identity"].into_iter().find(|name| rest[1..].starts_with(name))
 }
 
-/// Exports one profile to a server that does these things, until it is delivered or dropped.
+/// Exports one profile to a server with these acts until it is delivered or dropped.
 fn export_one(acts: Vec<Act>) -> (Stats, Server) {
     let server = Server::new(acts);
     let mut exporter = Exporter::new(server.settings()).unwrap();
@@ -196,7 +203,7 @@ fn a_profile_arrives_as_it_was_encoded() {
 }
 
 #[test]
-fn messages_are_packed_as_wanted() {
+fn messages_are_compressed_as_configured() {
     for compression in crate::compressions() {
         let server = Server::new(vec![Act::status(0)]);
         let mut exporter = Exporter::new(server.settings().compression(compression)).unwrap();
@@ -216,7 +223,7 @@ fn windows_are_respected() {
 }
 
 #[test]
-fn a_large_message_takes_many_frames() {
+fn large_message_takes_many_frames() {
     let server = Server::new(vec![Act::status(0)]);
     let mut exporter = Exporter::new(server.settings().timeout(Duration::from_secs(10))).unwrap();
     let large = profile(30_000);
@@ -227,7 +234,7 @@ fn a_large_message_takes_many_frames() {
 }
 
 #[test]
-fn each_status_has_its_meaning() {
+fn each_status_has_the_meaning_of_the_specification() {
     for status in [1, 4, 10, 11, 14, 15] {
         let (stats, _) = export_one(vec![Act::status(status), Act::status(0)]);
         assert_eq!((stats.delivered, stats.retries), (1, 1), "{status}: {stats}");
@@ -243,7 +250,7 @@ fn each_status_has_its_meaning() {
 const IN_A_SECOND: &str = "CAgaMAoodHlwZS5nb29nbGVhcGlzLmNvbS9nb29nbGUucnBjLlJldHJ5SW5mbxIECgIIAQ";
 
 #[test]
-fn a_server_says_when_it_wants_to_be_asked_again() {
+fn retry_info_is_respected() {
     for status in ["8", "14"] {
         let start = Instant::now();
         let trailers = vec![("grpc-status", status.into()), ("grpc-status-details-bin", IN_A_SECOND.into())];
@@ -254,7 +261,7 @@ fn a_server_says_when_it_wants_to_be_asked_again() {
 }
 
 #[test]
-fn what_is_too_small_to_be_divided_is_dropped() {
+fn small_message_is_not_divided() {
     let message = "grpc: received message larger than max (9 vs. 4)";
     let trailers = vec![("grpc-status", "8".into()), ("grpc-message", message.into())];
     let (stats, _) = export_one(vec![Act::Answer(trailers, None)]);
@@ -262,7 +269,7 @@ fn what_is_too_small_to_be_divided_is_dropped() {
 }
 
 #[test]
-fn a_large_message_is_divided() {
+fn large_message_is_divided() {
     let message = "grpc: received message larger than max (9 vs. 4)";
     let trailers = vec![("grpc-status", "8".into()), ("grpc-message", message.into())];
     let server = Server::new(vec![Act::Answer(trailers, None), Act::status(0)]);
@@ -282,13 +289,13 @@ fn partial_success_is_not_sent_again() {
 }
 
 #[test]
-fn an_answer_may_come_before_the_message() {
+fn answer_before_the_message_counts() {
     let (stats, _) = export_one(vec![Act::Early("16")]);
     assert_eq!((stats.refused, stats.retries), (1, 0), "{stats}");
 }
 
 #[test]
-fn a_server_that_makes_no_sense_is_asked_again() {
+fn malformed_answers_lead_to_another_attempt() {
     let go_away = [&[0, 0, 8, 7, 0, 0, 0, 0, 0][..], &[0; 8]].concat();
     let reset = [&[0, 0, 4, 3, 0, 0, 0, 0, 1][..], &[0, 0, 0, 7]].concat();
     let broken = [&[0, 0, 2, 1, 4, 0, 0, 0, 1][..], &[0xff, 0xff]].concat();
@@ -305,5 +312,35 @@ fn a_server_that_makes_no_sense_is_asked_again() {
     ] {
         let (stats, _) = export_one(vec![act, Act::status(0)]);
         assert_eq!((stats.delivered, stats.dropped(), stats.retries), (1, 0, 1), "{name}: {stats}");
+    }
+}
+
+/// Each of these took a CPU until the deadline of the attempt.
+#[test]
+fn endless_frames_end_an_attempt() {
+    let frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
+        [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream][..], payload].concat()
+    };
+    for (name, frames) in [
+        ("CONTINUATION", [frame(1, 0, 1, b"\0"), frame(9, 0, 1, b"").repeat(10_000)].concat()),
+        ("SETTINGS", frame(4, 0, 0, b"")),
+        ("SETTINGS acknowledgement", frame(4, 1, 0, b"")),
+        ("WINDOW_UPDATE", frame(8, 0, 0, &[0, 0, 0, 1])),
+        ("PING", frame(6, 0, 0, &[0; 8])),
+        ("PRIORITY", frame(2, 0, 1, &[0; 5])),
+        ("RST_STREAM of another stream", frame(3, 0, 3, &[0; 4])),
+        ("empty DATA", frame(0, 0, 1, b"")),
+        ("DATA of another stream", frame(0, 0, 3, b"")),
+        ("DATA of one byte", frame(0, 0, 1, b"a")),
+        ("unknown kind", frame(200, 0, 0, b"")),
+        ("informational headers", frame(1, 4, 1, &[0x88])),
+    ] {
+        let server = Server::new(vec![Act::Endless(frames), Act::status(0)]);
+        let settings = server.settings().timeout(Duration::from_secs(600));
+        let mut exporter = Exporter::new(settings).unwrap();
+        exporter.take(&profile(3)).unwrap();
+        let stats = wait_for(&exporter, |stats| stats.queued == 0);
+        assert_eq!((stats.delivered, stats.retries), (1, 1), "{name}: {stats}");
+        assert!(stats.last_error.contains("no end"), "{name}: {stats}");
     }
 }

@@ -18,13 +18,13 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use crate::collector::{Act, Collector, Stream};
 use crate::{Directory, SECOND, profile, settings, wait_for};
 
-/// An authority that signs certificates, and the folder where they are.
+/// A certificate authority and its directory.
 struct Authority {
     folder: Directory,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A certificate and its key.
+/// Paths of a certificate and its key.
 #[derive(Clone)]
 struct Signed {
     certificate: PathBuf,
@@ -64,7 +64,7 @@ impl Authority {
 }
 
 impl Signed {
-    /// What speaks TLS with this certificate, and wants clients that this authority has signed.
+    /// Wraps connections in TLS with this certificate; requires client certificates of `clients` if it is `Some`.
     fn server(
         &self,
         clients: Option<&Authority>,
@@ -99,7 +99,7 @@ fn secure(collector: &Collector) -> Settings {
     settings(&collector.url().replace("http:", "https:")).timeout(2 * SECOND)
 }
 
-/// Exports a profile until it is there, or was tried again.
+/// Exports a profile until it is delivered or was tried again.
 fn export(settings: Settings) -> Stats {
     let mut exporter = Exporter::new(settings.flush_timeout(SECOND / 100)).unwrap();
     exporter.take(&profile(3)).unwrap();
@@ -117,7 +117,7 @@ fn a_profile_arrives_as_it_was_encoded() {
 
 #[cfg(feature = "grpc")]
 #[test]
-fn a_large_profile_arrives_by_grpc() {
+fn large_profile_arrives_by_grpc() {
     use crate::grpc::{Act, Server};
     let authority = Authority::new("grpc");
     let server = Server::through(vec![Act::status(0)], authority.sign_host().server(None));
@@ -131,50 +131,50 @@ fn a_large_profile_arrives_by_grpc() {
 }
 
 #[test]
-fn a_collector_that_is_not_trusted_gets_nothing_and_the_reason_is_said() {
+fn untrusted_collector_gets_nothing() {
     let (ours, other) = (Authority::new("ours"), Authority::new("other"));
     let long_ago = |params: &mut CertificateParams| {
         params.not_before = date_time_ymd(2000, 1, 1);
         params.not_after = date_time_ymd(2001, 1, 1);
     };
-    for (signed, said) in [
-        (other.sign_host(), "nobody whom we trust has signed the collector's certificate"),
-        (ours.sign("elsewhere", |_| {}), "the collector's certificate isn't for 127.0.0.1"),
+    for (signed, text) in [
+        (other.sign_host(), "the collector's certificate is not signed by a trusted authority"),
+        (ours.sign("elsewhere", |_| {}), "the collector's certificate is not for 127.0.0.1"),
         (ours.sign("127.0.0.1", long_ago), "the collector's certificate has expired"),
     ] {
         let collector = signed.collector(None);
         let stats = export(secure(&collector).certificate(ours.file()));
         assert_eq!((stats.delivered, stats.dropped(), stats.queued), (0, 0, 1), "{stats}");
         assert!(
-            stats.last_error.starts_with(&format!("cannot secure the connection: {said}")),
-            "{said}: {stats}"
+            stats.last_error.starts_with(&format!("cannot secure the connection: {text}")),
+            "{text}: {stats}"
         );
         assert!(collector.requests().is_empty());
     }
 }
 
 #[test]
-fn the_authorities_of_the_machine_do_not_trust_anybody() {
+fn machines_store_does_not_trust_an_unknown_authority() {
     let collector = Authority::new("machine").sign_host().collector(None);
     let settings = secure(&collector);
-    // A machine without any says so at once.
+    // A machine without a store fails at the start.
     if let Err(error) = Exporter::new(settings.clone()) {
         return assert!(matches!(error, ExportError::Certificate { .. }), "{error}");
     }
     let stats = export(settings);
-    assert!(stats.last_error.contains("nobody whom we trust"), "{stats}");
+    assert!(stats.last_error.contains("not signed by a trusted authority"), "{stats}");
 }
 
 #[test]
-fn a_collector_may_want_to_know_who_we_are() {
+fn client_certificate_is_sent_on_request() {
     let (authority, other) = (Authority::new("client"), Authority::new("stranger"));
     let collector = authority.sign_host().collector(Some(&authority));
     let settings = secure(&collector).certificate(authority.file());
     let stats = export(settings.clone());
-    assert!(stats.last_error.contains("the collector may want a certificate of ours"), "{stats}");
+    assert!(stats.last_error.contains("the collector may require a client certificate"), "{stats}");
     let stranger = other.sign("agent", |_| {});
     let stats = export(settings.clone().client_certificate(stranger.certificate, stranger.key));
-    assert!(stats.last_error.contains("the collector doesn't trust our certificate"), "{stats}");
+    assert!(stats.last_error.contains("the collector does not trust the client certificate"), "{stats}");
 
     let agent = authority.sign("agent", |_| {});
     let stats = export(settings.client_certificate(agent.certificate, agent.key));
@@ -182,14 +182,14 @@ fn a_collector_may_want_to_know_who_we_are() {
 }
 
 #[test]
-fn certificates_are_renewed_in_place() {
+fn renewed_certificates_are_read_again() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let collector = new.sign_host().collector(None);
     let file = old.file();
     let mut exporter = Exporter::new(secure(&collector).certificate(&file)).unwrap();
     exporter.take(&profile(3)).unwrap();
     wait_for(&exporter, |stats| stats.retries > 0);
-    // Half of it is there first.
+    // An incomplete file first.
     fs::write(&file, "-----BEGIN CERTIFICATE-----\nMII").unwrap();
     let so_far = exporter.stats().retries;
     wait_for(&exporter, |stats| stats.retries > so_far + 1);
@@ -199,14 +199,14 @@ fn certificates_are_renewed_in_place() {
 }
 
 #[test]
-fn one_who_does_not_speak_tls_is_waited_for() {
+fn server_without_tls_leads_to_another_attempt() {
     let authority = Authority::new("plain");
-    for (act, said) in
-        [(Act::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n".into()), "doesn't speak TLS"), (Act::Drop, "cannot")]
+    for (act, text) in
+        [(Act::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n".into()), "does not use TLS"), (Act::Drop, "cannot")]
     {
         let collector = Collector::through(TcpListener::bind("127.0.0.1:0").unwrap(), [act.clone()], {
             let act = act.clone();
-            // Answers without having read a request: what comes isn't one.
+            // Answers without reading: the bytes are no request.
             move |mut stream| {
                 if let Act::Say(answer) = &act {
                     stream.write_all(answer).unwrap();
@@ -216,28 +216,28 @@ fn one_who_does_not_speak_tls_is_waited_for() {
         });
         let stats = export(secure(&collector).certificate(authority.file()));
         assert_eq!((stats.delivered, stats.dropped()), (0, 0), "{stats}");
-        assert!(stats.last_error.contains(said), "{act:?}: {stats}");
+        assert!(stats.last_error.contains(text), "{act:?}: {stats}");
     }
 }
 
 #[test]
-fn a_handshake_without_end_ends_in_time() {
+fn silent_handshake_ends_at_the_deadline() {
     let authority = Authority::new("silent");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     let stats = export(settings(&url).certificate(authority.file()));
-    assert!(stats.last_error.contains("no end in the time that it may take"), "{stats}");
+    assert!(stats.last_error.contains("the deadline has passed"), "{stats}");
 }
 
 #[test]
-fn a_handshake_that_drips_ends_in_time() {
+fn slow_handshake_ends_at_the_deadline() {
     let authority = Authority::new("dripping");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
-                // The head of a record of 16,000 bytes, and then a byte now and then.
+                // The head of a record of 16,000 bytes, then a byte every 20 ms.
                 let mut written = stream.write_all(&[22, 3, 3, 0x3e, 0x80]);
                 while written.is_ok() {
                     std::thread::sleep(SECOND / 50);
@@ -247,26 +247,28 @@ fn a_handshake_that_drips_ends_in_time() {
         }
     });
     let stats = export(settings(&url).certificate(authority.file()));
-    assert!(stats.last_error.contains("no end in the time that it may take"), "{stats}");
+    assert!(stats.last_error.contains("the deadline has passed"), "{stats}");
 }
 
 #[test]
-fn files_that_are_no_certificates_are_said_at_once() {
+fn invalid_certificate_files_are_errors() {
     let authority = Authority::new("files");
     let agent = authority.sign("agent", |_| {});
     let other = authority.sign("other", |_| {});
-    let (missing, empty) = (authority.folder.0.join("missing"), authority.folder.0.join("empty"));
+    let [missing, empty, fifo] = ["missing", "empty", "fifo"].map(|name| authority.folder.0.join(name));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     fs::write(&empty, "nothing").unwrap();
     let settings = settings("https://127.0.0.1:1/").certificate(authority.file());
-    for (settings, said) in [
+    for (settings, text) in [
         (settings.clone().certificate(&missing), "No such file"),
-        (settings.clone().certificate(&empty), "there is no certificate in it"),
+        (settings.clone().certificate(&fifo), "it is no regular file"),
+        (settings.clone().certificate(&empty), "it has no pem certificate"),
         (settings.clone().client_certificate(&missing, &agent.key), "No such file"),
-        (settings.clone().client_certificate(&agent.certificate, &empty), "there is no private key in it"),
+        (settings.clone().client_certificate(&agent.certificate, &empty), "it has no pem private key"),
         (settings.clone().client_certificate(&agent.certificate, &other.key), "KeyMismatch"),
     ] {
         let error = Exporter::new(settings).unwrap_err();
         assert!(matches!(error, ExportError::Certificate { .. }), "{error:?}");
-        assert!(error.to_string().to_lowercase().contains(&said.to_lowercase()), "{error}");
+        assert!(error.to_string().to_lowercase().contains(&text.to_lowercase()), "{error}");
     }
 }

@@ -1,16 +1,16 @@
 //! Frames of HTTP/2 (RFC 9113).
 //!
 //! ```text
-//! length 24 | type 8 | flags 8 | stream 32 | as many bytes as the length says
+//! length 24 | type 8 | flags 8 | stream 32 | payload of `length` bytes
 //! ```
 
 use crate::export::connection::{Connection, Failure};
 
-/// What both sides begin with.
+/// The bytes with which a client begins a connection.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The largest frame that everybody takes, and that we take.
-pub(super) const MOST_FRAME: usize = 16_384;
+/// Maximum payload size that every endpoint accepts; we never raise it.
+pub(super) const MAX_FRAME: usize = 16_384;
 
 pub(super) mod kind {
     pub(in crate::export::grpc) const DATA: u8 = 0;
@@ -24,7 +24,7 @@ pub(super) mod kind {
 }
 
 pub(super) mod flag {
-    /// Of settings and pings: an answer.
+    /// Of SETTINGS and PING: an acknowledgement.
     pub(in crate::export::grpc) const ACK: u8 = 0x1;
     pub(in crate::export::grpc) const END_STREAM: u8 = 0x1;
     pub(in crate::export::grpc) const END_HEADERS: u8 = 0x4;
@@ -32,7 +32,7 @@ pub(super) mod flag {
     pub(in crate::export::grpc) const PRIORITY: u8 = 0x20;
 }
 
-/// A frame.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) kind: u8,
@@ -42,28 +42,28 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Reads the next one.
+    /// Reads the next frame.
     pub(super) fn read(connection: &mut Connection<'_>) -> Result<Frame, Failure> {
         let head = connection.bytes(9)?;
-        let [a, b, c, kind, flags, ref stream @ ..] = head[..] else { return Err(BROKEN) };
+        let [a, b, c, kind, flags, ref stream @ ..] = head[..] else { return Err(MALFORMED) };
         let len = u32::from_be_bytes([0, a, b, c]) as usize;
-        if len > MOST_FRAME {
-            return Err(Failure::Garbage("a frame is too large"));
+        if len > MAX_FRAME {
+            return Err(Failure::Protocol("a frame is too large"));
         }
-        let stream = number(stream).ok_or(BROKEN)? & STREAM;
+        let stream = number(stream).ok_or(MALFORMED)? & STREAM_MASK;
         Ok(Frame { kind, flags, stream, payload: connection.bytes(len)? })
     }
 
-    /// The payload of data or headers, without padding and priority.
+    /// Returns the payload of a DATA or HEADERS frame without padding and priority.
     pub(super) fn content(&self) -> Result<&[u8], Failure> {
         let mut content = &self.payload[..];
-        if self.flags & flag::PADDED != 0 {
-            let (&padding, rest) = content.split_first().ok_or(BROKEN)?;
-            let len = rest.len().checked_sub(padding.into()).ok_or(BROKEN)?;
+        if self.has(flag::PADDED) && self.kind != kind::CONTINUATION {
+            let (&padding, rest) = content.split_first().ok_or(MALFORMED)?;
+            let len = rest.len().checked_sub(padding.into()).ok_or(MALFORMED)?;
             content = &rest[..len];
         }
-        if self.kind == kind::HEADERS && self.flags & flag::PRIORITY != 0 {
-            content = content.get(5..).ok_or(BROKEN)?;
+        if self.kind == kind::HEADERS && self.has(flag::PRIORITY) {
+            content = content.get(5..).ok_or(MALFORMED)?;
         }
         Ok(content)
     }
@@ -73,10 +73,10 @@ impl Frame {
     }
 }
 
-/// One bit of the number of a stream means nothing.
-const STREAM: u32 = 0x7fff_ffff;
+/// Mask of a stream identifier; the top bit is reserved.
+const STREAM_MASK: u32 = 0x7fff_ffff;
 
-pub(super) const BROKEN: Failure = Failure::Garbage("a frame is broken");
+pub(super) const MALFORMED: Failure = Failure::Protocol("a frame is malformed");
 
 /// Appends a frame.
 pub(super) fn put(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
@@ -86,7 +86,7 @@ pub(super) fn put(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Ve
     out.extend_from_slice(payload);
 }
 
-/// The number in the first four bytes.
+/// Returns the number in the first four bytes.
 pub(super) fn number(bytes: impl AsRef<[u8]>) -> Option<u32> {
     bytes.as_ref().first_chunk().map(|&bytes| u32::from_be_bytes(bytes))
 }

@@ -1,22 +1,22 @@
-//! Headers as HTTP/2 packs them (HPACK, RFC 7541).
+//! Header compression of HTTP/2 (HPACK, RFC 7541).
 //!
 //! | first bits | then | meaning |
 //! | --- | --- | --- |
-//! | `1` | number | a header of the tables |
-//! | `01` | number of a name or 0, name, value | a header that goes into the table |
-//! | `0000`, `0001` | the same | one that doesn't |
-//! | `001` | number | the table becomes smaller |
+//! | `1` | index | an entry of the tables |
+//! | `01` | index of a name or 0, name, value | a literal that is added to the dynamic table |
+//! | `0000`, `0001` | the same | a literal that is not added |
+//! | `001` | size | a new size of the dynamic table |
 //!
-//! What we send is written as headers that go into no table and aren't squeezed. What comes in can be all of it.
+//! The encoder writes literals without Huffman code that are not added; the decoder accepts all forms.
 
 use std::collections::VecDeque;
 
 use super::huffman;
 
-/// A header: name and value.
+/// Name and value.
 pub(super) type Header = (Vec<u8>, Vec<u8>);
 
-/// Appends a header.
+/// Appends a header as a literal.
 pub(super) fn encode(name: &str, value: &str, block: &mut Vec<u8>) {
     block.push(0);
     for text in [name, value] {
@@ -25,7 +25,7 @@ pub(super) fn encode(name: &str, value: &str, block: &mut Vec<u8>) {
     }
 }
 
-/// A number with room for seven bits in its first byte, the eighth being zero.
+/// Appends a number with a prefix of seven bits, the eighth being zero.
 fn put_number(mut number: usize, block: &mut Vec<u8>) {
     if number < 127 {
         return block.push(number as u8);
@@ -39,29 +39,29 @@ fn put_number(mut number: usize, block: &mut Vec<u8>) {
     block.push(number as u8);
 }
 
-/// The table that the other side fills with what it sends.
+/// A decoder with the dynamic table of one connection.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// The newest first.
+    /// Entries, the newest first.
     table: VecDeque<Header>,
     size: usize,
-    most: usize,
-    /// How much may still come out: a few bytes can stand for a large header again and again.
+    max: usize,
+    /// Number of decoded bytes that may still follow: a one-byte index can repeat a large header.
     budget: usize,
 }
 
-/// The most that all headers of a connection take.
-const MOST_HEADERS: usize = 256 << 10;
+/// Maximum size of all headers of a connection in bytes.
+const MAX_HEADERS: usize = 256 << 10;
 
-/// The size of the table that both sides begin with; we never allow more.
-const MOST_TABLE: usize = 4096;
+/// Initial size of the dynamic table in bytes; we never raise it.
+const MAX_TABLE: usize = 4096;
 
 impl Decoder {
     pub(super) fn new() -> Decoder {
-        Decoder { table: VecDeque::new(), size: 0, most: MOST_TABLE, budget: MOST_HEADERS }
+        Decoder { table: VecDeque::new(), size: 0, max: MAX_TABLE, budget: MAX_HEADERS }
     }
 
-    /// The headers of a block; none where it isn't packed as it should be, or holds too much.
+    /// Decodes a header block; `None` if it is malformed or too large.
     pub(super) fn decode(&mut self, mut block: &[u8]) -> Option<Vec<Header>> {
         let mut headers = Vec::new();
         while let Some(&first) = block.first() {
@@ -110,32 +110,32 @@ impl Decoder {
         self.evict();
     }
 
-    fn resize(&mut self, most: usize) -> Option<()> {
-        self.most = (most <= MOST_TABLE).then_some(most)?;
+    fn resize(&mut self, max: usize) -> Option<()> {
+        self.max = (max <= MAX_TABLE).then_some(max)?;
         self.evict();
         Some(())
     }
 
     fn evict(&mut self) {
-        while self.size > self.most {
+        while self.size > self.max {
             let Some(oldest) = self.table.pop_back() else { return };
             self.size -= cost(&oldest);
         }
     }
 }
 
-/// What an entry counts for, by the specification.
+/// Size of an entry as RFC 7541 defines it.
 fn cost((name, value): &Header) -> usize {
     name.len() + value.len() + 32
 }
 
-/// A number that begins in the lowest bits of a byte: all ones there, and it goes on in varint form.
+/// Decodes a number with a prefix of `bits` bits; if those are all ones, a varint follows.
 fn number(block: &mut &[u8], bits: u8) -> Option<usize> {
     let (&first, rest) = block.split_first()?;
     *block = rest;
-    let most = (1 << bits) - 1;
-    let mut number = usize::from(first) & most;
-    if number < most {
+    let max = (1 << bits) - 1;
+    let mut number = usize::from(first) & max;
+    if number < max {
         return Some(number);
     }
     for shift in [0, 7, 14, 21] {
@@ -149,16 +149,16 @@ fn number(block: &mut &[u8], bits: u8) -> Option<usize> {
     None
 }
 
-/// A length, of which the top bit says whether the text is squeezed, and the text.
+/// Decodes a string: a bit for Huffman code, a length, and the bytes.
 fn text(block: &mut &[u8]) -> Option<Vec<u8>> {
-    let squeezed = block.first()? & 0x80 != 0;
+    let is_huffman = block.first()? & 0x80 != 0;
     let len = number(block, 7)?;
     let (text, rest) = block.split_at_checked(len)?;
     *block = rest;
-    if squeezed { huffman::decode(text) } else { Some(text.to_vec()) }
+    if is_huffman { huffman::decode(text) } else { Some(text.to_vec()) }
 }
 
-/// RFC 7541, appendix A.
+/// The static table: RFC 7541, appendix A.
 #[rustfmt::skip]
 const STATIC: [(&str, &str); 61] = [
     (":authority", ""), (":method", "GET"), (":method", "POST"), (":path", "/"), (":path", "/index.html"),
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoded_headers_are_decoded() {
         let mut block = Vec::new();
         let long = "x".repeat(1_000);
         encode("grpc-status", "0", &mut block);
@@ -196,7 +196,7 @@ mod tests {
 
     /// The three answers of RFC 7541, appendix C.5 and C.6, share a table of 256 bytes.
     #[test]
-    fn the_table_of_the_specification_s_example() {
+    fn examples_of_the_specification_are_decoded() {
         let mut decoder = Decoder::new();
         decoder.resize(256).unwrap();
         let first = [
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_bytes_can_not_become_very_many() {
+    fn repeated_index_is_bounded() {
         let mut block = vec![0x40];
         for text in [&b"a"[..], &[b'b'; 126]] {
             block.push(text.len() as u8);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_comes_it_is_read_or_refused() {
+    fn random_blocks_do_not_panic() {
         let mut seed = 1u64;
         let mut byte = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_an_error() {
+    fn malformed_blocks_are_errors() {
         for block in [
             &[0x80][..],
             &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff],

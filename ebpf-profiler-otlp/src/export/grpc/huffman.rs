@@ -1,9 +1,9 @@
 //! The Huffman code of HPACK (RFC 7541, appendix B).
 //!
-//! The code is canonical: codes of one length are consecutive in the order of their symbols, and the first of a
-//! length follows the last of the next shorter one. So the lengths alone are enough.
+//! The code is canonical: codes of one length are consecutive in the order of their symbols, and the first code of a length
+//! follows the last of the next shorter length. The lengths alone define it.
 
-/// The length of each byte's code in bits.
+/// Length of each byte's code in bits.
 #[rustfmt::skip]
 const LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -24,12 +24,38 @@ const LENGTHS: [u8; 256] = [
     26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26,
 ];
 
-/// The longest code in bits.
-const LONGEST: u8 = 30;
+/// Length of the longest code in bits.
+const MAX_LENGTH: usize = 30;
 
-/// Decodes; none where the bits are no codes, or more than seven are left over.
-///
-/// Headers of an answer are few and short, so a code is found bit by bit.
+/// Number of codes by length.
+const COUNTS: [u32; MAX_LENGTH + 1] = {
+    let mut counts = [0; MAX_LENGTH + 1];
+    let mut symbol = 0;
+    while symbol < LENGTHS.len() {
+        counts[LENGTHS[symbol] as usize] += 1;
+        symbol += 1;
+    }
+    counts
+};
+
+/// Symbols in the order of their codes.
+const SYMBOLS: [u8; 256] = {
+    let (mut symbols, mut next, mut length) = ([0; 256], 0, 1);
+    while length <= MAX_LENGTH {
+        let mut symbol = 0;
+        while symbol < LENGTHS.len() {
+            if LENGTHS[symbol] as usize == length {
+                symbols[next] = symbol as u8;
+                next += 1;
+            }
+            symbol += 1;
+        }
+        length += 1;
+    }
+    symbols
+};
+
+/// Decodes a string; `None` if it has an invalid code, or more than seven bits or a zero as padding.
 pub(super) fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     let mut code = Code::default();
@@ -38,45 +64,36 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Vec<u8>> {
             text.push(symbol);
         }
     }
-    // What is left over is the beginning of a code of ones only.
+    // The padding is the beginning of a code of ones.
     (code.length < 8 && code.bits == (1 << code.length) - 1).then_some(text)
 }
 
-/// A code of which not all bits are there yet.
+/// The received bits of an incomplete code.
 #[derive(Debug, Default)]
 struct Code {
     bits: u32,
-    length: u8,
+    length: usize,
     /// The first code of this length.
     first: u32,
+    /// Number of shorter codes.
+    shorter: u32,
 }
 
 impl Code {
-    /// Adds a bit; if that ends the code, its symbol.
+    /// Adds a bit and returns the symbol if the code is complete.
     fn push(&mut self, bit: u8) -> Option<Option<u8>> {
+        self.first = (self.first + COUNTS[self.length]) << 1;
+        self.shorter += COUNTS[self.length];
         self.bits = self.bits << 1 | u32::from(bit);
-        self.first = (self.first + count(self.length)) << 1;
         self.length += 1;
-        if self.length > LONGEST {
-            return None;
-        }
-        let place = self.bits.checked_sub(self.first);
-        let symbol = place.and_then(|place| nth_of_length(self.length, place as usize));
+        let count = *COUNTS.get(self.length)?;
+        let index = self.bits.checked_sub(self.first).filter(|&index| index < count);
+        let symbol = index.and_then(|index| SYMBOLS.get((self.shorter + index) as usize).copied());
         if symbol.is_some() {
             *self = Code::default();
         }
         Some(symbol)
     }
-}
-
-/// How many codes have this length.
-fn count(length: u8) -> u32 {
-    if length == 0 { 0 } else { LENGTHS.iter().filter(|&&known| known == length).count() as u32 }
-}
-
-fn nth_of_length(length: u8, place: usize) -> Option<u8> {
-    let mut symbols = (0..=u8::MAX).filter(|&symbol| LENGTHS[usize::from(symbol)] == length);
-    symbols.nth(place)
 }
 
 #[cfg(test)]
@@ -85,7 +102,7 @@ mod tests {
 
     /// Strings of the examples in RFC 7541, appendix C.
     #[test]
-    fn the_examples_of_the_specification() {
+    fn examples_of_the_specification_are_decoded() {
         for (bytes, text) in [
             (&[0x64, 0x02][..], "302"),
             (&[0xae, 0xc3, 0x77, 0x1a, 0x4b], "private"),
@@ -97,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_is_an_error() {
+    fn invalid_codes_are_errors() {
         assert_eq!(decode(&[0xff; 4]), None);
         assert_eq!(decode(&[0x00, 0x00]), None);
         assert_eq!(decode(&[]), Some(Vec::new()));

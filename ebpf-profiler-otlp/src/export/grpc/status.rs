@@ -1,12 +1,12 @@
-//! What the status of a call means: the table of the specification.
+//! The meaning of a gRPC status, after the OTLP specification.
 //!
 //! | status | meaning |
 //! | --- | --- |
-//! | OK | delivered, perhaps not all of it |
-//! | CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS | later |
-//! | RESOURCE_EXHAUSTED | later if it says when (`RetryInfo`), else refused |
-//! | RESOURCE_EXHAUSTED, OUT_OF_RANGE that complain of the size | too large: not this, but parts of it |
-//! | anything else | refused, never to be sent again |
+//! | OK | delivered, possibly in part |
+//! | CANCELLED, DEADLINE_EXCEEDED, ABORTED, OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS | retry |
+//! | RESOURCE_EXHAUSTED | retry if the answer has a `RetryInfo`, else refused |
+//! | RESOURCE_EXHAUSTED, OUT_OF_RANGE with a text about the size | too large: send parts |
+//! | anything else | refused: never send again |
 
 use std::time::Duration;
 
@@ -14,34 +14,34 @@ use super::Answer;
 use crate::export::answer::{Field, MESSAGE, Verdict, delivered, fields};
 use crate::resource::percent_decoded;
 
-/// What to do with a message after this answer.
+/// Classifies an answer.
 pub(in crate::export) fn verdict(answer: &Answer) -> Verdict {
     let Some(status) = answer.text("grpc-status") else { return without_status(answer) };
     let why = format!("the collector answered with gRPC status {status}{}", reason(answer));
     match status.parse() {
         Ok(0) => delivered(answer.body.get(5..).unwrap_or_default()),
         Ok(8 | 11) if is_too_large(&why) => Verdict::TooLarge { why },
-        Ok(1 | 4 | 10 | 11 | 14 | 15) => Verdict::Later { after: retry_info(answer), why },
+        Ok(1 | 4 | 10 | 11 | 14 | 15) => Verdict::Retry { after: retry_info(answer), why },
         Ok(8) => match retry_info(answer) {
             None => Verdict::Refused { why },
-            after => Verdict::Later { after, why },
+            after => Verdict::Retry { after, why },
         },
         _ => Verdict::Refused { why },
     }
 }
 
-/// What servers made with the libraries for Go, C and Python, Java, and Rust say.
+/// Returns `true` for the texts of the gRPC libraries for Go, C, Python, Java and Rust.
 fn is_too_large(why: &str) -> bool {
     ["larger than max", "exceeds maximum size", "length too large"].iter().any(|said| why.contains(said))
 }
 
-/// Somebody on the way answered who speaks HTTP only.
+/// Classifies an answer without gRPC status, which a proxy sends.
 fn without_status(answer: &Answer) -> Verdict {
     let status = answer.text(":status").unwrap_or_default();
     let why = format!("the collector answered {status} without gRPC status");
     match &*status {
         "413" => Verdict::TooLarge { why },
-        "429" | "502" | "503" | "504" => Verdict::Later { after: None, why },
+        "429" | "502" | "503" | "504" => Verdict::Retry { after: None, why },
         _ => Verdict::Refused { why },
     }
 }
@@ -53,21 +53,21 @@ fn reason(answer: &Answer) -> String {
 }
 
 impl Answer {
-    /// The last header of this name.
+    /// Returns the last header of this name.
     fn text(&self, name: &str) -> Option<String> {
         let header = self.headers.iter().rev().find(|(known, _)| known == name.as_bytes());
         header.map(|(_, value)| String::from_utf8_lossy(value).into_owned())
     }
 }
 
-/// `google.rpc.Status { details 3: Any { type_url 1, value 2: RetryInfo { retry_delay 1: Duration } } }`
+/// Decodes `google.rpc.Status { details 3: Any { type_url 1, value 2: RetryInfo { retry_delay 1: Duration } } }`.
 fn retry_info(answer: &Answer) -> Option<Duration> {
     let status = base64(answer.text("grpc-status-details-bin")?.as_bytes())?;
     let details = fields(&status).filter_map(|field| bytes(field, 3));
     let retry_info = details.filter_map(|any| {
         let is_retry_info = |url: &[u8]| url.ends_with(b"/google.rpc.RetryInfo");
-        let right = fields(any).filter_map(|field| bytes(field, 1)).any(is_retry_info);
-        fields(any).find_map(|field| bytes(field, 2)).filter(|_| right)
+        let is_right = fields(any).filter_map(|field| bytes(field, 1)).any(is_retry_info);
+        fields(any).find_map(|field| bytes(field, 2)).filter(|_| is_right)
     });
     retry_info.filter_map(|info| fields(info).find_map(|field| bytes(field, 1))).map(duration).next()
 }
@@ -79,11 +79,11 @@ fn bytes(field: Field<'_>, number: u64) -> Option<&[u8]> {
     }
 }
 
-/// `google.protobuf.Duration { seconds 1, nanos 2 }`; a negative one is none.
+/// Decodes `google.protobuf.Duration { seconds 1, nanos 2 }`; a negative duration is zero.
 fn duration(message: &[u8]) -> Duration {
-    let number = |wanted| {
+    let number = |expected| {
         let mut numbers = fields(message).filter_map(|field| match field {
-            Field::Number(known, number) if known == wanted => Some(number),
+            Field::Number(known, number) if known == expected => Some(number),
             _ => None,
         });
         numbers.next().filter(|&number| number <= i64::MAX as u64).unwrap_or_default()
@@ -91,7 +91,7 @@ fn duration(message: &[u8]) -> Duration {
     Duration::from_secs(number(1)).saturating_add(Duration::from_nanos(number(2)))
 }
 
-/// With or without padding at the end.
+/// Decodes Base64 with or without padding.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let text = text.trim_ascii_end();
     let end = text.iter().rposition(|&byte| byte != b'=').map_or(0, |last| last + 1);
@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_specification() {
+    fn each_status_has_the_meaning_of_the_specification() {
         for status in 0..20 {
             let verdict = verdict(&answer(&[("grpc-status", &status.to_string())]));
             let expected = match (status, &verdict) {
                 (0, Verdict::Delivered { rejected: 0, .. }) => true,
-                (1 | 4 | 10 | 11 | 14 | 15, Verdict::Later { after: None, .. }) => true,
+                (1 | 4 | 10 | 11 | 14 | 15, Verdict::Retry { after: None, .. }) => true,
                 (0 | 1 | 4 | 10 | 11 | 14 | 15, _) => false,
                 (_, Verdict::Refused { .. }) => true,
                 _ => false,
@@ -144,7 +144,7 @@ mod tests {
 
     /// Status { 8, "full", [Any { "type.googleapis.com/google.rpc.RetryInfo", RetryInfo { 3.5 s } }] }
     #[test]
-    fn a_collector_that_is_full_may_say_when_to_come_back() {
+    fn retry_info_sets_the_wait() {
         let url = b"type.googleapis.com/google.rpc.RetryInfo";
         let delay = [0x0a, 8, 0x08, 3, 0x10, 0x80, 0xca, 0xb5, 0xee, 0x01];
         let any = [&[0x0a, url.len() as u8][..], url, &[0x12, delay.len() as u8], &delay].concat();
@@ -153,11 +153,11 @@ mod tests {
         let full = answer(&[("grpc-status", "8"), ("grpc-status-details-bin", &details)]);
         let why = "the collector answered with gRPC status 8".to_owned();
         let after = Some(Duration::from_millis(3_500));
-        assert_eq!(verdict(&full), Verdict::Later { after, why });
+        assert_eq!(verdict(&full), Verdict::Retry { after, why });
     }
 
     #[test]
-    fn what_is_too_large_may_come_in_parts() {
+    fn texts_about_the_size_mean_too_large() {
         for (status, message) in [
             ("8", "grpc: received message larger than max (5000000 vs. 4194304)"),
             ("8", "grpc: received message after decompression larger than max 4194304"),
@@ -184,13 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_status_is_judged_by_that_of_http() {
-        assert!(matches!(verdict(&answer(&[(":status", "503")])), Verdict::Later { .. }));
+    fn answer_without_grpc_status_is_classified_by_http_status() {
+        assert!(matches!(verdict(&answer(&[(":status", "503")])), Verdict::Retry { .. }));
         assert!(matches!(verdict(&answer(&[(":status", "404")])), Verdict::Refused { .. }));
     }
 
     #[test]
-    fn a_refusal_says_why() {
+    fn refusal_has_the_collectors_reason() {
         let refused = answer(&[("grpc-status", "3"), ("grpc-message", "bad%20frame\n")]);
         let why = "the collector answered with gRPC status 3: bad frame".to_owned();
         assert_eq!(verdict(&refused), Verdict::Refused { why });
