@@ -135,7 +135,7 @@ fn check(pid: u32, function: u64, (at, count): (u32, u32)) -> Outcome<u32> {
 }
 
 fn is_as_said(registry: &Registry, frames: &[Frame], said: &Said, place: usize) -> bool {
-    let [Frame::Script { function, line }] = frames else { return false };
+    let [Frame::Script { function, line, .. }] = frames else { return false };
     registry.script(*function).is_some_and(|script| {
         (&*script.name, &*script.file, script.start_line) == (&*said.name, &*said.file, said.start_line)
             && *line == said.places[place].1

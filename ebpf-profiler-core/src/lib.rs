@@ -127,6 +127,7 @@
 //! | [`process`] | processes and the files that they map. Seam: [`System`](process::System) |
 //! | [`unwind`] | the compiler of unwind tables. Seam: [`UnwindCompiler`](unwind::UnwindCompiler) |
 //! | [`language`] | functions of scripts. Seam: [`Language`](language::Language) |
+//! | [`jit`] | names of JIT-compiled code from perf maps and jitdump files |
 //! | [`trace`] | stacks, and the kernel side's walkers on the host. Seam: [`Stack`](trace::Stack) |
 //! | [`registry`] | the state of all processes, published to the kernel side |
 //! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
@@ -193,6 +194,8 @@ pub mod process;
 pub mod unwind;
 
 pub mod language;
+
+pub mod jit;
 
 pub mod trace;
 

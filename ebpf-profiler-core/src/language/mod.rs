@@ -107,8 +107,21 @@ pub trait Attached: Send {
 }
 
 /// Names of languages as OpenTelemetry's conventions have them.
-const NAMES: [&str; 12] =
-    ["cpython", "jvm", "v8js", "ruby", "php", "perl", "dotnet", "beam", "lua", "luajit", "go", "webassembly"];
+const NAMES: [&str; 13] = [
+    "jit",
+    "cpython",
+    "jvm",
+    "v8js",
+    "ruby",
+    "php",
+    "perl",
+    "dotnet",
+    "beam",
+    "lua",
+    "luajit",
+    "go",
+    "webassembly",
+];
 
 /// The name of a language that a text says; `script` for one that isn't known.
 pub(crate) fn language_name(text: &str) -> &'static str {

@@ -42,6 +42,8 @@ mod object;
 
 mod perf;
 
+mod perf_map;
+
 mod priority;
 
 mod profiler;

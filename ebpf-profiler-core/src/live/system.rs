@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use procfs::FromBufRead;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process};
 
-use super::memory;
+use super::{memory, perf_map};
 use crate::elf::{Elf, ReadAt};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
@@ -71,6 +71,10 @@ impl System for LiveSystem {
             path: mapping.path.clone(),
             held: OnceLock::new(),
         })
+    }
+
+    fn perf_map(&self, pid: u32) -> io::Result<Box<dyn ReadAt>> {
+        Ok(Box::new(perf_map::open(pid)?))
     }
 
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {

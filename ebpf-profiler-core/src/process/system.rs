@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::Opener;
+use crate::elf::ReadAt;
 use crate::sample::MapEvent;
 
 /// The processes of a machine: the one that this program runs on, or one that was recorded.
@@ -30,6 +31,16 @@ pub trait System: Send {
     ///
     /// When not all of it can be read.
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()>;
+
+    /// Opens the perf map of a process: `/tmp/perf-PID.map` as the process sees it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if another user than the process's or root owns it.
+    fn perf_map(&self, pid: u32) -> io::Result<Box<dyn ReadAt>> {
+        let _ = pid;
+        Err(io::ErrorKind::NotFound.into())
+    }
 }
 
 /// What a process is.

@@ -213,7 +213,7 @@ impl<'m> Naming<'m> {
     /// The frames by where they lie, calls of scripts by function and line.
     fn order(&self) -> Vec<(Place, u64, u32)> {
         let key = |(index, named): (u32, &NamedFrame)| match named.frame {
-            Frame::Script { function, line } => {
+            Frame::Script { function, line, .. } => {
                 (Place::Script, u64::from(function.0) << 32 | u64::from(line), index)
             }
             Frame::Kernel { address } => (Place::Kernel, address, index),
@@ -242,7 +242,7 @@ impl<'m> Naming<'m> {
 
     fn name_script(&mut self, frame: u32) {
         let named = &mut self.frames[frame as usize];
-        if let Frame::Script { function, line } = named.frame {
+        if let Frame::Script { function, line, .. } = named.frame {
             named.symbols = self.namer.add(&[symbol(&self.scripts[function.0 as usize], line)]);
         }
     }
@@ -330,7 +330,8 @@ mod tests {
             let module = ModuleId(module);
             Frame::Native { module, address, found: Found::Exactly }
         };
-        let script = |function, line| Frame::Script { function: ScriptId(function), line };
+        let found = Found::Exactly;
+        let script = |function, line| Frame::Script { function: ScriptId(function), line, found };
         let anonymous = Frame::Anonymous { address: 1, found: Found::Exactly };
         let kernel = Frame::Kernel { address: u64::MAX };
         let seen = [

@@ -113,6 +113,9 @@ impl<'p> Call<'p> {
         let Call::Function { frame, .. } = self else { return Kind::Missing };
         match frame.frame() {
             Frame::Kernel { .. } => Kind::Kernel,
+            Frame::Script { .. } if frame.script().is_some_and(|script| script.language == "jit") => {
+                Kind::RunTime
+            }
             Frame::Script { .. } => Kind::Script,
             Frame::Anonymous { .. } => Kind::RunTime,
             Frame::Native { .. } => self.symbol().map_or(Kind::Native, language),

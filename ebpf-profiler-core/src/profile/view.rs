@@ -182,7 +182,9 @@ impl<'p> FrameView<'p> {
 
     /// Whether it was found through the frame pointer of code without unwind data.
     pub fn is_guessed(&self) -> bool {
-        let (Frame::Native { found, .. } | Frame::Anonymous { found, .. }) = self.frame() else {
+        let (Frame::Native { found, .. } | Frame::Anonymous { found, .. } | Frame::Script { found, .. }) =
+            self.frame()
+        else {
             return false;
         };
         found == Found::Guessed

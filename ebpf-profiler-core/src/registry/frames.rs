@@ -23,7 +23,11 @@ impl Registry {
                 let detail = words.as_slice().first().filter(|&word| word & frame::DETAIL != 0);
                 frames.extend(detail.and_then(|&detail| self.call(pid, &regions, word, detail, now)));
             } else if word & frame::DETAIL == 0 {
-                frames.push(frame_of(word, &regions, &mut self.modules));
+                let frame = match frame_of(word, &regions, &mut self.modules) {
+                    Frame::Anonymous { address, found } => self.jit_frame(pid, &regions, address, found, now),
+                    frame => frame,
+                };
+                frames.push(frame);
                 bare |= word & frame::LOOP != 0;
             }
         }

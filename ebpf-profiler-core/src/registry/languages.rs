@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Entry, Registry};
 use crate::language::{Context, Language, Script, ScriptId};
 use crate::process::{self, Region};
-use crate::trace::Frame;
+use crate::trace::{Found, Frame};
 
 impl Registry {
     /// Looks for the runtimes of these languages in every file that is met from now on.
@@ -62,7 +62,7 @@ impl Registry {
         let mut around =
             Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
         let (function, line) = entry.interpreters.frame(call, detail, &mut around)?;
-        Some(Frame::Script { function, line })
+        Some(Frame::Script { function, line, found: Found::Exactly })
     }
 
     /// Finds the interpreters in a process whose files are known.
@@ -120,7 +120,10 @@ impl Registry {
     pub fn limit_scripts(&mut self) {
         if self.scripts.len() > MAX_SCRIPTS {
             self.scripts.clear();
-            self.processes.values_mut().for_each(|entry| entry.interpreters.forget_names());
+            for entry in self.processes.values_mut() {
+                entry.interpreters.forget_names();
+                entry.jit.forget_frames();
+            }
         }
     }
 }

@@ -10,6 +10,8 @@
 
 mod frames;
 
+mod jit;
+
 mod languages;
 
 mod modules;
@@ -24,6 +26,7 @@ use hashbrown::{HashMap, HashSet};
 
 use self::modules::Modules;
 use self::publish::Published;
+use crate::jit::{JitNames, JitStats};
 use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
 use crate::process::{self, Description, Module, ModuleId, Region, System};
 use crate::sample::{Life, LifeEvent, MapEvent};
@@ -69,6 +72,8 @@ pub struct RegistryStats {
     pub processes: u64,
     /// What was seen of interpreters.
     pub interpreters: InterpreterStats,
+    /// Counters of perf maps and jitdump files.
+    pub jit: JitStats,
 }
 
 #[derive(Default)]
@@ -77,6 +82,7 @@ struct Entry {
     /// What the kernel side was published, as long as it is still so.
     published: Option<Arc<Published>>,
     interpreters: Interpreters,
+    jit: JitNames,
     description: Option<Description>,
     /// When its first thread ended, or others were last seen to run after that.
     ended: Option<u64>,
@@ -276,6 +282,7 @@ impl Registry {
             regions: entry.regions.clone(),
             published: entry.published.clone(),
             interpreters: entry.interpreters.fork(parent),
+            jit: entry.jit.fork(),
             ..Entry::default()
         });
         let entry = inherited.unwrap_or_default();

@@ -72,6 +72,11 @@ impl<S: System> System for RecordingSystem<S> {
         })
     }
 
+    /// Not recorded: the journal has the names.
+    fn perf_map(&self, pid: u32) -> io::Result<Box<dyn ReadAt>> {
+        self.system.perf_map(pid)
+    }
+
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         let result = self.system.read(pid, address, buffer);
         self.recorder.answer(kind::MEMORY, |body| {

@@ -24,12 +24,14 @@ pub enum Frame {
         /// How the walker got here.
         found: Found,
     },
-    /// A call in a script, in the place of the loop of its interpreter.
+    /// A function of a script, in place of its interpreter's loop, or of JIT-compiled code.
     Script {
         /// The function.
         function: ScriptId,
-        /// The line that it is on; 0 where that isn't known.
+        /// The current line; 0 if unknown.
         line: u32,
+        /// How the walker found the frame.
+        found: Found,
     },
     /// Code that no file holds: made at run time, or no longer there.
     Anonymous {

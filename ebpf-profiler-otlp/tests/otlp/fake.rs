@@ -114,7 +114,11 @@ fn frame(random: &mut Random, shape: Shape) -> Frame {
     match random.below(12) {
         0 => Frame::Kernel { address: 0xffff_ffff_8100_0000 + address },
         1 => Frame::Anonymous { address: 0x7f00_0000_0000 + address, found },
-        2 => Frame::Script { function: ScriptId(random.below(8) as u32), line: (address % 5) as u32 },
+        2 => Frame::Script {
+            function: ScriptId(random.below(8) as u32),
+            line: (address % 5) as u32,
+            found: Found::Exactly,
+        },
         _ => {
             let module = ModuleId(random.below(shape.modules.into()) as u32);
             Frame::Native { module, address: 0x1000 + address, found }
