@@ -8,7 +8,9 @@
 //!     2 lines    address of the code, number of entries, {address, line, discriminator, file, 0} ...
 //! ```
 //!
-//! Lines come before the load record of their code. A file of `\xff\0` is that of the entry before.
+//! Lines come before the load record of their code. A file of `\xff\0` is that of the entry before. V8 adds the size of
+//! an ELF header, 64 bytes, to the addresses of lines, as `perf inject` once expected: where no line begins in the first
+//! 64 bytes of the code, they are taken off.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use crate::elf::ReadAt;
 
 const MAGIC: u32 = 0x4a69_5444;
 const RECORD: usize = 16;
+const ELF_HEADER: u64 = 64;
 
 /// Maximum size of a record, in bytes; a dump with a larger one is not read any further.
 const MAX_RECORD: usize = 16 << 20;
@@ -62,6 +65,9 @@ impl Dump {
     /// Appends the functions that were written since the last call, as start, end and code.
     pub(super) fn read(&mut self, functions: &mut Vec<(u64, u64, Code)>, stats: &mut JitStats) {
         while !matches!(self.state, State::Malformed) && self.file.advance() {
+            if self.file.take_restarted() {
+                self.state = State::Header;
+            }
             while let Some(size) = self.next(functions) {
                 self.file.rest.drain(..size);
             }
@@ -139,6 +145,9 @@ impl Dump {
             entries = entries.get(16 + length..)?;
         }
         lines.sort_by_key(|&(offset, ..)| offset);
+        if lines.first().is_some_and(|&(offset, ..)| offset >= ELF_HEADER) {
+            lines.iter_mut().for_each(|(offset, ..)| *offset -= ELF_HEADER);
+        }
         if self.lines.len() >= MAX_PENDING {
             self.lines.clear();
         }

@@ -56,6 +56,9 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes read of one file at a time.
 const CHUNK: u64 = 1 << 20;
 
+/// Bytes before the end of a file by which its reader notices that it was written again.
+const TAIL: usize = 64;
+
 /// Maximum number of functions kept for one process.
 pub(crate) const MAX_FUNCTIONS: usize = 1 << 18;
 
@@ -130,8 +133,10 @@ impl JitNames {
             stats.processes += 1;
         }
         let mut read = Vec::new();
-        if let Some(map) = &mut self.perf_map {
-            map.read(&mut read, stats);
+        if let Some(map) = &mut self.perf_map
+            && map.read(&mut read, stats)
+        {
+            self.code = Arc::default();
         }
         if let Some(dump) = &mut self.dump {
             dump.read(&mut read, stats);
@@ -183,21 +188,26 @@ struct Growing {
     at: u64,
     /// Bytes that were read but not used: the beginning of a line or record.
     rest: Vec<u8>,
+    /// The last bytes that were read, to notice that a file was written again.
+    tail: Vec<u8>,
+    restarted: bool,
 }
 
 impl Growing {
     fn new(source: Box<dyn ReadAt>) -> Growing {
-        Growing { source, at: 0, rest: Vec::new() }
+        Growing { source, at: 0, rest: Vec::new(), tail: Vec::new(), restarted: false }
     }
 
     /// Appends the next new bytes to `rest`; returns `false` if there are none.
     ///
-    /// A file that has become shorter is read from its beginning again.
+    /// A file that was written again is read from its beginning.
     fn advance(&mut self) -> bool {
         let Ok(size) = self.source.size() else { return false };
-        if size < self.at {
+        if size != self.at && !self.is_continued(size) {
             self.at = 0;
             self.rest.clear();
+            self.tail.clear();
+            self.restarted = true;
         }
         let len = size.min(MAX_BYTES).saturating_sub(self.at).min(CHUNK) as usize;
         if len == 0 {
@@ -210,7 +220,22 @@ impl Growing {
             return false;
         }
         self.at += len as u64;
+        let read = &self.rest[kept..];
+        self.tail = read[read.len().saturating_sub(TAIL)..].to_vec();
         true
+    }
+
+    /// Returns `true` if the bytes that were read last are still at their place.
+    fn is_continued(&self, size: u64) -> bool {
+        let mut tail = vec![0; self.tail.len()];
+        let at = self.at - tail.len() as u64;
+        size >= self.at
+            && (tail.is_empty() || self.source.read_at(at, &mut tail).is_ok_and(|()| tail == self.tail))
+    }
+
+    /// Returns `true` once after the file was written again.
+    fn take_restarted(&mut self) -> bool {
+        std::mem::take(&mut self.restarted)
     }
 }
 
@@ -270,6 +295,18 @@ mod tests {
         map.0.lock().unwrap().extend(b"in\n");
         names.refresh(1 + INTERVAL, || files(&map), &mut stats);
         assert_eq!(name(&names, 0x1000).as_deref(), Some("main"));
+    }
+
+    #[test]
+    fn map_that_is_written_again_replaces_all_names() {
+        let map = Written::default();
+        map.0.lock().unwrap().extend(b"1000 100 first\n2000 100 gone\n");
+        let (mut names, mut stats) = (JitNames::default(), JitStats::default());
+        names.refresh(1, || files(&map), &mut stats);
+        *map.0.lock().unwrap() = b"1000 100 other\n3000 100 third and more\n".to_vec();
+        names.refresh(1 + INTERVAL, || files(&map), &mut stats);
+        let found = [0x1000, 0x2000, 0x3000].map(|address| name(&names, address));
+        assert_eq!(found, [Some("other".into()), None, Some("third and more".into())]);
     }
 
     #[test]

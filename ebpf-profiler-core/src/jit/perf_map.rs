@@ -24,8 +24,12 @@ impl PerfMap {
     }
 
     /// Appends the functions that were written since the last call, as start, end and code.
-    pub(super) fn read(&mut self, functions: &mut Vec<(u64, u64, Code)>, stats: &mut JitStats) {
+    ///
+    /// Returns `true` if the map was written again: what was read of it before is no longer so.
+    pub(super) fn read(&mut self, functions: &mut Vec<(u64, u64, Code)>, stats: &mut JitStats) -> bool {
+        let mut restarted = false;
         while self.0.advance() {
+            restarted |= self.0.take_restarted();
             let mut lines = self.0.rest.split_inclusive(|&byte| byte == b'\n').peekable();
             let mut used = 0;
             while let Some(line) = lines.next_if(|line| line.ends_with(b"\n")) {
@@ -41,6 +45,7 @@ impl PerfMap {
                 self.0.rest.clear();
             }
         }
+        restarted
     }
 }
 

@@ -70,19 +70,12 @@ fn is_dump(path: &str) -> bool {
 fn recorded(function: JitFunction) -> Function {
     let mut lines = Lines::default();
     lines.push(0, function.line);
-    let mut recorded = Function::default();
-    recorded.name = (*function.name).into();
-    recorded.file = (*function.file).into();
-    recorded.lines = lines;
-    recorded
+    Function { name: (*function.name).into(), file: (*function.file).into(), lines, ..Function::default() }
 }
 
 fn script(function: &Function) -> Script {
-    let mut script = Script::default();
-    script.language = LANGUAGE;
-    script.name = (*function.name).into();
-    script.file = (*function.file).into();
-    script
+    let (name, file) = ((*function.name).into(), (*function.file).into());
+    Script { language: LANGUAGE, name, file, ..Script::default() }
 }
 
 #[test]
