@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use benches::usage::on_cpu;
 use ebpf_profiler_core::elf::Elf;
-use ebpf_profiler_core::language::{Attachment, Language, Reason, Runtime, Target};
+use ebpf_profiler_core::language::{Attachment, FrameWalker, Language, Reason, Runtime, Target};
 use ebpf_profiler_core::live::LiveSystem;
 use ebpf_profiler_core::process::{Description, Opener, System};
 use ebpf_profiler_core::sample::MapEvent;
@@ -55,8 +55,8 @@ pub(crate) struct Answers {
     pub(crate) found: Duration,
     /// Time to attach, for each process.
     pub(crate) attached: Vec<Duration>,
-    /// Where in a function that is which frames bring along to tell it by, and how many words; 0 for four bytes.
-    pub(crate) check: (u32, u32),
+    /// The walker of the attached process, which computes checks.
+    pub(crate) walker: Option<FrameWalker>,
 }
 
 /// A language whose answers are timed.
@@ -96,8 +96,8 @@ impl Runtime for Timed<dyn Runtime> {
         let took = on_cpu() - begun;
         self.note(|answers| {
             answers.attached.push(took);
-            if let Ok(Attachment { interpreter, .. }) = &attachment {
-                answers.check = (interpreter.frames.check, interpreter.check_words);
+            if let Ok(attachment) = &attachment {
+                answers.walker = Some(*attachment.walker());
             }
         });
         attachment

@@ -4,13 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use benches::usage::on_cpu;
-use ebpf_profiler_core::language::Language;
+use ebpf_profiler_core::language::{FrameWalker, Language};
 use ebpf_profiler_core::live::LiveSystem;
 use ebpf_profiler_core::process::System;
 use ebpf_profiler_core::registry::Registry;
 use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::trace::Frame;
-use ebpf_programs::abi::interpreter::{CHECK_WORDS, NO_CHECK, fold};
 use ebpf_programs::abi::record::frame::{CHECK, DETAIL, INTERPRETED};
 
 use crate::Outcome;
@@ -53,9 +52,10 @@ impl Questions {
         let (mut registry, answers) = registry(Box::new(system.clone()));
         registry.publish(process.pid(), 1).ok_or("a process without files")?;
         let attaching = system.take().len();
-        let check = answers.lock().unwrap_or_else(PoisonError::into_inner).check;
+        let walker = answers.lock().unwrap_or_else(PoisonError::into_inner).walker;
+        let walker = walker.ok_or("a process without a runtime")?;
         let words = |functions: &[Said], place: usize| -> Outcome<Vec<u64>> {
-            let words = functions.iter().map(|said| call(process.pid(), said, place, check));
+            let words = functions.iter().map(|said| call(process.pid(), said, place, &walker));
             Ok(words.collect::<Outcome<Vec<_>>>()?.concat())
         };
         let (here, there) = (words(&process.library, 0)?, words(&process.library, 1)?);
@@ -111,27 +111,13 @@ fn registry(system: Box<dyn System>) -> (Registry, Arc<Mutex<Answers>>) {
 }
 
 /// The words of a call of the process's first interpreter.
-fn call(pid: u32, said: &Said, place: usize, check: (u32, u32)) -> Outcome<[u64; 2]> {
-    let check = u64::from(self::check(pid, said.address, check)?) & CHECK;
+fn call(pid: u32, said: &Said, place: usize, walker: &FrameWalker) -> Outcome<[u64; 2]> {
+    let word = |address: u64| {
+        let mut bytes = [0; 8];
+        LiveSystem.read(pid, address, &mut bytes).map(|()| u64::from_le_bytes(bytes))
+    };
+    let check = u64::from(walker.check(said.address, word)?) & CHECK;
     Ok([INTERPRETED | said.address, DETAIL | check << 32 | u64::from(said.places[place].0)])
-}
-
-/// What tells a function from another, as the kernel side reads it.
-fn check(pid: u32, function: u64, (at, count): (u32, u32)) -> Outcome<u32> {
-    let mut bytes = [0; 8 * CHECK_WORDS as usize];
-    let size = if count == 0 { 4 } else { 8 * count as usize };
-    let bytes = bytes.get_mut(..size).ok_or("more words than there may be")?;
-    if at != NO_CHECK {
-        LiveSystem.read(pid, function + u64::from(at), bytes)?;
-    }
-    let mut words = [0; CHECK_WORDS as usize];
-    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
-        *word = u64::from_le_bytes(*bytes);
-    }
-    Ok(match bytes.first_chunk() {
-        Some(first) if count == 0 => u32::from_le_bytes(*first),
-        _ => fold(&words, count),
-    })
 }
 
 fn is_as_said(registry: &Registry, frames: &[Frame], said: &Said, place: usize) -> bool {

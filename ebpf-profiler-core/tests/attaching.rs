@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{
-    Attached, Attachment, Function, Language, Memory, Reason, Runtime, Target,
+    Attached, Attachment, FramePath, FrameWalker, Function, Language, Memory, Reason, Runtime, Target,
 };
 use ebpf_profiler_core::registry::Registry;
 use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::testing::FakeSystem;
-use ebpf_programs::abi::interpreter::Interpreter;
 use ebpf_programs::abi::record::frame::{DETAIL, INTERPRETED, LOOP};
 
 const PID: u32 = 7;
@@ -50,9 +49,9 @@ impl Runtime for Slow {
         match self.asked.fetch_add(1, Ordering::Relaxed) {
             asked if asked < self.answers => Err(self.first),
             asked => {
-                let mut interpreter = Interpreter::default();
-                interpreter.top.hops = u32::from(asked >= CHANGES);
-                Ok(Attachment { interpreter, names: Box::new(Named) })
+                let path = FramePath::from_address(if asked < CHANGES { 0x1000 } else { 0x2000 }, &[]);
+                let walker = FrameWalker::list(path).build().unwrap();
+                Ok(Attachment::new(walker, Named))
             }
         }
     }

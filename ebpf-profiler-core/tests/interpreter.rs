@@ -78,10 +78,11 @@ impl World {
     /// The stack as text: native frames by their place in the code, `*` for a loop's, calls as `function@position`.
     fn walk(&self) -> String {
         let mut tables = MemoryTables::default();
-        for (at, words) in [(0, mapping()), (64, table()), (1024, words_of(&self.interpreter))] {
+        for (at, words) in [(0, mapping()), (64, table())] {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             tables.write(at, &bytes).unwrap();
         }
+        tables.write(1024, &self.interpreter.to_bytes()).unwrap();
         let process = Process { mappings: 0, count: 1, interpreters: 16, ..Process::default() };
         let mut registers = Registers { pc: CODE + 0x100, thread: THREAD, ..Registers::default() };
         registers.values[x86_64::SP] = STACK;
@@ -127,21 +128,6 @@ fn table() -> Vec<u32> {
     words.extend([0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
     words.extend([2, 0, 0, 0]); // rule 2: the outermost frame
     words.extend([8, 52, 10 << 16 | 8]);
-    words
-}
-
-fn words_of(interpreter: &Interpreter) -> Vec<u32> {
-    let &Interpreter { loops, top, frames, others, check_words, reserved } = interpreter;
-    let halves = |word: u64| [word as u32, (word >> 32) as u32];
-    let mut words: Vec<u32> = loops.iter().flatten().flat_map(|&word| halves(word)).collect();
-    words.extend([top.from, top.hops, top.next, top.thread]);
-    words.extend(top.offsets.iter().flat_map(|&word| halves(word as u64)));
-    words.extend(halves(frames.function_mask));
-    words.extend([frames.size, frames.caller, frames.function, frames.position, frames.position_kind]);
-    words.extend([frames.check, frames.run, frames.end, frames.end_mask, frames.end_value]);
-    words.extend(halves(others.head));
-    words.extend([others.next, others.entries, others.link, others.thread, others.hop, others.reserved]);
-    words.extend([check_words, reserved]);
     words
 }
 

@@ -71,7 +71,7 @@
 //!
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
-//! | PHP | `zend_execute_data`, a list; `execute_ex` is the loop, a run ends with a frame that has `ZEND_CALL_TOP` in `This` | everything but JIT code: top from address 0 over `executor_globals`, [`WITH_MARKED`](ebpf_programs::abi::interpreter::run::WITH_MARKED) | ranges of JIT code as loops |
+//! | PHP | `zend_execute_data`, a list; `execute_ex` is the loop, a run ends with a frame that has `ZEND_CALL_TOP` in `This` | everything but JIT code: top from address 0 over `executor_globals`, [`run_ends_with`](ebpf_profiler_core::language::ListWalker::run_ends_with) | ranges of JIT code as loops |
 //! | Ruby | control frames, an array that grows down; `rb_vm_exec` is the loop | the path to the first: a thread-local variable, or the only Ractor | a caller at a fixed distance instead of behind a pointer; a mark behind a pointer (`ep[0]`) |
 //! | Perl | contexts, an array with a count in each of a list of stacks | the path to the list: a key | a walker for arrays with a count |
 //! | LuaJIT | slots of a stack, each with the distance to the next in its type word | the path to the state, from a register of the loop | a walker of its own |

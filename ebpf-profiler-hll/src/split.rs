@@ -9,12 +9,12 @@
 use std::ops::Range;
 
 use ebpf_profiler_core::elf::Elf;
-use ebpf_programs::abi::interpreter::LOOPS;
+use ebpf_profiler_core::language::MAX_RANGES;
 
 use crate::accessor;
 use crate::fde::Fdes;
 
-/// Returns the address ranges of a function: the main part and the cold parts that it jumps to, at most [`LOOPS`].
+/// Returns the address ranges of a function: the main part and the cold parts that it jumps to, at most [`MAX_RANGES`].
 pub(crate) fn parts(elf: &Elf, main: Range<u64>) -> Vec<Range<u64>> {
     let fdes = Fdes::open(elf);
     let main = match fdes.as_ref().and_then(|fdes| fdes.at(main.start)) {
@@ -25,7 +25,7 @@ pub(crate) fn parts(elf: &Elf, main: Range<u64>) -> Vec<Range<u64>> {
     let mut parts = vec![main.clone()];
     let Some(fdes) = fdes else { return parts };
     for target in accessor::jumps(elf, &main) {
-        if parts.len() == LOOPS || parts.iter().any(|part| part.contains(&target)) {
+        if parts.len() == MAX_RANGES || parts.iter().any(|part| part.contains(&target)) {
             continue;
         }
         if let Some(fde) = fdes.at(target).filter(|fde| fde.continues_frame) {

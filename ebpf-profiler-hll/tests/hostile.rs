@@ -3,10 +3,11 @@
 
 mod fake;
 
-use ebpf_profiler_core::language::{Attachment, Function, Language, Memory, Reason, Target, Unreadable};
+use ebpf_profiler_core::language::{
+    Attachment, FramePath, FrameWalker, Function, Language, Memory, Reason, Target, ThreadLists, Unreadable,
+};
 use ebpf_profiler_core::testing;
 use ebpf_profiler_hll::python::Python;
-use ebpf_programs::abi::interpreter::{Others, from, position, run};
 use fake::{BIAS, CODE_TYPE, INTERPRETERS, KEY, RUNTIME, World};
 
 /// Addresses in the process: a code object, its strings, its line table.
@@ -75,19 +76,23 @@ fn attach(world: &World) -> Result<Attachment, Reason> {
 }
 
 fn function(world: &World) -> Result<Function, Reason> {
-    attach(world).unwrap().names.function(CODE, CHECK, world)
+    attach(world).unwrap().names().function(CODE, CHECK, world)
 }
 
 #[test]
 fn attaches_to_valid_process_and_names_function() {
     let world = valid();
-    let interpreter = attach(&world).unwrap().interpreter;
-    let (top, frames) = (interpreter.top, interpreter.frames);
-    assert_eq!((top.from, &top.offsets[..top.hops as usize]), (from::THREAD, &[0x80, 24, 56, 0][..]));
-    assert_eq!((frames.run, frames.position_kind), (run::BEFORE_MARKED, position::ADDRESS));
-    let head = BIAS + INTERPRETERS;
-    let others = Others { head, next: 0, entries: 72, link: 8, thread: 136, hop: 2, reserved: 0 };
-    assert_eq!(interpreter.others, others);
+    let list = FrameWalker::list(FramePath::from_thread_pointer(&[0x80, 24, 56, 0]));
+    let lists = ThreadLists::new(BIAS + INTERPRETERS).next(0).entries(72).link(8).thread(136);
+    let expected = list
+        .caller(8)
+        .function(0)
+        .position_address(56)
+        .identity_number(92)
+        .run_ends_before(70, 0xff, 3)
+        .thread_lists(lists, 2)
+        .build();
+    assert_eq!(*attach(&world).unwrap().walker(), expected.unwrap());
     let function = function(&world).unwrap();
     assert_eq!((&*function.name, &*function.file, function.start_line), ("f", "a.py", 7));
     assert_eq!([0, 192, 195, 196, u32::MAX].map(|at| function.lines.at(at)), [7, 8, 8, 0, 0]);
@@ -120,11 +125,16 @@ fn searches_threads_of_2_7_that_are_not_in_use() {
     world.put_word(BIAS + INTERPRETERS, 0);
     assert_eq!(attach(&world).unwrap_err(), Reason::NotReady);
     world.put_word(BIAS + INTERPRETERS, 0x40_0000);
-    let interpreter = attach(&world).unwrap().interpreter;
-    let (top, others) = (interpreter.top, interpreter.others);
-    assert_eq!((top.from, top.next, top.thread), (from::CURRENT, 0, 144));
-    assert_eq!(top.offsets[..top.hops as usize], [(BIAS + RUNTIME) as i64, 16]);
-    assert_eq!((others.entries, others.link, others.hop), (8, 0, 1));
+    let text = attach(&world).unwrap().walker().to_string();
+    let head = BIAS + RUNTIME;
+    let lists = BIAS + INTERPRETERS;
+    for part in [
+        format!("start=4 hop={head:x} hop=10 start_thread=90 "),
+        " lists_entries=8 lists_thread=90 lists_hop=1 ".to_owned(),
+        format!(" lists_head={lists:x}"),
+    ] {
+        assert!(text.contains(&part), "{text}");
+    }
 }
 
 #[test]
@@ -160,7 +170,8 @@ fn reads_names_of_any_script_and_length() {
 #[test]
 fn detects_replaced_function() {
     let world = valid();
-    let mut names = attach(&world).unwrap().names;
+    let mut attachment = attach(&world).unwrap();
+    let names = attachment.names();
     assert_eq!(names.function(CODE, CHECK + 1, &world), Err(Reason::Replaced));
     // The check has 24 bits.
     assert!(names.function(CODE, CHECK | 0xff00_0000, &world).is_ok());
@@ -218,7 +229,7 @@ fn rejects_dangling_and_cyclic_pointers() {
     }
     for address in [0, 1, 8, CODE + 1, u64::MAX, u64::MAX - 7, 1 << 47] {
         let world = valid();
-        assert!(attach(&world).unwrap().names.function(address, CHECK, &world).is_err(), "{address:x}");
+        assert!(attach(&world).unwrap().names().function(address, CHECK, &world).is_err(), "{address:x}");
     }
 }
 
@@ -247,9 +258,11 @@ fn bounds_reads_of_noise_in_all_versions() {
         for seed in 0..2000 {
             let noise = Noise { seed, reads: 0.into(), bytes: 0.into() };
             let target = Target::new(&noise, BIAS, fake::loaded(&file));
-            let Ok(Attachment { mut names, interpreter }) = runtime.attach(&target) else { continue };
+            let Ok(mut attachment) = runtime.attach(&target) else { continue };
             for address in [CODE, 0, u64::MAX - 7] {
-                let _ = names.function(address, fake::check(&interpreter, address, &noise), &noise);
+                let memory: &dyn Memory = &noise;
+                let check = attachment.walker().check(address, |at| memory.u64(at)).unwrap_or(0);
+                let _ = attachment.names().function(address, check, &noise);
             }
             assert!(noise.reads.get() < 2000 && noise.bytes.get() < 8 << 20);
         }

@@ -177,8 +177,8 @@ fn attach(process: &Process, memory: &dyn Memory) -> Result<Attachment, Reason> 
 
 fn chain(attachment: &mut Attachment, thread: u64, memory: &dyn Memory) -> Vec<Seen> {
     let mut seen = Vec::new();
-    for call in walk::calls(&attachment.interpreter, thread, memory).unwrap_or_default() {
-        let function = attachment.names.function(call.function, call.check, memory);
+    for call in walk::calls(attachment.walker(), thread, memory).unwrap_or_default() {
+        let function = attachment.names().function(call.function, call.check, memory);
         let function =
             function.unwrap_or_else(|reason| Function { name: reason.text().into(), ..Function::default() });
         if !function.name.is_empty() {

@@ -138,8 +138,6 @@ mod table;
 
 mod rule;
 
-mod interpreter;
-
 mod modules;
 
 mod walk;

@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::ptr;
 
 use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::language::FrameWalker;
 use ebpf_profiler_core::tables::{Allocator, MemoryTables, Tables};
 use ebpf_programs::abi::arena::UNIT;
-use ebpf_programs::abi::interpreter::{self, Interpreter};
+use ebpf_programs::abi::interpreter;
 use ebpf_programs::abi::mapping::{self, Process, kind};
 use hashbrown::HashMap;
 
-use crate::interpreter::words;
 use crate::table::Table;
 
 /// An executable mapping.
@@ -54,10 +54,10 @@ impl Modules {
         Modules::with_interpreters(arch, mappings, &[])
     }
 
-    /// The same for a process that runs scripts: where an interpreter's frames lie.
+    /// Lays out the mappings of a process that runs scripts, with the walkers of its interpreters.
     ///
     /// Of more interpreters than [a process can have](ebpf_programs::abi::interpreter::MAX) the last ones are left out.
-    pub fn with_interpreters(arch: Arch, mappings: &[Mapping<'_>], interpreters: &[Interpreter]) -> Modules {
+    pub fn with_interpreters(arch: Arch, mappings: &[Mapping<'_>], interpreters: &[FrameWalker]) -> Modules {
         let interpreters = &interpreters[..interpreters.len().min(interpreter::MAX)];
         let mut order: Vec<usize> = (0..mappings.len()).collect();
         order.retain(|&number| is_user(&mappings[number].range));
@@ -137,12 +137,11 @@ impl Layout {
     fn process<'a>(
         &mut self,
         mappings: impl Iterator<Item = &'a mapping::Mapping>,
-        interpreters: &[Interpreter],
+        interpreters: &[FrameWalker],
     ) -> Process {
         let bytes: Vec<[u8; size_of::<mapping::Mapping>()]> = mappings.map(bytes).collect();
         let Some(mappings) = self.write(bytes.as_flattened()) else { return Process::default() };
-        let words = interpreters.iter().flat_map(words);
-        let described: Vec<u8> = words.flat_map(in_arena).collect();
+        let described: Vec<u8> = interpreters.iter().flat_map(|walker| walker.abi().to_bytes()).collect();
         let interpreters = self.write(&described).unwrap_or(0);
         Process { mappings, count: bytes.len() as u32, interpreters, ..Process::default() }
     }

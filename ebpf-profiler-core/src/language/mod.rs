@@ -35,10 +35,10 @@ mod splice;
 
 mod target;
 
+mod walker;
+
 use std::fmt;
 use std::ops::Range;
-
-use ebpf_programs::abi::interpreter::Interpreter;
 
 use crate::elf::Elf;
 
@@ -51,6 +51,7 @@ pub(crate) use script::Scripts;
 pub use script::{NamedCall, Script, ScriptCall, ScriptId};
 pub(crate) use splice::Splice;
 pub use target::{LoadedFile, Target};
+pub use walker::{FramePath, FrameWalker, InvalidWalker, ListWalker, MAX_RANGES, ThreadLists};
 
 /// A language: finds its runtime in files.
 pub trait Language: Send + Sync {
@@ -77,17 +78,37 @@ pub trait Runtime: Send + Sync {
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason>;
 }
 
-/// What is known of a process that runs scripts.
+/// A runtime's state in one process: its frames for the kernel side, and its names for user space.
 pub struct Attachment {
-    /// Where its frames lie; `loops` is filled in by who asked.
-    pub interpreter: Interpreter,
-    /// Names its functions.
-    pub names: Box<dyn Attached>,
+    walker: FrameWalker,
+    names: Box<dyn Attached>,
+}
+
+impl Attachment {
+    /// Combines the walker of the process's frames with the names of its functions.
+    pub fn new(walker: FrameWalker, names: impl Attached + 'static) -> Attachment {
+        Attachment { walker, names: Box::new(names) }
+    }
+
+    /// Returns the walker, without the ranges of the loop.
+    pub fn walker(&self) -> &FrameWalker {
+        &self.walker
+    }
+
+    /// Returns the names.
+    pub fn names(&mut self) -> &mut dyn Attached {
+        &mut *self.names
+    }
+
+    /// Separates the walker and the names.
+    pub fn into_parts(self) -> (FrameWalker, Box<dyn Attached>) {
+        (self.walker, self.names)
+    }
 }
 
 impl fmt::Debug for Attachment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attachment").field("interpreter", &self.interpreter).finish_non_exhaustive()
+        f.debug_struct("Attachment").field("walker", &self.walker).finish_non_exhaustive()
     }
 }
 
@@ -96,9 +117,8 @@ pub trait Attached: Send {
     /// The function that lies at an address.
     ///
     /// Called once for each function that is met, soon after it was seen running. `check` holds the low 24 bits of
-    /// what [`Frames::check`](ebpf_programs::abi::interpreter::Frames::check) leads to, be it a number or some words
-    /// that are [folded](ebpf_programs::abi::interpreter::fold), as it was when the frame
-    /// was taken: where the function has another there by now, it is another function.
+    /// the function's [identity](ListWalker::identity_number) when the frame was taken; if
+    /// [`FrameWalker::check`] returns another value now, the function has been replaced ([`Reason::Replaced`]).
     ///
     /// # Errors
     ///

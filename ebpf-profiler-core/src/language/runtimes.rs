@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ebpf_programs::abi::interpreter::{Interpreter, LOOPS, MAX, from};
+use ebpf_programs::abi::interpreter::{Interpreter, MAX};
 use ebpf_programs::abi::record::frame::{self, ADDRESS};
 use hashbrown::HashMap;
 
 use super::{
-    Attached, Function, Journal, LoadedFile, Memory, NamedCall, Reason, Runtime, Script, ScriptCall,
-    ScriptId, Scripts, Target, Unreadable,
+    Attached, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason, Runtime, Script,
+    ScriptCall, ScriptId, Scripts, Target, Unreadable,
 };
 use crate::process::{Mapped, Module, ModuleId, Region, System};
 
@@ -41,7 +41,7 @@ struct Running {
     bias: u64,
     language: &'static str,
     /// What the kernel side is told.
-    interpreter: Interpreter,
+    walker: FrameWalker,
     /// What its runtime said last.
     attached: Result<Option<Box<dyn Attached>>, Reason>,
     /// When it was asked.
@@ -117,7 +117,7 @@ impl Interpreters {
             module: running.module,
             bias: running.bias,
             language: running.language,
-            interpreter: running.interpreter,
+            walker: running.walker,
             attached: running.attached.as_ref().map(|_| None).map_err(|reason| *reason),
             asked: running.asked,
             times: running.times,
@@ -216,7 +216,7 @@ impl Interpreters {
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.running.len() * size_of::<Interpreter>());
         for running in &self.running {
-            write(&running.interpreter, &mut bytes);
+            bytes.extend(running.walker.abi().to_bytes());
         }
         bytes
     }
@@ -257,17 +257,16 @@ impl Interpreters {
 
 impl Running {
     fn new(module: ModuleId, found: &FoundRuntime, bias: u64) -> Running {
-        let mut interpreter = Interpreter::default();
         let FoundRuntime { language, runtime } = found;
-        for (to, from) in interpreter.loops.iter_mut().zip(runtime.loops().iter().take(LOOPS)) {
-            *to = [from.start.wrapping_sub(bias), from.end.wrapping_sub(bias)];
-        }
+        let address = |of_file: u64| of_file.wrapping_sub(bias);
+        let ranges = runtime.loops().iter().map(|range| address(range.start)..address(range.end));
+        let walker = FrameWalker::UNAVAILABLE.with_ranges(ranges);
         let attached = Err(Reason::NotReady);
         Running {
             module,
             bias,
             language,
-            interpreter,
+            walker,
             attached,
             asked: 0,
             times: 0,
@@ -283,7 +282,7 @@ impl Running {
             module: ModuleId(u32::MAX),
             bias: 0,
             language,
-            interpreter: Interpreter::default(),
+            walker: FrameWalker::UNAVAILABLE,
             attached: Err(Reason::Unsupported),
             asked: 0,
             times: 0,
@@ -317,14 +316,13 @@ impl Running {
         self.known = Arc::default();
         self.parent = None;
         if self.attached.is_err() {
-            self.know_nothing(from::UNKNOWN);
+            self.know_nothing(FrameWalker::UNKNOWN);
         }
     }
 
     /// What the kernel side is told while there is nothing to tell.
-    fn know_nothing(&mut self, from: u32) {
-        self.interpreter = Interpreter { loops: self.interpreter.loops, ..Interpreter::default() };
-        self.interpreter.top.from = from;
+    fn know_nothing(&mut self, walker: FrameWalker) {
+        self.walker = walker.with_ranges_of(&self.walker);
     }
 
     /// Asks a runtime again that was ready once; whether it says something else.
@@ -333,9 +331,9 @@ impl Running {
         if self.attached.is_err() || around.now.saturating_sub(self.asked) < trust {
             return false;
         }
-        let before = self.interpreter;
+        let before = self.walker;
         self.attach(around, around.pid);
-        if self.interpreter == before {
+        if self.walker == before {
             self.confirmed = self.confirmed.saturating_add(1);
             return false;
         }
@@ -353,15 +351,15 @@ impl Running {
         let target = Target::new(&memory, self.bias.wrapping_neg(), loaded(around.regions, around.files));
         match runtime.attach(&target) {
             Ok(attachment) => {
-                let loops = self.interpreter.loops;
-                self.interpreter = Interpreter { loops, ..attachment.interpreter };
-                self.attached = Ok(Some(attachment.names));
+                let (walker, names) = attachment.into_parts();
+                self.walker = walker.with_ranges_of(&self.walker);
+                self.attached = Ok(Some(names));
             }
             Err(reason) => {
                 self.attached = Err(reason);
                 let may_change = self.may_change();
                 around.stats.refused += u64::from(!may_change);
-                self.know_nothing(if may_change { from::UNKNOWN } else { from::NOWHERE });
+                self.know_nothing(if may_change { FrameWalker::UNKNOWN } else { FrameWalker::UNAVAILABLE });
             }
         }
     }
@@ -406,12 +404,12 @@ impl Running {
     fn name(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
             // Forked: the process, or else its parent, says what its functions are called.
-            let interpreter = self.interpreter;
+            let walker = self.walker;
             self.attach(around, around.pid);
             if let (Err(_), Some(parent)) = (&self.attached, self.parent) {
                 self.attach(around, parent);
             }
-            self.interpreter = interpreter;
+            self.walker = walker;
         }
         let names = match &mut self.attached {
             Ok(Some(names)) => names,
@@ -469,29 +467,4 @@ fn no_script(language: &'static str, why: &str) -> Script {
 fn unnamed(around: &mut Context<'_>, language: &'static str, why: &str) -> (ScriptId, u32) {
     around.stats.unnamed += 1;
     (around.scripts.intern(no_script(language, why)), 0)
-}
-
-/// The description in the order of its fields.
-fn write(interpreter: &Interpreter, bytes: &mut Vec<u8>) {
-    let Interpreter { loops, top, frames, others, check_words, reserved } = interpreter;
-    bytes.extend(loops.iter().flatten().flat_map(|word| word.to_ne_bytes()));
-    bytes.extend([top.from, top.hops, top.next, top.thread].iter().flat_map(|word| word.to_ne_bytes()));
-    bytes.extend(top.offsets.iter().flat_map(|word| word.to_ne_bytes()));
-    bytes.extend(frames.function_mask.to_ne_bytes());
-    let rest = [
-        frames.size,
-        frames.caller,
-        frames.function,
-        frames.position,
-        frames.position_kind,
-        frames.check,
-        frames.run,
-        frames.end,
-        frames.end_mask,
-        frames.end_value,
-    ];
-    bytes.extend(rest.iter().flat_map(|word| word.to_ne_bytes()));
-    bytes.extend(others.head.to_ne_bytes());
-    let rest = [others.next, others.entries, others.link, others.thread, others.hop, others.reserved];
-    bytes.extend(rest.iter().chain([check_words, reserved]).flat_map(|word| word.to_ne_bytes()));
 }

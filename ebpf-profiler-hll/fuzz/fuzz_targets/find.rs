@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| {
         let Some(runtime) = language.find(&elf) else { continue };
         let target = Target::new(&memory, 0, vec![file.clone()]);
         if let Ok(mut attachment) = runtime.attach(&target) {
-            let _ = attachment.names.function(0x1000, 0, &memory);
+            let _ = attachment.names().function(0x1000, 0, &memory);
         }
     }
 });

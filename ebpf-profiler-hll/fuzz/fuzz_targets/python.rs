@@ -1,7 +1,7 @@
 //! Arbitrary memory behind a code object; the first byte selects the version.
 #![no_main]
 
-use ebpf_profiler_core::language::{Attachment, Language, Target, Unreadable};
+use ebpf_profiler_core::language::{Attachment, Language, Memory, Target, Unreadable};
 use ebpf_profiler_hll::python::Python;
 use libfuzzer_sys::fuzz_target;
 
@@ -12,9 +12,7 @@ const VERSIONS: [(u8, u8); 9] = [(2, 7), (3, 6), (3, 7), (3, 8), (3, 9), (3, 10)
 
 fuzz_target!(|data: &[u8]| {
     let Some((&first, rest)) = data.split_first() else { return };
-    let Some(Attachment { mut names, interpreter }) = attach(VERSIONS[first as usize % VERSIONS.len()]) else {
-        return;
-    };
+    let Some(mut attachment) = attach(VERSIONS[first as usize % VERSIONS.len()]) else { return };
     // Every address of the lower half is readable.
     let memory = |address: u64, buffer: &mut [u8]| {
         if rest.is_empty() || address >> 63 == 1 {
@@ -27,8 +25,9 @@ fuzz_target!(|data: &[u8]| {
     };
     for at in [0, 8, 64] {
         let address = rest.len() as u64 * 8 + at;
-        let check = fake::check(&interpreter, address, &memory);
-        if let Ok(function) = names.function(address, check, &memory) {
+        let read: &dyn Memory = &memory;
+        let check = attachment.walker().check(address, |at| read.u64(at)).unwrap_or(0);
+        if let Ok(function) = attachment.names().function(address, check, &memory) {
             assert!(function.name.len() <= 4100 && function.file.len() <= 4100);
         }
     }

@@ -1,11 +1,12 @@
 //! Attaches to a process that runs CPython.
 
 use ebpf_profiler_core::elf::Arch;
-use ebpf_profiler_core::language::{Attachment, Memory, Reason, Target, Unreadable};
-use ebpf_programs::abi::interpreter::{Interpreter, Others, Path};
+use ebpf_profiler_core::language::{
+    Attachment, FramePath, FrameWalker, Memory, Reason, Target, ThreadLists, Unreadable,
+};
 
 use super::name::Names;
-use super::offsets::{CodeOffsets, CurrentOffsets, ListOffsets, Offsets};
+use super::offsets::{CodeOffsets, CurrentOffsets, Offsets, Position, Run};
 use super::version::Version;
 use crate::accessor::{Location, Origin};
 use crate::thread_local;
@@ -41,54 +42,56 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     if let Some(members) = offsets.type_members {
         refine(&mut offsets.code, code_type.wrapping_add(members.into()), target.memory())?;
     }
-    let (check, check_words) = offsets.code.check();
-    offsets.frames.check = check;
     let (state, then) = offsets.top;
     let further: &[i64] = &[state, then.unwrap_or(0)];
     let further = if then.is_some() { further } else { &further[..1] };
     // On other architectures thread states don't hold the thread pointer as their thread id.
     let is_thread = facts.arch == Arch::X86_64;
     let current = offsets.current.filter(|_| is_thread);
-    let top = match current {
+    let (path, hops_to_state) = match current {
         Some(current) => in_use(facts, current, target, further)?,
         None if facts.version < Version(3, 0) => return Err(Reason::Unsupported),
-        None => thread_local::path(facts.state, target, further)?,
+        None => own_state(facts.state, target, further)?,
     };
-    let others = match (facts.interpreters, offsets.lists) {
-        (Some(head), Some(lists)) if is_thread => others(&top, head, lists, target, further)?,
-        _ => Others::default(),
+    let frames = offsets.frames;
+    let list = FrameWalker::list(path).caller(frames.caller).function(frames.code);
+    let list = list.function_mask(frames.code_mask);
+    let list = match frames.position {
+        Position::Number(offset) => list.position_number(offset),
+        Position::Address(offset) => list.position_address(offset),
     };
-    let interpreter = Interpreter {
-        loops: Default::default(),
-        top,
-        frames: offsets.frames,
-        others,
-        check_words,
-        reserved: 0,
+    let list = match frames.run {
+        Run::One => list,
+        Run::EndsWith { offset, value } => list.run_ends_with(offset, 0xff, value),
+        Run::EndsBefore { offset, value } => list.run_ends_before(offset, 0xff, value),
     };
-    Ok(Attachment { interpreter, names: Box::new(Names::new(facts.version, offsets, code_type)) })
+    let list = match offsets.code.identity() {
+        (offset, 0) => list.identity_number(offset),
+        (offset, words) => list.identity_words(offset, words),
+    };
+    let list = match (facts.interpreters, offsets.lists) {
+        (Some(head), Some(lists)) if is_thread => {
+            let lists = ThreadLists::new(thread_local::address(head, target)?)
+                .next(lists.interpreter)
+                .entries(lists.threads)
+                .link(lists.next)
+                .thread(lists.thread);
+            list.thread_lists(lists, hops_to_state)
+        }
+        _ => list,
+    };
+    let walker = list.build().map_err(|_| Reason::Unsupported)?;
+    Ok(Attachment::new(walker, Names::new(facts.version, offsets, code_type, walker)))
 }
 
-/// Describes the lists of all interpreters' thread states.
-fn others(
-    top: &Path,
-    head: Location,
-    lists: ListOffsets,
-    target: &Target<'_>,
-    further: &[i64],
-) -> Result<Others, Reason> {
-    Ok(Others {
-        head: thread_local::address(head, target)?,
-        next: lists.interpreter,
-        entries: lists.threads,
-        link: lists.next,
-        thread: lists.thread,
-        hop: top.hops - further.len() as u32,
-        reserved: 0,
-    })
+/// Returns the path over a thread's own state, and the number of its hops that lead to the state.
+fn own_state(state: Origin, target: &Target<'_>, further: &[i64]) -> Result<(FramePath, usize), Reason> {
+    let path = thread_local::path(state, target)?;
+    Ok((FramePath::from_thread_pointer(&[&path, further].concat()), path.len()))
 }
 
-/// Returns the path to the thread state in use, or else to the thread's own state.
+/// Returns the path over the thread state in use, or else over the thread's own state, and the number of its hops that
+/// lead to a state.
 ///
 /// The own state of a thread that works for several interpreters is that of the first. In 2.7 threads have no own state.
 fn in_use(
@@ -96,7 +99,7 @@ fn in_use(
     current: CurrentOffsets,
     target: &Target<'_>,
     further: &[i64],
-) -> Result<Path, Reason> {
+) -> Result<(FramePath, usize), Reason> {
     // {tstate_current, …, autoTSSkey {is_initialized, key}}
     const NUMBER: u64 = 4;
     let head = match (facts.current, current.before_key, facts.state) {
@@ -104,16 +107,16 @@ fn in_use(
         (None, Some(before), Origin::Key { number, .. }) => {
             thread_local::address(number, target)?.wrapping_sub(NUMBER + u64::from(before))
         }
-        _ => return thread_local::path(facts.state, target, further),
+        _ => return own_state(facts.state, target, further),
     };
-    let own = match facts.version {
+    let fallback = match facts.version {
         Version(2, _) => {
             ensure_initialized(facts, target)?;
-            None
+            Vec::new()
         }
-        _ => Some(facts.state),
+        _ => thread_local::path(facts.state, target)?,
     };
-    thread_local::current(head, current.thread, own, target, further)
+    Ok((FramePath::from_entry_in_use(head, current.thread, &fallback, further), 1 + fallback.len()))
 }
 
 /// Fails unless an interpreter exists and is in the list, which leads to the states of waiting threads.

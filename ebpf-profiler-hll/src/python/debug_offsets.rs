@@ -18,9 +18,10 @@
 //! recognized by relations between its fields, such as `qualname = name + 8`. An unrecognized description is rejected.
 
 use ebpf_profiler_core::elf::Elf;
-use ebpf_programs::abi::interpreter::{Frames, position, run};
 
-use super::offsets::{self, BytesOffsets, CodeOffsets, ListOffsets, OF_INTERPRETER, Offsets, TextOffsets};
+use super::offsets::{
+    BytesOffsets, CodeOffsets, FrameOffsets, ListOffsets, OF_INTERPRETER, Offsets, Position, Run, TextOffsets,
+};
 
 /// Number of bytes read; more than the description of any version.
 const SIZE: usize = 2048;
@@ -67,7 +68,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Offsets> {
     let [size, filename, name, qualname, table, first_line, _, locals, _, adaptive] = code;
     // Not in the description; in all versions so far, `co_version` lies directly before `co_localsplusnames`.
     let version = locals - 4;
-    let frames = frames(frame, version)?;
+    let frames = frames(frame);
     let (qualname, version, instructions) = (Some(qualname), Some(version), Some(adaptive));
     Some(Offsets {
         top: (thread[4].into(), None),
@@ -92,19 +93,9 @@ fn lists(groups: &[u64], [_, _, next, _, _, thread]: [u32; 6]) -> Option<ListOff
     Some(ListOffsets { interpreter: field(interpreter)?, threads: field(threads)?, next, thread })
 }
 
-fn frames([_, previous, executable, pointer, _, owner]: [u32; 6], check: u32) -> Option<Frames> {
-    let mut frames = Frames {
-        function_mask: UNMARKED,
-        caller: previous,
-        function: executable,
-        position: pointer,
-        position_kind: position::ADDRESS,
-        check,
-        ..Frames::default()
-    };
-    offsets::end(&mut frames, run::BEFORE_MARKED, owner, OF_INTERPRETER);
-    frames.size = offsets::size(&frames)?;
-    Some(frames)
+fn frames([_, caller, code, position, _, owner]: [u32; 6]) -> FrameOffsets {
+    let run = Run::EndsBefore { offset: owner, value: OF_INTERPRETER };
+    FrameOffsets { caller, code, code_mask: UNMARKED, position: Position::Address(position), run }
 }
 
 /// The fields of all groups, in order.
@@ -161,10 +152,11 @@ mod tests {
         let lists = ListOffsets { interpreter: 7264, threads: 7344, next: 8, thread: 152 };
         assert_eq!(found.lists, Some(lists));
         let frames = found.frames;
-        assert_eq!((frames.caller, frames.function, frames.position, frames.end), (8, 0, 56, 70));
-        assert_eq!((frames.check, frames.size), (92, 72));
+        assert_eq!((frames.caller, frames.code, frames.position), (8, 0, Position::Address(56)));
+        assert_eq!(frames.run, Run::EndsBefore { offset: 70, value: 3 });
         let code = found.code;
         assert_eq!((code.size, code.filename, code.name, code.qualname), (208, 112, 120, Some(128)));
+        assert_eq!(code.identity(), (92, 0));
         assert_eq!((code.table, code.first_line, code.instructions), (136, 68, Some(200)));
         assert_eq!(found.text, TextOffsets { length: 16, state: 32, ascii: 40, wide: 56 });
         assert_eq!(found.bytes, BytesOffsets { size: 16, data: 32 });
@@ -178,7 +170,8 @@ mod tests {
             lines.flat_map(str::split_whitespace).map(|word| word.parse().unwrap()).collect();
         let found = parse(&bytes(&[&words], 0x030e_08f0)).unwrap();
         let frames = found.frames;
-        assert_eq!((found.top.0, frames.end, frames.position, frames.check), (72, 74, 56, 92));
+        assert_eq!((found.top.0, frames.position), (72, Position::Address(56)));
+        assert_eq!(frames.run, Run::EndsBefore { offset: 74, value: 3 });
         let code = found.code;
         assert_eq!((code.filename, code.instructions, found.object_type), (112, Some(208), 8));
         assert_eq!(found.bytes, BytesOffsets { size: 16, data: 32 });

@@ -1,7 +1,6 @@
 //! Reads the names of functions from their code objects.
 
-use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
-use ebpf_programs::abi::interpreter::{CHECK_WORDS, fold};
+use ebpf_profiler_core::language::{Attached, FrameWalker, Function, Lines, Memory, Reason};
 
 use super::lines;
 use super::offsets::Offsets;
@@ -23,11 +22,13 @@ pub(super) struct Names {
     offsets: Offsets,
     /// Address of the type of code objects in the process.
     code_type: u64,
+    /// Computes checks.
+    walker: FrameWalker,
 }
 
 impl Names {
-    pub(super) fn new(version: Version, offsets: Offsets, code_type: u64) -> Names {
-        Names { version, offsets, code_type }
+    pub(super) fn new(version: Version, offsets: Offsets, code_type: u64, walker: FrameWalker) -> Names {
+        Names { version, offsets, code_type, walker }
     }
 
     /// Returns `true` if the type at `found` is that of code objects.
@@ -69,7 +70,8 @@ impl Attached for Names {
             return Err(Reason::Replaced);
         }
         let start_line = code.number(offsets.code.first_line)?;
-        if code.check(offsets.code.check())? & CHECKED != check & CHECKED {
+        let in_code = |at: u64| code.word(u32::try_from(at.wrapping_sub(address)).unwrap_or(u32::MAX));
+        if self.walker.check(address, in_code)? != check & CHECKED {
             return Err(Reason::Replaced);
         }
         let (name, file) = (code.word(offsets.code.name)?, code.word(offsets.code.filename)?);
@@ -106,18 +108,6 @@ fn is_alive(word: u64) -> bool {
 struct Code(Vec<u8>);
 
 impl Code {
-    /// Computes the check as the kernel side does.
-    fn check(&self, (at, count): (u32, u32)) -> Result<u32, Reason> {
-        if count == 0 {
-            return self.number(at);
-        }
-        let mut words = [0; CHECK_WORDS as usize];
-        for (index, word) in (0..count).zip(&mut words) {
-            *word = self.word(at + 8 * index)?;
-        }
-        Ok(fold(&words, count))
-    }
-
     fn word(&self, at: u32) -> Result<u64, Reason> {
         let bytes = self.0.get(at as usize..).unwrap_or_default();
         bytes.first_chunk().copied().map(u64::from_le_bytes).ok_or(Reason::Implausible)

@@ -6,7 +6,6 @@
 //! | 3.13 on | all: `_Py_DebugOffsets`, at the beginning of `_PyRuntime` | |
 
 use ebpf_profiler_core::elf::Elf;
-use ebpf_programs::abi::interpreter::{FRAME_BYTES, Frames, position, run};
 
 use super::debug_offsets;
 use super::symbols::Symbols;
@@ -22,7 +21,7 @@ pub(super) struct Offsets {
     pub(super) lists: Option<ListOffsets>,
     /// The pointer to the thread state in use.
     pub(super) current: Option<CurrentOffsets>,
-    pub(super) frames: Frames,
+    pub(super) frames: FrameOffsets,
     pub(super) code: CodeOffsets,
     pub(super) text: TextOffsets,
     pub(super) bytes: BytesOffsets,
@@ -31,6 +30,40 @@ pub(super) struct Offsets {
     /// The name of a type, and its `PyMemberDef` array.
     pub(super) type_name: u32,
     pub(super) type_members: Option<u32>,
+}
+
+/// Offsets in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FrameOffsets {
+    pub(super) caller: u32,
+    pub(super) code: u32,
+    /// The bits of the pointer to the code object that are its address.
+    pub(super) code_mask: u64,
+    pub(super) position: Position,
+    pub(super) run: Run,
+}
+
+/// The position in a frame's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    Number(u32),
+    Address(u32),
+}
+
+/// The frames of one run of the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Run {
+    One,
+    /// Up to and including a frame whose byte at `offset` is at least `value`.
+    EndsWith {
+        offset: u32,
+        value: u8,
+    },
+    /// Up to but excluding such a frame.
+    EndsBefore {
+        offset: u32,
+        value: u8,
+    },
 }
 
 /// Offsets in interpreters and thread states, which form lists.
@@ -89,7 +122,7 @@ pub(super) struct BytesOffsets {
 }
 
 /// Minimum `owner` of the frame that each call of the loop pushes below the first frame that it runs, from 3.12 on.
-pub(super) const OF_INTERPRETER: u32 = 3;
+pub(super) const OF_INTERPRETER: u8 = 3;
 
 impl Offsets {
     /// Returns the offsets of a version, from the table or else from the file.
@@ -109,7 +142,7 @@ impl CodeOffsets {
     ///
     /// Objects without a version number are identified by the addresses of their file name, of their name, and the
     /// following word: the first line (2.7), the line table (3.6 to 3.10), the qualified name (3.11).
-    pub(super) fn check(&self) -> (u32, u32) {
+    pub(super) fn identity(&self) -> (u32, u32) {
         self.version.map_or((self.filename, IDENTITY_WORDS), |version| (version, 0))
     }
 }
@@ -163,38 +196,18 @@ fn from_table(table: &Table) -> Option<Offsets> {
     })
 }
 
-fn frames(table: &Table) -> Option<Frames> {
+fn frames(table: &Table) -> Option<FrameOffsets> {
     let of = |field| table.get(field);
-    let has_addresses = of("code.instructions").is_some();
-    let mut frames = Frames {
-        function_mask: !0,
-        caller: of("frame.previous")?,
-        function: of("frame.code")?,
-        position: of("frame.position")?,
-        position_kind: if has_addresses { position::ADDRESS } else { position::NUMBER },
-        check: of("code.version").or(of("code.filename"))?,
-        ..Frames::default()
+    let position = of("frame.position")?;
+    let position = match of("code.instructions") {
+        Some(_) => Position::Address(position),
+        None => Position::Number(position),
     };
-    match (of("frame.is_entry"), of("frame.owner")) {
-        (Some(is_entry), _) => end(&mut frames, run::WITH_MARKED, is_entry, 1),
-        (None, Some(owner)) => end(&mut frames, run::BEFORE_MARKED, owner, OF_INTERPRETER),
-        (None, None) => frames.run = run::ONE,
-    }
-    frames.size = size(&frames)?;
-    Some(frames)
-}
-
-/// Sets the end of a run: a frame whose byte at `at` is `value` or more.
-pub(super) fn end(frames: &mut Frames, run: u32, at: u32, value: u32) {
-    frames.run = run;
-    frames.end = at;
-    frames.end_mask = 0xff;
-    frames.end_value = value;
-}
-
-/// Returns the number of bytes to read of a frame, `None` if it exceeds [`FRAME_BYTES`].
-pub(super) fn size(frames: &Frames) -> Option<u32> {
-    let last = [frames.caller + 8, frames.function + 8, frames.position + 8, frames.end + 1];
-    let size = last.into_iter().max()?.next_multiple_of(8);
-    (size as usize <= FRAME_BYTES).then_some(size)
+    let run = match (of("frame.is_entry"), of("frame.owner")) {
+        (Some(offset), _) => Run::EndsWith { offset, value: 1 },
+        (None, Some(offset)) => Run::EndsBefore { offset, value: OF_INTERPRETER },
+        (None, None) => Run::One,
+    };
+    let (caller, code) = (of("frame.previous")?, of("frame.code")?);
+    Some(FrameOffsets { caller, code, code_mask: !0, position, run })
 }

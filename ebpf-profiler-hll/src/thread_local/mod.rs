@@ -12,7 +12,6 @@
 mod library;
 
 use ebpf_profiler_core::language::{Reason, Target};
-use ebpf_programs::abi::interpreter::{HOPS, Path, from};
 
 use crate::accessor::{Location, Origin};
 use library::Library;
@@ -29,27 +28,26 @@ const MAX_OFFSET: i64 = 1 << 24;
 /// Number of keys in one block of glibc's.
 const BLOCK: u32 = 32;
 
-/// Returns the path from a thread to the word of `origin`, followed by the hops `further`.
+/// Returns the path from the thread pointer to the word of `origin`, as offsets before each dereference.
 ///
 /// # Errors
 ///
 /// [`Reason::NotReady`] if the word isn't set up yet, [`Reason::Implausible`] if no file is a known C library.
-pub(crate) fn path(origin: Origin, target: &Target<'_>, further: &[i64]) -> Result<Path, Reason> {
-    let hops = match origin {
-        Origin::Key { number, created } => of_key(key(number, created, target)?, target)?,
-        Origin::Static { offset } => vec![plausible(offset)?],
-        Origin::Slot { slot, plus } => vec![plausible((target.word(slot)? as i64).wrapping_add(plus))?],
+pub(crate) fn path(origin: Origin, target: &Target<'_>) -> Result<Vec<i64>, Reason> {
+    match origin {
+        Origin::Key { number, created } => of_key(key(number, created, target)?, target),
+        Origin::Static { offset } => Ok(vec![plausible(offset)?]),
+        Origin::Slot { slot, plus } => Ok(vec![plausible((target.word(slot)? as i64).wrapping_add(plus))?]),
         Origin::Module { pair, plus } => {
             let pair = target.address(pair);
             of_module(
                 read(target, pair)?,
                 (read(target, pair.wrapping_add(8))? as i64).wrapping_add(plus),
                 target,
-            )?
+            )
         }
-        Origin::Descriptor { pair, plus } => of_descriptor(target.word(pair.wrapping_add(8))?, plus, target)?,
-    };
-    join(&hops, further).ok_or(Reason::Unsupported)
+        Origin::Descriptor { pair, plus } => of_descriptor(target.word(pair.wrapping_add(8))?, plus, target),
+    }
 }
 
 /// Reads the number of a key.
@@ -68,34 +66,18 @@ fn key(number: Location, created: Option<Location>, target: &Target<'_>) -> Resu
     }
 }
 
-/// Returns the path to the entry in use, followed by the hops `further`.
-///
-/// The address of the entry in use is at `head`; entries hold the thread pointer at offset `thread`. If the entry in use
-/// is another thread's, the path leads to the entry of `origin`; without an origin, all entries are searched.
+/// Returns the address in the process of a location.
 ///
 /// # Errors
 ///
-/// Same as [`path`].
-pub(crate) fn current(
-    head: u64,
-    thread: u32,
-    origin: Option<Origin>,
-    target: &Target<'_>,
-    further: &[i64],
-) -> Result<Path, Reason> {
-    let fallback = origin.map(|origin| path(origin, target, &[])).transpose()?.unwrap_or_default();
-    let hops = [&[head as i64], &fallback.offsets[..fallback.hops as usize]].concat();
-    let path = join(&hops, further).ok_or(Reason::Unsupported)?;
-    Ok(Path { from: from::CURRENT, next: fallback.hops, thread, ..path })
-}
-
-pub(crate) fn address(place: Location, target: &Target<'_>) -> Result<u64, Reason> {
-    match place.pointer {
-        None => Ok(target.address(place.plus)),
+/// [`Reason::NotReady`] if its pointer is not relocated yet.
+pub(crate) fn address(location: Location, target: &Target<'_>) -> Result<u64, Reason> {
+    match location.pointer {
+        None => Ok(target.address(location.plus)),
         Some(pointer) => match target.word(pointer)? {
             // Not relocated yet.
             0 => Err(Reason::NotReady),
-            address => Ok(address.wrapping_add(place.plus)),
+            address => Ok(address.wrapping_add(location.plus)),
         },
     }
 }
@@ -139,17 +121,6 @@ fn plausible(offset: i64) -> Result<i64, Reason> {
 
 fn read(target: &Target<'_>, address: u64) -> Result<u64, Reason> {
     Ok(target.memory().u64(address)?)
-}
-
-fn join(hops: &[i64], further: &[i64]) -> Option<Path> {
-    let mut offsets = [0; HOPS];
-    let all = hops.iter().chain(further);
-    let count = hops.len() + further.len();
-    if count > HOPS {
-        return None;
-    }
-    offsets.iter_mut().zip(all).for_each(|(to, &hop)| *to = hop);
-    Some(Path { from: from::THREAD, hops: count as u32, offsets, ..Path::default() })
 }
 
 #[cfg(test)]

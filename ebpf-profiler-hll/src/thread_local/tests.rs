@@ -50,8 +50,7 @@ fn words(pid: u32, thread: u64) -> [Result<u64, Reason>; 3] {
         let address = elf.exports().unwrap().get(function).unwrap().address;
         let origin = accessor::returned(&elf, address, &|_| false).ok_or(Reason::Unsupported)?;
         let target = Target::new(memory, file.bias, process.files.clone());
-        let path = path(origin, &target, &[])?;
-        let offsets = &path.offsets[..path.hops as usize];
+        let offsets = path(origin, &target)?;
         Ok(offsets.iter().try_fold(thread, |at, &offset| memory.u64(at.wrapping_add_signed(offset)))?)
     })
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use ebpf_profiler_core::elf::{Elf, ReadAt};
 use ebpf_profiler_core::language::{LoadedFile, Memory, Unreadable};
-use ebpf_programs::abi::interpreter::{Interpreter, fold};
 
 /// Load address of the file in the process.
 pub(crate) const BIAS: u64 = 0x10_0000;
@@ -166,16 +165,6 @@ impl Memory for World {
         buffer.copy_from_slice(piece.get(..buffer.len()).ok_or(Unreadable)?);
         Ok(())
     }
-}
-
-/// Returns the check of a function, as the kernel side computes it.
-pub(crate) fn check(interpreter: &Interpreter, address: u64, memory: &dyn Memory) -> u32 {
-    let at = address.wrapping_add(interpreter.frames.check.into());
-    if interpreter.check_words == 0 {
-        return memory.u32(at).unwrap_or(0);
-    }
-    let word = |index: usize| memory.u64(at.wrapping_add(8 * index as u64)).unwrap_or(0);
-    fold(&std::array::from_fn(word), interpreter.check_words)
 }
 
 /// Returns the debug offsets of CPython 3.14.

@@ -1,7 +1,7 @@
 //! A second, simple implementation of the kernel side's walk of a list of frames.
 
-use ebpf_profiler_core::language::Memory;
-use ebpf_programs::abi::interpreter::{CHECK_WORDS, Interpreter, NO_CHECK, fold, from, position, run};
+use ebpf_profiler_core::language::{FrameWalker, Memory};
+use ebpf_programs::abi::interpreter::{Interpreter, from, position, run};
 
 /// A frame: its function, the check of the function, and the position in it.
 #[derive(Clone, Copy, Debug)]
@@ -12,11 +12,8 @@ pub(crate) struct Call {
 }
 
 /// Returns the frames of a thread, innermost first.
-pub(crate) fn calls(
-    interpreter: &Interpreter,
-    thread_pointer: u64,
-    memory: &dyn Memory,
-) -> Option<Vec<Call>> {
+pub(crate) fn calls(walker: &FrameWalker, thread_pointer: u64, memory: &dyn Memory) -> Option<Vec<Call>> {
+    let interpreter = walker.abi();
     let top = interpreter.top;
     let mut at = if top.from == from::THREAD { thread_pointer } else { 0 };
     let mut behind = 0;
@@ -48,17 +45,7 @@ pub(crate) fn calls(
             position::ADDRESS => word(frames.position).wrapping_sub(function) as u32,
             _ => word(frames.position) as u32,
         };
-        let check = match frames.check {
-            check if interpreter.check_words > 0 => {
-                let mut words = [0; CHECK_WORDS as usize];
-                for (index, word) in (0..interpreter.check_words).zip(&mut words) {
-                    *word = memory.u64(function + u64::from(check + 8 * index)).ok()?;
-                }
-                fold(&words, interpreter.check_words)
-            }
-            NO_CHECK => 0,
-            check => memory.u32(function + u64::from(check)).ok()?,
-        };
+        let check = walker.check(function, |at| memory.u64(at)).ok()?;
         calls.push(Call { function, check, position });
     }
     Some(calls)

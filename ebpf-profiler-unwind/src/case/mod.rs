@@ -28,7 +28,7 @@
 //! | `arch` | `x86_64` or `aarch64` |
 //! | `pc`, `register` | the program counter; the number in DWARF and the value of each register that is known |
 //! | `thread` | the thread pointer, where it is known |
-//! | `interpreter` | the words of an [`Interpreter`] |
+//! | `interpreter` | the fields of a [`FrameWalker`] |
 //! | `mapping` | begin, end, bias; `table`, or `bare` for code without one, and `:1` for the first interpreter's; build id or `-`; path |
 //! | `row` | of the mapping above: an address in the file, and the [rule](ebpf_programs::abi::table::Rule) there: `cfa register ra fp offset aux fp_offset` |
 //! | `memory` | an address that is a multiple of eight, and the words from there on |
@@ -40,7 +40,7 @@
 //! stack), the mappings that one of these lies in or points into.
 
 use ebpf_profiler_core::elf::Arch;
-use ebpf_programs::abi::interpreter::Interpreter;
+use ebpf_profiler_core::language::FrameWalker;
 use ebpf_programs::abi::registers::Registers;
 use ebpf_programs::abi::table;
 
@@ -79,7 +79,7 @@ pub struct Case {
     about: String,
     arch: Arch,
     registers: Registers,
-    interpreters: Vec<Interpreter>,
+    interpreters: Vec<FrameWalker>,
     mappings: Vec<CaseMapping>,
     memory: Words,
     expected: Outcome,

@@ -4,11 +4,10 @@ use std::fmt;
 use std::str::{FromStr, SplitWhitespace};
 
 use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::language::InvalidWalker;
 use ebpf_profiler_core::trace::Stop;
 use ebpf_programs::abi::registers::{COUNT, Registers};
 use ebpf_programs::abi::table::Rule;
-
-use crate::interpreter;
 
 use super::write::{AARCH64, X86_64};
 use super::{Case, CaseMapping, Outcome, Words};
@@ -92,7 +91,11 @@ impl Reader {
             "pc" => self.case.registers.pc = words.hex()?,
             "register" => self.register(&mut words)?,
             "thread" => self.case.registers.thread = words.hex()?,
-            "interpreter" => self.interpreter(&mut words)?,
+            "interpreter" => {
+                let walker = rest.parse().map_err(|error: InvalidWalker| error.reason())?;
+                self.case.interpreters.push(walker);
+                return Ok(());
+            }
             "mapping" => return self.mapping(rest),
             "row" => self.row(&mut words)?,
             "memory" => return self.memory(&mut words),
@@ -111,20 +114,6 @@ impl Reader {
         let value = words.hex()?;
         *self.case.registers.values.get_mut(number).ok_or("an unknown register")? = value;
         self.case.registers.known |= 1 << (number % COUNT);
-        Ok(())
-    }
-
-    fn interpreter(&mut self, words: &mut Fields<'_>) -> Result<()> {
-        let mut numbers = [0; interpreter::WORDS];
-        for (index, number) in numbers.iter_mut().enumerate() {
-            match words.hex() {
-                Ok(said) => *number = said,
-                // The rest needn't be said.
-                Err(error) if index < interpreter::LEAST => return Err(error),
-                Err(_) => break,
-            }
-        }
-        self.case.interpreters.push(interpreter::of_words(&numbers));
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::language::FrameWalker;
 use ebpf_profiler_core::trace::{Stack, Stop};
-use ebpf_programs::abi::interpreter::Interpreter;
 use ebpf_programs::abi::registers::Registers;
 
 use super::words::{self, Words};
@@ -32,7 +32,7 @@ pub struct Subject<'a> {
     /// Its code.
     pub places: &'a [Place<'a>],
     /// Its interpreters, as the mappings number them.
-    pub interpreters: &'a [Interpreter],
+    pub interpreters: &'a [FrameWalker],
 }
 
 impl Case {

@@ -5,7 +5,6 @@ use std::fmt;
 use ebpf_profiler_core::elf::Arch;
 
 use super::{Case, CaseMapping};
-use crate::interpreter;
 use crate::rule::Rule;
 
 /// Words of memory in a line.
@@ -28,11 +27,7 @@ impl fmt::Display for Case {
             writeln!(f, "thread {:x}", self.registers.thread)?;
         }
         for interpreter in &self.interpreters {
-            write!(f, "interpreter")?;
-            interpreter::said(&interpreter::words(interpreter))
-                .iter()
-                .try_for_each(|word| write!(f, " {word:x}"))?;
-            writeln!(f)?;
+            writeln!(f, "interpreter {interpreter}")?;
         }
         self.mappings.iter().try_for_each(|mapping| self.write_mapping(mapping, f))?;
         self.write_memory(f)?;

@@ -52,6 +52,40 @@ pub struct Interpreter {
     pub reserved: u32,
 }
 
+impl Interpreter {
+    /// Returns the bytes of the struct as they lie in the arena: all fields in order, in the byte order of the machine.
+    pub fn to_bytes(&self) -> [u8; size_of::<Interpreter>()] {
+        let Interpreter { loops, top, frames, others, check_words, reserved } = self;
+        let mut bytes = [0; size_of::<Interpreter>()];
+        let mut at = 0;
+        let mut put = |value: &[u8]| {
+            bytes[at..at + value.len()].copy_from_slice(value);
+            at += value.len();
+        };
+        loops.as_flattened().iter().for_each(|word| put(&word.to_ne_bytes()));
+        [top.from, top.hops, top.next, top.thread].iter().for_each(|word| put(&word.to_ne_bytes()));
+        top.offsets.iter().for_each(|offset| put(&offset.to_ne_bytes()));
+        put(&frames.function_mask.to_ne_bytes());
+        let words = [
+            frames.size,
+            frames.caller,
+            frames.function,
+            frames.position,
+            frames.position_kind,
+            frames.check,
+            frames.run,
+            frames.end,
+            frames.end_mask,
+            frames.end_value,
+        ];
+        words.iter().for_each(|word| put(&word.to_ne_bytes()));
+        put(&others.head.to_ne_bytes());
+        let words = [others.next, others.entries, others.link, others.thread, others.hop, others.reserved];
+        words.iter().chain([check_words, reserved]).for_each(|word| put(&word.to_ne_bytes()));
+        bytes
+    }
+}
+
 /// A way through memory: `[[[base + offsets[0]] + offsets[1]] + …]`, so many times.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

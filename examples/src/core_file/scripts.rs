@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use ebpf_profiler_core::language::{Attached, Attachment, LoadedFile, Target, Unreadable};
+use ebpf_profiler_core::language::{Attached, FrameWalker, LoadedFile, Target, Unreadable};
 use ebpf_profiler_unwind::Call;
 use ebpf_profiler_unwind::case::Place;
 use ebpf_profiler_unwind::core_dump::{Loaded, Memory};
-use ebpf_programs::abi::interpreter::Interpreter;
 
 use super::names;
 
@@ -18,7 +17,7 @@ pub(super) struct Scripts(Vec<Script>);
 struct Script {
     /// The path of the file that holds it.
     path: String,
-    interpreter: Interpreter,
+    walker: FrameWalker,
     names: Box<dyn Attached>,
 }
 
@@ -34,17 +33,18 @@ impl Scripts {
             let Ok(elf) = file.open() else { continue };
             for runtime in languages.iter().filter_map(|language| language.find(&elf)) {
                 let target = Target::new(&read, file.bias, files.clone());
-                if let Ok(Attachment { interpreter, names }) = runtime.attach(&target) {
-                    let interpreter = with_loops(interpreter, runtime.loops(), file.bias);
-                    scripts.push(Script { path: file.path.to_string(), interpreter, names });
+                if let Ok(attachment) = runtime.attach(&target) {
+                    let (walker, names) = attachment.into_parts();
+                    let walker = with_loops(walker, runtime.loops(), file.bias);
+                    scripts.push(Script { path: file.path.to_string(), walker, names });
                 }
             }
         }
         Scripts(scripts)
     }
 
-    pub(super) fn interpreters(&self) -> Vec<Interpreter> {
-        self.0.iter().map(|script| script.interpreter).collect()
+    pub(super) fn interpreters(&self) -> Vec<FrameWalker> {
+        self.0.iter().map(|script| script.walker).collect()
     }
 
     /// The process's code, with the interpreters that it holds.
@@ -82,11 +82,9 @@ fn files(loaded: &Loaded) -> Vec<LoadedFile> {
     files.collect()
 }
 
-fn with_loops(mut interpreter: Interpreter, loops: &[Range<u64>], bias: u64) -> Interpreter {
-    for (place, range) in interpreter.loops.iter_mut().zip(loops) {
-        *place = [range.start.wrapping_add(bias), range.end.wrapping_add(bias)];
-    }
-    interpreter
+fn with_loops(walker: FrameWalker, loops: &[Range<u64>], bias: u64) -> FrameWalker {
+    let in_process = |range: &Range<u64>| range.start.wrapping_add(bias)..range.end.wrapping_add(bias);
+    walker.with_ranges(loops.iter().map(in_process))
 }
 
 fn fill(memory: &RefCell<Memory>, address: u64, buffer: &mut [u8]) -> Result<(), Unreadable> {

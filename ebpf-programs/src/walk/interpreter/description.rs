@@ -1,4 +1,4 @@
-//! What user space says of an interpreter, read from the arena.
+//! Loads the description of an interpreter from the arena.
 
 use crate::abi::arena::Block;
 use crate::abi::interpreter::{Frames, HOPS, Interpreter, LOOPS};
@@ -51,4 +51,56 @@ pub(super) fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
     others.thread = word(block, at + 5);
     others.hop = word(block, at + 6);
     interpreter.check_words = word(block, at + 8);
+}
+
+#[test]
+fn loads_what_user_space_writes() {
+    use crate::abi::arena::BLOCK_WORDS;
+    use crate::abi::interpreter::{Others, Path};
+    let mut number = 0u32;
+    let mut next = || {
+        number += 0x0123_4567;
+        number
+    };
+    let mut wide = {
+        let mut wide = 0u64;
+        move || {
+            wide += 0x0123_4567_89ab_cdef;
+            wide
+        }
+    };
+    let loops = core::array::from_fn(|_| [wide(), wide()]);
+    let offsets = core::array::from_fn(|_| wide() as i64);
+    let top = Path { from: next(), hops: next(), next: next(), thread: next(), offsets };
+    let frames = Frames {
+        function_mask: wide(),
+        size: next(),
+        caller: next(),
+        function: next(),
+        position: next(),
+        position_kind: next(),
+        check: next(),
+        run: next(),
+        end: next(),
+        end_mask: next(),
+        end_value: next(),
+    };
+    // The last field is reserved, and not loaded.
+    let others = Others {
+        head: wide(),
+        next: next(),
+        entries: next(),
+        link: next(),
+        thread: next(),
+        hop: next(),
+        reserved: 0,
+    };
+    let interpreter = Interpreter { loops, top, frames, others, check_words: next(), reserved: 0 };
+    let mut block = [0; BLOCK_WORDS];
+    for (to, from) in block[16..].iter_mut().zip(interpreter.to_bytes().as_chunks().0) {
+        *to = u32::from_ne_bytes(*from);
+    }
+    let mut loaded = Interpreter::default();
+    load(&mut loaded, &block, 16);
+    assert_eq!(loaded, interpreter);
 }
