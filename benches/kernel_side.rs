@@ -87,12 +87,12 @@ impl Bench {
         let walk = StackIds::load(MAX_STACK).or_else(|_| StackIds::load(127))?;
         let theirs = self.side(&self.with, depth, |_| Ok(walk.program()))?;
         // Thrown away: from when it got warm.
-        profiler.snapshot()?;
+        profiler.take_profile()?;
         let before = profiler.health().pipeline;
         let pairs: Vec<(f64, f64)> = (0..rounds)
             .map(|_| Ok((ours.turn(self.window)?, theirs.turn(self.window)?)))
             .collect::<io::Result<_>>()?;
-        let profile = profiler.snapshot()?;
+        let profile = profiler.take_profile()?;
         let after = profiler.health().pipeline;
         let (samples, whole) = (after.samples - before.samples, after.whole - before.whole);
         let frames = profile.traces().map(|trace| user_frames(&trace)).max().unwrap_or(0);

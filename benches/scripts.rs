@@ -108,10 +108,10 @@ impl Bench {
         let profiler = builder.languages(languages).start()?;
         let ticking = Ticking::start(sampler()?, &script.threads()?, self.hertz)?;
         // Thrown away: from when it got warm.
-        profiler.snapshot()?;
+        profiler.take_profile()?;
         let wakeups = profiler.health().wakeups;
         let nanoseconds = ticking.time_of_run(self.window)?;
-        let profile = profiler.snapshot()?;
+        let profile = profiler.take_profile()?;
         let whole = |profile: &Profile| -> u64 {
             let is_whole = |sample: &ebpf_profiler_core::profile::Sample<'_>| {
                 let frames = sample.trace().frames();

@@ -192,7 +192,7 @@ fn starts(table: &mut Vec<Vec<String>>, count: u32) -> Outcome {
 fn start() -> Outcome {
     let profiler = builder(HERTZ).symbolizer(NoSymbols).start()?;
     let running = usage::now();
-    while profiler.snapshot()?.count() == 0 {
+    while profiler.take_profile()?.count() == 0 {
         sleep(Duration::from_millis(1));
     }
     println!("{running} {}", usage::now());
@@ -210,7 +210,7 @@ fn brief(table: &mut Vec<Vec<String>>, milliseconds: u32, hertz: u32, lives: u32
         pids.insert(child.id());
         cpu += usage::wait(child)?;
     }
-    let profile = profiler.snapshot()?;
+    let profile = profiler.take_profile()?;
     let expected = cpu.as_secs_f64() * f64::from(hertz);
     let (seen, whole) = count(&profile, &pids);
     let name = format!("{lives} processes of {milliseconds} ms, {hertz} Hz");

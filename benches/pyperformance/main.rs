@@ -139,7 +139,7 @@ impl Bench {
         job.begin()?;
         sleep(WARM);
         let mut shares = Shares::default();
-        shares.add(&profiler.snapshot()?);
+        shares.add(&profiler.take_profile()?);
         let before = runs(sampler)?;
         sleep(self.window);
         let after = runs(sampler)?;

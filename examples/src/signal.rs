@@ -27,15 +27,14 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Sleeps until `end`, or until the user pressed Ctrl-C; calls `each` four times a second.
-pub fn sleep_until_interrupted(end: Instant, mut each: impl FnMut()) {
+/// Sleeps until `end`, until the user presses Ctrl-C, or until `goes_on`, called four times a second, returns `false`.
+pub fn sleep_until_interrupted(end: Instant, mut goes_on: impl FnMut() -> bool) {
     const STEP: Duration = Duration::from_millis(250);
     while !interrupted() {
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if left.is_zero() || !goes_on() {
             break;
         }
-        each();
         std::thread::sleep(STEP.min(left));
     }
 }

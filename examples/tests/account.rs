@@ -41,7 +41,7 @@ fn what_is_left_out_is_accounted_for() {
 #[ignore = "needs root"]
 fn what_a_small_ring_loses_is_counted() {
     test_needs::root!();
-    let health = run(Profiler::builder().frequency(10_000).ring_size(1));
+    let health = run(Profiler::builder().frequency(10_000).ring_size(64 << 10));
     assert_balanced(&health);
     assert!(health.lost > 0, "{health:?}");
     assert!(health.pipeline.samples > 0, "{health:?}");

@@ -54,7 +54,7 @@ fn is_sampled(profiler: &Profiler, busy: &Busy) -> bool {
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
         sleep(Duration::from_millis(200));
-        let profile = profiler.snapshot().unwrap();
+        let profile = profiler.take_profile().unwrap();
         if profile.samples().any(|sample| sample.process().pid == busy.0.id()) {
             return true;
         }

@@ -1,39 +1,36 @@
-//! Why a profiler can't start, each with what to do about it.
+//! Errors of a profiler, each with its remedy.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::capability::{self, Capability, PERFMON};
-use crate::files::Refused;
 
 /// Why a profiler can't start.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A frequency outside of 1 to 10,000.
-    Frequency {
-        /// The frequency that was asked for.
-        hertz: u32,
+    /// An option is invalid.
+    Option(OptionError),
+    /// The kernel side is not compiled for this architecture.
+    Architecture {
+        /// Name of the architecture, as in [`std::env::consts::ARCH`].
+        name: &'static str,
     },
-    /// There is no list of processes.
+    /// `/proc` can't be read.
     NoProc {
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// A process that isn't there.
-    NoProcess {
-        /// Its id.
-        pid: u32,
-    },
-    /// The program may not do what it must.
+    /// The program lacks a capability.
     Privilege {
-        /// What was refused.
+        /// The operation that the system did not permit.
         what: &'static str,
-        /// The capability that is missing.
+        /// Name of the missing capability.
         capability: &'static str,
     },
-    /// The kernel lets only `CAP_SYS_ADMIN` sample the CPUs: those of some distributions know levels of
+    /// The kernel permits only `CAP_SYS_ADMIN` to sample the CPUs: kernels of some distributions have levels of
     /// `kernel.perf_event_paranoid` beyond Linux's own.
     Paranoid {
         /// The level that is set.
@@ -41,42 +38,99 @@ pub enum StartError {
     },
     /// The kernel is older than 5.17.
     OldKernel {
-        /// Its release.
+        /// Release of the kernel.
         release: String,
     },
-    /// The kernel carries no type information.
+    /// The kernel has no type information.
     NoTypes,
-    /// The kernel refuses the sampling program.
+    /// The kernel's verifier rejects the sampling program.
     Rejected {
-        /// What it says.
-        error: String,
+        /// Error of the system.
+        error: io::Error,
         /// The verifier's log.
         log: String,
     },
-    /// The system said no for another reason.
+    /// A system call failed for another reason.
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What it said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// The kernel object doesn't fit this library.
+    /// The kernel object does not match this library.
     Object(String),
-    /// There is nowhere to send profiles at an interval.
-    NoSink,
     /// The file of a recording can't be created.
     Recording {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
 }
 
+/// An invalid option, with the values that are allowed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum OptionError {
+    /// A frequency outside of 1 to 10,000.
+    Frequency {
+        /// The frequency.
+        hertz: u32,
+    },
+    /// An interval shorter than 10 ms.
+    Interval {
+        /// The interval.
+        interval: Duration,
+    },
+    /// A jitter outside of 0 to 1.
+    Jitter {
+        /// The jitter.
+        share: f64,
+    },
+    /// A ring size that is no power of two from 64 KiB to 1 GiB.
+    RingSize {
+        /// The size in bytes.
+        bytes: u32,
+    },
+    /// No process has this id.
+    NoProcess {
+        /// The id.
+        pid: u32,
+    },
+    /// The id of a thread instead of its process.
+    Thread {
+        /// The id of the thread.
+        tid: u32,
+        /// The id of its process.
+        pid: u32,
+    },
+    /// An interval without a sink that takes the profiles.
+    NoSink,
+}
+
+/// Why there is no profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StopError {
+    /// The event stream failed.
+    Broken(String),
+    /// The profile was not ready at the [deadline](super::Builder::deadline).
+    Deadline,
+    /// The profiler has ended.
+    Ended,
+    /// A thread of the profiler panicked, in code of this library or of a
+    /// [`Symbolizer`](crate::symbol::Symbolizer), [`Language`](crate::language::Language) or
+    /// [`UnwindCompiler`](crate::unwind::UnwindCompiler) that was plugged in.
+    Panicked {
+        /// Name of the thread.
+        thread: String,
+        /// Message of the panic.
+        message: String,
+    },
+}
+
 impl StartError {
-    /// A refusal by the system while `what` was tried.
-    ///
-    /// Names the first of `needed` that this program lacks.
+    /// Returns the error for a failed operation; a missing privilege names the first of `needed` that this program lacks.
     pub(super) fn system(what: &'static str, needed: &[Capability], error: io::Error) -> StartError {
         match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => {
@@ -86,7 +140,7 @@ impl StartError {
         }
     }
 
-    /// A refusal to sample.
+    /// Returns the error for a perf event that can't be opened.
     pub(super) fn sampling(error: io::Error) -> StartError {
         match (StartError::system("sample the CPUs", &[PERFMON], error), capability::paranoia()) {
             (StartError::Privilege { .. }, level @ 3..) if PERFMON.is_held() => {
@@ -100,14 +154,14 @@ impl StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Frequency { hertz } => {
-                write!(f, "{hertz} ticks a second are not possible; choose a frequency from 1 to 10000")
-            }
+            StartError::Option(error) => error.fmt(f),
+            StartError::Architecture { name } => write!(
+                f,
+                "cannot profile on {name}: the kernel side is compiled for x86_64 only; \
+                 use ebpf-profiler-core without the feature live to read recordings here"
+            ),
             StartError::NoProc { error } => {
                 write!(f, "cannot read /proc: {error}; mount it: mount -t proc proc /proc")
-            }
-            StartError::NoProcess { pid } => {
-                write!(f, "there is no process {pid}; list the processes that run with: ps -e")
             }
             StartError::Privilege { what, capability } => write!(
                 f,
@@ -116,35 +170,98 @@ impl fmt::Display for StartError {
             ),
             StartError::Paranoid { level } => write!(
                 f,
-                "cannot sample the CPUs: kernel.perf_event_paranoid is {level}, and this kernel then lets only \
-                 CAP_SYS_ADMIN do it; run as root (sudo), or: sysctl kernel.perf_event_paranoid=2"
+                "cannot sample the CPUs: kernel.perf_event_paranoid is {level}, and this kernel then permits only \
+                 CAP_SYS_ADMIN to do it; run as root (sudo), or: sysctl kernel.perf_event_paranoid=2"
             ),
             StartError::OldKernel { release } => {
                 write!(f, "kernel {release} is too old for the sampling program; 5.17 or newer is needed")
             }
             StartError::NoTypes => f.write_str(
-                "this kernel carries no type information (/sys/kernel/btf/vmlinux); \
+                "this kernel has no type information (/sys/kernel/btf/vmlinux); \
                  use one that is built with CONFIG_DEBUG_INFO_BTF=y",
             ),
-            StartError::Rejected { error, log } => {
-                write!(f, "the kernel refuses the sampling program: {error}; please report this log:\n{log}")
-            }
+            StartError::Rejected { error, log } => write!(
+                f,
+                "the kernel's verifier rejects the sampling program: {error}; please report this log:\n{log}"
+            ),
             StartError::System { what, error } => write!(f, "cannot {what}: {error}"),
             StartError::Object(error) => {
                 write!(
                     f,
-                    "the kernel object doesn't fit this library: {error}; rebuild it: cargo xtask object"
+                    "the kernel object doesn't match this library: {error}; rebuild it: cargo xtask object"
                 )
             }
             StartError::Recording { path, error } => {
-                let remedy = Refused::of(error).map_or("choose another file to record to", Refused::remedy);
-                write!(f, "cannot create {}: {error}; {remedy}", path.display())
+                write!(f, "cannot create {}: {error}; choose another file to record to", path.display())
             }
-            StartError::NoSink => {
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // Shows as the option's error, so that one's source is the next.
+            StartError::Option(error) => error.source(),
+            StartError::NoProc { error }
+            | StartError::Rejected { error, .. }
+            | StartError::System { error, .. }
+            | StartError::Recording { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<OptionError> for StartError {
+    fn from(error: OptionError) -> StartError {
+        StartError::Option(error)
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OptionError::Frequency { hertz } => {
+                write!(f, "cannot sample at {hertz} Hz; choose a frequency from 1 to 10000")
+            }
+            OptionError::Interval { interval } => {
+                write!(f, "cannot finish a profile every {interval:?}; choose an interval of at least 10 ms")
+            }
+            OptionError::Jitter { share } => {
+                write!(f, "the jitter cannot be {share}; choose a share from 0 to 1")
+            }
+            OptionError::RingSize { bytes } => write!(
+                f,
+                "the ring cannot have {bytes} bytes; choose a power of two from 65536 to 1073741824"
+            ),
+            OptionError::NoProcess { pid } => {
+                write!(f, "there is no process {pid}; list the processes that run with: ps -e")
+            }
+            OptionError::Thread { tid, pid } => {
+                write!(f, "{tid} is a thread of process {pid}; choose the process: {pid}")
+            }
+            OptionError::NoSink => {
                 f.write_str("an interval was set, but no sink takes the profiles; add one with Builder::sink")
             }
         }
     }
 }
 
-impl std::error::Error for StartError {}
+impl std::error::Error for OptionError {}
+
+impl fmt::Display for StopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StopError::Broken(error) => f.write_str(error),
+            StopError::Deadline => f.write_str(
+                "the last profile was not ready in time; set a longer deadline with Builder::deadline",
+            ),
+            StopError::Ended => f.write_str("the profiler has ended"),
+            StopError::Panicked { thread, message } => {
+                write!(f, "thread {thread} of the profiler panicked: {message}; please report this")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StopError {}

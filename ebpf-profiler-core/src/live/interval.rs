@@ -1,13 +1,13 @@
-//! When the sinks get their next profile.
+//! Intervals between the profiles for the sinks.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Lengths of time that are about the same, and by chance not exactly so.
+/// An endless sequence of intervals of about the same length, varied at random.
 #[derive(Debug)]
 pub(super) struct Interval {
     length: Duration,
-    /// How far one may be off, as a share.
+    /// Largest deviation, as a share of `length`.
     jitter: f64,
     random: RandomState,
     turn: u64,
@@ -18,17 +18,20 @@ impl Interval {
         Interval { length: length.min(LONGEST), jitter, random: RandomState::new(), turn: 0 }
     }
 
-    /// The next one.
+    /// Returns the next interval.
     pub(super) fn next(&mut self) -> Duration {
         self.turn += 1;
         // From -1 to 1.
-        let chance = (self.random.hash_one(self.turn) % 2_001) as f64 / 1_000.0 - 1.0;
-        self.length.mul_f64(1.0 + self.jitter * chance)
+        let random = (self.random.hash_one(self.turn) % 2_001) as f64 / 1_000.0 - 1.0;
+        self.length.mul_f64((1.0 + self.jitter * random).max(SHORTEST))
     }
 }
 
-/// Beyond this nobody waits for a profile, and times have no room in a clock.
+/// Longest interval: later times may not be representable.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
+
+/// Shortest interval with a jitter of 1, as a share of the length.
+const SHORTEST: f64 = 0.1;
 
 #[cfg(test)]
 mod tests {
@@ -45,7 +48,13 @@ mod tests {
     }
 
     #[test]
-    fn without_jitter_they_are_equal() {
+    fn full_jitter_leaves_a_tenth_of_the_interval() {
+        let mut interval = Interval::new(Duration::from_secs(5), 1.0);
+        assert!((0..1_000).all(|_| interval.next() >= Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn without_jitter_intervals_are_equal() {
         let mut interval = Interval::new(Duration::from_secs(5), 0.0);
         assert!((0..10).all(|_| interval.next() == Duration::from_secs(5)));
     }

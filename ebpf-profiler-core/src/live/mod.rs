@@ -14,6 +14,8 @@ mod clock;
 
 mod bpf;
 
+mod builder;
+
 mod capability;
 
 mod cpu_buffers;
@@ -21,6 +23,8 @@ mod cpu_buffers;
 mod cpus;
 
 mod error;
+
+mod health;
 
 mod interval;
 
@@ -39,6 +43,8 @@ mod memory;
 mod mmap;
 
 mod object;
+
+mod options;
 
 mod perf;
 
@@ -64,8 +70,20 @@ mod threads;
 
 mod usage;
 
-pub use error::StartError;
-pub use profiler::{Builder, Health, Profiler, StopError};
+pub use builder::Builder;
+pub use error::{OptionError, StartError, StopError};
+pub use health::{DeadlineStats, Health, SinkStats};
+pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use system::LiveSystem;
 pub use usage::Usage;
+
+/// `true` if the kernel side is compiled for the target of this build; only x86_64 is for now.
+///
+/// Elsewhere [`Builder::start`] fails with [`StartError::Architecture`]. A program that needs the profiler can reject
+/// such a target at compile time:
+///
+/// ```
+/// const { assert!(ebpf_profiler_core::live::IS_SUPPORTED, "there is no profiler for this architecture") };
+/// ```
+pub const IS_SUPPORTED: bool = cfg!(all(target_os = "linux", target_arch = "x86_64"));

@@ -59,7 +59,7 @@ impl KernelObject {
         };
         code.load(&mut []).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => refused("load the sampling program", error),
-            _ => StartError::Rejected { error: error.to_string(), log: log(&code) },
+            _ => StartError::Rejected { log: log(&code), error },
         })
     }
 }

@@ -42,6 +42,12 @@ struct Cpu {
 pub(super) struct Waker(PipeWriter);
 
 impl Waker {
+    /// Returns a waker, and the pipe that is readable once it was used.
+    pub(super) fn new() -> io::Result<(PipeReader, Waker)> {
+        let (wake, waker) = io::pipe()?;
+        Ok((wake, Waker(waker)))
+    }
+
     /// Lets the wait that is under way, or the next one, return.
     pub(super) fn wake(&self) {
         // A reader that is gone doesn't wait.
@@ -53,12 +59,12 @@ impl LiveSource {
     /// Starts the clocks of all CPUs.
     pub(super) fn start(kernel: Kernel, period: Duration) -> Result<(LiveSource, Waker), StartError> {
         let (wake, waker) =
-            io::pipe().map_err(|error| StartError::System { what: "create a pipe", error })?;
+            Waker::new().map_err(|error| StartError::System { what: "create a pipe", error })?;
         let now = Instant::now();
         let mut source =
             LiveSource { kernel, period, cpus: Vec::new(), checked: now, drained: now, stopped: false, wake };
         source.follow_cpus().map_err(StartError::sampling)?;
-        Ok((source, Waker(waker)))
+        Ok((source, waker))
     }
 
     /// Listens on CPUs that came, forgets those that went.

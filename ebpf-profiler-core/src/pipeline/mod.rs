@@ -72,7 +72,8 @@ pub struct Clock {
     pub offset: u64,
 }
 
-/// A profile that still wants its names.
+/// A finished profile whose frames have no names yet.
+#[must_use = "it becomes a profile by `symbolize`"]
 pub struct PendingProfile {
     builder: ProfileBuilder,
     modules: HashMap<ModuleId, Module>,
@@ -87,7 +88,13 @@ impl PendingProfile {
         builder.finish(start, duration, |id| modules.get(&id).cloned(), symbolizer)
     }
 
-    /// Says when it was, where that wasn't just now.
+    /// Returns the number of samples.
+    #[cfg(feature = "live")]
+    pub(crate) fn count(&self) -> u64 {
+        self.builder.count()
+    }
+
+    /// Sets start and end, for events that were recorded earlier.
     pub fn set_time(&mut self, start: SystemTime, end: SystemTime) {
         (self.start, self.duration) = (start, end.duration_since(start).unwrap_or_default());
     }
@@ -131,16 +138,26 @@ impl Pipeline {
 
     /// Takes everything in `batch`, in the order of time.
     pub fn take(&mut self, batch: &mut Batch) {
+        self.take_until(batch, &|| false);
+    }
+
+    /// Takes the events of `batch` in the order of time until `is_over` returns `true`; the other samples are counted as
+    /// lost. Returns their number.
+    pub(crate) fn take_until(&mut self, batch: &mut Batch, is_over: &dyn Fn() -> bool) -> u64 {
+        let mut late = 0;
         batch.in_order(|event| match event {
+            _ if late > 0 || is_over() => late += u64::from(matches!(event, Event::Tick(_))),
             Event::Life(event) => self.life(event),
             Event::Tick(Ok(tick)) => self.tick(&tick),
             Event::Tick(Err(_)) => self.stats.malformed += 1,
         });
+        self.builder.lose("not unwound before the deadline", late);
         self.registry.expire(self.now);
         if self.now.saturating_sub(self.tidied) > TIDY {
             self.tidied = self.now;
             self.registry.free_unused(self.now);
         }
+        late
     }
 
     /// What was seen since the last time that this was asked.

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::names::{Namer, Names};
 use super::samples::SampleInterner;
 use super::traces::TraceInterner;
-use super::{FrameId, NamedFrame, Process, ProcessId, Profile, Thread, ThreadId};
+use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, Thread, ThreadId};
 use crate::language::{Script, ScriptId};
 use crate::process::{Module, ModuleId};
 use crate::symbol::{Symbol, Symbolizer};
@@ -107,6 +107,12 @@ impl ProfileBuilder {
         }
     }
 
+    /// Returns the number of events that were added.
+    #[cfg(feature = "live")]
+    pub(crate) fn count(&self) -> u64 {
+        self.samples.count()
+    }
+
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.losses.is_empty()
@@ -127,7 +133,7 @@ impl ProfileBuilder {
         let naming = Naming::new(frames, &modules, &scripts);
         let order = naming.order();
         let (names, frames) = naming.run(&order, symbolizer);
-        Profile {
+        Profile::new(Data {
             start,
             duration,
             period: self.period,
@@ -142,7 +148,7 @@ impl ProfileBuilder {
             frames,
             by_place: order.into_iter().map(|(.., frame)| FrameId(frame)).collect(),
             traces: self.traces.finish(),
-        }
+        })
     }
 }
 

@@ -1,14 +1,14 @@
-//! A finished profile: what was seen, how often, with names.
+//! Finished profiles: samples with their counts, threads and named stacks.
 //!
 //! ```text
 //!   Sample ── count, timestamps
 //!     ├── Thread ── Process
-//!     └── Trace ── why it ends
+//!     └── Trace ── stop reason
 //!           └── frames, leaf first ── Symbol, innermost first
 //! ```
 //!
 //! A [`Profile`] is built by a [`ProfileBuilder`], which interns every part by its content. It is immutable
-//! afterwards; the views here borrow from it.
+//! afterwards; the views in this module borrow from it.
 
 mod builder;
 mod call;
@@ -20,8 +20,10 @@ mod tree;
 mod view;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::language::Script;
@@ -40,8 +42,29 @@ pub use tree::{Label, Layout, Limits, Placed, Tree};
 pub use view::{FrameView, Sample, TraceView};
 
 /// Samples of a stretch of time, aggregated by exact content.
-#[derive(Debug)]
+///
+/// A profile is immutable and cheap to clone: clones share one allocation, so that a sink can send one through a
+/// channel to another thread or an async task. See [`Profile::merge`] and [`Profile::diff`] for several profiles.
+///
+/// # Examples
+///
+/// ```
+/// let profile = ebpf_profiler_core::testing::profile("cat;main;read 3\ncat;main 1");
+/// for sample in profile.samples() {
+///     println!("{:>6} {}", sample.count(), sample.trace().leaf());
+/// }
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// sender.send(profile.clone()).unwrap();
+/// assert_eq!(receiver.recv().unwrap().count(), 4);
+/// ```
+#[derive(Clone)]
 pub struct Profile {
+    data: Arc<Data>,
+}
+
+/// The contents of a profile.
+#[derive(Debug)]
+struct Data {
     start: SystemTime,
     duration: Duration,
     period: Duration,
@@ -58,176 +81,202 @@ pub struct Profile {
     samples: Samples,
 }
 
-/// A process, as its samples saw it.
+/// A process of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Process {
-    /// Its id in the initial namespace.
+    /// Process id in the initial namespace.
     pub pid: u32,
-    /// Nanoseconds between boot and its creation, which tells two processes with one id apart; 0 if unknown.
+    /// Time of creation in nanoseconds since boot, which distinguishes processes that reuse an id; 0 if unknown.
     pub created: u64,
-    /// The path of its executable; empty where it has none (a thread of the kernel) or it isn't known.
+    /// Path of the executable; empty if unknown, and for threads of the kernel.
     pub executable: Box<str>,
-    /// The container that it runs in, as its control group says; empty outside of any.
+    /// Id of the container, from the control group; empty outside of containers.
     pub container: Box<str>,
 }
 
-/// A thread, as its samples saw it.
+/// A thread of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Thread {
-    /// The process that it belongs to.
+    /// Process of the thread.
     pub process: ProcessId,
-    /// Its id in the initial namespace.
+    /// Thread id in the initial namespace.
     pub tid: u32,
-    /// Its name: the command's name, unless it gave itself another one.
+    /// Name of the thread; that of the command unless the thread changed it.
     pub name: Box<str>,
 }
 
-/// A process of a profile, by number.
+/// Number of a process in a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ProcessId(pub u32);
 
-/// A thread of a profile, by number.
+/// Number of a thread in a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
-/// A distinct frame of a profile, by number.
+/// Number of a distinct frame in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
 
-/// A distinct function of a profile, by number.
+/// Number of a distinct function in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub u32);
 
-/// A distinct list of frames of a profile, by number: that of one trace, or of several that only differ in how
-/// they end.
+/// Number of a distinct list of frames in a profile. Traces that differ only in their stop reason share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
-/// A distinct trace of a profile, by number.
+/// Number of a distinct trace in a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TraceId(pub u32);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NamedFrame {
     frame: Frame,
-    /// In `Profile::names`, innermost first; empty where it has no name.
+    /// Range in `Data::names`, innermost first; empty without a name.
     symbols: Range<u32>,
-    /// Where its function begins in the file, where that has no name but is known.
+    /// Virtual address of the function in the file, for functions without a name.
     start: Option<NonZeroU64>,
 }
 
 impl Profile {
-    /// When it begins.
+    fn new(data: Data) -> Profile {
+        Profile { data: Arc::new(data) }
+    }
+
+    /// Returns the time at which the profile begins.
     pub fn start(&self) -> SystemTime {
-        self.start
+        self.data.start
     }
 
-    /// How long it is.
+    /// Returns the length of the profile.
     pub fn duration(&self) -> Duration {
-        self.duration
+        self.data.duration
     }
 
-    /// Whether it tells of the time that threads did not run; then there is no period, and each sample has
-    /// [`waits`](Sample::waits).
+    /// Returns `true` if the samples stand for time that threads did not run. Such a profile has no period, and each
+    /// sample has [`waits`](Sample::waits).
     pub fn is_off_cpu(&self) -> bool {
-        self.is_off_cpu
+        self.data.is_off_cpu
     }
 
-    /// The time between two ticks of a CPU: what one count stands for.
+    /// Returns the time between two samples of a CPU, which is the CPU time that one count stands for.
     pub fn period(&self) -> Duration {
-        self.period
+        self.data.period
     }
 
-    /// What was seen: one entry for each distinct pair of thread and trace.
+    /// Returns the samples: one for each distinct pair of thread and trace.
     ///
-    /// Those of a process stand together, the processes in the order of [`ProcessId`], otherwise in the order of
-    /// first sight.
+    /// Samples of a process are adjacent, processes in the order of [`ProcessId`]; otherwise they are in the order
+    /// of first occurrence.
     pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample<'_>> {
-        self.samples.iter().map(|stored| Sample { profile: self, stored })
+        self.data.samples.iter().map(|stored| Sample { profile: &self.data, stored })
     }
 
-    /// How many ticks there are in all samples together.
+    /// Returns the sum of the counts of all samples.
     pub fn count(&self) -> u64 {
         self.samples().map(|sample| sample.count()).sum()
     }
 
-    /// What is missing and why: ticks that never became samples, by reason. Reasons with 0 aren't listed.
+    /// Returns the number of events that never became samples, by reason. Reasons with a count of 0 are absent.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.losses.iter().map(|(reason, count)| (*reason, *count))
+        self.data.losses.iter().map(|(reason, count)| (*reason, *count))
     }
 
-    /// The modules, indexed by [`ModuleId`].
+    /// Returns the modules, indexed by [`ModuleId`].
     pub fn modules(&self) -> &[Module] {
-        &self.modules
+        &self.data.modules
     }
 
-    /// The functions of scripts, indexed by [`ScriptId`](crate::language::ScriptId).
+    /// Returns the functions of scripts, indexed by [`ScriptId`](crate::language::ScriptId).
     pub fn scripts(&self) -> &[Script] {
-        &self.scripts
+        &self.data.scripts
     }
 
-    /// The processes, indexed by [`ProcessId`].
+    /// Returns the processes, indexed by [`ProcessId`].
     pub fn processes(&self) -> &[Process] {
-        &self.processes
+        &self.data.processes
     }
 
-    /// The threads, indexed by [`ThreadId`].
+    /// Returns the threads, indexed by [`ThreadId`].
     pub fn threads(&self) -> &[Thread] {
-        &self.threads
+        &self.data.threads
     }
 
-    /// The distinct frames, in the order of [`FrameId`].
+    /// Returns the distinct frames, in the order of [`FrameId`].
     pub fn frames(&self) -> impl ExactSizeIterator<Item = FrameView<'_>> {
-        (0..self.frames.len()).map(|index| FrameView { profile: self, id: FrameId(index as u32) })
+        (0..self.data.frames.len()).map(|index| FrameView { profile: &self.data, id: FrameId(index as u32) })
     }
 
-    /// The same in the order in which they lie in programs, and their symbols in memory: scripts by function and line, the
-    /// kernel, each module and then what lies in none by address.
+    /// Returns the distinct frames in the order of their code, which is the order of their symbols in memory: scripts by
+    /// function and line, the kernel, each module by address, then code in no module by address.
     pub fn frames_by_place(&self) -> impl ExactSizeIterator<Item = FrameView<'_>> {
-        self.by_place.iter().map(|&id| FrameView { profile: self, id })
+        self.data.by_place.iter().map(|&id| FrameView { profile: &self.data, id })
     }
 
-    /// The distinct functions, in the order of [`FunctionId`], each as the first of its symbols; its line and
-    /// column are those of one address in it.
+    /// Returns the distinct functions, in the order of [`FunctionId`]. Line and column of each are those of one address
+    /// in it.
     pub fn functions(&self) -> impl ExactSizeIterator<Item = &Symbol> {
-        self.names.all_functions()
+        self.data.names.all_functions()
     }
 
-    /// How many distinct lists of frames there are: the numbers of [`StackId`] are below.
+    /// Returns the number of distinct lists of frames. Every [`StackId`] is less than it.
     pub fn stacks(&self) -> usize {
-        self.traces.stacks()
+        self.data.traces.stacks()
     }
 
-    /// The distinct traces, in the order of [`TraceId`].
+    /// Returns the distinct traces, in the order of [`TraceId`].
     pub fn traces(&self) -> impl ExactSizeIterator<Item = TraceView<'_>> {
-        (0..self.traces.len()).map(|index| TraceView { profile: self, id: TraceId(index as u32) })
+        (0..self.data.traces.len()).map(|index| TraceView { profile: &self.data, id: TraceId(index as u32) })
     }
 
-    /// The module with this id.
+    /// Returns the module `id`.
     ///
     /// # Panics
     ///
-    /// When the id belongs to another profile.
+    /// Panics if `id` is of another profile and not less than the number of modules.
     pub fn module(&self, id: ModuleId) -> &Module {
-        &self.modules[id.0 as usize]
+        self.data.module(id)
     }
 
-    /// Gives names to code that was made at run time, as an interpreter or a map of its compiler would.
-    pub(crate) fn name_anonymous<'s>(&mut self, names: impl Fn(u64) -> &'s [Symbol]) {
+    /// Names code made at run time, as an interpreter or a map of its compiler would.
+    pub(crate) fn name_anonymous<'s>(self, names: impl Fn(u64) -> &'s [Symbol]) -> Profile {
+        let mut data = match Arc::try_unwrap(self.data) {
+            Ok(data) => data,
+            Err(data) => return Profile { data },
+        };
         let mut namer = Namer::default();
-        for id in &self.by_place {
-            let named = &mut self.frames[id.0 as usize];
+        for id in &data.by_place {
+            let named = &mut data.frames[id.0 as usize];
             let symbols = match named.frame {
                 Frame::Anonymous { address, .. } => names(address),
-                _ => self.names.symbols(&named.symbols),
+                _ => data.names.symbols(&named.symbols),
             };
             named.symbols = namer.add(symbols);
         }
-        self.names = namer.finish();
+        data.names = namer.finish();
+        Profile::new(data)
+    }
+}
+
+impl Data {
+    fn module(&self, id: ModuleId) -> &Module {
+        &self.modules[id.0 as usize]
     }
 
     #[inline]
     fn named(&self, id: FrameId) -> &NamedFrame {
         &self.frames[id.0 as usize]
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profile")
+            .field("start", &self.start())
+            .field("duration", &self.duration())
+            .field("period", &self.period())
+            .field("samples", &self.samples().len())
+            .field("count", &self.count())
+            .finish_non_exhaustive()
     }
 }

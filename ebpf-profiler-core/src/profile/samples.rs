@@ -65,6 +65,11 @@ impl SampleInterner {
         self.items.is_empty()
     }
 
+    #[cfg(feature = "live")]
+    pub(super) fn count(&self) -> u64 {
+        self.ticks.len() as u64
+    }
+
     pub(super) fn add(&mut self, thread: ThreadId, trace: TraceId, time: u64) {
         let next = self.items.len() as u32;
         let number = *self.numbers.entry((thread, trace)).or_insert(next);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use super::samples::StoredSample;
-use super::{FrameId, FunctionId, Process, Profile, StackId, Thread, ThreadId, TraceId};
+use super::{Data, FrameId, FunctionId, Process, StackId, Thread, ThreadId, TraceId};
 use crate::language::Script;
 use crate::process::Module;
 use crate::symbol::Symbol;
@@ -13,7 +13,7 @@ use crate::trace::{Found, Frame, Stop};
 /// One distinct pair of thread and trace, and when it was seen.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'p> {
-    pub(super) profile: &'p Profile,
+    pub(super) profile: &'p Data,
     pub(super) stored: &'p StoredSample,
 }
 
@@ -63,7 +63,7 @@ impl<'p> Sample<'p> {
 /// A stack of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceView<'p> {
-    pub(super) profile: &'p Profile,
+    pub(super) profile: &'p Data,
     pub(super) id: TraceId,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for Leaf<'_> {
 /// A distinct frame of a profile, with its names.
 #[derive(Clone, Copy, Debug)]
 pub struct FrameView<'p> {
-    pub(super) profile: &'p Profile,
+    pub(super) profile: &'p Data,
     pub(super) id: FrameId,
 }
 

@@ -123,6 +123,12 @@ impl Registry {
         self.wanted = (!pids.is_empty()).then(|| pids.iter().copied().collect());
     }
 
+    /// Returns the processes that are asked for and have not exited; `None` if all are.
+    #[cfg(feature = "live")]
+    pub(crate) fn filter(&self) -> Option<impl Iterator<Item = u32> + '_> {
+        self.wanted.as_ref().map(|wanted| wanted.iter().copied())
+    }
+
     /// Whether the ticks of a process are asked for. Lets the kernel side leave them out if not.
     pub fn passes_filter(&mut self, pid: u32) -> bool {
         let wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));

@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::Recorder;
 use crate::process::Module;
-use crate::symbol::{Symbol, Symbolizer};
+use crate::symbol::{Symbol, SymbolStats, Symbolizer};
 
 /// Records the names of kernel functions that another symbolizer returns.
 pub struct RecordingSymbolizer {
@@ -60,6 +60,10 @@ impl Symbolizer for RecordingSymbolizer {
     fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
         self.symbolizer.starts(module, addresses, begin);
     }
+
+    fn stats(&self) -> SymbolStats {
+        self.symbolizer.stats()
+    }
 }
 
 impl Symbolizer for KernelOnly<'_> {
@@ -85,5 +89,9 @@ impl Symbolizer for RecordedNames {
 
     fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
         self.symbolizer.starts(module, addresses, begin);
+    }
+
+    fn stats(&self) -> SymbolStats {
+        self.symbolizer.stats()
     }
 }

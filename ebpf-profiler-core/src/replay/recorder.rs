@@ -209,13 +209,18 @@ impl Recorder {
 
     /// Ends the recording. Waits at most 10 s for the disk.
     pub fn finish(&self) -> RecordStats {
+        self.finish_within(DEADLINE)
+    }
+
+    /// Ends the recording; waits for the disk at most for `limit`.
+    pub(crate) fn finish_within(&self, limit: Duration) -> RecordStats {
         let mut state = self.lock();
         state.hand_over();
         state.chunks = None;
         let ended = state.ended.take();
         drop(state);
-        if ended.is_some_and(|ended| ended.recv_timeout(DEADLINE).is_err()) {
-            self.lock().fail("the disk did not take the last writes within 10 s".to_owned());
+        if ended.is_some_and(|ended| ended.recv_timeout(limit).is_err()) {
+            self.lock().fail(format!("the disk did not take the last writes within {limit:?}"));
         }
         self.stats()
     }

@@ -73,7 +73,14 @@ impl std::fmt::Display for SourceError {
     }
 }
 
-impl std::error::Error for SourceError {}
+impl std::error::Error for SourceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SourceError::Io(error) => Some(error),
+            SourceError::Format(_) => None,
+        }
+    }
+}
 
 impl From<std::io::Error> for SourceError {
     fn from(error: std::io::Error) -> Self {

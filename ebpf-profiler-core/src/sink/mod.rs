@@ -18,6 +18,7 @@ mod svg;
 mod table;
 
 use std::error::Error;
+use std::time::Instant;
 
 use crate::profile::Profile;
 use crate::text::{Number, clean};
@@ -31,6 +32,8 @@ pub use table::Table;
 pub type SinkError = Box<dyn Error + Send + Sync>;
 
 /// Takes finished profiles. A closure works too.
+///
+/// Profiles are cheap to clone, so a sink can send one through a channel: `sender.send(profile.clone())`.
 ///
 /// # Examples
 ///
@@ -60,6 +63,18 @@ pub trait Sink: Send {
     /// When that can't be done.
     fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
+    }
+
+    /// Flushes as [`flush`](Sink::flush) does, and returns by `deadline`; a profiler calls this. Unless it is implemented
+    /// it calls `flush`. What cannot be delivered in time is dropped and counted by the sink; a profiler does not wait
+    /// for a sink beyond the deadline.
+    ///
+    /// # Errors
+    ///
+    /// When that can't be done.
+    fn flush_until(&mut self, deadline: Instant) -> Result<(), SinkError> {
+        let _ = deadline;
+        self.flush()
     }
 }
 

@@ -124,6 +124,11 @@ pub trait Symbolizer: Send {
     fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
         let _ = (module, addresses, begin);
     }
+
+    /// Returns the counters that a profiler publishes in its health; zero unless implemented.
+    fn stats(&self) -> SymbolStats {
+        SymbolStats::default()
+    }
 }
 
 /// Gives no names: profiles show addresses.

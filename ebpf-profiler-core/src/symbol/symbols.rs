@@ -283,6 +283,10 @@ impl Symbolizer for Symbols {
         }
     }
 
+    fn stats(&self) -> SymbolStats {
+        Symbols::stats(self)
+    }
+
     fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
         let file = self.number(FileKey::of(module));
         let mut missing = Vec::new();

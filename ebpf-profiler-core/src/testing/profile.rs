@@ -140,9 +140,8 @@ impl Maker {
         let modules = self.modules;
         let module =
             |id: ModuleId| modules.get(id.0 as usize).map(|name| Module::new(format!("/usr/lib/{name}")));
-        let mut profile = self.builder.finish(UNIX_EPOCH, Duration::from_secs(1), module, &mut self.names);
-        profile.name_anonymous(|address| self.names.at(address));
-        profile
+        let profile = self.builder.finish(UNIX_EPOCH, Duration::from_secs(1), module, &mut self.names);
+        profile.name_anonymous(|address| self.names.at(address))
     }
 }
 

@@ -44,7 +44,7 @@ fn main() {
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
     let mut file = file.unwrap_or_else(|error| fail(error));
 
-    wait(duration);
+    wait(duration, &profiler);
     let (profile, health) = profiler.finish().unwrap_or_else(|error| fail(error));
 
     file.write(&profile).unwrap_or_else(|error| fail(error));
@@ -68,7 +68,7 @@ fn check(output: &Path) -> Result<File, WriteError> {
 }
 
 /// A progress line, where someone looks at it.
-fn wait(duration: Duration) {
+fn wait(duration: Duration, profiler: &Profiler) {
     let start = Instant::now();
     let shown = std::io::stderr().is_terminal();
     sleep_until_interrupted(start + duration, || {
@@ -77,6 +77,7 @@ fn wait(duration: Duration) {
             eprint!("\rsampling {done:.0} of {:.0} s; Ctrl-C ends early ", duration.as_secs_f32());
             let _ = std::io::stderr().flush();
         }
+        profiler.is_running()
     });
     if shown {
         eprint!("\r\x1b[K");

@@ -40,7 +40,7 @@ fn main() {
     }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
 
-    sleep_until_interrupted(Instant::now() + duration, || {});
+    sleep_until_interrupted(Instant::now() + duration, || profiler.is_running());
     let health = profiler.stop().unwrap_or_else(|error| fail(error));
     report(&health);
     eprintln!("look at it with: cargo run --release --bin replay -- {}", output.display());

@@ -1,0 +1,278 @@
+//! Configuration and start of a profiler.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
+
+use super::clock;
+use super::error::{OptionError, StartError};
+use super::interval::Interval;
+use super::kernel_names::LiveNames;
+use super::loader::{self, Loaded};
+use super::options;
+use super::perf;
+use super::priority;
+use super::profiler::Profiler;
+use super::source::LiveSource;
+use super::system::LiveSystem;
+use super::threads::{Parts, Threads};
+use crate::language::Language;
+use crate::pipeline::{Clock, Pipeline};
+use crate::process::System;
+use crate::registry::Registry;
+use crate::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
+use crate::sink::Sink;
+use crate::symbol::{Symbolizer, Symbols};
+use crate::unwind::UnwindCompiler;
+
+/// Configures and starts a [`Profiler`].
+///
+/// Options are validated by [`Builder::start`].
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::Profiler;
+/// use ebpf_profiler_core::live::{OptionError, StartError};
+///
+/// let started = Profiler::builder().frequency(0).start();
+/// assert!(matches!(started, Err(StartError::Option(OptionError::Frequency { hertz: 0 }))));
+/// ```
+#[must_use = "nothing runs before `start`"]
+pub struct Builder {
+    hertz: u32,
+    ring: u32,
+    memory: u64,
+    exclude_self: bool,
+    pids: Vec<u32>,
+    compiler: Option<Box<dyn UnwindCompiler>>,
+    languages: Vec<Box<dyn Language>>,
+    symbolizer: Option<Box<dyn Symbolizer>>,
+    sinks: Vec<Box<dyn Sink>>,
+    interval: Option<Duration>,
+    jitter: f64,
+    recording: Option<PathBuf>,
+    deadline: Duration,
+}
+
+impl Builder {
+    pub(super) fn new() -> Builder {
+        Builder {
+            hertz: 19,
+            ring: 4 << 20,
+            memory: u64::from(CHUNKS) * u64::from(CHUNK_BLOCKS) * BLOCK as u64,
+            exclude_self: true,
+            pids: Vec::new(),
+            compiler: None,
+            languages: Vec::new(),
+            symbolizer: None,
+            sinks: Vec::new(),
+            interval: None,
+            jitter: 0.0,
+            recording: None,
+            deadline: Duration::from_secs(5),
+        }
+    }
+
+    /// Sets the number of samples per second and CPU: 1 to 10,000, 19 by default.
+    ///
+    /// A prime number avoids sampling in step with periodic work.
+    pub fn frequency(mut self, hertz: u32) -> Builder {
+        self.hertz = hertz;
+        self
+    }
+
+    /// Samples only this process and the processes that it forks from now on. May be called several times.
+    ///
+    /// With the id of this program, [`include_self`](Builder::include_self) is implied.
+    pub fn pid(mut self, pid: u32) -> Builder {
+        self.pids.push(pid);
+        self
+    }
+
+    /// Sets the compiler of unwind tables: `ebpf_profiler_unwind::tables()`. Without one, stacks are unwound by frame
+    /// pointers alone.
+    pub fn unwind(mut self, compiler: impl UnwindCompiler + 'static) -> Builder {
+        self.compiler = Some(Box::new(compiler));
+        self
+    }
+
+    /// Adds languages: `ebpf_profiler_hll::all()`. May be called several times. Without a language, only the
+    /// interpreter's native frames are shown.
+    pub fn languages(mut self, languages: impl IntoIterator<Item = Box<dyn Language>>) -> Builder {
+        self.languages.extend(languages);
+        self
+    }
+
+    /// Sets the symbolizer; by default [`Symbols`], which reads the symbol tables and debug information of this machine.
+    pub fn symbolizer(mut self, symbolizer: impl Symbolizer + 'static) -> Builder {
+        self.symbolizer = Some(Box::new(symbolizer));
+        self
+    }
+
+    /// Finishes a profile for the sinks every `interval`, at least 10 ms, and one at the end. Without it there is only the
+    /// one at the end.
+    pub fn every(mut self, interval: Duration) -> Builder {
+        self.interval = Some(interval);
+        self
+    }
+
+    /// Varies each interval at random by up to `share` of its length, from 0 to 1.
+    ///
+    /// With 0.2, profilers that were started together do not send to their collector at the same moment for ever.
+    pub fn jitter(mut self, share: f64) -> Builder {
+        self.jitter = share;
+        self
+    }
+
+    /// Adds a sink, which gets every finished profile. May be called several times.
+    ///
+    /// Each sink has a thread and a queue of 4 profiles: a slow sink costs the oldest of its own profiles, a panic
+    /// costs the sink. [`Health::sinks`](super::Health::sinks) counts both.
+    pub fn sink(mut self, sink: impl Sink + 'static) -> Builder {
+        self.sinks.push(Box::new(sink));
+        self
+    }
+
+    /// Writes everything that profiles are made of to this file, for a [`Replay`](crate::replay::Replay) without
+    /// privileges, on this machine or another.
+    ///
+    /// A disk that fails or falls behind ends the recording, not the profiler; see [`Health::recording`]. Naming the
+    /// kernel's functions takes up to 100 ms at the end of a profile.
+    ///
+    /// [`Health::recording`]: super::Health::recording
+    pub fn record(mut self, path: impl Into<PathBuf>) -> Builder {
+        self.recording = Some(path.into());
+        self
+    }
+
+    /// Samples this program too.
+    pub fn include_self(mut self) -> Builder {
+        self.exclude_self = false;
+        self
+    }
+
+    /// Sets the size of the ring in bytes: a power of two from 64 KiB to 1 GiB, 4 MiB by default.
+    ///
+    /// The ring takes the records that do not fit into a per-CPU buffer.
+    pub fn ring_size(mut self, bytes: u32) -> Builder {
+        self.ring = bytes;
+        self
+    }
+
+    /// Limits the memory of unwind tables and mappings in bytes; 1 GiB by default, which is also the maximum.
+    pub fn table_memory(mut self, bytes: u64) -> Builder {
+        self.memory = self.memory.min(bytes);
+        self
+    }
+
+    /// Sets the longest time that [`finish`](Profiler::finish), [`stop`](Profiler::stop) and drop take; 5 s by default.
+    ///
+    /// Half of it is for samples that wait to be unwound, a quarter for names, the rest for the sinks. Work that is not
+    /// done by then is dropped and counted in [`Health::deadline`](super::Health::deadline). Zero means now: nothing is
+    /// waited for, and `finish` fails with [`StopError::Deadline`](super::StopError::Deadline).
+    pub fn deadline(mut self, deadline: Duration) -> Builder {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Loads the kernel side and starts sampling.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an option is invalid or a requirement is missing. The error says which, and the remedy.
+    pub fn start(self) -> Result<Profiler, StartError> {
+        self.check()?;
+        let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
+        let exclude = if includes_self { 0 } else { std::process::id() };
+        let raised = priority::raised();
+        let Loaded { kernel, tables } = loader::load(self.ring, exclude)?;
+        let period = options::period(self.hertz);
+        let clock = clock::now();
+        let recorder = self.recorder(clock, period)?;
+        let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols()));
+        let (system, symbolizer) = recorded(recorder.as_ref(), symbolizer);
+        let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
+        if let Some(recorder) = &recorder {
+            registry.set_journal(Box::new(recorder.clone()));
+        }
+        registry.set_filter(&self.pids);
+        registry.add_languages(self.languages);
+        registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
+        let (source, waker) = LiveSource::start(kernel, period)?;
+        // The threads start with the priority that this one had.
+        drop(raised);
+        let parts = Parts {
+            source: Box::new(source),
+            waker,
+            pipeline: Pipeline::new(registry, clock, period),
+            symbolizer,
+            sinks: self.sinks,
+            interval: self.interval.map(|length| Interval::new(length, self.jitter)),
+            recorder: recorder.clone(),
+            deadline: self.deadline,
+            is_alive: Box::new(options::is_alive),
+        };
+        let threads =
+            Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
+        Ok(Profiler::new(threads, recorder))
+    }
+
+    /// Creates the recording, after all checks that are likely to fail.
+    fn recorder(&self, clock: Clock, period: Duration) -> Result<Option<Recorder>, StartError> {
+        let Some(path) = &self.recording else { return Ok(None) };
+        let mut options = RecordOptions::new(clock, period);
+        options.table_memory = self.memory;
+        options.pids.clone_from(&self.pids);
+        Recorder::create(path, &options)
+            .map(Some)
+            .map_err(|error| StartError::Recording { path: path.clone(), error })
+    }
+
+    fn check(&self) -> Result<(), StartError> {
+        self.check_values()?;
+        if !super::IS_SUPPORTED {
+            return Err(StartError::Architecture { name: std::env::consts::ARCH });
+        }
+        LiveSystem.mappings(std::process::id()).map_err(|error| StartError::NoProc { error })?;
+        Ok(options::check_pids(&self.pids)?)
+    }
+
+    /// Validates the options that don't depend on the machine.
+    fn check_values(&self) -> Result<(), OptionError> {
+        options::check_frequency(self.hertz)?;
+        if let Some(interval) = self.interval {
+            options::check_interval(interval)?;
+            if self.sinks.is_empty() {
+                return Err(OptionError::NoSink);
+            }
+        }
+        options::check_jitter(self.jitter)?;
+        options::check_ring(self.ring)
+    }
+}
+
+/// Returns the symbolizer of this machine. Kernel functions are named by the running kernel if it permits, else from
+/// `/proc/kallsyms`.
+fn symbols() -> Symbols {
+    let symbols = Symbols::default();
+    match LiveNames::load() {
+        Ok(names) => symbols.with_kernel(Box::new(names)),
+        Err(_) => symbols,
+    }
+}
+
+/// Returns the system and the symbolizer, wrapped so that a recorder gets their answers.
+fn recorded(
+    recorder: Option<&Recorder>,
+    symbolizer: Box<dyn Symbolizer>,
+) -> (Box<dyn System>, Box<dyn Symbolizer>) {
+    match recorder {
+        Some(recorder) => (
+            Box::new(RecordingSystem::new(LiveSystem, recorder.clone())),
+            Box::new(RecordingSymbolizer::new(symbolizer, recorder.clone())),
+        ),
+        None => (Box::new(LiveSystem), symbolizer),
+    }
+}

@@ -1,0 +1,108 @@
+//! Counters and resource usage of a profiler.
+
+use std::time::Duration;
+
+use ebpf_programs::abi::reason::Counter;
+
+use super::threads::State;
+use super::usage::Usage;
+use crate::pipeline::PipelineStats;
+use crate::profile::Profile;
+use crate::replay::RecordStats;
+use crate::symbol::SymbolStats;
+
+/// Counters and resource usage of a profiler.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Health {
+    /// Samples that the kernel side took.
+    pub ticks: u64,
+    /// Of those, samples of processes that weren't asked for.
+    pub filtered: u64,
+    /// Of those, samples that did not fit into the ring.
+    pub lost: u64,
+    /// Bytes that went through the kernel's buffers.
+    pub bytes: u64,
+    /// Number of times that the kernel side woke this program.
+    pub wakeups: u64,
+    /// Number of runs of the sampling program, if the kernel counts them (`kernel.bpf_stats_enabled`).
+    pub runs: u64,
+    /// Time of those runs.
+    pub run_time: Duration,
+    /// Counters of all other samples.
+    pub pipeline: PipelineStats,
+    /// Counters of the symbolizer; zero for one that keeps none.
+    pub symbols: SymbolStats,
+    /// Counters of the delivery to sinks.
+    pub sinks: SinkStats,
+    /// The last 100 errors and panics of sinks.
+    pub sink_errors: Vec<String>,
+    /// Work that the deadline cut off at the end.
+    pub deadline: DeadlineStats,
+    /// Counters of the recording, if there is one.
+    pub recording: Option<RecordStats>,
+    /// Resource usage of this program up to now.
+    pub usage: Usage,
+}
+
+/// Counters of the delivery of profiles to sinks. Two sinks that take one profile count as two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SinkStats {
+    /// Profiles that a sink took.
+    pub delivered: u64,
+    /// Profiles that a sink answered with an error.
+    pub errors: u64,
+    /// Panics of sinks. A sink that panicked gets no further profiles.
+    pub panics: u64,
+    /// Profiles dropped because the sink's queue of 4 profiles was full, the sink had panicked, or the deadline
+    /// had passed.
+    pub dropped: u64,
+    /// Samples in those.
+    pub dropped_samples: u64,
+    /// Intervals at which no profile was finished because naming of earlier ones took too long. Their samples are in the
+    /// next profile.
+    pub merged: u64,
+}
+
+/// Counters of the work that [`Builder::deadline`](super::Builder::deadline) cut off at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeadlineStats {
+    /// Samples that were not unwound.
+    pub samples: u64,
+    /// Distinct addresses that were not symbolized.
+    pub addresses: u64,
+    /// Threads that were still at work: `ebpf-pipeline`, `ebpf-names`, `ebpf-sink-0`, … They end on their own as soon as
+    /// their current call returns.
+    pub threads: Vec<String>,
+}
+
+impl SinkStats {
+    pub(super) fn count_dropped(&mut self, profiles: &[Profile]) {
+        self.dropped += profiles.len() as u64;
+        self.dropped_samples += profiles.iter().map(Profile::count).sum::<u64>();
+    }
+}
+
+impl Health {
+    pub(super) fn new(state: State, recording: Option<RecordStats>) -> Health {
+        let State { counts, pipeline, symbols, sinks, sink_errors, deadline, .. } = state;
+        Health {
+            ticks: counts.get(Counter::Events),
+            filtered: counts.get(Counter::Filtered),
+            lost: counts.get(Counter::RingFull),
+            bytes: counts.get(Counter::Bytes),
+            wakeups: counts.get(Counter::Wakeups),
+            runs: counts.runs,
+            run_time: counts.run_time,
+            pipeline,
+            symbols,
+            sinks,
+            sink_errors,
+            deadline,
+            recording,
+            usage: Usage::now(),
+        }
+    }
+}

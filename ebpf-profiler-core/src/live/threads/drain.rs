@@ -1,0 +1,170 @@
+//! The drain thread: empties the kernel's buffers.
+
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::super::priority;
+use super::{Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
+use crate::sample::{Batch, Source};
+
+/// Longest wait between two looks at the kernel's buffers.
+///
+/// Urgent records (a process that is not published yet, a ring that fills) wake the thread earlier.
+const WAIT: Duration = Duration::from_millis(250);
+
+/// Wait between two attempts to send a batch while the pipeline is behind.
+const RETRY: Duration = Duration::from_millis(2);
+
+/// Maximum size in bytes of a batch that waits for the pipeline. Beyond it the ring fills, and samples are lost.
+const BATCH_BYTES: usize = 32 << 20;
+
+/// Empties the kernel's buffers into batches, and ends profiles.
+pub(super) struct Drain {
+    source: Box<dyn Source>,
+    batch: Batch,
+    batches: SyncSender<Message>,
+    used: Receiver<Batch>,
+    interval: Option<Interval>,
+    shared: Arc<Shared>,
+    /// The source has ended or failed.
+    has_ended: bool,
+    /// The pipeline thread has ended.
+    is_disconnected: bool,
+}
+
+impl Drain {
+    pub(super) fn new(
+        source: Box<dyn Source>,
+        batches: SyncSender<Message>,
+        used: Receiver<Batch>,
+        interval: Option<Interval>,
+        shared: Arc<Shared>,
+    ) -> Drain {
+        let (has_ended, is_disconnected) = (false, false);
+        let batch = Batch::default();
+        Drain { source, batch, batches, used, interval, shared, has_ended, is_disconnected }
+    }
+
+    pub(super) fn run(mut self) {
+        priority::raise();
+        let reply = self.run_commands();
+        self.source.stop();
+        // No sample is taken any more: this is the rest.
+        self.drain(Duration::ZERO);
+        self.flush(reply, false);
+    }
+
+    /// Drains until a command ends it. Returns the receiver of the last profile.
+    fn run_commands(&mut self) -> Reply {
+        let mut next_flush = self.next_flush();
+        while !self.is_disconnected {
+            let command = if self.has_ended {
+                self.wait_for_command()
+            } else {
+                let left = next_flush.map(|at| at.saturating_duration_since(Instant::now()));
+                self.drain(left.map_or(WAIT, |left| WAIT.min(left)));
+                lock(&self.shared.commands).waiting.pop_front()
+            };
+            if next_flush.is_some_and(|at| Instant::now() >= at) {
+                next_flush = self.next_flush();
+                self.flush(None, true);
+            }
+            match command {
+                Some(Command::TakeProfile(reply)) => {
+                    self.drain(Duration::ZERO);
+                    self.flush(Some(reply), false);
+                }
+                Some(Command::Finish(reply)) => return Some(reply),
+                Some(Command::Stop) => return None,
+                None => {}
+            }
+        }
+        None
+    }
+
+    /// Waits for a command after the source has ended.
+    fn wait_for_command(&self) -> Option<Command> {
+        let commands = lock(&self.shared.commands);
+        let waiting = self.shared.commanded.wait_timeout_while(commands, WAIT, |it| it.waiting.is_empty());
+        waiting.unwrap_or_else(PoisonError::into_inner).0.waiting.pop_front()
+    }
+
+    fn next_flush(&mut self) -> Option<Instant> {
+        self.interval.as_mut().map(|interval| Instant::now() + interval.next())
+    }
+
+    /// Moves events from the source to the pipeline; waits up to `wait` for the first.
+    fn drain(&mut self, wait: Duration) {
+        if !self.has_ended {
+            self.has_ended = match self.source.next(wait, &mut self.batch) {
+                Ok(more) => !more,
+                Err(error) => {
+                    self.shared.update(|state| state.broken = Some(error.to_string()));
+                    true
+                }
+            };
+            if self.has_ended {
+                self.shared.end();
+            }
+        }
+        if self.batch.is_empty() {
+            return;
+        }
+        let fresh = self.used.try_recv().unwrap_or_default();
+        let batch = std::mem::replace(&mut self.batch, fresh);
+        match self.batches.try_send(Message::Batch(batch)) {
+            // The pipeline is behind: further events join this batch.
+            Err(TrySendError::Full(Message::Batch(batch))) if batch.size() < BATCH_BYTES => {
+                self.batch = batch;
+            }
+            Err(TrySendError::Full(message)) => self.send(message),
+            Err(TrySendError::Disconnected(_)) => self.is_disconnected = true,
+            Ok(()) => {}
+        }
+    }
+
+    fn flush(&mut self, reply: Reply, is_optional: bool) {
+        if !self.batch.is_empty() {
+            let batch = std::mem::take(&mut self.batch);
+            self.send(Message::Batch(batch));
+        }
+        self.send(Message::Flush(Flush { reply, counts: self.source.counts(), is_optional }));
+    }
+
+    /// Sends a message, once the pipeline has taken an earlier one. Drops it when the deadline of the pipeline passes.
+    fn send(&mut self, mut message: Message) {
+        loop {
+            message = match self.batches.try_send(message) {
+                Ok(()) => return,
+                Err(TrySendError::Disconnected(_)) => {
+                    self.is_disconnected = true;
+                    return;
+                }
+                Err(TrySendError::Full(message)) => message,
+            };
+            if self.shared.ending.has_begun() {
+                self.source.stop();
+            }
+            let is_late = match message {
+                Message::Batch(_) => self.shared.ending.is_past(Stage::Pipeline),
+                Message::Flush(_) => self.shared.ending.is_past(Stage::Sinks),
+            };
+            if is_late {
+                if let Message::Batch(batch) = &message {
+                    let samples = batch.ticks().count() as u64;
+                    self.shared.update(|state| state.deadline.samples += samples);
+                }
+                return;
+            }
+            std::thread::sleep(RETRY);
+        }
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        // Also if this thread panics: no command waits for ever.
+        self.shared.close();
+    }
+}

@@ -1,0 +1,386 @@
+//! The threads of a profiler, and the state that they share with its handle.
+//!
+//! ```text
+//!   Profiler ── commands ──┐                                                  ┌─ queue ──► sink thread ──► Sink
+//!                          ▼                                                  │
+//!   Source ──────────► drain ─── batches ──► pipeline ─── jobs ──► names ─────┤
+//!                      thread    at most 4   thread                thread     └─ queue ──► sink thread ──► Sink
+//!                                                                    │           at most 4 profiles
+//!                                                                    └─ reply ──► take_profile, finish
+//! ```
+//!
+//! Every finished profile reaches every sink, also one that a command returns.
+//!
+//! | falls behind | then |
+//! | --- | --- |
+//! | pipeline | batches grow up to 32 MiB each, then the kernel's buffers fill and samples are counted as lost |
+//! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
+//! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
+//!
+//! [`Ending`] bounds what happens between a command that ends the profiler and the end of all threads.
+
+mod drain;
+
+mod ending;
+
+mod names;
+
+mod pipeline;
+
+mod sinks;
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use self::drain::Drain;
+use self::ending::{Ending, Stage};
+use self::names::Names;
+use self::pipeline::PipelineThread;
+use self::sinks::{Queue, SinkThread};
+use super::error::StopError;
+use super::health::{DeadlineStats, SinkStats};
+use super::interval::Interval;
+use super::source::Waker;
+use crate::pipeline::{PendingProfile, Pipeline, PipelineStats};
+use crate::profile::Profile;
+use crate::replay::Recorder;
+use crate::sample::{Batch, Counts, Source};
+use crate::sink::Sink;
+use crate::symbol::{SymbolStats, Symbolizer};
+
+/// Maximum number of batches between the drain thread and the pipeline thread.
+const BATCHES: usize = 4;
+
+/// Maximum number of retained sink errors.
+const MAX_ERRORS: usize = 100;
+
+/// Receives a finished profile; `None` if only the sinks get it.
+type Reply = Option<Sender<Profile>>;
+
+/// A command to the drain thread.
+pub(super) enum Command {
+    /// Ends the current profile and replies with it.
+    TakeProfile(Sender<Profile>),
+    /// Stops sampling, replies with the last profile and ends the threads.
+    Finish(Sender<Profile>),
+    /// Stops sampling and ends the threads.
+    Stop,
+}
+
+/// A message from the drain thread to the pipeline thread.
+enum Message {
+    Batch(Batch),
+    Flush(Flush),
+}
+
+/// The end of a profile.
+struct Flush {
+    reply: Reply,
+    counts: Counts,
+    /// The interval passed; the profile may go on instead if the names thread is behind.
+    is_optional: bool,
+}
+
+/// A profile on its way from the pipeline thread to the names thread.
+struct Job {
+    profile: PendingProfile,
+    reply: Reply,
+}
+
+/// State that the threads share with the profiler's handle.
+#[derive(Debug)]
+struct Shared {
+    commands: Mutex<Commands>,
+    commanded: Condvar,
+    state: Mutex<State>,
+    ended: Condvar,
+    ending: Ending,
+    /// Jobs that the names thread has not finished.
+    jobs: AtomicUsize,
+}
+
+/// Commands that the drain thread has not taken.
+#[derive(Debug, Default)]
+struct Commands {
+    waiting: VecDeque<Command>,
+    /// The drain thread has ended.
+    is_closed: bool,
+}
+
+/// Counters and errors of the threads.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) counts: Counts,
+    pub(super) pipeline: PipelineStats,
+    pub(super) symbols: SymbolStats,
+    pub(super) sinks: SinkStats,
+    pub(super) sink_errors: Vec<String>,
+    pub(super) deadline: DeadlineStats,
+    /// Why the source failed, if it did.
+    pub(super) broken: Option<String>,
+    /// Nothing will be sampled any more: the source ended or failed, a thread panicked, or all processes that were
+    /// asked for have exited.
+    pub(super) has_ended: bool,
+}
+
+impl State {
+    /// Appends a sink error; drops the oldest beyond [`MAX_ERRORS`].
+    fn add_sink_error(&mut self, error: String) {
+        if self.sink_errors.len() == MAX_ERRORS {
+            self.sink_errors.remove(0);
+        }
+        self.sink_errors.push(error);
+    }
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Command::TakeProfile(_) => "TakeProfile",
+            Command::Finish(_) => "Finish",
+            Command::Stop => "Stop",
+        })
+    }
+}
+
+impl Shared {
+    fn new(deadline: Duration) -> Shared {
+        Shared {
+            commands: Mutex::default(),
+            commanded: Condvar::new(),
+            state: Mutex::default(),
+            ended: Condvar::new(),
+            ending: Ending::new(deadline),
+            jobs: AtomicUsize::new(0),
+        }
+    }
+
+    /// Queues a command. Returns `false` if the drain thread has ended.
+    fn push(&self, command: Command) -> bool {
+        let mut commands = lock(&self.commands);
+        if !commands.is_closed {
+            commands.waiting.push_back(command);
+            self.commanded.notify_one();
+        }
+        !commands.is_closed
+    }
+
+    fn update(&self, change: impl FnOnce(&mut State)) {
+        change(&mut lock(&self.state));
+    }
+
+    /// Records that nothing will be sampled any more.
+    fn end(&self) {
+        self.update(|state| state.has_ended = true);
+        self.ended.notify_all();
+    }
+
+    /// Rejects commands from now on, and drops those that wait.
+    fn close(&self) {
+        let mut commands = lock(&self.commands);
+        commands.is_closed = true;
+        commands.waiting.clear();
+        drop(commands);
+        self.end();
+    }
+}
+
+/// Locks a mutex; a thread that panicked while it held the lock left a valid value.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Everything that the threads own.
+pub(super) struct Parts {
+    pub(super) source: Box<dyn Source>,
+    pub(super) waker: Waker,
+    pub(super) pipeline: Pipeline,
+    pub(super) symbolizer: Box<dyn Symbolizer>,
+    pub(super) sinks: Vec<Box<dyn Sink>>,
+    /// Interval between profiles for the sinks; only the last one without it.
+    pub(super) interval: Option<Interval>,
+    /// Receives everything that the pipeline receives.
+    pub(super) recorder: Option<Recorder>,
+    /// Longest time between a command to end and its return.
+    pub(super) deadline: Duration,
+    /// Returns `true` while a process runs.
+    pub(super) is_alive: Box<dyn Fn(u32) -> bool + Send>,
+}
+
+/// The handle of running threads.
+pub(super) struct Threads {
+    shared: Arc<Shared>,
+    waker: Waker,
+    handles: Vec<(String, JoinHandle<()>)>,
+    queues: Vec<Arc<Queue>>,
+    recorder: Option<Recorder>,
+    /// Disconnected once all threads have ended.
+    running: Receiver<()>,
+}
+
+impl Threads {
+    /// Starts the threads.
+    pub(super) fn start(parts: Parts) -> io::Result<Threads> {
+        let shared = Arc::new(Shared::new(parts.deadline));
+        let (batches_in, batches_out) = sync_channel(BATCHES);
+        let (used_in, used_out) = sync_channel(BATCHES);
+        let (jobs_in, jobs_out) = channel();
+        let (alive, running) = channel();
+        let Parts { source, waker, pipeline, symbolizer, sinks, interval, recorder, is_alive, .. } = parts;
+        let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
+        let drain = Drain::new(source, batches_in, used_out, interval, shared.clone());
+        let names = Names::new(symbolizer, queues.clone(), recorder.is_some(), shared.clone());
+        let pipeline =
+            PipelineThread::new(pipeline, used_in, jobs_in, recorder.clone(), is_alive, shared.clone());
+        let mut threads = Threads { shared, waker, handles: Vec::new(), queues, recorder, running };
+        for (number, sink) in sinks.into_iter().enumerate() {
+            let sink = SinkThread::new(number, sink, threads.queues[number].clone(), threads.shared.clone());
+            threads.spawn(format!("ebpf-sink-{number}"), &alive, move || sink.run())?;
+        }
+        threads.spawn("ebpf-names".to_owned(), &alive, move || names.run(&jobs_out))?;
+        threads.spawn("ebpf-pipeline".to_owned(), &alive, move || pipeline.run(&batches_out))?;
+        threads.spawn("ebpf-drain".to_owned(), &alive, move || drain.run())?;
+        Ok(threads)
+    }
+
+    fn spawn(
+        &mut self,
+        name: String,
+        alive: &Sender<()>,
+        run: impl FnOnce() + Send + 'static,
+    ) -> io::Result<()> {
+        let alive = alive.clone();
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
+            let _alive = alive;
+            run();
+        })?;
+        self.handles.push((name, thread));
+        Ok(())
+    }
+
+    /// Returns a copy of the counters.
+    pub(super) fn state(&self) -> State {
+        lock(&self.shared.state).clone()
+    }
+
+    /// Returns `true` while samples can still come.
+    pub(super) fn is_running(&self) -> bool {
+        !lock(&self.shared.state).has_ended && !self.handles.iter().any(|(_, thread)| thread.is_finished())
+    }
+
+    /// Waits until samples can no longer come, at most for `duration`.
+    pub(super) fn wait(&self, duration: Duration) {
+        let state = lock(&self.shared.state);
+        let waited = self.shared.ended.wait_timeout_while(state, duration, |state| !state.has_ended);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Sends a command and returns the profile that it ends. Waits as long as it takes.
+    pub(super) fn take(
+        &self,
+        command: impl FnOnce(Sender<Profile>) -> Command,
+    ) -> Result<Profile, StopError> {
+        let profile = self.send(command)?;
+        profile.recv().map_err(|_| self.error())
+    }
+
+    /// Ends the threads and returns the last profile, both within the deadline.
+    pub(super) fn finish(&mut self) -> Result<Profile, StopError> {
+        self.shared.ending.begin();
+        let profile = self.send(Command::Finish).and_then(|profile| {
+            profile.recv_timeout(self.shared.ending.left(Stage::Sinks)).map_err(|error| match error {
+                RecvTimeoutError::Timeout => StopError::Deadline,
+                RecvTimeoutError::Disconnected => self.error(),
+            })
+        });
+        let joined = self.join();
+        match (profile, joined) {
+            (Ok(profile), joined) => joined.map(|()| profile),
+            // A panic is the cause of the missing profile.
+            (Err(error), joined) => joined.and(Err(error)),
+        }
+    }
+
+    /// Ends the threads within the deadline.
+    pub(super) fn stop(&mut self) -> Result<(), StopError> {
+        self.shared.ending.begin();
+        if self.shared.push(Command::Stop) {
+            self.waker.wake();
+        }
+        self.join()?;
+        match self.state().broken {
+            Some(error) => Err(StopError::Broken(error)),
+            None => Ok(()),
+        }
+    }
+
+    fn send(&self, command: impl FnOnce(Sender<Profile>) -> Command) -> Result<Receiver<Profile>, StopError> {
+        let (reply, profile) = channel();
+        if !self.shared.push(command(reply)) {
+            return Err(self.error());
+        }
+        self.waker.wake();
+        Ok(profile)
+    }
+
+    /// Returns the reason for a missing reply.
+    fn error(&self) -> StopError {
+        match self.state().broken {
+            Some(error) => StopError::Broken(error),
+            None => StopError::Ended,
+        }
+    }
+
+    /// Waits for all threads until the deadline. Threads that run on are detached, and named in the counters.
+    fn join(&mut self) -> Result<(), StopError> {
+        if self.handles.is_empty() {
+            return Ok(());
+        }
+        // Nothing is sent: the channel disconnects when the last thread ends.
+        let _ = self.running.recv_timeout(self.shared.ending.left(Stage::Sinks));
+        let mut panicked = None;
+        for (thread, handle) in self.handles.drain(..) {
+            // A thread whose sender is gone may not have returned yet.
+            if !handle.is_finished()
+                && self.running.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected)
+            {
+                self.shared.update(|state| state.deadline.threads.push(thread));
+            } else if let Err(payload) = handle.join() {
+                panicked.get_or_insert(StopError::Panicked { thread, message: message(&*payload) });
+            }
+        }
+        for queue in &self.queues {
+            let left = queue.close();
+            self.shared.update(|state| state.sinks.count_dropped(&left));
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.finish_within(self.shared.ending.left(Stage::Sinks));
+        }
+        panicked.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if !self.handles.is_empty() {
+            // No caller is left to receive the error.
+            let _ = self.stop();
+        }
+    }
+}
+
+/// Returns the text of a panic.
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The names thread: symbolizes finished profiles and hands them out.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+
+use super::{Ending, Job, Queue, Shared, Stage};
+use crate::process::Module;
+use crate::replay::KernelOnly;
+use crate::symbol::{Symbol, SymbolStats, Symbolizer};
+
+/// Symbolizes profiles.
+pub(super) struct Names {
+    symbolizer: Box<dyn Symbolizer>,
+    queues: Vec<Arc<Queue>>,
+    is_recorded: bool,
+    shared: Arc<Shared>,
+}
+
+impl Names {
+    pub(super) fn new(
+        symbolizer: Box<dyn Symbolizer>,
+        queues: Vec<Arc<Queue>>,
+        is_recorded: bool,
+        shared: Arc<Shared>,
+    ) -> Names {
+        Names { symbolizer, queues, is_recorded, shared }
+    }
+
+    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
+        while let Ok(job) = jobs.recv() {
+            self.take(job);
+            self.shared.jobs.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn take(&mut self, job: Job) {
+        let Names { symbolizer, queues, shared, .. } = self;
+        let mut symbolizer = Bounded { symbolizer: &mut **symbolizer, ending: &shared.ending, skipped: 0 };
+        if job.reply.is_none() && queues.is_empty() {
+            if self.is_recorded {
+                job.profile.symbolize(&mut KernelOnly(&mut symbolizer));
+            }
+        } else {
+            let profile = job.profile.symbolize(&mut symbolizer);
+            for queue in queues {
+                if let Some(dropped) = queue.push(profile.clone()) {
+                    shared.update(|state| state.sinks.count_dropped(&[dropped]));
+                }
+            }
+            if let Some(reply) = job.reply {
+                // The receiver may have passed its deadline.
+                let _ = reply.send(profile);
+            }
+        }
+        let (skipped, stats) = (symbolizer.skipped, symbolizer.stats());
+        shared.update(|state| {
+            state.deadline.addresses += skipped;
+            state.symbols = stats;
+        });
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        for queue in &self.queues {
+            queue.end();
+        }
+        self.shared.end();
+    }
+}
+
+/// Leaves addresses without a name once the deadline has passed.
+struct Bounded<'a> {
+    symbolizer: &'a mut dyn Symbolizer,
+    ending: &'a Ending,
+    /// Addresses that were left without a name.
+    skipped: u64,
+}
+
+impl Bounded<'_> {
+    /// Returns the symbolizer before the deadline, else counts `addresses`.
+    fn before_deadline(&mut self, addresses: &[u64]) -> Option<&mut dyn Symbolizer> {
+        if self.ending.is_past(Stage::Names) {
+            self.skipped += addresses.len() as u64;
+            return None;
+        }
+        Some(&mut *self.symbolizer)
+    }
+}
+
+impl Symbolizer for Bounded<'_> {
+    fn native(&mut self, module: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        if let Some(symbolizer) = self.before_deadline(addresses) {
+            symbolizer.native(module, addresses, name);
+        }
+    }
+
+    fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
+        if let Some(symbolizer) = self.before_deadline(addresses) {
+            symbolizer.kernel(addresses, name);
+        }
+    }
+
+    fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
+        if !self.ending.is_past(Stage::Names) {
+            self.symbolizer.starts(module, addresses, begin);
+        }
+    }
+
+    fn stats(&self) -> SymbolStats {
+        self.symbolizer.stats()
+    }
+}

@@ -1,0 +1,170 @@
+//! The pipeline thread: unwinds and aggregates.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
+use std::time::{Duration, Instant};
+
+use ebpf_programs::abi::reason::Counter;
+
+use super::super::clock;
+use super::{Flush, Job, Message, Shared, Stage};
+use crate::pipeline::Pipeline;
+use crate::replay::Recorder;
+use crate::sample::Batch;
+
+/// Jobs of the names thread beyond which a profile goes on instead of being finished at its interval.
+const MAX_JOBS: usize = 2;
+
+/// Maximum number of intervals in one profile. A longer profile is dropped: its memory grows with every sample.
+const MAX_MERGED: u64 = 60;
+
+/// Interval between two checks of the processes that were asked for.
+const CHECK: Duration = Duration::from_millis(250);
+
+/// Time without any of these processes after which sampling ends. The event of a fork just before an exit arrives
+/// earlier.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Turns batches into profiles.
+pub(super) struct PipelineThread {
+    pipeline: Pipeline,
+    used: SyncSender<Batch>,
+    jobs: Sender<Job>,
+    recorder: Option<Recorder>,
+    is_alive: Box<dyn Fn(u32) -> bool + Send>,
+    shared: Arc<Shared>,
+    /// Samples lost up to the last finished profile.
+    lost: u64,
+    /// Intervals that passed since the last finished profile.
+    merged: u64,
+    checked: Instant,
+    /// Time since which none of the processes that were asked for runs.
+    exited: Option<Instant>,
+    has_ended: bool,
+}
+
+impl PipelineThread {
+    pub(super) fn new(
+        pipeline: Pipeline,
+        used: SyncSender<Batch>,
+        jobs: Sender<Job>,
+        recorder: Option<Recorder>,
+        is_alive: Box<dyn Fn(u32) -> bool + Send>,
+        shared: Arc<Shared>,
+    ) -> PipelineThread {
+        PipelineThread {
+            pipeline,
+            used,
+            jobs,
+            recorder,
+            is_alive,
+            shared,
+            lost: 0,
+            merged: 0,
+            checked: Instant::now(),
+            exited: None,
+            has_ended: false,
+        }
+    }
+
+    pub(super) fn run(mut self, messages: &Receiver<Message>) {
+        let mut running = self.pipeline.registry().running();
+        while let Some(message) = self.next(messages, &mut running) {
+            match message {
+                Message::Batch(batch) => self.take(batch),
+                Message::Flush(flush) => self.flush(flush),
+            }
+        }
+    }
+
+    /// Returns the next message. While there is none, reads the mappings of running processes, which their children
+    /// inherit.
+    fn next(&mut self, messages: &Receiver<Message>, running: &mut Vec<u32>) -> Option<Message> {
+        loop {
+            self.check_processes();
+            match messages.try_recv() {
+                Ok(message) => return Some(message),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            if let Some(pid) = running.pop() {
+                self.pipeline.registry().scan_process(pid);
+                continue;
+            }
+            if self.pipeline.registry().filter().is_none() {
+                return messages.recv().ok();
+            }
+            match messages.recv_timeout(CHECK) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Ends sampling once all processes that were asked for have exited.
+    fn check_processes(&mut self) {
+        if self.has_ended || self.checked.elapsed() < CHECK {
+            return;
+        }
+        self.checked = Instant::now();
+        let Some(mut wanted) = self.pipeline.registry().filter() else { return };
+        if wanted.any(|pid| (self.is_alive)(pid)) {
+            self.exited = None;
+        } else if self.exited.get_or_insert(self.checked).elapsed() >= LINGER {
+            self.has_ended = true;
+            self.shared.end();
+        }
+    }
+
+    fn take(&mut self, mut batch: Batch) {
+        // Recorded before the pipeline takes it, so that the answers to its questions follow it.
+        if let Some(recorder) = &self.recorder {
+            recorder.batch(&batch);
+        }
+        let ending = &self.shared.ending;
+        let late = self.pipeline.take_until(&mut batch, &|| ending.is_past(Stage::Pipeline));
+        if late > 0 {
+            self.shared.update(|state| state.deadline.samples += late);
+        }
+        batch.clear();
+        let _ = self.used.try_send(batch);
+    }
+
+    fn flush(&mut self, flush: Flush) {
+        let Flush { reply, counts, is_optional } = flush;
+        let is_behind = self.shared.jobs.load(Ordering::Relaxed) >= MAX_JOBS;
+        if is_optional && is_behind && self.merged < MAX_MERGED {
+            self.merged += 1;
+            self.shared.update(|state| state.sinks.merged += 1);
+            return;
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.flush(&counts);
+        }
+        let mut profile = self.pipeline.finish();
+        let lost = counts.get(Counter::RingFull);
+        profile.record_loss(Counter::RingFull.text(), lost - self.lost);
+        self.lost = lost;
+        // The time of day may have been set.
+        self.pipeline.set_clock(clock::now());
+        let stats = self.pipeline.stats();
+        self.shared.update(|state| (state.counts, state.pipeline) = (counts, stats));
+        if std::mem::take(&mut self.merged) >= MAX_MERGED && is_behind {
+            self.shared.update(|state| {
+                state.sinks.dropped += 1;
+                state.sinks.dropped_samples += profile.count();
+            });
+            return;
+        }
+        self.shared.jobs.fetch_add(1, Ordering::Relaxed);
+        let _ = self.jobs.send(Job { profile, reply });
+    }
+}
+
+impl Drop for PipelineThread {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}

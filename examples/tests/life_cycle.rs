@@ -1,0 +1,98 @@
+//! Start and end of a profiler on the running machine.
+//!
+//! Needs root: `cargo test -p examples --test life_cycle -- --ignored`.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::process::{Child, Command};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::{Builder, OptionError, StartError};
+use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::symbol::NoSymbols;
+
+fn builder() -> Builder {
+    Profiler::builder().frequency(197).symbolizer(NoSymbols)
+}
+
+fn start(builder: Builder) -> Profiler {
+    builder.start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A process that runs until it is killed.
+fn busy() -> Child {
+    Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap()
+}
+
+fn spin(duration: Duration) {
+    let end = Instant::now() + duration;
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn own_pid_is_sampled_without_include_self() {
+    let profiler = start(builder().pid(std::process::id()));
+    spin(Duration::from_millis(500));
+    let (profile, _) = profiler.finish().unwrap();
+    assert!(profile.samples().any(|sample| sample.process().pid == std::process::id()));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn exit_of_last_process_ends_run_with_its_profile() {
+    let mut busy = busy();
+    let profiler = start(builder().pid(busy.id()));
+    assert!(profiler.is_running());
+    std::thread::sleep(Duration::from_millis(500));
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    // An hour, if the exit went unnoticed.
+    let profile = profiler.run_for(Duration::from_secs(3600)).unwrap();
+    assert!(profile.count() > 0);
+    assert!(profile.samples().all(|sample| sample.process().pid == busy.id()));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn sinks_get_all_profiles_of_a_run() {
+    for interval in [None, Some(Duration::from_millis(100))] {
+        let (sender, profiles) = channel();
+        let mut builder = builder().include_self().sink(move |profile: &Profile| {
+            sender.send(profile.clone())?;
+            Ok(())
+        });
+        if let Some(interval) = interval {
+            builder = builder.every(interval);
+        }
+        let profiler = start(builder);
+        spin(Duration::from_millis(300));
+        let taken = profiler.take_profile().unwrap();
+        spin(Duration::from_millis(300));
+        let (last, health) = profiler.finish().unwrap();
+        let counts: Vec<u64> = profiles.iter().map(|profile| profile.count()).collect();
+        assert!(counts.contains(&taken.count()) && counts.last() == Some(&last.count()));
+        assert_eq!(counts.iter().sum::<u64>(), health.pipeline.samples, "{health:?}");
+        assert_eq!(counts.len() as u64, health.sinks.delivered);
+        assert_eq!(counts.len() > 2, interval.is_some(), "{counts:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn invalid_options_do_not_start() {
+    let option = |builder: Builder| match builder.start() {
+        Err(StartError::Option(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(option(builder().ring_size(1)), OptionError::RingSize { bytes: 1 }));
+    assert!(matches!(option(builder().jitter(1.5)), OptionError::Jitter { .. }));
+    assert!(matches!(option(builder().pid(u32::MAX)), OptionError::NoProcess { .. }));
+    let none = Duration::ZERO;
+    let sink = |_: &Profile| Ok(());
+    assert!(matches!(option(builder().every(none).sink(sink)), OptionError::Interval { .. }));
+    assert!(matches!(option(builder().every(Duration::from_secs(1))), OptionError::NoSink));
+}
