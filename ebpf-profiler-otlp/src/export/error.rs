@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use ebpf_profiler_core::files::Refused;
+
 /// An error when an exporter starts, takes a profile or is flushed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -90,7 +92,8 @@ impl fmt::Display for ExportError {
                 write!(f, "cannot use certificates of {}: {why}", path.display())
             }
             ExportError::Spool { path, source } => {
-                write!(f, "cannot use the spool directory {}: {source}", path.display())
+                write!(f, "cannot use the spool directory {}: {source}", path.display())?;
+                Refused::of(source).map_or(Ok(()), |refused| write!(f, "; {}", refused.remedy()))
             }
             ExportError::Thread { source } => write!(f, "cannot start the exporter's thread: {source}"),
             ExportError::Panicked => f.write_str("the exporter's thread has panicked"),

@@ -16,7 +16,6 @@ mod dial;
 mod divide;
 mod endpoint;
 mod error;
-mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 #[cfg(feature = "grpc")]
@@ -31,8 +30,6 @@ mod settings;
 mod spool;
 mod stats;
 mod stream;
-#[cfg(test)]
-mod testing;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;

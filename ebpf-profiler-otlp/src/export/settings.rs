@@ -217,7 +217,7 @@ impl Settings {
     /// They are not dropped after a time. Only one exporter may use a directory.
     ///
     /// A missing directory is created with mode 0700, files have mode 0600. A directory that other users can write to is an
-    /// error, unless it is sticky and ours. Files that are not regular, belong to another user or exceed 64 MiB are skipped.
+    /// error. Files that are not regular, belong to another user or exceed 64 MiB are skipped.
     pub fn spool(mut self, directory: impl Into<PathBuf>, max_bytes: u64) -> Settings {
         self.spool = Some((directory.into(), max_bytes));
         self

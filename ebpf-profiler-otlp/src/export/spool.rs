@@ -4,25 +4,25 @@
 //! DIRECTORY/00000000000000000007.otlp.gz     one message as it is sent, the oldest first
 //! DIRECTORY/00000000000000000008.otlp.zst    compressed with zstd
 //! DIRECTORY/00000000000000000009.otlp        uncompressed
-//! DIRECTORY/00000000000000000010.part        incomplete; removed at the next start
 //! ```
 //!
-//! One exporter uses a directory at a time. Files that are not regular, belong to another user, have another name or are
-//! too large stay untouched; see [`Directory`].
+//! One exporter uses a directory at a time. [`Folder`] opens it and its files: files that are not regular, belong to another
+//! user, have further names or are too large stay untouched. Files that a killed run left incomplete are removed.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
+use ebpf_profiler_core::files::Folder;
 
 use super::compression::Coding;
-use super::files::Directory;
 
 /// Messages in a directory, with a limit on their total size.
 #[derive(Debug)]
 pub(super) struct Spool {
-    directory: Directory,
+    folder: Folder,
     max_bytes: u64,
     max_message: u64,
     files: BTreeMap<u64, File>,
@@ -45,8 +45,8 @@ pub(super) struct Spooled {
     pub(super) body: Bytes,
 }
 
-/// Maximum number of files that are found at the start; the next start finds the others.
-const MAX_FILES: usize = 1 << 16;
+/// Maximum number of names that are read at the start; the next start finds the others.
+const MAX_NAMES: usize = 1 << 16;
 
 /// File numbers at or above this one belong to somebody else: no exporter writes as many messages.
 const FOREIGN_NUMBER: u64 = 1 << 63;
@@ -56,33 +56,32 @@ impl Spool {
     ///
     /// The messages take at most `max_bytes` together and `max_message` each.
     pub(super) fn open(path: &Path, max_bytes: u64, max_message: u64) -> io::Result<Spool> {
-        let directory = Directory::open(path)?;
-        let names = directory.names()?;
+        let folder = Folder::private(path)?;
+        let names: Vec<OsString> = folder.names()?.take(MAX_NAMES).collect::<io::Result<_>>()?;
         let files = BTreeMap::new();
-        let mut spool = Spool { directory, max_bytes, max_message, files, bytes: 0, next: 0, skipped: 0 };
-        for name in names {
-            if let Some(name) = name.to_str() {
-                spool.add_found(name);
-            }
-        }
+        let mut spool = Spool { folder, max_bytes, max_message, files, bytes: 0, next: 0, skipped: 0 };
+        names.iter().for_each(|name| spool.add_found(name));
         Ok(spool)
     }
 
-    fn add_found(&mut self, name: &str) {
-        let Some((number, ending)) = name.split_once('.') else { return };
+    fn add_found(&mut self, name: &OsStr) {
+        if Folder::is_leftover(name) {
+            // A file that stays has no other effect than its size.
+            let _ = self.remove_own(name);
+            return;
+        }
+        let Some((number, ending)) = name.to_str().and_then(|name| name.split_once('.')) else { return };
         let Some(number) = number.parse().ok().filter(|&number| number < FOREIGN_NUMBER) else { return };
         let coding = match ending {
             "otlp.gz" => Coding::Gzip,
             "otlp.zst" => Coding::Zstd,
             "otlp" => Coding::Identity,
-            "part" => return self.remove_part(name, number),
             _ => return,
         };
         // A new file must not get this number, whatever the file is.
         self.next = self.next.max(number + 1);
-        let file = File { coding, size: self.directory.size(name).unwrap_or(u64::MAX) };
-        let has_no_room = self.files.len() >= MAX_FILES || self.files.contains_key(&number);
-        if has_no_room || file.size > self.max_message || file.name(number) != name {
+        let file = File { coding, size: self.folder.size(name).unwrap_or(u64::MAX) };
+        if file.size > self.max_message || self.files.contains_key(&number) || file.name(number) != name {
             self.skipped += 1;
             return;
         }
@@ -90,12 +89,8 @@ impl Spool {
         self.bytes += file.size;
     }
 
-    fn remove_part(&mut self, name: &str, number: u64) {
-        let removed = self.directory.size(name).and_then(|_| self.directory.remove(name));
-        if removed.is_err() {
-            self.next = self.next.max(number + 1);
-            self.skipped += 1;
-        }
+    fn remove_own(&self, name: &OsStr) -> io::Result<()> {
+        self.folder.size(name).and_then(|_| self.folder.remove(name))
     }
 
     /// Returns the number of messages.
@@ -115,17 +110,8 @@ impl Spool {
             return Err(io::ErrorKind::QuotaExceeded.into());
         }
         let (number, file) = (self.next, File { coding, size });
-        let part = format!("{number:020}.part");
         self.next += 1;
-        self.directory.create(&part, body).inspect_err(|error| {
-            // A full disk needs the space back. A name that was taken is not ours to remove.
-            if error.kind() != io::ErrorKind::AlreadyExists {
-                let _ = self.directory.remove(&part);
-            }
-        })?;
-        self.directory.rename(&part, &file.name(number)).inspect_err(|_| {
-            let _ = self.directory.remove(&part);
-        })?;
+        self.folder.write(&file.name(number), body)?;
         self.files.insert(number, file);
         self.bytes += size;
         Ok(())
@@ -138,7 +124,7 @@ impl Spool {
     /// Returns the number of a message that cannot be read, so that the caller removes it.
     pub(super) fn oldest(&self) -> Option<Result<Spooled, (u64, io::Error)>> {
         let (&number, &file) = self.files.first_key_value()?;
-        let body = self.directory.read(&file.name(number), self.max_message);
+        let body = self.folder.read(&file.name(number), self.max_message);
         let spooled = |body: Vec<u8>| Spooled { number, coding: file.coding, body: body.into() };
         Some(body.map(spooled).map_err(|error| (number, error)))
     }
@@ -148,20 +134,19 @@ impl Spool {
         if let Some(file) = self.files.remove(&number) {
             self.bytes -= file.size;
             // A file that stays is sent a second time by the next run, which is better than a loss.
-            let name = file.name(number);
-            let _ = self.directory.size(&name).and_then(|_| self.directory.remove(&name));
+            let _ = self.remove_own(&file.name(number));
         }
     }
 }
 
 impl File {
-    fn name(self, number: u64) -> String {
+    fn name(self, number: u64) -> OsString {
         let ending = match self.coding {
             Coding::Identity => "otlp",
             Coding::Gzip => "otlp.gz",
             Coding::Zstd => "otlp.zst",
         };
-        format!("{number:020}.{ending}")
+        format!("{number:020}.{ending}").into()
     }
 }
 
@@ -169,22 +154,37 @@ impl File {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
 
     use super::*;
-    use crate::export::testing::Folder;
 
-    fn open(folder: &Folder, max_bytes: u64) -> Spool {
+    /// A directory path that is removed when the test ends.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Directory {
+            Directory(std::env::temp_dir().join(format!("spool-{name}-{}", std::process::id())))
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn open(folder: &Directory, max_bytes: u64) -> Spool {
         Spool::open(&folder.0, max_bytes, 100).unwrap()
     }
 
     #[test]
     fn restart_returns_messages_in_order() {
-        let folder = Folder::new("spool-order");
+        let folder = Directory::new("order");
         let mut spool = open(&folder, 100);
         for (body, coding) in [(b"a", Coding::Gzip), (b"b", Coding::Identity), (b"c", Coding::Zstd)] {
             spool.add(body, coding).unwrap();
         }
-        fs::write(folder.0.join("7.part"), "half").unwrap();
+        fs::write(folder.0.join(".profile.7.part"), "half").unwrap();
         fs::write(folder.0.join("notes.txt"), "not ours").unwrap();
         let mut spool = open(&folder, 100);
         assert_eq!((spool.len(), spool.bytes), (3, 3));
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn message_above_the_limit_is_an_error() {
-        let folder = Folder::new("spool-limit");
+        let folder = Directory::new("limit");
         let mut spool = open(&folder, 5);
         spool.add(b"1234", Coding::Gzip).unwrap();
         assert!(spool.add(b"12", Coding::Gzip).is_err());
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn vanished_message_is_an_error_once() {
-        let folder = Folder::new("spool-gone");
+        let folder = Directory::new("gone");
         let mut spool = open(&folder, 5);
         spool.add(b"1", Coding::Gzip).unwrap();
         fs::remove_dir_all(&folder.0).unwrap();
@@ -222,19 +222,18 @@ mod tests {
 
     #[test]
     fn link_in_the_place_of_a_new_file_keeps_its_target() {
-        let folder = Folder::new("spool-target");
+        let folder = Directory::new("target");
         let mut spool = open(&folder, 100);
         fs::write(folder.0.join("target"), "precious").unwrap();
-        symlink("target", folder.0.join(format!("{:020}.part", 0))).unwrap();
-        assert!(spool.add(b"1", Coding::Gzip).is_err());
-        spool.add(b"2", Coding::Gzip).unwrap();
+        symlink("target", folder.0.join(format!("{:020}.otlp", 0))).unwrap();
+        spool.add(b"1", Coding::Identity).unwrap();
         assert_eq!(fs::read(folder.0.join("target")).unwrap(), b"precious");
         assert_eq!(open(&folder, 100).len(), 1);
     }
 
     #[test]
     fn file_that_became_a_fifo_is_an_error() {
-        let folder = Folder::new("spool-fifo");
+        let folder = Directory::new("fifo");
         let mut spool = open(&folder, 100);
         spool.add(b"1", Coding::Identity).unwrap();
         let path = folder.0.join(format!("{:020}.otlp", 0));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use ebpf_profiler_core::files;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -17,7 +18,6 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection,
 
 use super::connection::Failure;
 use super::error::ExportError;
-use super::files::read_regular;
 use super::secure::Secure;
 use super::stream::Stream;
 
@@ -147,7 +147,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ExportError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ExportError> {
-    read_regular(path, MAX_FILE).map_err(|error| wrong(path, error.to_string()))
+    files::read(path, MAX_FILE).map_err(|error| wrong(path, error.to_string()))
 }
 
 /// Maximum size of a certificate file in bytes.

@@ -32,8 +32,8 @@ fn files_of_others_in_the_spool_are_skipped() {
     if !is_root {
         fs::remove_file(file(4, "otlp")).unwrap();
     }
-    // The number of the first new file.
-    symlink("target", file(if is_root { 5 } else { 4 }, "part")).unwrap();
+    // A name that a new file could get.
+    symlink("target", file(if is_root { 5 } else { 4 }, "otlp.gz")).unwrap();
 
     let collector = Collector::new([Act::answer(503, "", b""), Act::ok()]);
     let mut exporter = Exporter::new(settings(&collector.url()).spool(&directory.0, 1 << 20)).unwrap();
@@ -67,9 +67,9 @@ fn spool_directory_that_others_can_write_is_refused() {
     fs::create_dir(&directory.0).unwrap();
     fs::set_permissions(&directory.0, Permissions::from_mode(0o777)).unwrap();
     let error = Exporter::new(settings("http://127.0.0.1:1").spool(&directory.0, 1 << 20)).unwrap_err();
-    assert!(error.to_string().ends_with("remove that permission with chmod go-w"), "{error}");
+    assert!(error.to_string().ends_with("take the permission from others: chmod go-w"), "{error}");
     let source = std::error::Error::source(&error).unwrap();
-    assert!(source.to_string().starts_with("other users can write to it"), "{source}");
+    assert_eq!(source.to_string(), "folder that other users can write");
 }
 
 #[test]

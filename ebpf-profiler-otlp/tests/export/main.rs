@@ -381,7 +381,7 @@ fn garbage_in_the_spool_is_sent_once_or_left() {
     std::fs::create_dir(&directory.0).unwrap();
     let whole = encode(&profile(3), &Resource::new());
     for (name, content) in [
-        ("00000000000000000001.part", &whole[..10]),
+        (".profile.1.part", &whole[..10]),
         ("00000000000000000002.otlp", &[]),
         ("00000000000000000003.otlp", b"not a message"),
         ("00000000000000000004.otlp", &whole),

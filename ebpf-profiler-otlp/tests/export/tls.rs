@@ -261,7 +261,7 @@ fn invalid_certificate_files_are_errors() {
     let settings = settings("https://127.0.0.1:1/").certificate(authority.file());
     for (settings, text) in [
         (settings.clone().certificate(&missing), "No such file"),
-        (settings.clone().certificate(&fifo), "it is no regular file"),
+        (settings.clone().certificate(&fifo), "not a regular file but a pipe"),
         (settings.clone().certificate(&empty), "it has no pem certificate"),
         (settings.clone().client_certificate(&missing, &agent.key), "No such file"),
         (settings.clone().client_certificate(&agent.certificate, &empty), "it has no pem private key"),

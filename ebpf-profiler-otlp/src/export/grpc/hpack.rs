@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 use super::huffman;
 
 /// Name and value.
-pub(super) type Header = (Vec<u8>, Vec<u8>);
+pub(in crate::export) type Header = (Vec<u8>, Vec<u8>);
 
 /// Appends a header as a literal.
-pub(super) fn encode(name: &str, value: &str, block: &mut Vec<u8>) {
+pub(in crate::export) fn encode(name: &str, value: &str, block: &mut Vec<u8>) {
     block.push(0);
     for text in [name, value] {
         put_number(text.len(), block);
@@ -41,7 +41,7 @@ fn put_number(mut number: usize, block: &mut Vec<u8>) {
 
 /// A decoder with the dynamic table of one connection.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(in crate::export) struct Decoder {
     /// Entries, the newest first.
     table: VecDeque<Header>,
     size: usize,
@@ -57,12 +57,12 @@ const MAX_HEADERS: usize = 256 << 10;
 const MAX_TABLE: usize = 4096;
 
 impl Decoder {
-    pub(super) fn new() -> Decoder {
+    pub(in crate::export) fn new() -> Decoder {
         Decoder { table: VecDeque::new(), size: 0, max: MAX_TABLE, budget: MAX_HEADERS }
     }
 
     /// Decodes a header block; `None` if it is malformed or too large.
-    pub(super) fn decode(&mut self, mut block: &[u8]) -> Option<Vec<Header>> {
+    pub(in crate::export) fn decode(&mut self, mut block: &[u8]) -> Option<Vec<Header>> {
         let mut headers = Vec::new();
         while let Some(&first) = block.first() {
             if first & 0xe0 == 0x20 {
