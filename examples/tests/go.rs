@@ -33,20 +33,23 @@ fn go_1_19() {
     check("1.19");
 }
 
-#[test]
-#[ignore = "profiles: needs root"]
-fn go_1_22() {
-    test_needs::root!();
-    test_needs::programs!("gcc");
-    check("1.22.10");
-}
+/// Versions between the oldest and the newest.
+mod matrix {
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn go_1_22() {
+        test_needs::root!();
+        test_needs::programs!("gcc");
+        super::check("1.22.10");
+    }
 
-#[test]
-#[ignore = "profiles: needs root"]
-fn go_1_25() {
-    test_needs::root!();
-    test_needs::programs!("gcc");
-    check("1.25.5");
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn go_1_25() {
+        test_needs::root!();
+        test_needs::programs!("gcc");
+        super::check("1.25.5");
+    }
 }
 
 #[test]
@@ -73,6 +76,7 @@ fn check(version: &str) {
         let program = build(&go, &format!("{name}-{version}"), sources, flags);
         let verdict = Running::start(&program).judge(version);
         println!("Go {version} {name}: {verdict:?}");
+        println!("share\tgo\t{version}\twhole {name}\t{}\t{}", verdict.whole, verdict.samples);
         verdicts.push(verdict);
     }
     verdicts.iter().for_each(Verdict::assert);

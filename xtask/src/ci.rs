@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: what CI runs, on a machine that may be fresh.
 
-use crate::run::{Outcome, cargo, run};
+use crate::run::{Outcome, cargo};
 use crate::tally::Tally;
 use crate::{collector, crates, debian, fixtures, kernels, object, pythons, test};
 
@@ -31,6 +31,12 @@ const PACKAGES: &[&str] = &[
     "libc6-dev-arm64-cross",
 ];
 
+/// Tests that take too long without optimizations.
+const LONG: &[&str] = &[
+    "test", "--release", "-p", "ebpf-profiler-unwind", "--test", "fuzz", "--test", "gimli", "--", "--include-ignored",
+    "--nocapture",
+];
+
 /// Installs, then does everything.
 pub(crate) fn task(_: &[String]) -> Outcome {
     debian::install(&[PACKAGES, object::PACKAGES].concat())?;
@@ -45,10 +51,12 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     test::steps(&mut tally);
     crates::steps(&mut tally);
     test::live(&mut tally, test::ALL);
-    // Without coverage, but long: the number of inputs bounds it.
-    tally.step("fuzzers", |_| {
-        let fuzz = ["test", "--release", "-p", "ebpf-profiler-unwind", "--test", "fuzz", "--", "--nocapture"];
-        run(cargo(&fuzz).env("FUZZ_ROUNDS", "100000"))
+    // Without coverage, but long: the number of inputs bounds it. And all files of the system, which takes too long
+    // without optimizations.
+    tally.step("optimized", |summaries| {
+        let mut long = cargo(LONG);
+        long.env("FUZZ_ROUNDS", "100000");
+        test::tests(long, summaries)
     });
     tally.step("kernels", |_| kernels::task(&[]));
     tally.close()

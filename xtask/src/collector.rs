@@ -5,14 +5,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::run::{Outcome, command, root, run, target};
+use crate::run::{Outcome, command, fixtures, root, run};
 
 /// The collector's version; its components in `xtask/collector/builder.yaml` have the same.
 const VERSION: &str = "0.159.0";
 
 /// Builds it if need be.
 pub(crate) fn build() -> Result<PathBuf, String> {
-    let directory = root().join(target()).join("fixtures").join(format!("otelcol-{VERSION}"));
+    let directory = root().join(fixtures()).join(format!("otelcol-{VERSION}"));
     let program = directory.join("otelcol");
     if program.is_file() {
         return Ok(program);

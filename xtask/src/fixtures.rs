@@ -5,7 +5,7 @@ pub(crate) mod go;
 use std::fs;
 use std::path::PathBuf;
 
-use crate::run::{Outcome, target};
+use crate::run::{Outcome, fixtures};
 use crate::{collector, debian};
 
 /// A kernel of Debian's.
@@ -52,7 +52,7 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
 impl Kernel {
     /// The kernel's image, fetched if need be.
     pub(crate) fn image(&self) -> Result<PathBuf, String> {
-        let directory = target().join("fixtures").join(format!("linux-{}", self.version));
+        let directory = fixtures().join(format!("linux-{}", self.version));
         if let Some(image) = image_in(&directory) {
             return Ok(image);
         }

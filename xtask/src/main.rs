@@ -8,6 +8,7 @@ mod fixtures;
 mod json;
 mod kernels;
 mod layers;
+mod matrix;
 mod object;
 mod pythons;
 mod run;
@@ -35,6 +36,11 @@ const TASKS: &[Task] = &[
         object::task,
     ),
     ("layers", "checks that each crate names only what stands below it", layers::task),
+    (
+        "matrix",
+        "[truth] [go] [python]: every version of every language, at length, as root; prints the share of exact stacks",
+        matrix::task,
+    ),
     (
         "crates",
         "checks the libraries: sets of features, the oldest Rust, arm64, packages, fuzz targets",

@@ -1,7 +1,9 @@
 //! Running other programs.
 
 use std::env;
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -55,6 +57,22 @@ pub(crate) fn root() -> PathBuf {
 /// Where tasks put what they make.
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The folder of what tests need and the repository doesn't hold: `fixtures` in the target directory.
+///
+/// With `XTASK_FIXTURES=FOLDER` it becomes a link to that folder, which several checkouts can share.
+pub(crate) fn fixtures() -> PathBuf {
+    let here = target().join("fixtures");
+    if let Some(shared) = env::var_os("XTASK_FIXTURES").map(PathBuf::from)
+        && !here.exists()
+    {
+        // Without the link everything is made anew.
+        let _ = fs::create_dir_all(target());
+        let _ = fs::create_dir_all(&shared);
+        let _ = symlink(shared, &here);
+    }
+    here
 }
 
 /// The cargo that runs us.

@@ -25,15 +25,32 @@ pub(crate) struct Version {
     pub(crate) is_unlocked: bool,
 }
 
-/// All that `TRUTH_PYTHON` leaves, which is one at least: none shows nothing.
-pub(crate) fn all() -> Vec<Interpreter> {
+/// Returns `true` if all versions are tested at length, as `cargo xtask matrix` does.
+pub(crate) fn is_matrix() -> bool {
+    std::env::var_os("TRUTH_MATRIX").is_some()
+}
+
+/// The interpreters to test, of those that fit: the oldest and the newest, or, in the matrix, all. With `TRUTH_PYTHON`
+/// all whose names hold one of its parts. At least one.
+pub(crate) fn chosen(fits: impl Fn(&Interpreter) -> bool) -> Vec<Interpreter> {
     let path = target().join("fixtures/python/list");
     let list = fs::read_to_string(&path)
         .unwrap_or_else(|error| panic!("{}: {error}; cargo xtask pythons makes it", path.display()));
-    let wanted = std::env::var("TRUTH_PYTHON").unwrap_or_default();
-    let is_wanted = |each: &Interpreter| wanted.split(',').any(|part| each.name.contains(part));
-    let found: Vec<_> = list.lines().filter_map(Interpreter::parse).filter(is_wanted).collect();
-    assert!(!found.is_empty(), "{}: no interpreter with {wanted:?} in its name", path.display());
+    let named = std::env::var("TRUTH_PYTHON").ok();
+    let is_named = |each: &Interpreter| {
+        named.as_ref().is_none_or(|named| named.split(',').any(|part| each.name.contains(part)))
+    };
+    let mut found: Vec<_> = list.lines().filter_map(Interpreter::parse).collect();
+    found.retain(|each| is_named(each) && fits(each));
+    assert!(
+        !found.is_empty(),
+        "{}: no interpreter fits, of those with {named:?} in their names",
+        path.display()
+    );
+    found.sort_by_key(Interpreter::version);
+    if named.is_none() && !is_matrix() && found.len() > 2 {
+        found.drain(1..found.len() - 1);
+    }
     found
 }
 

@@ -25,8 +25,9 @@ struct Case {
     since: (u32, u32),
 }
 
-/// How long the workloads are profiled together; `TRUTH_SECONDS` says something else.
-const SECONDS: f64 = 20.0;
+/// Seconds for which the workloads are profiled together, unless `TRUTH_SECONDS` is set; and those of the matrix.
+const SECONDS: f64 = 12.0;
+const MATRIX_SECONDS: f64 = 20.0;
 /// How many of 1,000 samples have to be exact.
 const PER_MILLE: u64 = 995;
 
@@ -111,7 +112,7 @@ fn every_chain() {
     let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
     let is_wanted = |case: &Case| wanted.split(',').any(|part| case.name.contains(part));
     let cases: Vec<_> = cases().into_iter().filter(is_wanted).collect();
-    let interpreters = interpreter::all();
+    let interpreters = interpreter::chosen(|_| true);
     let mut table: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let (mut failures, mut news) = (String::new(), String::new());
     for interpreter in &interpreters {
@@ -134,6 +135,10 @@ fn every_chain() {
             table.entry(case.name).or_default().push(shown);
         }
         failures += &news;
+        for (case, outcome) in &outcomes {
+            let (exact, samples) = outcome.as_ref().map_or((0, 0), |found| (found.exact, found.samples));
+            share(&interpreter.name, case, exact, samples);
+        }
         let outcomes =
             outcomes.iter().filter_map(|(name, outcome)| Some((name, outcome.as_ref().ok()?.share())));
         let shares: Vec<_> = outcomes.map(|(name, share)| format!("{name} {:.2}", share * 100.0)).collect();
@@ -148,6 +153,11 @@ fn every_chain() {
         println!("{:<18}{}", case.name, row(table[case.name].iter().map(String::as_str)));
     }
     assert!(failures.is_empty(), "{failures}");
+}
+
+/// Prints a cell of the table of `cargo xtask matrix`.
+fn share(version: &str, test: &str, exact: u64, samples: u64) {
+    println!("share\tpython\t{version}\t{test}\t{exact}\t{samples}");
 }
 
 fn row<'s>(cells: impl Iterator<Item = &'s str>) -> String {
@@ -275,5 +285,6 @@ fn learn(
 /// How long the workloads are profiled.
 fn duration() -> Duration {
     let seconds = std::env::var("TRUTH_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    Duration::from_secs_f64(seconds.unwrap_or(SECONDS))
+    let default = if interpreter::is_matrix() { MATRIX_SECONDS } else { SECONDS };
+    Duration::from_secs_f64(seconds.unwrap_or(default))
 }

@@ -21,7 +21,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use crate::run::{Outcome, command, run, target};
+use crate::run::{Outcome, command, fixtures, run};
 
 /// An interpreter that can be run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,7 +77,7 @@ fn judge(left_out: &[String], in_ci: bool) -> Outcome {
 
 /// py-spy, which the tests compare with.
 fn py_spy() -> Outcome {
-    let folder = target().join("fixtures").join("py-spy");
+    let folder = fixtures().join("py-spy");
     let program = folder.join(format!("py_spy-{PY_SPY}.data/scripts/py-spy"));
     if program.is_file() {
         return Ok(());
@@ -100,7 +100,7 @@ const PY_SPY: &str = "0.4.1";
 
 /// Where they all are.
 fn folder() -> PathBuf {
-    let folder = target().join("fixtures").join("python");
+    let folder = fixtures().join("python");
     // Whoever writes into it says that it is missing.
     let _ = fs::create_dir_all(&folder);
     folder.canonicalize().unwrap_or(folder)

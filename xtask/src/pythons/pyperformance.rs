@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::run::{Outcome, command, run, target};
+use crate::run::{Outcome, command, fixtures, run};
 
 /// The benchmarks, what runs them, and what those need that don't do with the standard library. Nothing else is
 /// fetched: of two machines both have the same. Of psutil there is one file for all versions of Python.
@@ -19,7 +19,7 @@ const PACKAGES: &[&str] = &[
 
 /// Installs them into `target/fixtures/pyperformance`, for whatever interpreter is told to look there.
 pub(super) fn fetch() -> Outcome {
-    let folder = target().join("fixtures").join("pyperformance");
+    let folder = fixtures().join("pyperformance");
     let complete = folder.join("complete");
     let wanted = PACKAGES.join("\n");
     if fs::read_to_string(&complete).is_ok_and(|found| found == wanted) {
