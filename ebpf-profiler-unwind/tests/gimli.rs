@@ -126,11 +126,16 @@ fn a_wrong_place_of_a_kept_register_is_noticed() {
     assert_ne!(judge::eh_frame(&elf, &wrong).unequal, 0);
 }
 
-#[test]
-#[ignore = "takes a minute with optimizations, many without"]
-fn whole_system() {
-    let verdict = compare(&files::below(&roots()));
-    assert_eq!(verdict.unequal, 0, "{:#?}", verdict.examples);
-    assert!(verdict.most_bytes <= 4.2, "{} bytes a row", verdict.most_bytes);
-    assert!(verdict.unsaid as f64 <= verdict.rows as f64 * 0.000_02, "{} rows unsaid", verdict.unsaid);
+/// Tests that take too long without optimizations.
+mod optimized {
+    use super::*;
+
+    #[test]
+    #[ignore = "takes a minute with optimizations, many without"]
+    fn whole_system() {
+        let verdict = compare(&files::below(&roots()));
+        assert_eq!(verdict.unequal, 0, "{:#?}", verdict.examples);
+        assert!(verdict.most_bytes <= 4.2, "{} bytes a row", verdict.most_bytes);
+        assert!(verdict.unsaid as f64 <= verdict.rows as f64 * 0.000_02, "{} rows unsaid", verdict.unsaid);
+    }
 }

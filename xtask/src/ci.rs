@@ -33,7 +33,18 @@ const PACKAGES: &[&str] = &[
 
 /// Tests that take too long without optimizations.
 const LONG: &[&str] = &[
-    "test", "--release", "-p", "ebpf-profiler-unwind", "--test", "fuzz", "--test", "gimli", "--", "--include-ignored",
+    "test",
+    "--release",
+    "-p",
+    "ebpf-profiler-unwind",
+    "--test",
+    "fuzz",
+    "--test",
+    "gimli",
+    "--test",
+    "registers",
+    "--",
+    "--include-ignored",
     "--nocapture",
 ];
 
