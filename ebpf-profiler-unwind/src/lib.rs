@@ -130,6 +130,8 @@ mod eh_frame;
 
 mod stub;
 
+mod eh_return;
+
 mod arch;
 
 mod compile;

@@ -146,12 +146,13 @@ fn arm64() {
 
 #[test]
 fn special_functions() {
-    let functions: [Function<'_>; 5] = [
+    let functions: [Function<'_>; 6] = [
         ("runtime.systemstack", SP_WRITE, FRAME),
         ("runtime.text", 0, &[]),
         ("main.leaf", 0, &[2, 31, 0]),
         ("runtime.sigreturn__sigaction", 0, &[2, 32, 0]),
         ("main.odd", 0, &[0, 2, 0]),
+        ("runtime.mstart", TOP_FRAME, FRAME),
     ];
     let table = table(X86_64, &Go::V1_20.table(1, &functions));
     assert_eq!(
@@ -160,12 +161,27 @@ fn special_functions() {
             (0, "cfa = rbp + 16, rbp = [cfa - 16], ra = [cfa - 8]"),
             (32, "no unwind data"),
             (64, ENTRY),
-            (96, "all registers in the signal frame at rsp"),
+            (95, "all registers in the signal frame at rsp"),
             (128, "more than a rule can say"),
-            (160, "no unwind data"),
+            (160, "outermost frame"),
+            (192, "no unwind data"),
         ])
     );
     assert_eq!((table.unsupported(), table.malformed()), (1, 0));
+}
+
+/// Go marks it as the outermost function of its stack.
+#[test]
+fn signal_handler_is_not_outermost() {
+    for name in ["runtime.sigtramp", "runtime.sigtramp.abi0"] {
+        let functions = [("main.main", 0, FRAME), (name, TOP_FRAME, FRAME)];
+        let table = table(X86_64, &Go::V1_20.table(1, &functions));
+        assert!(table.rows().all(|row| row.rule.to_string() != "outermost frame"), "{name}");
+        assert!(
+            table.rule(CODE + 33).is_some_and(|rule| rule.to_string().starts_with("cfa = rsp")),
+            "{name}"
+        );
+    }
 }
 
 #[test]

@@ -60,12 +60,26 @@ fn go_1_27() {
     check("1.27.3");
 }
 
+/// The Go of this machine, without fixtures.
+#[test]
+#[ignore = "profiles: needs root"]
+fn go_installed() {
+    let root = Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local").output();
+    match root.map(|output| String::from_utf8(output.stdout).unwrap()) {
+        Ok(root) => check_in(Path::new(root.trim()), "installed"),
+        Err(_) => skip::skip("no Go on this machine"),
+    }
+}
+
 fn check(version: &str) {
     let go = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures").join(format!("go-{version}"));
     if !go.join("bin/go").exists() {
         return test_needs::skip(&format!("no Go {version}: cargo xtask fixtures go"));
     }
-    let go = go.canonicalize().unwrap();
+    check_in(&go.canonicalize().unwrap(), version);
+}
+
+fn check_in(go: &Path, version: &str) {
     let sources = ["goroutines.go", "goroutines_cgo.go"];
     let mut verdicts = Vec::new();
     for (name, sources, flags) in [
@@ -73,13 +87,14 @@ fn check(version: &str) {
         ("pie", &sources[..1], &["-buildmode=pie"][..]),
         ("cgo", &sources[..], &[][..]),
     ] {
-        let program = build(&go, &format!("{name}-{version}"), sources, flags);
+        let program = build(go, &format!("{name}-{version}"), sources, flags);
         let verdict = Running::start(&program).judge(version);
         println!("Go {version} {name}: {verdict:?}");
         println!("share\tgo\t{version}\twhole {name}\t{}\t{}", verdict.whole, verdict.samples);
         verdicts.push(verdict);
     }
     verdicts.iter().for_each(Verdict::assert);
+    assert!(verdicts.iter().any(|verdict| verdict.signals > 0), "no signal handler was sampled");
 }
 
 /// Builds a program, stripped.
@@ -154,6 +169,8 @@ struct Verdict {
     /// Samples that tell of what the runtime does on its own.
     collector: u64,
     signals: u64,
+    /// Of those, samples whose root is the signal handler instead of the interrupted code's.
+    cut_signals: u64,
     growth: u64,
     calls: u64,
     /// A few stacks that are wrong.
@@ -185,6 +202,8 @@ impl Verdict {
         let collects = names.iter().any(|name| name == worker);
         self.collector += if collects && has("runtime.systemstack") { count } else { 0 };
         self.signals += if has("runtime.sigtramp") { count } else { 0 };
+        let is_cut = names.first().is_some_and(|name| name.starts_with("runtime.sigtramp"));
+        self.cut_signals += if is_cut { count } else { 0 };
         self.growth += if has("runtime.newstack") { count } else { 0 };
         self.calls += if has("main.writing") { count } else { 0 };
         let guessed =
@@ -215,6 +234,7 @@ impl Verdict {
         // A tick that comes up raw brings a copy of one stack only, and some walks need two.
         assert!(self.whole * 1000 >= self.samples * 998, "not whole: {self:#?}");
         assert_eq!(self.nameless, 0, "{self:#?}");
+        assert_eq!(self.cut_signals, 0, "the signal handler is a root: {self:#?}");
         for (leaf, right, other) in &self.chains {
             assert!(*right > 0, "{leaf} was not seen: {self:#?}");
             assert!(other * 1000 <= *right, "{leaf}: {self:#?}");

@@ -28,6 +28,9 @@ const SP_WRITE: u8 = 2;
 /// Before 1.17 there is no flag for it.
 const OUTERMOST: [&[u8]; 3] = [b"runtime.goexit", b"runtime.mstart", b"runtime.rt0_go"];
 
+/// Functions that the kernel enters on a signal, by either calling convention.
+const SIGNAL_HANDLERS: [&[u8]; 2] = [b"runtime.sigtramp", b"runtime.sigtramp.abi0"];
+
 impl<'a> Function<'a> {
     pub(super) fn at(table: &'a Pclntab, entry: u64, at: usize) -> Option<Function<'a>> {
         let name = table.name(word(&table.data, at.checked_add(NAME)?)?)?;
@@ -52,8 +55,11 @@ impl<'a> Function<'a> {
     }
 
     /// Nobody called it: a goroutine or a thread begins here.
+    ///
+    /// Go marks its signal handler in the same way, but that has a caller: the code that the signal interrupted.
     pub fn is_outermost(&self) -> bool {
-        self.flags & TOP_FRAME != 0 || OUTERMOST.contains(&self.name)
+        let is_handler = SIGNAL_HANDLERS.contains(&self.name);
+        self.flags & TOP_FRAME != 0 && !is_handler || OUTERMOST.contains(&self.name)
     }
 
     /// It moves the stack pointer to somewhere else.

@@ -4,7 +4,7 @@ use super::Symbol;
 use super::demangle::Texts;
 use super::options::SymbolOptions;
 use crate::elf::Elf;
-use crate::go::Pclntab;
+use crate::go::{Function, Pclntab};
 
 /// Whether a file has such a table.
 pub(super) fn is_in(elf: &Elf) -> bool {
@@ -44,7 +44,11 @@ fn symbols(
     texts: &mut Texts,
     left: &mut usize,
 ) -> Vec<Symbol> {
-    let Some(function) = table.function_at(address) else { return Vec::new() };
+    // Handlers return to the first instruction of this function, and callers are looked up one byte before that.
+    let is_return = |function: &Function<'_>| function.is_signal_return() && function.entry() > address;
+    let behind = table.function_at(address.saturating_add(1)).filter(is_return);
+    let Some(function) = behind.or_else(|| table.function_at(address)) else { return Vec::new() };
+    let address = address.max(function.entry());
     let inlined = table.functions(&function, address, left);
     let symbol = |inlined: crate::go::Inlined<'_>| {
         let (file, line) = match options.lines {

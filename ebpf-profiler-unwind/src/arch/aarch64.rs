@@ -21,6 +21,8 @@ pub(crate) static REGISTERS: Registers = Registers {
         "x30", "sp",
     ],
     signal,
+    is_eh_return: |_| false,
+    finds_eh_return: false,
     // A frame pointer doesn't tell where a Go frame ends here, and signal handlers return to the vDSO.
     go: Go { row: go_row, unsaved: |_| None, switched: None, calls_c: |_| Vec::new(), signal_return: None },
 };

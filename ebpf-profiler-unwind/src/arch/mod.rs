@@ -33,6 +33,10 @@ pub(crate) struct Registers {
     pub(crate) names: &'static [&'static str],
     /// The rule of a row in a signal frame, where it is one.
     pub(crate) signal: for<'a, 'b> fn(&'a State<'b>) -> Option<Packed>,
+    /// Returns `true` if a rule shows that a file has functions that end in `__builtin_eh_return`.
+    pub(crate) is_eh_return: fn(Packed) -> bool,
+    /// Whether such functions are looked for in the code of a file.
+    pub(crate) finds_eh_return: bool,
     /// How Go uses them.
     pub(crate) go: Go,
 }
@@ -73,13 +77,19 @@ impl Registers {
         }
     }
 
-    /// The same with a register that is kept.
-    pub(crate) fn keeping(&self, register: u16) -> Registers {
-        Registers { kept: register, ..self.clone() }
+    /// Returns the registers to read a file with again, if these do not suffice for one of its rules.
+    pub(crate) fn for_rules(&self, rules: &[Packed]) -> Option<Registers> {
+        let kept = rules.iter().find_map(|&rule| self.wanted(rule));
+        let finds_eh_return = !self.finds_eh_return && rules.iter().any(|&rule| (self.is_eh_return)(rule));
+        (kept.is_some() || finds_eh_return).then(|| Registers {
+            kept: kept.unwrap_or(self.kept),
+            finds_eh_return: finds_eh_return || self.finds_eh_return,
+            ..self.clone()
+        })
     }
 
     /// The register that should be kept and isn't where this is one of the rules, because its address starts from it.
-    pub(crate) fn wanted(&self, rule: Packed) -> Option<u16> {
+    fn wanted(&self, rule: Packed) -> Option<u16> {
         let wanted = u16::from(rule.register());
         // Where it is the address itself, a frame is being realigned: a few instructions, and no call.
         let starts = matches!(rule.cfa(), cfa::REGISTER | cfa::DEREF | cfa::PLT) && rule.offset() != 0;

@@ -4,6 +4,7 @@ use ebpf_programs::abi::table::{Rule, cfa, fp};
 
 use crate::eh_frame::expression::{Expression, recognize};
 use crate::eh_frame::state::{Cfa, Place, State};
+use crate::eh_return;
 
 use crate::table::rules::Packed;
 
@@ -22,6 +23,8 @@ pub(crate) static REGISTERS: Registers = Registers {
         "r14", "r15",
     ],
     signal,
+    is_eh_return: eh_return::is_end,
+    finds_eh_return: false,
     go: Go {
         row: go_row,
         unsaved: go_unsaved,

@@ -1,6 +1,10 @@
 //! Rows from call frame information.
 
-use crate::arch::{Registers, Translated};
+use std::ops::Range;
+
+use ebpf_profiler_core::elf::Elf;
+
+use crate::arch::{NONE, Registers, Translated};
 use crate::bytes::Bytes;
 use crate::eh_frame::cie::Cache;
 use crate::eh_frame::cies::Cies;
@@ -9,6 +13,7 @@ use crate::eh_frame::fde::Fde;
 use crate::eh_frame::plain::Progress;
 use crate::eh_frame::program::Program;
 use crate::eh_frame::section::Reader;
+use crate::eh_return::{self, Install};
 use crate::index::Item;
 use crate::table::rules::Packed;
 
@@ -16,6 +21,7 @@ use super::output::Output;
 
 /// One section, and what is used again from function to function.
 pub(super) struct Frames<'a> {
+    elf: &'a Elf,
     reader: Reader<'a>,
     registers: &'a Registers,
     cies: Cies,
@@ -26,8 +32,8 @@ pub(super) struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    pub(super) fn new(reader: Reader<'a>, cies: Cies, registers: &'a Registers) -> Frames<'a> {
-        Frames { reader, registers, cies, cache: Cache::new(), asked: 0, confirmed: 0 }
+    pub(super) fn new(elf: &'a Elf, reader: Reader<'a>, cies: Cies, registers: &'a Registers) -> Frames<'a> {
+        Frames { elf, reader, registers, cies, cache: Cache::new(), asked: 0, confirmed: 0 }
     }
 
     /// Whether all functions that were asked for are where it was said.
@@ -56,6 +62,12 @@ impl<'a> Frames<'a> {
         let range = item.begin..fde.range.end.min(item.next);
         output.function(range.start, range.end);
         let mut code = fde.instructions;
+        if self.registers.finds_eh_return && eh_return::has_end(code.0) {
+            let cie = self.cies.get(cie, self.registers)?;
+            let program = Program::new(&cie, self.registers, range.clone());
+            let installs = installs(self.elf, &range);
+            return install(program, code, &range, self.registers, &installs, output);
+        }
         let Some(plain) = &common.plain else {
             let cie = self.cies.get(cie, self.registers)?;
             return finish(Program::new(&cie, self.registers, range), code, output);
@@ -75,6 +87,50 @@ impl<'a> Frames<'a> {
         self.cache.put(offset, &self.cies.get(offset, self.registers)?, self.registers);
         Some(())
     }
+}
+
+/// Reads the code of a function that ends in `__builtin_eh_return`.
+#[cold]
+fn installs(elf: &Elf, range: &Range<u64>) -> Vec<Install> {
+    let mut code = vec![0; (range.end - range.start).min(eh_return::MAX_CODE) as usize];
+    elf.read(range.start, &mut code).map_or_else(|_| Vec::new(), |()| eh_return::installs(&code))
+}
+
+/// Adds the rows of such a function. While its saved registers are overwritten they are the rule's of [`eh_return`].
+#[cold]
+fn install<'a>(
+    mut program: Program<'_, 'a>,
+    code: Bytes<'a>,
+    range: &Range<u64>,
+    registers: &Registers,
+    installs: &[Install],
+    output: &mut Output,
+) -> Option<()> {
+    let kept = if registers.kept == NONE { 0 } else { registers.kept as u8 };
+    let mut rows = Vec::new();
+    let done = program.run(code, |at, row| rows.push((at, row)));
+    let end = if done.is_some() { range.end } else { program.at() };
+    let ends: Vec<u64> = rows.iter().skip(1).map(|(at, _)| *at).chain([end]).collect();
+    for ((mut at, Translated { rule, complete }), end) in rows.into_iter().zip(ends) {
+        output.count_unsupported(u32::from(!complete));
+        for Install { code, return_address } in installs.iter().filter(|_| eh_return::is_frame(rule)) {
+            let from = at.max(range.start + code.start as u64);
+            let to = end.min(range.start + code.end as u64);
+            if from < to {
+                output.row(at, rule);
+                output.row(from, Packed::of(&eh_return::rule(*return_address, kept)));
+                output.count_unsupported(1);
+                at = to;
+            }
+        }
+        if at < end {
+            output.row(at, rule);
+        }
+    }
+    if done.is_none() {
+        output.row(end, Packed::CANNOT);
+    }
+    done
 }
 
 /// Carries out what is left of a function.

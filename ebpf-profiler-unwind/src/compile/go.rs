@@ -34,9 +34,9 @@ impl<'a> Go<'a> {
         let function = self.table.function(number)?;
         let end = self.table.entry(number + 1).filter(|&end| end > item.begin)?.min(item.next);
         if let Some(rule) = self.whole(&function) {
-            // The kernel enters its way back from a signal at its first instruction, and whoever looks for a caller
-            // looks in front of the return address.
-            let before = u64::from(function.is_signal_return() && output.end() < item.begin);
+            // A signal handler returns to its first instruction, and a caller is looked up one byte before the return
+            // address: that byte is padding, or the end of a jump.
+            let before = u64::from(function.is_signal_return() && output.first() < item.begin);
             output.function(item.begin - before, end);
             output.row(item.begin - before, rule);
             if function.calls_c() {

@@ -63,16 +63,16 @@ impl UnwindCompiler for Tables {
         let sources = Sources::of(elf)?;
         Ok(match compile(elf, &sources, &code, registers) {
             Ok(compiled) => compiled,
-            // Rare enough, three of 3,000 files, to begin again.
-            Err(Wanted(kept)) => compile(elf, &sources, &code, &registers.keeping(kept)).unwrap_or_default(),
+            // Rare enough, a few of 3,000 files, to begin again.
+            Err(Again(registers)) => compile(elf, &sources, &code, &registers).unwrap_or_default(),
         })
     }
 }
 
-/// A register that should be kept and isn't, because an address starts from it: nothing wants another one then.
-struct Wanted(u16);
+/// The registers that a file has to be read with: those of the first reading do not suffice.
+struct Again(Box<Registers>);
 
-fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> Result<Compiled, Wanted> {
+fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> Result<Compiled, Again> {
     let file = File { elf, sources, code, registers };
     file.by_table().unwrap_or_else(|| file.by_index())
 }
@@ -89,27 +89,27 @@ impl File<'_> {
     /// By the order that the linker made; `None` where there is none, or it isn't that of all functions.
     ///
     /// Where they begin is read when their turn has come, so the linker's word is confirmed in the end only.
-    fn by_table(&self) -> Option<Result<Compiled, Wanted>> {
+    fn by_table(&self) -> Option<Result<Compiled, Again>> {
         let File { elf, sources, code, .. } = *self;
         let (Some(table), [section]) = (sources.sorted, &sources.frames[..]) else { return None };
         let mut reader = Reader::new(elf, section, Starts::size(section));
         let mut cies = Cies::new(&reader);
         let listed = Listed::of(elf, table, &mut reader, &mut cies)?;
-        let mut frames = [Frames::new(reader, cies, self.registers)];
+        let mut frames = [Frames::new(elf, reader, cies, self.registers)];
         let mut items = listed.items(elf, section, code);
         let compiled = self.rows(items.begin(), &mut items, &mut frames, sources.unread);
         (items.had_all() && frames[0].confirms()).then_some(compiled)
     }
 
     /// By an order of our own.
-    fn by_index(&self) -> Result<Compiled, Wanted> {
+    fn by_index(&self) -> Result<Compiled, Again> {
         let File { elf, sources, code, registers } = *self;
         let mut index = Index::of(elf, &sources.frames, sources.go.as_ref(), code);
         let cies = std::mem::take(&mut index.cies);
         let frames = sources.frames.iter().zip(cies).enumerate().map(|(number, (section, cies))| {
             let mut reader = Reader::new(elf, section, index.size());
             reader.expect(index.counts(number, section));
-            Frames::new(reader, cies, registers)
+            Frames::new(elf, reader, cies, registers)
         });
         let mut frames: Vec<_> = frames.collect();
         let begin = index.items(code).next().map(|first| first.begin);
@@ -124,7 +124,7 @@ impl File<'_> {
         items: impl Iterator<Item = Item>,
         frames: &mut [Frames<'_>],
         malformed: u32,
-    ) -> Result<Compiled, Wanted> {
+    ) -> Result<Compiled, Again> {
         let File { elf, sources, code, registers } = *self;
         let mut stubs = Stubs::new(elf);
         let before = stubs.find(code.start()..begin.unwrap_or_else(|| code.first_end()));
@@ -150,8 +150,8 @@ impl File<'_> {
         }
         let end = output.end();
         output.stubs(&stubs.find(end..code.end(end).unwrap_or(end)));
-        match output.wanted(registers) {
-            Some(register) => Err(Wanted(register)),
+        match output.other_registers(registers) {
+            Some(registers) => Err(Again(Box::new(registers))),
             None => Ok(output.finish()),
         }
     }

@@ -10,6 +10,8 @@ use crate::table::rules::Packed;
 /// A table at work, and what couldn't be said so far.
 pub(super) struct Output {
     builder: Builder,
+    /// Start of the first function.
+    first: u64,
     /// Where the last function ends.
     end: u64,
     unsupported: u32,
@@ -19,7 +21,7 @@ pub(super) struct Output {
 impl Output {
     /// A table whose first function begins at `first`.
     pub(super) fn new(first: u64, malformed: u32) -> Output {
-        Output { builder: Builder::new(first), end: first, unsupported: 0, malformed }
+        Output { builder: Builder::new(first), first, end: first, unsupported: 0, malformed }
     }
 
     /// A function begins, and ends.
@@ -43,6 +45,11 @@ impl Output {
         }
     }
 
+    /// Start of the first function.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Where the last function ends.
     pub(super) fn end(&self) -> u64 {
         self.end
@@ -60,9 +67,9 @@ impl Output {
         self.unsupported += rows;
     }
 
-    /// A register that should be kept and isn't: an address starts from it.
-    pub(super) fn wanted(&self, registers: &Registers) -> Option<u16> {
-        self.builder.rules().iter().find_map(|&rule| registers.wanted(rule))
+    /// Returns the registers to read the file with again, if these do not suffice for one of the rules.
+    pub(super) fn other_registers(&self, registers: &Registers) -> Option<Registers> {
+        registers.for_rules(self.builder.rules())
     }
 
     pub(super) fn finish(mut self) -> Compiled {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_unwind::{Row, Rule, Table};
-use ebpf_programs::abi::table::{self, cfa};
+use ebpf_programs::abi::table::{self, cfa, ra};
 use gimli::{
     BaseAddresses, DebugFrame, EhFrame, EndianSlice, LittleEndian, UnwindContext, UnwindSection, Vendor,
 };
@@ -201,6 +201,7 @@ impl Judge {
                 let equality = match rule {
                     Some(rule) if signal && rule.raw().cfa == cfa::SIGNAL => Equality::Equal,
                     Some(rule) if self.compare.is_go && is_special_in_go(rule) => Equality::Equal,
+                    Some(rule) if is_eh_return(rule) => Equality::Unsaid,
                     Some(rule) => self.compare(ours(rule.raw(), self.arch, pc), theirs(pc, kept)),
                     // On arm64 nothing is said about Go's changes of stack.
                     None if self.compare.is_go => Equality::Equal,
@@ -250,6 +251,16 @@ fn is_special_in_go(rule: Rule) -> bool {
     let raw = rule.raw();
     let rbp = raw.cfa == cfa::REGISTER && raw.register == 6;
     rbp || raw.cfa == cfa::SIGNAL || raw.cfa == cfa::END
+}
+
+/// The frames that libgcc overwrites before it resumes at a landing pad, whose call frame information describes them as
+/// they were.
+fn is_eh_return(rule: Rule) -> bool {
+    let raw = rule.raw();
+    raw.cfa == cfa::REGISTER
+        && (raw.register, raw.offset) == (6, 16)
+        && raw.ra & ra::KIND == ra::SAVED
+        && raw.aux < -152
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

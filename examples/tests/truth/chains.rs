@@ -57,39 +57,35 @@ fn plt() -> Case {
         .flags(&["-fplt", "-Wl,-z,lazy"])
 }
 
-/// While it enters a handler, the unwinder replaces the registers that its own frames have saved by the handler's:
-/// for these few instructions it looks as if the handler had called it.
+/// In its last three instructions the unwinder is on the landing pad's stack: the landing pad's function is its caller.
 fn exceptions(how: &str) -> Case {
     Case::new("exceptions.cpp")
         .arguments(&[how])
         .also("main l1 l2 l3 thrower __cxa_throw")
-        .also("main l1 l2 l3 thrower l2 _Unwind_RaiseException")
+        .also("main l1 l2 _Unwind_RaiseException")
         .also("main l1 l2 Guard::~Guard cleanup_leaf")
         .also("main l1 l2 _Unwind_Resume")
-        .also("main l1 l1 _Unwind_Resume")
+        .also("main l1 _Unwind_Resume")
         .also("main l1 caught caught_leaf")
         .also("main l1 caught std::runtime_error::what")
         .also("main l1 __cxa_end_catch")
         .prefixes()
-        .beyond(&[
-            "libstdc++.so",
-            "libgcc_s.so",
-            "__cxa_throw",
-            "__cxa_allocate_exception",
-            "__cxa_init_primary_exception",
-            "std::runtime_error::runtime_error",
-            "std::runtime_error::what",
-            "std::logic_error::what", // the same function under another name
-            "_Unwind_RaiseException",
-            "_Unwind_Resume",
-            "_Unwind_DeleteException",
-            "free",
-            "__cxa_begin_catch",
-            "__cxa_end_catch",
-            // It jumps to _Unwind_DeleteException, that to the first of these, and that to the second.
-            "__gxx_exception_cleanup",
-            "__cxa_free_exception",
-        ])
+        .beyond(UNWINDER)
+}
+
+/// A program that throws all the time. See [`exceptions`] for the callers of libgcc.
+fn throws() -> Case {
+    Case::new("throws.cpp")
+        .also("main l1 l2 l3 thrower __cxa_throw")
+        .also("main l1 l2 l3 thrower __cxa_allocate_exception")
+        .also("main l1 l2 l3 _Unwind_RaiseException")
+        .also("main l1 l2 l3 _Unwind_Resume")
+        .also("main l1 l2 _Unwind_Resume")
+        .also("main l1 _Unwind_Resume")
+        .also("main l1 __cxa_begin_catch")
+        .also("main l1 __cxa_end_catch")
+        .prefixes()
+        .beyond(UNWINDER)
 }
 
 fn rust() -> Case {
@@ -135,6 +131,8 @@ truth! {
     cpp_exceptions: exceptions("long"),
     cpp_exceptions_static: exceptions("long").flags(&["-static"]),
     cpp_exceptions_quick: exceptions("quick"),
+    cpp_throws: throws(),
+    cpp_throws_static: throws().flags(&["-static"]),
     cpp_inlines: Case::new("inlines.cpp").flags(&["-g"])
         .known("main shop::outer shop::Counter::middle shop::Counter::inner shop::leaf"),
     cpp_inlines_without_debug_data: Case::new("inlines.cpp").known("main shop::outer shop::leaf"),
@@ -189,3 +187,24 @@ truth! {
 
 /// Between two programs there is no user stack.
 const EXEC: &[&str] = &["do_execveat_common.isra.0", "bprm_execve", "begin_new_exec"];
+
+/// Functions of the C++ run-time libraries: the stack above them is not judged.
+const UNWINDER: &[&str] = &[
+    "libstdc++.so",
+    "libgcc_s.so",
+    "__cxa_throw",
+    "__cxa_allocate_exception",
+    "__cxa_init_primary_exception",
+    "std::runtime_error::runtime_error",
+    "std::runtime_error::what",
+    "std::logic_error::what", // the same function under another name
+    "_Unwind_RaiseException",
+    "_Unwind_Resume",
+    "_Unwind_DeleteException",
+    "free",
+    "__cxa_begin_catch",
+    "__cxa_end_catch",
+    // It jumps to _Unwind_DeleteException, that to the first of these, and that to the second.
+    "__gxx_exception_cleanup",
+    "__cxa_free_exception",
+];
