@@ -64,11 +64,10 @@ fn go_1_27() {
 #[test]
 #[ignore = "profiles: needs root"]
 fn go_installed() {
-    let root = Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local").output();
-    match root.map(|output| String::from_utf8(output.stdout).unwrap()) {
-        Ok(root) => check_in(Path::new(root.trim()), "installed"),
-        Err(_) => skip::skip("no Go on this machine"),
-    }
+    test_needs::root!();
+    test_needs::programs!("gcc", "go");
+    let root = Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local").output().unwrap();
+    check_in(Path::new(String::from_utf8(root.stdout).unwrap().trim()), "installed");
 }
 
 fn check(version: &str) {
