@@ -1,4 +1,4 @@
-//! Finds the table, and where the code that it describes starts.
+//! Search for the table, and for the address at which its code starts.
 
 use super::module::{Module, Relocations};
 use super::{Function, Pclntab, Version};
@@ -7,29 +7,29 @@ use crate::elf::{Elf, ElfError, Section, Segment, section_type, segment_type};
 /// Names of the section, in ordinary and in position-independent executables.
 const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 
-/// In the table's header.
+/// Offset of the text start in the table's header.
 const TEXT_START: u64 = 24;
 
-/// How much of a file is searched for a table without a name, and how large one with a name may be.
+/// Maximum number of bytes searched in a file without a named section, and maximum size of a named one.
 const MAX_SEARCH: u64 = 1 << 28;
 
-/// What begins like a table may be made up.
+/// Maximum number of candidates for a table that are checked.
 const MAX_CANDIDATES: usize = 8;
 
-/// What is read at once while searching.
+/// Bytes per read of a search.
 const WINDOW: u64 = 1 << 18;
 
-/// A table begins where an address does.
+/// Alignment of a table.
 const STEP: u64 = 8;
 
 impl Pclntab {
-    /// The table of a file; `None` where it has none, or none that can be understood.
+    /// Finds the table of a file; `None` if it has none, or one of an unknown format.
     ///
-    /// Files whose sections tell that they come from another compiler aren't searched.
+    /// A file without section headers is searched by content, others only if they have Go's build id note.
     ///
     /// # Errors
     ///
-    /// When the file can't be read.
+    /// Fails if the file cannot be read.
     pub fn find(elf: &Elf) -> Result<Option<Pclntab>, ElfError> {
         if let Some(section) = SECTIONS.iter().find_map(|name| elf.section(name)) {
             return named(elf, section);
@@ -37,20 +37,20 @@ impl Pclntab {
         if elf.sections().is_empty() || is_marked(elf) { by_content(elf) } else { Ok(None) }
     }
 
-    /// Whether a file may have a table, told by its headers and notes alone.
+    /// Returns `true` if a file may have a table, by its headers and notes alone.
     pub fn may_be_in(elf: &Elf) -> bool {
         let named = || SECTIONS.iter().any(|name| elf.section(name).is_some());
         elf.sections().is_empty() || named() || is_marked(elf)
     }
 
-    /// Reads the trees of inlined calls, too, which lie elsewhere in the file.
-    #[must_use = "it is the table with its trees"]
+    /// Also reads the trees of inlined calls, which are elsewhere in the file.
+    #[must_use = "returns the table with its trees"]
     pub fn with_inlined(mut self, elf: &Elf) -> Pclntab {
         self.inlined = Module::find(elf, self.address).and_then(|module| module.trees(&self));
         self
     }
 
-    /// Fills in where the code starts, where the header doesn't tell; `None` when nothing else does.
+    /// Fills in the start of the code if the header lacks it; `None` if it cannot be found.
     fn located(mut self, elf: &Elf) -> Option<Pclntab> {
         if self.version > Version::Go116 && self.text == 0 {
             self.text = self.text_start(elf)?;
@@ -58,7 +58,7 @@ impl Pclntab {
         Some(self)
     }
 
-    /// Since 1.26 only the module data tells, and the entry point where it is Go's own.
+    /// Finds the start of the code. Since Go 1.26 only the module data has it, or Go's own entry point implies it.
     fn text_start(&self, elf: &Elf) -> Option<u64> {
         let in_header = || Relocations::of(elf).value_at(self.address + TEXT_START);
         let in_module = || Module::find(elf, self.address)?.text();
@@ -66,7 +66,7 @@ impl Pclntab {
         in_header().or_else(in_module).or_else(|| self.by_entry_point(elf)).or_else(section)
     }
 
-    /// The function that Go's linker makes the entry point tells how far that is from the start.
+    /// Derives the start of the code from the entry point and the offset of its function, `_rt0_*_linux`.
     fn by_entry_point(&self, elf: &Elf) -> Option<u64> {
         let is_first = |function: &Function<'_>| {
             let name = function.name();
@@ -76,7 +76,7 @@ impl Pclntab {
         elf.entry().checked_sub(first.entry())
     }
 
-    /// Whether what begins like a table is one: its parts follow each other, its functions go up and end in code.
+    /// Returns `true` if a candidate is a table: its parts are in order, its functions ascend and lie in code.
     fn is_sound(&self, elf: &Elf) -> bool {
         if self.is_empty() {
             return false;
@@ -94,7 +94,7 @@ impl Pclntab {
     }
 }
 
-/// Go's linker leaves a note, which stays when the section headers go.
+/// Returns `true` if the file has the build id note of Go's linker, which survives the removal of section headers.
 fn is_marked(elf: &Elf) -> bool {
     const BUILD_ID: u32 = 4;
     elf.note(b"Go\0\0", BUILD_ID).is_some()
@@ -108,7 +108,7 @@ fn named(elf: &Elf, section: &Section) -> Result<Option<Pclntab>, ElfError> {
     Ok(table.and_then(|table| table.located(elf)))
 }
 
-/// Looks through everything that is loaded for what begins like a table and is sound.
+/// Searches all loaded bytes for a valid table.
 fn by_content(elf: &Elf) -> Result<Option<Pclntab>, ElfError> {
     let loaded = elf.segments().iter().filter(|segment| segment.kind == segment_type::PT_LOAD);
     let (mut left, mut candidates) = (MAX_SEARCH, MAX_CANDIDATES);
@@ -134,14 +134,14 @@ fn by_content(elf: &Elf) -> Result<Option<Pclntab>, ElfError> {
     Ok(None)
 }
 
-/// The magic number, two zeros, and sensible sizes of instructions and pointers.
+/// Returns `true` for the first eight bytes of a table: magic number, two zeros, instruction size, pointer size.
 fn begins(bytes: &[u8]) -> bool {
     matches!(bytes, [0xfa | 0xf0 | 0xf1, 0xff, 0xff, 0xff, 0, 0, 1 | 2 | 4, 8])
 }
 
-/// The table that begins so far into a segment, if it is one.
+/// Reads the table that begins `skipped` bytes into a segment, if it is valid.
 ///
-/// How long it is, it says nowhere: it ends behind the description of its last function.
+/// A table has no size field: it ends after the description of its last function.
 fn read(elf: &Elf, segment: &Segment, skipped: u64) -> Option<Pclntab> {
     let size = (segment.file_size - skipped).min(MAX_SEARCH);
     let data = elf.bytes(segment.offset.checked_add(skipped)?, size).ok()?;

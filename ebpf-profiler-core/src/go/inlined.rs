@@ -1,45 +1,45 @@
-//! Calls that the compiler inlined.
+//! Inlined calls.
 //!
 //! ```text
 //!   pc table 2 of a function    address ──► number in its tree, or -1
 //!   tree, data 3                {.., name, address in the caller that stands for the call, ..} for each
 //! ```
 //!
-//! Trees lie outside of the table: see [`super::module`].
+//! Trees are outside the table: see [`super::module`].
 
 use super::{Function, Pclntab, Version, word};
 
 /// The trees of all functions.
 #[derive(Clone, Debug)]
 pub(super) struct Trees {
-    /// What the functions' numbers count from.
+    /// The bytes that offsets of trees refer to.
     pub(super) data: Vec<u8>,
 }
 
-/// One function at an address.
+/// One function at an address: an inlined one, or the function that holds the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inlined<'a> {
     /// Its name.
     pub name: &'a [u8],
-    /// The address whose file and line are those of the call, or of the instruction for the innermost.
+    /// The address that stands for the call; for the innermost function, that of the instruction.
     pub address: u64,
-    /// The line on which it begins; 0 where it isn't known.
+    /// The line on which it begins; 0 if unknown.
     pub start_line: u32,
 }
 
-/// The numbers of the pc table and of the data.
+/// Numbers of the pc table and of the data.
 const INDEX: u32 = 2;
 const TREE: u8 = 3;
 
-/// Nobody inlines deeper.
+/// Maximum depth of inlining.
 const MAX_DEPTH: usize = 64;
 
 impl Pclntab {
-    /// The functions that were inlined at `address` of `function`, innermost first, and the function itself.
+    /// Returns the functions inlined at `address` of `function`, innermost first, and `function` itself.
     ///
-    /// What is told about addresses is found step by step. Each takes one from `left`, so that a file whose functions
-    /// all lead through the whole of it can't take for ever; where nothing is left, only the function remains.
+    /// Tables are searched step by step, and each step decrements `left`. It bounds the work that a malicious file can
+    /// cause; once it is 0, only `function` is returned.
     pub fn functions<'a>(
         &'a self,
         function: &Function<'a>,

@@ -1,12 +1,12 @@
-//! Go's own table of functions, `.gopclntab`: every Go binary has it, stripped or not.
+//! Go's function table, `.gopclntab`, which is in every Go binary, stripped or not.
 //!
-//! The Go runtime unwinds by it and makes its stack traces from it, so it tells how far the stack pointer is from where
-//! it stood at a function's entry, and names, files, lines and inlined calls besides.
+//! The Go runtime unwinds and prints stack traces with it. It holds the distance of the stack pointer from its value at
+//! the function's entry, and names, files, lines and inlined calls.
 //!
 //! ```text
 //!   header     magic, 0, 0, instruction size, pointer size, number of functions, number of files,
 //!              [start of the code, since 1.18], offsets of: names, units, files, pc tables, functions
-//!   functions  {entry, offset of description} for each, by address, and where the last one ends
+//!   functions  {entry, offset of description} for each, by address, and the end of the last one
 //!   pc table   pairs {change of value, change of address}: see [`Steps`]
 //! ```
 //!
@@ -16,9 +16,8 @@
 //! | 1.18, 1.19  | `0xfffffff0` | distances, 4 bytes  |                                    |
 //! | 1.20 and on | `0xfffffff1` | distances, 4 bytes  | a line number before the flags     |
 //!
-//! Since 1.26 the header doesn't tell where the code starts: the runtime's module data does, or the entry point of the
-//! file. The table is found by the name of its section, else by its content: whoever takes the section headers away
-//! leaves it where it was.
+//! Since 1.26 the header lacks the start of the code; the runtime's module data or the entry point of the file give it.
+//! The table is found by the name of its section, else by its content, which survives the removal of section headers.
 //!
 //! # Examples
 //!
@@ -45,12 +44,12 @@ pub use steps::Steps;
 #[derive(Clone, Debug)]
 pub struct Pclntab {
     data: Vec<u8>,
-    /// Where it is loaded.
+    /// Its virtual address.
     address: u64,
     version: Version,
     /// The address that entries are relative to.
     text: u64,
-    /// Bytes in the smallest instruction.
+    /// Size of the smallest instruction, in bytes.
     quantum: u64,
     count: usize,
     names: usize,
@@ -78,21 +77,21 @@ impl Version {
         }
     }
 
-    /// Bytes in the header.
+    /// Returns the size of the header in bytes.
     fn header(self) -> usize {
         if self == Version::Go116 { 64 } else { 72 }
     }
 
-    /// Bytes in an entry of the list of functions, which is a pair of them.
+    /// Returns the size of one word of the function list, in bytes; an entry is a pair of them.
     fn entry(self) -> usize {
         if self == Version::Go116 { 8 } else { 4 }
     }
 }
 
 impl Pclntab {
-    /// Reads the header; `None` when it isn't one, or not one for 64 bits.
+    /// Parses the header; `None` if it is not one, or not for 64 bits.
     ///
-    /// Before 1.18 and since 1.26 the header doesn't tell where the code starts.
+    /// Before 1.18 and since 1.26 the header lacks the start of the code.
     fn parse(data: Vec<u8>, address: u64) -> Option<Pclntab> {
         let version = Version::of(word(&data, 0)?)?;
         let &[0, 0, quantum @ (1 | 2 | 4), 8] = data.get(4..8)? else { return None };
@@ -113,27 +112,27 @@ impl Pclntab {
             address,
             data,
         };
-        // The list of functions has room for all of them.
+        // The list of functions is complete.
         table.entry(table.count)?;
         Some(table)
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there is no function at all.
+    /// Returns `true` if there is no function.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The size of the whole table in bytes.
+    /// Returns the size of the table in bytes.
     pub fn size(&self) -> usize {
         self.data.len()
     }
 
-    /// Where function `number` begins; one number behind the last is where that one ends.
+    /// Returns the address of function `number`; for [`len`](Self::len), the end of the last function.
     pub fn entry(&self, number: usize) -> Option<u64> {
         let at = self.listed(number)?;
         match self.version {
@@ -142,7 +141,7 @@ impl Pclntab {
         }
     }
 
-    /// Everything else about function `number`.
+    /// Returns function `number`.
     pub fn function(&self, number: usize) -> Option<Function<'_>> {
         let size = self.version.entry();
         let at = self.listed(number)?.checked_add(size)?;
@@ -154,7 +153,7 @@ impl Pclntab {
         Function::at(self, self.entry(number)?, description)
     }
 
-    /// The function that `address` lies in.
+    /// Returns the function that contains `address`.
     pub fn function_at(&self, address: u64) -> Option<Function<'_>> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -165,7 +164,7 @@ impl Pclntab {
         self.function(number).filter(|_| self.entry(number + 1).is_some_and(|end| address < end))
     }
 
-    /// Where function `number` stands in the list.
+    /// Returns the offset of function `number` in the list.
     fn listed(&self, number: usize) -> Option<usize> {
         self.functions.checked_add(number.checked_mul(2 * self.version.entry())?)
     }
@@ -174,16 +173,16 @@ impl Pclntab {
         text(&self.data, self.names.checked_add(offset as usize)?)
     }
 
-    /// The name of a file, by its number in the unit that begins at `unit`.
+    /// Returns the name of file `number` of the unit that begins at `unit`.
     fn file(&self, unit: u32, number: u32) -> Option<&[u8]> {
-        /// The linker dropped it.
+        /// Offset of a file that the linker dropped.
         const GONE: u32 = u32::MAX;
         let place = (unit as usize).checked_add(number as usize)?.checked_mul(4)?;
         let offset = word(&self.data, self.units.checked_add(place)?)?;
         text(&self.data, self.files.checked_add(offset as usize).filter(|_| offset != GONE)?)
     }
 
-    /// A pc table of a function that begins at `entry`.
+    /// Returns the pc table at `offset` of a function that begins at `entry`.
     fn steps(&self, offset: u32, entry: u64) -> Option<Steps<'_>> {
         let at = self.pc_tables.checked_add(offset as usize).filter(|_| offset != 0)?;
         Some(Steps::new(self.data.get(at..)?, entry, self.quantum))
@@ -198,7 +197,7 @@ fn long(data: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*data.get(at..)?.first_chunk()?))
 }
 
-/// The bytes from `at` on, up to a zero.
+/// Returns the bytes from `at` up to the next zero.
 fn text(data: &[u8], at: usize) -> Option<&[u8]> {
     let rest = data.get(at..)?;
     rest.get(..rest.iter().position(|&byte| byte == 0)?)

@@ -1,20 +1,20 @@
-//! The runtime's module data: where code and trees of inlined calls are.
+//! The runtime's module data, which points to code and trees of inlined calls.
 //!
-//! It begins with the address of the table, and has a section of its own since 1.26. In a position-independent
-//! executable its pointers are relocations.
+//! It begins with the address of the table, and has its own section since 1.26. In a position-independent executable
+//! its pointers are relocations.
 
 use super::inlined::Trees;
 use super::{Pclntab, Version};
 use crate::elf::{Elf, Section, Segment, segment_type};
 
-/// Places in the module data.
+/// Offsets in the module data.
 const FIRST_CODE: u64 = 160;
 const TEXT: u64 = 176;
 
-/// Where the address of the trees stands: in 1.20 to 1.26, since 1.27, in 1.18 and 1.19.
+/// Offsets of the address of the trees: 1.20 to 1.26, 1.27 and later, 1.18 and 1.19.
 const TREES: [u64; 3] = [320, 344, 304];
 
-/// How much of the trees is read at most; a large program has some MiB.
+/// Maximum number of bytes read of the trees; a large program has a few MiB.
 const MAX_TREES: u64 = 64 << 20;
 
 /// The module data of a file.
@@ -25,7 +25,7 @@ pub(super) struct Module<'e> {
 }
 
 impl<'e> Module<'e> {
-    /// Finds the module data that tells of the table at `table`.
+    /// Finds the module data that points to the table at `table`.
     pub(super) fn find(elf: &'e Elf, table: u64) -> Option<Module<'e>> {
         let relocations = Relocations::of(elf);
         let section = elf.section(".go.module").map(|section| section.address);
@@ -33,12 +33,12 @@ impl<'e> Module<'e> {
         Some(Module { elf, address, relocations })
     }
 
-    /// Where the code starts.
+    /// Returns the address at which the code starts.
     pub(super) fn text(&self) -> Option<u64> {
         self.pointer(TEXT)
     }
 
-    /// The trees of inlined calls of the functions of `table`.
+    /// Reads the trees of inlined calls of the functions of `table`.
     pub(super) fn trees(&self, table: &Pclntab) -> Option<Trees> {
         if table.version == Version::Go116 {
             return None;
@@ -64,16 +64,16 @@ impl<'e> Module<'e> {
     }
 }
 
-/// The pointer that the file has at `place`.
+/// Reads the pointer at virtual address `place`; `None` if it is null.
 fn pointer(elf: &Elf, place: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     elf.read(place, &mut bytes).ok()?;
     Some(u64::from_le_bytes(bytes)).filter(|&pointer| pointer != 0)
 }
 
-/// Looks for the address of the table in writable memory, with an address of code where one has to be.
+/// Searches data segments for the address of the table, followed by an address of code at the right offset.
 fn by_content(elf: &Elf, table: u64) -> Option<u64> {
-    /// Data that a linker lays out; more of it is tables that programs bring along.
+    /// Maximum number of bytes searched per segment.
     const MAX: u64 = 64 << 20;
     let is_data = |segment: &&Segment| segment.kind == segment_type::PT_LOAD && !segment.is_code();
     let is_code = |address: u64| {
@@ -93,7 +93,7 @@ fn by_content(elf: &Elf, table: u64) -> Option<u64> {
     })
 }
 
-/// What the loader adds the file's place in memory to: {place, symbol and type, value}.
+/// Relocations by the load bias: {place, symbol and type, value}.
 pub(super) struct Relocations(Vec<u8>);
 
 impl Relocations {
@@ -102,12 +102,12 @@ impl Relocations {
         Relocations(section.and_then(|section| elf.data(section).ok()).unwrap_or_default())
     }
 
-    /// What is written to `place`.
+    /// Returns the value written to `place`.
     pub(super) fn value_at(&self, place: u64) -> Option<u64> {
         self.all().find(|&(at, _)| at == place).map(|(_, value)| value).filter(|&value| value != 0)
     }
 
-    /// Where `value` is written to first.
+    /// Returns the lowest address that `value` is written to.
     fn place_of(&self, value: u64) -> Option<u64> {
         self.all().filter(|&(_, written)| written == value).map(|(place, _)| place).min()
     }

@@ -1,15 +1,15 @@
-//! Walks one pc table: which value holds for which instructions.
+//! Iteration over a pc table, which maps instructions to values.
 
 use std::ops::Range;
 
-/// The values of one function, from its entry on: for which addresses, which value.
+/// An iterator over the values of one function, each with its address range, from the entry on.
 ///
 /// ```text
 ///   pc table   {change of value, change of address} {..} .. 0
 /// ```
 ///
-/// Both are numbers of seven bits a byte. The first value starts from -1, its changes are zigzag-coded, and addresses
-/// count in instructions.
+/// Both are variable-length integers of seven bits per byte. The value starts at -1 and its changes are zigzag-coded;
+/// addresses count in units of the smallest instruction.
 #[derive(Clone, Debug)]
 pub struct Steps<'a> {
     bytes: &'a [u8],
@@ -20,12 +20,12 @@ pub struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// The values that `bytes` give to the function that begins at `entry`.
+    /// Iterates over the table that `bytes` begin with, for the function at `entry`.
     pub(super) fn new(bytes: &'a [u8], entry: u64, quantum: u64) -> Steps<'a> {
         Steps { bytes, entry, at: entry, value: -1, quantum }
     }
 
-    /// The value at `address`, unless more than `left` steps lead there; those taken are taken off.
+    /// Returns the value at `address`. Each step decrements `left`; fails with `None` once it is 0.
     pub(super) fn value_at(self, address: u64, left: &mut usize) -> Option<i32> {
         for (range, value) in self {
             *left = left.checked_sub(1)?;
@@ -53,7 +53,7 @@ impl<'a> Steps<'a> {
 impl Iterator for Steps<'_> {
     type Item = (Range<u64>, i32);
 
-    /// A zero ends the table, but for the first, which may be one.
+    /// Returns the next range and value. A zero ends the table, except as the first change.
     fn next(&mut self) -> Option<(Range<u64>, i32)> {
         let change = self.number()?;
         let begin = self.at;

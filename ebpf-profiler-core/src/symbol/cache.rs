@@ -1,14 +1,14 @@
-//! A cache with a bound.
+//! A cache with a memory budget.
 
 use std::hash::Hash;
 
 use hashbrown::{Equivalent, HashMap};
 
-/// Two generations: what is used moves to the young one, and when that holds half of the budget the old one
-/// goes.
+/// A cache of two generations. A used entry moves to the young generation; when that holds half of the budget,
+/// the old one is dropped.
 ///
-/// So what was used lately stays, as with a list ordered by use, but a hit costs one look-up and a full cache
-/// frees its memory in one piece.
+/// Recently used entries stay, as in an LRU list, but a hit costs one look-up and a full cache frees its
+/// memory in one piece.
 #[derive(Debug)]
 pub(super) struct Cache<K, V> {
     young: HashMap<K, Weighed<V>>,
@@ -36,7 +36,7 @@ impl<K: Hash + Eq, V> Cache<K, V> {
         self.young.get(key).map(|found| &found.value)
     }
 
-    /// Keeps `value`, which takes `bytes`, unless that alone is more than half of the budget.
+    /// Caches `value`, which takes `bytes`, unless it exceeds half of the budget.
     pub(super) fn insert(&mut self, key: K, value: V, bytes: usize) {
         let bytes = bytes + size_of::<(K, Weighed<V>)>();
         if bytes <= self.budget / 2 {
@@ -63,7 +63,7 @@ mod tests {
     const ENTRY: usize = size_of::<(u32, Weighed<u32>)>();
 
     #[test]
-    fn what_is_used_stays() {
+    fn keeps_used_entries() {
         let mut cache = Cache::new(8 * ENTRY);
         for number in 0..1000 {
             cache.insert(number, number, 0);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_kept() {
+    fn drops_values_over_half_the_budget() {
         let mut cache = Cache::new(1000);
         cache.insert(1, 1, 501);
         assert_eq!(cache.get(&1), None);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_put_twice_weighs_once() {
+    fn replaced_value_counts_once() {
         let mut cache = Cache::new(1000);
         for _ in 0..100 {
             cache.insert(1, 1, 100);

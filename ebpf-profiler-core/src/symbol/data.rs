@@ -1,4 +1,4 @@
-//! The contents of a section, held or read when asked for.
+//! The contents of a section, in memory or read on demand.
 
 use std::borrow::Cow;
 
@@ -8,31 +8,31 @@ use crate::elf::{Elf, ElfError, Section, section_type};
 
 /// The contents of a section.
 pub(super) enum Data<'e> {
-    /// In memory: inflated, or none.
+    /// In memory: inflated or empty.
     Held(&'e [u8]),
     /// In the file.
     File {
         /// The file.
         elf: &'e Elf,
-        /// Where they begin.
+        /// Offset of the contents in the file.
         offset: u64,
-        /// How many bytes.
+        /// Size in bytes.
         size: u64,
     },
 }
 
 impl<'e> Data<'e> {
-    /// The bytes of a section as they are in the file.
+    /// Returns the contents of a section as stored in the file.
     pub(super) fn of(elf: &'e Elf, section: &Section) -> Data<'e> {
         if section.kind == section_type::SHT_NOBITS {
             return Data::Held(&[]);
         }
-        // A file that was cut holds the beginning.
+        // Of a truncated file, the part that is left.
         let size = section.size.min(elf.size().saturating_sub(section.offset));
         Data::File { elf, offset: section.offset, size }
     }
 
-    /// The same contents once more.
+    /// Borrows the same contents.
     #[cfg(feature = "symbolize")]
     pub(super) fn view(&self) -> Data<'_> {
         match self {
@@ -48,7 +48,7 @@ impl<'e> Data<'e> {
         }
     }
 
-    /// `size` bytes from `at` on.
+    /// Reads `size` bytes from `at` on.
     pub(super) fn range(&self, at: u64, size: u64) -> Result<Cow<'_, [u8]>, ElfError> {
         if at.checked_add(size).is_none_or(|end| end > self.size()) {
             return Err(ElfError::OutOfFile { offset: at, size });
@@ -60,7 +60,7 @@ impl<'e> Data<'e> {
     }
 }
 
-/// Calls `use_entry` for every entry of a section, which is read in pieces.
+/// Calls `use_entry` for every entry of a section, reading it in pieces.
 pub(super) fn each<T: pod::Pod>(
     elf: &Elf,
     section: &Section,

@@ -1,4 +1,4 @@
-//! Separate debug files: where a stripped file's symbols went.
+//! Separate debug files of stripped files.
 //!
 //! ```text
 //!   build id abcdef…      ──► FOLDER/.build-id/ab/cdef….debug
@@ -6,8 +6,7 @@
 //!   .gnu_debugaltlink      ──► by build id as above, or at the path it names
 //! ```
 //!
-//! Whatever is found has to prove that it belongs to the file: by the same build id, or else by the checksum
-//! in the link.
+//! A candidate is used only if its build id is that of the file, or else if its checksum is that of the link.
 
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -16,23 +15,23 @@ use std::path::{Path, PathBuf};
 use super::options::SymbolOptions;
 use crate::elf::Elf;
 
-/// A debug file, and where it is.
+/// A debug file and its path.
 pub(super) struct DebugFile {
     pub(super) path: PathBuf,
     pub(super) elf: Elf,
 }
 
-/// What the search came to.
+/// The result of a search.
 pub(super) enum Search {
-    /// Here it is.
+    /// A debug file that belongs to the file.
     Found(DebugFile),
-    /// The file names one, but there is none that belongs to it.
+    /// The file links to a debug file, but none that belongs to it exists.
     Missing,
-    /// The file names none.
+    /// The file links to no debug file.
     Unnamed,
 }
 
-/// The debug file of `elf`, which the process that mapped it knows as `path`.
+/// Finds the debug file of `elf`, which its process maps as `path`.
 pub(super) fn find(elf: &Elf, path: &str, options: &SymbolOptions) -> Search {
     let build_id = elf.build_id();
     if let Some(found) = build_id.as_deref().and_then(|id| by_build_id(id, options)) {
@@ -47,7 +46,7 @@ pub(super) fn find(elf: &Elf, path: &str, options: &SymbolOptions) -> Search {
     found.map_or(Search::Missing, Search::Found)
 }
 
-/// The file with what several debug files have in common, made by `dwz`.
+/// Finds the supplementary file that `dwz` made for several debug files.
 pub(super) fn find_common(debug: &Elf, path: &Path, options: &SymbolOptions) -> Search {
     let Some((name, build_id)) = common_link(debug) else { return Search::Unnamed };
     if let Some(found) = by_build_id(&build_id, options) {
@@ -61,7 +60,7 @@ pub(super) fn find_common(debug: &Elf, path: &Path, options: &SymbolOptions) -> 
     }
 }
 
-/// Opens a regular file; others might block, or never end.
+/// Opens a regular file; others can block or be endless.
 pub(super) fn open(path: &Path) -> Option<Elf> {
     if !fs::metadata(path).ok()?.is_file() {
         return None;
@@ -85,16 +84,16 @@ struct Link {
     crc: u32,
 }
 
-/// The most that a link section is read of.
+/// Maximum size of a link section, in bytes.
 const MAX_LINK: u64 = 8 << 10;
 
 impl Link {
-    /// `name`, a zero byte, padding to four bytes, checksum.
+    /// Parses `name`, a zero byte, padding to four bytes, checksum.
     fn read(elf: &Elf) -> Option<Link> {
         let (name, rest) = text_and_rest(elf, ".gnu_debuglink")?;
         let crc = rest.get((name.len() + 1).next_multiple_of(4) - name.len() - 1..)?.get(..4)?;
         let crc = u32::from_le_bytes(crc.try_into().ok()?);
-        // Only a name: a path could lead anywhere.
+        // A file name, not a path, which could lead anywhere.
         let is_name = !name.is_empty() && !name.contains(&b'/') && name != b"..";
         is_name.then(|| Link { name: PathBuf::from(std::ffi::OsStr::from_bytes(&name)), crc })
     }
@@ -109,13 +108,13 @@ impl Link {
     }
 }
 
-/// The path and build id of `.gnu_debugaltlink`.
+/// Reads path and build id of `.gnu_debugaltlink`.
 fn common_link(elf: &Elf) -> Option<(PathBuf, Box<[u8]>)> {
     let (name, build_id) = text_and_rest(elf, ".gnu_debugaltlink")?;
     Some((PathBuf::from(std::ffi::OsStr::from_bytes(&name)), build_id.into()))
 }
 
-/// The text that a section begins with, and what follows its zero byte.
+/// Reads the text that a section begins with, and the bytes after its zero byte.
 fn text_and_rest(elf: &Elf, section: &str) -> Option<(Vec<u8>, Vec<u8>)> {
     let section = elf.section(section)?;
     let mut text = elf.bytes(section.offset, section.size.min(MAX_LINK)).ok()?;
@@ -132,7 +131,7 @@ fn belongs(debug: &Elf, path: &Path, build_id: Option<&[u8]>, crc: u32) -> bool 
     }
 }
 
-/// The largest file whose checksum is made.
+/// Maximum size of a file whose checksum is computed, in bytes.
 const MAX_CHECKED: u64 = 512 << 20;
 
 fn file_crc(elf: &Elf) -> Option<u32> {
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_looked_for_where_debuggers_look() {
+    fn searches_folders_of_debuggers() {
         let link = Link { name: "tool.debug".into(), crc: 0 };
         let found = link.candidates(Path::new("/usr/bin/tool"), &SymbolOptions::default());
         let expected =

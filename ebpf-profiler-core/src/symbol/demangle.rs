@@ -1,15 +1,15 @@
-//! Names for people, made once for each name of a linker.
+//! Demangled names, each computed once.
 
 use std::sync::Arc;
 
 use super::cache::Cache;
 
-/// A name in both forms.
+/// A name, demangled and mangled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    /// For people.
+    /// Demangled.
     pub(super) function: Arc<str>,
-    /// As the linker knows it; empty where it is the same.
+    /// Mangled; empty if it is the same.
     pub(super) system: Arc<str>,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Texts {
     names: Cache<Box<[u8]>, Name>,
     others: Cache<Box<[u8]>, Arc<str>>,
     empty: Arc<str>,
-    /// Names that look mangled but couldn't be demangled.
+    /// Number of mangled names that could not be demangled.
     pub(super) failed: u64,
 }
 
@@ -33,7 +33,7 @@ impl Texts {
         }
     }
 
-    /// The one copy of a text.
+    /// Returns the shared copy of a text.
     pub(super) fn share(&mut self, text: &[u8]) -> Arc<str> {
         if text.is_empty() {
             return self.empty.clone();
@@ -46,7 +46,7 @@ impl Texts {
         shared
     }
 
-    /// Both forms of a linker's name.
+    /// Demangles a linker name.
     pub(super) fn name(&mut self, linker: &[u8]) -> Name {
         if let Some(name) = self.names.get(linker) {
             return name.clone();
@@ -73,7 +73,7 @@ impl Texts {
     }
 }
 
-/// `pthread_create` of `pthread_create@@GLIBC_2.34`; `memcpy@plt` is a place of its own and stays.
+/// Removes a symbol version: `pthread_create@@GLIBC_2.34` becomes `pthread_create`. The suffix of `memcpy@plt` stays.
 fn without_version(linker: &str) -> &str {
     match linker.split_once('@') {
         Some((name, version)) if !name.is_empty() && version != PLT => name,
@@ -81,16 +81,16 @@ fn without_version(linker: &str) -> &str {
     }
 }
 
-/// What follows the name of a function in the name of its entry in a linkage table, behind an `@`.
+/// The suffix of entries of the linkage table, after the `@`.
 const PLT: &str = "plt";
 
 enum Demangled {
-    /// It isn't mangled.
+    /// The name is not mangled.
     Plain,
-    /// This is it.
+    /// The demangled name.
     #[cfg_attr(not(feature = "symbolize"), expect(dead_code, reason = "nothing demangles"))]
     As(String),
-    /// It is mangled wrongly, or beyond the bounds.
+    /// The name is mangled incorrectly or exceeds the limits.
     #[cfg(feature = "symbolize")]
     Failed,
 }
@@ -100,7 +100,7 @@ fn demangled(_: &str) -> Demangled {
     Demangled::Plain
 }
 
-/// Mangled names are made by whoever wrote the file, so what comes in and what goes out has a bound.
+/// Demangles a name. Names are untrusted, so their length is bounded before and after.
 #[cfg(feature = "symbolize")]
 fn demangled(linker: &str) -> Demangled {
     let (name, suffix) = linker.find('@').map_or((linker, ""), |at| linker.split_at(at));
@@ -125,7 +125,7 @@ fn demangled(linker: &str) -> Demangled {
 
 #[cfg(feature = "symbolize")]
 fn demangle_cpp(name: &str, out: &mut Bounded) -> bool {
-    // Parameters make a name several times longer, and the linker's name still tells overloads apart.
+    // Parameters make a name several times longer; the mangled name still distinguishes overloads.
     let options = cpp_demangle::DemangleOptions::new()
         .no_params()
         .no_return_type()
@@ -136,20 +136,20 @@ fn demangle_cpp(name: &str, out: &mut Bounded) -> bool {
         .is_ok_and(|symbol| symbol.structured_demangle(out, &options).is_ok())
 }
 
-/// The longest name that is tried.
+/// Maximum length of a mangled name, in bytes.
 #[cfg(feature = "symbolize")]
 const MAX_MANGLED: usize = 8 << 10;
 
-/// The longest name that comes out.
+/// Maximum length of a demangled name, in bytes.
 #[cfg(feature = "symbolize")]
 const MAX_DEMANGLED: usize = 16 << 10;
 
-/// How deep names may lie in names. A level takes up to 10 KB of stack in a build without optimization; of
-/// the 16,000 functions of LLVM one is deeper.
+/// Maximum nesting of names. A level takes up to 10 KB of stack in a build without optimization; of the 16,000
+/// functions of LLVM one is deeper.
 #[cfg(feature = "symbolize")]
 const MAX_DEPTH: u32 = 64;
 
-/// Refuses what is too long.
+/// A text that fails to grow beyond [`MAX_DEMANGLED`].
 #[cfg(feature = "symbolize")]
 #[derive(Default)]
 struct Bounded(String);

@@ -1,4 +1,4 @@
-//! A module's file, and what is known about it.
+//! A module's file and its cached symbols.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::{Symbol, demangle::Texts, go};
 use crate::elf::{Elf, section_type};
 use crate::process::{Module, Opener};
 
-/// What makes two modules the same file.
+/// The identity of a file in the cache.
 ///
-/// The build id alone doesn't: whoever writes a file chooses its build id, and the names of one file must not
-/// get into another. Without build id it takes the same opener too.
+/// The build id alone is not enough: it is chosen by the author of a file, and the names of one file must not
+/// get into another. Without a build id the opener is part of the key.
 #[derive(Clone)]
 pub(super) struct FileKey {
     path: Box<str>,
@@ -34,7 +34,7 @@ impl FileKey {
         self.path.len() + self.build_id.len()
     }
 
-    /// Its parts as values that can be compared. The key holds the opener, so its address isn't used again.
+    /// Returns the parts as comparable values. The key keeps the opener alive, so its address is not reused.
     fn parts(&self) -> (&str, &[u8], Option<*const ()>) {
         (&self.path, &self.build_id, self.opener.as_ref().map(|opener| Arc::as_ptr(opener).cast()))
     }
@@ -65,27 +65,27 @@ pub(super) struct OpenFiles {
     main: Elf,
     debug: Option<DebugFile>,
     common: Option<DebugFile>,
-    /// Of the file with debug information.
+    /// Inflated sections of the file with debug information.
     #[cfg(feature = "symbolize")]
     inflated: dwarf::Inflated,
-    /// Of that with what it has in common with others.
+    /// Inflated sections of the supplementary file.
     #[cfg(feature = "symbolize")]
     inflated_common: dwarf::Inflated,
 }
 
-/// What is kept of a file while it is closed.
+/// The cached state of a closed file.
 #[derive(Debug, Default)]
 pub(super) struct FileState {
-    /// The symbols; none where they are too many to keep.
+    /// The symbols; `None` if they exceed the budget.
     table: Option<SymbolTable>,
-    /// Where which address is in the debug information; none where there is no such information.
+    /// The index of debug information; `None` without debug information.
     #[cfg(feature = "symbolize")]
     indexes: Option<dwarf::Indexes>,
     debug_path: Option<PathBuf>,
     common_path: Option<PathBuf>,
-    /// Whether it comes from Go's linker, which leaves a table of functions in any case.
+    /// `true` if the file has Go's function table.
     is_go: bool,
-    /// Whether it names nothing: gone, or not what ran.
+    /// `true` if the file is gone or was replaced.
     useless: bool,
 }
 
@@ -94,7 +94,7 @@ impl OpenFiles {
         Files { main: &self.main, debug: self.debug.as_ref().map(|debug| &debug.elf) }
     }
 
-    /// The file with debug information, and that with what it has in common with others.
+    /// Returns the file with debug information and its supplementary file.
     #[cfg(feature = "symbolize")]
     fn with_dwarf(&self) -> Option<(dwarf::File<'_>, Option<dwarf::File<'_>>)> {
         let Files { main, debug } = self.files();
@@ -133,7 +133,7 @@ impl OpenFiles {
         Some(open)
     }
 
-    /// Opens again what was found before.
+    /// Reopens the files that were found before.
     fn again(module: &Module, state: &FileState, stats: &mut SymbolStats) -> Option<OpenFiles> {
         let reopen = |path: &Option<PathBuf>| {
             let path = path.clone()?;
@@ -147,7 +147,7 @@ impl OpenFiles {
 }
 
 impl FileState {
-    /// Looks at a file for the first time.
+    /// Opens a file for the first time and reads its symbols and index.
     pub(super) fn new(
         module: &Module,
         options: &SymbolOptions,
@@ -181,7 +181,7 @@ impl FileState {
         if self.useless { None } else { OpenFiles::again(module, self, stats) }
     }
 
-    /// Calls `use_table` with the symbols, which are read once more where they couldn't be kept.
+    /// Calls `use_table` with the symbols, reading them again if they exceed the cache's budget.
     pub(super) fn with_table<T>(
         &self,
         open: &OpenFiles,
@@ -195,7 +195,7 @@ impl FileState {
         }
     }
 
-    /// What the debug information says about `addresses`, ascending.
+    /// Returns the functions of ascending `addresses` by debug information.
     #[cfg(feature = "symbolize")]
     pub(super) fn functions(
         &self,
@@ -213,7 +213,7 @@ impl FileState {
         }
     }
 
-    /// Fills in what only Go's own table knows about `addresses`, ascending.
+    /// Adds functions of ascending `addresses` that only Go's function table names.
     pub(super) fn fill_in(
         &self,
         open: &OpenFiles,
@@ -249,7 +249,7 @@ fn open_main(module: &Module, stats: &mut SymbolStats) -> Option<Elf> {
     Some(elf)
 }
 
-/// Whether a file holds all that a debug file could add.
+/// Returns `true` if a file has a symbol table and debug information of its own.
 fn is_complete(elf: &Elf) -> bool {
     let symbols = elf.sections().iter().any(|section| section.kind == section_type::SHT_SYMTAB);
     let debug = [".debug_info", ".zdebug_info"].iter().any(|name| elf.section(name).is_some());
@@ -270,14 +270,14 @@ fn note(search: Search, stats: &mut SymbolStats) -> Option<DebugFile> {
     }
 }
 
-/// Whether the symbol table, once sorted, may stay in the cache.
+/// Returns `true` if the sorted symbol table fits the cache.
 fn fits(files: Files<'_>, options: &SymbolOptions) -> bool {
     let symbols = |elf: &Elf| {
         let tables = elf.sections().iter().filter(|section| section.kind == section_type::SHT_SYMTAB);
         tables.map(|section| section.size).max().unwrap_or(0)
     };
     let largest = symbols(files.main).max(files.debug.map_or(0, symbols));
-    // 24 bytes in the file are 16 here, of those that are functions.
+    // 24 bytes per symbol in the file, 16 per function in memory.
     largest / 3 * 2 <= (options.files_budget() / 4) as u64
 }
 

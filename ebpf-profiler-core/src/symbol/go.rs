@@ -1,4 +1,4 @@
-//! Names, files, lines and inlined calls of Go functions, from the table that Go's own stack traces are made from.
+//! Names, files, lines and inlined calls of Go functions, by Go's function table.
 
 use super::Symbol;
 use super::demangle::Texts;
@@ -6,12 +6,12 @@ use super::options::SymbolOptions;
 use crate::elf::Elf;
 use crate::go::{Function, Pclntab};
 
-/// Whether a file has such a table.
+/// Returns `true` if a file has Go's function table.
 pub(super) fn is_in(elf: &Elf) -> bool {
     Pclntab::may_be_in(elf) && Pclntab::find(elf).is_ok_and(|table| table.is_some())
 }
 
-/// Names what has no name yet, or no line.
+/// Names the addresses that have no name or no line yet.
 pub(super) fn fill_in(
     elf: &Elf,
     addresses: &[u64],
@@ -34,7 +34,8 @@ pub(super) fn fill_in(
     }
 }
 
-/// A look at one address takes a few hundred steps; a thousand times more than all addresses of a batch need.
+/// Maximum number of steps per batch of addresses: an address takes a few hundred, this is some thousand times more than a
+/// batch needs.
 const STEPS: usize = 1 << 26;
 
 fn symbols(

@@ -1,4 +1,4 @@
-//! The kernel's own list of its functions.
+//! Kernel symbols by `/proc/kallsyms`.
 //!
 //! ```text
 //!   ffffffff81000010 T __entry_text_start
@@ -6,9 +6,9 @@
 //!   ffffffffc0201b3c t bpf_prog_6deef7357e7b4530_sd_fw_ingress  [bpf]
 //! ```
 //!
-//! Making these lines costs the kernel about 40 ms. So a profiler asks the kernel for single names where it can;
-//! elsewhere they are read when the first kernel address wants a name, and again only when an address could lie in a
-//! module or program that came later.
+//! The kernel takes about 40 ms to print the list. A live profiler therefore asks the kernel for single names where it
+//! can. Otherwise the list is read for the first kernel address, and again only for addresses that may belong to a
+//! module or program loaded later.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,12 +17,12 @@ use std::path::Path;
 /// The functions of the running kernel, its modules and its BPF programs.
 #[derive(Debug, Default)]
 pub(super) struct KernelTable {
-    /// What the starts are relative to.
+    /// The address that starts are relative to.
     base: u64,
     entries: Box<[Entry]>,
-    /// The names, each ended by a zero byte.
+    /// The names, each terminated by a zero byte.
     names: Box<[u8]>,
-    /// Names of modules; the first is empty and stands for the kernel itself.
+    /// Module names; the first is empty and stands for the kernel itself.
     modules: Vec<Box<str>>,
     hidden: bool,
 }
@@ -30,19 +30,19 @@ pub(super) struct KernelTable {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     start: u32,
-    /// Where its name begins.
+    /// Offset of its name.
     name: u32,
     module: u16,
     global: bool,
 }
 
-/// The running kernel, which can be asked what a function of its own is called.
+/// A kernel that names single functions.
 pub(crate) trait KernelNames: Send + std::fmt::Debug {
-    /// The function that `address` lies in.
+    /// Returns the function that contains `address`.
     fn name(&mut self, address: u64) -> Option<KernelName>;
 }
 
-/// What the kernel calls a function.
+/// The kernel's name of a function.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KernelName {
     pub(crate) name: Box<str>,
@@ -56,21 +56,21 @@ pub(super) struct KernelFunction<'t> {
     pub(super) name: &'t str,
     /// Empty for the kernel itself, `bpf` for its programs.
     pub(super) module: &'t str,
-    /// Whether something newer may lie there: the list has no sizes.
+    /// `true` if newer code may be at the address: the list has no sizes.
     pub(super) uncertain: bool,
 }
 
-/// No function is as long as this; what is further from any start is something else.
+/// Maximum size of a function; an address further from any start has no name.
 const MAX_SIZE: u32 = 1 << 20;
 
-/// More bytes than any kernel's list has.
+/// Maximum size of the list, in bytes.
 const MAX_LIST: u64 = 256 << 20;
 
-/// What is meant for people who read the list, not for names: the ends of stretches.
+/// Names of section boundaries, which name no function.
 const MARKS: [&str; 4] = ["_text", "_stext", "_etext", "__pi__text"];
 
 impl KernelTable {
-    /// Reads the list.
+    /// Reads the list at `path`.
     pub(super) fn read(path: &Path) -> io::Result<KernelTable> {
         KernelTable::parse(File::open(path)?)
     }
@@ -85,12 +85,12 @@ impl KernelTable {
         Ok(builder.finish())
     }
 
-    /// Whether the list was there, but its addresses weren't for this process.
+    /// Returns `true` if the kernel hides the addresses from this process.
     pub(super) fn is_hidden(&self) -> bool {
         self.hidden
     }
 
-    /// The function that `address` lies in.
+    /// Returns the function that contains `address`.
     pub(super) fn find(&self, address: u64) -> Option<KernelFunction<'_>> {
         let address = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let behind = self.entries.partition_point(|entry| entry.start <= address);
@@ -106,7 +106,7 @@ impl KernelTable {
         Some(KernelFunction { name: self.name(best), module, uncertain })
     }
 
-    /// Of several names for one function: no mark, global, without underscores in front, short.
+    /// Orders several names of one function: not a boundary, global, few leading underscores, short.
     fn preference(&self, entry: &Entry) -> (bool, bool, usize, usize, &str) {
         let name = self.name(entry);
         let underscores = name.bytes().take_while(|&byte| byte == b'_').count();
@@ -120,7 +120,7 @@ impl KernelTable {
     }
 }
 
-/// Collects lines.
+/// Collects the functions of the list.
 #[derive(Default)]
 struct Builder {
     functions: Vec<(u64, Entry)>,
@@ -130,7 +130,7 @@ struct Builder {
 }
 
 impl Builder {
-    /// Takes a line; one that isn't `address type name` or `address type name [module]` is passed over.
+    /// Adds a line; skips those that are not `address type name` or `address type name [module]`.
     fn add(&mut self, line: &[u8]) -> Option<()> {
         let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
         let address = hexadecimal(words.next()?)?;
@@ -154,7 +154,7 @@ impl Builder {
 
     fn module(&mut self, word: &[u8]) -> Option<u16> {
         let name = std::str::from_utf8(word).ok()?.trim_start_matches('[').trim_end_matches(']');
-        // Lines of one module follow each other.
+        // Lines of a module are consecutive.
         let known = self.modules.iter().rposition(|module| **module == *name);
         let number = known.unwrap_or_else(|| {
             self.modules.push(name.into());
@@ -179,7 +179,7 @@ impl Builder {
     }
 }
 
-/// The number that a word of hexadecimal digits stands for.
+/// Parses hexadecimal digits.
 fn hexadecimal(word: &[u8]) -> Option<u64> {
     let add = |number: u64, &digit: &u8| {
         let digit = char::from(digit).to_digit(16)?;
@@ -212,7 +212,7 @@ ffffffffc0b00000
     }
 
     #[test]
-    fn functions_are_found_by_any_of_their_addresses() {
+    fn finds_function_by_any_of_its_addresses() {
         let table = KernelTable::parse(LIST.as_bytes()).unwrap();
         assert!(!table.is_hidden());
         assert_eq!(find(&table, 0xffffffff80ffffff), None);
@@ -238,7 +238,7 @@ ffffffffc0b00000
     }
 
     #[test]
-    fn an_empty_list_is_not_a_hidden_one() {
+    fn empty_list_is_not_hidden() {
         assert!(!KernelTable::parse(&b""[..]).unwrap().is_hidden());
     }
 }

@@ -1,8 +1,8 @@
-//! What a symbolizer may take and where it looks.
+//! Options of a symbolizer.
 
 use std::path::PathBuf;
 
-/// What [`Symbols`](super::Symbols) may take, and where it looks.
+/// Limits and search paths of [`Symbols`](super::Symbols).
 ///
 /// # Examples
 ///
@@ -17,25 +17,23 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SymbolOptions {
-    /// The list of the kernel's symbols: `/proc/kallsyms`.
+    /// Path of the kernel's symbol list. Default: `/proc/kallsyms`.
     pub kallsyms: PathBuf,
-    /// Folders with separate debug files: `/usr/lib/debug`.
+    /// Folders with separate debug files. Default: `/usr/lib/debug`.
     pub debug_folders: Vec<PathBuf>,
-    /// Whether debug files are looked for at all, beside the file and in
-    /// [`debug_folders`](Self::debug_folders).
+    /// Search for debug files beside the file and in [`debug_folders`](Self::debug_folders). Default: `true`.
     pub debug_files: bool,
-    /// Whether source files and lines are looked up; needs feature `symbolize`.
+    /// Look up source files and lines; needs feature `symbolize`. Default: `true`.
     pub lines: bool,
-    /// Whether inlined functions are looked up; needs feature `symbolize`.
+    /// Look up inlined functions; needs feature `symbolize`. Default: `true`.
     pub inlined: bool,
-    /// How many bytes all caches together may hold: 24 MiB. The kernel's names come on top, about 40 bytes
-    /// each.
+    /// Memory budget of all caches, in bytes. Default: 24 MiB. Kernel names take about 40 bytes each on top.
     pub memory: usize,
-    /// How many bytes of debug information are held at once for one compilation unit: 16 MiB.
+    /// Maximum size of a compilation unit's debug information, in bytes. Default: 16 MiB.
     ///
-    /// A unit that is larger gives lines, but no inlined functions.
+    /// A larger unit has lines, but no inlined functions.
     pub max_unit: usize,
-    /// How many bytes a compressed section may have when inflated: 64 MiB. One that is larger isn't used.
+    /// Maximum size of an inflated section, in bytes; a larger one is not read. Default: 64 MiB.
     pub max_inflated: usize,
 }
 

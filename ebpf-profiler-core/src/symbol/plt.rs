@@ -1,10 +1,10 @@
-//! The procedure linkage table of x86_64: who is called through which entry.
+//! The procedure linkage table of x86_64: the function behind each entry.
 //!
 //! ```text
 //!   .plt.sec  endbr64; jmp *slot(%rip) ──► slot ──► .rela.plt: slot, number ──► .dynsym: name
 //! ```
 //!
-//! The jumps themselves are followed, so it doesn't matter how a linker orders its entries.
+//! Decoding the jumps makes this independent of the order of entries.
 
 use hashbrown::HashMap;
 use object::LittleEndian as LE;
@@ -17,14 +17,14 @@ use crate::elf::{Arch, Elf, ElfError, Section, section_type};
 pub(super) struct Entry {
     pub(super) address: u64,
     pub(super) size: u64,
-    /// Where the name begins in the string section of `.dynsym`.
+    /// Offset of the name in the string section of `.dynsym`.
     pub(super) name: u32,
 }
 
-/// More entries than any file has.
+/// Maximum number of entries.
 const MAX_ENTRIES: usize = 1 << 16;
 
-/// The entries whose functions have names.
+/// Returns the entries of named functions.
 pub(super) fn entries(elf: &Elf) -> Result<Vec<Entry>, ElfError> {
     let mut jumps = Vec::new();
     if elf.arch() == Arch::X86_64 {
@@ -44,7 +44,7 @@ pub(super) fn entries(elf: &Elf) -> Result<Vec<Entry>, ElfError> {
 struct Jump {
     address: u64,
     size: u64,
-    /// The address that holds the function's address.
+    /// The slot that holds the function's address.
     slot: u64,
 }
 
@@ -72,7 +72,7 @@ fn read_jumps(elf: &Elf, section: &Section, jumps: &mut Vec<Jump>) -> Result<(),
     Ok(())
 }
 
-/// For each slot that is jumped through, where the name of its function begins.
+/// Returns the name offset of each slot.
 fn slot_names(elf: &Elf, jumps: &[Jump]) -> Result<HashMap<u64, u32>, ElfError> {
     let mut slots: HashMap<u64, u32> = jumps.iter().map(|jump| (jump.slot, 0)).collect();
     for name in [".rela.plt", ".rela.dyn"] {

@@ -1,4 +1,4 @@
-//! Where functions without a name begin: stripped code still says so to whoever unwinds it.
+//! Starts of functions without a symbol, from the search table of unwind data (`.eh_frame_hdr`).
 //!
 //! ```text
 //!   .eh_frame_hdr   version: u8 = 1, encodings of pointer, count and table: u8 each, pointer to .eh_frame, count: u32,
@@ -6,12 +6,12 @@
 //!   description     length: u32, back to what it shares with others: u32, function: i32 from here, size: u32, …
 //! ```
 //!
-//! That is how every linker writes them. The description has to confirm what the table says: a file can claim
-//! anything, and behind the end of a function may lie another one that nothing describes.
+//! This is the form that all linkers write. The description has to confirm the table's entry: a file can claim
+//! anything, and undescribed code may follow the end of a function.
 
 use crate::elf::{Elf, segment_type};
 
-/// The functions that a file describes.
+/// The search table of a file.
 pub(super) struct Starts<'e> {
     elf: &'e Elf,
     /// The address of the header.
@@ -22,7 +22,7 @@ pub(super) struct Starts<'e> {
 }
 
 impl<'e> Starts<'e> {
-    /// Those of `elf`, if it has a table of the usual form.
+    /// Opens the search table of `elf`, if it has one of the usual form.
     pub(super) fn of(elf: &'e Elf) -> Option<Starts<'e>> {
         let segment = elf.segments().iter().find(|s| s.kind == segment_type::PT_GNU_EH_FRAME)?;
         let header = segment.address;
@@ -40,7 +40,7 @@ impl<'e> Starts<'e> {
         Some(Starts { elf, header, table: at.checked_add(4)?, count: count.into() })
     }
 
-    /// Where the function begins that `address` lies in.
+    /// Returns the start of the function that contains `address`.
     pub(super) fn find(&self, address: u64) -> Option<u64> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
@@ -57,7 +57,7 @@ impl<'e> Starts<'e> {
         (described == start && address - start < u64::from(size)).then_some(start)
     }
 
-    /// A function and where it is described.
+    /// Returns the addresses of a function and of its description.
     fn entry(&self, index: u64) -> Option<(u64, u64)> {
         const ENTRY: u64 = 8;
         let bytes: [u8; ENTRY as usize] = read(self.elf, self.table.checked_add(index * ENTRY)?)?;
@@ -67,13 +67,13 @@ impl<'e> Starts<'e> {
     }
 }
 
-/// What an encoding says of size and sign.
+/// The bits of an encoding for size and sign.
 const FORMAT: u8 = 0x0f;
 const UDATA4: u8 = 0x03;
 const UDATA8: u8 = 0x04;
 const SDATA4: u8 = 0x0b;
 const SDATA8: u8 = 0x0c;
-/// What an encoding says of where numbers count from.
+/// The bits of an encoding for relative to the header.
 const FROM_HEADER: u8 = 0x30;
 
 fn read<const N: usize>(elf: &Elf, address: u64) -> Option<[u8; N]> {
@@ -82,7 +82,7 @@ fn read<const N: usize>(elf: &Elf, address: u64) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Numbers of four bytes; as many as there are.
+/// Converts bytes to 32-bit numbers.
 fn words<const N: usize, const M: usize>(bytes: [u8; N]) -> [u32; M] {
     let mut words = bytes.chunks_exact(4).map(|word| word.try_into().map_or(0, u32::from_le_bytes));
     std::array::from_fn(|_| words.next().unwrap_or(0))

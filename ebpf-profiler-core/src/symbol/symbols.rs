@@ -1,4 +1,4 @@
-//! The symbolizer that a profiler uses unless it is given another one.
+//! The default symbolizer.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{Symbol, Symbolizer};
 use crate::elf::Elf;
 use crate::process::Module;
 
-/// Names from symbol tables and debug information of files, and from the kernel's list.
+/// The default symbolizer: names by symbol tables and debug information of files, and by the kernel.
 ///
 /// # Examples
 ///
@@ -41,16 +41,16 @@ pub struct Symbols {
     options: SymbolOptions,
     stats: SymbolStats,
     texts: Texts,
-    /// The functions of an address of the file with a number.
+    /// The functions of an address, by the number of its file.
     names: Cache<(u32, u64), Arc<[Symbol]>>,
-    /// Where the functions begin that have no name; `None` where nothing says so.
+    /// The starts of functions without a name; `None` if unknown.
     starts: Cache<(u32, u64), Option<u64>>,
     numbers: Cache<FileKey, u32>,
     files: Cache<u32, Arc<FileState>>,
     kernel: Option<KernelTable>,
-    /// The kernel itself, where it answers: its list is read for what it has no name for.
+    /// The running kernel, if it can be asked; the list is read for addresses that it does not name.
     asked: Option<Box<dyn KernelNames>>,
-    /// The number that the kernel's functions have among `names`; another one each time that they are read.
+    /// The number of the kernel among `names`; changes each time its list is read.
     kernel_number: u32,
     last_number: u32,
 }
@@ -62,7 +62,7 @@ impl Default for Symbols {
 }
 
 impl Symbols {
-    /// A symbolizer with empty caches.
+    /// Creates a symbolizer with empty caches.
     pub fn new(options: SymbolOptions) -> Symbols {
         Symbols {
             stats: SymbolStats::default(),
@@ -79,18 +79,18 @@ impl Symbols {
         }
     }
 
-    /// Asks the running kernel before it reads its list.
+    /// Asks `kernel` for names before reading the list.
     #[cfg(feature = "live")]
     pub(crate) fn with_kernel(self, kernel: Box<dyn KernelNames>) -> Symbols {
         Symbols { asked: Some(kernel), ..self }
     }
 
-    /// What was found, missed, and why, since it was made.
+    /// Returns the counters since its creation.
     pub fn stats(&self) -> SymbolStats {
         SymbolStats { not_demangled: self.texts.failed, ..self.stats }
     }
 
-    /// Forgets everything but the counts, and gives its memory back.
+    /// Clears all caches but keeps the counters.
     pub fn clear(&mut self) {
         let stats = self.stats();
         let asked = self.asked.take();
@@ -114,7 +114,7 @@ impl Symbols {
         number
     }
 
-    /// Calls `name` for what is cached, and gives the numbers of the others.
+    /// Calls `name` for cached addresses; returns the indices of the others.
     fn name_cached(
         &mut self,
         file: u32,
@@ -151,7 +151,7 @@ impl Symbols {
         (state, open)
     }
 
-    /// Looks up addresses of a file, ascending, and calls `take` with the functions of each.
+    /// Looks up ascending addresses of a file and calls `take` with the functions of each.
     fn look_up(
         &mut self,
         file: u32,
@@ -159,7 +159,7 @@ impl Symbols {
         addresses: &[u64],
         mut take: impl FnMut(&mut Symbols, usize, Vec<Symbol>),
     ) {
-        /// What is not passed on yet is in memory, so it is little at a time.
+        /// Addresses per step, which bounds the memory of results.
         const AT_ONCE: usize = 8192;
         let (state, open) = self.open(file, module);
         for (piece, addresses) in addresses.chunks(AT_ONCE).enumerate() {
@@ -172,7 +172,7 @@ impl Symbols {
         }
     }
 
-    /// The functions of each address, innermost first; the outermost is called as the symbol table says.
+    /// Returns the functions of each address, innermost first; the symbol table names the outermost.
     fn functions(&mut self, state: &FileState, open: &OpenFiles, addresses: &[u64]) -> Vec<Vec<Symbol>> {
         let Symbols { options, stats, texts, .. } = self;
         let names: Vec<Option<Name>> = state.with_table(open, addresses, stats, |table| {
@@ -204,11 +204,11 @@ impl Symbols {
         });
         self.stats.kernel_hidden += u64::from(table.is_hidden());
         self.kernel = Some(table);
-        // Programs and modules may have gone since, so what was found before doesn't count any more.
+        // Programs and modules may be gone since, so cached names are dropped.
         self.kernel_number = self.next_number();
     }
 
-    /// Reads the kernel's list if that can change what `addresses` are called.
+    /// Reads the kernel's list if that can change the names of `addresses`.
     fn refresh_kernel(&mut self, addresses: impl Iterator<Item = u64>) {
         let Some(table) = &self.kernel else { return self.read_kernel() };
         let stale = |address| table.find(address).is_none_or(|found| found.uncertain);
@@ -217,13 +217,13 @@ impl Symbols {
         }
     }
 
-    /// What the running kernel says.
+    /// Returns the running kernel's name of an address.
     fn ask_kernel(&mut self, address: u64) -> Option<Symbol> {
         let KernelName { name, module } = self.asked.as_mut()?.name(address)?;
         Some(kernel_symbol(&mut self.texts, &name, &module))
     }
 
-    /// What its list says.
+    /// Returns the list's name of an address.
     fn listed_function(&mut self, address: u64) -> Option<Symbol> {
         let KernelFunction { name, module, .. } = self.kernel.as_ref()?.find(address)?;
         Some(kernel_symbol(&mut self.texts, name, module))
@@ -272,7 +272,7 @@ impl Symbolizer for Symbols {
         for (number, said) in missing.into_iter().zip(said) {
             let functions = said.or_else(|| self.listed_function(addresses[number]));
             self.count(functions.as_slice());
-            // As long as the list isn't read again, nobody says when a module or program has gone.
+            // Unloading is noticed only when the list is read again.
             let may_go = functions.iter().any(|function| !function.file.is_empty());
             if self.asked.is_none() || !may_go {
                 self.keep(self.kernel_number, addresses[number], functions.as_slice());
@@ -310,10 +310,10 @@ impl Symbolizer for Symbols {
     }
 }
 
-/// Functions whose unwind data begins one byte before them.
+/// The functions whose unwind data begins one byte before them.
 ///
-/// So C libraries write what a signal handler returns to: nothing calls it, but who looks up the byte before a return
-/// address is to find it.
+/// C libraries describe the signal return trampoline so: it is never called, but its first byte is a return address, and
+/// unwinders look up the byte before.
 struct Early<'e> {
     file: &'e Elf,
     starts: Option<Option<Starts<'e>>>,
@@ -324,7 +324,7 @@ impl<'e> Early<'e> {
         Early { file, starts: None }
     }
 
-    /// Whether a function is said to begin just there.
+    /// Returns `true` if a function begins at this address.
     fn is_at(&mut self, address: u64) -> bool {
         let starts = self.starts.get_or_insert_with(|| Starts::of(self.file));
         starts.as_ref().and_then(|starts| starts.find(address)) == Some(address)
@@ -336,7 +336,7 @@ fn kernel_symbol(texts: &mut Texts, name: &str, module: &str) -> Symbol {
     Symbol { function: name.function, system_name: name.system, file, ..Symbol::default() }
 }
 
-/// What debug information and the symbol table say about one address.
+/// Merges the name of the symbol table into the functions of debug information.
 fn merge(name: Option<Name>, mut functions: Vec<Symbol>) -> Vec<Symbol> {
     if let Some(name) = name {
         if functions.is_empty() {
@@ -346,7 +346,7 @@ fn merge(name: Option<Name>, mut functions: Vec<Symbol>) -> Vec<Symbol> {
             (outer.function, outer.system_name) = (name.function, name.system);
         }
     }
-    // A line without a function isn't a name.
+    // A line without a function is no name.
     if functions.last().is_some_and(|outer| outer.function.is_empty()) {
         functions.clear();
     }

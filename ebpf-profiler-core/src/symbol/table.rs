@@ -5,9 +5,8 @@
 //!   .plt and its relocations ──┘
 //! ```
 //!
-//! Names stay in the file: a profile meets a few hundred of them, and a string table is larger than
-//! everything else here. For the same reason aliases are kept, and judged by their names when an address
-//! meets them.
+//! Names stay in the file: a profile needs a few hundred of them, and the string table is larger than everything
+//! else here. For the same reason aliases are kept, and compared by name only when an address needs one.
 
 use std::ops::Range;
 
@@ -23,12 +22,12 @@ use crate::elf::{EXECUTABLE, Elf, ElfError, Section, section_type};
 /// The functions of a file.
 #[derive(Debug, Default)]
 pub(super) struct SymbolTable {
-    /// What the starts are relative to.
+    /// The address that starts are relative to.
     base: u64,
     entries: Box<[Entry]>,
-    /// Whether the names of functions are in the debug file.
+    /// `true` if the names of functions are in the debug file.
     in_debug_file: bool,
-    /// The string section for functions, and for the procedure linkage table.
+    /// The string sections of functions and of the procedure linkage table.
     strings: [Option<Section>; 2],
 }
 
@@ -37,12 +36,12 @@ pub(super) struct SymbolTable {
 struct Entry {
     start: u32,
     rank: Rank,
-    /// Where its name begins in the string section.
+    /// Offset of its name in the string section.
     name: u32,
     size: u32,
 }
 
-/// What names an address best comes first.
+/// The kinds of symbols; the best name for an address comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     Global,
@@ -52,7 +51,7 @@ enum Rank {
     Plt,
 }
 
-/// A function before its place in the table is known.
+/// A function before the table is sorted.
 struct Raw {
     address: u64,
     size: u64,
@@ -68,9 +67,9 @@ pub(super) struct Files<'e> {
 }
 
 impl SymbolTable {
-    /// Reads the best symbol table of a file: its own, its debug file's, the dynamic one.
+    /// Reads the best symbol table of a file: its own, its debug file's, or the dynamic one.
     ///
-    /// With `wanted`, ascending, only what can name one of these addresses is kept.
+    /// Given ascending addresses in `wanted`, keeps only symbols that can name one of them.
     pub(super) fn read(files: Files<'_>, wanted: Option<&[u64]>) -> Result<SymbolTable, ElfError> {
         let mut symbols = Vec::new();
         let mut table = SymbolTable::default();
@@ -90,17 +89,17 @@ impl SymbolTable {
         Ok(table)
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many bytes it takes.
+    /// Returns the memory size in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of::<SymbolTable>() + size_of_val(&*self.entries)
     }
 
-    /// Reads names from `files`, the ones that the table was read from.
+    /// Opens the names in `files`, from which the table was read.
     pub(super) fn names<'e>(&self, files: Files<'e>) -> Names<'_, 'e> {
         let functions = if self.in_debug_file { files.debug.unwrap_or(files.main) } else { files.main };
         let open = |elf: &'e Elf, section: &Option<Section>| {
@@ -128,9 +127,9 @@ impl SymbolTable {
         self.entries = entries.into();
     }
 
-    /// The entries that begin where the best one that holds `address` begins.
+    /// Returns the entries that start where the innermost entry with `address` starts.
     ///
-    /// Functions hold each other only where a table is strange, so the walk back is short.
+    /// Functions are rarely nested, so the search backwards is short.
     fn holders(&self, address: u64) -> Option<Holders<'_>> {
         const STEPS: usize = 64;
         let address = u32::try_from(address.checked_sub(self.base)?).ok()?;
@@ -153,7 +152,7 @@ impl SymbolTable {
 struct Holders<'t> {
     entries: &'t [Entry],
     start: u64,
-    /// Where the answer is the same, from the address asked for on.
+    /// The range with the same result, from the requested address on.
     range: Range<u64>,
 }
 
@@ -162,12 +161,12 @@ pub(super) struct Names<'t, 'e> {
     table: &'t SymbolTable,
     functions: Window<'e>,
     plt: Window<'e>,
-    /// The last answer, and where it holds: addresses come sorted.
+    /// The last result and its range; addresses are requested in order.
     last: Option<(Range<u64>, Name)>,
 }
 
 impl Names<'_, '_> {
-    /// The name of the function that `address` lies in.
+    /// Returns the name of the function that contains `address`.
     pub(super) fn find(&mut self, address: u64, texts: &mut Texts) -> Option<Name> {
         if let Some((range, name)) = &self.last
             && range.contains(&address)
@@ -181,7 +180,7 @@ impl Names<'_, '_> {
     }
 
     fn best(&mut self, holders: &Holders<'_>, address: u64) -> Option<Box<[u8]>> {
-        /// Nobody gives one function more names than this.
+        /// Maximum number of aliases compared.
         const ALIASES: usize = 64;
         let holds = |entry: &&Entry| address - holders.start < u64::from(entry.size);
         let names = holders.entries.iter().filter(holds).take(ALIASES).filter_map(|entry| self.name(entry));
@@ -196,13 +195,13 @@ impl Names<'_, '_> {
     }
 }
 
-/// Of several names for one function: what is seen from outside, without underscores in front, short.
+/// Orders several names of one function: global, few leading underscores, short.
 fn preference((rank, name): &(Rank, Box<[u8]>)) -> (Rank, usize, usize, &[u8]) {
     let underscores = name.iter().take_while(|&&byte| byte == b'_').count();
     (*rank, underscores, name.len(), name)
 }
 
-/// Not empty, and not a mark for disassemblers as `$x`.
+/// Returns `true` unless the name is empty or a marker for disassemblers, such as `$x`.
 fn is_name(name: &[u8]) -> bool {
     !matches!(name, [] | [b'$', ..] | [b'.', b'L', ..])
 }
@@ -223,16 +222,16 @@ fn read_symbols(
     Ok(())
 }
 
-/// Whether a symbol can be the name of a wanted address.
+/// Returns `true` if a symbol can name one of the wanted addresses.
 fn names_one(symbol: &Raw, wanted: &[u64]) -> bool {
-    // Where the size isn't known, this far at most.
+    // Maximum distance for symbols without a size.
     const REACH: u64 = 64 << 10;
     let size = if symbol.size == 0 { REACH } else { symbol.size };
     let from = wanted.partition_point(|&address| address < symbol.address);
     wanted.get(from).is_some_and(|address| address - symbol.address < size)
 }
 
-/// A symbol of the table as a function, if it is one.
+/// Converts a symbol, if it is a function or a label in code.
 fn function(elf: &Elf, symbol: &Sym64<LE>) -> Option<Raw> {
     let section = symbol.st_shndx.get(LE);
     if section == elf::SHN_UNDEF || section == elf::SHN_ABS || symbol.st_name.get(LE) == 0 {
@@ -255,7 +254,7 @@ fn is_code(elf: &Elf, section: u16) -> bool {
     elf.sections().get(usize::from(section)).is_some_and(|section| section.flags & EXECUTABLE != 0)
 }
 
-/// Drops labels within functions, and lets what has no size reach to the next symbol of its section.
+/// Drops labels inside functions, and extends symbols without a size to the next symbol of the section.
 fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
     symbols.sort_unstable_by_key(|symbol| (symbol.address, symbol.size == 0, symbol.rank));
     let mut covered = 0;
@@ -277,14 +276,14 @@ fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
     }
 }
 
-/// The end of the executable section that `address` lies in.
+/// Returns the end of the executable section that contains `address`.
 fn end_of_code(elf: &Elf, address: u64) -> Option<u64> {
     let holds = |s: &&Section| s.flags & EXECUTABLE != 0 && address.wrapping_sub(s.address) < s.size;
     let section = elf.sections().iter().find(holds)?;
     section.address.checked_add(section.size)
 }
 
-/// Adds the entries of the procedure linkage table, and gives the section with their names.
+/// Adds the entries of the procedure linkage table; returns the section with their names.
 fn read_plt(elf: &Elf, symbols: &mut Vec<Raw>) -> Result<Option<Section>, ElfError> {
     let entries = plt::entries(elf)?;
     symbols.extend(entries.into_iter().map(|entry| Raw {

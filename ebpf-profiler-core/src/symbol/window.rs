@@ -1,11 +1,11 @@
-//! A section that is looked at here and there, read in stretches.
+//! Buffered random access to a section.
 
 use super::data::Data;
 
-/// Gives pieces of a section without holding it.
+/// A window that is read of a section.
 ///
-/// What is asked for next is often near: symbols that are neighbours in the code have names that are
-/// neighbours, and lists of ranges follow each other as the functions do.
+/// Consecutive requests are often near each other: neighbouring functions have neighbouring names and range
+/// lists.
 pub(super) struct Window<'e> {
     data: Data<'e>,
     step: u64,
@@ -14,12 +14,12 @@ pub(super) struct Window<'e> {
 }
 
 impl<'e> Window<'e> {
-    /// Reads at least `step` bytes at once.
+    /// Creates a window that reads at least `step` bytes at a time.
     pub(super) fn new(data: Data<'e>, step: u64) -> Window<'e> {
         Window { data, step, held: Vec::new(), start: 0 }
     }
 
-    /// What follows `offset`: at least `size` bytes, or all up to the end of the section.
+    /// Returns the bytes from `offset` on: at least `size`, or all up to the end of the section.
     pub(super) fn at(&mut self, offset: u64, size: u64) -> Option<&[u8]> {
         let size = size.min(self.data.size().checked_sub(offset)?);
         if self.held(offset).is_none_or(|held| (held.len() as u64) < size) {
@@ -28,7 +28,7 @@ impl<'e> Window<'e> {
         self.held(offset)
     }
 
-    /// The text at `offset`, without its zero byte; nothing where there is none, or it is too long.
+    /// Returns the text at `offset` without its zero byte; `None` if it is not terminated within 64 KiB.
     pub(super) fn text(&mut self, offset: u64) -> Option<&[u8]> {
         let is_whole = self.at(offset, 1)?.contains(&0);
         let bytes = self.at(offset, if is_whole { 1 } else { MAX_TEXT })?;
@@ -49,10 +49,10 @@ impl<'e> Window<'e> {
     }
 }
 
-/// What is read at once of a string section.
+/// Bytes per read of a string section.
 pub(super) const TEXTS: u64 = 1 << 10;
 
-/// The longest text; the names of some templates are that long.
+/// Maximum length of a text; names of some templates are that long.
 const MAX_TEXT: u64 = 64 << 10;
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_found_wherever_the_window_is() {
+    fn finds_texts_inside_and_across_windows() {
         let long = "x".repeat(TEXTS as usize * 2);
         let mut bytes = format!("\0first\0second\0{long}\0last\0").into_bytes();
         bytes.extend(b"open");

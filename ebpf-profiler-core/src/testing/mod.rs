@@ -1,4 +1,4 @@
-//! Stand-ins for whoever tests a sink, a source, a pipeline or a language.
+//! Fakes for tests of sinks, sources, pipelines and languages.
 
 mod language;
 

@@ -10,20 +10,20 @@ use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
 use crate::symbol::{Symbol, Symbolizer};
 use crate::trace::{Found, Frame, Stop, Trace};
 
-/// A profile from folded text: one second long, 100 ticks a second, its samples at its beginning.
+/// Builds a profile from folded text: one second long, 100 samples per second, all samples at its beginning.
 ///
 /// ```text
 ///   cat;main;libc.so.6`read;helper_[i];entry_[k];sys_read_[k] 3
-///   |   |    |              |          |                      the count; 1 where there is none
+///   |   |    |              |          |                      the count; 1 if missing
 ///   |   |    |              |          code of the kernel
 ///   |   |    |              inlined into the function before it
-///   |   |    in this module; without one it lies in the process's own file
+///   |   |    in this module; without it, in the process's executable
 ///   |   root
 ///   the thread's name, and its process's: rustc`opt cgu.1 for a thread with a name of its own
 /// ```
 ///
-/// A name that ends in `_[j]` is code made at run time, one that ends in `_[g]` was guessed. One that contains `::` is
-/// Rust, or C++ where it has arguments in parentheses. `[truncated: reason]` in front of the root and
+/// A name that ends in `_[j]` is JIT-compiled code, one that ends in `_[g]` a guessed frame. A name that contains `::` is
+/// Rust, or C++ if it has arguments in parentheses. `[truncated: reason]` in front of the root and
 /// `[… 12 frames left out]` mean what [`folded`](crate::sink::folded) means by them.
 ///
 /// # Examples
@@ -43,7 +43,7 @@ pub fn profile(folded: &str) -> Profile {
     maker.finish()
 }
 
-/// Makes addresses for names, and a profile of them.
+/// Assigns addresses to names and builds a profile.
 #[derive(Default)]
 struct Maker {
     builder: ProfileBuilder,
@@ -53,14 +53,14 @@ struct Maker {
     names: Names,
 }
 
-/// The functions at each address, innermost first; the addresses are 16 apart.
+/// The functions at each address, innermost first; addresses are 16 apart.
 #[derive(Default)]
 struct Names {
     numbers: HashMap<Vec<Symbol>, usize>,
     functions: Vec<Vec<Symbol>>,
 }
 
-/// A frame that is still written down.
+/// A frame whose inlined functions are still being added.
 struct Draft<'l> {
     ending: &'l str,
     module: &'l str,
@@ -87,7 +87,7 @@ impl Maker {
     fn thread(&mut self, process: &str, name: &str) -> ThreadId {
         let next = FIRST_PID + self.processes.len() as u32;
         let pid = *self.processes.entry(process.into()).or_insert(next);
-        // Threads of the kernel have names such as kworker/0:1, and no executable.
+        // Kernel threads have names such as kworker/0:1, and no executable.
         let executable = if process.contains('/') { String::new() } else { format!("/usr/bin/{process}") };
         let process = Process { pid, created: 1, executable: executable.into(), ..Process::default() };
         let process = self.builder.process(process);
@@ -111,7 +111,7 @@ impl Maker {
         }
         trace.frames = drafts.iter().rev().map(|draft| self.frame(draft)).collect();
         if trace.omitted > 0 {
-            // Written from the root, kept from the leaf.
+            // Text counts from the root, traces from the leaf.
             trace.gap = trace.frames.len() as u32 - trace.gap;
         }
         trace
@@ -177,7 +177,7 @@ impl Symbolizer for Names {
 }
 
 impl<'l> Draft<'l> {
-    /// Adds a frame, or to the last one where the part was inlined into it.
+    /// Adds a frame, or an inlined function to the last frame.
     fn add(drafts: &mut Vec<Draft<'l>>, part: &'l str, process: &'l str) {
         let ending = ENDINGS.iter().find(|ending| part.ends_with(**ending)).copied().unwrap_or("");
         let name = part.strip_suffix(ending).unwrap_or(part);

@@ -1,11 +1,11 @@
-//! Events that were thought up.
+//! A source of given events.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::sample::{Batch, Counts, Source, SourceError};
 
-/// A source that gives the batches that it was given, one at a time, and then ends.
+/// A source that returns given batches, one per call, and then ends.
 ///
 /// # Examples
 ///
@@ -31,13 +31,13 @@ pub struct FakeSource {
 }
 
 impl FakeSource {
-    /// Gives these batches.
+    /// Creates a source that returns these batches.
     pub fn new(batches: impl IntoIterator<Item = Batch>) -> FakeSource {
         FakeSource { batches: batches.into_iter().collect(), counts: Counts::default() }
     }
 
-    /// Says that the kernel side has counted this.
-    #[must_use = "it is a source of its own"]
+    /// Sets the counters that the source reports.
+    #[must_use = "returns the changed source"]
     pub fn counting(self, counts: Counts) -> FakeSource {
         FakeSource { counts, ..self }
     }

@@ -1,4 +1,4 @@
-//! Machines that were thought up.
+//! A machine with given processes, files and memory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use crate::elf::ReadAt;
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
-/// A machine with a few processes, files and pieces of memory.
+/// A machine with given processes, files and memory.
 ///
 /// # Examples
 ///
@@ -33,16 +33,16 @@ pub struct FakeSystem {
     processes: BTreeMap<u32, (Description, Vec<MapEvent>)>,
     files: BTreeMap<Box<str>, Arc<[u8]>>,
     memory: Vec<(u32, u64, Vec<u8>)>,
-    /// The process whose files and memory are real.
+    /// The process with real files and memory.
     own: Option<u32>,
 }
 
 impl FakeSystem {
-    /// This process as it is now, with its real files and memory: nothing of that needs a privilege.
+    /// Creates a machine with this process alone, with its real files and memory. Needs no privileges.
     ///
     /// # Errors
     ///
-    /// When `/proc/self` can't be read.
+    /// Fails if `/proc/self` cannot be read.
     pub fn this_process() -> io::Result<FakeSystem> {
         let pid = std::process::id();
         let maps = fs::read_to_string("/proc/self/maps")?;
@@ -52,23 +52,23 @@ impl FakeSystem {
         Ok(system.process(pid, &executable.to_string_lossy(), maps))
     }
 
-    /// With a process.
-    #[must_use = "it is a system of its own"]
+    /// Adds a process.
+    #[must_use = "returns the changed system"]
     pub fn process(mut self, pid: u32, executable: &str, maps: Vec<MapEvent>) -> FakeSystem {
         let description = Description { executable: executable.into(), ..Description::default() };
         self.processes.insert(pid, (description, maps));
         self
     }
 
-    /// With a file.
-    #[must_use = "it is a system of its own"]
+    /// Adds a file.
+    #[must_use = "returns the changed system"]
     pub fn file(mut self, path: &str, contents: &[u8]) -> FakeSystem {
         self.files.insert(path.into(), contents.into());
         self
     }
 
-    /// With a piece of a process's memory.
-    #[must_use = "it is a system of its own"]
+    /// Adds memory of a process at an address.
+    #[must_use = "returns the changed system"]
     pub fn memory(mut self, pid: u32, address: u64, contents: &[u8]) -> FakeSystem {
         self.memory.push((pid, address, contents.to_vec()));
         self
@@ -115,7 +115,7 @@ impl System for FakeSystem {
     }
 }
 
-/// A line of `/proc/self/maps`: `start-end permissions offset device inode path`.
+/// Parses an executable mapping of `/proc/self/maps`: `start-end permissions offset device inode path`.
 fn executable_mapping(line: &str) -> Option<MapEvent> {
     let (fields, path) = line.split_at_checked(73).unwrap_or((line, ""));
     let mut fields = fields.split_ascii_whitespace();

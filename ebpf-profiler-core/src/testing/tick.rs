@@ -1,10 +1,10 @@
-//! Ticks that were thought up.
+//! Records of samples with given contents.
 
 use ebpf_programs::abi::reason::Stop;
 use ebpf_programs::abi::record::kind;
 use ebpf_programs::abi::registers::Registers;
 
-/// One tick, in the bytes that the ring would have had.
+/// A sample of the clock, as the bytes of its record in the ring buffer.
 ///
 /// # Examples
 ///
@@ -25,18 +25,18 @@ pub struct FakeTick {
     kind: u8,
     stop: Stop,
     kernel: Vec<u64>,
-    /// Frames that were walked, or registers and stack.
+    /// Frames, or registers and stack.
     rest: Vec<u64>,
 }
 
 impl FakeTick {
-    /// Of a stack that the kernel side walked to its root; frames may have
+    /// Creates a sample whose stack the kernel side walked to its root; frames may have
     /// [flags](ebpf_programs::abi::record::frame).
     pub fn walked(time: u64, pid: u32, name: &str, frames: &[u64]) -> FakeTick {
         FakeTick::new(time, pid, name, kind::WALKED, frames.to_vec())
     }
 
-    /// Of a stack that is still to be walked: its registers, and what lies from the stack pointer upwards.
+    /// Creates a raw sample: registers, and a copy of the stack from the stack pointer on.
     pub fn raw(time: u64, pid: u32, name: &str, registers: &Registers, stack: &[u64]) -> FakeTick {
         let mut rest = vec![registers.pc, registers.known];
         rest.extend(registers.values);
@@ -45,19 +45,19 @@ impl FakeTick {
         FakeTick { stop: Stop::UnknownProcess, ..FakeTick::new(time, pid, name, kind::RAW, rest) }
     }
 
-    /// With kernel frames, innermost first; 127 at most.
-    #[must_use = "it is a tick of its own"]
+    /// Sets the kernel frames, innermost first; at most 127.
+    #[must_use = "returns the changed sample"]
     pub fn kernel(self, addresses: &[u64]) -> FakeTick {
         FakeTick { kernel: addresses.to_vec(), ..self }
     }
 
-    /// Whose walk ended so.
-    #[must_use = "it is a tick of its own"]
+    /// Sets the stop reason of the walk.
+    #[must_use = "returns the changed sample"]
     pub fn stop(self, stop: Stop) -> FakeTick {
         FakeTick { stop, ..self }
     }
 
-    /// The bytes.
+    /// Returns the bytes of the record.
     pub fn bytes(&self) -> Vec<u8> {
         self.words().iter().flat_map(|word| word.to_ne_bytes()).collect()
     }

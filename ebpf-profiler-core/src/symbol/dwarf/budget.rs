@@ -1,29 +1,29 @@
-//! How much work one file may make.
+//! The work budget of a file.
 
 use addr2line::gimli;
 
 use crate::elf::ElfError;
 
-/// Steps that are left.
+/// The number of steps left for a file.
 ///
-/// Debug information can refer to the same list, table or unit from everywhere, so its size alone doesn't
-/// bound the work. A step is about the reading of one attribute; real files need one for every few bytes.
+/// Debug information can refer to one list, table or unit from everywhere, so its size does not bound the work. A
+/// step is about one attribute; real files need one per few bytes.
 #[derive(Debug)]
 pub(super) struct Budget(u64);
 
-/// Why a piece of debug information isn't used.
+/// The reason for skipping a piece of debug information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It makes no sense, or can't be read.
+    /// It is invalid or cannot be read.
     Malformed,
-    /// The work for this file is used up.
+    /// The budget of the file is used up.
     Exhausted,
 }
 
 impl Budget {
-    /// Enough for `bytes` of debug information.
+    /// Returns a budget for `bytes` of debug information.
     pub(super) fn of(bytes: u64) -> Budget {
-        /// Beyond this a file isn't given more, whatever size it claims.
+        /// Size beyond which the budget does not grow.
         const LARGE: u64 = 512 << 20;
         Budget((4 << 20) + bytes.min(LARGE) * 2)
     }

@@ -1,6 +1,6 @@
-//! Which unit holds which address.
+//! An index from addresses to units.
 //!
-//! This is all that is kept of a file's debug information: 16 bytes a unit and 12 for each stretch of code.
+//! This is all that is cached of a file's debug information: 16 bytes per unit and 12 per range of code.
 
 use addr2line::gimli::{DebugAranges, Encoding, LittleEndian, Range, UnitType};
 use hashbrown::HashSet;
@@ -16,20 +16,20 @@ use crate::symbol::window::Window;
 pub(crate) struct Index {
     units: Vec<UnitAt>,
     stretches: Vec<Stretch>,
-    /// What addresses are relative to.
+    /// The address that ranges are relative to.
     base: u64,
-    /// How many stretches there may be.
+    /// Maximum number of ranges.
     most: usize,
 }
 
-/// Where a unit is in its section.
+/// The position of a unit in its section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnitAt {
     pub(super) offset: u64,
     pub(super) size: u64,
 }
 
-/// A piece of code of a unit.
+/// A range of code of a unit.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     begin: u32,
@@ -37,15 +37,15 @@ struct Stretch {
     unit: u32,
 }
 
-/// The most of `.debug_aranges` that is read.
+/// Maximum number of bytes read of `.debug_aranges`.
 const MAX_ARANGES: u64 = 32 << 20;
 
-/// How much of a unit is read to look at its root: little, and more where that isn't enough.
+/// Bytes of a unit read for its root entry: few, and more if that is not enough.
 const HEADS: [u64; 2] = [512, 64 << 10];
 
 impl Index {
-    /// Looks at the heads of all units of a file whose code begins at `base`; `malformed` counts those that
-    /// made no sense. It takes `max_bytes` at most, what is beyond is left out.
+    /// Indexes the units of a file whose code begins at `base`, in at most `max_bytes`; the rest is left out.
+    /// `malformed` counts invalid units.
     pub(super) fn build(
         sections: &mut Sections<'_>,
         base: u64,
@@ -80,14 +80,14 @@ impl Index {
         size_of_val(&*self.units) + size_of_val(&*self.stretches)
     }
 
-    /// The unit that an offset of the section lies in.
+    /// Returns the unit that contains an offset of the section.
     pub(super) fn unit_of(&self, offset: u64) -> Option<UnitAt> {
         let behind = self.units.partition_point(|unit| unit.offset <= offset);
         let unit = *self.units.get(behind.checked_sub(1)?)?;
         (offset - unit.offset < unit.size).then_some(unit)
     }
 
-    /// For each unit that holds some of `addresses`, ascending: their numbers, ascending.
+    /// Returns each unit that contains some of the ascending `addresses`, with their ascending indices.
     pub(super) fn units_of(&self, addresses: &[u64], budget: &mut Budget) -> Vec<(UnitAt, Vec<u32>)> {
         let mut pairs = Vec::new();
         for stretch in &self.stretches {
@@ -109,7 +109,7 @@ impl Index {
         pairs.chunk_by(|a, b| a.0 == b.0).filter_map(of_unit).collect()
     }
 
-    /// Adds what `.debug_aranges` lists, and gives the numbers of the units it knows.
+    /// Adds the ranges of `.debug_aranges`; returns the numbers of the units that it lists.
     fn add_listed(&mut self, aranges: &Data<'_>) -> Result<HashSet<u32>, Fault> {
         let bytes = aranges.range(0, aranges.size().min(MAX_ARANGES))?;
         let mut sets = DebugAranges::new(&bytes, LittleEndian).headers();
@@ -161,9 +161,9 @@ impl Index {
     }
 }
 
-/// All units of a section, up to `most`; those behind a broken one are lost.
+/// Returns the units of a section, up to `most`; an invalid unit ends the list.
 fn units(info: &Data<'_>, most: usize) -> Vec<UnitAt> {
-    /// The longest form of a size. No unit is shorter.
+    /// The longest form of a unit length, shorter than any unit.
     const LENGTH: u64 = 12;
     let mut heads = Window::new(info.view(), 64);
     let (mut units, mut offset) = (Vec::new(), 0);

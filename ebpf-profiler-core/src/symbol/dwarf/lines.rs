@@ -1,4 +1,4 @@
-//! Source lines: one run of a unit's line program, in which only the wanted addresses are kept.
+//! Source lines: one run of a unit's line program that keeps only the wanted addresses.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::names::Names;
 use super::sections::{Bytes, Sections};
 use super::unit::{self, Text, Unit};
 
-/// A place in the source, its file as a number in the unit's table.
+/// A source location; the file is an index into the unit's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) file: u64,
@@ -21,7 +21,7 @@ pub(super) struct Place {
     pub(super) column: u32,
 }
 
-/// The longest program that is run; they are a tenth of the entries of their unit.
+/// Maximum size of a line program, in bytes; typically a tenth of the size of the unit's entries.
 const MAX_PROGRAM: u64 = 16 << 20;
 
 /// The line program of a unit, in memory.
@@ -49,7 +49,7 @@ impl Lines {
         Ok(section.program(DebugLineOffset(0), self.address_size, None, None)?)
     }
 
-    /// The places of `wanted`, ascending addresses; those found before a fault are kept.
+    /// Returns the locations of ascending `wanted` addresses; those found before a fault are kept.
     pub(super) fn places(
         &self,
         wanted: &[u64],
@@ -75,7 +75,7 @@ struct Finder<'w> {
     wanted: &'w [u64],
     places: Vec<Option<Place>>,
     before: Option<(u64, Place)>,
-    /// The first wanted address that isn't before the last row.
+    /// Index of the first wanted address not before the last row.
     next: usize,
 }
 
@@ -84,14 +84,14 @@ impl Finder<'_> {
         let address = row.address();
         match self.before {
             Some((_, place)) => self.settle(address, place),
-            // Linkers leave lines of code that they dropped at address 0.
+            // Linkers move the lines of dropped code to address 0.
             None if address == 0 => return,
             None => self.next = self.wanted.partition_point(|&wanted| wanted < address),
         }
         self.before = (!row.end_sequence()).then(|| (address, Place::of(row)));
     }
 
-    /// Gives `place` to what is wanted before `end`.
+    /// Assigns `place` to the wanted addresses before `end`.
     fn settle(&mut self, end: u64, place: Place) {
         while self.wanted.get(self.next).is_some_and(|&wanted| wanted < end) {
             self.places[self.next].get_or_insert(place);
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-/// The paths of a unit's source files, put together when they are asked for.
+/// The paths of a unit's source files, built on demand.
 pub(super) struct Paths<'l> {
     program: Option<IncompleteLineProgram<Bytes<'l>>>,
     known: HashMap<u64, Arc<str>>,
@@ -121,7 +121,7 @@ impl<'l> Paths<'l> {
         Paths { program: lines.and_then(|lines| lines.program().ok()), known: HashMap::new() }
     }
 
-    /// The path of file number `file`; empty where there is none.
+    /// Returns the path of file number `file`; empty if there is none.
     pub(super) fn get(&mut self, file: u64, unit: &Unit, names: &mut Names<'_, '_>) -> Arc<str> {
         if let Some(known) = self.known.get(&file) {
             return known.clone();
@@ -135,7 +135,7 @@ impl<'l> Paths<'l> {
     }
 }
 
-/// The unit's folder, the file's folder, its name; each only where the next isn't absolute.
+/// Joins the unit's folder, the file's folder and its name; an absolute part replaces those before it.
 fn path(
     entry: &FileEntry<Bytes<'_>>,
     header: &LineProgramHeader<Bytes<'_>>,

@@ -5,9 +5,8 @@
 //!                                        and one run of its line program         ──► places
 //! ```
 //!
-//! Addresses come sorted and in one go, so a unit is read, passed over once and forgotten: what is in memory
-//! at a time is one unit and not the debug information of the file, however large that is. Only the [`Index`]
-//! stays.
+//! Addresses are sorted and looked up in batches, so each unit is read and passed over once. Memory holds one unit at a
+//! time, however large the file is; only the [`Index`] is cached.
 
 mod budget;
 mod index;
@@ -35,22 +34,22 @@ pub(super) use sections::{File, Inflated};
 use unit::Unit;
 use walk::{CallSite, Calls, Node};
 
-/// Whether a file has any debug information.
+/// Returns `true` if a file has debug information.
 pub(super) fn has_any(elf: &Elf) -> bool {
     sections::has_any(elf)
 }
 
-/// The indexes of a file's debug information, and of that which it has in common with others.
+/// The indexes of a file and of its supplementary file.
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
     main: Index,
     common: Index,
-    /// Set when the work was too much, so that it isn't tried with every profile.
+    /// `true` once the budget was exhausted, so that later profiles skip the file.
     exhausted: AtomicBool,
 }
 
 impl Indexes {
-    /// Looks at the units of a file.
+    /// Indexes the units of a file.
     pub(super) fn build(
         main: File<'_>,
         common: Option<File<'_>>,
@@ -177,7 +176,7 @@ impl Finder<'_, '_> {
         }
     }
 
-    /// The functions of one address, from what holds it, outermost first.
+    /// Builds the functions of one address from its chain of nodes, outermost first.
     fn chain(
         &mut self,
         of: &mut OfUnit<'_>,
@@ -204,7 +203,7 @@ impl Finder<'_, '_> {
         functions
     }
 
-    /// A function without name at a place.
+    /// Creates an unnamed function at a source location.
     fn at(&mut self, of: &mut OfUnit<'_>, place: Option<Place>) -> Symbol {
         let Some(place) = place.filter(|_| self.options.lines) else { return Symbol::default() };
         let file = of.paths.get(place.file, of.unit, &mut self.names);
@@ -226,15 +225,15 @@ impl Finder<'_, '_> {
     }
 }
 
-/// What was found out about a unit on the way.
+/// Cached paths and names of a unit.
 struct OfUnit<'u> {
     unit: &'u Unit,
     paths: Paths<'u>,
-    /// For each node what it is called, once that is known.
+    /// The name of each node, once resolved.
     origins: Vec<Option<Origin>>,
 }
 
-/// How much of a unit that is too large is read, for its root entry.
+/// Bytes read of a unit above the size limit, for its root entry.
 const ROOT: u64 = 64 << 10;
 
 impl From<CallSite> for Place {

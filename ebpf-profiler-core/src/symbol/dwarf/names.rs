@@ -1,10 +1,10 @@
-//! What functions are called, wherever their names stand.
+//! Names of functions, found through references between entries.
 //!
 //! ```text
 //!   inlined call ──DW_AT_abstract_origin──► function ──DW_AT_specification──► declaration: the linker's name
 //! ```
 //!
-//! Each arrow may lead into another unit, or into the file that several debug files have in common.
+//! Each arrow may lead into another unit or into the supplementary file.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ use super::sections::{Bytes, Sections};
 use super::unit::{AbbreviationCache, Text, Unit};
 use crate::symbol::demangle::{Name, Texts};
 
-/// A function's name and where it is declared.
+/// A function's name and the line of its declaration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) name: Option<Name>,
@@ -29,21 +29,21 @@ pub(super) struct Source<'e> {
     pub(super) sections: Sections<'e>,
     pub(super) index: &'e Index,
     pub(super) abbreviations: AbbreviationCache,
-    /// Units that names were looked for in, the last used at the end.
+    /// Recently used units, the last used at the end.
     units: Vec<Rc<Unit>>,
     max_unit: usize,
 }
 
-/// Where an entry is, that another refers to.
+/// The position of an entry that another refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reference {
-    /// In the section of this file.
+    /// In this file.
     Own(u64),
-    /// In the common file's.
+    /// In the supplementary file.
     Common(u64),
 }
 
-/// What an entry says about its function's name.
+/// The attributes of an entry that lead to its function's name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Naming {
     linker: Option<Text>,
@@ -53,7 +53,7 @@ pub(super) struct Naming {
 }
 
 impl Naming {
-    /// Takes an attribute if it says something about the name.
+    /// Stores an attribute that is about the name.
     pub(super) fn take(&mut self, name: gimli::DwAt, value: &AttributeValue<Bytes<'_>>, unit: u64) {
         match name {
             gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => self.linker = Text::of(value),
@@ -84,8 +84,8 @@ impl<'e> Source<'e> {
         Source { sections, index, abbreviations, units: Vec::new(), max_unit }
     }
 
-    /// Keeps a unit for the names in it, and a few others: at least the one that is passed over and one that
-    /// it refers to.
+    /// Caches a unit for its names, besides a few others: at least the one being read and one that it refers
+    /// to.
     pub(super) fn hold(&mut self, unit: Rc<Unit>) {
         self.units.push(unit);
         let held = |units: &[Rc<Unit>]| units.iter().map(|unit| unit.bytes()).sum::<usize>();
@@ -94,7 +94,7 @@ impl<'e> Source<'e> {
         }
     }
 
-    /// The unit that an offset of the section lies in.
+    /// Returns the unit that contains an offset of the section.
     fn unit_of(&mut self, offset: u64, budget: &mut Budget) -> Result<Rc<Unit>, Fault> {
         if let Some(at) = self.units.iter().rposition(|unit| unit.holds(offset)) {
             let unit = self.units.remove(at);
@@ -110,7 +110,7 @@ impl<'e> Source<'e> {
         Ok(unit)
     }
 
-    /// What the entry at `offset` says.
+    /// Reads the naming attributes of the entry at `offset`.
     fn naming(&mut self, offset: u64, budget: &mut Budget) -> Result<(Naming, Rc<Unit>), Fault> {
         budget.spend(16)?;
         let unit = self.unit_of(offset, budget)?;
@@ -126,7 +126,7 @@ impl<'e> Source<'e> {
         Ok((naming, unit))
     }
 
-    /// A text that an entry of `unit` refers to, unless it is in the common file.
+    /// Reads a text that an entry of `unit` refers to, unless it is in the supplementary file.
     fn text<'t>(&'t mut self, text: &'t Text, unit: &Unit) -> Option<&'t [u8]> {
         let sections = &mut self.sections;
         match text {
@@ -143,7 +143,7 @@ impl<'e> Source<'e> {
     }
 }
 
-/// The names of functions, each looked for once.
+/// The names of functions, each resolved once.
 pub(super) struct Names<'e, 't> {
     pub(super) main: Source<'e>,
     common: Option<Source<'e>>,
@@ -151,7 +151,7 @@ pub(super) struct Names<'e, 't> {
     known: HashMap<Reference, Origin>,
 }
 
-/// How many arrows are followed.
+/// Maximum number of references followed.
 const MAX_HOPS: usize = 8;
 
 impl<'e, 't> Names<'e, 't> {
@@ -159,13 +159,13 @@ impl<'e, 't> Names<'e, 't> {
         Names { main, common, texts, known: HashMap::new() }
     }
 
-    /// Adds a text that an entry of `unit`, a unit of the main file, refers to.
+    /// Appends a text that an entry of `unit`, in the main file, refers to.
     pub(super) fn push_text(&mut self, to: &mut Vec<u8>, text: &Text, unit: &Unit) -> Option<()> {
         to.extend_from_slice(find_text(&mut self.main, self.common.as_mut(), text, unit, false)?);
         Some(())
     }
 
-    /// The name of the function that an entry of `unit` describes.
+    /// Returns the name of the function that an entry of `unit` describes.
     pub(super) fn of(&mut self, naming: &Naming, unit: &Unit, budget: &mut Budget) -> Origin {
         let mut origin = self.own(naming, unit, false);
         if let (None, Some(next)) = (&origin.name, naming.next) {
@@ -215,7 +215,7 @@ impl<'e, 't> Names<'e, 't> {
     }
 }
 
-/// A text that an entry of `unit` refers to; `in_common` says which file the unit belongs to.
+/// Reads a text that an entry of `unit` refers to; `in_common` is `true` for units of the supplementary file.
 fn find_text<'t>(
     main: &'t mut Source<'_>,
     common: Option<&'t mut Source<'_>>,

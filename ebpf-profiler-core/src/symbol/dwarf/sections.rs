@@ -1,4 +1,4 @@
-//! The sections of debug information, read in pieces, inflated where they are compressed.
+//! The sections of debug information, read in pieces and inflated if compressed.
 
 use std::cell::OnceCell;
 
@@ -12,7 +12,7 @@ use crate::elf::{COMPRESSED, Elf, Section};
 use crate::symbol::data::Data;
 use crate::symbol::window::{TEXTS, Window};
 
-/// How gimli sees bytes here.
+/// The reader type for gimli.
 pub(super) type Bytes<'u> = EndianSlice<'u, LittleEndian>;
 
 /// A file with debug information.
@@ -22,12 +22,12 @@ pub(in crate::symbol) struct File<'e> {
     pub(in crate::symbol) inflated: &'e Inflated,
 }
 
-/// What was inflated of a file's sections; nothing of those that can't be. It lasts while the file is open, as a section
-/// is looked at for the index, and again for each piece of addresses.
+/// The inflated sections of a file; `None` for those that cannot be inflated. Kept while the file is open, because a
+/// section is read for the index and again for each batch of addresses.
 #[derive(Default)]
 pub(in crate::symbol) struct Inflated([OnceCell<Option<Vec<u8>>>; NAMES.len()]);
 
-/// The sections that are looked at.
+/// The sections used.
 const NAMES: [&str; 10] =
     ["info", "abbrev", "line", "aranges", "addr", "str", "line_str", "str_offsets", "ranges", "rnglists"];
 
@@ -37,7 +37,7 @@ pub(super) struct Sections<'e> {
     pub(super) abbreviations: Data<'e>,
     pub(super) line: Data<'e>,
     pub(super) aranges: Data<'e>,
-    /// All of `.debug_addr`: lists of ranges point into it anywhere.
+    /// All of `.debug_addr`, which range lists index at random.
     pub(super) addresses: Vec<u8>,
     pub(super) texts: Window<'e>,
     pub(super) line_texts: Window<'e>,
@@ -48,14 +48,14 @@ pub(super) struct Sections<'e> {
     pub(super) range_lists: Window<'e>,
 }
 
-/// What is read at once of lists of ranges.
+/// Bytes per read of range lists.
 const RANGES: u64 = 64 << 10;
 
-/// The most that `.debug_addr` may have.
+/// Maximum size of `.debug_addr`, in bytes.
 const MAX_ADDRESSES: u64 = 16 << 20;
 
 impl<'e> Sections<'e> {
-    /// Opens the sections; those that can't be used are as if they weren't there, and are counted.
+    /// Opens the sections; unusable ones are treated as empty and counted.
     pub(super) fn open(file: File<'e>, max_inflated: usize, skipped: &mut u64) -> Sections<'e> {
         let [
             info,
@@ -89,7 +89,7 @@ impl<'e> Sections<'e> {
     }
 }
 
-/// Whether a file has any debug information.
+/// Returns `true` if a file has debug information.
 pub(super) fn has_any(elf: &Elf) -> bool {
     ["info", "line"].iter().any(|name| find(elf, name).is_some())
 }
@@ -102,11 +102,11 @@ fn find<'s>(elf: &'s Elf, name: &str) -> Option<&'s Section> {
     elf.section(&format!(".debug_{name}")).or_else(|| elf.section(&format!(".zdebug_{name}")))
 }
 
-/// Too large, broken, or compressed in another way than zlib's.
+/// A section that is too large, invalid, or not compressed with zlib.
 struct Unusable;
 
 impl<'e> File<'e> {
-    /// The section with a number among [`NAMES`].
+    /// Opens the section with an index into [`NAMES`].
     fn open(self, number: usize, max: usize) -> Result<Data<'e>, Unusable> {
         let name = NAMES.get(number).ok_or(Unusable)?;
         let Some(section) = find(self.elf, name) else { return Ok(Data::Held(&[])) };
@@ -129,7 +129,7 @@ fn inflate(section: &Section, data: &Data<'_>, max: usize) -> Result<Vec<u8>, Un
         }
         return inflate_from(data, head.len() as u64, header.ch_size.get(LE), max);
     }
-    // The older form: ZLIB and eight bytes, the most significant first.
+    // The older form: ZLIB and the size as eight bytes, big-endian.
     let head = piece(data, 0, 12)?;
     let (magic, size) = head.split_at(4);
     let size = size.try_into().map(u64::from_be_bytes).map_err(|_| Unusable)?;
@@ -141,13 +141,13 @@ fn piece(data: &Data<'_>, at: u64, size: u64) -> Result<Vec<u8>, Unusable> {
 }
 
 fn inflate_from(data: &Data<'_>, at: u64, size: u64, max: usize) -> Result<Vec<u8>, Unusable> {
-    // Nothing shrinks more than this, so a small section can't claim to be a large one.
+    // The best ratio of deflate bounds the size that a small section can claim.
     const BEST_RATIO: u64 = 1032;
     let compressed = data.size().saturating_sub(at);
     if size.max(compressed) > max as u64 || size / BEST_RATIO > compressed {
         return Err(Unusable);
     }
-    // In one piece: what is inflated bit by bit is copied once more.
+    // In one piece: inflating in parts copies once more.
     let compressed = piece(data, at, compressed)?;
     let mut inflated = vec![0; size as usize];
     let mut stream = Decompress::new(true);

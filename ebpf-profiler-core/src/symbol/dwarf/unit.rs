@@ -1,4 +1,4 @@
-//! One compilation unit: its entries, and what its root says about all of them.
+//! One compilation unit: its entries and the attributes of its root.
 
 use std::rc::Rc;
 
@@ -12,14 +12,14 @@ use super::sections::{Bytes, Sections};
 
 /// A unit in memory.
 pub(super) struct Unit {
-    /// Where it begins in its section.
+    /// Its offset in the section.
     pub(super) offset: u64,
     bytes: Vec<u8>,
     pub(super) abbreviations: Rc<Abbreviations>,
     pub(super) root: Root,
 }
 
-/// What the root entry says.
+/// The attributes of the root entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Root {
     pub(super) span: Span,
@@ -30,7 +30,7 @@ pub(super) struct Root {
     range_lists_base: u64,
 }
 
-/// The addresses of an entry, as its attributes give them.
+/// The address attributes of an entry.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Span {
     low: Option<Address>,
@@ -56,23 +56,23 @@ enum RangesAt {
     Index(u64),
 }
 
-/// Where a text is.
+/// The position of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Text {
     Here(Box<[u8]>),
     Texts(u64),
     LineTexts(u64),
-    /// In the file that several debug files have in common.
+    /// In the supplementary file.
     Common(u64),
     Index(u64),
 }
 
-/// The header of the unit that `bytes` begin with.
+/// Parses the header of the unit at the start of `bytes`.
 pub(super) fn header(bytes: &[u8]) -> Result<UnitHeader<Bytes<'_>>, Fault> {
     Ok(DebugInfo::new(bytes, LittleEndian).header_from_offset(DebugInfoOffset(0))?)
 }
 
-/// The size of the unit that `bytes` begin with.
+/// Parses the size of the unit at the start of `bytes`.
 pub(super) fn length(bytes: &[u8]) -> Result<u64, Fault> {
     let mut bytes = Bytes::new(bytes, LittleEndian);
     let before = bytes.len();
@@ -80,7 +80,7 @@ pub(super) fn length(bytes: &[u8]) -> Result<u64, Fault> {
     (length as u64).checked_add((before - bytes.len()) as u64).ok_or(Fault::Malformed)
 }
 
-/// Lets the unit that `bytes` begin with end where they end.
+/// Sets the length of the unit at the start of `bytes` to theirs.
 pub(super) fn shorten(bytes: &mut [u8]) -> Result<(), Fault> {
     let (at, size) = if bytes.starts_with(&[0xff; 4]) { (4, 8) } else { (0, 4) };
     let rest = bytes.len().checked_sub(at + size).ok_or(Fault::Malformed)? as u64;
@@ -110,7 +110,7 @@ impl Unit {
         header(&self.bytes)
     }
 
-    /// Whether an offset of the section lies in it.
+    /// Returns `true` if the unit contains an offset of the section.
     pub(super) fn holds(&self, offset: u64) -> bool {
         offset >= self.offset && offset - self.offset < self.bytes.len() as u64
     }
@@ -151,7 +151,7 @@ impl Root {
         }
     }
 
-    /// Calls `use_range` for each stretch of `span`, and says whether there was any.
+    /// Calls `use_range` for each range of `span`; returns `true` if there was any.
     pub(super) fn each_range(
         &self,
         span: &Span,
@@ -162,7 +162,7 @@ impl Root {
     ) -> Result<bool, Fault> {
         let mut any = false;
         let mut take = |range: Range| {
-            // Linkers leave what they dropped at address 0.
+            // Linkers move dropped code to address 0.
             if range.begin < range.end && range.begin != 0 {
                 any = true;
                 use_range(range);
@@ -198,7 +198,7 @@ impl Root {
         budget: &mut Budget,
         take: &mut dyn FnMut(Range),
     ) -> Result<(), Fault> {
-        /// Lists are short, but for those of whole units.
+        /// Sizes read in turn: lists are short, except those of whole units.
         const SIZES: [u64; 3] = [1 << 10, 64 << 10, 4 << 20];
         let base = self.span.low.map_or(Ok(0), |low| self.address(low, encoding, sections))?;
         let Sections { addresses, ranges, range_lists, .. } = sections;
@@ -225,7 +225,7 @@ impl Root {
         Err(Fault::Malformed)
     }
 
-    /// Where the text with this number begins among the texts.
+    /// Returns the offset of the text with this index.
     pub(super) fn text_offset(
         &self,
         index: u64,
@@ -266,7 +266,7 @@ impl List<'_> {
 }
 
 impl Span {
-    /// Takes an attribute if it says something about addresses.
+    /// Stores an attribute that is about addresses.
     pub(super) fn take(&mut self, name: gimli::DwAt, value: &AttributeValue<Bytes<'_>>) {
         match name {
             gimli::DW_AT_low_pc => self.low = Address::of(value),
@@ -311,7 +311,7 @@ impl Text {
     }
 }
 
-/// Where entry `index` of a table of offsets is.
+/// Returns the offset of entry `index` of a table of offsets.
 fn entry_at(base: u64, index: u64, encoding: Encoding) -> Result<u64, Fault> {
     let entry = u64::from(encoding.format.word_size());
     index.checked_mul(entry).and_then(|at| at.checked_add(base)).ok_or(Fault::Malformed)
@@ -321,7 +321,7 @@ fn number(bytes: &[u8], encoding: Encoding) -> Result<u64, Fault> {
     Ok(Bytes::new(bytes, LittleEndian).read_offset(encoding.format)? as u64)
 }
 
-/// Where the entries of a unit's part of a table begin if its root doesn't say.
+/// Returns the offset of the first entry of a unit's part of a table, the default of its base attribute.
 fn first_after_header(encoding: Encoding, size: u64) -> u64 {
     match (encoding.version, encoding.format) {
         (..=4, _) => 0,
@@ -330,7 +330,7 @@ fn first_after_header(encoding: Encoding, size: u64) -> u64 {
     }
 }
 
-/// The abbreviations used last.
+/// The recently used abbreviation tables.
 #[derive(Default)]
 pub(super) struct AbbreviationCache {
     held: Vec<(u64, Rc<Abbreviations>)>,
@@ -356,7 +356,7 @@ impl AbbreviationCache {
     }
 }
 
-/// A table has no size, so a little is tried first.
+/// Reads a table of abbreviations. It has no size field, so increasing sizes are tried.
 fn read_abbreviations(
     sections: &Sections<'_>,
     offset: u64,

@@ -1,7 +1,6 @@
-//! One pass over the entries of a unit: which functions, inlined ones too, hold the wanted addresses.
+//! One pass over the entries of a unit that finds the functions, inlined ones included, of the wanted addresses.
 //!
-//! The pass keeps a stack of its own for each wanted address and none for the tree, so entries may be nested
-//! as deep as whoever wrote them likes.
+//! The pass keeps a stack per wanted address and none for the tree, so entries can be nested to any depth.
 
 use std::rc::Rc;
 
@@ -12,11 +11,11 @@ use super::names::Naming;
 use super::sections::{Bytes, Sections};
 use super::unit::{Span, Unit};
 
-/// The functions that wanted addresses lie in.
+/// The functions that contain the wanted addresses.
 #[derive(Default)]
 pub(super) struct Calls {
     pub(super) nodes: Vec<Node>,
-    /// For each wanted address the nodes that hold it, outermost first.
+    /// For each wanted address, the nodes that contain it, outermost first.
     pub(super) chains: Vec<Vec<u32>>,
 }
 
@@ -24,12 +23,12 @@ pub(super) struct Calls {
 #[derive(Default)]
 pub(super) struct Node {
     pub(super) naming: Naming,
-    /// Where it was inlined; nothing for a function of its own.
+    /// The call site if it was inlined.
     pub(super) call: Option<CallSite>,
     depth: isize,
 }
 
-/// Where an inlined function was called.
+/// The call site of an inlined function.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CallSite {
     pub(super) file: u64,
@@ -37,12 +36,12 @@ pub(super) struct CallSite {
     pub(super) column: u32,
 }
 
-/// Longer chains aren't found in real code.
+/// Maximum length of a chain.
 const MAX_CHAIN: usize = 256;
 
-/// Finds the functions that hold `wanted`, ascending addresses.
+/// Finds the functions that contain the ascending `wanted` addresses.
 ///
-/// What was found before a fault is kept.
+/// Results found before a fault are kept.
 pub(super) fn calls(
     unit: &Rc<Unit>,
     wanted: &[u64],
@@ -63,7 +62,7 @@ struct Walk<'w, 'e> {
     calls: Calls,
 }
 
-/// The attributes of an entry that matter here.
+/// The relevant attributes of an entry.
 #[derive(Default)]
 struct Entry {
     span: Span,
@@ -110,7 +109,7 @@ impl Walk<'_, '_> {
         self.place(entry, encoding)
     }
 
-    /// Puts an entry into the chains of the addresses it holds.
+    /// Adds an entry to the chains of the addresses that it contains.
     fn place(&mut self, entry: Entry, encoding: Encoding) -> Result<(), Fault> {
         let mut held: Vec<(usize, usize)> = Vec::new();
         let wanted = self.wanted;
@@ -132,14 +131,14 @@ impl Walk<'_, '_> {
     }
 }
 
-/// The numbers of the wanted addresses in a range, if there are any.
+/// Returns the indices of the wanted addresses in a range, if there are any.
 fn numbers(wanted: &[u64], range: Range) -> Option<(usize, usize)> {
     let from = wanted.partition_point(|&address| address < range.begin);
     let held = wanted[from..].partition_point(|&address| address < range.end);
     (held > 0).then_some((from, from + held))
 }
 
-/// A function begins a chain anew; an inlined call goes below the last that it lies in.
+/// Adds a node to a chain: a function starts it over, an inlined call goes below the innermost node that contains it.
 fn push(chain: &mut Vec<u32>, number: u32, node: &Node, nodes: &[Node]) {
     if node.call.is_none() {
         chain.clear();
