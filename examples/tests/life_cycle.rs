@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, OptionError, StartError};
 use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::replay::Replay;
 use ebpf_profiler_core::symbol::NoSymbols;
 
 fn builder() -> Builder {
@@ -95,4 +96,47 @@ fn invalid_options_do_not_start() {
     let sink = |_: &Profile| Ok(());
     assert!(matches!(option(builder().every(none).sink(sink)), OptionError::Interval { .. }));
     assert!(matches!(option(builder().every(Duration::from_secs(1))), OptionError::NoSink));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn changes_apply_while_running_and_replay() {
+    let path = std::env::temp_dir().join(format!("life-cycle-{}.ticks", std::process::id()));
+    let (mut first, mut second) = (busy(), busy());
+    let profiler = start(builder().pid(first.id()).record(&path));
+    let of = |profile: &Profile, child: &Child| {
+        profile
+            .samples()
+            .filter(|sample| sample.process().pid == child.id())
+            .map(|it| it.count())
+            .sum::<u64>()
+    };
+    let run = || std::thread::sleep(Duration::from_millis(600));
+    run();
+    let slow = profiler.set_frequency(997).unwrap();
+    run();
+    let fast = profiler.set_pids(&[second.id()]).unwrap();
+    run();
+    let other = profiler.pause().unwrap();
+    run();
+    let paused = profiler.take_profile().unwrap();
+    profiler.resume().unwrap();
+    run();
+    let (last, health) = profiler.finish().unwrap();
+    for child in [&mut first, &mut second] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let profiles = [&slow, &fast, &other, &last];
+    assert_eq!(profiles.map(|profile| 1_000_000_000 / profile.period().as_nanos()), [197, 997, 997, 997]);
+    assert_eq!(profiles.map(|profile| of(profile, &first) > 0), [true, true, false, false]);
+    assert_eq!(profiles.map(|profile| of(profile, &second) > 0), [false, false, true, true]);
+    assert!(paused.count() == 0 && health.lost == 0, "{health:?}");
+
+    let replayed: Vec<Profile> =
+        Replay::open(&path).unwrap().profiles().unwrap().collect::<Result<_, _>>().unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let content = |profile: &Profile| (profile.period(), profile.count());
+    let recorded: Vec<_> = replayed.iter().filter(|profile| profile.count() > 0).map(content).collect();
+    assert_eq!(recorded, profiles.map(content));
 }

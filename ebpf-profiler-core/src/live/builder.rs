@@ -207,6 +207,8 @@ impl Builder {
             source: Box::new(source),
             waker,
             pipeline: Pipeline::new(registry, clock, period),
+            period,
+            pids: self.pids,
             symbolizer,
             sinks: self.sinks,
             interval: self.interval.map(|length| Interval::new(length, self.jitter)),
@@ -216,7 +218,7 @@ impl Builder {
         };
         let threads =
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
-        Ok(Profiler::new(threads, recorder))
+        Ok(Profiler::new(threads, recorder, includes_self))
     }
 
     /// Creates the recording, after all checks that are likely to fail.

@@ -106,6 +106,18 @@ pub enum OptionError {
     },
     /// An interval without a sink that takes the profiles.
     NoSink,
+    /// The id of this program, for a profiler that was started without it.
+    ExcludedSelf,
+}
+
+/// Why a running profiler can't be changed.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// The new value is invalid; the profiler is as it was.
+    Option(OptionError),
+    /// The profiler has failed.
+    Stop(StopError),
 }
 
 /// Why there is no profile.
@@ -240,6 +252,9 @@ impl fmt::Display for OptionError {
             OptionError::Thread { tid, pid } => {
                 write!(f, "{tid} is a thread of process {pid}; choose the process: {pid}")
             }
+            OptionError::ExcludedSelf => {
+                f.write_str("this program is excluded from the profiler; start it with Builder::include_self")
+            }
             OptionError::NoSink => {
                 f.write_str("an interval was set, but no sink takes the profiles; add one with Builder::sink")
             }
@@ -248,6 +263,29 @@ impl fmt::Display for OptionError {
 }
 
 impl std::error::Error for OptionError {}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChangeError::Option(error) => error.fmt(f),
+            ChangeError::Stop(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ChangeError {}
+
+impl From<OptionError> for ChangeError {
+    fn from(error: OptionError) -> ChangeError {
+        ChangeError::Option(error)
+    }
+}
+
+impl From<StopError> for ChangeError {
+    fn from(error: StopError) -> ChangeError {
+        ChangeError::Stop(error)
+    }
+}
 
 impl fmt::Display for StopError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

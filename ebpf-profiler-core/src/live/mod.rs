@@ -71,7 +71,7 @@ mod threads;
 mod usage;
 
 pub use builder::Builder;
-pub use error::{OptionError, StartError, StopError};
+pub use error::{ChangeError, OptionError, StartError, StopError};
 pub use health::{DeadlineStats, Health, SinkStats};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};

@@ -53,6 +53,14 @@ pub(super) fn check_pids(pids: &[u32]) -> Result<(), OptionError> {
     })
 }
 
+/// Checks `pids` for a profiler that runs, with or without this program.
+pub(super) fn check_changed_pids(pids: &[u32], includes_self: bool) -> Result<(), OptionError> {
+    if !includes_self && pids.contains(&std::process::id()) {
+        return Err(OptionError::ExcludedSelf);
+    }
+    check_pids(pids)
+}
+
 /// Returns `true` while a process has executable mappings: until its last thread exits.
 pub(super) fn is_alive(pid: u32) -> bool {
     LiveSystem.mappings(pid).is_ok_and(|maps| !maps.is_empty())

@@ -4,9 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::builder::Builder;
-use super::error::StopError;
+use super::error::{ChangeError, StopError};
 use super::health::Health;
-use super::threads::{Command, Threads};
+use super::options;
+use super::threads::{Change, Command, Threads};
 use crate::profile::Profile;
 use crate::replay::Recorder;
 
@@ -19,6 +20,8 @@ use crate::replay::Recorder;
 /// | --- | --- | --- | --- | --- |
 /// | ([`Builder::every`]) | yes | | yes | yes |
 /// | [`take_profile`](Profiler::take_profile) | yes | yes | yes | yes |
+/// | [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids) | yes | yes | yes | changed |
+/// | [`pause`](Profiler::pause) | yes | yes | yes | after [`resume`](Profiler::resume) |
 /// | [`run_for`](Profiler::run_for), [`finish`](Profiler::finish) | yes | yes | yes | no |
 /// | [`stop`](Profiler::stop), drop | yes | | yes | no |
 ///
@@ -52,6 +55,7 @@ use crate::replay::Recorder;
 pub struct Profiler {
     threads: Threads,
     recorder: Option<Recorder>,
+    includes_self: bool,
 }
 
 impl Profiler {
@@ -60,8 +64,8 @@ impl Profiler {
         Builder::new()
     }
 
-    pub(super) fn new(threads: Threads, recorder: Option<Recorder>) -> Profiler {
-        Profiler { threads, recorder }
+    pub(super) fn new(threads: Threads, recorder: Option<Recorder>, includes_self: bool) -> Profiler {
+        Profiler { threads, recorder, includes_self }
     }
 
     /// Profiles for `duration`, stops, and returns the profile.
@@ -100,6 +104,59 @@ impl Profiler {
     /// Fails with [`StopError::Broken`] if the event stream failed.
     pub fn take_profile(&self) -> Result<Profile, StopError> {
         self.threads.take(Command::TakeProfile)
+    }
+
+    /// Changes the frequency to `hertz` samples per second and CPU.
+    ///
+    /// Ends the current profile, so that each profile has one period. Returns that profile, which the sinks get too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `hertz` is not from 1 to 10,000; the profiler is unchanged then. Fails with [`ChangeError::Stop`] if the
+    /// event stream failed.
+    pub fn set_frequency(&self, hertz: u32) -> Result<Profile, ChangeError> {
+        options::check_frequency(hertz)?;
+        self.change(Change::Period(options::period(hertz)))
+    }
+
+    /// Changes the processes that are sampled to `pids` and the processes that they fork from now on; to all if `pids`
+    /// is empty.
+    ///
+    /// Ends the current profile and returns it. The sinks get it too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if one of `pids` is no running process, or is this program and it is not
+    /// [included](Builder::include_self); the profiler is unchanged then. Fails with [`ChangeError::Stop`] if the
+    /// event stream failed.
+    pub fn set_pids(&self, pids: &[u32]) -> Result<Profile, ChangeError> {
+        options::check_changed_pids(pids, self.includes_self)?;
+        self.change(Change::Pids(pids.to_vec()))
+    }
+
+    /// Stops sampling until [`resume`](Profiler::resume).
+    ///
+    /// Ends the current profile and returns it. The sinks get it too. Processes and their mappings are still followed, and
+    /// intervals finish no profile.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ChangeError::Stop`] if the event stream failed.
+    pub fn pause(&self) -> Result<Profile, ChangeError> {
+        self.change(Change::Pause)
+    }
+
+    /// Samples again after [`pause`](Profiler::pause). The next profile begins here.
+    ///
+    /// # Errors
+    ///
+    /// Fails with [`ChangeError::Stop`] if the event stream failed.
+    pub fn resume(&self) -> Result<(), ChangeError> {
+        self.change(Change::Resume).map(drop)
+    }
+
+    fn change(&self, change: Change) -> Result<Profile, ChangeError> {
+        Ok(self.threads.take(|reply| Command::Change(change, reply))?)
     }
 
     /// Returns the counters as of the last finished profile.

@@ -19,7 +19,8 @@ const BREATH: Duration = Duration::from_millis(4);
 /// The running kernel.
 pub(super) struct LiveSource {
     kernel: Kernel,
-    period: Duration,
+    /// Time between two samples of a CPU; `None` while sampling is paused.
+    period: Option<Duration>,
     cpus: Vec<Cpu>,
     checked: Instant,
     drained: Instant,
@@ -61,8 +62,15 @@ impl LiveSource {
         let (wake, waker) =
             Waker::new().map_err(|error| StartError::System { what: "create a pipe", error })?;
         let now = Instant::now();
-        let mut source =
-            LiveSource { kernel, period, cpus: Vec::new(), checked: now, drained: now, stopped: false, wake };
+        let mut source = LiveSource {
+            kernel,
+            period: Some(period),
+            cpus: Vec::new(),
+            checked: now,
+            drained: now,
+            stopped: false,
+            wake,
+        };
         source.follow_cpus().map_err(StartError::sampling)?;
         Ok((source, waker))
     }
@@ -76,11 +84,17 @@ impl LiveSource {
             if self.cpus.iter().all(|cpu| cpu.number != number) {
                 let life = cpus::life(number);
                 let sideband = Sideband::open(number)?;
-                let clock = perf::clock(number, self.period, self.kernel.sampler.as_fd())?;
-                self.cpus.push(Cpu { number, life, sideband, clock: Some(clock) });
+                let clock = self.clock(number)?;
+                self.cpus.push(Cpu { number, life, sideband, clock });
             }
         }
         Ok(())
+    }
+
+    /// Opens the clock of a CPU; `None` while sampling is paused.
+    fn clock(&self, cpu: u32) -> io::Result<Option<OwnedFd>> {
+        let open = |period| perf::clock(cpu, period, self.kernel.sampler.as_fd());
+        self.period.map(open).transpose()
     }
 
     fn wait(&mut self, wait: Duration) -> io::Result<()> {
@@ -126,5 +140,21 @@ impl Source for LiveSource {
         for cpu in &mut self.cpus {
             cpu.clock = None;
         }
+    }
+
+    fn set_period(&mut self, period: Option<Duration>) -> Result<(), SourceError> {
+        self.period = period;
+        for cpu in &mut self.cpus {
+            cpu.clock = None;
+        }
+        for index in 0..self.cpus.len() {
+            match self.clock(self.cpus[index].number) {
+                Ok(clock) => self.cpus[index].clock = clock,
+                // A CPU that was switched off: its successor gets a clock in `follow_cpus`.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 }

@@ -136,6 +136,21 @@ impl Pipeline {
         self.clock = clock;
     }
 
+    /// Sets the time between two samples of a CPU, for the current profile and later ones.
+    ///
+    /// Returns `false`, and changes nothing, if the current profile already has samples of another period.
+    pub fn set_period(&mut self, period: Duration) -> bool {
+        if period == self.period {
+            return true;
+        }
+        if !self.builder.is_empty() {
+            return false;
+        }
+        self.period = period;
+        self.builder = ProfileBuilder::new(period);
+        true
+    }
+
     /// Takes everything in `batch`, in the order of time.
     pub fn take(&mut self, batch: &mut Batch) {
         self.take_until(batch, &|| false);

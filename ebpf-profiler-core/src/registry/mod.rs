@@ -121,6 +121,15 @@ impl Registry {
     /// Leaves out all processes but these and what they fork from now on; all are wanted if there is none.
     pub fn set_filter(&mut self, pids: &[u32]) {
         self.wanted = (!pids.is_empty()).then(|| pids.iter().copied().collect());
+        // Processes that the former filter dropped are published again when they are next sampled.
+        for (&pid, entry) in &self.processes {
+            match &entry.published {
+                Some(published) => {
+                    let _ = self.tables.set_process(pid, &published.process);
+                }
+                None => self.tables.remove_process(pid),
+            }
+        }
     }
 
     /// Returns the processes that are asked for and have not exited; `None` if all are.

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use super::encode;
 use super::record::{
-    Answer, Code, End, Entry, Facts, Flush, MAX_SEGMENTS, Question, Start, Step, file_id, kind, life,
+    Answer, Code, End, Entry, Facts, Flush, MAX_SEGMENTS, Question, Settings, Start, Step, file_id, kind,
+    life,
 };
 use crate::elf::{Arch, Segment, segment_type};
 use crate::language::{Function, Lines, NamedCall, Reason, ScriptCall, language_name};
@@ -29,6 +30,7 @@ pub(super) fn step(kind: u32, body: &[u8]) -> Result<Option<Step<'_>>> {
         kind::LIFE => Step::Life(fields.life()?),
         kind::BATCH => Step::Batch,
         kind::FLUSH => Step::Flush(fields.flush()?),
+        kind::SETTINGS => Step::Settings(Settings { period: fields.u64()?, pids: fields.pids()? }),
         kind::END => Step::End(End { time: fields.u64()?, is_early: fields.u32()? != 0 }),
         _ => return Ok(None),
     };

@@ -48,6 +48,7 @@
 //! | 3 | life event | time `u64`, pid, what (1 forked, 2 executed, 3 mapped, 4 exited, 5 lost), then the parent, the *mapping*, or the number |
 //! | 4 | batch | the events since the previous one were taken together |
 //! | 5 | flush | time `u64`, counters `list` of `u64`, runs `u64`, run time `u64`: a profile ended |
+//! | 7 | settings, after a flush | period `u64`, configured pids `list`: of the samples from here on |
 //! | 6 | end, the last | time `u64`, 1 if the profiler continued without the recording |
 //! | 16 | processes | pids `list` |
 //! | 17 | mappings | pid, `optional` `list` of *mapping* |

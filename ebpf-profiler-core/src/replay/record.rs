@@ -26,6 +26,7 @@ pub(super) mod kind {
     pub(in super::super) const BATCH: u32 = 4;
     pub(in super::super) const FLUSH: u32 = 5;
     pub(in super::super) const END: u32 = 6;
+    pub(in super::super) const SETTINGS: u32 = 7;
     pub(in super::super) const PROCESSES: u32 = 16;
     pub(in super::super) const MAPPINGS: u32 = 17;
     pub(in super::super) const DESCRIPTION: u32 = 18;
@@ -53,6 +54,15 @@ pub(super) mod file_id {
     pub(in super::super) const BUILD_ID: u32 = 2;
 }
 
+/// Settings that can change while a profiler runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// Sampling period of each CPU, in nanoseconds.
+    pub(super) period: u64,
+    /// Processes that are profiled; empty for all.
+    pub(super) pids: Vec<u32>,
+}
+
 /// Start record: the profiler's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
@@ -78,6 +88,8 @@ pub(super) enum Step<'r> {
     Batch,
     /// End of a profile.
     Flush(Flush),
+    /// Settings of the following samples.
+    Settings(Settings),
     End(End),
 }
 

@@ -207,6 +207,17 @@ impl Recorder {
         }
     }
 
+    /// Records a change of settings, after the profile that it ends was flushed.
+    #[cfg(feature = "live")]
+    pub(crate) fn settings(&self, period: Duration, pids: &[u32]) {
+        let mut state = self.lock();
+        state.filter = ProcessFilter::new(pids);
+        state.record(kind::SETTINGS, |body| {
+            body.u64(nanoseconds(period));
+            body.pids(pids);
+        });
+    }
+
     /// Ends the recording. Waits at most 10 s for the disk.
     pub fn finish(&self) -> RecordStats {
         self.finish_within(DEADLINE)

@@ -1,13 +1,14 @@
 //! A running replay.
 
 use std::fmt;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ebpf_programs::abi::reason::Counter;
 
 use super::decode::from_1970;
 use super::kernel_names::RecordedNames;
 use super::reader::Input;
+use super::record::Settings;
 use super::source::{Boundary, RecordedSource};
 use crate::pipeline::{Pipeline, PipelineStats};
 use crate::profile::Profile;
@@ -87,6 +88,16 @@ impl Run {
                 self.now = from_1970(flush.time);
                 self.lost.0 = self.lost.0.max(flush.counts.get(Counter::RingFull));
                 Ok(true)
+            }
+            Boundary::Settings(Settings { period, pids }) => {
+                if !self.pipeline.set_period(Duration::from_nanos(period)) {
+                    self.ended = true;
+                    return Err(SourceError::Format(
+                        "the frequency changed in it; replay its profiles one by one: Replay::profiles",
+                    ));
+                }
+                self.pipeline.registry().set_filter(&pids);
+                Ok(false)
             }
             Boundary::End(end) => {
                 self.now = self.now.max(from_1970(end.time));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::decode;
 use super::reader::Reader;
-use super::record::{End, Flush, Start, Step};
+use super::record::{End, Flush, Settings, Start, Step};
 use crate::sample::{Batch, Counts, Source, SourceError};
 
 /// Maximum size of one batch in bytes; the kernel's buffers hold less by far.
@@ -28,6 +28,8 @@ pub(super) enum Boundary {
     Batch,
     /// End of a profile.
     Flush(Flush),
+    /// Change of settings, after the end of a profile.
+    Settings(Settings),
     /// End of the stream.
     End(End),
 }
@@ -62,6 +64,7 @@ impl<R: Read> RecordedSource<R> {
                     self.counts = flush.counts.clone();
                     return Ok(Boundary::Flush(flush));
                 }
+                Some(Step::Settings(settings)) => return Ok(Boundary::Settings(settings)),
                 Some(Step::End(end)) => return Ok(Boundary::End(end)),
                 None => {}
             }
@@ -77,7 +80,7 @@ impl<R: Read + Send> Source for RecordedSource<R> {
         loop {
             match self.advance(batch)? {
                 Boundary::Batch => return Ok(true),
-                Boundary::Flush(_) => {}
+                Boundary::Flush(_) | Boundary::Settings(_) => {}
                 Boundary::End(_) => return Ok(false),
             }
         }

@@ -33,6 +33,16 @@ pub trait Source: Send {
 
     /// Lets no more ticks be taken; those that were taken still come.
     fn stop(&mut self) {}
+
+    /// Sets the time between two samples of a CPU; `None` pauses sampling. Samples taken before still come.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the clocks can't be changed; the default implementation always does.
+    fn set_period(&mut self, period: Option<Duration>) -> Result<(), SourceError> {
+        let _ = period;
+        Err(SourceError::Io(std::io::ErrorKind::Unsupported.into()))
+    }
 }
 
 /// What the kernel side has counted.

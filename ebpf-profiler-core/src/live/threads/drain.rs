@@ -1,12 +1,13 @@
 //! The drain thread: empties the kernel's buffers.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::priority;
-use super::{Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
-use crate::sample::{Batch, Source};
+use super::{Change, Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
+use crate::profile::Profile;
+use crate::sample::{Batch, Source, SourceError};
 
 /// Longest wait between two looks at the kernel's buffers.
 ///
@@ -27,6 +28,9 @@ pub(super) struct Drain {
     used: Receiver<Batch>,
     interval: Option<Interval>,
     shared: Arc<Shared>,
+    /// Time between two samples of a CPU.
+    period: Duration,
+    is_paused: bool,
     /// The source has ended or failed.
     has_ended: bool,
     /// The pipeline thread has ended.
@@ -39,11 +43,21 @@ impl Drain {
         batches: SyncSender<Message>,
         used: Receiver<Batch>,
         interval: Option<Interval>,
+        period: Duration,
         shared: Arc<Shared>,
     ) -> Drain {
-        let (has_ended, is_disconnected) = (false, false);
-        let batch = Batch::default();
-        Drain { source, batch, batches, used, interval, shared, has_ended, is_disconnected }
+        Drain {
+            source,
+            batch: Batch::default(),
+            batches,
+            used,
+            interval,
+            shared,
+            period,
+            is_paused: false,
+            has_ended: false,
+            is_disconnected: false,
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -52,7 +66,41 @@ impl Drain {
         self.source.stop();
         // No sample is taken any more: this is the rest.
         self.drain(Duration::ZERO);
-        self.flush(reply, false);
+        self.flush(reply, None, false);
+    }
+
+    /// Ends the current profile, and changes the settings of the next one.
+    ///
+    /// The clocks stand still in between, so that no profile has samples of two periods.
+    fn change(&mut self, change: Change, reply: Sender<Profile>) {
+        if change != Change::Resume {
+            self.set_clocks(None);
+        }
+        self.drain(Duration::ZERO);
+        match change {
+            Change::Period(period) => self.period = period,
+            Change::Pause => self.is_paused = true,
+            Change::Resume => self.is_paused = false,
+            Change::Pids(_) => {}
+        }
+        self.flush(Some(reply), Some(change), false);
+        if !self.is_paused {
+            self.set_clocks(Some(self.period));
+        }
+    }
+
+    fn set_clocks(&mut self, period: Option<Duration>) {
+        if !self.has_ended
+            && let Err(error) = self.source.set_period(period)
+        {
+            self.fail(&error);
+        }
+    }
+
+    fn fail(&mut self, error: &SourceError) {
+        self.has_ended = true;
+        self.shared.update(|state| state.broken = Some(error.to_string()));
+        self.shared.end();
     }
 
     /// Drains until a command ends it. Returns the receiver of the last profile.
@@ -68,13 +116,16 @@ impl Drain {
             };
             if next_flush.is_some_and(|at| Instant::now() >= at) {
                 next_flush = self.next_flush();
-                self.flush(None, true);
+                if !self.is_paused {
+                    self.flush(None, None, true);
+                }
             }
             match command {
                 Some(Command::TakeProfile(reply)) => {
                     self.drain(Duration::ZERO);
-                    self.flush(Some(reply), false);
+                    self.flush(Some(reply), None, false);
                 }
+                Some(Command::Change(change, reply)) => self.change(change, reply),
                 Some(Command::Finish(reply)) => return Some(reply),
                 Some(Command::Stop) => return None,
                 None => {}
@@ -97,15 +148,13 @@ impl Drain {
     /// Moves events from the source to the pipeline; waits up to `wait` for the first.
     fn drain(&mut self, wait: Duration) {
         if !self.has_ended {
-            self.has_ended = match self.source.next(wait, &mut self.batch) {
-                Ok(more) => !more,
-                Err(error) => {
-                    self.shared.update(|state| state.broken = Some(error.to_string()));
-                    true
+            match self.source.next(wait, &mut self.batch) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.has_ended = true;
+                    self.shared.end();
                 }
-            };
-            if self.has_ended {
-                self.shared.end();
+                Err(error) => self.fail(&error),
             }
         }
         if self.batch.is_empty() {
@@ -124,12 +173,12 @@ impl Drain {
         }
     }
 
-    fn flush(&mut self, reply: Reply, is_optional: bool) {
+    fn flush(&mut self, reply: Reply, change: Option<Change>, is_optional: bool) {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
             self.send(Message::Batch(batch));
         }
-        self.send(Message::Flush(Flush { reply, counts: self.source.counts(), is_optional }));
+        self.send(Message::Flush(Flush { reply, counts: self.source.counts(), change, is_optional }));
     }
 
     /// Sends a message, once the pipeline has taken an earlier one. Drops it when the deadline of the pipeline passes.

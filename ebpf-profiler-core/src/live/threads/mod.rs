@@ -67,10 +67,23 @@ type Reply = Option<Sender<Profile>>;
 pub(super) enum Command {
     /// Ends the current profile and replies with it.
     TakeProfile(Sender<Profile>),
+    /// Ends the current profile, replies with it and changes the settings of the next one.
+    Change(Change, Sender<Profile>),
     /// Stops sampling, replies with the last profile and ends the threads.
     Finish(Sender<Profile>),
     /// Stops sampling and ends the threads.
     Stop,
+}
+
+/// A change of the settings of a running profiler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Time between two samples of a CPU.
+    Period(Duration),
+    /// Processes to sample; all if empty.
+    Pids(Vec<u32>),
+    Pause,
+    Resume,
 }
 
 /// A message from the drain thread to the pipeline thread.
@@ -83,6 +96,8 @@ enum Message {
 struct Flush {
     reply: Reply,
     counts: Counts,
+    /// Applies to the next profile.
+    change: Option<Change>,
     /// The interval passed; the profile may go on instead if the names thread is behind.
     is_optional: bool,
 }
@@ -91,6 +106,8 @@ struct Flush {
 struct Job {
     profile: PendingProfile,
     reply: Reply,
+    /// The profile is that of a pause.
+    is_pause: bool,
 }
 
 /// State that the threads share with the profiler's handle.
@@ -143,6 +160,7 @@ impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Command::TakeProfile(_) => "TakeProfile",
+            Command::Change(..) => "Change",
             Command::Finish(_) => "Finish",
             Command::Stop => "Stop",
         })
@@ -201,6 +219,10 @@ pub(super) struct Parts {
     pub(super) source: Box<dyn Source>,
     pub(super) waker: Waker,
     pub(super) pipeline: Pipeline,
+    /// Time between two samples of a CPU.
+    pub(super) period: Duration,
+    /// Processes to sample; all if empty.
+    pub(super) pids: Vec<u32>,
     pub(super) symbolizer: Box<dyn Symbolizer>,
     pub(super) sinks: Vec<Box<dyn Sink>>,
     /// Interval between profiles for the sinks; only the last one without it.
@@ -232,12 +254,31 @@ impl Threads {
         let (used_in, used_out) = sync_channel(BATCHES);
         let (jobs_in, jobs_out) = channel();
         let (alive, running) = channel();
-        let Parts { source, waker, pipeline, symbolizer, sinks, interval, recorder, is_alive, .. } = parts;
+        let Parts {
+            source,
+            waker,
+            pipeline,
+            symbolizer,
+            sinks,
+            interval,
+            recorder,
+            is_alive,
+            period,
+            pids,
+            ..
+        } = parts;
         let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
-        let drain = Drain::new(source, batches_in, used_out, interval, shared.clone());
+        let drain = Drain::new(source, batches_in, used_out, interval, period, shared.clone());
         let names = Names::new(symbolizer, queues.clone(), recorder.is_some(), shared.clone());
-        let pipeline =
-            PipelineThread::new(pipeline, used_in, jobs_in, recorder.clone(), is_alive, shared.clone());
+        let pipeline = PipelineThread::new(
+            pipeline,
+            used_in,
+            jobs_in,
+            recorder.clone(),
+            is_alive,
+            (period, pids),
+            shared.clone(),
+        );
         let mut threads = Threads { shared, waker, handles: Vec::new(), queues, recorder, running };
         for (number, sink) in sinks.into_iter().enumerate() {
             let sink = SinkThread::new(number, sink, threads.queues[number].clone(), threads.shared.clone());

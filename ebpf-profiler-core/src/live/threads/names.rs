@@ -43,7 +43,8 @@ impl Names {
             }
         } else {
             let profile = job.profile.symbolize(&mut symbolizer);
-            for queue in queues {
+            // Nothing was sampled in a pause.
+            for queue in queues.iter().filter(|_| !job.is_pause) {
                 if let Some(dropped) = queue.push(profile.clone()) {
                     shared.update(|state| state.sinks.count_dropped(&[dropped]));
                 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ebpf_programs::abi::reason::Counter;
 
 use super::super::clock;
-use super::{Flush, Job, Message, Shared, Stage};
+use super::{Change, Flush, Job, Message, Shared, Stage};
 use crate::pipeline::Pipeline;
 use crate::replay::Recorder;
 use crate::sample::Batch;
@@ -34,6 +34,8 @@ pub(super) struct PipelineThread {
     recorder: Option<Recorder>,
     is_alive: Box<dyn Fn(u32) -> bool + Send>,
     shared: Arc<Shared>,
+    period: Duration,
+    pids: Vec<u32>,
     /// Samples lost up to the last finished profile.
     lost: u64,
     /// Intervals that passed since the last finished profile.
@@ -51,10 +53,13 @@ impl PipelineThread {
         jobs: Sender<Job>,
         recorder: Option<Recorder>,
         is_alive: Box<dyn Fn(u32) -> bool + Send>,
+        (period, pids): (Duration, Vec<u32>),
         shared: Arc<Shared>,
     ) -> PipelineThread {
         PipelineThread {
             pipeline,
+            period,
+            pids,
             used,
             jobs,
             recorder,
@@ -65,6 +70,29 @@ impl PipelineThread {
             checked: Instant::now(),
             exited: None,
             has_ended: false,
+        }
+    }
+
+    /// Applies a change to the profile that begins.
+    fn change(&mut self, change: &Change) {
+        match change {
+            // The profile has no samples yet.
+            Change::Period(period) => {
+                self.period = *period;
+                self.pipeline.set_period(*period);
+            }
+            Change::Pids(pids) => {
+                self.pids.clone_from(pids);
+                self.pipeline.registry().set_filter(pids);
+                self.exited = None;
+                if std::mem::take(&mut self.has_ended) {
+                    self.shared.update(|state| state.has_ended = state.broken.is_some());
+                }
+            }
+            Change::Pause | Change::Resume => return,
+        }
+        if let Some(recorder) = &self.recorder {
+            recorder.settings(self.period, &self.pids);
         }
     }
 
@@ -133,7 +161,7 @@ impl PipelineThread {
     }
 
     fn flush(&mut self, flush: Flush) {
-        let Flush { reply, counts, is_optional } = flush;
+        let Flush { reply, counts, change, is_optional } = flush;
         let is_behind = self.shared.jobs.load(Ordering::Relaxed) >= MAX_JOBS;
         if is_optional && is_behind && self.merged < MAX_MERGED {
             self.merged += 1;
@@ -149,6 +177,9 @@ impl PipelineThread {
         self.lost = lost;
         // The time of day may have been set.
         self.pipeline.set_clock(clock::now());
+        if let Some(change) = &change {
+            self.change(change);
+        }
         let stats = self.pipeline.stats();
         self.shared.update(|state| (state.counts, state.pipeline) = (counts, stats));
         if std::mem::take(&mut self.merged) >= MAX_MERGED && is_behind {
@@ -159,7 +190,7 @@ impl PipelineThread {
             return;
         }
         self.shared.jobs.fetch_add(1, Ordering::Relaxed);
-        let _ = self.jobs.send(Job { profile, reply });
+        let _ = self.jobs.send(Job { profile, reply, is_pause: change == Some(Change::Resume) });
     }
 }
 

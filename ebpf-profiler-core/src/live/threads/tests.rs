@@ -31,6 +31,10 @@ impl Source for Events {
     fn counts(&self) -> Counts {
         Counts::default()
     }
+
+    fn set_period(&mut self, _: Option<Duration>) -> Result<(), SourceError> {
+        Ok(())
+    }
 }
 
 /// What a test sets up, and its end of the source.
@@ -53,6 +57,8 @@ impl Setup {
             source: Box::new(Events(receiver)),
             waker,
             pipeline: Pipeline::new(registry, Clock::default(), Duration::from_millis(10)),
+            period: Duration::from_millis(10),
+            pids: vec![PID],
             symbolizer: Box::new(NoSymbols),
             sinks: Vec::new(),
             interval: None,
@@ -352,4 +358,39 @@ fn addresses_keep_no_name_after_the_deadline() {
     longer.begin();
     assert!(!longer.is_past(Stage::Pipeline));
     assert!(longer.left(Stage::Pipeline) < longer.left(Stage::Names));
+}
+
+#[test]
+fn change_of_period_ends_the_profile() {
+    let (sink, counts) = counting();
+    let (mut threads, events) = Setup::new().sink(sink).start();
+    events.send(sample()).unwrap();
+    let mut before = wait_for_samples(&threads, 1).len() as u64;
+    let change = |change: Change| threads.take(|reply| Command::Change(change, reply)).unwrap();
+    let first = change(Change::Period(Duration::from_millis(50)));
+    assert_eq!(first.period(), Duration::from_millis(10));
+    events.send(sample()).unwrap();
+    before += 1 + wait_for_samples(&threads, 1).len() as u64;
+    let second = change(Change::Pause);
+    assert_eq!(second.period(), Duration::from_millis(50));
+    let paused = change(Change::Resume);
+    assert_eq!((paused.count(), paused.period()), (0, Duration::from_millis(50)));
+    assert_eq!(threads.finish().unwrap().period(), Duration::from_millis(50));
+    // All but the profile of the pause.
+    assert_eq!(counts.iter().count() as u64, before + 2);
+}
+
+#[test]
+fn change_of_pids_drops_samples_of_others() {
+    let (mut threads, events) = Setup::new().start();
+    let change = |change: Change| threads.take(|reply| Command::Change(change, reply)).unwrap();
+    change(Change::Pids(vec![PID + 1]));
+    events.send(sample()).unwrap();
+    while threads.state().pipeline.unwanted == 0 {
+        assert_eq!(threads.take(Command::TakeProfile).unwrap().count(), 0);
+    }
+    change(Change::Pids(Vec::new()));
+    events.send(sample()).unwrap();
+    wait_for_samples(&threads, 1);
+    threads.stop().unwrap();
 }
