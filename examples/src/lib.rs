@@ -1,4 +1,4 @@
-//! What the example programs share, so that each of them shows the profiler and little else.
+//! Code shared by the example programs.
 
 mod core_file;
 
@@ -10,6 +10,8 @@ mod print;
 
 mod privilege;
 
+mod progress;
+
 mod recorded_stack;
 
 mod report;
@@ -19,19 +21,14 @@ mod signal;
 pub use core_file::{Call, CoreFile, Stack};
 pub use memory::give_back;
 pub use options::{Options, Usage};
-pub use print::print;
+pub use print::{fail, print, say, show};
 pub use privilege::explain_start_error;
+pub use progress::Progress;
 pub use recorded_stack::RecordedStack;
 pub use report::Reporter;
 pub use signal::{Signals, interrupted, notice_interrupts, sleep_until_interrupted};
 
-/// Ends a program with one sentence about what went wrong.
-pub fn fail(error: impl std::fmt::Display) -> ! {
-    eprintln!("error: {error}");
-    std::process::exit(1);
-}
-
-/// The README's programs, compiled with the documentation's tests.
+/// Programs of the README, compiled as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;

@@ -1,19 +1,19 @@
-//! Memory that goes back when nobody needs it any more.
+//! Settings of the allocator.
 
-/// Lets each large piece of memory go back to the kernel as soon as it is free. To be called before there are threads.
+/// Makes glibc return each allocation of at least 128 KiB to the kernel when it is freed. Call it before starting threads.
 ///
-/// glibc begins so, for pieces of 128 KiB and more, but raises that bound to the size of each piece that was freed, 32
-/// MiB at most. From then on such pieces lie among the small ones of their thread and leave holes, which stay taken. A
-/// profiler has large pieces for a moment now and then, tables of symbols and debug information, and small ones that it
-/// keeps; within an hour it would hold several times what it uses. A bound that was set stays.
+/// By default glibc raises that threshold to the size of each such allocation that is freed, up to 32 MiB. Later ones then
+/// share the heap with small allocations and leave holes that stay resident. A profiler makes large allocations for
+/// tables of symbols and debug information, and small ones that it keeps: within an hour it would hold several times
+/// the memory that it uses.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     for (what, bytes) in [(libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, LARGE)] {
-        // SAFETY: it takes numbers only, and no other thread runs yet. What it doesn't take it leaves as it was.
+        // SAFETY: the arguments are numbers, and no other thread runs yet. On failure nothing changes.
         unsafe { libc::mallopt(what, bytes) };
     }
 }
 
-/// What is large, in bytes: where glibc begins.
+/// Threshold in bytes; glibc's initial value.
 #[cfg(target_env = "gnu")]
 const LARGE: libc::c_int = 128 << 10;

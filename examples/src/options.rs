@@ -1,117 +1,114 @@
-//! Long options, as many as an example needs.
+//! Command lines, parsed by `lexopt`.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::fail;
+use lexopt::{Arg, Parser, ValueExt};
 
-/// What a program takes.
+use crate::fail;
+use crate::print::fail_with;
+
+/// Command line of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// Its name and what it does, in one line.
+    /// Name and purpose of the program, in one line.
     pub about: &'static str,
-    /// Its options: name, what stands for the value (empty for a switch), meaning.
+    /// Options: name, placeholder of the value (empty for a switch), meaning.
     pub options: &'static [(&'static str, &'static str, &'static str)],
-    /// What stands for the words behind the options; empty where there are none.
-    pub words: &'static str,
+    /// Placeholder of the arguments; empty if there are none.
+    pub arguments: &'static str,
 }
 
-/// What a program was given.
+/// Parsed command line.
 #[derive(Debug, Default)]
 pub struct Options {
     values: HashMap<&'static str, Vec<String>>,
-    words: Vec<String>,
+    arguments: Vec<String>,
 }
 
 impl Options {
-    /// Reads the command line; ends the program with a sentence where it makes no sense, or after `--help`.
+    /// Parses the command line. After an error or `--help` it ends the program.
     pub fn parse(usage: Usage) -> Options {
-        Options::read(usage, std::env::args_os().skip(1)).unwrap_or_else(|problem| {
-            if problem.is_empty() {
+        match Options::read(usage, std::env::args_os().skip(1)) {
+            Ok(Some(options)) => options,
+            Ok(None) => {
                 print(usage);
                 std::process::exit(0);
             }
-            eprintln!("error: {problem}; see --help");
-            std::process::exit(2);
-        })
+            Err(error) => fail_with(2, format!("{error}; see --help")),
+        }
     }
 
-    /// The value of an option, or `otherwise`.
-    pub fn get<T: FromStr>(&self, name: &str, otherwise: T) -> T {
-        self.one(name).unwrap_or(otherwise)
+    /// Returns the value of an option, or `default`.
+    pub fn get<T: FromStr>(&self, name: &str, default: T) -> T {
+        self.one(name).unwrap_or(default)
     }
 
-    /// The value of an option, if it was given.
+    /// Returns the value of an option; `None` if it is not given.
     pub fn one<T: FromStr>(&self, name: &str) -> Option<T> {
         self.all(name).pop()
     }
 
-    /// The values of an option that may be given several times.
+    /// Returns all values of an option, in their order.
     pub fn all<T: FromStr>(&self, name: &str) -> Vec<T> {
         let parse = |value: &String| {
-            value.parse().unwrap_or_else(|_| {
-                eprintln!("error: --{name} can't be {value:?}; see --help");
-                std::process::exit(2);
-            })
+            value
+                .parse()
+                .unwrap_or_else(|_| fail_with(2, format!("--{name} cannot be {value:?}; see --help")))
         };
         self.values.get(name).into_iter().flatten().map(parse).collect()
     }
 
-    /// The value of an option that is a time in seconds, if it was given.
+    /// Returns the value of an option in seconds, from 0.001 on; `None` if it is not given.
     pub fn seconds(&self, name: &str) -> Option<Duration> {
         self.seconds_from(0.001, name)
     }
 
-    /// The same where less than `least` makes no sense.
+    /// Returns the value of an option in seconds, from `least` on; `None` if it is not given.
     pub fn seconds_from(&self, least: f64, name: &str) -> Option<Duration> {
         let seconds: f64 = self.one(name)?;
         let most = 1e6;
         if !(least..=most).contains(&seconds) {
-            fail(format!("--{name} can't be {seconds}; give a number of seconds from {least} to {most}"));
+            fail(format!("--{name} cannot be {seconds}; give a number of seconds from {least} to {most}"));
         }
         Some(Duration::from_secs_f64(seconds))
     }
 
-    /// Whether an option was given.
+    /// Returns `true` if an option is given.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// The words behind the options.
-    pub fn words(&self) -> &[String] {
-        &self.words
+    /// Returns the arguments that are no options.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
     }
 
-    /// An empty problem asks for help.
-    fn read(usage: Usage, arguments: impl Iterator<Item = OsString>) -> Result<Options, String> {
+    /// Parses arguments; `None` for `--help`.
+    fn read(
+        usage: Usage,
+        arguments: impl Iterator<Item = OsString>,
+    ) -> Result<Option<Options>, lexopt::Error> {
         let mut options = Options::default();
-        let text = |word: OsString| word.into_string().map_err(|word| format!("{word:?} is not UTF-8"));
-        let mut arguments = arguments.map(text);
-        while let Some(argument) = arguments.next().transpose()? {
-            let Some(option) = argument.strip_prefix("--") else {
-                if usage.words.is_empty() {
-                    return Err(format!("{argument:?} is not expected here"));
+        let mut parser = Parser::from_args(arguments.collect::<Vec<_>>());
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Arg::Long("help") => return Ok(None),
+                Arg::Long(name) => {
+                    let known = usage.options.iter().find(|(known, ..)| *known == name);
+                    let &(name, kind, _) = known.ok_or_else(|| argument.unexpected())?;
+                    let value = if kind.is_empty() { String::new() } else { parser.value()?.string()? };
+                    options.values.entry(name).or_default().push(value);
                 }
-                options.words.push(argument);
-                continue;
-            };
-            let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
-            if name == "help" {
-                return Err(String::new());
+                Arg::Value(argument) if !usage.arguments.is_empty() => {
+                    options.arguments.push(argument.string()?);
+                }
+                argument => return Err(argument.unexpected()),
             }
-            let known = usage.options.iter().find(|(known, ..)| *known == name);
-            let (name, kind, _) = known.ok_or_else(|| format!("there is no option --{name}"))?;
-            let value = match (kind.is_empty(), value) {
-                (true, None) => String::new(),
-                (true, Some(_)) => return Err(format!("--{name} takes no value")),
-                (false, Some(value)) => value.to_owned(),
-                (false, None) => arguments.next().ok_or_else(|| format!("--{name} wants {kind}"))??,
-            };
-            options.values.entry(name).or_default().push(value);
         }
-        Ok(options)
+        Ok(Some(options))
     }
 }
 
@@ -119,8 +116,10 @@ fn print(usage: Usage) {
     let line = |name: &str, meaning: &str| format!("  {name:<24} {meaning}\n");
     let options = usage.options.iter();
     let lines = options.map(|(name, value, meaning)| line(format!("--{name} {value}").trim_end(), meaning));
-    let lines: String = lines.chain([line("--help", "print this")]).collect();
-    crate::print(format_args!("{}\n\n{lines}", usage.about));
+    let lines: String = lines.chain([line("--help", "print this help")]).collect();
+    let arguments = if usage.arguments.is_empty() { String::new() } else { format!(" {}", usage.arguments) };
+    let name = usage.about.split(':').next().unwrap_or_default();
+    crate::print(format_args!("{}\n\nUsage: {name} [OPTIONS]{arguments}\n\n{lines}", usage.about));
 }
 
 #[cfg(test)]
@@ -130,27 +129,32 @@ mod tests {
     const USAGE: Usage = Usage {
         about: "",
         options: &[("seconds", "N", ""), ("pid", "PID", ""), ("quiet", "", "")],
-        words: "",
+        arguments: "",
     };
 
-    fn read(line: &str) -> Result<Options, String> {
-        Options::read(USAGE, line.split_whitespace().map(OsString::from))
+    fn read(line: &str) -> Result<Option<Options>, String> {
+        Options::read(USAGE, line.split_whitespace().map(OsString::from)).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn options_are_read_in_both_spellings() {
-        let options = read("--seconds 5 --pid=1 --pid 2 --quiet").unwrap();
+    fn parses_both_spellings_of_options() {
+        let options = read("--seconds 5 --pid=1 --pid 2 --quiet").unwrap().unwrap();
         assert_eq!(options.get("seconds", 0), 5);
         assert_eq!(options.all::<u32>("pid"), [1, 2]);
         assert!(options.has("quiet"));
+        assert!(read("--help").unwrap().is_none());
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
-        assert_eq!(read("--second 5").unwrap_err(), "there is no option --second");
-        assert_eq!(read("--seconds").unwrap_err(), "--seconds wants N");
-        assert_eq!(read("--quiet=yes").unwrap_err(), "--quiet takes no value");
-        assert_eq!(read("five").unwrap_err(), "\"five\" is not expected here");
-        assert_eq!(read("--help").unwrap_err(), "");
+    fn rejects_invalid_command_lines() {
+        for (line, error) in [
+            ("--second 5", "invalid option '--second'"),
+            ("--seconds", "missing argument for option '--seconds'"),
+            ("--quiet=yes", "unexpected argument for option '--quiet': \"yes\""),
+            ("five", "unexpected argument \"five\""),
+            ("-q", "invalid option '-q'"),
+        ] {
+            assert_eq!(read(line).unwrap_err(), error);
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! How to get what a profiler needs.
+//! Advice for missing privileges.
 
 use ebpf_profiler_core::live::StartError;
 
-/// The error, and where a privilege is missing the very command that has it.
+/// Formats the error; for a missing privilege, with the command line that has it.
 pub fn explain_start_error(error: &StartError) -> String {
     let (StartError::Privilege { .. } | StartError::Paranoid { .. }) = error else {
         return error.to_string();
@@ -13,7 +13,7 @@ pub fn explain_start_error(error: &StartError) -> String {
     format!("{error}\nto run it as root:\n\n    {}\n", words.join(" "))
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -27,7 +27,7 @@ mod tests {
     use super::quote;
 
     #[test]
-    fn words_survive_a_shell() {
+    fn quotes_words_for_a_shell() {
         assert_eq!(quote("--output=a.html"), "--output=a.html");
         assert_eq!(quote("it's a file"), "'it'\\''s a file'");
     }

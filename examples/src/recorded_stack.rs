@@ -1,11 +1,11 @@
-//! Stacks of a recording that the kernel side left to be walked: registers, a copy of the stack, and what was mapped.
+//! Raw samples of a recording: registers, copied stack, and mappings.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
 use ebpf_profiler_core::elf::{Arch, Elf};
+use ebpf_profiler_core::files;
 use ebpf_profiler_core::replay::Replay;
 use ebpf_profiler_core::sample::{
     Batch, Body, Event, FileId, Life, LifeEvent, MapEvent, Source, SourceError, TickRecord,
@@ -14,27 +14,27 @@ use ebpf_profiler_unwind::case::{Case, Place, Subject};
 use ebpf_profiler_unwind::{Mapping, Table};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
-/// One of them.
+/// A raw sample.
 pub struct RecordedStack {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// The thread's name.
+    /// Name of the thread.
     pub name: String,
     registers: Registers,
     stack: Vec<u64>,
     maps: Vec<MapEvent>,
 }
 
-/// More than anybody looks through.
+/// Maximum number of raw samples.
 const MAX_STACKS: usize = 4096;
 
 impl RecordedStack {
-    /// All of them in a recording, in the order of their times: those of processes that began after it did, as
-    /// what others had mapped before is not among the events.
+    /// Returns the raw samples of a recording, sorted by time. Processes that are older than the recording are left
+    /// out, because the mappings of these are not among its events.
     ///
     /// # Errors
     ///
-    /// When it can't be read or isn't a recording.
+    /// Fails if the file cannot be read or is no recording.
     pub fn all(path: &Path) -> Result<Vec<RecordedStack>, SourceError> {
         let mut source = Replay::open(path)?.source()?;
         let (mut batch, mut processes, mut stacks) = (Batch::default(), Processes::default(), Vec::new());
@@ -50,7 +50,7 @@ impl RecordedStack {
         Ok(stacks)
     }
 
-    /// It as a case, with the tables of the files that are here as they were.
+    /// Returns the test case, with unwind tables of those files that are unchanged on this machine.
     pub fn case(&self, about: &str) -> Case {
         let files: Vec<Option<Elf>> = self.maps.iter().map(open).collect();
         let tables: Vec<Option<Table>> = files.iter().map(|file| Table::of(file.as_ref()?).ok()).collect();
@@ -75,7 +75,7 @@ impl RecordedStack {
         self.stack.get(usize::try_from(offset / 8).ok()?).copied()
     }
 
-    /// Code, which is as it is in the file.
+    /// Reads a word of code from its file.
     fn in_file(&self, address: u64, files: &[Option<Elf>]) -> Option<u64> {
         let number = self.maps.iter().position(|map| (map.start..map.end).contains(&address))?;
         let mut word = [0; 8];
@@ -85,9 +85,9 @@ impl RecordedStack {
     }
 }
 
-/// The file of a mapping, if it is here and has the build id that was recorded.
+/// Opens the file of a mapping; `None` if it is missing or has another build id.
 fn open(map: &MapEvent) -> Option<Elf> {
-    let elf = Elf::open(File::open(&*map.path).ok()?).ok()?;
+    let elf = Elf::open(files::open(Path::new(&*map.path)).ok()?).ok()?;
     let same = match &map.file {
         FileId::BuildId(id) => elf.build_id().as_deref() == Some(id),
         FileId::Inode { .. } => true,
@@ -96,7 +96,7 @@ fn open(map: &MapEvent) -> Option<Elf> {
     same.then_some(elf)
 }
 
-/// What each process has mapped.
+/// Mappings of each process.
 #[derive(Default)]
 struct Processes(HashMap<u32, Vec<MapEvent>>);
 
@@ -109,7 +109,7 @@ impl Processes {
             }
             Life::Executed => _ = self.0.insert(event.pid, Vec::new()),
             Life::Mapped(map) => {
-                // Of a process that was there before it isn't known what else it has.
+                // The other mappings of an older process are unknown.
                 let Some(maps) = self.0.get_mut(&event.pid) else { return };
                 maps.retain(|old| old.end <= map.start || map.end <= old.start);
                 maps.push(map.clone());

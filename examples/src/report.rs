@@ -1,23 +1,23 @@
-//! How a program that profiles and exports does, in a line.
+//! Counters of a program that profiles and exports, in one line.
 
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::live::{Health, Usage};
 use ebpf_profiler_otlp::Stats;
 
-/// Makes lines such as these two:
+/// Formats lines such as these:
 ///
 /// ```text
 /// 2277 samples (99.1 % whole), 0 lost; 12 delivered, 0 queued, 0 on disk, 0 dropped, 0 retries, 135168 bytes; CPU 0.6 %, 21.4 MiB
 /// 4551 samples (99.2 % whole), 0 lost; 23 delivered, 1 queued, 0 on disk, 0 dropped, 2 retries, 259481 bytes; last: cannot connect: Connection refused (os error 111); CPU 0.5 %, 21.4 MiB
 /// ```
 ///
-/// Numbers are since the start, but for the share of a CPU, which is since the line before.
+/// Numbers count from the start, except the share of a CPU, which counts from the previous line.
 #[derive(Debug)]
 pub struct Reporter {
     since: Instant,
     usage: Usage,
-    /// Said already.
+    /// The error that was reported last.
     error: String,
 }
 
@@ -28,7 +28,7 @@ impl Default for Reporter {
 }
 
 impl Reporter {
-    /// The line.
+    /// Returns the line.
     pub fn line(&mut self, health: &Health, sent: &Stats) -> String {
         let samples = health.pipeline.samples;
         let whole = 100.0 * health.pipeline.whole as f64 / samples.max(1) as f64;
@@ -41,13 +41,13 @@ impl Reporter {
         )
     }
 
-    /// What went wrong, if it wasn't said before.
-    pub fn trouble(&mut self, sent: &Stats) -> Option<String> {
+    /// Returns the last error of the exporter, unless it was reported before.
+    pub fn error(&mut self, sent: &Stats) -> Option<String> {
         let error = self.fresh(sent).last_error;
         (!error.is_empty()).then_some(error)
     }
 
-    /// The numbers, without an error that was said before.
+    /// Returns the counters, without an error that was reported before.
     fn fresh(&mut self, sent: &Stats) -> Stats {
         let mut fresh = sent.clone();
         if fresh.last_error == self.error {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_it_all_and_an_error_once() {
+    fn reports_an_error_once() {
         let (mut reporter, mut health, mut sent) = (Reporter::default(), Health::default(), Stats::default());
         (health.pipeline.samples, health.pipeline.whole, health.lost) = (200, 199, 3);
         health.usage.resident = 3 << 19;
@@ -80,8 +80,8 @@ mod tests {
         assert!(line.contains("1 dropped (1 refused)") && line.contains("last: no; CPU"), "{line}");
         assert!(line.ends_with(" %, 1.5 MiB"), "{line}");
         assert!(!reporter.line(&health, &sent).contains("last"));
-        assert_eq!(reporter.trouble(&sent), None);
+        assert_eq!(reporter.error(&sent), None);
         sent.last_error = "other".into();
-        assert_eq!(reporter.trouble(&sent).as_deref(), Some("other"));
+        assert_eq!(reporter.error(&sent).as_deref(), Some("other"));
     }
 }

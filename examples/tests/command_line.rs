@@ -1,4 +1,4 @@
-//! What the example programs say when they can't do what is asked: one sentence with a remedy, and nothing else.
+//! Errors of the example programs: one message with a remedy, and no result.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
@@ -19,7 +19,7 @@ const CASE: &str = env!("CARGO_BIN_EXE_case");
 const TABLES: &str = env!("CARGO_BIN_EXE_tables");
 const EXPLAIN: &str = env!("CARGO_BIN_EXE_explain");
 
-/// The sentence, after a look at everything else.
+/// Returns the error message, after checking everything else.
 fn refusal(output: &Output, code: i32) -> String {
     assert_eq!(output.status.code(), Some(code), "{output:?}");
     assert_eq!(output.stdout, b"", "a refusal prints no result");
@@ -28,7 +28,7 @@ fn refusal(output: &Output, code: i32) -> String {
     first.strip_prefix("error: ").unwrap_or_else(|| unreachable!("{said}")).to_owned()
 }
 
-/// Where a program that should have refused leaves nothing in the sources.
+/// Runs a program in a scratch folder.
 fn run(program: &str, words: &[&str]) -> Output {
     Command::new(program).args(words).current_dir(env!("CARGO_TARGET_TMPDIR")).output().unwrap()
 }
@@ -41,28 +41,32 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn options_that_make_no_sense_are_refused() {
+fn rejects_invalid_options() {
     for (words, said) in [
-        (&["--frequency", "often"][..], "--frequency can't be \"often\"; see --help"),
-        (&["--second", "1"], "there is no option --second; see --help"),
-        (&["--pid"], "--pid wants PID; see --help"),
-        (&["fast"], "\"fast\" is not expected here; see --help"),
+        (&["--frequency", "often"][..], "--frequency cannot be \"often\"; see --help"),
+        (&["--second", "1"], "invalid option '--second'; see --help"),
+        (&["--pid"], "missing argument for option '--pid'; see --help"),
+        (&["fast"], "unexpected argument \"fast\"; see --help"),
     ] {
         assert_eq!(refusal(&run(FLAMEGRAPH, words), 2), said);
     }
 }
 
 #[test]
-fn words_that_are_no_text_are_refused() {
-    for words in [&[b"--output".as_slice(), b"\xff.html"][..], &[b"--\xff"], &[b"\xff"]] {
+fn rejects_arguments_that_are_not_utf8() {
+    for (words, said) in [
+        (&[b"--output".as_slice(), b"\xff.html"][..], "argument is invalid unicode"),
+        (&[b"--\xff"], "invalid option"),
+        (&[b"\xff"], "unexpected argument"),
+    ] {
         let words = words.iter().map(|word| OsStr::from_bytes(word));
         let sentence = refusal(&Command::new(FLAMEGRAPH).args(words).output().unwrap(), 2);
-        assert!(sentence.ends_with("is not UTF-8; see --help"), "{sentence}");
+        assert!(sentence.starts_with(said) && sentence.ends_with("; see --help"), "{sentence}");
     }
 }
 
 #[test]
-fn who_reads_may_have_seen_enough() {
+fn a_closed_pipe_is_no_error() {
     let own = std::env::current_exe().unwrap();
     for (program, words) in [
         (FLAMEGRAPH, &["--help"][..]),
@@ -79,7 +83,7 @@ fn who_reads_may_have_seen_enough() {
             "{program} {words:?}: {output:?}"
         );
     }
-    // Without privilege it may find that nothing starts here, but it says no more than that.
+    // Without privilege its exit code is 1, without a further message.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let output = Command::new(EXPLAIN).stdout(writer).output().unwrap();
@@ -87,14 +91,27 @@ fn who_reads_may_have_seen_enough() {
 }
 
 #[test]
-fn who_reads_nothing_because_there_is_no_room_is_told() {
-    let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = Command::new(FLAMEGRAPH).arg("--help").stdout(full).output().unwrap();
-    assert!(refusal(&output, 1).starts_with("cannot print: No space left"));
+fn a_full_output_is_an_error() {
+    let own = std::env::current_exe().unwrap();
+    let case = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebpf-profiler-unwind/tests/cases/bash.case");
+    for (program, words) in [
+        (FLAMEGRAPH, &["--help"][..]),
+        (EXPLAIN, &[]),
+        (TABLES, &[own.to_str().unwrap()]),
+        (TABLES, &["--statistics", own.to_str().unwrap()]),
+    ] {
+        let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(program).args(words).stdout(full()).output().unwrap();
+        assert!(refusal(&output, 1).starts_with("cannot print: No space left"), "{program} {words:?}");
+        // A full standard error is no panic.
+        let output = Command::new(program).args(words).stdout(full()).stderr(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{program} {words:?}");
+    }
+    assert!(run(CASE, &["--check", case]).status.success());
 }
 
 #[test]
-fn what_is_no_elf_file_has_no_tables() {
+fn rejects_files_that_are_not_elf() {
     let folder = folder("no_elf");
     let pipe = folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -106,9 +123,9 @@ fn what_is_no_elf_file_has_no_tables() {
         (&["/no/such/file"], "/no/such/file: No such file"),
         (&[pipe], "not a regular file"),
         (&["/dev/zero"], "not a regular file"),
-        (&["/tmp"], "not a regular file"),
+        (&["/tmp"], "it is a folder"),
         (&[text], "not an ELF file"),
-        (&["--address", "main", TABLES], "--address can't be \"main\"; give hexadecimal digits"),
+        (&["--address", "main", TABLES], "--address cannot be \"main\"; give hexadecimal digits"),
     ] {
         let sentence = refusal(&run(TABLES, words), 1);
         assert!(sentence.contains(said), "{words:?}: {sentence}");
@@ -116,7 +133,7 @@ fn what_is_no_elf_file_has_no_tables() {
 }
 
 #[test]
-fn a_table_is_printed_as_rows_as_one_rule_and_in_numbers() {
+fn prints_a_table_as_rows_as_one_rule_and_as_statistics() {
     let rows = String::from_utf8(run(TABLES, &[TABLES]).stdout).unwrap();
     let (address, rule) = rows.lines().nth(5).unwrap().trim_start().split_once("  ").unwrap();
     assert!(rule.starts_with("cfa = "), "{rule}");
@@ -128,7 +145,7 @@ fn a_table_is_printed_as_rows_as_one_rule_and_in_numbers() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_sampled() {
+fn rejects_invalid_values_before_sampling() {
     for (words, said) in [
         (&["--frequency", "0"][..], "choose a frequency from 1 to 10000"),
         (&["--frequency", "10001"], "choose a frequency from 1 to 10000"),
@@ -145,12 +162,12 @@ fn what_cannot_be_is_refused_before_anything_is_sampled() {
     }
     for program in [TOP, RECORD, EMBED] {
         let sentence = refusal(&run(program, &["--seconds", "0"]), 1);
-        assert_eq!(sentence, "--seconds can't be 0; give a number of seconds from 0.001 to 1000000");
+        assert_eq!(sentence, "--seconds cannot be 0; give a number of seconds from 0.001 to 1000000");
     }
 }
 
 #[test]
-fn an_agent_that_could_not_send_does_not_start() {
+fn agent_rejects_invalid_settings() {
     let folder = folder("agent");
     let file = folder.join("file").to_str().unwrap().to_owned();
     fs::write(&file, "no certificate, and no folder").unwrap();
@@ -173,24 +190,24 @@ fn an_agent_that_could_not_send_does_not_start() {
 }
 
 #[test]
-fn a_folder_is_no_file_to_write() {
+fn rejects_a_folder_as_output() {
     let folder = folder("taken.html");
     let output = run(FLAMEGRAPH, &["--output", folder.to_str().unwrap()]);
     assert!(refusal(&output, 1).contains("is a folder"));
 }
 
 #[test]
-fn what_is_no_recording_is_not_replayed() {
+fn rejects_files_that_are_no_recordings() {
     let folder = folder("no_recording");
     let (ticks, picture) = (folder.join("run.ticks"), folder.join("run.html"));
     fs::write(&ticks, "not ticks at all, but long enough to hold a head").unwrap();
     let output = run(REPLAY, &[ticks.to_str().unwrap(), "--output", picture.to_str().unwrap()]);
     refusal(&output, 1);
-    assert!(!picture.exists(), "nothing half-written stays");
+    assert!(!picture.exists(), "a partial file is removed");
 }
 
 #[test]
-fn what_is_no_core_file_has_no_stacks() {
+fn rejects_files_that_are_no_core_files() {
     let folder = folder("no_core");
     let text = folder.join("core");
     fs::write(&text, "not a core file at all").unwrap();
@@ -199,7 +216,7 @@ fn what_is_no_core_file_has_no_stacks() {
         for (words, said) in [
             (&[][..], "give one core file"),
             (&["/no/such/core"], "/no/such/core: No such file"),
-            (&[folder.to_str().unwrap()], "not a regular file"),
+            (&[folder.to_str().unwrap()], "it is a folder"),
             (&[text], "not a core dump: not an ELF file"),
             (&[program], "an ELF file, but not a core dump"),
         ] {
@@ -210,7 +227,7 @@ fn what_is_no_core_file_has_no_stacks() {
 }
 
 #[test]
-fn a_case_that_is_walked_otherwise_is_shown() {
+fn shows_a_case_that_is_unwound_differently() {
     let case = concat!(env!("CARGO_MANIFEST_DIR"), "/../ebpf-profiler-unwind/tests/cases/bash.case");
     assert!(run(CASE, &["--check", case]).status.success());
     let other = folder("other_case").join("other.case");
@@ -219,12 +236,12 @@ fn a_case_that_is_walked_otherwise_is_shown() {
     let output = run(CASE, &["--check", case, other.to_str().unwrap()]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("frame 5599ed1f6ab9\n"), "{said}");
-    assert!(said.ends_with("error: 1 of 2 cases are walked wrongly\n"), "{said}");
+    assert!(said.ends_with("error: 1 of 2 cases are unwound wrongly\n"), "{said}");
 }
 
 #[test]
 #[ignore = "needs root"]
-fn who_looks_for_less_than_a_screen_sees_one() {
+fn top_prints_a_screen_also_in_a_short_run() {
     test_needs::root!();
     let tables = |said: &[u8]| String::from_utf8_lossy(said).matches(" samples in ").count();
     assert_eq!(tables(&run(TOP, &["--seconds", "0.5"]).stdout), 1);
@@ -238,7 +255,7 @@ fn who_looks_for_less_than_a_screen_sees_one() {
 
 #[test]
 #[ignore = "gives up root"]
-fn without_privilege_it_says_which_command_has_it() {
+fn prints_the_command_line_with_the_missing_privilege() {
     test_needs::root!();
     let folder = folder("no privilege");
     let picture = folder.join("flame.html");
@@ -253,5 +270,5 @@ fn without_privilege_it_says_which_command_has_it() {
     let said = String::from_utf8(output.stderr).unwrap();
     let command = said.lines().find(|line| line.trim_start().starts_with("sudo ")).unwrap();
     assert!(command.ends_with(&format!("--seconds 1 --output '{}'", picture.display())), "{command}");
-    assert!(!picture.exists(), "nothing half-written stays");
+    assert!(!picture.exists(), "a partial file is removed");
 }

@@ -4,8 +4,8 @@
 //! cargo run --release --bin agent -- --endpoint http://collector:4318 --spool /var/lib/agent
 //! ```
 //!
-//! It says how it does once a minute, and what goes wrong when it does. SIGTERM or Ctrl-C lets it send what it has;
-//! a second one ends it at once.
+//! It prints its counters once a minute, and errors when they occur. After SIGTERM, SIGHUP or Ctrl-C it sends what is queued;
+//! a second signal ends it at once.
 
 use std::env;
 use std::path::PathBuf;
@@ -18,37 +18,37 @@ use examples::{Options, Reporter, Signals, Usage, explain_start_error, fail};
 
 const USAGE: Usage = Usage {
     about: "agent: profiles this machine and sends the profiles to an OpenTelemetry collector\n\n\
-            What isn't given comes from the variables OTEL_EXPORTER_OTLP_* and OTEL_RESOURCE_ATTRIBUTES.",
+            Defaults come from the variables OTEL_EXPORTER_OTLP_* and OTEL_RESOURCE_ATTRIBUTES.",
     options: &[
-        ("endpoint", "URL", "the collector (http://localhost:4318, with gRPC port 4317); https speaks TLS"),
+        ("endpoint", "URL", "the collector; https:// for TLS (http://localhost:4318, for gRPC port 4317)"),
         ("protocol", "NAME", "http or grpc (http)"),
-        ("header", "NAME=VALUE", "goes with every request; may be given several times"),
-        ("compression", "NAME", "gzip, zstd or none, with a level if you like: zstd:3 (gzip)"),
-        ("timeout", "SECONDS", "how long an attempt to send may take (10)"),
-        ("certificate", "FILE", "whom to trust, as PEM (the authorities of this machine)"),
-        ("client-certificate", "FILE", "who we are, as PEM"),
-        ("client-key", "FILE", "the key of that, as PEM"),
-        ("spool", "FOLDER", "keeps there what can't be sent, also beyond a restart (memory only)"),
-        ("spool-mib", "N", "how much goes there at most (256)"),
-        ("queue-mib", "N", "how much waits in memory at most (64)"),
-        ("service-name", "NAME", "service.name of all that is sent"),
-        ("attribute", "KEY=VALUE", "another attribute of all that is sent; may be given several times"),
-        ("interval", "SECONDS", "how often to send, a fifth more or less by chance (5)"),
-        ("frequency", "HZ", "ticks a second on each CPU, 1 to 10000 (19)"),
-        ("pid", "PID", "only this process and what it forks; may be given several times"),
-        ("health", "SECONDS", "how often to say how it does (60)"),
-        ("seconds", "N", "how long to run (until SIGTERM)"),
+        ("header", "NAME=VALUE", "header of every request; repeatable"),
+        ("compression", "NAME", "gzip, zstd or none, optionally with a level: zstd:3 (gzip)"),
+        ("timeout", "SECONDS", "timeout of one request (10)"),
+        ("certificate", "FILE", "trusted certificates, PEM (those of this machine)"),
+        ("client-certificate", "FILE", "certificate of this client, PEM"),
+        ("client-key", "FILE", "key of this client, PEM"),
+        ("spool", "FOLDER", "folder for undelivered messages, kept across restarts (memory only)"),
+        ("spool-mib", "N", "maximum size of the spool (256)"),
+        ("queue-mib", "N", "maximum size of the queue in memory (64)"),
+        ("service-name", "NAME", "resource attribute service.name"),
+        ("attribute", "KEY=VALUE", "further resource attribute; repeatable"),
+        ("interval", "SECONDS", "time between two profiles, 20 % more or less at random (5)"),
+        ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (19)"),
+        ("pid", "PID", "only this process and its descendants; repeatable"),
+        ("health", "SECONDS", "time between two lines of counters (60)"),
+        ("seconds", "N", "duration (until SIGTERM)"),
     ],
-    words: "",
+    arguments: "",
 };
 
-/// How much shorter or longer an interval may be.
+/// Maximum random deviation of an interval, as a share of it.
 const JITTER: f64 = 0.2;
 
 fn main() {
     let options = Options::parse(USAGE);
     examples::give_back();
-    // Before there are threads: they inherit it.
+    // Threads inherit the signal mask.
     let signals = Signals::hold();
     let settings = settings(&options).unwrap_or_else(|error| fail(error));
     let endpoint = settings.endpoint().to_owned();
@@ -56,14 +56,14 @@ fn main() {
     let sent = exporter.watch();
     let profiler =
         builder(&options).sink(exporter).start().unwrap_or_else(|error| fail(explain_start_error(&error)));
-    complain();
-    say(&format!("profiles this machine, sends to {endpoint}"));
+    report_requirements();
+    say(&format!("profiles this machine and sends to {endpoint}"));
 
     let mut reporter = Reporter::default();
     run(&options, &signals, &profiler, &sent, &mut reporter);
 
     drop(signals);
-    say("ends, and sends what is left");
+    say("ends, and sends what is queued");
     let health = profiler.stop().unwrap_or_else(|error| fail(error));
     end(&health, &sent(), &mut reporter);
 }
@@ -81,7 +81,7 @@ fn builder(options: &Options) -> Builder {
     profiler
 }
 
-/// As the environment wants it, but for what the command line says.
+/// Returns the settings of the environment, overridden by the command line.
 fn settings(options: &Options) -> Result<Settings, ExportError> {
     let mut settings = Settings::from_variables(|name| flag(options, name).or_else(|| env::var(name).ok()))?
         .resource(resource(options))
@@ -95,12 +95,12 @@ fn settings(options: &Options) -> Result<Settings, ExportError> {
     Ok(settings)
 }
 
-/// The command line in the place of a variable.
+/// Returns the option that overrides a variable.
 fn flag(options: &Options, variable: &str) -> Option<String> {
     let endpoint = || options.one::<String>("endpoint");
     let has_path = |url: &String| url.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
     match variable.strip_prefix("OTEL_EXPORTER_OTLP_")? {
-        // A URL without a path gets that of profiles; set to nothing the variable counts as not set.
+        // A URL without a path gets the path of profiles; an empty variable counts as unset.
         "PROFILES_ENDPOINT" => endpoint().map(|url| if has_path(&url) { url } else { String::new() }),
         "ENDPOINT" => endpoint(),
         "PROFILES_PROTOCOL" => match options.one::<String>("protocol")?.as_str() {
@@ -132,7 +132,7 @@ fn resource(options: &Options) -> Resource {
 fn pairs(options: &Options, name: &str) -> Vec<(String, String)> {
     let split = |text: String| match text.split_once('=') {
         Some((key, value)) => (key.trim().to_owned(), value.trim().to_owned()),
-        None => fail(format!("--{name} can't be {text:?}; give a name and a value: NAME=VALUE")),
+        None => fail(format!("--{name} cannot be {text:?}; give a name and a value: NAME=VALUE")),
     };
     options.all(name).into_iter().map(split).collect()
 }
@@ -141,18 +141,18 @@ fn seconds(options: &Options, name: &str, otherwise: u64) -> Duration {
     options.seconds_from(LEAST, name).unwrap_or(Duration::from_secs(otherwise))
 }
 
-/// The shortest of all times that may be given, in seconds.
+/// Minimum of all times, in seconds.
 const LEAST: f64 = 0.1;
 
 fn mebibytes(options: &Options, name: &str, otherwise: f64) -> u64 {
     let mebibytes: f64 = options.get(name, otherwise);
     if !(0.0..=1e9).contains(&mebibytes) {
-        fail(format!("--{name} can't be {mebibytes}; give a number of MiB"));
+        fail(format!("--{name} cannot be {mebibytes}; give a number of MiB"));
     }
     (mebibytes * f64::from(1 << 20)) as u64
 }
 
-/// Sleeps until it is told to end, but for a look at what goes wrong now and then.
+/// Sleeps until a signal, and reports errors and counters meanwhile.
 fn run(
     options: &Options,
     signals: &Signals,
@@ -173,14 +173,14 @@ fn run(
         if Instant::now() >= next {
             next += health;
             say(&reporter.line(&profiler.health(), &sent()));
-        } else if let Some(trouble) = reporter.trouble(&sent()) {
-            say(&trouble);
+        } else if let Some(error) = reporter.error(&sent()) {
+            say(&error);
         }
     }
 }
 
-/// What this machine lacks, which profiles will show.
-fn complain() {
+/// Reports requirements that this machine does not meet.
+fn report_requirements() {
     for requirement in requirements().iter().filter(|requirement| requirement.state != State::There) {
         say(&format!("{}: {}; {}", requirement.what, requirement.found, requirement.advice));
     }
@@ -190,11 +190,11 @@ fn end(health: &Health, sent: &Stats, reporter: &mut Reporter) {
     say(&reporter.line(health, sent));
     let left = sent.abandoned + sent.queued;
     if left > 0 {
-        fail(format!("{left} messages are lost: they could not be delivered in time, and there is no spool"));
+        fail(format!("{left} messages are lost: they were not delivered in time, and there is no spool"));
     }
 }
 
-/// Standard error is what service managers write down.
-fn say(what: &str) {
-    eprintln!("agent: {what}");
+/// Prints a line to standard error, which service managers log.
+fn say(line: &str) {
+    examples::say(format_args!("agent: {line}"));
 }

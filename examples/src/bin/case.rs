@@ -1,9 +1,9 @@
-//! Makes a test case of a thread of a core file, or of a stack in a recording: a few kilobytes of text that can be walked
-//! again anywhere.
+//! Makes a test case from a thread of a core file, or from a raw sample of a recording: a few kilobytes of text that can be
+//! unwound again anywhere.
 //!
 //! ```text
 //! cargo run --release --bin case -- core --thread 4711 --about "waits for a child" > bash.case
-//! cargo run --release --bin case -- run.ticks                     lists the stacks that the kernel side didn't walk
+//! cargo run --release --bin case -- run.ticks                     lists the raw samples
 //! cargo run --release --bin case -- run.ticks --sample 3 > start.case
 //! cargo run --release --bin case -- --check bash.case
 //! ```
@@ -11,26 +11,26 @@
 use std::path::{Path, PathBuf};
 
 use ebpf_profiler_unwind::case::Case;
-use examples::{CoreFile, Options, RecordedStack, Usage, fail, print};
+use examples::{CoreFile, Options, RecordedStack, Usage, fail, print, say};
 
 const USAGE: Usage = Usage {
-    about: "case: makes a test case of a thread of a core file, or of a stack in a recording",
+    about: "case: makes a test case from a thread of a core file, or from a raw sample of a recording",
     options: &[
-        ("thread", "TID", "which thread; the first if it isn't given"),
-        ("sample", "N", "which stack of a recording; lists them if it isn't given"),
-        ("about", "TEXT", "what it is, in words"),
-        ("root", "DIR", "where to look for files, / if it isn't given; may be given several times"),
-        ("check", "", "the words are cases: walks each of them"),
+        ("thread", "TID", "thread of the core file (the first)"),
+        ("sample", "N", "number of a raw sample of the recording (lists them)"),
+        ("about", "TEXT", "description (name of the process or thread)"),
+        ("root", "DIR", "folder to search for files; repeatable (/)"),
+        ("check", "", "unwind each of these cases and compare"),
     ],
-    words: "core",
+    arguments: "FILE...",
 };
 
 fn main() {
     let options = Options::parse(USAGE);
     if options.has("check") {
-        return check(options.words());
+        return check(options.arguments());
     }
-    let [path] = options.words() else { fail("give one core file: case core --thread TID") };
+    let [path] = options.arguments() else { fail("give one core file: case core --thread TID") };
     if path.ends_with(".ticks") {
         return of_recording(Path::new(path), &options);
     }
@@ -41,20 +41,20 @@ fn main() {
     let stacks = core.stacks();
     let wanted = |id| thread.is_none_or(|thread| thread == id);
     let stack = stacks.iter().find(|stack| wanted(stack.thread.id));
-    print(core.case(&about, stack.unwrap_or_else(|| fail("there is no such thread"))));
+    print(core.case(&about, stack.unwrap_or_else(|| fail("there is no such thread in the core file"))));
 }
 
-/// A stack that was left to be walked in user space, or a list of them.
+/// Prints the case of a raw sample, or lists the raw samples.
 fn of_recording(path: &Path, options: &Options) {
     let stacks = RecordedStack::all(path);
     let stacks = stacks.unwrap_or_else(|error| fail(format!("{}: {error}", path.display())));
     let Some(number) = options.one::<usize>("sample") else {
         for (number, stack) in stacks.iter().enumerate() {
-            eprintln!("{number:>4}  {:>8} {}", stack.pid, stack.name);
+            say(format_args!("{number:>4}  {:>8} {}", stack.pid, stack.name));
         }
         return;
     };
-    let stack = stacks.get(number).unwrap_or_else(|| fail("there is no such stack"));
+    let stack = stacks.get(number).unwrap_or_else(|| fail("there is no such raw sample in the recording"));
     print(stack.case(&options.get("about", stack.name.clone())));
 }
 
@@ -65,11 +65,11 @@ fn check(paths: &[String]) {
         let case: Case = text.parse().unwrap_or_else(|error| fail(format!("{path}: {error}")));
         let found = case.walk();
         if found != *case.expected() {
-            eprintln!("{path}: found\n{found}expected\n{}", case.expected());
+            say(format_args!("{path}: found\n{found}expected\n{}", case.expected()));
             wrong += 1;
         }
     }
     if wrong > 0 {
-        fail(format!("{wrong} of {} cases are walked wrongly", paths.len()));
+        fail(format!("{wrong} of {} cases are unwound wrongly", paths.len()));
     }
 }

@@ -8,38 +8,38 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use ebpf_profiler_unwind::core_dump::{File, Gaps, Origin, Problem};
-use examples::{CoreFile, Options, Usage, fail};
+use examples::{CoreFile, Options, Usage, fail, say};
 
 const USAGE: Usage = Usage {
     about: "corestack: prints the stack of every thread of a core file",
     options: &[
-        ("root", "DIR", "where to look for files, / if it isn't given; may be given several times"),
-        ("thread", "TID", "only this thread; may be given several times"),
-        ("files", "", "print what became of each file that held code, too"),
+        ("root", "DIR", "folder to search for files; repeatable (/)"),
+        ("thread", "TID", "only this thread; repeatable"),
+        ("files", "", "also print the origin of each file with code"),
     ],
-    words: "core",
+    arguments: "CORE",
 };
 
 fn main() {
     let options = Options::parse(USAGE);
-    let [path] = options.words() else { fail("give one core file: corestack core") };
+    let [path] = options.arguments() else { fail("give one core file: corestack core") };
     let roots: Vec<PathBuf> = options.all("root");
     let mut core = CoreFile::open(Path::new(path), &roots).unwrap_or_else(|error| fail(error));
     let threads: Vec<u32> = options.all("thread");
     say_gaps(core.dump.gaps());
     if options.has("files") {
-        core.loaded.files().iter().for_each(|file| eprint!("{}", described(file)));
+        core.loaded.files().iter().for_each(|file| say(described(file).trim_end()));
     }
     match print(&mut core, &threads) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Err(error) => fail(error),
-        Ok(0) => fail("there is no such thread"),
+        Err(error) => fail(format!("cannot print: {error}")),
+        Ok(0) => fail("there is no such thread in the core file"),
         Ok(_) => {}
     }
 }
 
-/// Prints the stacks; how many is returned.
+/// Prints the stacks and returns their number.
 fn print(core: &mut CoreFile, threads: &[u32]) -> io::Result<usize> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let process = core.dump.process();
@@ -57,22 +57,22 @@ fn print(core: &mut CoreFile, threads: &[u32]) -> io::Result<usize> {
 
 fn say_gaps(gaps: Gaps) {
     if gaps.memory > 0 {
-        eprintln!("the core file was cut off: {} bytes of memory are missing", gaps.memory);
+        say(format_args!("the core file is truncated: {} bytes of memory are missing", gaps.memory));
     }
     if gaps.notes > 0 {
-        eprintln!("{} notes can't be read", gaps.notes);
+        say(format_args!("{} notes cannot be read", gaps.notes));
     }
     if gaps.too_many {
-        eprintln!("the core file claims more threads or notes than any process has; some were left out");
+        say("the core file has more threads or notes than the limit; some were left out");
     }
 }
 
 fn described(file: &File) -> String {
     let origin = match &file.origin {
         Origin::Path(path) => format!("from {}", path.display()),
-        Origin::Unproved(path) => format!("from {}, which may be another build", path.display()),
+        Origin::Unproved(path) => format!("from {}, possibly another build", path.display()),
         Origin::Memory => "from the dump's memory".to_owned(),
-        _ => "from nowhere".to_owned(),
+        _ => "not found".to_owned(),
     };
     let problems: String =
         file.problems.iter().map(|problem| format!("    {}\n", sentence(problem))).collect();

@@ -1,4 +1,4 @@
-//! A program that profiles itself and the machine around it while it does its own work.
+//! Profiles itself and the machine while it does other work.
 //!
 //! ```text
 //! cargo run --release --bin embed -- --seconds 5
@@ -9,17 +9,18 @@ use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
-use examples::{Options, Usage, explain_start_error, fail, interrupted};
+use examples::{Options, Usage, explain_start_error, fail, interrupted, notice_interrupts, say};
 
 const USAGE: Usage = Usage {
-    about: "embed: a profiler inside a program, with a sink of its own",
-    options: &[("seconds", "N", "how long to work (5)")],
-    words: "",
+    about: "embed: a profiler inside a program, with a closure as sink",
+    options: &[("seconds", "N", "duration (5)")],
+    arguments: "",
 };
 
 fn main() {
     let options = Options::parse(USAGE);
     let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(5));
+    notice_interrupts();
 
     let profiler = Profiler::builder()
         .frequency(97)
@@ -27,11 +28,14 @@ fn main() {
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all())
         .every(Duration::from_secs(1))
-        .sink(|profile: &Profile| Ok(report(profile, &mut io::stdout().lock())?))
+        .sink(|profile: &Profile| match report(profile, &mut io::stdout().lock()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        })
         .start()
         .unwrap_or_else(|error| fail(explain_start_error(&error)));
 
-    // The program goes on with what it is there for.
+    // The program does its own work.
     let end = Instant::now() + duration;
     let mut primes = 0;
     while Instant::now() < end && !interrupted() {
@@ -39,10 +43,13 @@ fn main() {
     }
 
     let health = profiler.stop().unwrap_or_else(|error| fail(error));
-    eprintln!("counted {primes} primes; {} ticks, {} lost", health.ticks, health.lost);
+    say(format_args!("counted {primes} primes; {} samples, {} lost", health.ticks, health.lost));
+    if let Some(error) = health.sink_errors.first() {
+        fail(format!("cannot print: {error}"));
+    }
 }
 
-/// The sink: what ran most in the last second.
+/// Prints the most frequent stacks of one second.
 fn report(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     let mut samples: Vec<_> = profile.samples().collect();
     samples.sort_by_key(|sample| std::cmp::Reverse(sample.count()));
@@ -50,7 +57,7 @@ fn report(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
     for sample in samples.iter().take(5) {
         writeln!(out, "{:>6} {:<16} {}", sample.count(), sample.thread().name, sample.trace().leaf())?;
     }
-    Ok(())
+    out.flush()
 }
 
 #[inline(never)]

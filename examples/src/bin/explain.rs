@@ -1,4 +1,4 @@
-//! What a profiler needs of this machine, what there is, and how to get what is missing.
+//! Lists the requirements of a profiler, and how to meet missing ones.
 //!
 //! ```text
 //! cargo run --release --bin explain
@@ -9,9 +9,9 @@ use ebpf_profiler_core::live::{Requirement, State, requirements};
 use examples::{Options, Usage, explain_start_error, print};
 
 const USAGE: Usage = Usage {
-    about: "explain: what a profiler needs of this machine, and what there is",
+    about: "explain: lists the requirements of a profiler on this machine",
     options: &[],
-    words: "",
+    arguments: "",
 };
 
 fn main() {
@@ -32,7 +32,7 @@ fn main() {
             print("\na profiler starts here\n");
         }
         Err(error) => {
-            print(format_args!("\na profiler doesn't start here: {}\n", explain_start_error(&error)));
+            print(format_args!("\na profiler does not start here: {}\n", explain_start_error(&error)));
             std::process::exit(1);
         }
     }

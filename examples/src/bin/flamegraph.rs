@@ -4,7 +4,7 @@
 //! cargo run --release --bin flamegraph -- --seconds 10 --output machine.html
 //! ```
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,18 +13,19 @@ use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{File, Table, WriteError};
 use examples::{
-    Options, Usage, explain_start_error, fail, notice_interrupts, print, sleep_until_interrupted,
+    Options, Progress, Usage, explain_start_error, fail, interrupted, notice_interrupts, print,
+    sleep_until_interrupted,
 };
 
 const USAGE: Usage = Usage {
     about: "flamegraph: a flame graph of everything that runs on this machine",
     options: &[
-        ("seconds", "N", "how long to look (10)"),
-        ("frequency", "HZ", "ticks a second on each CPU, 1 to 10000 (97)"),
-        ("pid", "PID", "only this process and what it forks; may be given several times"),
-        ("output", "FILE", "x.html, x.svg or x.folded (flamegraph.html)"),
+        ("seconds", "N", "duration (10)"),
+        ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (97)"),
+        ("pid", "PID", "only this process and its descendants; repeatable"),
+        ("output", "FILE", "name ending in .html, .svg or .folded (flamegraph.html)"),
     ],
-    words: "",
+    arguments: "",
 };
 
 fn main() {
@@ -44,10 +45,13 @@ fn main() {
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
     let mut file = file.unwrap_or_else(|error| fail(error));
 
-    wait(duration, &profiler);
+    let progress = Progress::new();
+    wait(&profiler, duration, &progress);
+    progress.show(format_args!("naming functions; {}", remedy()));
     let (profile, health) = profiler.finish().unwrap_or_else(|error| fail(error));
-
+    progress.show(format_args!("writing {}; {}", output.display(), remedy()));
     file.write(&profile).unwrap_or_else(|error| fail(error));
+    drop(progress);
     report(&profile, &health, &output);
 }
 
@@ -67,21 +71,21 @@ fn check(output: &Path) -> Result<File, WriteError> {
     }
 }
 
-/// A progress line, where someone looks at it.
-fn wait(duration: Duration, profiler: &Profiler) {
-    let start = Instant::now();
-    let shown = std::io::stderr().is_terminal();
-    sleep_until_interrupted(start + duration, || {
-        if shown {
-            let done = start.elapsed().as_secs_f32();
-            eprint!("\rsampling {done:.0} of {:.0} s; Ctrl-C ends early ", duration.as_secs_f32());
-            let _ = std::io::stderr().flush();
-        }
+/// Samples for `duration`, until the processes have exited, or until the first signal.
+fn wait(profiler: &Profiler, duration: Duration, progress: &Progress) {
+    let end = Instant::now() + duration;
+    sleep_until_interrupted(end, || {
+        let left = end.saturating_duration_since(Instant::now()).as_secs_f32().ceil();
+        let Health { ticks, filtered, lost, .. } = profiler.health();
+        let samples = ticks - filtered;
+        progress.show(format_args!("{left} s left, {samples} samples, {lost} lost; Ctrl-C ends early"));
         profiler.is_running()
     });
-    if shown {
-        eprint!("\r\x1b[K");
-    }
+}
+
+/// The effect of the next Ctrl-C.
+fn remedy() -> &'static str {
+    if interrupted() { "Ctrl-C ends at once" } else { "Ctrl-C ends within 10 s" }
 }
 
 fn report(profile: &Profile, health: &Health, output: &Path) {

@@ -1,4 +1,4 @@
-//! Records this machine, or one process, to be looked at later and elsewhere with `replay`.
+//! Records this machine, or one process, for `replay`.
 //!
 //! ```text
 //! cargo run --release --bin record -- --seconds 10 --output run.ticks
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use examples::{
-    Options, Usage, explain_start_error, fail, notice_interrupts, print, sleep_until_interrupted,
+    Options, Usage, explain_start_error, fail, notice_interrupts, print, say, sleep_until_interrupted,
 };
 
 const USAGE: Usage = Usage {
-    about: "record: writes down what runs on this machine, to be replayed without privileges",
+    about: "record: records this machine, to be replayed without privileges",
     options: &[
-        ("seconds", "N", "how long to look (10)"),
-        ("frequency", "HZ", "ticks a second on each CPU, 1 to 10000 (97)"),
-        ("pid", "PID", "only this process and what it forks; may be given several times"),
+        ("seconds", "N", "duration (10)"),
+        ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (97)"),
+        ("pid", "PID", "only this process and its descendants; repeatable"),
         ("output", "FILE", "the recording (run.ticks)"),
     ],
-    words: "",
+    arguments: "",
 };
 
 fn main() {
@@ -43,13 +43,13 @@ fn main() {
     sleep_until_interrupted(Instant::now() + duration, || profiler.is_running());
     let health = profiler.stop().unwrap_or_else(|error| fail(error));
     report(&health);
-    eprintln!("look at it with: cargo run --release --bin replay -- {}", output.display());
+    say(format_args!("replay it with: cargo run --release --bin replay -- {}", output.display()));
 }
 
 fn report(health: &Health) {
     let recording = health.recording.clone().unwrap_or_default();
     if let Some(error) = recording.error {
-        fail(format!("{error}; {} events are missing", recording.left_out));
+        fail(format!("{error}; {} events are missing from the recording", recording.left_out));
     }
     let samples = health.pipeline.samples;
     print(format_args!("{samples} samples in {} bytes, {} lost\n", recording.bytes, health.lost));

@@ -1,4 +1,4 @@
-//! Makes a profile of what `record` wrote down, without privileges.
+//! Makes a profile of a recording, without privileges.
 //!
 //! ```text
 //! cargo run --release --bin replay -- run.ticks --output machine.html
@@ -15,13 +15,13 @@ use examples::{Options, Usage, fail, print};
 
 const USAGE: Usage = Usage {
     about: "replay: makes a profile of a recording",
-    options: &[("output", "FILE", "x.html, x.svg or x.folded; none if it isn't given")],
-    words: "run.ticks",
+    options: &[("output", "FILE", "name ending in .html, .svg or .folded (no file)")],
+    arguments: "RECORDING",
 };
 
 fn main() {
     let options = Options::parse(USAGE);
-    let [recording] = options.words() else { fail("give one recording: replay run.ticks") };
+    let [recording] = options.arguments() else { fail("give one recording: replay run.ticks") };
     let output: Option<PathBuf> = options.one("output");
     let file = output.as_deref().map(|output| File::new(output).unwrap_or_else(|error| fail(error)));
 

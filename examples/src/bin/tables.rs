@@ -16,26 +16,27 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::time::Instant;
 
 use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::files;
 use ebpf_profiler_unwind::{Rule, Table};
 use examples::{Options, Usage, fail, print};
 
 const USAGE: Usage = Usage {
     about: "tables: prints the unwind table of an ELF file",
     options: &[
-        ("address", "HEX", "only the rule at this address, as the file counts addresses"),
-        ("statistics", "", "how many rows, of which kinds, instead of the rows"),
+        ("address", "HEX", "only the rule at this virtual address of the file"),
+        ("statistics", "", "number and kinds of the rows, instead of the rows"),
     ],
-    words: "file",
+    arguments: "FILE",
 };
 
 fn main() {
     let options = Options::parse(USAGE);
-    let [file] = options.words() else { fail("give one ELF file: tables /usr/bin/true") };
+    let [file] = options.arguments() else { fail("give one ELF file: tables /usr/bin/true") };
     let address: Option<String> = options.one("address");
     match address {
         Some(address) => look_up(file, &address),
@@ -49,21 +50,17 @@ fn open(path: &str) -> Table {
 }
 
 fn table(path: &str) -> Result<Table, String> {
-    // Looked at before it is opened: to open a pipe can take for ever.
-    if !fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
-        return Err("not a regular file".to_owned());
-    }
-    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = files::open(Path::new(path)).map_err(|error| error.to_string())?;
     let elf = Elf::open(file).map_err(|error| error.to_string())?;
     Table::of(&elf).map_err(|error| error.to_string())
 }
 
-/// Every row: from which address on, how.
+/// Prints every row: its first address and its rule.
 fn rows(table: &Table) {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = table.rows().try_for_each(|row| writeln!(out, "{:12x}  {}", row.address, row.rule));
     match written.and_then(|()| out.flush()) {
-        // Whoever reads may have seen enough.
+        // The reader may have closed the pipe.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(format!("cannot print: {error}")),
         _ => {}
     }
@@ -72,7 +69,7 @@ fn rows(table: &Table) {
 fn look_up(file: &str, address: &str) {
     let digits = address.strip_prefix("0x").unwrap_or(address);
     let Ok(address) = u64::from_str_radix(digits, 16) else {
-        fail(format!("--address can't be {address:?}; give hexadecimal digits, such as 0x2026"))
+        fail(format!("--address cannot be {address:?}; give hexadecimal digits, such as 0x2026"))
     };
     match open(file).rule(address) {
         Some(rule) => print(format_args!("{rule}\n")),
@@ -90,7 +87,7 @@ fn statistics(file: &str) {
          rows                  {rows:>12}\n\
          different rules       {:>12}\n\
          bytes                 {bytes:>12}   {:.2} a row\n\
-         rows no rule can say  {:>12}\n\
+         unsupported rows      {:>12}\n\
          malformed entries     {:>12}\n\n{}",
         table.rules().count(),
         bytes as f64 / rows.max(1) as f64,
@@ -100,7 +97,7 @@ fn statistics(file: &str) {
     ));
 }
 
-/// The rules that most rows have.
+/// Formats the 20 most frequent rules.
 fn frequent(table: &Table, rows: usize) -> String {
     let mut counts: HashMap<String, usize> = HashMap::new();
     for rule in table.rows().map(|row| row.rule) {
@@ -110,13 +107,13 @@ fn frequent(table: &Table, rows: usize) -> String {
     counts.sort_by(|(a, m), (b, n)| n.cmp(m).then(a.cmp(b)));
     let mut text = String::new();
     for (rule, count) in counts.iter().take(20) {
-        // A string takes all that is written to it.
+        // Writing to a string does not fail.
         let _ = writeln!(text, "{:8.3} %  {rule}", 100.0 * *count as f64 / rows as f64);
     }
     text
 }
 
-/// A rule without its numbers.
+/// Formats a rule without its numbers.
 fn kind(rule: Rule) -> String {
     let shown = rule.to_string();
     let words = shown.split(' ').map(|word| {

@@ -1,34 +1,34 @@
-//! The hottest functions of the machine, live.
+//! Shows the hottest functions of the machine, live.
 //!
 //! ```text
 //! cargo run --release --bin top
 //! ```
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::Table;
-use examples::{Options, Usage, explain_start_error, fail, interrupted, notice_interrupts};
+use examples::{Options, Usage, explain_start_error, fail, interrupted, notice_interrupts, say, show};
 
 const USAGE: Usage = Usage {
     about: "top: the hottest functions of the machine, every two seconds",
     options: &[
-        ("seconds", "N", "how long to look (until Ctrl-C)"),
-        ("frequency", "HZ", "ticks a second on each CPU, 1 to 10000 (97)"),
-        ("pid", "PID", "only this process and what it forks; may be given several times"),
-        ("rows", "N", "how many functions to show (25)"),
+        ("seconds", "N", "duration (until Ctrl-C)"),
+        ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (97)"),
+        ("pid", "PID", "only this process and its descendants; repeatable"),
+        ("rows", "N", "number of functions (25)"),
     ],
-    words: "",
+    arguments: "",
 };
 
-/// How often the screen is drawn.
+/// Time between two screens.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether it should end.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two checks for the end.
+const STEP: Duration = Duration::from_millis(100);
 
 fn main() {
     let options = Options::parse(USAGE);
@@ -42,7 +42,7 @@ fn main() {
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all())
         .every(INTERVAL)
-        // Drawing waits for a terminal, so that is left to the main thread.
+        // The main thread draws, because a terminal may block.
         .sink(move |profile: &Profile| Ok(screens_in.send(screen(profile, rows))?));
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
@@ -50,19 +50,19 @@ fn main() {
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
 
     let end = duration.map(|duration| Instant::now() + duration);
-    let mut drawn = false;
-    while !interrupted() && end.is_none_or(|end| Instant::now() < end) {
-        if let Ok(screen) = screens_out.recv_timeout(LOOK) {
-            draw(&screen);
-            drawn = true;
+    let (mut is_drawn, mut is_read) = (false, true);
+    while is_read && !interrupted() && profiler.is_running() && end.is_none_or(|end| Instant::now() < end) {
+        if let Ok(screen) = screens_out.recv_timeout(STEP) {
+            is_read = draw(&screen);
+            is_drawn = true;
         }
     }
     let health = profiler.stop().unwrap_or_else(|error| fail(error));
-    // Who pressed Ctrl-C may look at a screen that is better than what came behind it.
-    if !(drawn && interrupted()) {
-        screens_out.try_iter().for_each(|screen| draw(&screen));
+    // After Ctrl-C the last whole screen stays.
+    if is_read && !(is_drawn && interrupted()) {
+        screens_out.try_iter().all(|screen| draw(&screen));
     }
-    eprintln!("{} ticks, {} lost", health.ticks, health.lost);
+    say(format_args!("{} samples, {} lost", health.ticks - health.filtered, health.lost));
 }
 
 fn screen(profile: &Profile, rows: usize) -> String {
@@ -73,9 +73,8 @@ fn screen(profile: &Profile, rows: usize) -> String {
     format!("{head}\n\n{}", Table::new(profile).rows(rows))
 }
 
-fn draw(screen: &str) {
-    let mut out = std::io::stdout().lock();
-    let clear = if out.is_terminal() { "\x1b[2J\x1b[H" } else { "" };
-    // Where nobody reads any more there is nothing to say.
-    let _ = writeln!(out, "{clear}{screen}");
+/// Prints a screen. Returns `false` if the reader has closed the pipe.
+fn draw(screen: &str) -> bool {
+    let clear = if io::stdout().is_terminal() { "\x1b[2J\x1b[H" } else { "" };
+    show(format_args!("{clear}{screen}\n"))
 }

@@ -1,10 +1,9 @@
-//! A core file with everything around it: the files that it names, and the names in those.
+//! Core files, with the files that they name and the names in these.
 
 use std::fmt;
-use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 
+use ebpf_profiler_core::files;
 use ebpf_profiler_core::trace::{Found, Stop};
 use ebpf_profiler_unwind::case::{Case, Place, Subject};
 use ebpf_profiler_unwind::core_dump::{CoreDump, Loaded, Search, Thread};
@@ -16,11 +15,11 @@ mod scripts;
 
 use scripts::Scripts;
 
-/// A core file that can be walked.
+/// A core file whose stacks can be unwound.
 pub struct CoreFile {
     /// The dump.
     pub dump: CoreDump,
-    /// The files that it names.
+    /// The files named by the dump.
     pub loaded: Loaded,
     modules: Modules,
     scripts: Scripts,
@@ -32,7 +31,7 @@ pub struct Stack {
     pub thread: Thread,
     /// Its frames, leaf first.
     pub calls: Vec<Call>,
-    /// Why there are no more.
+    /// Reason for the end of the stack.
     pub stop: Stop,
 }
 
@@ -40,23 +39,23 @@ pub struct Stack {
 pub struct Call {
     /// The frame.
     pub frame: Frame,
-    /// The functions that it lies in, the innermost of inlined ones first; none where it has no name.
+    /// Functions, the innermost inlined one first; empty without a name.
     pub functions: Vec<String>,
-    /// The name of the file that it lies in, or the script with its line; empty where there is none.
+    /// Name of its file, or of the script with the line; empty if unknown.
     pub file: String,
 }
 
 impl CoreFile {
-    /// Opens a core file, and whatever it names below `roots`.
+    /// Opens a core file, and the files that it names below `roots`.
     ///
     /// # Errors
     ///
-    /// A sentence, where it can't be read or isn't a core file.
+    /// Fails with a message if it cannot be read or is no core file.
     pub fn open(path: &Path, roots: &[PathBuf]) -> Result<CoreFile, String> {
-        let file = regular(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file = files::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let dump = CoreDump::open(file).map_err(|error| format!("{}: {error}", path.display()))?;
         let search = if roots.is_empty() { Search::default() } else { Search { roots: roots.to_vec() } };
-        let loaded = dump.load(&search, |path| Ok(Box::new(regular(path)?)));
+        let loaded = dump.load(&search, |path| Ok(Box::new(files::open(path)?)));
         let scripts = Scripts::find(&loaded);
         let mappings: Vec<Mapping<'_>> =
             scripts.places(&loaded).into_iter().map(|place| place.mapping).collect();
@@ -64,7 +63,7 @@ impl CoreFile {
         Ok(CoreFile { dump, loaded, modules, scripts })
     }
 
-    /// The stacks of all threads, in the order of the dump.
+    /// Returns the stacks of all threads, in the order of the dump.
     pub fn stacks(&mut self) -> Vec<Stack> {
         let threads = self.dump.threads().iter();
         let mut stacks: Vec<Stack> = threads.map(|thread| self.stack(thread)).collect();
@@ -77,7 +76,7 @@ impl CoreFile {
         stacks
     }
 
-    /// The stack of a thread as a case.
+    /// Returns the stack of a thread as a test case.
     pub fn case(&self, about: &str, stack: &Stack) -> Case {
         let mut calls = stack.calls.iter();
         let places: Vec<Place<'_>> = self.scripts.places(&self.loaded);
@@ -101,14 +100,6 @@ impl CoreFile {
         let path = number.map_or("", |number| &self.loaded.files()[number].path);
         path.rsplit('/').next().unwrap_or_default().to_owned()
     }
-}
-
-/// Opens a file that may be read without waiting for anybody.
-fn regular(path: &Path) -> io::Result<File> {
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
-    }
-    File::open(path)
 }
 
 impl fmt::Display for Stack {

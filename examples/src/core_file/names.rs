@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ebpf_profiler_core::elf::ReadAt;
+use ebpf_profiler_core::files;
 use ebpf_profiler_core::process::{Module, Opener};
 use ebpf_profiler_core::symbol::{SymbolOptions, Symbolizer, Symbols};
 use ebpf_profiler_unwind::core_dump::{File, Loaded, Origin};
 
-use super::{Stack, regular};
+use super::Stack;
 
 /// Names the native frames of all stacks, a file at a time.
 pub(super) fn name(loaded: &Loaded, stacks: &mut [Stack]) {
@@ -44,12 +45,12 @@ fn of_file(symbols: &mut Symbols, file: &File, names: &mut BTreeMap<u64, Vec<Str
     });
 }
 
-/// How to open a file again, or what there is of it in memory.
+/// Returns an opener of the file, or of its image in the dump.
 pub(super) fn opener(file: &File) -> Option<Arc<dyn Opener>> {
     match &file.origin {
         Origin::Path(path) | Origin::Unproved(path) => {
             let path = path.clone();
-            Some(Arc::new(move || Ok(Box::new(regular(&path)?) as Box<dyn ReadAt>)))
+            Some(Arc::new(move || Ok(Box::new(files::open(&path)?) as Box<dyn ReadAt>)))
         }
         Origin::Memory => {
             let image = file.image().clone();

@@ -1,4 +1,4 @@
-//! Calls in scripts: which interpreters there are, and what their functions are called.
+//! Script frames: interpreters and names of script functions.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -15,14 +15,14 @@ use super::names;
 pub(super) struct Scripts(Vec<Script>);
 
 struct Script {
-    /// The path of the file that holds it.
+    /// Path of its file.
     path: String,
     walker: FrameWalker,
     names: Box<dyn Attached>,
 }
 
 impl Scripts {
-    /// Looks for languages in all files.
+    /// Discovers the runtimes in all files.
     pub(super) fn find(loaded: &Loaded) -> Scripts {
         let files = files(loaded);
         let memory = RefCell::new(loaded.memory());
@@ -47,7 +47,7 @@ impl Scripts {
         self.0.iter().map(|script| script.walker).collect()
     }
 
-    /// The process's code, with the interpreters that it holds.
+    /// Returns the mappings of code, with their interpreters.
     pub(super) fn places<'a>(&self, loaded: &'a Loaded) -> Vec<Place<'a>> {
         let mut places = loaded.places();
         for place in &mut places {
@@ -57,7 +57,7 @@ impl Scripts {
         places
     }
 
-    /// The function of a call, and the script with the line.
+    /// Returns the function of a script frame, and the script with the line.
     pub(super) fn name(&mut self, call: &Call, loaded: &Loaded) -> (Vec<String>, String) {
         let Some(script) = self.0.get_mut(call.interpreter) else { return Default::default() };
         let memory = RefCell::new(loaded.memory());
@@ -72,7 +72,7 @@ impl Scripts {
     }
 }
 
-/// The files that are mapped as code, each once.
+/// Returns the files that are mapped as code, each once.
 fn files(loaded: &Loaded) -> Vec<LoadedFile> {
     let files = loaded.files().iter().filter_map(|file| {
         let place = loaded.places().into_iter().find(|place| place.path == &*file.path)?;

@@ -1,0 +1,70 @@
+//! Signals and outputs that fail.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::scratch::{AGENT, EMBED, FLAMEGRAPH, Process, RECORD, Scratch, TOP, error};
+
+#[test]
+#[ignore = "needs root"]
+fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
+    test_needs::root!();
+    for signal in ["HUP", "TERM", "INT"] {
+        let collector = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", collector.local_addr().unwrap());
+        let arguments = ["--endpoint", &endpoint, "--interval", "1000", "--timeout", "2"];
+        let mut agent = Process::start(Command::new(AGENT).args(arguments));
+        let mut said = BufReader::new(agent.0.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("sends to") {
+            line.clear();
+            assert!(said.read_line(&mut line).unwrap() > 0, "the agent ended");
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        agent.signal(signal);
+        let (mut request, _) = collector.accept().unwrap();
+        let mut start = [0; 5];
+        request.read_exact(&mut start).unwrap();
+        assert_eq!(&start, b"POST ", "after {signal}");
+        drop((request, collector));
+        assert!(agent.output().status.code().is_some(), "ended by the signal itself: {signal}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    test_needs::root!();
+    let scratch = Scratch::new("nohup");
+    let output = scratch.path("x.html");
+    let command = format!("trap '' HUP; exec {FLAMEGRAPH} --seconds 4 --output {output}");
+    let program = Process::start(Command::new("sh").args(["-c", &command]));
+    std::thread::sleep(Duration::from_secs(1));
+    program.signal("HUP");
+    let ended = program.output();
+    assert!(ended.status.success(), "{ended:?}");
+    let text = String::from_utf8_lossy(&ended.stdout);
+    assert!(text.contains(" samples, "), "{text}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_full_standard_output_is_an_error() {
+    test_needs::root!();
+    let scratch = Scratch::new("stdout");
+    let (picture, recording) = (scratch.path("x.html"), scratch.path("run.ticks"));
+    for (program, arguments) in [
+        (TOP, &["--seconds", "1"][..]),
+        (EMBED, &["--seconds", "2"]),
+        (FLAMEGRAPH, &["--seconds", "0.2", "--output", &picture]),
+        (RECORD, &["--seconds", "0.2", "--output", &recording]),
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(program).args(arguments).stdout(full).output().unwrap();
+        let message = error(&output);
+        assert!(message.starts_with("cannot print: No space left"), "{program}: {message}");
+    }
+}

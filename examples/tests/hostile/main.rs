@@ -1,0 +1,21 @@
+//! Programs and files of other users that attack the profiler: each test runs one for seconds.
+//!
+//! ```text
+//!   files.rs       outputs that are links, pipes and files of other users
+//!   recordings.rs  recordings that end early, and their access
+//!   names.rs       names and stacks of maximum length
+//!   endings.rs     signals and outputs that fail
+//! ```
+//!
+//! Needs root: `cargo test -p examples --test hostile -- --ignored --test-threads=1`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod endings;
+
+mod files;
+
+mod names;
+
+mod recordings;
+
+mod scratch;
