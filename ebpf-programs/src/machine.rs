@@ -1,70 +1,71 @@
-//! What a walker may ask of whatever runs it.
+//! The environment of a walker.
 
 use crate::abi::arena::{BLOCK_WORDS, Block};
 use crate::abi::interpreter::FRAME_BYTES;
 use crate::abi::table::Rule;
 
-/// The world of a walk: the sampling program in the kernel, a recorded sample, a core dump, a live process.
+/// Environment of a walk: the kernel side, a recorded sample, a core dump, a live process.
 ///
-/// Every answer may be wrong or missing; the walker holds it against the others and gives up with a reason.
+/// Any answer may be wrong or missing; the walker checks it and stops with a reason.
 pub trait Machine {
-    /// Whether the kernel's verifier follows every way through a walk before it lets it run. Then searches go by halves, from
-    /// block to block, and a run takes only what is remembered.
+    /// `true` if the kernel's verifier follows all paths through a walk. Then searches are binary and go through
+    /// [`block`](Machine::block)s, and a [run](crate::walk::Walk::run) takes only cached rules.
     const VERIFIED: bool = false;
 
-    /// The words of the [arena](crate::abi::arena), where the tables lie, from number `word` on: as many as there are in one
-    /// piece, which ends where a block ends. Machines without tables have none.
+    /// Returns the words of the [arena](crate::abi::arena) from number `word` on, as far as they are contiguous in memory, at
+    /// least to the end of a block. `None` beyond the arena, and for machines without tables.
     fn words_from(&self, word: u32) -> Option<&[u32]> {
         let _ = word;
         None
     }
 
-    /// Block `index` of the arena.
+    /// Returns block `index` of the arena.
     fn block(&self, index: u32) -> Option<&Block> {
         self.words_from(index.checked_mul(BLOCK_WORDS as u32)?)?.first_chunk()
     }
 
-    /// The rule of the table at `place` that was remembered under `key`. Machines without memory never know any.
+    /// Returns the rule that was cached under `key` for the table at arena offset `place`.
     fn cached_rule(&self, place: u32, key: u64) -> Option<Rule> {
         let _ = (place, key);
         None
     }
 
-    /// Remembers a rule, as most walks meet what one before them met.
+    /// Caches a rule, because most walks pass through the same code as earlier ones.
     fn cache_rule(&mut self, place: u32, key: u64, rule: &Rule) {
         let _ = (place, key, rule);
     }
 
-    /// Eight bytes of the walked thread's stack. Walks read upwards, in small steps.
+    /// Reads eight bytes of the walked thread's stack. Walks read upwards, in small steps.
     fn read_stack(&mut self, address: u64) -> Option<u64>;
 
-    /// The same, if it costs next to nothing.
+    /// Reads eight bytes of the stack if that costs next to nothing; `None` otherwise.
     fn read_cached(&mut self, address: u64) -> Option<u64> {
         self.read_stack(address)
     }
 
-    /// Eight bytes anywhere in the walked program, at any alignment: a rare question, asked of code.
+    /// Reads eight bytes of any memory of the walked process, at any alignment. Rare: used for code and interpreters.
     fn read_memory(&mut self, address: u64) -> Option<u64>;
 
-    /// `size` bytes anywhere in the walked program, as words; what lies behind them in the answer means nothing.
-    /// Machines without scripts have none.
+    /// Reads `size` bytes, at most [`FRAME_BYTES`], of any memory of the walked process. The bytes after them in the answer
+    /// have no meaning. Not needed without interpreters.
     fn read_object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
         let _ = (address, size);
         None
     }
 
-    /// Where the thread's own variables begin.
+    /// Returns the thread pointer of the walked thread.
     fn thread_pointer(&mut self) -> Option<u64> {
         None
     }
 
-    /// Something was met that user space had better look at soon.
+    /// Requests that user space is woken soon, because the walk reached an interpreter whose path is
+    /// [unknown](crate::abi::interpreter::from::UNKNOWN).
     fn request_wakeup(&mut self) {}
 
-    /// Takes the next frame, leaf first: an address and [`frame`](crate::abi::record::frame) flags.
+    /// Receives the next frame, leaf first: an address with [`frame`](crate::abi::record::frame) flags.
     fn push_frame(&mut self, frame: u64);
 
-    /// Takes the next call in a script: the two words of its [frame](crate::abi::record).
+    /// Receives the next interpreter frame: its two [words](crate::abi::record).
     fn push_interpreter_frame(&mut self, function: u64, detail: u64) {
         let _ = (function, detail);
     }

@@ -1,11 +1,11 @@
-//! The compiled kernel side, so that nobody downstream needs a BPF toolchain.
+//! The compiled kernel object; dependents need no BPF toolchain.
 //!
-//! `cargo xtask object` rebuilds the file from this crate's source, and says beside it what built it.
+//! `cargo xtask object` rebuilds the file from the source of this crate and records the tool versions beside it.
 
-/// The BPF object for kernels of this machine's kind, as an ELF file.
+/// The BPF object for x86_64 kernels, as an ELF file.
 pub const OBJECT: &[u8] = &ALIGNED.bytes;
 
-/// A loader reads the file's headers in place, so they must be aligned.
+/// Aligns the file, because a loader reads its headers in place.
 #[repr(C, align(8))]
 struct Aligned<const N: usize> {
     bytes: [u8; N],

@@ -1,24 +1,24 @@
-//! The memory in which user space hands tables to the kernel side.
+//! Shared memory in which user space publishes tables, mappings and interpreter descriptions to the kernel side.
 //!
-//! The arena is one array of blocks of 64 KiB. The kernel side sees a block through one map look-up and then
-//! searches inside it without calling helpers; user space writes it through a memory mapping. A *place* is an
-//! offset into the arena in units of [`UNIT`] bytes.
+//! The arena is one array of blocks of 64 KiB. The kernel side gets a block by one map look-up and searches inside it
+//! without calling helpers; user space writes it through a memory mapping. An *arena offset* (`place`) counts in units
+//! of [`UNIT`] bytes.
 //!
-//! Whatever needs at most one block never crosses a block's end; whatever is larger starts at a block's start.
+//! Data of at most one block never crosses the end of a block; larger data starts at the start of a block.
 
-/// Bytes in a block.
+/// Size of a block in bytes.
 pub const BLOCK: usize = 1 << 16;
 
 /// Words of four bytes in a block.
 pub const BLOCK_WORDS: usize = BLOCK / 4;
 
-/// Blocks that one inner map holds: the step in which the arena grows, 512 KiB.
+/// Blocks in one inner map. The arena grows by inner maps of 512 KiB.
 pub const CHUNK_BLOCKS: u32 = 8;
 
-/// Inner maps at most: 1 GiB of tables.
+/// Maximum number of inner maps, 1 GiB of tables.
 pub const CHUNKS: u32 = 2048;
 
-/// Bytes in the unit in which places count.
+/// Bytes in a unit of arena offsets.
 pub const UNIT: usize = 64;
 
 /// Units in a block.

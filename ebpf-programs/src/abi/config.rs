@@ -1,22 +1,23 @@
-//! What user space tells the kernel side before it starts, and when it has written a table.
+//! Settings that user space writes for the kernel side.
 
-/// The settings, one map value.
+/// The value of the map `CONFIG`. User space writes it, the kernel side reads it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// [`super::VERSION`].
+    /// ABI version of user space, [`super::VERSION`].
     pub version: u32,
-    /// User space is woken when this many bytes wait in the ring.
+    /// Number of bytes waiting in the ring at which the kernel side wakes user space.
     pub wakeup_bytes: u32,
-    /// The process id whose ticks are left out, where it isn't 0: our own.
+    /// Process id whose samples are dropped, usually the profiler's own; 0 for none.
     pub excluded_pid: u32,
-    /// Where in the kernel's `task_struct` a thread's pointer to its own data is saved; 0 where that isn't known.
+    /// Byte offset of the thread pointer (`thread.fsbase`) in the kernel's `task_struct`; 0 if unknown.
     pub fsbase_offset: u32,
-    /// Where its thread id is there; 0 where that isn't known.
+    /// Byte offset of the thread id in `task_struct`; 0 if unknown.
     pub pid_offset: u32,
-    /// Where its process id is there.
+    /// Byte offset of the process id in `task_struct`; 0 if unknown.
     pub tgid_offset: u32,
-    /// Another number each time that a table was written, never 0: what is remembered of tables from before holds no more.
+    /// Generation of the tables, never 0. User space increments it after each table that it writes, which invalidates
+    /// cached rules.
     pub table_generation: u32,
 }
 

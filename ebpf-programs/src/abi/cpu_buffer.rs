@@ -1,34 +1,34 @@
-//! The short way up: a buffer that one CPU alone fills, with neither lock nor wake-up.
+//! Per-CPU buffers: each is filled by one CPU alone, without a lock or a wake-up.
 //!
-//! Most records are short walked stacks that nobody is in a hurry for, and take this way. The ring takes all others: what
-//! is urgent, what is long, what finds its buffer full.
+//! They carry most records: walked stacks that are short and not urgent. The ring carries all others: urgent and long
+//! records, and those that find the buffer full.
 //!
 //! ```text
-//!   written, read       counted in words since the start, each in cache lines of its own
+//!   written, read       positions in words since the start, each in cache lines of its own
 //!   words               length | record | length | record | …
 //! ```
 //!
-//! An entry is the number of words in its record, and the record. It begins at its position modulo [`WORDS`] and is never cut:
-//! what runs over the end goes on in the room behind it.
+//! An entry is the length of its record in words, followed by the record. It starts at its position modulo [`WORDS`] and
+//! is contiguous: an entry that crosses [`WORDS`] continues in the overflow area behind it.
 
-/// Words in a cpu_buffer; a power of two.
+/// Words of eight bytes in a buffer, without its overflow area; a power of two.
 ///
-/// At 997 ticks a second and 16 frames a CPU fills three quarters of it until user space looks by itself.
+/// At 997 samples a second of 16 frames each, a CPU fills three quarters of it between two polls of user space.
 pub const WORDS: usize = 8192;
 
-/// More words than a record in a buffer has; a power of two.
+/// Exclusive limit on the length of a record in a per-CPU buffer, in words; a power of two.
 pub const MAX_RECORD_WORDS: usize = 1024;
 
-/// One CPU's buffer.
+/// The buffer of one CPU, a value of the map `CPU_BUFFERS`.
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct CpuBuffer {
-    /// The position up to which there are records: the kernel side's to write.
+    /// End of the complete entries, in words since the start. Written by the kernel side.
     pub written: u64,
     _apart: [u64; 15],
-    /// The position up to which they were read: user space's to write.
+    /// End of the entries that user space has read, in words since the start. Written by user space.
     pub read: u64,
     _behind: [u64; 15],
-    /// The entries.
+    /// Entries. Written by the kernel side.
     pub words: [u64; WORDS + MAX_RECORD_WORDS],
 }

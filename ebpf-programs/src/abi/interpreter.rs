@@ -1,59 +1,60 @@
-//! Where the frames of an interpreter lie, in one process.
+//! Interpreter descriptions: the layout of interpreter frames in one process.
 //!
-//! An interpreter runs scripts in a *loop*, a function of its own. Each time that a walk meets that function it takes
-//! a *run* of the interpreter's frames from a list in memory, and goes on with the native caller:
+//! An interpreter runs scripts in an *interpreter loop*, a native function. Each time that a walk reaches that function it
+//! takes a *run* of interpreter frames from a linked list in memory, and continues with the native caller:
 //!
 //! ```text
 //!   native stack              list of frames
 //!   memcpy
-//!   loop ───────────────────► top: inner ──► middle    one run: the loop ran both
+//!   loop ───────────────────► top: inner ──► middle    one run: the loop executes both
 //!   call_method                                │
 //!   loop ───────────────────►                outer     the next run
 //!   main
 //! ```
 //!
-//! The descriptions of a process's interpreters lie in the [arena](super::arena), one behind the other. The kernel
-//! side knows nothing else of a language: what is said here is enough for any whose frames are a linked list.
+//! The descriptions of a process's interpreters are consecutive in the [arena](super::arena). User space writes them, the
+//! kernel side reads them. They are all that the kernel side needs for a language whose frames are a linked list. Offsets
+//! are in bytes.
 
-/// Interpreters at most in one process.
+/// Maximum number of interpreters in a process.
 pub const MAX: usize = 4;
 
-/// Ranges of code at most that one loop consists of.
+/// Maximum number of address ranges of an interpreter loop.
 pub const LOOPS: usize = 4;
 
-/// Hops at most from a thread to its innermost frame.
+/// Maximum number of hops from a thread to its innermost frame.
 pub const HOPS: usize = 8;
 
-/// Threads at most in a list that is searched for one, or threads and interpreters in several.
+/// Maximum number of list entries, threads and interpreters together, that a search visits.
 pub const MAX_THREADS: u32 = 256;
 
-/// Bytes of a frame at most that are looked at.
+/// Maximum number of bytes that are read of a frame.
 pub const FRAME_BYTES: usize = 128;
 
-/// Frames of interpreters at most in one walk: a list may lead in a circle.
+/// Maximum number of interpreter frames in one walk; a corrupt list may be circular.
 pub const MAX_INTERPRETER_FRAMES: u32 = 4096;
 
-/// One interpreter in a process.
+/// Description of one interpreter in a process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interpreter {
-    /// The code of its loop: first address, and first address behind. Empty ranges are none.
+    /// Address ranges of the interpreter loop in the process: start, and end (exclusive). Empty ranges are unused.
     pub loops: [[u64; 2]; LOOPS],
-    /// How to get from a thread to its innermost frame.
+    /// Path from a thread to its innermost frame.
     pub top: Path,
-    /// How a frame is laid out.
+    /// Layout of a frame.
     pub frames: Frames,
-    /// Where a thread's other lists of frames are.
+    /// Search for further frame lists of a thread.
     pub others: Others,
-    /// How many words of eight bytes, from [`check`](Frames::check) on, tell a function from another one, all of them
-    /// [folded](fold); [`CHECK_WORDS`] at most. Where it is 0, four bytes do.
+    /// Number of words of eight bytes, starting at [`check`](Frames::check), that are [folded](fold) into a function's
+    /// check; at most [`CHECK_WORDS`]. If 0, the check is the four bytes at `check`.
     pub check_words: u32,
-    /// Nothing.
+    /// Reserved; must be zero.
     pub reserved: u32,
 }
 
 impl Interpreter {
-    /// Returns the bytes of the struct as they lie in the arena: all fields in order, in the byte order of the machine.
+    /// Returns the bytes of the struct as in the arena: all fields in order, in native byte order.
     pub fn to_bytes(&self) -> [u8; size_of::<Interpreter>()] {
         let Interpreter { loops, top, frames, others, check_words, reserved } = self;
         let mut bytes = [0; size_of::<Interpreter>()];
@@ -86,74 +87,76 @@ impl Interpreter {
     }
 }
 
-/// A way through memory: `[[[base + offsets[0]] + offsets[1]] + …]`, so many times.
+/// A chain of pointers: `[[[base + offsets[0]] + offsets[1]] + …]`, with [`hops`](Path::hops) reads.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     /// One of [`from`].
     pub from: u32,
-    /// How many offsets there are, [`HOPS`] at most.
+    /// Number of offsets, at most [`HOPS`].
     pub hops: u32,
-    /// In a list of threads: where in an entry the address of the next one is (see also [`from::CURRENT`]) …
+    /// In a list of threads: offset of the address of the next entry. For [`from::CURRENT`], the number of offsets of the
+    /// alternative path.
     pub next: u32,
-    /// … and where the thread pointer of the thread that it is for.
+    /// In a list of threads: offset of the thread pointer of the entry's thread.
     pub thread: u32,
-    /// What is added before each hop.
+    /// Offset that is added before each read.
     pub offsets: [i64; HOPS],
 }
 
-/// Where a [`Path`] begins.
+/// Start of a [`Path`].
 pub mod from {
-    /// Nowhere: the interpreter was seen, its frames can't be had.
+    /// No path: the interpreter is recognized, its frames are not available.
     pub const NOWHERE: u32 = 0;
-    /// At the thread pointer.
+    /// The thread pointer.
     pub const THREAD: u32 = 1;
-    /// At address 0: the first offset is an address.
+    /// Address 0; the first offset is an absolute address.
     pub const ZERO: u32 = 2;
-    /// At the entry of this thread in a list; the first offset is the address at which the list begins.
+    /// The entry of the current thread in a list; the first offset is the address of the pointer to the first entry.
     pub const LIST: u32 = 3;
-    /// At the entry that is in use, if it is this thread's; the first offset is the address at which its address is.
-    /// The next offsets, as many as [`next`](super::Path::next) says, are the way otherwise, from the thread pointer to
-    /// an entry; the others lead on from either. Where there are none of the first, the thread's entry is looked for among
+    /// The current entry, if it is that of the current thread; the first offset is the address of the pointer to it.
+    ///
+    /// Otherwise the next offsets, [`next`](super::Path::next) of them, lead from the thread pointer to an entry. The
+    /// remaining offsets continue from either. If `next` is 0, the thread's entry is searched for among
     /// [all](super::Others).
     pub const CURRENT: u32 = 4;
     /// Unknown; wake user space when the loop is next sampled.
     pub const UNKNOWN: u32 = 5;
 }
 
-/// How a frame is laid out in memory.
+/// Layout of an interpreter frame in memory.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Frames {
-    /// The bits of the word at `function` that are an address.
+    /// Mask of the address in the word at `function`.
     pub function_mask: u64,
-    /// How many bytes of a frame are read, [`FRAME_BYTES`] at most: all of the following lie in them.
+    /// Number of bytes to read of a frame, at most [`FRAME_BYTES`]; covers all offsets below but `check`.
     pub size: u32,
-    /// Where the address of the caller's frame is, aligned.
+    /// Offset of the address of the caller's frame, a multiple of 8.
     pub caller: u32,
-    /// Where the address of the function is, aligned.
+    /// Offset of the address of the function, a multiple of 8.
     pub function: u32,
-    /// Where the position in the function is, aligned.
+    /// Offset of the position in the function, a multiple of its size.
     pub position: u32,
     /// One of [`position`].
     pub position_kind: u32,
-    /// Where in the function the bytes are that tell it from another one that comes to lie at its address;
+    /// Offset in the function of the check, which distinguishes it from a later function at the same address;
     /// [`NO_CHECK`] for none.
     pub check: u32,
     /// One of [`run`].
     pub run: u32,
-    /// The byte of a frame that says whether a run ends with it.
+    /// Offset of the byte that marks the end of a run.
     pub end: u32,
-    /// It ends where these bits of that byte …
+    /// Mask for that byte.
     pub end_mask: u32,
-    /// … are at least this.
+    /// The frame is marked if the masked byte is at least this value.
     pub end_value: u32,
 }
 
-/// Where a thread's other lists of frames are, in a runtime that may run several interpreters.
+/// Search for the further frame lists of a thread, in a runtime with several interpreters.
 ///
-/// A thread may work for one interpreter, and in a call for another: then nothing leads from the frames of the second to
-/// those of the first. All interpreters are in a list, and each has a list of entries, one for each thread:
+/// A thread may run code of one interpreter that calls into another one. No pointer leads from the frames of the second to
+/// those of the first. But all interpreters are in a list, and each has a list of entries, one per thread:
 ///
 /// ```text
 ///   [head] ──► interpreter ──next──► interpreter ──next──► 0
@@ -162,34 +165,34 @@ pub struct Frames {
 ///                 entry ──link──► …     entry ──link──► entry ──link──► 0
 /// ```
 ///
-/// Where a list of frames is at its end and there are loops still, the entry of this thread that has frames and wasn't
-/// taken yet is the next one. If there are several, nothing tells which it is.
+/// When a list of frames has ended and the walk reaches a further loop, the next list is that of the current thread's entry
+/// that has frames and was not used yet. If several entries match, their order is unknown and none is used.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Others {
-    /// The address at which the address of the first interpreter is; 0 where there are no others.
+    /// Address of the pointer to the first interpreter; 0 if there is no such list.
     pub head: u64,
-    /// In an interpreter: where the address of the next one is …
+    /// In an interpreter: offset of the address of the next one.
     pub next: u32,
-    /// … and that of its first entry.
+    /// In an interpreter: offset of the address of its first entry.
     pub entries: u32,
-    /// In an entry: where the address of the next one is …
+    /// In an entry: offset of the address of the next one.
     pub link: u32,
-    /// … and the thread pointer of the thread that it is for.
+    /// In an entry: offset of the thread pointer of its thread.
     pub thread: u32,
-    /// How many of the path's offsets lead to an entry; the rest lead from there to the innermost frame.
+    /// Number of the [path's](Path) offsets that lead to an entry; the remaining ones lead from there to the innermost frame.
     pub hop: u32,
-    /// Nothing.
+    /// Reserved; must be zero.
     pub reserved: u32,
 }
 
-/// Entries at most that a walk takes frames from; a power of two.
+/// Maximum number of entries whose frames a walk takes; a power of two.
 pub const MAX_ENTRIES: usize = 4;
 
-/// Words at most that tell a function from another one; one less than a power of two, a mask.
+/// Maximum number of words in a check; one less than a power of two, so that it is also a mask.
 pub const CHECK_WORDS: u32 = 3;
 
-/// What words of a function come to, of which a [record](super::record) has the low 24 bits.
+/// Folds the first `count` words of a function into a check; a [record](super::record) holds its low 24 bits.
 #[inline(always)]
 pub const fn fold(words: &[u64; CHECK_WORDS as usize], count: u32) -> u32 {
     let mut sum = 0u64;
@@ -203,24 +206,24 @@ pub const fn fold(words: &[u64; CHECK_WORDS as usize], count: u32) -> u32 {
     (sum >> 40) as u32
 }
 
-/// There is nothing in a function to tell it by.
+/// The function has no check.
 pub const NO_CHECK: u32 = u32::MAX;
 
-/// What says where in its function a frame is.
+/// Kinds of positions in a function.
 pub mod position {
-    /// Four bytes.
+    /// A number of four bytes.
     pub const NUMBER: u32 = 0;
-    /// An address: its distance from the function's is the position.
+    /// An address; the position is its distance from the function's address.
     pub const ADDRESS: u32 = 1;
 }
 
-/// Which frames belong to one run of the loop.
+/// Extent of one run of interpreter frames.
 pub mod run {
-    /// One.
+    /// One frame.
     pub const ONE: u32 = 0;
-    /// All up to and with one that is marked.
+    /// All frames up to a marked one, inclusive.
     pub const WITH_MARKED: u32 = 1;
-    /// All up to one that is marked; that one belongs to the loop itself and is no call.
+    /// All frames up to a marked one, exclusive: that one belongs to the loop itself and produces no frame.
     pub const BEFORE_MARKED: u32 = 2;
 }
 

@@ -1,57 +1,61 @@
-//! Which file is mapped where in a process.
+//! Processes and their executable mappings.
 //!
-//! The executable mappings of a process are one sorted array of [`Mapping`] in the [arena](super::arena); the
-//! map `PROCESSES` leads from a process id to it.
+//! The executable mappings of a process are one array of [`Mapping`] in the [arena](super::arena), sorted by address.
+//! The map `PROCESSES` leads from a process id to it.
 
-/// What the kernel side knows of a process.
+/// Published state of a process, a value of the map `PROCESSES`. User space writes it; the kernel side reads it and
+/// decrements [`raw_budget`](Process::raw_budget).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// The place of its mappings in the arena.
+    /// Arena offset of its mappings.
     pub mappings: u32,
-    /// How many there are.
+    /// Number of its mappings, at most 16,384.
     pub count: u32,
-    /// How many raw ticks the kernel side may still send for want of a mapping, until user space speaks again.
+    /// Number of raw samples that the kernel side may still send for addresses in no mapping. Set by user space at each
+    /// update, decremented by the kernel side.
     pub raw_budget: u32,
     /// One of [`filter`].
     pub filter: u32,
-    /// The place of its [interpreters](super::interpreter) in the arena; meaningful where a mapping names one.
+    /// Arena offset of its [interpreter descriptions](super::interpreter); valid only if a mapping has an
+    /// [`interpreter`](Mapping::interpreter).
     pub interpreters: u32,
 }
 
-/// Whether the ticks of a process are asked for.
+/// Filters for the samples of a process.
 pub mod filter {
-    /// They are.
+    /// Samples are recorded.
     pub const KEEP: u32 = 0;
-    /// They are counted and left out.
+    /// Samples are counted and dropped.
     pub const DROP: u32 = 1;
 }
 
-/// One executable mapping.
+/// One executable mapping. User space writes it, the kernel side reads it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// The first address.
+    /// First address.
     pub start: u64,
-    /// The first address behind it.
+    /// End address, exclusive.
     pub end: u64,
-    /// What is added (wrapping) to an address of the process to make it a virtual address of the ELF file.
+    /// Load bias: added (wrapping) to an address of the process, it gives the virtual address in the ELF file.
     pub bias: u64,
-    /// The place of the file's table in the arena; meaningful for [`kind::TABLE`] only.
+    /// Arena offset of the file's unwind table; valid only for [`kind::TABLE`].
     pub table: u32,
     /// One of [`kind`].
     pub kind: u16,
-    /// Which of the process's interpreters the file holds, counted from 1; 0 for none.
+    /// Index of the process's interpreter that the file contains, counted from 1 to [`MAX`](super::interpreter::MAX); 0
+    /// for none.
     pub interpreter: u16,
 }
 
-/// What is known of the code in a mapping.
+/// Kinds of mappings, by their unwind data.
 pub mod kind {
-    /// Its unwind table isn't there yet: the tick goes up raw.
+    /// The unwind table is not published yet; samples are sent raw.
     pub const PENDING: u16 = 0;
-    /// It has an unwind table.
+    /// The mapping has an unwind table.
     pub const TABLE: u16 = 1;
-    /// There is no unwind data for it, and won't be: code made at run time, or a file without any.
+    /// The mapping has no unwind data and never will: code generated at run time, or a file without any.
     pub const BARE: u16 = 2;
 }
 

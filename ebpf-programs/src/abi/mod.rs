@@ -1,6 +1,7 @@
-//! What both sides of the kernel border agree on.
+//! The ABI between the kernel side and user space.
 //!
-//! Fixed-width integers only, native byte order, layouts asserted at compile time, one version word.
+//! It consists of fixed-width integers in native byte order. Layouts are asserted at compile time and covered by one
+//! version number.
 
 pub mod arena;
 
@@ -20,7 +21,7 @@ pub mod reason;
 
 pub mod config;
 
-/// Changes whenever anything in this module changes its meaning or layout.
+/// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
-/// The loader compares it with the word that the kernel object carries in its section `abi`.
+/// The loader compares it with the word in the section `abi` of the kernel object.
 pub const VERSION: u32 = 10;

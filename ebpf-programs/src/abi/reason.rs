@@ -1,4 +1,4 @@
-//! Why a walk ended, and what became of a tick: the one list for both sides.
+//! Stop reasons of a walk, and counters of the kernel side: the one list for the kernel and user space.
 
 macro_rules! reasons {
     ($(#[$meta:meta])* $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $value:literal, $text:literal;)+ }) => {
@@ -9,15 +9,15 @@ macro_rules! reasons {
         pub enum $name { $($(#[doc = $doc])+ $variant = $value,)+ }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their numbers.
             pub const ALL: &'static [$name] = &[$($name::$variant,)+];
 
-            /// The one with this number.
+            /// Returns the variant with this number.
             pub const fn from_number(number: u8) -> Option<$name> {
                 match number { $($value => Some($name::$variant),)+ _ => None }
             }
 
-            /// A few words for people.
+            /// Returns a short description.
             pub const fn text(self) -> &'static str {
                 match self { $($name::$variant => $text,)+ }
             }
@@ -32,62 +32,62 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Why a user stack ends where it ends.
+    /// Reason why the walk of a user stack ended.
     Stop {
         /// The outermost frame was reached: `_start` or the entry of a thread.
         Root = 0, "reached the root";
-        /// The thread has no user stack: it belongs to the kernel, or its memory is gone already because it ends.
+        /// The thread has no user stack: it is a kernel thread, or it is exiting and its memory is gone.
         NoUserStack = 1, "no user stack";
-        /// Frames are left out in the middle: the stack is deeper than the buffer, both ends were kept.
-        TooDeep = 2, "deeper than the buffer, the middle is left out";
-        /// The walk took more steps than are allowed; the root side is missing.
-        TooLong = 3, "more frames than are walked";
-        /// The process isn't known to the tables.
+        /// The stack is deeper than the buffer: both ends are kept, the middle is dropped.
+        TooDeep = 2, "deeper than the buffer, middle dropped";
+        /// The walk reached its limit of steps; the root side is missing.
+        TooLong = 3, "more frames than the limit";
+        /// No state of the process is published yet.
         UnknownProcess = 4, "process not known yet";
-        /// The address lies in no known executable mapping of the process.
+        /// The address lies in no published executable mapping of the process.
         Unmapped = 5, "address in no executable mapping";
-        /// The mapping's unwind table isn't there yet.
+        /// The mapping's unwind table is not published yet.
         Pending = 6, "unwind table not ready yet";
-        /// A word of the stack couldn't be read.
+        /// A word of the stack is not readable.
         Unreadable = 7, "stack not readable";
-        /// The unwind data can't be said in a rule.
-        Unsupported = 8, "unwind data beyond what a rule says";
-        /// A rule starts from a register that isn't known in this frame.
-        LostRegister = 9, "rule wants a register that is not known here";
-        /// The stack pointer didn't move towards the root.
+        /// The unwind data cannot be expressed as a rule.
+        Unsupported = 8, "unwind data that no rule can express";
+        /// A rule needs a register whose value is unknown in this frame.
+        LostRegister = 9, "register needed by the unwind rule is unknown";
+        /// The stack pointer did not move towards the root.
         NoProgress = 10, "stack pointer does not grow";
-        /// There is no unwind data, and what the frame pointer says isn't plausible.
+        /// There is no unwind data, and no plausible caller was found by the frame pointer or on the stack.
         Implausible = 11, "no unwind data, frame pointer not plausible";
-        /// A table contradicts itself.
+        /// The unwind table is inconsistent.
         BadTable = 12, "unwind table is broken";
-        /// The copy of the stack that came with a raw tick ends before the stack does.
+        /// The copy of the stack in a raw sample ends before the stack does.
         CopyEnds = 13, "the copied part of the stack ends";
     }
 }
 
 reasons! {
-    /// What the kernel side counts, one counter each on every CPU.
+    /// Counters of the kernel side, each kept per CPU.
     Counter {
-        /// Ticks that the program ran for.
+        /// Events for which the sampling program ran.
         Events = 0, "events";
-        /// Ticks of processes that aren't asked for.
-        Filtered = 1, "ticks of processes that are not asked for";
-        /// Ticks that went up as a walked stack.
+        /// Events dropped because their process is filtered out.
+        Filtered = 1, "events of filtered processes";
+        /// Samples sent with an unwound stack.
         Samples = 2, "samples";
-        /// Ticks that went up as registers and a copy of the stack.
+        /// Samples sent raw, as registers and a copy of the stack.
         Raw = 3, "raw samples";
-        /// Ticks that didn't fit into the ring.
-        RingFull = 4, "ticks lost because the ring was full";
-        /// Bytes that went up.
+        /// Samples lost because the ring was full.
+        RingFull = 4, "samples lost because the ring was full";
+        /// Bytes sent to user space.
         Bytes = 5, "bytes sent";
         /// Wake-ups of user space.
         Wakeups = 6, "wake-ups";
-        /// Frames of user stacks.
+        /// Native and interpreter frames of user stacks that were unwound.
         Frames = 7, "user frames";
     }
 }
 
 impl Counter {
-    /// Words that a CPU has for its counters: whole cache lines, which no other CPU takes from it.
+    /// Words of eight bytes that each CPU's counters occupy: whole cache lines, so that CPUs share none.
     pub const WORDS: usize = Self::ALL.len().next_multiple_of(16);
 }

@@ -1,100 +1,101 @@
-//! What leaves the kernel.
+//! Records: what the kernel side sends to user space.
 //!
 //! ```text
 //!   walked   Head | kernel frames: u64 × kernel | words of user frames: u64 × user
-//!   raw      Head | kernel frames: u64 × kernel | Registers | words of calls: u64 × user | stack: u8 × copied
+//!   raw      Head | kernel frames: u64 × kernel | Registers | words of interpreter frames: u64 × user | stack: u8 × copied
 //! ```
 //!
-//! A native frame is one word: an address with [`frame`] flags in its top byte. A call in a script is two:
+//! A native frame is one word: an address with [`frame`] flags in its top byte. An interpreter frame is two words:
 //!
 //! ```text
-//!   INTERPRETED   | interpreter 2 bits at 56 | address of the function, 0 where the frame can't be read
-//!   DETAIL | check 24 bits at 32      | position in the function, 32 bits
+//!   INTERPRETED | interpreter 2 bits at 56 | address of the function, 0 if the frame is not readable
+//!   DETAIL      | check 24 bits at 32      | position in the function, 32 bits
 //! ```
 //!
-//! All of them stand leaf first. Behind a native frame that is an interpreter's [`LOOP`](frame::LOOP) follow the calls
-//! that it runs.
-//! A raw record has the calls of the process's first interpreter alone: their memory has changed by the time that
-//! anyone else looks. Behind each run stands the word `LOOP`.
+//! Frames are ordered leaf first. A native frame of an interpreter [`LOOP`](frame::LOOP) is followed by the interpreter
+//! frames that it runs.
+//!
+//! A raw record holds the frames of the process's first interpreter only, copied at once because their memory changes
+//! before user space could read it. Each run of frames ends with the word `LOOP`.
 
 use super::registers::Registers;
 
-/// The head of every record.
+/// Head of every record. Written by the kernel side, read by user space.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    /// Time of the sample, in nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// The process (thread group) id, in the initial namespace.
+    /// Process (thread group) id in the initial namespace.
     pub pid: u32,
-    /// The thread id, in the initial namespace.
+    /// Thread id in the initial namespace.
     pub tid: u32,
-    /// The CPU.
+    /// CPU number.
     pub cpu: u32,
     /// One of [`kind`].
     pub kind: u8,
-    /// A [`Stop`](super::reason::Stop) by number.
+    /// Number of a [`Stop`](super::reason::Stop).
     pub stop: u8,
-    /// How many kernel frames follow.
+    /// Number of kernel frames that follow, at most [`MAX_KERNEL_FRAMES`].
     pub kernel: u16,
-    /// How many words of user frames follow, or of calls ([`kind::RAW`]).
+    /// Number of words of user frames that follow, at most [`MAX_WORDS`]; in [`kind::RAW`], of interpreter frames.
     pub user: u32,
-    /// How many words were left out between the two halves of the buffer.
+    /// Number of words dropped between the leaf side and the root side ([`kind::WALKED`]).
     pub omitted: u32,
-    /// How many bytes of stack follow ([`kind::RAW`]).
+    /// Number of bytes of stack that follow, at most [`MAX_COPY`] ([`kind::RAW`]).
     pub copied: u32,
-    /// How many user frames were taken, of which some may be left out ([`kind::WALKED`]).
+    /// Number of user frames that were unwound, dropped ones included ([`kind::WALKED`]).
     pub taken: u32,
-    /// The thread's name, ended by a zero byte.
+    /// Thread name, terminated by a zero byte.
     pub comm: [u8; 16],
 }
 
-/// What a record carries behind its head.
+/// Kinds of records, by what follows the head.
 pub mod kind {
-    /// A stack that the kernel side walked.
+    /// A stack that the kernel side unwound.
     pub const WALKED: u8 = 1;
-    /// Registers and a piece of the stack, to be walked in user space.
+    /// Registers and a copy of the stack, to be unwound in user space.
     pub const RAW: u8 = 2;
 }
 
-/// Bits of a user frame above its address.
+/// Flags and fields in the words of user frames.
 pub mod frame {
-    /// The bits that are the address.
+    /// Mask of the address.
     pub const ADDRESS: u64 = (1 << 56) - 1;
-    /// The address is that of an instruction that was about to run, not a return address.
+    /// The address is that of the next instruction, not of a call: the leaf, or a frame that a signal interrupted.
     pub const EXACT: u64 = 1 << 63;
-    /// The frame was found through the frame pointer, without unwind data.
+    /// The frame was found without unwind data, by the frame pointer or by scanning the stack.
     pub const GUESSED: u64 = 1 << 62;
-    /// The frame lies in code without a file behind it.
+    /// The code has no unwind data: code generated at run time, or a file without any.
     pub const BARE: u64 = 1 << 61;
-    /// The first word of a call in a script.
+    /// Marks the first word of an interpreter frame.
     pub const INTERPRETED: u64 = 1 << 60;
-    /// The second word of a call in a script.
+    /// Marks the second word of an interpreter frame.
     pub const DETAIL: u64 = 1 << 59;
-    /// The frame is one of an interpreter's loop.
+    /// The native frame is one of an interpreter loop.
     pub const LOOP: u64 = 1 << 58;
-    /// Where in the first word of a call the number of the interpreter stands.
+    /// Lowest bit of the interpreter index in the first word of an interpreter frame.
     pub const INTERPRETER_SHIFT: u32 = 56;
-    /// The bits of a check.
+    /// Mask of a check, after the shift by 32.
     pub const CHECK: u64 = (1 << 24) - 1;
 }
 
-/// Words of user frames at most in one record: 2,048 native frames, or 1,024 calls.
+/// Maximum number of words of user frames in one record: 2,048 native frames, or 1,024 interpreter frames.
 pub const MAX_WORDS: usize = 2048;
 
-/// Of those, how many are kept from the leaf side when there are more.
+/// Number of words kept from the leaf side of a stack that exceeds [`MAX_WORDS`]; the others are from the root side.
 pub const LEAF_WORDS: usize = 1024;
 
-/// Words of calls at most in a raw record, but for one call more.
+/// Number of words of interpreter frames at which a raw record takes no more; the last frame may exceed it.
 pub const MAX_RAW_WORDS: u32 = 1024;
 
-/// Kernel frames at most in one record.
+/// Maximum number of kernel frames in one record.
 pub const MAX_KERNEL_FRAMES: usize = 127;
 
-/// Steps of a walk at most. Frames that come in runs are no steps, but there are none any more behind as many frames.
+/// Maximum number of steps of a walk. A step may be followed by a run of frames; runs end at the same number of frames.
 pub const MAX_STEPS: u32 = 8192;
 
-/// Bytes of stack at most in a raw record.
+/// Maximum number of bytes of stack in a raw record.
 pub const MAX_COPY: usize = 60 * 1024;
 
 const _: () = {

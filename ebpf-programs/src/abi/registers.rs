@@ -1,6 +1,6 @@
-//! The registers of a thread, by their DWARF numbers.
+//! Registers of a thread, by DWARF number.
 
-/// How many registers are kept: DWARF numbers 0 to 31 (16 of them exist on x86_64).
+/// Number of registers that are kept: DWARF numbers 0 to 31, of which x86_64 has 16.
 pub const COUNT: usize = 32;
 
 /// The registers at one frame.
@@ -9,11 +9,11 @@ pub const COUNT: usize = 32;
 pub struct Registers {
     /// The program counter.
     pub pc: u64,
-    /// Bit `n` is set where register `n` is known at this frame.
+    /// Bit set of the registers whose values are known at this frame, by DWARF number.
     pub known: u64,
-    /// The values, indexed by DWARF number.
+    /// Register values, indexed by DWARF number. The value of an unknown register has no meaning.
     pub values: [u64; COUNT],
-    /// Where the thread's own variables lie: the base of fs on x86_64, tpidr_el0 on arm64; 0 where it isn't known.
+    /// The thread pointer: the base of fs on x86_64, tpidr_el0 on arm64; 0 if unknown.
     pub thread: u64,
 }
 
@@ -23,7 +23,7 @@ pub mod x86_64 {
     pub const FP: usize = 6;
     /// The stack pointer, rsp.
     pub const SP: usize = 7;
-    /// How many there are.
+    /// Number of registers.
     pub const COUNT: usize = 16;
 }
 
@@ -35,7 +35,7 @@ pub mod aarch64 {
     pub const LR: usize = 30;
     /// The stack pointer.
     pub const SP: usize = 31;
-    /// How many there are.
+    /// Number of registers.
     pub const COUNT: usize = 32;
 }
 

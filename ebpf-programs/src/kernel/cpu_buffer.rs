@@ -1,4 +1,4 @@
-//! Into the buffer of the CPU.
+//! Output through the per-CPU buffer.
 
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use ebpf_programs::abi::cpu_buffer::{MAX_RECORD_WORDS, WORDS};
@@ -6,11 +6,11 @@ use ebpf_programs::abi::cpu_buffer::{MAX_RECORD_WORDS, WORDS};
 use crate::maps::CPU_BUFFERS;
 use crate::scratch::Record;
 
-/// Puts the first `words` words of `record` into the buffer of `cpu`; false where it has no room for them.
+/// Copies the first `words` words of `record` into the buffer of `cpu`. Returns `false` if they do not fit.
 #[inline(always)]
 pub(crate) fn put(cpu: u32, record: &Record, words: u32) -> bool {
     let Some(buffer) = CPU_BUFFERS.get_ptr_mut(cpu) else { return false };
-    // SAFETY: the value belongs to this CPU, and a tick doesn't interrupt a tick; user space writes but `read`.
+    // SAFETY: the value belongs to this CPU, and a sample does not interrupt another; user space only writes `read`.
     let (written, read) = unsafe { ((*buffer).written, (&raw const (*buffer).read).read_volatile()) };
     let taken = written.wrapping_sub(read);
     if words >= MAX_RECORD_WORDS as u32 || taken >= (WORDS - MAX_RECORD_WORDS) as u64 {
@@ -18,8 +18,8 @@ pub(crate) fn put(cpu: u32, record: &Record, words: u32) -> bool {
     }
     let at = written as usize & (WORDS - 1);
     let bytes = (words & (MAX_RECORD_WORDS as u32 - 1)) * 8;
-    // SAFETY: `at` lies before the room for one entry, which is longer than the length and the record; the record has at
-    // least as many bytes. The position is written last, and x86_64 shows stores in the order in which they are made.
+    // SAFETY: `at` is followed by room for an entry of the maximum length; the record has at least `bytes` bytes. The
+    // position is written last, and x86_64 makes stores visible in program order.
     unsafe {
         (*buffer).words[at] = words as u64;
         bpf_probe_read_kernel((&raw mut (*buffer).words[at + 1]).cast(), bytes, record.as_ptr().cast());

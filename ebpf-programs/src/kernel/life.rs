@@ -1,33 +1,32 @@
-//! What can't wait for user space to hear of it.
+//! Process events that the kernel side handles itself: exec, fork, exit.
 //!
-//! User space follows the life of processes through events that arrive a moment later. A process that became
-//! another program must not be walked through its former mappings in that moment, nor one that was given the
-//! id of an ended one: the kernel side forgets both at once, and the next tick goes up raw.
+//! User space receives these events with a delay. In the meantime a process must not be unwound with the mappings that it
+//! had before an exec, nor with those of an ended process with the same id. The kernel side removes such entries at once;
+//! the next sample is sent raw.
 //!
-//! The child of a fork has its parent's mappings, so what is known of the parent holds for it from its first tick
-//! on.
+//! The child of a fork has its parent's mappings, so it inherits its parent's published state.
 
 use aya_ebpf::helpers::generated::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use aya_ebpf::programs::RawTracePointContext;
 
 use crate::maps::{CONFIG, PROCESSES};
 
-/// Forgets the current process, if this is its first thread.
+/// Removes the published state of the current process, if this is its first thread.
 #[inline(always)]
 pub(crate) fn remove_current() {
     // SAFETY: the helper has no conditions.
     let ids = unsafe { bpf_get_current_pid_tgid() };
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
     if pid == tid {
-        // Most processes were never known.
+        // Most processes have no published state: not an error.
         let _ = PROCESSES.remove(pid);
     }
 }
 
-/// Lets the child of a fork be known as its parent is, which is the current process.
+/// Copies the published state of the current process to its new child.
 #[inline(always)]
 pub(crate) fn inherit(context: &RawTracePointContext) {
-    /// The tracepoint's arguments are the parent's `task_struct` and the child's.
+    /// Index of the child's `task_struct` in the tracepoint's arguments, after the parent's.
     const CHILD: usize = 1;
     let Some(config) = CONFIG.get(0) else { return };
     let child: u64 = context.arg(CHILD);
@@ -42,12 +41,12 @@ pub(crate) fn inherit(context: &RawTracePointContext) {
     }
     // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
     if let Some(process) = unsafe { PROCESSES.get(parent) }.copied() {
-        // Where there is no room its first tick goes up raw.
+        // If the map is full, the child's first sample is sent raw.
         let _ = PROCESSES.insert(tgid, process, 0);
     }
 }
 
-/// The id at byte `at` of a `task_struct`.
+/// Returns the id at byte offset `at` of a `task_struct`; `None` if the offset is unknown (0).
 #[inline(always)]
 fn id(task: u64, at: u32) -> Option<u32> {
     let mut id = 0u32;

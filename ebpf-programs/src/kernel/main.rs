@@ -1,15 +1,14 @@
-//! The sampling program: one tick of a CPU's clock becomes one record.
+//! The sampling program: turns one event of a CPU's clock into one record.
 //!
 //! ```text
-//!   tick ──► wanted? ──► registers, kernel stack ──► walk (one bpf_loop) ──► walked record ──► buffer
-//!                                                      │                          │ urgent, or no room
+//!   event ──► filter ──► registers, kernel stack ──► walk (one bpf_loop) ──► walked record ──► per-CPU buffer
+//!                                                      │                          │ urgent, or buffer full
 //!                                                      └─ tables not ready: raw record ──► ring
 //! ```
 //!
-//! The verifier shapes this code. State lives in a map value that belongs to the CPU, because a program's
-//! stack has 512 bytes; every index into it is masked, because the verifier believes a mask more readily than
-//! a comparison; whatever one search step decides is computed without branches, because each branch doubles
-//! the paths that it follows.
+//! The verifier shapes this code. State is in a per-CPU map value, because a program's stack has 512 bytes. Indices into
+//! it are masked, because the verifier tracks a mask more reliably than a comparison. The steps of a search are
+//! branch-free, because each branch doubles the number of paths that the verifier follows.
 #![no_std]
 #![no_main]
 
@@ -34,45 +33,45 @@ use ebpf_programs::abi;
 
 use aya_ebpf::programs::{PerfEventContext, RawTracePointContext};
 
-/// Runs on every CPU for every tick of its clock.
+/// Takes a sample, on each CPU at each event of its clock.
 #[perf_event]
 fn sample(context: PerfEventContext) -> u32 {
     sample::take(&context);
     0
 }
 
-/// Runs when a thread becomes another program.
+/// Handles an exec.
 #[raw_tracepoint(tracepoint = "sched_process_exec")]
 fn executed(_: RawTracePointContext) -> i32 {
     life::remove_current();
     0
 }
 
-/// Runs when a thread starts another, or a process its child.
+/// Handles the start of a thread or of a child process.
 #[raw_tracepoint(tracepoint = "sched_process_fork")]
 fn forked(context: RawTracePointContext) -> i32 {
     life::inherit(&context);
     0
 }
 
-/// Runs when a thread ends.
+/// Handles the exit of a thread.
 #[raw_tracepoint(tracepoint = "sched_process_exit")]
 fn exited(_: RawTracePointContext) -> i32 {
     life::remove_current();
     0
 }
 
-/// Lets the kernel accept the program's helpers.
+/// License string; some helpers are restricted to programs under the GPL.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "license")]
 pub static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
 
-/// Lets the loader see which version of the ABI this object speaks.
+/// ABI version of this object, for the loader.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "abi")]
 static ABI: u32 = abi::VERSION;
 
-/// Nothing here panics; the language asks for this all the same.
+/// Required by the language; no code here panics.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}

@@ -1,4 +1,4 @@
-//! The maps, by the names that the loader knows them by.
+//! The maps, by the names that the loader uses.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, RingBuf};
@@ -13,33 +13,33 @@ use crate::scratch::Scratch;
 
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
 
-/// The step in which the arena grows.
+/// Inner map of the arena, the unit in which it grows.
 pub(crate) type Chunk = Array<Block, { CHUNK_BLOCKS as usize }, MMAPABLE>;
 
-/// Settings.
+/// Settings, one value.
 #[btf_map]
 pub(crate) static CONFIG: Array<Config, 1> = Array::new();
 
-/// Process id to what is known of it.
+/// Published state of processes, by process id.
 #[btf_map]
 pub(crate) static PROCESSES: HashMap<u32, Process, 16384> = HashMap::new();
 
-/// Tables and mappings.
+/// Unwind tables, mappings and interpreter descriptions.
 #[btf_map]
 pub(crate) static ARENA: ArrayOfMaps<Chunk, { CHUNKS as usize }> = ArrayOfMaps::new();
 
-/// One value for each CPU; the loader sets how many there are.
+/// Working memory, one value per possible CPU; the loader sets the number.
 #[btf_map]
 pub(crate) static SCRATCH: Array<Scratch, 1> = Array::new();
 
-/// One value for each CPU; the loader sets how many there are.
+/// Counters, one value per possible CPU; the loader sets the number.
 #[btf_map]
 pub(crate) static COUNTERS: Array<[u64; Counter::WORDS], 1, MMAPABLE> = Array::new();
 
-/// The short way up. One value for each CPU that is there at the start; the loader sets how many those are.
+/// Per-CPU buffers, one value per CPU that is online at the start; the loader sets the number.
 #[btf_map]
 pub(crate) static CPU_BUFFERS: Array<CpuBuffer, 1, MMAPABLE> = Array::new();
 
-/// The long way up; the loader sets its size.
+/// Ring for urgent and long records; the loader sets its size.
 #[btf_map]
 pub(crate) static RING: RingBuf<u8, 4096> = RingBuf::new();

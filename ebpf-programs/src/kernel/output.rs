@@ -1,4 +1,4 @@
-//! Up to user space, counted.
+//! Output of records to user space, with counters.
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
 use aya_ebpf::helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query};
@@ -14,20 +14,20 @@ use crate::scratch::{RECORD_WORDS, Scratch};
 pub(crate) struct Counters(*mut [u64; Counter::WORDS]);
 
 impl Counters {
-    /// Those of `cpu`.
+    /// Returns the counters of `cpu`.
     #[inline(always)]
     pub(crate) fn of(cpu: u32) -> Option<Counters> {
         COUNTERS.get_ptr_mut(cpu).map(Counters)
     }
 
-    /// Adds `count`.
+    /// Adds `count` to a counter.
     #[inline(always)]
     pub(crate) fn add(&self, counter: Counter, count: u64) {
         // SAFETY: the value belongs to this CPU; user space only reads it, a word at a time.
         unsafe { (*self.0)[counter as usize] += count };
     }
 
-    /// Adds a record of `words` words that is counted as `counter`.
+    /// Counts a record of `words` words, as `counter`.
     #[inline(always)]
     fn sent(&self, counter: Counter, words: u32) {
         self.add(counter, 1);
@@ -35,7 +35,7 @@ impl Counters {
     }
 }
 
-/// Sends the walked stack in `scratch`.
+/// Sends the unwound stack in `scratch`.
 #[inline(always)]
 pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters) {
     let (words, taken) = (scratch.walk.words, scratch.walk.taken);
@@ -60,7 +60,7 @@ pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters
     send(scratch, words, urgent, Counter::Samples, config, counters);
 }
 
-/// Sends the first `words` words of the record through the ring, and counts it as `counter`.
+/// Sends the first `words` words of the record through the ring and counts it as `counter`, or as lost.
 #[inline(always)]
 pub(crate) fn send(
     scratch: &mut Scratch,
@@ -73,7 +73,7 @@ pub(crate) fn send(
     let record = scratch.record.as_mut_ptr();
     let bytes = (words as u64 & (RECORD_WORDS as u64 - 1)) * 8;
     let ring = (&raw const RING).cast_mut().cast();
-    // SAFETY: the ring is a ring, and the record has at least `bytes` bytes.
+    // SAFETY: `RING` is a ring buffer map, and the record has at least `bytes` bytes.
     let (wake, error) = unsafe {
         let wake = urgent || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA as u64) >= config.wakeup_bytes as u64;
         let flags = if wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };

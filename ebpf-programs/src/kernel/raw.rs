@@ -1,4 +1,4 @@
-//! Registers and a piece of the stack, for user space to walk when its tables are ready.
+//! Raw records: registers and a copy of the stack, unwound in user space once the tables are ready.
 
 use aya_ebpf::bindings::BPF_RB_AVAIL_DATA;
 use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user, bpf_ringbuf_query};
@@ -15,23 +15,23 @@ use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer};
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
 
-/// Whether a walk that ended so may go well in user space.
+/// Returns `true` if a walk that ended with `stop` may succeed later in user space.
 #[inline(always)]
 pub(crate) fn is_retriable(stop: Stop) -> bool {
     matches!(stop, Stop::UnknownProcess | Stop::Pending | Stop::Unmapped)
 }
 
-/// Whether this process may still send raw ticks.
+/// Takes one raw sample from the budget of a process. Returns `false` if the budget is used up.
 ///
-/// An address in no mapping is most often a mapping that user space is about to hear of; where it isn't, each
-/// such tick would cost a copy of the stack for nothing, so user space grants them by number.
+/// Only samples in no mapping are limited. Most such addresses are in a mapping that user space is about to publish. For
+/// the others each raw sample would copy the stack in vain, so user space sets a budget.
 #[inline(always)]
 pub(crate) fn take_budget(pid: u32, stop: Stop) -> bool {
     if !matches!(stop, Stop::Unmapped) {
         return true;
     }
     let Some(process) = PROCESSES.get_ptr_mut(pid) else { return true };
-    // SAFETY: the value stays allocated while the program runs; a lost update grants one tick more.
+    // SAFETY: the value stays allocated while the program runs; a lost update grants one sample more.
     let raw_budget = unsafe { &mut (*process).raw_budget };
     let granted = *raw_budget > 0;
     if granted {
@@ -40,7 +40,7 @@ pub(crate) fn take_budget(pid: u32, stop: Stop) -> bool {
     granted
 }
 
-/// Sends what is needed to walk later: `registers` were filled anew, the walk has moved on from there.
+/// Sends a raw record. The walk's registers must have been refilled, because the walk has changed them.
 #[inline(always)]
 pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) {
     let at = scratch.user_at & 0xff;
@@ -51,11 +51,11 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) 
         (*registers).thread = thread_pointer().unwrap_or(0);
     }
     let from = scratch.walk.registers.values[x86_64::SP];
-    let user = calls(scratch, at + REGISTER_WORDS);
+    let user = interpreter_frames(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
     scratch.copy = Copy { from, at, copied: 0, limit: limit(config, at), reserved: 0 };
     let mut state = scratch as *mut Scratch;
-    // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
+    // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
     let Copy { at, copied, .. } = scratch.copy;
     let head = scratch.head();
@@ -66,22 +66,22 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) 
     output::send(scratch, words, true, Counter::Raw, config, counters);
 }
 
-/// Lays the calls of the process's interpreter into the record at word `at`; how many words they take.
+/// Writes the interpreter frames of the process into the record at word `at`. Returns their number of words.
 #[inline(always)]
-fn calls(scratch: &mut Scratch, at: u32) -> u32 {
+fn interpreter_frames(scratch: &mut Scratch, at: u32) -> u32 {
     scratch.user_at = at;
     if scratch.walk.begin_interpreter_frames() {
         let mut state = scratch as *mut Scratch;
-        // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
+        // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
         unsafe { bpf_loop(MAX_STEPS, step_interpreter_frames as *mut c_void, (&raw mut state).cast(), 0) };
     }
-    // Masked for the verifier: it is at most a call beyond this already.
+    // Masked for the verifier; the value exceeds the limit by one frame at most.
     scratch.walk.words & (2 * MAX_RAW_WORDS - 1)
 }
 
-/// One iteration: one call. Not 0 when there are no more.
+/// Runs one iteration, at most one interpreter frame. Returns 0 to continue.
 extern "C" fn step_interpreter_frames(_: u32, state: *mut *mut Scratch) -> c_long {
-    // SAFETY: `state` points to the pointer that `calls` laid on its stack.
+    // SAFETY: `state` points to the pointer on the stack of `interpreter_frames`.
     let scratch = unsafe { &mut **state };
     let machine: *mut Scratch = scratch;
     // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one map value
@@ -89,8 +89,8 @@ extern "C" fn step_interpreter_frames(_: u32, state: *mut *mut Scratch) -> c_lon
     scratch.walk.step_interpreter_frames(unsafe { &mut *machine }).into()
 }
 
-/// How many bytes of the stack may go into the ring: less the fuller it is, so that user space can be late
-/// without losing ticks that need little, and no more than there is room for from word `at` of the record on.
+/// Returns the maximum number of bytes of stack to copy: less the fuller the ring is, so that a late user space does not
+/// lose samples with short stacks, and no more than fit into the record from word `at` on.
 #[inline(always)]
 fn limit(config: &Config, at: u32) -> u32 {
     // SAFETY: the ring is a ring.
@@ -99,12 +99,12 @@ fn limit(config: &Config, at: u32) -> u32 {
     let room = if waiting < size { size - waiting } else { 0 };
     let limit = (room / 32) as u32;
     let limit = if limit > MAX_COPY as u32 { MAX_COPY as u32 } else { limit };
-    // Calls of scripts stand there already, up to a quarter of it.
+    // Interpreter frames already occupy up to a quarter of it.
     let left = (RECORD_WORDS as u32 - 1).saturating_sub(at) * 8;
     if limit > left { left } else { limit }
 }
 
-/// How far the copy of the stack has come.
+/// Progress of the copy of the stack.
 #[repr(C)]
 pub(crate) struct Copy {
     from: u64,
@@ -114,9 +114,9 @@ pub(crate) struct Copy {
     reserved: u32,
 }
 
-/// One iteration: the rest of one page of the stack. Not 0 when the stack or the room for it ends.
+/// Runs one iteration, which copies the rest of one page of the stack. Returns 0 to continue.
 extern "C" fn copy_page(_: u32, state: *mut *mut Scratch) -> c_long {
-    // SAFETY: `state` points to the pointer that `send` laid on its stack.
+    // SAFETY: `state` points to the pointer on the stack of `send`.
     let scratch = unsafe { &mut **state };
     let from = scratch.copy.from + scratch.copy.copied as u64;
     let left = scratch.copy.limit.saturating_sub(scratch.copy.copied);
@@ -127,7 +127,7 @@ extern "C" fn copy_page(_: u32, state: *mut *mut Scratch) -> c_long {
     }
     let at = (scratch.copy.at + scratch.copy.copied / 8) as usize & (RECORD_WORDS - 1);
     let to = (&raw mut scratch.record[at]).cast();
-    // SAFETY: behind every masked index the record has room for a page; a failing read doesn't fault.
+    // SAFETY: the record has room for a page after every masked index; a failing read does not fault.
     if unsafe { bpf_probe_read_user(to, size & 0x1fff, from as *const _) } != 0 {
         return 1;
     }

@@ -1,4 +1,4 @@
-//! One tick, from the clock to the ring.
+//! One sample, from the event to the record.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{
@@ -17,7 +17,7 @@ use crate::output::{self, Counters};
 use crate::scratch::{HEAD_WORDS, Scratch};
 use crate::{raw, user_registers};
 
-/// Takes one tick.
+/// Takes one sample.
 #[inline(always)]
 pub(crate) fn take(context: &PerfEventContext) {
     // SAFETY: neither helper has conditions.
@@ -26,10 +26,10 @@ pub(crate) fn take(context: &PerfEventContext) {
     let (Some(counters), Some(config)) = (Counters::of(cpu), CONFIG.get(0)) else { return };
     counters.add(Counter::Events, 1);
     let Some(scratch) = SCRATCH.get_ptr_mut(cpu) else { return };
-    // SAFETY: the value belongs to this CPU, and a tick doesn't interrupt a tick.
+    // SAFETY: the value belongs to this CPU, and a sample does not interrupt another.
     let scratch = unsafe { &mut *scratch };
-    // Before anything that leads to a table: what is remembered under this number is of tables that were there by now.
-    // SAFETY: the settings outlive the tick, and user space writes them word by word.
+    // Read before any table offset: rules cached under this generation are from tables that are published by now.
+    // SAFETY: the settings outlive the sample, and user space writes them word by word.
     let tables = unsafe { (&raw const config.table_generation).read_volatile() };
     // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
     let known = unsafe { PROCESSES.get(pid) }.copied();
@@ -49,7 +49,7 @@ pub(crate) fn take(context: &PerfEventContext) {
     };
     scratch.head().stop = stop as u8;
     if raw::is_retriable(stop) && raw::take_budget(pid, stop) {
-        // Once more: the walk has moved on from where it began.
+        // Refilled, because the walk has changed them.
         user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved);
         raw::send(scratch, config, &counters);
     } else {
@@ -57,39 +57,39 @@ pub(crate) fn take(context: &PerfEventContext) {
     }
 }
 
-/// Begins a record.
+/// Writes the head of the record.
 #[inline(always)]
 fn head(head: &mut Head, ids: u64, cpu: u32, kernel: u32) {
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
     // SAFETY: the helper has no conditions.
     let time = unsafe { bpf_ktime_get_ns() };
     *head = Head { time, pid, tid, cpu, kernel: kernel as u16, ..Head::default() };
-    // SAFETY: the name is written into the 16 bytes that it is given.
+    // SAFETY: the helper writes at most the 16 bytes that it is given.
     unsafe { bpf_get_current_comm((&raw mut head.comm).cast(), 16) };
 }
 
-/// Copies the kernel's stack behind the head of the record; how many frames it has.
+/// Copies the kernel stack into the record, after the head. Returns its number of frames.
 #[inline(always)]
 fn kernel_stack(context: &PerfEventContext, scratch: &mut Scratch) -> u32 {
     let at = (&raw mut scratch.record[HEAD_WORDS as usize]).cast();
-    // SAFETY: the record has room for as many frames behind its head.
+    // SAFETY: the record has room for that many frames after its head.
     let bytes = unsafe { bpf_get_stack(context.as_ptr(), at, (MAX_KERNEL_FRAMES * 8) as u32, 0) };
     if bytes < 0 { 0 } else { (bytes as u32 / 8) & 127 }
 }
 
-/// Walks the user stack from the registers in `scratch`.
+/// Walks the user stack from the registers in `scratch`. Returns the stop reason.
 #[inline(always)]
 fn walk(scratch: &mut Scratch) -> Stop {
     scratch.stop = Stop::TooLong as u32;
     let mut state = scratch as *mut Scratch;
-    // SAFETY: the callback has the signature that the helper wants, and gets the pointer that it expects.
+    // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop(MAX_STEPS, step as *mut c_void, (&raw mut state).cast(), 0) };
     Stop::from_number(scratch.stop as u8).unwrap_or(Stop::BadTable)
 }
 
-/// One iteration: one frame, and those behind it that are as usual. Not 0 when the walk is over.
+/// Runs one iteration: one step and a run of plain frames. Returns 0 to continue.
 extern "C" fn step(_: u32, state: *mut *mut Scratch) -> c_long {
-    // SAFETY: `state` points to the pointer that `walk` laid on its stack.
+    // SAFETY: `state` points to the pointer on the stack of `walk`.
     let scratch = unsafe { &mut **state };
     let machine: *mut Scratch = scratch;
     // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one

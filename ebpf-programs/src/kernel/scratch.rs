@@ -1,4 +1,4 @@
-//! What a CPU works with during one tick, and how a walker sees the machine from there.
+//! Working memory of one CPU, and the [`Machine`] of the kernel side.
 
 use aya_ebpf::helpers::generated::{
     bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_user,
@@ -15,101 +15,101 @@ use crate::maps::{ARENA, CONFIG};
 use crate::raw::Copy;
 use crate::user_registers::Saved;
 
-/// Bytes of stack that are copied at a time. One copy of this size costs little more than one of a word.
+/// Bytes of stack copied at a time. A copy of this size costs little more than one of a word.
 const WINDOW: usize = 2048;
 
 /// Words of eight bytes in the record buffer; a power of two, so that an index can be masked.
 pub(crate) const RECORD_WORDS: usize = 8192;
 
-/// Where frames begin in a record.
+/// Words of eight bytes in the head of a record.
 pub(crate) const HEAD_WORDS: u32 = (size_of::<Head>() / 8) as u32;
 
-/// Calls in scripts that a CPU remembers to have sent; a power of two.
+/// Entries in a CPU's cache of reported functions; a power of two.
 const REPORTED: usize = 1024;
 
-/// Rules that a CPU remembers; a power of two.
+/// Entries in a CPU's cache of rules; a power of two.
 const RULES: usize = 512;
 
-/// A page, the step in which the stack is copied into a raw record.
+/// Bytes in a page, the unit in which the stack is copied into a raw record.
 pub(crate) const PAGE: usize = 4096;
 
-/// A record, with room behind it for one page beyond any masked index.
+/// Buffer for a record, followed by room for one page after any masked index.
 pub(crate) type Record = [u64; RECORD_WORDS + PAGE / 8];
 
-/// The memory of one CPU: what every tick touches comes first, because a tick finds the caches cold.
+/// Working memory of one CPU. Fields that each sample uses come first, because a sample finds the CPU's caches cold.
 #[repr(C, align(8))]
 pub(crate) struct Scratch {
-    /// The walk on its way.
+    /// State of the walk.
     pub(crate) walk: Walk,
-    /// The registers that the kernel saved.
+    /// Registers that the kernel saved on entry.
     pub(crate) saved: Saved,
-    /// Where user frames begin in the record.
+    /// Word of the record at which user frames start.
     pub(crate) user_at: u32,
-    /// A [`Stop`](ebpf_programs::abi::reason::Stop) by number.
+    /// Number of the [`Stop`](ebpf_programs::abi::reason::Stop).
     pub(crate) stop: u32,
-    /// Not 0 where the walk met a function of a script that this CPU doesn't remember to have sent, or an interpreter
-    /// that wasn't ready before: user space had better ask at once.
+    /// Not 0 if user space is to be woken at once: the walk reached a function of a script that is not in this CPU's cache,
+    /// or an interpreter whose path is [unknown](ebpf_programs::abi::interpreter::from::UNKNOWN).
     pub(crate) urgent: u32,
-    /// The number of the tables that this tick walks by, from the settings.
-    tables: u32,
-    /// The copy for a raw record on its way.
+    /// Table generation at the start of the sample.
+    table_generation: u32,
+    /// Progress of the stack copy for a raw record.
     pub(crate) copy: Copy,
-    /// Where the copied window of the stack begins.
+    /// Address of the copied window of the stack.
     window_at: u64,
-    /// How many bytes of it were copied.
+    /// Number of valid bytes in the window.
     window_len: u64,
-    /// A piece of an interpreter's memory.
+    /// Buffer for [`read_object`](Machine::read_object).
     object: [u64; FRAME_BYTES / 8],
-    /// The copied window.
+    /// Copied window of the stack.
     window: [u64; WINDOW / 8],
-    /// The record that is being put together.
+    /// Record under construction.
     pub(crate) record: Record,
-    /// The functions that were sent, each in the place that its address gives it.
+    /// Cache of the functions that were reported to user space, direct-mapped by a hash of the key.
     reported: [u64; REPORTED],
-    /// The rules that were looked up last, each in the place that its key gives it.
+    /// Cache of the rules that were looked up, direct-mapped by a hash of the key.
     rules: [CachedRule; RULES],
 }
 
-/// A rule, and what it is the rule of.
+/// Cached rule with its key.
 #[repr(C)]
 struct CachedRule {
     key: u64,
     place: u32,
-    tables: u32,
+    table_generation: u32,
     rule: Rule,
 }
 
 impl Scratch {
-    /// Forgets what an earlier tick left, and prepares to walk through `process`.
+    /// Resets the state of the previous sample and prepares a walk through `process`.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, process: Process, tables: u32) {
-        self.tables = tables;
+    pub(crate) fn begin(&mut self, process: Process, table_generation: u32) {
+        self.table_generation = table_generation;
         self.window_len = 0;
         self.urgent = 0;
         self.walk.begin();
         self.walk.process = process;
     }
 
-    /// The head of the record.
+    /// Returns the head of the record.
     #[inline(always)]
     pub(crate) fn head(&mut self) -> &mut Head {
-        // SAFETY: the record begins with it, is as aligned, and each of its fields is good with any bits.
+        // SAFETY: the record starts with it, has its alignment, and any bits are valid in its fields.
         unsafe { &mut *self.record.as_mut_ptr().cast::<Head>() }
     }
 
-    /// Word `index` of the record.
+    /// Returns word `index` of the record.
     #[inline(always)]
     pub(crate) fn word(&mut self, index: u32) -> &mut u64 {
         &mut self.record[index as usize & (RECORD_WORDS - 1)]
     }
 
-    /// The stack's word at `address`, from a fresh window.
+    /// Copies a new window that starts at `address`. Returns its first word.
     #[inline(always)]
     fn refill(&mut self, address: u64) -> Option<u64> {
         self.window_at = address;
         self.window_len = WINDOW as u64;
         if !self.copy_window(address, WINDOW as u32) {
-            // The window reaches beyond the stack: only what is left of the page, then.
+            // The window crosses the end of the stack: retry with the rest of the page.
             let left = PAGE as u64 - (address & (PAGE as u64 - 1));
             self.window_len = if left > WINDOW as u64 { WINDOW as u64 } else { left };
             if !self.copy_window(address, self.window_len as u32) {
@@ -123,7 +123,7 @@ impl Scratch {
     #[inline(always)]
     fn copy_window(&mut self, address: u64, size: u32) -> bool {
         let window = self.window.as_mut_ptr().cast();
-        // SAFETY: `window` has `WINDOW` bytes and `size` is at most as many; a failing read doesn't fault.
+        // SAFETY: `window` has `WINDOW` bytes and `size` is at most as many; a failing read does not fault.
         unsafe { bpf_probe_read_user(window, size, address as *const _) == 0 }
     }
 }
@@ -139,13 +139,14 @@ impl Machine for Scratch {
     #[inline(always)]
     fn cached_rule(&self, place: u32, key: u64) -> Option<Rule> {
         let known = &self.rules[slot(place, key)];
-        (known.key == key && known.place == place && known.tables == self.tables).then_some(known.rule)
+        (known.key == key && known.place == place && known.table_generation == self.table_generation)
+            .then_some(known.rule)
     }
 
     #[inline(always)]
     fn cache_rule(&mut self, place: u32, key: u64, rule: &Rule) {
-        let tables = self.tables;
-        self.rules[slot(place, key)] = CachedRule { key, place, tables, rule: *rule };
+        let table_generation = self.table_generation;
+        self.rules[slot(place, key)] = CachedRule { key, place, table_generation, rule: *rule };
     }
 
     #[inline(always)]
@@ -156,7 +157,7 @@ impl Machine for Scratch {
         }
     }
 
-    /// What lies in the window.
+    /// Reads from the copied window only.
     #[inline(always)]
     fn read_cached(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.window_at);
@@ -193,8 +194,8 @@ impl Machine for Scratch {
         self.urgent = 1;
     }
 
-    /// When there are more frames than fit, the second half of the buffer goes round: the leaf side stays, and
-    /// of the rest the last, which is the root side.
+    /// If there are more frames than fit, the second half of the buffer is used as a ring: the leaf side is kept, and the
+    /// last frames of the root side.
     #[inline(always)]
     fn push_frame(&mut self, frame: u64) {
         self.put(self.walk.words, frame);
@@ -216,7 +217,7 @@ impl Machine for Scratch {
 }
 
 impl Scratch {
-    /// Puts a word of a frame into the record, `number` words after the leaf.
+    /// Stores a word of a frame in the record, `number` words after the leaf.
     #[inline(always)]
     fn put(&mut self, number: u32, word: u64) {
         const REST: u32 = (MAX_WORDS - LEAF_WORDS) as u32;
@@ -226,13 +227,13 @@ impl Scratch {
     }
 }
 
-/// Where a rule is remembered.
+/// Returns the index of a rule in the cache.
 #[inline(always)]
 fn slot(place: u32, key: u64) -> usize {
     ((key ^ place as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (RULES - 1)
 }
 
-/// The thread pointer of the current thread, as the kernel saved it.
+/// Returns the thread pointer of the current thread, as saved by the kernel; `None` if its offset is unknown.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> Option<u64> {
     let at = CONFIG.get(0)?.fsbase_offset;

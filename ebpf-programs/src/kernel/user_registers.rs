@@ -1,31 +1,31 @@
-//! The registers with which the thread last ran user code.
+//! The user registers of the current thread.
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_task_pt_regs};
 use aya_ebpf::programs::PerfEventContext;
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
-/// `struct pt_regs` of x86_64, as words.
+/// `struct pt_regs` of x86_64, as words of eight bytes.
 pub(crate) type Saved = [u64; 21];
 
 /// Word numbers in [`Saved`].
 mod saved {
     pub(super) const RIP: usize = 16;
     pub(super) const CS: usize = 17;
-    /// For each DWARF register number, the word that holds it.
+    /// Word number for each DWARF register number.
     pub(super) const BY_DWARF: [usize; 16] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0];
 }
 
-/// Whether the tick hit user code.
+/// Returns `true` if the event interrupted user code.
 #[inline(always)]
 pub(crate) fn hit_user_code(context: &PerfEventContext) -> bool {
     word(context, saved::CS) & 3 == 3
 }
 
-/// Fills `registers` with what the thread had when it last ran user code. False for a thread that never ran any.
+/// Fills `registers` with the thread's user registers. Returns `false` for a thread without user code.
 #[inline(always)]
 pub(crate) fn fill(context: &PerfEventContext, registers: &mut Registers, saved: &mut Saved) -> bool {
-    // Asked anew: what was asked before would be a second walk for the verifier, which looks at both answers.
+    // Evaluated again: with an argument, the verifier would follow the whole walk for both of its values.
     if hit_user_code(context) {
         take(registers, |at| word(context, at));
         return true;
@@ -37,12 +37,11 @@ pub(crate) fn fill(context: &PerfEventContext, registers: &mut Registers, saved:
     true
 }
 
-/// Copies the registers from where the kernel saves them when a thread enters it; `saved` is memory to work with: the
-/// stack is short. A copy takes as long as a walk of ten frames.
+/// Copies the registers that the kernel saved on entry into `saved`, which is in a map value because the stack is short.
+/// A copy takes as long as a walk of ten frames.
 #[inline(always)]
 fn copy_saved(saved: &mut Saved) -> bool {
-    // SAFETY: both helpers work on the current task; the copy has the size of its target and fails without a
-    // fault.
+    // SAFETY: both helpers use the current task; the copy has the size of its target and fails without a fault.
     unsafe {
         let at = bpf_task_pt_regs(bpf_get_current_task_btf());
         bpf_probe_read_kernel(saved.as_mut_ptr().cast(), size_of::<Saved>() as u32, at as *const _) == 0
@@ -58,12 +57,12 @@ fn take(registers: &mut Registers, word: impl Fn(usize) -> u64) {
     }
 }
 
-/// A word of the context's registers.
+/// Returns word `index` of the registers in the context.
 ///
-/// The read is volatile, or else the compiler would join it with one of saved registers, and the verifier refuses a
-/// pointer that may lead to either.
+/// The read is volatile, or the compiler would merge it with a read of saved registers, and the verifier rejects a pointer
+/// to either.
 #[inline(always)]
 fn word(context: &PerfEventContext, index: usize) -> u64 {
-    // SAFETY: the context begins with a whole `pt_regs`.
+    // SAFETY: the context starts with a complete `pt_regs`.
     unsafe { context.as_ptr().cast::<u64>().add(index).read_volatile() }
 }

@@ -1,16 +1,16 @@
-//! From a frame to its caller, again and again.
+//! Walking a stack: from a frame to its caller, until the root or a reason to stop.
 //!
 //! ```text
 //!   registers ──► mapping ──► row ──► rule ──► registers of the caller
 //!                    │          │
 //!                    │          └─ no data: frame_pointer (guess, check, mark)
 //!                    ├─ no table: frame_pointer, or stop
-//!                    └─ an interpreter's loop: interpreter (calls of its list, then on)
+//!                    └─ an interpreter loop: interpreter (frames of its list, then the caller)
 //! ```
 //!
-//! [`Walk::step`] takes one frame and knows nothing of the loop that drives it: `bpf_loop` in the kernel, a
-//! plain loop on the host. [`Walk::run`] may follow each step: most frames are left by the same kind of rule, and these few lines
-//! take them in half the time; in the kernel, where rules are remembered, those like one that was met before.
+//! [`Walk::step`] unwinds one frame and is independent of the loop that drives it: `bpf_loop` in the kernel, a plain loop on
+//! the host. Each step may be followed by [`Walk::run`], which takes frames with a plain rule in half the time; in the
+//! kernel only those whose rule is cached.
 
 pub mod arch;
 
@@ -36,51 +36,51 @@ use table::Table;
 pub use arena::find_mapping;
 pub use table::find_rule;
 
-/// How often a walk may go to a lower address.
+/// Maximum number of switches to a lower stack address in one walk.
 const MAX_SWITCHES: u32 = 4;
 
-/// How many frames a run takes at most where a [verifier](Machine::VERIFIED) looks on, and where none does.
+/// Maximum number of frames in a run: [verified](Machine::VERIFIED), and not.
 const RUN: [u32; 2] = [8, 64];
 
-/// The first addresses, where nothing can be mapped by whoever hasn't asked the administrator.
+/// End of the addresses that unprivileged programs cannot map (default of `vm.mmap_min_addr`).
 const NULL_PAGE: u64 = 4096;
 
-/// Whether an address is a null pointer.
+/// Returns `true` if an address is a null pointer, or a small offset from one.
 #[inline(always)]
 fn is_null(address: u64) -> bool {
     address < NULL_PAGE
 }
 
-/// A walk on its way.
+/// State of a walk.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Walk {
-    /// The registers in the current frame.
+    /// Registers at the current frame.
     pub registers: Registers,
-    /// The process that is walked.
+    /// Process of the walked thread.
     pub process: Process,
-    /// Flags of the current frame: how it was found.
+    /// [Flags](frame) of the current frame.
     pub flags: u64,
-    /// Frames taken so far.
+    /// Number of frames emitted so far.
     pub taken: u32,
-    /// Words that they take.
+    /// Number of words that they occupy.
     pub words: u32,
-    /// Frames taken that were found by guessing.
+    /// Number of frames found without unwind data.
     pub guessed: u32,
-    /// How often the walk went to a lower address.
+    /// Number of switches to a lower stack address.
     switches: u32,
-    /// The number of the next guess for the caller of the current frame, from 1 on; 0 where nothing is guessed.
+    /// Number of the next guess for the current frame's caller, from 1; 0 if its caller is not guessed.
     guesses: u32,
-    /// The mapping of the frame before, which is the current one's too more often than not.
+    /// Mapping of the previous frame, usually that of the current one too.
     mapping: Mapping,
-    /// The head of the table that was searched last.
+    /// Header of the table that was searched last.
     table: Table,
-    /// The calls in scripts.
+    /// State of the interpreter frames.
     interpreter: InterpreterState,
 }
 
 impl Walk {
-    /// Prepares for a walk from `self.registers` through `self.process`.
+    /// Prepares a walk from `self.registers` through `self.process`.
     #[inline(always)]
     pub fn begin(&mut self) {
         self.flags = frame::EXACT;
@@ -94,39 +94,39 @@ impl Walk {
         self.interpreter.begin();
     }
 
-    /// Takes the current frame and goes to its caller's; `Some` when the walk is over.
+    /// Emits the current frame and unwinds to its caller. Returns the stop reason when the walk ends.
     #[inline(always)]
     pub fn step<A: Arch, M: Machine>(&mut self, machine: &mut M) -> Option<Stop> {
         self.try_step::<A, M>(machine).err()
     }
 
-    /// Takes a few further frames, as long as all that [`step`](Walk::step) would do is to apply a rule of the usual kind, one
-    /// that is remembered where a [verifier](Machine::VERIFIED) looks on, to words that are at hand.
+    /// Emits further frames while they have a plain rule and the words that it reads are cached. In the kernel the rule must
+    /// be cached too.
     ///
-    /// Never needed, and the frames are the same without it. It is for what stands behind a step: in front of one the
-    /// verifier would follow all ways through the step for each frame that may have been taken before.
+    /// Optional after each [`step`](Walk::step): the frames are the same without it. It must not precede a step, because the
+    /// verifier would follow all paths through the step once per frame of the run.
     #[inline(always)]
     pub fn run<A: Arch, M: Machine>(&mut self, machine: &mut M) {
-        let is_usual = self.flags == 0 && self.interpreter.phase == phase::OUTSIDE && self.guesses == 0;
+        let is_plain = self.flags == 0 && self.interpreter.phase == phase::OUTSIDE && self.guesses == 0;
         let is_native = self.mapping.kind == kind::TABLE && self.mapping.interpreter == 0;
-        if !is_usual || !is_native || self.taken >= MAX_STEPS {
+        if !is_plain || !is_native || self.taken >= MAX_STEPS {
             return;
         }
         let [few, more] = RUN;
         for _ in 0..if M::VERIFIED { few } else { more } {
-            if native::usual::<A, M>(self, machine).is_none() {
+            if native::run::<A, M>(self, machine).is_none() {
                 return;
             }
         }
     }
 
-    /// Prepares to take the calls of the process's first interpreter alone; false where it has none.
+    /// Prepares to take only the frames of the process's first interpreter. Returns `false` if it has none.
     #[inline(always)]
     pub fn begin_interpreter_frames(&mut self) -> bool {
         interpreter::begin_interpreter_frames(self)
     }
 
-    /// Takes the next of them, or the word behind a run; whether there are no more.
+    /// Takes the next interpreter frame, or the word at the end of a run. Returns `true` at the end.
     #[inline(always)]
     pub fn step_interpreter_frames<M: Machine>(&mut self, machine: &mut M) -> bool {
         interpreter::step_interpreter_frames(self, machine)
@@ -134,10 +134,10 @@ impl Walk {
 
     #[inline(always)]
     fn try_step<A: Arch, M: Machine>(&mut self, machine: &mut M) -> Result<(), Stop> {
-        // A return address lies behind its call, perhaps already in the next function.
-        let behind = if self.flags & frame::EXACT == 0 { 1 } else { 0 };
-        let pc = (self.registers.pc & frame::ADDRESS).wrapping_sub(behind);
-        // What nearly every step does comes first.
+        // A return address is that of the instruction after the call, which may belong to the next function.
+        let after_call = if self.flags & frame::EXACT == 0 { 1 } else { 0 };
+        let pc = (self.registers.pc & frame::ADDRESS).wrapping_sub(after_call);
+        // The most frequent case comes first.
         match self.interpreter.phase {
             phase::OUTSIDE if self.guesses == 0 => {
                 if self.emit(machine, pc)? {
@@ -154,27 +154,24 @@ impl Walk {
                 return Ok(());
             }
             _ if self.guesses != 0 => return frame_pointer::guess::<A, M>(self, machine, pc),
-            // Behind the calls of a loop, whose own frame is taken already.
+            // After the interpreter frames of a loop, whose own frame was emitted before them.
             _ => self.interpreter.phase = phase::OUTSIDE,
         }
-        let rule = match self.mapping.kind {
-            kind::TABLE => native::rule(self, machine, pc)?,
-            kind::BARE => None,
+        let is_unwound = match self.mapping.kind {
+            kind::TABLE => native::step::<A, M>(self, machine, pc)?,
+            kind::BARE => false,
             _ => return Err(Stop::Pending),
         };
-        match rule {
-            Some(rule) => native::apply::<A, M>(self, machine, pc, &rule),
-            None => {
-                self.guesses = 1;
-                Ok(())
-            }
+        if !is_unwound {
+            self.guesses = 1;
         }
+        Ok(())
     }
 
-    /// Takes the native frame at `pc`; whether it is one of an interpreter's loop.
+    /// Emits the native frame at `pc`. Returns `true` if it is an interpreter loop.
     #[inline(always)]
     fn emit<M: Machine>(&mut self, machine: &mut M, pc: u64) -> Result<bool, Stop> {
-        if pc.wrapping_sub(self.mapping.start) >= self.mapping.end.wrapping_sub(self.mapping.start) {
+        if !self.is_in_mapping(pc) {
             let none = self.null_call_at(pc);
             self.mapping = find_mapping(machine, &self.process, pc).or(none).ok_or(Stop::Unmapped)?;
         }
@@ -186,23 +183,29 @@ impl Walk {
         Ok(is_loop)
     }
 
-    /// What stands for a mapping where a null pointer was called: code without unwind data.
+    /// Returns a mapping without unwind data for the frame of a call through a null pointer.
     #[inline(always)]
     fn null_call_at(&self, pc: u64) -> Option<Mapping> {
         let is_called = self.flags & frame::EXACT != 0 && is_null(pc);
         is_called.then_some(Mapping { end: NULL_PAGE, kind: kind::BARE, ..Mapping::default() })
     }
 
-    /// The mapping that `pc` lies in.
+    /// Returns `true` if `pc` lies in the current mapping.
+    #[inline(always)]
+    fn is_in_mapping(&self, pc: u64) -> bool {
+        pc.wrapping_sub(self.mapping.start) < self.mapping.end.wrapping_sub(self.mapping.start)
+    }
+
+    /// Returns the mapping that `pc` lies in.
     #[inline(always)]
     fn mapping_of<M: Machine>(&self, machine: &M, pc: u64) -> Option<Mapping> {
-        if pc.wrapping_sub(self.mapping.start) < self.mapping.end.wrapping_sub(self.mapping.start) {
+        if self.is_in_mapping(pc) {
             return Some(self.mapping);
         }
         find_mapping(machine, &self.process, pc)
     }
 
-    /// The value of a register, if it is known in this frame.
+    /// Returns the value of a register, if it is known at this frame.
     #[inline(always)]
     fn register(&self, number: u8) -> Option<u64> {
         let number = (number & 31) as usize;
@@ -212,37 +215,56 @@ impl Walk {
         Some(self.registers.values[number])
     }
 
-    /// Goes to the caller's frame: only the program counter and the two pointers are known there.
+    /// Makes the caller's frame the current one, or returns the reason to stop.
     #[inline(always)]
-    fn enter_caller<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
-        if A::strip(pc) == 0 {
+    fn enter_caller<A: Arch>(&mut self, caller: &Caller) -> Result<(), Stop> {
+        if caller.pc == 0 && caller.flags & frame::EXACT == 0 {
             return Err(Stop::Root);
         }
-        self.set_frame::<A>(pc, sp, fp)
-    }
-
-    /// The same, also where the program counter is 0.
-    #[inline(always)]
-    fn set_frame<A: Arch>(&mut self, pc: u64, sp: u64, fp: Option<u64>) -> Result<(), Stop> {
         let before = self.registers.values[A::SP];
-        if sp < before {
-            // Onto another stack: the scheduler's of Go, the one behind a signal handler's. A walk that does
-            // this again and again goes in circles.
+        if caller.sp < before {
+            // A switch to another stack: to that of Go's scheduler, or from that of a signal handler. A walk that
+            // switches repeatedly runs in circles.
             self.switches += 1;
             if self.switches > MAX_SWITCHES {
                 return Err(Stop::NoProgress);
             }
-        } else if sp == before && self.flags & frame::EXACT == 0 {
-            // Only a leaf has no frame of its own: on arm64, and where a jump leads to the handler of an exception.
+        } else if caller.sp == before && self.flags & frame::EXACT == 0 {
+            // Only a leaf has no frame of its own: on arm64, and after a jump to an exception handler.
             return Err(Stop::NoProgress);
         }
-        self.registers.pc = A::strip(pc);
-        self.registers.values[A::SP] = sp;
-        self.registers.known = 1 << A::SP;
-        if let Some(fp) = fp {
-            self.registers.values[A::FP] = fp;
-            self.registers.known |= 1 << A::FP;
-        }
+        self.set_caller::<A>(caller);
         Ok(())
     }
+
+    /// Sets the registers and flags to those of the caller, without checks. All other registers become unknown.
+    #[inline(always)]
+    fn set_caller<A: Arch>(&mut self, caller: &Caller) {
+        self.registers.pc = caller.pc;
+        self.registers.values[A::SP] = caller.sp;
+        self.registers.known = 1 << A::SP | (caller.is_fp_known as u64) << A::FP;
+        self.registers.values[A::FP] = caller.fp;
+        if let Some((number, value)) = caller.kept {
+            let number = (number & 31) as usize;
+            self.registers.values[number] = value;
+            self.registers.known |= 1 << number;
+        }
+        self.flags = caller.flags;
+    }
+}
+
+/// Registers and flags of a caller's frame.
+struct Caller {
+    /// The program counter, without a signature; 0 for none.
+    pc: u64,
+    /// The stack pointer.
+    sp: u64,
+    /// The frame pointer, 0 if unknown.
+    fp: u64,
+    /// `true` if the frame pointer is known. Not an `Option`, so that the verifier has one path for both.
+    is_fp_known: bool,
+    /// DWARF number and value of one further register, if known.
+    kept: Option<(u8, u64)>,
+    /// [Flags](frame) of the frame.
+    flags: u64,
 }

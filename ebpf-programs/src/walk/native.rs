@@ -1,15 +1,22 @@
 //! Frames of code that has an unwind table.
+//!
+//! ```text
+//!   step: rule ──► caller ──► Walk::enter_caller       any rule, reads the stack
+//!   run:  rule ──► caller ──► Walk::set_caller         plain rules only, reads what is cached
+//! ```
+//!
+//! [`caller`] is the only code that applies a rule, in the kernel and on the host, in a step and in a run.
 
-use super::Walk;
 use super::arch::Arch;
 use super::table::{Table, find_rule};
+use super::{Caller, Walk};
 use crate::abi::mapping::{Mapping, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::abi::table::{Rule, cfa, fp, kept, ra};
 use crate::machine::Machine;
 
-/// Whether a table says that the function at `pc`, in `mapping`, is the outermost of its stack.
+/// Returns `true` if the unwind table of `mapping` marks the function at `pc` as the outermost of its stack.
 #[inline(always)]
 pub(super) fn is_outermost<M: Machine>(machine: &M, mapping: &Mapping, pc: u64) -> bool {
     if mapping.kind != kind::TABLE {
@@ -19,21 +26,18 @@ pub(super) fn is_outermost<M: Machine>(machine: &M, mapping: &Mapping, pc: u64) 
     rule.is_some_and(|rule| rule.cfa == cfa::END)
 }
 
-/// The rule for the frame at `pc`, whose mapping is the current one; `None` where nothing describes the code.
+/// Returns the rule for the frame at `pc`, which lies in the current mapping; `None` if the code has no unwind data.
 #[inline(always)]
-pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<Option<Rule>, Stop> {
+fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<Option<Rule>, Stop> {
     let place = walk.mapping.table;
-    let address = pc.wrapping_add(walk.mapping.bias);
-    let called = walk.flags & frame::EXACT == 0;
-    // The same address may have another rule where a call should end there.
-    let key = address << 1 | called as u64;
+    let (address, is_call, key) = key(walk, pc);
     if let Some(rule) = machine.cached_rule(place, key) {
         return Ok(Some(rule));
     }
     if !walk.table.is_at(place) {
         walk.table = Table::load(machine, place).ok_or(Stop::BadTable)?;
     }
-    let rule = walk.table.find(machine, address, called).ok_or(Stop::BadTable)?;
+    let rule = walk.table.find(machine, address, is_call).ok_or(Stop::BadTable)?;
     if rule.cfa == cfa::NO_DATA {
         return Ok(None);
     }
@@ -41,69 +45,75 @@ pub(super) fn rule<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Res
     Ok(Some(rule))
 }
 
-/// Takes the current frame and goes to its caller's where its rule is at hand and as most are, and what it reads is near; else
-/// nothing happens.
+/// Returns the virtual address of `pc` in its file, whether the frame is at a call, and the key of its rule in a cache. The
+/// key includes both, because the end of a call may have another rule than the same address elsewhere.
 #[inline(always)]
-pub(super) fn usual<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
+fn key(walk: &Walk, pc: u64) -> (u64, bool, u64) {
+    let address = pc.wrapping_add(walk.mapping.bias);
+    let is_call = walk.flags & frame::EXACT == 0;
+    (address, is_call, address << 1 | is_call as u64)
+}
+
+/// Unwinds from the frame at `pc`, which was emitted, to its caller. Returns `false` if the code has no unwind data.
+#[inline(always)]
+pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+    let Some(rule) = rule(walk, machine, pc)? else { return Ok(false) };
+    let read = |machine: &mut M, address| Ok(machine.read_stack(address));
+    let caller = caller::<A, M>(walk, machine, pc, &rule, read)?;
+    walk.enter_caller::<A>(&caller)?;
+    Ok(true)
+}
+
+/// Emits the current frame and unwinds to its caller, if its rule is plain and the words that it reads are cached.
+/// Otherwise returns `None` and changes nothing.
+#[inline(always)]
+pub(super) fn run<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     let pc = (walk.registers.pc & frame::ADDRESS).wrapping_sub(1);
-    if pc.wrapping_sub(walk.mapping.start) >= walk.mapping.end.wrapping_sub(walk.mapping.start) {
+    if !walk.is_in_mapping(pc) {
         return None;
     }
     let rule = if M::VERIFIED {
-        machine.cached_rule(walk.mapping.table, pc.wrapping_add(walk.mapping.bias) << 1 | 1)?
+        machine.cached_rule(walk.mapping.table, key(walk, pc).2)?
     } else {
         rule(walk, machine, pc).ok()??
     };
-    if rule.cfa != cfa::REGISTER {
+    if !is_plain::<A, M>(&rule) {
         return None;
     }
-    // Elsewhere is where arm64 has it.
-    let from_cfa = match rule.ra {
-        ra::BELOW => -8,
-        kind if !M::VERIFIED && kind & !ra::SIGNED == ra::SAVED => rule.aux as i64,
-        _ => return None,
-    };
-    let sp = walk.registers.values[A::SP];
-    let base = if rule.register == A::SP as u8 {
-        sp
-    } else if rule.register == A::FP as u8 && !M::VERIFIED {
-        walk.register(A::FP as u8)?
-    } else {
-        return None;
-    };
-    let cfa = base.wrapping_add(rule.offset as i64 as u64);
-    if base == 0 || cfa <= sp {
-        return None;
-    }
-    let (fp, known) = match rule.fp {
-        fp::SAME => (walk.registers.values[A::FP], walk.registers.known & (1 << A::SP | 1 << A::FP)),
-        fp::SAVED => {
-            (machine.read_cached(cfa.wrapping_add(rule.fp_offset as i64 as u64))?, 1 << A::SP | 1 << A::FP)
-        }
-        _ => return None,
-    };
-    let return_address = A::strip(machine.read_cached(cfa.wrapping_add(from_cfa as u64))?);
-    if return_address == 0 {
+    let read = |machine: &mut M, address| machine.read_cached(address).map(Some).ok_or(Stop::Unreadable);
+    let caller = caller::<A, M>(walk, machine, pc, &rule, read).ok()?;
+    if caller.pc == 0 || caller.sp <= walk.registers.values[A::SP] {
         return None;
     }
     machine.push_frame(pc);
     walk.taken += 1;
     walk.words += 1;
-    walk.registers.pc = return_address;
-    walk.registers.values[A::SP] = cfa;
-    walk.registers.values[A::FP] = fp;
-    walk.registers.known = known;
+    walk.set_caller::<A>(&caller);
     Some(())
 }
 
-/// Goes from the frame at `pc` to its caller's by a rule.
+/// Returns `true` if a run applies this rule, which most frames have.
+///
+/// In the kernel a run excludes further rules, which steps apply: the verifier follows 26,611 instructions as it is, and
+/// 31,533 if a run may start from the frame pointer or read the return address elsewhere, as on arm64.
 #[inline(always)]
-pub(super) fn apply<A: Arch, M: Machine>(
-    walk: &mut Walk,
+fn is_plain<A: Arch, M: Machine>(rule: &Rule) -> bool {
+    let ra = rule.ra == ra::BELOW || !M::VERIFIED && rule.ra & !ra::SIGNED == ra::SAVED;
+    let base = rule.register == A::SP as u8 || !M::VERIFIED && rule.register == A::FP as u8;
+    rule.cfa == cfa::REGISTER && ra && base && (rule.fp == fp::SAME || rule.fp == fp::SAVED)
+}
+
+/// Applies a rule: returns the registers of the caller of the frame at `pc`.
+///
+/// `read` reads a word of the stack. It returns `Ok(None)` if the word is not readable, and an error to give up.
+#[inline(always)]
+fn caller<A: Arch, M: Machine>(
+    walk: &Walk,
     machine: &mut M,
     pc: u64,
     rule: &Rule,
-) -> Result<(), Stop> {
+    read: impl Fn(&mut M, u64) -> Result<Option<u64>, Stop>,
+) -> Result<Caller, Stop> {
     if rule.cfa < cfa::REGISTER {
         return Err(if rule.cfa == cfa::END { Stop::Root } else { Stop::Unsupported });
     }
@@ -116,91 +126,81 @@ pub(super) fn apply<A: Arch, M: Machine>(
     let cfa = match rule.cfa {
         cfa::REGISTER => base,
         cfa::DEREF => {
-            let value = machine.read_stack(base).ok_or(Stop::Unreadable)?;
+            let value = read(machine, base)?.ok_or(Stop::Unreadable)?;
             value.wrapping_add(rule.aux as i64 as u64)
         }
         cfa::PLT if pc & 15 >= rule.aux as u64 => base.wrapping_add(8),
         cfa::PLT => base,
         cfa::DEPTH => from_top(machine, base).ok_or(Stop::Unreadable)?.wrapping_add(rule.aux as i64 as u64),
-        _ => return signal::<A, M>(walk, machine, base),
+        _ => return interrupted::<A, M>(machine, base),
     };
-    // The lower word first: the machine reads ahead, upwards.
-    let kept = keep(walk, machine, cfa, rule);
-    let fp = frame_pointer::<A, M>(walk, machine, cfa, rule)?;
-    let place = match rule.ra & ra::KIND {
+    // Lowest word first: the machine reads ahead, upwards.
+    let number = kept_register(rule);
+    let kept = if number == 0 { None } else { kept_value(walk, machine, cfa, rule) };
+    let registers = &walk.registers;
+    let (fp, is_fp_known) = match rule.fp & fp::KIND {
+        fp::SAME => (registers.values[A::FP], registers.known >> A::FP & 1 != 0),
+        fp::SAVED => known(read(machine, cfa.wrapping_add(rule.fp_offset as i64 as u64))?),
+        fp::DIRECT => {
+            let base = walk.register(A::FP as u8).ok_or(Stop::LostRegister)?;
+            known(read(machine, base.wrapping_add(rule.fp_offset as i64 as u64))?)
+        }
+        _ => (0, false),
+    };
+    let saved_at = match rule.ra & ra::KIND {
         ra::BELOW => Some(cfa.wrapping_sub(8)),
         ra::SAVED => Some(cfa.wrapping_add(rule.aux as i64 as u64)),
         _ => None,
     };
-    let return_address = match place {
-        Some(place) => machine.read_stack(place).ok_or(Stop::Unreadable)?,
+    let return_address = match saved_at {
+        Some(address) => read(machine, address)?.ok_or(Stop::Unreadable)?,
         None => walk.register(rule.aux as u8).ok_or(Stop::LostRegister)?,
     };
-    walk.enter_caller::<A>(return_address, cfa, fp)?;
-    if let Some(value) = kept {
-        let number = kept_register(rule);
-        walk.registers.values[number as usize] = value;
-        walk.registers.known |= 1 << number;
+    let kept = kept.map(|value| (number, value));
+    Ok(Caller { pc: A::strip(return_address), sp: cfa, fp, is_fp_known, kept, flags: 0 })
+}
+
+/// Returns a value and `true`, or 0 and `false`.
+#[inline(always)]
+pub(super) fn known(value: Option<u64>) -> (u64, bool) {
+    match value {
+        Some(value) => (value, true),
+        None => (0, false),
     }
-    walk.flags = 0;
-    Ok(())
 }
 
-/// The caller's frame pointer, where it can be had.
+/// Returns the stack pointer on a stack that may have been moved, from the two words at `address`: see `DEPTH` in [`Rule`].
 #[inline(always)]
-fn frame_pointer<A: Arch, M: Machine>(
-    walk: &Walk,
-    machine: &mut M,
-    cfa: u64,
-    rule: &Rule,
-) -> Result<Option<u64>, Stop> {
-    let base = match rule.fp & fp::KIND {
-        fp::SAME => return Ok(walk.register(A::FP as u8)),
-        fp::SAVED => cfa,
-        fp::DIRECT => walk.register(A::FP as u8).ok_or(Stop::LostRegister)?,
-        _ => return Ok(None),
-    };
-    Ok(machine.read_stack(base.wrapping_add(rule.fp_offset as i64 as u64)))
-}
-
-/// The stack pointer on a stack that may have been moved, from what lies at `place`: see `DEPTH`.
-#[inline(always)]
-fn from_top<M: Machine>(machine: &mut M, place: u64) -> Option<u64> {
-    let depth = machine.read_stack(place)?;
-    let object = machine.read_stack(place.wrapping_add(8))?;
+fn from_top<M: Machine>(machine: &mut M, address: u64) -> Option<u64> {
+    let depth = machine.read_stack(address)?;
+    let object = machine.read_stack(address.wrapping_add(8))?;
     if object == 0 {
         return Some(depth);
     }
     Some(machine.read_memory(object.wrapping_add(8))?.wrapping_sub(depth))
 }
 
-/// The number of the register that a rule keeps, 0 for none.
+/// Returns the number of the register that a rule keeps, 0 for none.
 #[inline(always)]
 fn kept_register(rule: &Rule) -> u8 {
     rule.ra >> kept::SHIFT & kept::NUMBER
 }
 
-/// The caller's value of that register.
+/// Returns the caller's value of the register that a rule keeps.
 #[inline(always)]
-fn keep<M: Machine>(walk: &Walk, machine: &mut M, cfa: u64, rule: &Rule) -> Option<u64> {
-    let number = kept_register(rule);
-    if number == 0 {
-        return None;
-    }
+fn kept_value<M: Machine>(walk: &Walk, machine: &mut M, cfa: u64, rule: &Rule) -> Option<u64> {
     match rule.fp >> kept::SHIFT {
-        kept::SAME => walk.register(number),
+        kept::SAME => walk.register(kept_register(rule)),
         kept::LOST => None,
-        place => machine.read_stack(cfa.wrapping_sub(8 + 8 * place as u64)),
+        location => machine.read_stack(cfa.wrapping_sub(8 + 8 * location as u64)),
     }
 }
 
-/// Takes the registers of the code that a signal interrupted.
+/// Returns the registers of the code that a signal interrupted, from the signal frame's context.
 #[inline(always)]
-fn signal<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, context: u64) -> Result<(), Stop> {
+fn interrupted<A: Arch, M: Machine>(machine: &mut M, context: u64) -> Result<Caller, Stop> {
     let pc = machine.read_stack(context.wrapping_add(A::SIGNAL_PC)).ok_or(Stop::Unreadable)?;
     let sp = machine.read_stack(context.wrapping_add(A::SIGNAL_SP)).ok_or(Stop::Unreadable)?;
-    let fp = machine.read_stack(context.wrapping_add(A::SIGNAL_FP));
-    walk.set_frame::<A>(pc, sp, fp)?;
-    walk.flags = frame::EXACT;
-    Ok(())
+    let (fp, is_fp_known) = known(machine.read_stack(context.wrapping_add(A::SIGNAL_FP)));
+    Ok(Caller { pc: A::strip(pc), sp, fp, is_fp_known, kept: None, flags: frame::EXACT })
 }

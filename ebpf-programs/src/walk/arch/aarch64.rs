@@ -1,22 +1,22 @@
-//! arm64.
+//! The arm64 architecture.
 
 use super::{Arch, CallInstruction};
 use crate::abi::registers::aarch64;
 use crate::machine::Machine;
 
-/// The 64-bit instruction set of Arm.
+/// The arm64 architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct Aarch64;
 
 impl Arch for Aarch64 {
     const SP: usize = aarch64::SP;
     const FP: usize = aarch64::FP;
-    // A ucontext of 168 bytes with padding, the fault address, then x0 to x30, sp, pc.
+    // A ucontext of 176 bytes with padding, the fault address, then x0 to x30, sp, pc.
     const SIGNAL_FP: u64 = 176 + 8 + 29 * 8;
     const SIGNAL_SP: u64 = 176 + 8 + 31 * 8;
     const SIGNAL_PC: u64 = 176 + 8 + 32 * 8;
 
-    /// User addresses have at most 48 bits here; a signature lies above them.
+    /// Keeps the low 48 bits; a signature is in the bits above them.
     #[inline(always)]
     fn strip(address: u64) -> u64 {
         address & 0xffff_ffff_ffff
@@ -32,14 +32,14 @@ impl Arch for Aarch64 {
         None
     }
 
-    /// `bl`, or `blr` and its signing kin.
+    /// Recognizes `bl`, and `blr` with its authenticating variants.
     #[inline(always)]
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction {
         let from = address.wrapping_sub(4);
         let Some(code) = machine.read_memory(from) else { return CallInstruction::None };
         let code = code as u32;
         if code >> 26 == 0b100101 {
-            // 26 bits, counted in instructions, with a sign.
+            // 26 bits, signed, in instructions.
             let distance = ((code << 6) as i32 >> 4) as i64;
             return CallInstruction::Direct(from.wrapping_add(distance as u64));
         }

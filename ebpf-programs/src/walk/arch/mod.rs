@@ -1,4 +1,4 @@
-//! What differs between instruction sets, and nothing else: every line that names a register lives here.
+//! Architectures: the only code that names registers and instructions.
 
 mod aarch64;
 
@@ -9,41 +9,41 @@ use crate::machine::Machine;
 pub use aarch64::Aarch64;
 pub use x86_64::X86_64;
 
-/// An instruction set.
+/// An architecture.
 pub trait Arch {
     /// The DWARF number of the stack pointer.
     const SP: usize;
     /// The DWARF number of the frame pointer.
     const FP: usize;
-    /// Where the interrupted program counter lies in the context of a signal frame.
+    /// Byte offset of the interrupted program counter in the context of a signal frame.
     const SIGNAL_PC: u64;
-    /// Where the interrupted stack pointer lies in it.
+    /// Byte offset of the interrupted stack pointer in that context.
     const SIGNAL_SP: u64;
-    /// Where the interrupted frame pointer lies in it.
+    /// Byte offset of the interrupted frame pointer in that context.
     const SIGNAL_FP: u64;
 
-    /// A code address without the signature that the CPU may have put into its upper bits.
+    /// Strips the signature that the CPU may have put into the upper bits of a code address.
     fn strip(address: u64) -> u64;
 
-    /// How many bytes lie on the stack above the stack pointer before the return address, where the function that is about
-    /// to run the instruction at `pc` has not set up its frame: none, or the frame pointer.
+    /// Returns the number of bytes from the stack pointer to the return address if `pc`, the next instruction, is in a
+    /// prologue: 0, or the size of the saved frame pointer. `None` if it is not in a prologue.
     fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Option<u64>;
 
-    /// How many bytes lie on the stack above the stack pointer before the return address, where the instructions at
-    /// `address` give back just these and return.
+    /// Returns the number of bytes from the stack pointer to the return address if the instructions at `address` pop these
+    /// bytes and return. `None` for other instructions.
     fn epilogue<M: Machine>(machine: &mut M, address: u64) -> Option<u64>;
 
-    /// The call that ends before `address`, if one does.
+    /// Returns the call instruction that ends at `address`.
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction;
 }
 
 /// A call instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallInstruction {
-    /// There is none.
+    /// No call instruction.
     None,
-    /// To wherever a register or a word of memory says.
+    /// A call to an address in a register or in memory.
     Indirect,
-    /// To this address.
+    /// A call to this address.
     Direct(u64),
 }

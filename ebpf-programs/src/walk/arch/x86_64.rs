@@ -1,11 +1,11 @@
-//! x86_64.
+//! The x86_64 architecture.
 
 use super::{Arch, CallInstruction};
 use crate::abi::registers::x86_64;
 use crate::machine::Machine;
 use crate::walk::is_null;
 
-/// The 64-bit instruction set of AMD and Intel.
+/// The x86_64 architecture.
 #[derive(Clone, Copy, Debug)]
 pub struct X86_64;
 
@@ -29,7 +29,7 @@ impl Arch for X86_64 {
         const ENDBR64: u64 = 0xfa1e_0ff3;
         const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
         if is_null(pc) {
-            // It was called, and nothing of it ran.
+            // A call through a null pointer; no instruction ran.
             return Some(0);
         }
         let code = machine.read_memory(pc)?;
@@ -43,7 +43,7 @@ impl Arch for X86_64 {
         }
     }
 
-    /// `add rsp, n; ret`
+    /// Recognizes `add rsp, n; ret`.
     #[inline(always)]
     fn epilogue<M: Machine>(machine: &mut M, address: u64) -> Option<u64> {
         const ADD_RSP_RET: u64 = 0xc3_00c4_8348;
@@ -52,7 +52,7 @@ impl Arch for X86_64 {
         (code & 0xff_80ff_ffff == ADD_RSP_RET && bytes & 7 == 0).then_some(bytes)
     }
 
-    /// `e8 rel32`, or `ff /2` with two to seven bytes.
+    /// Recognizes `e8 rel32`, and `ff /2` of two to seven bytes.
     #[inline(always)]
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction {
         let Some(code) = machine.read_memory(address.wrapping_sub(8)) else { return CallInstruction::None };
@@ -69,7 +69,7 @@ impl Arch for X86_64 {
     }
 }
 
-/// Whether the low two bytes begin an indirect call.
+/// Returns `true` if the low two bytes start an indirect call.
 #[inline(always)]
 fn is_indirect(code: u64) -> bool {
     code & 0x38ff == 0x10ff

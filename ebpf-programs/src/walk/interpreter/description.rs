@@ -1,4 +1,4 @@
-//! Loads the description of an interpreter from the arena.
+//! Decodes the description of an interpreter from the arena.
 
 use crate::abi::arena::Block;
 use crate::abi::interpreter::{Frames, HOPS, Interpreter, LOOPS};
@@ -17,7 +17,7 @@ pub(super) fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
         index += 1;
     }
     let at = at + LOOPS as u32 * 4;
-    // Field by field: what is put together first lies on the stack, which is short here.
+    // Field by field: a whole value would be built on the stack, which is short.
     let top = &mut interpreter.top;
     top.from = word(block, at);
     top.hops = word(block, at + 1);

@@ -1,4 +1,4 @@
-//! The frames of a list.
+//! The frames of one list.
 
 use super::state::phase;
 use crate::abi::interpreter::{
@@ -8,10 +8,10 @@ use crate::abi::record::frame;
 use crate::machine::Machine;
 use crate::walk::Walk;
 
-/// Words of eight bytes in what is looked at of a frame.
+/// Words of eight bytes that are read of a frame.
 const WORDS: usize = FRAME_BYTES / 8;
 
-/// Takes the next frame.
+/// Takes the next frame of the list. Returns `None` if it is unreadable, or beyond the limit.
 #[inline(always)]
 pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
     let at = walk.interpreter.next[slot];
@@ -45,7 +45,7 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
         (NO_CHECK, _) => 0,
         (check, 0) => machine.read_memory(function.wrapping_add(check as u64))? as u32,
         (check, words) => {
-            // Masked, as the verifier of 6.1 sees through nothing else.
+            // Masked, because the verifier of 6.1 derives no bound otherwise.
             let words = words & CHECK_WORDS;
             let object = machine.read_object(function.wrapping_add(check as u64), words * 8)?;
             fold(&[object[0], object[1], object[2]], words)
@@ -56,7 +56,7 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     Some(())
 }
 
-/// Sends a call.
+/// Emits an interpreter frame.
 #[inline(always)]
 pub(super) fn emit<M: Machine>(walk: &mut Walk, machine: &mut M, function: u64, check: u32, place: u32) {
     let interpreter = (walk.interpreter.slot() as u64) << frame::INTERPRETER_SHIFT;

@@ -1,26 +1,26 @@
-//! Frames of interpreters: a list in memory, taken where the native walk stands in an interpreter's loop.
+//! Interpreter frames: a linked list in memory, taken when the native walk reaches an interpreter loop.
 //!
 //! ```text
-//!   OUTSIDE ──loop met──► HOPPING ──innermost frame──► TAKING ──end of the run──► BEHIND ──native caller──► OUTSIDE
+//!   OUTSIDE ──loop────► HOPPING ──innermost frame──► TAKING ──end of the run──► BEHIND ──native caller──► OUTSIDE
 //!                            first loop of the walk only      one frame a step
 //!                            ▲ │
-//!                            │ ▼ first hop led to a thread, or to a list of them
+//!                            │ ▼ after the first hop, at a thread or a list of threads
 //!                         COMPARING ◄──► SEARCHING
 //!
-//!   list at its end, another loop met ──► FIRST ──► ENTRIES ──► OWN ──► WAY ──► TAKING, or BEHIND
+//!   list ended, another loop reached  ──► FIRST ──► ENTRIES ──► OWN ──► WAY ──► TAKING, or BEHIND
 //!                                            NEXT ◄──┘  ▲ LINK ◄─┴───────┘
 //! ```
 //!
 //! ```text
-//!   calls         what a walk knows of them, and its states
-//!   description   what user space says of an interpreter
+//!   state         state of a walk, and its phases
+//!   description   decodes the description of an interpreter
 //!   top           HOPPING, COMPARING, SEARCHING
 //!   frames        TAKING
 //!   others        FIRST to NEXT
 //! ```
 //!
-//! One read a step: the verifier follows every way through a loop, so there is none here. Whatever can't be read ends
-//! the list with a call of no function, which stands in the stack where frames are missing; the native walk goes on.
+//! Each step makes one read and has no loop, because the verifier follows every path through one. An unreadable word ends
+//! the list with a frame of function 0, which marks the missing frames; the native walk continues.
 
 mod state;
 
@@ -40,7 +40,7 @@ use crate::machine::Machine;
 
 pub(super) use state::{InterpreterState, phase};
 
-/// Whether `pc` lies in the loop of the interpreter that belongs to the current mapping.
+/// Returns `true` if `pc` lies in the loop of the current mapping's interpreter.
 #[inline(always)]
 pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool {
     let number = walk.mapping.interpreter as u32;
@@ -61,7 +61,7 @@ pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool
     inside
 }
 
-/// Begins with the frames of the loop that was just met.
+/// Starts with the interpreter frames of the loop that was just emitted.
 #[inline(always)]
 pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     let state = &mut walk.interpreter;
@@ -69,7 +69,7 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
         state.phase = phase::TAKING;
         let is_over = state.next[state.slot()] == 0 && state.ended >> state.slot() & 1 == 0;
         if is_over && state.loaded.others.head != 0 {
-            state.look_for_others();
+            state.search_others();
         }
         return;
     }
@@ -79,7 +79,7 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     let start = match state.loaded.top.from {
         from::THREAD => machine.thread_pointer(),
         from::ZERO => Some(0),
-        // Later, but then it is too late to keep silent where there is none.
+        // The thread pointer is used later; a thread without one is found out now, before frames count as missing.
         from::LIST | from::CURRENT => machine.thread_pointer().map(|_| 0),
         from::UNKNOWN => {
             machine.request_wakeup();
@@ -90,7 +90,7 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     match start {
         Some(start) => state.at = start,
         None => {
-            // Seen, but there is no way to its frames: the native frames stand for themselves.
+            // There is no path to its frames: only native frames are emitted.
             let slot = state.slot();
             state.ended |= 1 << slot;
             state.next[slot] = 0;
@@ -99,7 +99,7 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     }
 }
 
-/// Prepares to take all calls of the process's first interpreter, without a native walk; false where it has none.
+/// Prepares to take all frames of the process's first interpreter, without a native walk. Returns `false` if it has none.
 #[inline(always)]
 pub(super) fn begin_interpreter_frames(walk: &mut Walk) -> bool {
     walk.words = 0;
@@ -108,7 +108,7 @@ pub(super) fn begin_interpreter_frames(walk: &mut Walk) -> bool {
     walk.process.interpreters != 0
 }
 
-/// One step of such; whether it is over.
+/// Takes one step of such a walk. Returns `true` at the end.
 #[inline(always)]
 pub(super) fn step_interpreter_frames<M: Machine>(walk: &mut Walk, machine: &mut M) -> bool {
     match walk.interpreter.phase {
@@ -131,7 +131,7 @@ pub(super) fn step_interpreter_frames<M: Machine>(walk: &mut Walk, machine: &mut
     }
 }
 
-/// One step among the frames of an interpreter.
+/// Takes one step in the frames of an interpreter.
 #[inline(always)]
 pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
     let slot = walk.interpreter.slot();
@@ -143,7 +143,7 @@ pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
         _ => others::seek(walk, machine, slot),
     };
     if done.is_none() {
-        // What can't be read is no reason to keep silent. Whose the further loops are can't be told any more.
+        // Mark the missing frames. Which frames belong to further loops is unknown from here on.
         frames::emit(walk, machine, 0, 0, 0);
         walk.interpreter.ended |= 1 << slot;
         walk.interpreter.next[slot] = 0;

@@ -1,12 +1,12 @@
-//! The way to other entries of the thread, where one list is at its end and another loop is met: interpreters that call
-//! one another.
+//! Search for another entry of the thread after the end of one list, when the walk reaches a further loop: interpreters that
+//! call one another.
 
 use super::state::{InterpreterState, phase};
 use crate::abi::interpreter::{HOPS, MAX_ENTRIES, MAX_THREADS};
 use crate::machine::Machine;
 use crate::walk::Walk;
 
-/// One step on the way to an entry of this thread that no frames were taken from.
+/// Takes one step towards an unused entry of this thread. Returns `None` if there is no single one.
 #[inline(always)]
 pub(super) fn seek<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
     let state = &mut walk.interpreter;
@@ -47,11 +47,11 @@ pub(super) fn seek<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
             state.at = value;
             state.hop += 1;
             if value == 0 {
-                // It runs nothing at the moment.
+                // It has no frames.
                 state.phase = phase::LINK;
             } else if state.hop >= state.loaded.top.hops {
                 if state.found[0] != 0 {
-                    // Nothing tells which of two called the other.
+                    // The order of two entries is unknown.
                     return None;
                 }
                 state.found = [value, state.entry];
@@ -62,7 +62,7 @@ pub(super) fn seek<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     (state.searched < MAX_THREADS).then_some(())
 }
 
-/// All entries were looked at: goes on with what was found.
+/// Ends the search, after all entries, with the one that was found.
 #[inline(always)]
 fn settle(state: &mut InterpreterState, slot: usize) {
     let [frame, entry] = state.found;

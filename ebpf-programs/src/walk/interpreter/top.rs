@@ -1,11 +1,11 @@
-//! The way to the innermost frame of the thread, for the first loop of an interpreter that a walk meets.
+//! Path to the innermost frame of the thread, for the first loop of an interpreter in a walk.
 
 use super::state::{InterpreterState, phase};
 use crate::abi::interpreter::{HOPS, MAX_THREADS, from};
 use crate::machine::Machine;
 use crate::walk::Walk;
 
-/// Takes one hop.
+/// Takes one hop of the path.
 #[inline(always)]
 pub(super) fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
     let state = &mut walk.interpreter;
@@ -17,13 +17,13 @@ pub(super) fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> 
     state.hop += 1;
     let is_listed = state.loaded.top.from >= from::LIST && state.hop == 1;
     if state.at == 0 && is_listed && state.loaded.top.from == from::CURRENT {
-        // None is in use.
-        otherwise(state, machine.thread_pointer()?);
+        // There is no current entry.
+        take_alternative(state, machine.thread_pointer()?);
     } else if state.at == 0 && state.loaded.others.head != 0 {
-        // It runs nothing for this interpreter yet.
-        state.look_for_others();
+        // The thread has no frames of this interpreter.
+        state.search_others();
     } else if state.at == 0 {
-        // This thread runs no script.
+        // This thread has no interpreter frames.
         state.next[slot] = 0;
         state.phase = phase::BEHIND;
     } else if state.hop >= state.loaded.top.hops {
@@ -36,7 +36,7 @@ pub(super) fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> 
     Some(())
 }
 
-/// Looks whether an entry is the thread's own.
+/// Compares an entry's thread with the current one.
 #[inline(always)]
 pub(super) fn compare<M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     let state = &mut walk.interpreter;
@@ -47,17 +47,17 @@ pub(super) fn compare<M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()
     if is_current && thread == own {
         state.hop = state.loaded.top.next.wrapping_add(1);
     } else if is_current {
-        otherwise(state, own);
+        take_alternative(state, own);
     }
     Some(())
 }
 
-/// What is in use isn't this thread's: goes the other way to its entry.
+/// Takes the alternative path to this thread's entry, because the current entry is another thread's.
 #[inline(always)]
-fn otherwise(state: &mut InterpreterState, thread: u64) {
+fn take_alternative(state: &mut InterpreterState, thread: u64) {
     state.at = thread;
     if state.loaded.top.next == 0 {
-        state.look_for_others();
+        state.search_others();
     }
 }
 
@@ -69,11 +69,11 @@ pub(super) fn search<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) 
     state.searched += 1;
     state.phase = phase::COMPARING;
     if state.at == 0 {
-        // This thread runs no script.
+        // This thread has no interpreter frames.
         state.next[slot] = 0;
         state.phase = phase::BEHIND;
     }
-    // A list that doesn't end is a lie, or longer than what is looked through.
+    // Gives up on lists that are circular or too long.
     (state.searched < MAX_THREADS).then_some(())
 }
 

@@ -1,5 +1,4 @@
-//! A search through the blocks of the arena, one half after the other: few ways through it, each inside one block but for the
-//! first step.
+//! Binary search through the blocks of the arena: few paths, and all steps but the first in one block.
 
 use super::{GROUP_WORDS, HEADER_WORDS, Table};
 use crate::abi::arena::BLOCK_WORDS;
@@ -8,14 +7,19 @@ use crate::machine::Machine;
 use crate::walk::arena::{SEARCH_STEPS, block, if_at_most, read_u16, word};
 
 impl Table {
-    /// The number of the rule at `address`; `called` where a call should end there.
+    /// Returns the number of the rule at `address`; see [`find`](Table::find) for `is_call`.
     #[inline(always)]
-    pub(super) fn number<M: Machine>(&mut self, machine: &M, address: u64, called: bool) -> Option<u16> {
+    pub(super) fn number<M: Machine>(&mut self, machine: &M, address: u64, is_call: bool) -> Option<u16> {
         let page = address.wrapping_sub(self.base) >> self.page_bits;
         if page != self.page {
             self.turn_to(machine, page)?;
         }
-        self.search(machine, address & 0xffff, called)
+        if !M::VERIFIED
+            && let Some(number) = self.search_contiguous(machine, address as u32 & 0xffff, is_call)
+        {
+            return Some(number);
+        }
+        self.search(machine, address & 0xffff, is_call)
     }
 
     /// Makes `page` the current page.
@@ -24,7 +28,7 @@ impl Table {
         self.page = page;
         self.count = 1;
         if page >= self.pages as u64 {
-            // In front of all rows stands that there is no data.
+            // The row before all others has no data.
             self.first = self.start.wrapping_add(HEADER_WORDS - 1);
             return Some(());
         }
@@ -47,13 +51,13 @@ impl Table {
         Some(())
     }
 
-    /// The rule of the last row at or below `low` in the current page, or of the row in front of the page's.
+    /// Returns the rule of the last row at or below `low` in the current page, or of the row before the page.
     #[inline(always)]
-    fn search<M: Machine>(&self, machine: &M, low: u64, called: bool) -> Option<u16> {
+    fn search<M: Machine>(&self, machine: &M, low: u64, is_call: bool) -> Option<u16> {
         let (mut base, mut left) = (self.first, self.count);
         let room = BLOCK_WORDS as u32 - (base & (BLOCK_WORDS as u32 - 1));
         if left > room {
-            // The first step goes to the border between two blocks, so that all further ones stay in one.
+            // The first step compares at the border between two blocks, so that all further ones stay in one.
             let border = base.wrapping_add(room);
             let row = word(block(machine, border)?, border) as u64 & 0xffff;
             base = base.wrapping_add(if_at_most(row, low, room));
@@ -70,7 +74,7 @@ impl Table {
             left -= half;
         }
         let row = word(rows, base);
-        if called && row as u64 & 0xffff == low && base != self.first {
+        if is_call && row as u64 & 0xffff == low && base != self.first {
             let next = base.wrapping_add(1);
             let next = word(block(machine, next)?, next);
             if next as u64 & 0xffff == (low + 1) & 0xffff && next >> 16 != NO_DATA as u32 {

@@ -1,8 +1,8 @@
-//! From an address to its rule.
+//! Look-up of the rule for an address.
 //!
 //! ```text
-//!   Table::load ──► head ──► find ──┬─ blocks: the kernel's way, which a verifier can follow
-//!                                   └─ piece:  the same rows where they lie in one piece, without waiting for each
+//!   Table::load ──► header ──► find ──┬─ blocks: binary search, which the verifier can follow
+//!                                     └─ piece:  the same rows on a host, if they are contiguous in memory
 //! ```
 
 mod blocks;
@@ -13,42 +13,42 @@ use super::arena::{UNIT_WORDS, block, read_u64, word};
 use crate::abi::table::{GROUP_BITS, Group, Header, NO_DATA, Rule};
 use crate::machine::Machine;
 
-/// What a walk keeps of a table's head.
+/// Decoded header of a table, and the page of the last look-up.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Table {
-    /// Its place in the arena.
+    /// Arena offset of the table.
     place: u32,
-    /// Of how many bits an address within a page is.
+    /// Number of bits of an address within a page.
     page_bits: u16,
-    /// Whether all groups have pages. Then a processor goes on to a page before its group is there.
+    /// Not 0 if all groups have pages. Then a CPU can load a page without waiting for its group.
     whole: u16,
-    /// The address of the first page.
+    /// Virtual address of the first page.
     base: u64,
-    /// The page that was looked at last; callers often lie in the page of what they call.
+    /// Page of the last look-up; callers are often in the page of the function that they call.
     page: u64,
-    /// How many pages there are.
+    /// Number of pages.
     pages: u32,
-    /// The word of the arena at which the table begins.
+    /// First word of the table in the arena.
     start: u32,
-    /// The word of the arena at which its rules begin.
+    /// First word of its rules in the arena.
     list: u32,
-    /// How many rules there are.
+    /// Number of rules.
     rules: u32,
-    /// The word at which its groups begin.
+    /// First word of its groups in the arena.
     groups: u32,
-    /// The word at which its pages begin, where all groups have pages.
+    /// First word of its pages in the arena, if all groups have pages.
     all_pages: u32,
-    /// The row in front of those of that page, as a word of the arena.
+    /// Word of the row before those of the page.
     first: u32,
-    /// How many rows there are from there to the end of the page.
+    /// Number of rows from that one to the end of the page.
     count: u32,
 }
 
-/// No table lies there.
+/// Arena offset of no table.
 const NONE: u32 = u32::MAX;
 
-/// No page has this number.
+/// Number of no page.
 const NO_PAGE: u64 = u64::MAX;
 
 /// Words of four bytes in a header, in a rule, and in a group.
@@ -57,25 +57,25 @@ const RULE_WORDS: u32 = (size_of::<Rule>() / 4) as u32;
 const GROUP_WORDS: u32 = (size_of::<Group>() / 4) as u32;
 
 impl Table {
-    /// Forgets which table it is.
+    /// Invalidates the header.
     #[inline(always)]
     pub(super) fn begin(&mut self) {
         self.place = NONE;
     }
 
-    /// Whether it is the head of the table at `place`.
+    /// Returns `true` if this is the header of the table at arena offset `place`.
     #[inline(always)]
     pub(super) fn is_at(&self, place: u32) -> bool {
         self.place == place
     }
 
-    /// Reads the head of the table at `place`.
+    /// Reads the header of the table at arena offset `place`.
     #[inline(always)]
     pub(super) fn load<M: Machine>(machine: &M, place: u32) -> Option<Table> {
         let start = place.wrapping_mul(UNIT_WORDS);
         let block = block(machine, start)?;
         let rules = word(block, start + 3);
-        // Rules begin at a multiple of their size, and so does a table.
+        // Rules and tables start at multiples of the size of a rule.
         let list = start.wrapping_add(word(block, start + 4)).wrapping_add(HEADER_WORDS + 3) & !3;
         let pages = word(block, start + 2);
         let groups = list.wrapping_add(rules.wrapping_mul(RULE_WORDS));
@@ -96,24 +96,21 @@ impl Table {
         })
     }
 
-    /// The rule at virtual address `address` of the file, [`Rule::NO_DATA`] where nothing describes the code; `None` for a broken
-    /// table.
+    /// Returns the rule at virtual address `address` of the file, [`Rule::NO_DATA`] for code without unwind data; `None` for an
+    /// inconsistent table.
     ///
-    /// No call is as short as a row of one byte. Where one should end in such a row, which is when `called` is set, it wasn't
-    /// called: the address behind it is where an exception will be handled, behind a `ret`, and the next row holds.
+    /// `is_call` means that `address` is the last byte of a call. No call is as short as a row of one byte. If such a row
+    /// covers `address`, there was no call: the next address is that of an exception handler after a `ret`, and the next
+    /// row is valid.
     #[inline(always)]
-    pub(super) fn find<M: Machine>(&mut self, machine: &M, address: u64, called: bool) -> Option<Rule> {
-        let at_once = if M::VERIFIED { None } else { self.find_at_once(machine, address, called) };
-        if at_once.is_some() {
-            return at_once;
-        }
-        match self.number(machine, address, called)? {
+    pub(super) fn find<M: Machine>(&mut self, machine: &M, address: u64, is_call: bool) -> Option<Rule> {
+        match self.number(machine, address, is_call)? {
             NO_DATA => Some(Rule::NO_DATA),
             number => self.rule(machine, number),
         }
     }
 
-    /// Rule number `number`.
+    /// Returns rule number `number`; `None` if there is no such rule.
     #[inline(always)]
     fn rule<M: Machine>(&self, machine: &M, number: u16) -> Option<Rule> {
         if number as u32 >= self.rules {
@@ -125,7 +122,7 @@ impl Table {
     }
 }
 
-/// A rule from the words that it takes.
+/// Decodes a rule.
 #[inline(always)]
 fn rule([kinds, offset, aux, fp_offset]: [u32; RULE_WORDS as usize]) -> Rule {
     Rule {
@@ -139,9 +136,9 @@ fn rule([kinds, offset, aux, fp_offset]: [u32; RULE_WORDS as usize]) -> Rule {
     }
 }
 
-/// The rule of the table at `place` for virtual address `address` of the file; `called` where a call should end there. `None` for
-/// a broken table.
+/// Returns the rule of the table at arena offset `place` for virtual address `address` of the file, which is the last byte of a
+/// call if `is_call` is set. `None` for an inconsistent table.
 #[inline(always)]
-pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64, called: bool) -> Option<Rule> {
-    Table::load(machine, place)?.find(machine, address, called)
+pub fn find_rule<M: Machine>(machine: &M, place: u32, address: u64, is_call: bool) -> Option<Rule> {
+    Table::load(machine, place)?.find(machine, address, is_call)
 }
