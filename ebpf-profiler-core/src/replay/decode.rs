@@ -11,22 +11,26 @@ use super::record::{
     Answer, Code, End, Entry, Facts, Flush, MAX_SEGMENTS, Question, Settings, Start, Step, file_id, kind,
     life,
 };
+use super::tick;
 use crate::elf::{Arch, Segment, segment_type};
 use crate::language::{Function, Lines, NamedCall, Reason, ScriptCall, language_name};
 use crate::process::Description;
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent, SourceError};
 use crate::symbol::Symbol;
 
-type Result<T> = std::result::Result<T, SourceError>;
+pub(super) type Result<T> = std::result::Result<T, SourceError>;
 
 /// Maximum count: sums of a few of them do not overflow.
 const MAX_COUNT: u64 = 1 << 48;
 
 /// Decodes a record of the event stream; `None` for other kinds.
-pub(super) fn step(kind: u32, body: &[u8]) -> Result<Option<Step<'_>>> {
+pub(super) fn step(kind: u32, body: &[u8]) -> Result<Option<Step>> {
     let mut fields = Fields(body);
     let step = match kind {
-        kind::TICK => return Ok(Some(Step::Tick(body))),
+        kind::TICK => {
+            let (time, words) = tick::decode(&mut fields)?;
+            Step::Tick(time, words)
+        }
         kind::LIFE => Step::Life(fields.life()?),
         kind::BATCH => Step::Batch,
         kind::FLUSH => Step::Flush(fields.flush()?),
@@ -74,7 +78,7 @@ pub(super) fn start(kind: u32, body: &[u8]) -> Result<Start> {
 }
 
 /// The fields of a record that are not yet decoded.
-struct Fields<'r>(&'r [u8]);
+pub(super) struct Fields<'r>(pub(super) &'r [u8]);
 
 impl<'r> Fields<'r> {
     fn end(&self) -> Result<()> {
@@ -255,18 +259,23 @@ impl<'r> Fields<'r> {
         std::str::from_utf8(self.bytes()?).map_err(|_| SourceError::Format("a text is not UTF-8"))
     }
 
-    fn bytes(&mut self) -> Result<&'r [u8]> {
+    /// Reads a list of words.
+    pub(super) fn words(&mut self) -> Result<Vec<u64>> {
+        self.list(8, Fields::u64)
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<&'r [u8]> {
         let size = self.u32()? as usize;
         self.take(size)
     }
 
-    fn u32(&mut self) -> Result<u32> {
+    pub(super) fn u32(&mut self) -> Result<u32> {
         let (word, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
         self.0 = rest;
         Ok(u32::from_le_bytes(*word))
     }
 
-    fn u64(&mut self) -> Result<u64> {
+    pub(super) fn u64(&mut self) -> Result<u64> {
         let (word, rest) = self.0.split_first_chunk().ok_or(SHORT)?;
         self.0 = rest;
         Ok(u64::from_le_bytes(*word))

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::record::{Facts, Start, file_id, kind, life};
+use super::tick;
 use crate::elf::{Arch, Segment};
 use crate::language::{Function, NamedCall, Reason, ScriptCall};
 use crate::process::Description;
@@ -37,7 +38,7 @@ impl Encoder<'_> {
 
     pub(super) fn tick(&mut self, words: &[u64]) {
         self.0.reserve(words.len() * 8 + 8);
-        self.record(kind::TICK, |e| words.iter().for_each(|&word| e.u64(word)));
+        self.record(kind::TICK, |e| tick::encode(e, words));
     }
 
     pub(super) fn life(&mut self, event: &LifeEvent) {
@@ -138,6 +139,10 @@ impl Encoder<'_> {
         if let Some(value) = value {
             each(self, value);
         }
+    }
+
+    pub(super) fn words(&mut self, words: &[u64]) {
+        self.list(words, |e, &word| e.u64(word));
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {

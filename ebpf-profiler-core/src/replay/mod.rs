@@ -36,7 +36,7 @@
 //! its length and that many items; an `optional` is 0, or 1 and the value. An error as answer is 0.
 //!
 //! ```text
-//!   "EBPFTICK"   version   abi::VERSION   record ...
+//!   "EBPFTICK"   version   0   record ...
 //!
 //!   record = kind   size   body: u8 × size       (at most 16 MiB)
 //! ```
@@ -44,7 +44,7 @@
 //! | kind | record | body |
 //! | ---: | --- | --- |
 //! | 1 | start, the first | architecture (1 x86_64, 2 arm64), 0, clock offset `u64`, period `u64`, time `u64`, bytes for tables `u64`, configured pids `list` |
-//! | 2 | sample | the words of [`ebpf_programs::abi::record`], as in the ring |
+//! | 2 | sample | time `u64`, kind (0 malformed: the last field; 1 walked, 2 raw), pid, tid, cpu, stop reason, frames taken, words omitted, thread name `bytes` (16), kernel frames `list` of `u64`, user words `list` of `u64`; of a raw one: pc `u64`, set of known registers `u64`, thread pointer `u64`, set of registers that aren't 0 `u64`, their values `u64`, stack `list` of `u64` |
 //! | 3 | life event | time `u64`, pid, what (1 forked, 2 executed, 3 mapped, 4 exited, 5 lost), then the parent, the *mapping*, or the number |
 //! | 4 | batch | the events since the previous one were taken together |
 //! | 5 | flush | time `u64`, counters `list` of `u64`, runs `u64`, run time `u64`: a profile ended |
@@ -96,6 +96,8 @@ mod reader;
 mod file;
 
 mod skeleton;
+
+mod tick;
 
 mod recorded_system;
 

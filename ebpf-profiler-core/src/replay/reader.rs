@@ -2,8 +2,6 @@
 
 use std::io::{BufReader, Read, Seek};
 
-use ebpf_programs::abi;
-
 use super::decode;
 use super::record::{MAGIC, MAX_RECORD, Start, VERSION};
 use crate::sample::SourceError;
@@ -79,9 +77,6 @@ impl<R: Read> Reader<R> {
         }
         if self.body[MAGIC.len()..HEAD - 4] != VERSION.to_le_bytes() {
             return Err(SourceError::Format("it was written by another version of this library"));
-        }
-        if self.body[HEAD - 4..] != abi::VERSION.to_le_bytes() {
-            return Err(SourceError::Format("its samples are from another version of the sampling program"));
         }
         self.whole = HEAD as u64;
         Ok(())

@@ -10,7 +10,7 @@ use crate::symbol::Symbol;
 pub(super) const MAGIC: [u8; 8] = *b"EBPFTICK";
 
 /// Version of the format, incremented when the meaning of a record changes.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// Maximum size of a record's body, in bytes.
 pub(super) const MAX_RECORD: usize = 16 << 20;
@@ -80,9 +80,9 @@ pub(super) struct Start {
 
 /// A record of the event stream, in the order in which the pipeline took them.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step<'r> {
-    /// Bytes of a sample, as the ring held them.
-    Tick(&'r [u8]),
+pub(super) enum Step {
+    /// A sample: its time, and the words of its ring record.
+    Tick(u64, Vec<u64>),
     Life(LifeEvent),
     /// End of a batch: the pipeline took the events since the previous one together.
     Batch,

@@ -15,8 +15,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel}
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use ebpf_programs::abi;
-
 use super::encode::{Encoder, nanoseconds, since_1970};
 use super::process_filter::ProcessFilter;
 use super::record::{MAGIC, MAX_RECORD, Start, VERSION, kind};
@@ -291,7 +289,7 @@ impl State {
         self.buffer.extend(MAGIC);
         let mut encoder = Encoder(&mut self.buffer);
         encoder.u32(VERSION);
-        encoder.u32(abi::VERSION);
+        encoder.u32(0);
         encoder.record(kind::START, |body| body.start(start));
     }
 

@@ -50,10 +50,9 @@ impl<R: Read> RecordedSource<R> {
                 return Ok(Boundary::End(End { time, is_early: true }));
             };
             match decode::step(kind, body)? {
-                Some(Step::Tick(record)) => {
-                    let time = body.first_chunk().map_or(0, |time| u64::from_le_bytes(*time));
+                Some(Step::Tick(time, words)) => {
                     self.latest = self.latest.max(time);
-                    batch.push_tick(record);
+                    batch.push_words(&words);
                 }
                 Some(Step::Life(event)) => {
                     self.latest = self.latest.max(event.time);

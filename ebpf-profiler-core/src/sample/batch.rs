@@ -51,6 +51,13 @@ impl Batch {
         self.ticks.push(start..self.words.len());
     }
 
+    /// Takes the words of one record of the ring.
+    pub(crate) fn push_words(&mut self, record: &[u64]) {
+        let start = self.words.len();
+        self.words.extend(record);
+        self.ticks.push(start..self.words.len());
+    }
+
     /// Takes a life event.
     pub fn push_life(&mut self, event: LifeEvent) {
         self.life.push(event);

@@ -16,6 +16,7 @@ use ebpf_programs::abi::reason::Counter;
 pub use batch::{Batch, Event};
 pub use life::{FileId, Life, LifeEvent, MapEvent};
 pub use tick::{Body, Malformed, TickRecord};
+pub(crate) use tick::{decode_head, encode_head};
 
 /// Where events come from: the running kernel, or a recording of one.
 pub trait Source: Send {

@@ -96,7 +96,8 @@ impl<'a> TickRecord<'a> {
     }
 }
 
-fn decode_head(words: &[u64]) -> Head {
+/// Decodes the head of a ring record from its [`HEAD_WORDS`] words.
+pub(crate) fn decode_head(words: &[u64]) -> Head {
     let halves = |word: u64| (word as u32, (word >> 32) as u32);
     let (pid, tid) = halves(words[1]);
     let (cpu, kinds) = halves(words[2]);
@@ -108,6 +109,26 @@ fn decode_head(words: &[u64]) -> Head {
     let [kind, stop, low, high] = kinds.to_ne_bytes();
     let kernel = u16::from_ne_bytes([low, high]);
     Head { time: words[0], pid, tid, cpu, kind, stop, kernel, user, omitted, copied, taken, comm }
+}
+
+/// Encodes the head of a ring record.
+pub(crate) fn encode_head(head: &Head) -> [u64; HEAD_WORDS] {
+    let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let [low, high] = head.kernel.to_ne_bytes();
+    let kinds = u32::from_ne_bytes([head.kind, head.stop, low, high]);
+    let [first, second] = [0, 8].map(|at| {
+        let half = head.comm[at..].first_chunk().copied().unwrap_or_default();
+        u64::from_ne_bytes(half)
+    });
+    [
+        head.time,
+        pair(head.pid, head.tid),
+        pair(head.cpu, kinds),
+        pair(head.user, head.omitted),
+        pair(head.copied, head.taken),
+        first,
+        second,
+    ]
 }
 
 fn walked<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {

@@ -73,13 +73,9 @@ fn rejects_other_files_and_versions() {
     let say = |bytes: Vec<u8>| try_it(bytes).unwrap_err().to_string();
     let whole = recording();
     assert!(say(b"#!/bin/sh\n".to_vec()).contains("does not begin with the bytes of a recording"));
-    for (at, words) in
-        [(8, "another version of this library"), (12, "another version of the sampling program")]
-    {
-        let mut other = whole.clone();
-        other[at] ^= 0x40;
-        assert!(say(other).contains(words));
-    }
+    let mut other = whole.clone();
+    other[8] ^= 0x40;
+    assert!(say(other).contains("another version of this library"));
     let mut other = whole;
     other[24] = 2;
     assert!(say(other).contains("another architecture"));

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use ebpf_profiler_core::pipeline::Clock;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::replay::{RecordOptions, Recorder};
-use ebpf_profiler_core::sample::{Batch, Counts, Life, LifeEvent, Source};
+use ebpf_profiler_core::sample::{Batch, Counts, Life, LifeEvent, Source, TickRecord};
 use ebpf_profiler_core::testing::FakeTick;
 
 use crate::world::{AnyFile, CODE, Shared, batches, record, record_with, recorder, replay, system, text};
@@ -85,7 +85,8 @@ fn the_events_come_through_the_trait_of_all_sources() {
         let mut batch = Batch::default();
         assert!(source.next(Duration::ZERO, &mut batch).unwrap());
         assert_eq!(batch.life(), expected.life());
-        assert!(batch.ticks().eq(expected.ticks()));
+        // Of a malformed record only its time is recorded.
+        assert!(batch.ticks().map(TickRecord::decode).eq(expected.ticks().map(TickRecord::decode)));
     }
     assert!(!source.next(Duration::ZERO, &mut Batch::default()).unwrap());
     assert_eq!(source.counts(), Counts::default());
