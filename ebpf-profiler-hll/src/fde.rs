@@ -1,17 +1,17 @@
 //! Ranges of functions from `.eh_frame`, and detection of parts that continue another function's frame.
 //!
 //! ```text
-//!   .eh_frame_hdr   01 1b 03 3b, .eh_frame i32, count u32, {address i32, entry i32}…    sorted, from the section's start
+//!   .eh_frame_hdr   {address, entry} for each function, sorted: see EhFrameHdr
 //!   .eh_frame       CIE  length u32, 0, version, augmentation, alignments, register, {encoding…}, rules
 //!                   FDE  length u32, distance back to the CIE u32, address, size, augmentation, rules
 //! ```
 
 use std::ops::Range;
 
-use ebpf_profiler_core::elf::{Elf, segment_type};
+use ebpf_profiler_core::elf::{EhFrameHdr, Elf};
 
 /// Maximum number of entries of the search table.
-const MAX_FDES: u64 = 1 << 22;
+const MAX_FDES: u32 = 1 << 22;
 
 /// Number of bytes of an entry that are read; enough for all fields and the first rules.
 const ENTRY: usize = 64;
@@ -19,8 +19,7 @@ const ENTRY: usize = 64;
 /// The search table of `.eh_frame_hdr`.
 pub(crate) struct Fdes<'a> {
     elf: &'a Elf,
-    header: u64,
-    count: u64,
+    header: EhFrameHdr,
 }
 
 /// A function, or a part of one.
@@ -33,35 +32,14 @@ pub(crate) struct Fde {
 
 impl<'a> Fdes<'a> {
     pub(crate) fn open(elf: &'a Elf) -> Option<Fdes<'a>> {
-        let segment = elf.segments().iter().find(|segment| segment.kind == segment_type::PT_GNU_EH_FRAME)?;
-        let header = segment.address;
-        // The only encoding that linkers emit: a sorted table relative to its section.
-        let head: [u8; 12] = read(elf, header)?;
-        let count = u64::from(u32::from_le_bytes(*head.last_chunk()?));
-        (head[0] == 1 && head[2] == 0x03 && head[3] == 0x3b && count <= MAX_FDES).then_some(Fdes {
-            elf,
-            header,
-            count,
-        })
+        let header = EhFrameHdr::of(elf)?;
+        (1..=MAX_FDES).contains(&header.count()).then_some(Fdes { elf, header })
     }
 
     /// Returns the function that contains `address`.
     pub(crate) fn at(&self, address: u64) -> Option<Fde> {
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.row(middle)?.0 <= address { low = middle + 1 } else { high = middle }
-        }
-        let (_, entry) = self.row(low.checked_sub(1)?)?;
+        let (_, entry) = self.header.find(self.elf, address)?;
         self.entry(entry).filter(|fde| fde.range.contains(&address))
-    }
-
-    /// Returns the start of function `index` and the address of its entry.
-    fn row(&self, index: u64) -> Option<(u64, u64)> {
-        let row: [u8; 8] = read(self.elf, self.header.wrapping_add(12 + 8 * index))?;
-        let distance = |bytes: &[u8]| bytes.first_chunk().map(|&bytes| i64::from(i32::from_le_bytes(bytes)));
-        let absolute = |distance| self.header.wrapping_add_signed(distance);
-        Some((absolute(distance(&row)?), absolute(distance(&row[4..])?)))
     }
 
     fn entry(&self, at: u64) -> Option<Fde> {

@@ -42,7 +42,7 @@ impl Listed {
     ) -> Option<Listed> {
         let section = reader.section();
         let mut starts = Starts::of(elf, section)?;
-        starts.count.checked_sub(table.count).filter(|&unnamed| unnamed <= MAX_UNNAMED)?;
+        starts.count.checked_sub(table.count()).filter(|&unnamed| unnamed <= MAX_UNNAMED)?;
         let counts = starts.counts();
         let mut pairs = table.pairs(elf);
         for (_, description) in &mut pairs {

@@ -41,12 +41,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io;
 
+mod eh_frame_hdr;
+
 mod exports;
 
 mod names;
 
 mod parse;
 
+pub use eh_frame_hdr::EhFrameHdr;
 pub use exports::Exports;
 pub use names::{Symbol, SymbolKind};
 

@@ -1,9 +1,7 @@
 //! Finds the unwind data of a file: by section, or through the program header when sections are gone.
 
-use ebpf_profiler_core::elf::{Elf, ElfError, Segment, section_type, segment_type};
+use ebpf_profiler_core::elf::{EhFrameHdr, Elf, ElfError, Segment, section_type, segment_type};
 
-use crate::bytes::Bytes;
-use crate::eh_frame::pointer;
 use crate::eh_frame::section::{Format, Section, Source};
 
 mod debug_frame;
@@ -80,28 +78,14 @@ fn of_file(elf: &Elf, offset: u64, size: u64, address: u64) -> Result<Section, E
 /// The largest section: places in it are numbers of thirty bits.
 const MAX_SIZE: usize = 1 << 30;
 
-/// `.eh_frame_hdr` begins with `{version 1, encoding, encoding, encoding, address of .eh_frame}`.
+/// Returns `.eh_frame` at the address in `.eh_frame_hdr`, up to the end of its segment in the file.
 fn by_program_header(elf: &Elf) -> Result<Option<Section>, ElfError> {
-    let kind = segment_type::PT_GNU_EH_FRAME;
-    let Some(header) = elf.segments().iter().find(|segment| segment.kind == kind) else { return Ok(None) };
-    let data = elf.bytes(header.offset, header.file_size.min(12))?;
-    let Some(address) = eh_frame_address(&data, header.address) else { return Ok(None) };
+    let Some(address) = EhFrameHdr::of(elf).and_then(|header| header.eh_frame()) else { return Ok(None) };
     let Some(offset) = elf.file_offset(address, 1) else { return Ok(None) };
     let end =
         elf.segments().iter().filter_map(|segment| end_in_file(segment, offset)).max().unwrap_or(offset);
     let section = of_file(elf, offset, end.min(elf.size()).saturating_sub(offset), address)?;
     Ok(Some(Section { format: Format::EhFrameUntilZero, ..section }))
-}
-
-fn eh_frame_address(header: &[u8], address: u64) -> Option<u64> {
-    /// Relative to the header's beginning.
-    const RELATIVE_TO_DATA: u8 = 0x30;
-    let mut bytes = Bytes(header);
-    let [1, encoding, _, _] = bytes.take(4)? else { return None };
-    if encoding & 0xf0 == RELATIVE_TO_DATA {
-        return Some(address.wrapping_add(pointer::value(&mut bytes, *encoding)?));
-    }
-    pointer::read(&mut bytes, *encoding, address.wrapping_add(4))
 }
 
 /// Where a loadable segment that holds byte `offset` of the file ends in the file.
