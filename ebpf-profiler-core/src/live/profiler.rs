@@ -159,7 +159,8 @@ impl Profiler {
         Ok(self.threads.take(|reply| Command::Change(change, reply))?)
     }
 
-    /// Returns the counters as of the last finished profile.
+    /// Returns the counters: those of the kernel side are at most 250 ms old, those of the pipeline as of the last finished
+    /// profile.
     pub fn health(&self) -> Health {
         Health::new(self.threads.state(), self.recorder.as_ref().map(Recorder::stats))
     }

@@ -13,7 +13,7 @@ use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{File, Table, WriteError};
 use examples::{
-    Options, Progress, Usage, explain_start_error, fail, interrupted, notice_interrupts, print,
+    Options, Progress, Usage, explain_start_error, fail, interrupted, notice_interrupts, print, say,
     sleep_until_interrupted,
 };
 
@@ -28,6 +28,9 @@ const USAGE: Usage = Usage {
     arguments: "",
 };
 
+/// Time to unwind and name what is left at the end; two seconds less than a program has after a signal.
+const END: Duration = Duration::from_secs(8);
+
 fn main() {
     let options = Options::parse(USAGE);
     let output = options.get("output", PathBuf::from("flamegraph.html"));
@@ -37,6 +40,7 @@ fn main() {
 
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 97))
+        .deadline(END)
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all());
     for pid in options.all("pid") {
@@ -89,13 +93,22 @@ fn remedy() -> &'static str {
 }
 
 fn report(profile: &Profile, health: &Health, output: &Path) {
-    let (table, lost) = (Table::new(profile).rows(15), health.lost);
+    let (table, lost) = (Table::new(profile).rows(15), health.lost + health.deadline.samples);
     let (all, whole) = (profile.count(), whole(profile));
     let share = if all == 0 { 0.0 } else { 100.0 * whole as f64 / all as f64 };
     print(format_args!(
         "{table}\n{all} samples, {whole} whole ({share:.1} %), {lost} lost\n{}\n",
         output.display()
     ));
+    let late = &health.deadline;
+    if late.samples + late.addresses > 0 {
+        say(format_args!(
+            "after {} s, {} samples were not unwound and {} addresses not named",
+            END.as_secs(),
+            late.samples,
+            late.addresses
+        ));
+    }
 }
 
 fn whole(profile: &Profile) -> u64 {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::super::priority;
 use super::{Change, Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
 use crate::profile::Profile;
-use crate::sample::{Batch, Source, SourceError};
+use crate::sample::{Batch, Counts, Source, SourceError};
 
 /// Longest wait between two looks at the kernel's buffers.
 ///
@@ -31,6 +31,8 @@ pub(super) struct Drain {
     /// Time between two samples of a CPU.
     period: Duration,
     is_paused: bool,
+    /// Time at which the counters of the kernel side were read.
+    counted: Instant,
     /// The source has ended or failed.
     has_ended: bool,
     /// The pipeline thread has ended.
@@ -55,6 +57,7 @@ impl Drain {
             shared,
             period,
             is_paused: false,
+            counted: Instant::now(),
             has_ended: false,
             is_disconnected: false,
         }
@@ -114,6 +117,9 @@ impl Drain {
                 self.drain(left.map_or(WAIT, |left| WAIT.min(left)));
                 lock(&self.shared.commands).waiting.pop_front()
             };
+            if self.counted.elapsed() >= WAIT {
+                self.count();
+            }
             if next_flush.is_some_and(|at| Instant::now() >= at) {
                 next_flush = self.next_flush();
                 if !self.is_paused {
@@ -178,7 +184,16 @@ impl Drain {
             let batch = std::mem::take(&mut self.batch);
             self.send(Message::Batch(batch));
         }
-        self.send(Message::Flush(Flush { reply, counts: self.source.counts(), change, is_optional }));
+        let counts = self.count();
+        self.send(Message::Flush(Flush { reply, counts, change, is_optional }));
+    }
+
+    /// Reads the counters of the kernel side and shares them.
+    fn count(&mut self) -> Counts {
+        let counts = self.source.counts();
+        self.counted = Instant::now();
+        self.shared.update(|state| state.counts = counts.clone());
+        counts
     }
 
     /// Sends a message, once the pipeline has taken an earlier one. Drops it when the deadline of the pipeline passes.

@@ -181,7 +181,7 @@ impl PipelineThread {
             self.change(change);
         }
         let stats = self.pipeline.stats();
-        self.shared.update(|state| (state.counts, state.pipeline) = (counts, stats));
+        self.shared.update(|state| state.pipeline = stats);
         if std::mem::take(&mut self.merged) >= MAX_MERGED && is_behind {
             self.shared.update(|state| {
                 state.sinks.dropped += 1;
