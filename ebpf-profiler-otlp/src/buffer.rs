@@ -1,25 +1,25 @@
-//! Bytes that go out, appended by stores of fixed length.
+//! An output buffer with appends of fixed length.
 //!
 //! ```text
 //!   ... a b c d e f 0 0 0 0 0 0 0 0 0 0
-//!                   ▲ len               a store of 16 bytes of which 3 count moves `len` by 3,
-//!                                       and the next one writes over the rest
+//!                   ▲ len               a store of 16 bytes, 3 of them content, moves `len` by 3;
+//!                                       the next store overwrites the rest
 //! ```
 //!
-//! A store of known length is one instruction; a copy of a few bytes is a call.
+//! A store of known length is one instruction; a copy of variable length is a call.
 
 use std::ops::Deref;
 
 use crate::wire::{Wire, bytes_tag, number_tag};
 
-/// A growing run of bytes. It reads as a slice of those that were written.
+/// A growing byte buffer that dereferences to the written bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// An empty one with room for so many bytes.
+    /// Creates an empty buffer with room for `bytes`.
     pub(crate) fn with_room(bytes: usize) -> Buffer {
-        // The last store can be longer than what counts of it.
+        // The last store can exceed its content.
         Buffer(Vec::with_capacity(bytes + size_of::<Piece>()))
     }
 
@@ -27,7 +27,7 @@ impl Buffer {
         self.0
     }
 
-    /// Forgets the bytes, keeps the memory.
+    /// Removes the bytes and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
@@ -36,7 +36,7 @@ impl Buffer {
         self.0.truncate(len);
     }
 
-    /// Makes room for so many bytes more: memory that grows is copied.
+    /// Reserves memory.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.0.reserve(bytes);
     }
@@ -46,9 +46,9 @@ impl Buffer {
         self.store(piece.bytes, usize::from(piece.len));
     }
 
-    /// A message whose length isn't known before: what `write` appends. Returns the length.
+    /// Appends a message with the fields that `write` appends, and returns its length.
     ///
-    /// One byte is kept free for it, so a message of 128 bytes or more is moved.
+    /// One byte is reserved for the length, so a message of 128 bytes or more is moved.
     #[inline]
     pub(crate) fn message_of(&mut self, field: u8, write: impl FnOnce(&mut Buffer)) -> usize {
         self.store([bytes_tag(field), 0], 2);
@@ -76,7 +76,7 @@ impl Buffer {
         self.store(number.bytes(), number.len());
     }
 
-    /// The same for many.
+    /// Appends many encoded numbers.
     #[inline]
     pub(crate) fn all_kept(&mut self, numbers: impl ExactSizeIterator<Item = Kept>) {
         let start = self.0.len();
@@ -90,7 +90,7 @@ impl Buffer {
         self.0.truncate(start + end);
     }
 
-    /// A tag and a number below [`SHORT`].
+    /// Appends a tag and a number below [`SHORT`].
     #[inline]
     fn tagged(&mut self, tag: u8, value: u64) {
         if value < 0x80 {
@@ -110,7 +110,7 @@ impl Buffer {
         self.store([value as u8], 1);
     }
 
-    /// Stores all of `bytes`, of which `len` count.
+    /// Stores all of `bytes` and appends the first `len`.
     #[inline]
     fn store<const N: usize>(&mut self, bytes: [u8; N], len: usize) {
         let end = self.0.len() + len;
@@ -172,7 +172,7 @@ impl Wire for Buffer {
     }
 }
 
-/// The bytes of a varint below [`SHORT`], lowest first, and how many there are; four at most.
+/// Returns the bytes of a varint below [`SHORT`], lowest first, and their number, at most four.
 ///
 /// ```text
 ///   value             aaaaaaabbbbbbbcccccccddddddd
@@ -186,9 +186,10 @@ fn short_varint(value: u64) -> (u64, usize) {
     (spread | more, len)
 }
 
+/// Exclusive limit of varints of four bytes.
 const SHORT: u64 = 1 << 28;
 
-/// A few bytes that are written more than once.
+/// At most 16 encoded bytes, stored in one instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Piece {
     bytes: [u8; 16],
@@ -196,7 +197,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// The first 16 of these bytes: a field of two numbers, or three, has less.
+    /// Copies at most 16 bytes; a field of two numbers has less.
     pub(crate) fn new(bytes: &[u8]) -> Piece {
         let mut piece = Piece { bytes: [0; 16], len: bytes.len().min(16) as u8 };
         piece.bytes.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
@@ -212,25 +213,25 @@ impl Piece {
     }
 }
 
-/// A number, or a field of one, that is written more than once: its bytes, and in the top byte how many there are.
+/// An encoded number or field of a number: its bytes, and their number in the top byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kept(u64);
 
 impl Kept {
-    /// How many bytes one has at most.
+    /// Maximum number of bytes.
     const MOST: usize = 6;
 
     #[inline]
     pub(crate) fn varint(value: u32) -> Kept {
         let (bytes, len) = match value.into() {
             value @ ..SHORT => short_varint(value),
-            // The fifth byte of a varint has what is left.
+            // The fifth byte has the remaining bits.
             value => (short_varint(value & (SHORT - 1)).0 | 0x8080_8080 | value >> 28 << 32, 5),
         };
         Kept(bytes | (len as u64) << 56)
     }
 
-    /// A field, also if it is zero.
+    /// Encodes a field, also if the number is zero.
     #[inline]
     pub(crate) fn field(number: u8, value: u32) -> Kept {
         let varint = Kept::varint(value);
@@ -270,7 +271,7 @@ mod tests {
         u64::MAX,
     ];
 
-    /// The same fields in a plain vector.
+    /// Compares fields in a buffer with those in a vector.
     fn both(write: impl Fn(&mut dyn FnMut(&mut dyn FnMut(&mut Buffer), &mut dyn FnMut(&mut Vec<u8>)))) {
         let (mut buffer, mut plain) = (Buffer::default(), Vec::new());
         write(&mut |ours, theirs| {
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_those_of_a_vector() {
+    fn numbers_equal_those_of_a_vector() {
         for value in VALUES {
             both(|each| {
                 each(&mut |it| it.varint(value), &mut |it| it.varint(value));
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn it_grows() {
+    fn buffer_grows() {
         let mut buffer = Buffer::default();
         let numbers: Vec<u64> = (0..10_000).collect();
         buffer.put(&[7; 5_000]);
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_have_their_length_before_them() {
+    fn messages_are_preceded_by_their_length() {
         for len in [0, 1, 127, 128, 300, 20_000] {
             let content = vec![3; len];
             both(|each| {
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_and_kept_numbers_are_what_they_were_made_of() {
+    fn pieces_and_encoded_numbers_keep_their_bytes() {
         let mut buffer = Buffer::default();
         buffer.piece(Piece::new(b"abc"));
         buffer.piece(Piece::default());

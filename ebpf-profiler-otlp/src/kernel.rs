@@ -1,11 +1,11 @@
-//! The kernel, seen as a file like any other.
+//! The kernel as a mapping.
 
 use ebpf_profiler_core::process::Module;
 
-/// The name of its mapping.
+/// The name of the kernel's mapping.
 pub(crate) const NAME: &str = "[kernel]";
 
-/// The kernel's module: on every architecture it has the upper half of the addresses.
+/// Returns the kernel's module: the upper half of the addresses, on all architectures.
 pub(crate) fn module() -> Module {
     let mut module = Module::new(NAME);
     (module.start, module.end) = (1 << 63, u64::MAX);

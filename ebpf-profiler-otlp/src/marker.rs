@@ -1,4 +1,4 @@
-//! What stands in a stack for the frames that are missing in it.
+//! Marker frames in place of missing ones.
 //!
 //! ```text
 //!   leaf   memcpy                          leaf   recurse
@@ -7,7 +7,7 @@
 //!                                          root   main
 //! ```
 //!
-//! Without it a stack that was cut would look like one that begins in the middle of a program.
+//! Without a marker, an incomplete stack would look like a complete one that begins in the middle of a program.
 
 use std::fmt;
 
@@ -17,20 +17,20 @@ use ebpf_profiler_core::trace::Stop;
 /// The markers of one stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Markers {
-    /// Before which frame some are left out.
+    /// Index of the frame before which frames are missing.
     pub(crate) gap: Option<usize>,
-    /// What stands behind the last frame.
+    /// Marker after the last frame.
     pub(crate) end: Option<Marker>,
 }
 
-/// What a marker says. The numbers of missing frames don't show, to keep the stacks few.
+/// The text of a marker. It omits the number of missing frames, to keep the number of distinct stacks low.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Marker {
-    LeftOut,
+    Omitted,
     Ends(Stop),
 }
 
-/// The markers that a stack needs.
+/// Returns the markers of a stack.
 pub(crate) fn markers(trace: TraceView<'_>) -> Markers {
     let frames = trace.frames().len();
     let gap = trace.omitted().map(|(_, gap)| gap.min(frames));
@@ -45,7 +45,7 @@ pub(crate) fn markers(trace: TraceView<'_>) -> Markers {
 impl fmt::Display for Marker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Marker::LeftOut => f.write_str("[frames left out]"),
+            Marker::Omitted => f.write_str("[frames left out]"),
             Marker::Ends(stop) => write!(f, "[{stop}]"),
         }
     }
@@ -58,9 +58,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markers_can_be_told_apart() {
+    fn markers_have_distinct_texts() {
         let ends = Stop::ALL.iter().map(|&stop| Marker::Ends(stop));
-        let all: Vec<String> = ends.chain([Marker::LeftOut]).map(|marker| marker.to_string()).collect();
+        let all: Vec<String> = ends.chain([Marker::Omitted]).map(|marker| marker.to_string()).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len(), "{all:?}");
     }
 }

@@ -1,11 +1,11 @@
-//! What is the same for everything that one machine sends.
+//! Attributes of the machine.
 
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::semantic;
 
-/// Attributes that go with every process of a profile, and what is known about the machine.
+/// Attributes of all processes of a profile, and facts about the machine.
 ///
 /// # Examples
 ///
@@ -23,14 +23,14 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource that says nothing.
+    /// Creates a resource without attributes.
     pub fn new() -> Resource {
         Resource::default()
     }
 
-    /// Says what this machine is: `host.name`, `host.id`, the build id of its kernel, and when it was booted.
+    /// Creates a resource with this machine's `host.name`, `host.id`, kernel build id and boot time.
     ///
-    /// What can't be found out is left out.
+    /// Values that cannot be read are omitted.
     pub fn of_this_machine() -> Resource {
         Resource::new()
             .with(semantic::HOST_NAME, read_line("/proc/sys/kernel/hostname"))
@@ -39,7 +39,7 @@ impl Resource {
             .booted_at(boot_time())
     }
 
-    /// Sets an attribute, in the place of an earlier one with the same key; an empty value removes it.
+    /// Sets an attribute, replacing an earlier one with the same key. An empty value removes it.
     pub fn with(mut self, key: impl Into<String>, value: impl Into<String>) -> Resource {
         let (key, value) = (key.into(), value.into());
         self.attributes.retain(|(known, _)| *known != key);
@@ -49,15 +49,15 @@ impl Resource {
         self
     }
 
-    /// Adds what the environment says: `OTEL_RESOURCE_ATTRIBUTES`, and above it `OTEL_SERVICE_NAME`.
+    /// Adds the attributes of `OTEL_RESOURCE_ATTRIBUTES`, and `service.name` from `OTEL_SERVICE_NAME`, which takes precedence.
     ///
-    /// Both hold for every process of the machine. Without a service name consumers name a process after its
-    /// executable, which is what one wants of a profiler of the whole system.
+    /// Both apply to all processes of the machine. Without a service name, consumers name a process after its executable,
+    /// as a whole-system profiler needs.
     pub fn with_env(self) -> Resource {
         self.with_variables(|name| std::env::var(name).ok())
     }
 
-    /// The same as [`with_env`](Resource::with_env) for variables from elsewhere.
+    /// Adds attributes like [`with_env`](Resource::with_env) from another source of variables.
     pub fn with_variables(mut self, variable: impl Fn(&str) -> Option<String>) -> Resource {
         let list = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         for (key, value) in list.split(',').filter_map(|pair| pair.split_once('=')) {
@@ -69,19 +69,19 @@ impl Resource {
         }
     }
 
-    /// Sets the GNU build id of the kernel, which goes with the mapping of kernel frames.
+    /// Sets the kernel's GNU build id, an attribute of the mapping of kernel frames.
     pub fn with_kernel_build_id(mut self, build_id: impl Into<Vec<u8>>) -> Resource {
         self.kernel_build_id = build_id.into();
         self
     }
 
-    /// Sets when the machine was booted, from which follows when its processes were created.
+    /// Sets the boot time, from which the creation times of processes are computed.
     pub fn booted_at(mut self, time: Option<SystemTime>) -> Resource {
         self.boot_time = time;
         self
     }
 
-    /// The attributes, in the order in which they were set.
+    /// Returns keys and values in the order in which they were set.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter().map(|(key, value)| (&**key, &**value))
     }
@@ -90,7 +90,7 @@ impl Resource {
         &self.kernel_build_id
     }
 
-    /// The time that lies `since_boot` nanoseconds behind the boot, as in `2026-01-31T12:00:00.5Z`.
+    /// Returns the time `since_boot` nanoseconds after the boot, as in `2026-01-31T12:00:00.500Z`.
     pub(crate) fn time_of(&self, since_boot: u64) -> Option<String> {
         let time = self.boot_time?.checked_add(Duration::from_nanos(since_boot))?;
         (since_boot > 0).then(|| iso_8601(time.duration_since(UNIX_EPOCH).ok()?)).flatten()
@@ -101,7 +101,7 @@ fn read_line(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// The kernel's notes hold its build id as those of a file do: sizes of name and description, type, both padded.
+/// Reads the build id from the kernel's ELF notes: sizes of name and description, type, then both with padding.
 fn running_kernel() -> Option<Vec<u8>> {
     const GNU_BUILD_ID: u32 = 3;
     let notes = fs::read("/sys/kernel/notes").ok()?;
@@ -126,7 +126,7 @@ fn boot_time() -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds.trim().parse().ok()?))
 }
 
-/// `%20` becomes a space; what isn't valid stays as it is.
+/// Decodes percent-encoding; invalid sequences stay as they are.
 pub(crate) fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -154,7 +154,7 @@ fn iso_8601(since_1970: Duration) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z"))
 }
 
-/// The year in which the day with this number since 1970 lies, and its number in there.
+/// Returns the year of a day counted from 1970, and the day's number in that year.
 fn year_of(mut days: u64) -> Option<(u64, u64)> {
     (1970..10_000).find_map(|year| {
         let length = if is_leap(year) { 366 } else { 365 };
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_environment_speaks_last() {
+    fn environment_overrides_attributes() {
         let variables = |name: &str| match name {
             "OTEL_RESOURCE_ATTRIBUTES" => Some("a=1, b=x%20y%2Cz,service.name=low,bad,c=100%".into()),
             "OTEL_SERVICE_NAME" => Some("high".into()),
@@ -197,12 +197,12 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_value_removes() {
+    fn empty_value_removes_an_attribute() {
         assert_eq!(Resource::new().with("a", "0").with("a", ""), Resource::new());
     }
 
     #[test]
-    fn times_as_people_write_them() {
+    fn times_are_iso_8601() {
         for (seconds, text) in [
             (0, "1970-01-01T00:00:00.001Z"),
             (951_782_399, "2000-02-28T23:59:59.001Z"),

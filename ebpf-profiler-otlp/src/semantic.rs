@@ -1,4 +1,4 @@
-//! The semantic conventions that this crate speaks, version 1.44.0: the one place with their spelling.
+//! Names of the OpenTelemetry semantic conventions 1.44.0 that profiles contain.
 //!
 //! Sources: [profiles], [process], [thread], [container], [host], [service].
 //!
@@ -9,24 +9,24 @@
 //! [host]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/host/
 //! [service]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/service/
 
-/// Says which version the names below belong to.
+/// The schema URL of this version of the conventions.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
 
 /// Resource: the process id in the initial namespace, an integer.
 pub const PROCESS_PID: &str = "process.pid";
-/// Resource: when the process was created, ISO 8601; with the id it names a process for good.
+/// Resource: the creation time of the process, ISO 8601; unique together with the id.
 pub const PROCESS_CREATION_TIME: &str = "process.creation.time";
 /// Resource: the path of the executable.
 pub const PROCESS_EXECUTABLE_PATH: &str = "process.executable.path";
-/// Resource: the last part of that path.
+/// Resource: the file name of the executable.
 pub const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
-/// Resource: the container that the process runs in.
+/// Resource: the container id of the process.
 pub const CONTAINER_ID: &str = "container.id";
 /// Resource: the name of the machine.
 pub const HOST_NAME: &str = "host.name";
-/// Resource: what never changes about the machine.
+/// Resource: the permanent id of the machine, `/etc/machine-id`.
 pub const HOST_ID: &str = "host.id";
-/// Resource: the service, where somebody gave it a name.
+/// Resource: the configured name of the service.
 pub const SERVICE_NAME: &str = "service.name";
 
 /// Sample: the thread's id in the initial namespace, an integer.
@@ -38,33 +38,33 @@ pub const THREAD_NAME: &str = "thread.name";
 pub const BUILD_ID_GNU: &str = "process.executable.build_id.gnu";
 /// Mapping: the Go build id, text.
 pub const BUILD_ID_GO: &str = "process.executable.build_id.go";
-/// Mapping: the hash of the file's head, tail and length; see [`htlhash`](crate::identity::htlhash).
+/// Mapping: the hash of the file's head, tail and length; see [`htlhash`](crate::htlhash).
 pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
 
-/// Location: what kind of code it is, see [`frame_type`].
+/// Location: the kind of code; see [`frame_type`].
 pub const FRAME_TYPE: &str = "profile.frame.type";
-/// Location, ours: true where the frame was found through a frame pointer that nothing vouches for.
+/// Location, not in the conventions: `true` if the frame was found by an unverified frame pointer.
 pub const FRAME_GUESSED: &str = "ebpf_profiler.frame.guessed";
 
-/// Values of [`FRAME_TYPE`]: those of the [conventions][profiles], and one.
+/// Values of [`FRAME_TYPE`]: those of the [conventions][profiles], and [`ABORT_MARKER`](frame_type::ABORT_MARKER).
 ///
 /// [profiles]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/profile/
 pub mod frame_type {
-    /// Machine code of which nothing more precise is known.
+    /// Machine code of an unknown or another compiler.
     pub const NATIVE: &str = "native";
-    /// The kernel.
+    /// Kernel code.
     pub const KERNEL: &str = "kernel";
-    /// Machine code made by the Go compiler.
+    /// Machine code of the Go compiler.
     pub const GO: &str = "go";
-    /// Machine code made by the Rust compiler.
+    /// Machine code of the Rust compiler.
     pub const RUST: &str = "rust";
-    /// [Erlang's machine](https://en.wikipedia.org/wiki/BEAM_(Erlang_virtual_machine)).
+    /// [Erlang's virtual machine](https://en.wikipedia.org/wiki/BEAM_(Erlang_virtual_machine)).
     pub const BEAM: &str = "beam";
     /// [CPython](https://en.wikipedia.org/wiki/CPython).
     pub const CPYTHON: &str = "cpython";
     /// [.NET](https://wikipedia.org/wiki/.NET).
     pub const DOTNET: &str = "dotnet";
-    /// [Java's machine](https://en.wikipedia.org/wiki/Java_virtual_machine).
+    /// [Java virtual machine](https://en.wikipedia.org/wiki/Java_virtual_machine).
     pub const JVM: &str = "jvm";
     /// [LuaJIT](https://en.wikipedia.org/wiki/LuaJIT).
     pub const LUAJIT: &str = "luajit";
@@ -76,21 +76,21 @@ pub mod frame_type {
     pub const RUBY: &str = "ruby";
     /// [V8](https://en.wikipedia.org/wiki/V8_(JavaScript_engine)).
     pub const V8JS: &str = "v8js";
-    /// Not code: says why a stack is not whole. Not in the conventions, but in wide use.
+    /// No code: a marker with the reason why a stack is incomplete. Not in the conventions, but in wide use.
     pub const ABORT_MARKER: &str = "abort-marker";
 
-    /// Those that no consumer we know refuses: devfiler answers any other with an error for the whole request.
+    /// The types that all known consumers accept; devfiler rejects a whole request for any other one.
     pub const ACCEPTED: [&str; 12] =
         [NATIVE, KERNEL, GO, BEAM, CPYTHON, DOTNET, JVM, PERL, PHP, RUBY, V8JS, ABORT_MARKER];
 }
 
-/// What ticks are counted in: type and unit.
+/// Sample type and unit of ticks.
 pub const SAMPLES: (&str, &str) = ("samples", "count");
-/// What the time between two ticks is measured in: type and unit.
+/// Period type and unit of ticks.
 pub const CPU: (&str, &str) = ("cpu", "nanoseconds");
 
-/// What the time is measured in that threads did not run: type and unit.
+/// Sample type and unit of the time that threads did not run.
 pub const OFF_CPU: (&str, &str) = ("off_cpu", "nanoseconds");
 
-/// The instrumentation scope: who made the profile.
+/// The name of the instrumentation scope.
 pub const SCOPE_NAME: &str = "ebpf-profiler";

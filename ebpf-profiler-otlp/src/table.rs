@@ -1,4 +1,4 @@
-//! Numbers for distinct messages, in the form in which they go out.
+//! Indices for distinct encoded elements.
 
 use std::hash::BuildHasher;
 
@@ -7,45 +7,44 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::buffer::Buffer;
 use crate::wire::Wire;
 
-/// A repeated field: each element once, its number is its place.
+/// A repeated field that holds each element once; the position of an element is its index.
 ///
-/// Equality is that of the encoded bytes. An encoder that writes equal values as equal bytes, and refers to
-/// other tables by their numbers, so gets equality of whole values, recursively, for the price of one hash; and
-/// for less where it knows already that an element is new.
+/// Elements are equal if their encoded bytes are. Because equal values are encoded as equal bytes, and other tables are
+/// referred to by index, one hash compares whole values recursively. Elements that are known to be new need no hash.
 ///
-/// The bytes are those of the enclosing message, tags and lengths included: they are only copied in the end.
+/// The bytes include tags and lengths, so that a message copies them as they are.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     field: u8,
     bytes: Buffer,
     len: u32,
-    /// The elements that can be found again.
+    /// The indexed elements.
     known: HashTable<Known>,
-    /// Whether those are all.
+    /// `true` if all elements are indexed.
     is_indexed: bool,
     hasher: DefaultHashBuilder,
 }
 
-/// An element that can be found again.
+/// An indexed element.
 ///
-/// Half of its hash stays here, so that growing needs no content and most differences show without it.
+/// Half of its hash is kept, so that the index grows without reading contents and most differences are found without them.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     hash: u32,
     number: u32,
-    /// Where it begins, tag included.
+    /// Offset of its tag.
     start: u32,
 }
 
 impl Table {
-    /// A table for the repeated `field`, with the empty element as number 0.
+    /// Creates a table for the repeated `field`, with the empty element at index 0.
     pub(crate) fn new(field: u8) -> Table {
         let mut table = Table { field, ..Table::default() };
         table.clear();
         table
     }
 
-    /// Forgets everything but element 0; keeps its memory.
+    /// Removes all elements but the first, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.known.clear();
@@ -54,17 +53,17 @@ impl Table {
         self.len = 1;
     }
 
-    /// Makes room for so many elements more that can be found again.
-    pub(crate) fn expect(&mut self, elements: usize) {
+    /// Reserves memory in the index.
+    pub(crate) fn reserve_index(&mut self, elements: usize) {
         self.known.reserve(elements, |it| spread(it.hash));
     }
 
-    /// Makes room for so many bytes more.
+    /// Reserves memory for the elements.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 
-    /// The number of an element with this content.
+    /// Returns the index of an element with this content, adding it if it is new.
     pub(crate) fn intern(&mut self, content: &[u8]) -> u32 {
         self.may_repeat();
         let hash = self.hash(content);
@@ -78,8 +77,8 @@ impl Table {
         }
     }
 
-    /// The number of an element that no other call of this function gave or will give, so that it needn't be
-    /// looked for, unless the table was told that this isn't so.
+    /// Adds an element that differs from all others, without a search, and returns its index. After
+    /// [`may_repeat`](Table::may_repeat), equal elements are found.
     #[inline]
     pub(crate) fn add(&mut self, write: impl FnOnce(&mut Buffer)) -> u32 {
         let start = self.bytes.len();
@@ -90,21 +89,21 @@ impl Table {
         }
     }
 
-    /// The number of an element that only another call of this function can have given.
+    /// Returns the index of an element that only calls of this function add.
     pub(crate) fn add_or_find(&mut self, write: impl FnOnce(&mut Buffer)) -> u32 {
         let start = self.bytes.len();
         let len = self.bytes.message_of(self.field, write);
         self.settle(start, len)
     }
 
-    /// Has every element looked for from now on.
+    /// Indexes all elements, so that equal ones are found from now on.
     pub(crate) fn may_repeat(&mut self) {
         if !self.is_indexed {
             self.index();
         }
     }
 
-    /// Counts the last element, or takes it back where there is an equal one.
+    /// Keeps the last element, or removes it if an equal one exists, and returns the index.
     fn settle(&mut self, start: usize, len: usize) -> u32 {
         let content = &self.bytes[self.bytes.len() - len..];
         let hash = self.hash(content);
@@ -126,7 +125,7 @@ impl Table {
 
     fn count_known(&mut self, hash: u32, start: usize) -> u32 {
         let number = self.count();
-        // Beyond 4 GiB an element may be there twice.
+        // Beyond 4 GiB, elements are not indexed and may be duplicates.
         if let Ok(start) = u32::try_from(start) {
             self.known.insert_unique(spread(hash), Known { hash, number, start }, |it| spread(it.hash));
         }
@@ -158,18 +157,18 @@ impl Table {
         }
     }
 
-    /// How many elements there are, element 0 included.
+    /// Returns the number of elements, including the empty one.
     pub(crate) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// All elements, with tags and lengths.
+    /// Returns all elements with tags and lengths.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     #[cfg(any(test, feature = "pprof"))]
-    /// The contents, without tags and lengths, in the order of their numbers.
+    /// Returns the contents of the elements without tags and lengths.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &self.bytes[..];
         (0..self.len).map(move |_| {
@@ -180,7 +179,7 @@ impl Table {
     }
 }
 
-/// The content of the first element, and what stands behind it.
+/// Splits the bytes into the content of the first element and the rest.
 fn split_element(bytes: &[u8]) -> (&[u8], &[u8]) {
     let (mut len, mut start) = (0, 1);
     for shift in (0..usize::BITS).step_by(7) {
@@ -194,7 +193,7 @@ fn split_element(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.get(start..).and_then(|rest| rest.split_at_checked(len)).unwrap_or_default()
 }
 
-/// The table wants its bits in both ends of a word.
+/// Widens a hash: the hash table uses its top and its bottom bits.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
@@ -204,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_content_has_one_number() {
+    fn equal_content_has_one_index() {
         let mut table = Table::new(5);
         assert_eq!(table.intern(b""), 0);
         assert_eq!(table.intern(b"a"), 1);
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_found() {
+    fn added_elements_are_found() {
         let mut table = Table::new(5);
         assert_eq!(
             [table.add(|it| it.put(b"a")), table.add(|_| {}), table.add(|it| it.put(b"b"))],
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stay_when_it_grows() {
+    fn indices_are_stable_when_the_table_grows() {
         let mut table = Table::new(1);
         let numbers: Vec<u32> = (0..10_000u32).map(|n| table.intern(&n.to_le_bytes())).collect();
         for (n, &number) in numbers.iter().enumerate() {

@@ -1,67 +1,67 @@
-//! Protocol buffers, the few parts of the wire format that profiles need.
+//! The parts of the Protocol Buffers wire format that profiles use.
 //!
 //! ```text
 //! field   = tag, value          tag = number << 3 | kind, one byte for numbers up to 15
-//! varint  = seven bits a byte, lowest first, the top bit says that more follow      (kind 0)
+//! varint  = seven bits a byte, lowest first, the top bit set if more follow         (kind 0)
 //! fixed64 = eight bytes, little endian                                              (kind 1)
-//! bytes   = varint length, then as many bytes: text, messages, packed numbers       (kind 2)
+//! bytes   = varint length and that many bytes: text, messages, packed numbers       (kind 2)
 //! ```
 //!
-//! Numbers that are zero are left out, as proto3 wants it, where a function doesn't say otherwise.
+//! Zero is omitted, as in proto3, unless a function's documentation says otherwise.
 
 const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
 const BYTES: u8 = 2;
 
-/// The tag of a field of bytes, text, a message or packed numbers.
+/// Returns the tag of a field of bytes, text, a message or packed numbers.
 pub(crate) const fn bytes_tag(field: u8) -> u8 {
     field << 3 | BYTES
 }
 
-/// The tag of a field of one number.
+/// Returns the tag of a field of one number.
 pub(crate) const fn number_tag(field: u8) -> u8 {
     field << 3 | VARINT
 }
 
-/// How many bytes a varint takes.
+/// Returns the size of a varint in bytes.
 pub(crate) const fn varint_len(value: u64) -> usize {
     let bits = u64::BITS - (value | 1).leading_zeros();
-    // Divides by 7, rounding up, for all numbers of bits that there are.
+    // Division by 7, rounded up, for 1 to 64 bits.
     ((bits * 9 + 64) / 64) as usize
 }
 
-/// How many bytes a field of bytes takes.
+/// Returns the size of a field of bytes.
 pub(crate) const fn bytes_len(content: usize) -> usize {
     1 + varint_len(content as u64) + content
 }
 
-/// How many bytes a number's field takes, none if it is zero.
+/// Returns the size of a number's field; 0 if the number is zero.
 pub(crate) const fn number_len(value: u64) -> usize {
     if value == 0 { 0 } else { 1 + varint_len(value) }
 }
 
 /// Appends fields.
 pub(crate) trait Wire {
-    /// Bytes as they are.
+    /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// A varint alone.
+    /// Appends a varint without a tag.
     fn varint(&mut self, value: u64);
 
-    /// A number, left out if zero.
+    /// Appends a number; omitted if zero.
     fn number(&mut self, field: u8, value: u64) {
         if value != 0 {
             self.number_or_zero(field, value);
         }
     }
 
-    /// A number, also if zero: for a `oneof`, where being there means something.
+    /// Appends a number, also if zero: for a `oneof`, where presence has a meaning.
     fn number_or_zero(&mut self, field: u8, value: u64) {
         self.put(&[number_tag(field)]);
         self.varint(value);
     }
 
-    /// A number of eight bytes, left out if zero.
+    /// Appends a number of eight bytes; omitted if zero.
     fn fixed64(&mut self, field: u8, value: u64) {
         if value != 0 {
             self.put(&[field << 3 | FIXED64]);
@@ -69,19 +69,19 @@ pub(crate) trait Wire {
         }
     }
 
-    /// Bytes or text, also if empty.
+    /// Appends bytes or text, also if empty.
     fn bytes(&mut self, field: u8, content: &[u8]) {
         self.message(field, content.len());
         self.put(content);
     }
 
-    /// The head of a message whose `len` bytes follow.
+    /// Appends the tag and length of a message of `len` bytes.
     fn message(&mut self, field: u8, len: usize) {
         self.put(&[bytes_tag(field)]);
         self.varint(len as u64);
     }
 
-    /// Numbers in one field, left out if there are none.
+    /// Appends packed numbers; omitted if there are none.
     fn packed(&mut self, field: u8, values: &[u32]) {
         if values.is_empty() {
             return;
@@ -90,7 +90,7 @@ pub(crate) trait Wire {
         values.iter().for_each(|&value| self.varint(value.into()));
     }
 
-    /// Numbers of eight bytes, as they stand in a packed field.
+    /// Appends the content of a packed field of eight-byte numbers.
     fn fixed64s(&mut self, values: &[u64]) {
         values.iter().for_each(|value| self.put(&value.to_le_bytes()));
     }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_are_what_is_written() {
+    fn lengths_equal_the_written_sizes() {
         for value in [0, 1, 127, 128, 16_383, 16_384, u32::MAX.into(), u64::MAX / 2, u64::MAX] {
             let mut buffer = Vec::new();
             buffer.varint(value);

@@ -1,4 +1,4 @@
-//! Samples that go into one message, and the message around them.
+//! The samples of one message and the message around them.
 
 use std::ops::Range;
 use std::slice::from_ref;
@@ -9,23 +9,23 @@ use super::dictionary::{Attributes, Dictionary, HasStack};
 use super::envelope::Envelope;
 use super::facts::Facts;
 use super::fields::{DICTIONARY, RESOURCE_PROFILES, profile, sample};
-use super::numbers::{AHEAD, Numbers};
+use super::numbers::Numbers;
 use crate::buffer::Buffer;
 use crate::resource::Resource;
 use crate::wire::{Wire, bytes_len, varint_len};
 
-/// A message in the making.
+/// Builds a message in two passes.
 ///
-/// Samples come process by process, and are gone through twice: all that they refer to is encoded the first time, after
-/// which the lengths of everything are known, and the message is put together in one go in a buffer of the right size.
+/// Samples are ordered by process. The first pass encodes everything that they refer to, after which all lengths are known;
+/// the second one writes the message into a buffer of that size.
 #[derive(Debug)]
 pub(super) struct Batch<'p> {
     profile: &'p Profile,
     numbers: Numbers<'p>,
     envelope: Envelope<'p>,
-    /// Which samples of the profile.
+    /// The message's samples, as a range of the profile's.
     samples: Range<usize>,
-    /// The same with equal ones side by side, where there are equal ones.
+    /// The same samples, equal ones adjacent; empty if no two are equal.
     joined: Vec<Numbered<'p>>,
     groups: Vec<Group>,
 }
@@ -35,13 +35,13 @@ pub(super) struct Batch<'p> {
 struct Group {
     process: u32,
     resource: Vec<u8>,
-    /// How many there are, equal ones counted apart.
+    /// Number of samples, before equal ones are joined.
     samples: usize,
-    /// How many bytes they become.
+    /// Encoded size of the samples in bytes.
     len: usize,
 }
 
-/// A sample, numbered.
+/// A sample with the number of its stack.
 #[derive(Clone, Copy, Debug)]
 struct Numbered<'p> {
     sample: Sample<'p>,
@@ -61,7 +61,7 @@ impl<'p> Batch<'p> {
         Batch { profile, numbers, envelope, samples: 0..0, joined: Vec::new(), groups: Vec::new() }
     }
 
-    /// Makes it the message with these samples of the profile.
+    /// Replaces the message by one with these samples of the profile.
     pub(super) fn fill(&mut self, samples: Range<usize>) {
         self.samples = samples;
         self.joined.clear();
@@ -69,28 +69,24 @@ impl<'p> Batch<'p> {
         self.numbers.clear();
         self.envelope.intern_types(self.numbers.dictionary());
         if self.samples.len() == self.profile.samples().len() {
-            self.numbers.learn_all();
+            self.numbers.add_all();
         } else {
-            self.numbers.learn_these(self.samples().map(|sample| sample.trace()));
+            self.numbers.add_frames_of(self.samples().map(|sample| sample.trace()));
         }
         self.measure();
-        if self.numbers.are_some_alike() {
+        if self.numbers.has_equal_stacks() {
             self.join();
         }
     }
 
     fn measure(&mut self) {
-        let mut ahead = self.samples();
-        for (place, sample) in self.samples().enumerate() {
-            if place.is_multiple_of(AHEAD) {
-                self.numbers.bring(ahead.by_ref().take(AHEAD).map(|sample| sample.trace()));
-            }
+        for sample in self.samples() {
             let numbered = self.number(sample);
             self.count(from_ref(&numbered));
         }
     }
 
-    /// Brings samples with equal identities together.
+    /// Sorts samples so that equal ones are adjacent.
     fn join(&mut self) {
         let mut joined: Vec<_> = self.samples().map(|sample| self.number(sample)).collect();
         joined.sort_by_key(Numbered::identity);
@@ -110,7 +106,7 @@ impl<'p> Batch<'p> {
         Numbered { sample, thread: sample.thread_id(), stack: self.numbers.stack(sample.trace()) }
     }
 
-    /// Adds the length of samples that are equal but for their times.
+    /// Adds the size of samples that differ only in their times.
     #[inline]
     fn count(&mut self, same: &[Numbered<'p>]) {
         let Some(first) = same.first() else { return };
@@ -126,13 +122,13 @@ impl<'p> Batch<'p> {
         }
     }
 
-    /// The length of the message.
+    /// Returns the size of the message in bytes.
     pub(super) fn size(&mut self) -> usize {
         let groups = self.groups.iter().map(|group| bytes_len(self.envelope.len(&group.resource, group.len)));
         groups.sum::<usize>() + bytes_len(self.numbers.dictionary().len())
     }
 
-    /// The message.
+    /// Returns the message.
     pub(super) fn write(&mut self) -> Vec<u8> {
         let mut out = Buffer::with_room(self.size());
         let (mut samples, mut joined) = (self.samples(), 0);
@@ -180,7 +176,7 @@ impl Numbered<'_> {
     }
 }
 
-/// How many bytes the parts of a sample take.
+/// Encoded sizes of a sample's parts in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Lengths {
     values: usize,
@@ -200,7 +196,7 @@ impl Lengths {
     }
 }
 
-/// One sample; of those that became equal all timestamps.
+/// Appends one sample with the timestamps of all equal ones.
 #[inline]
 fn put_sample(same: &[Numbered<'_>], thread: Attributes, out: &mut Buffer) {
     let Some(first) = same.first() else { return };
@@ -220,6 +216,6 @@ fn put_sample(same: &[Numbered<'_>], thread: Attributes, out: &mut Buffer) {
 #[inline]
 fn waits(same: &[Numbered<'_>]) -> impl Iterator<Item = u64> {
     let all = same.iter().flat_map(|numbered| numbered.sample.waits());
-    // The schema's numbers have a sign.
+    // The schema has signed numbers.
     all.map(|&nanos| nanos.min(i64::MAX as u64))
 }

@@ -1,4 +1,4 @@
-//! The tables of one message.
+//! The dictionary of one message.
 
 use ebpf_profiler_core::profile::Profile;
 
@@ -7,7 +7,7 @@ use crate::buffer::{Buffer, Kept, Piece};
 use crate::table::Table;
 use crate::wire::{Wire, bytes_len, bytes_tag, number_len};
 
-/// The tables that samples refer to, each with the empty element as number 0.
+/// The dictionary's tables, each with the empty element at index 0.
 #[derive(Debug)]
 pub(super) struct Dictionary {
     strings: Table,
@@ -19,12 +19,12 @@ pub(super) struct Dictionary {
     content: Vec<u8>,
 }
 
-/// The element 0 of the links, and there are no others: nothing tells us of spans yet.
+/// The link table: the empty element alone, because samples have no spans.
 ///
-/// Empty, not with ids of zeros as a comment of the schema allows: the checkers refuse those.
+/// Ids of zeros, which a comment of the schema allows, are rejected by checkers.
 const LINKS: [u8; 2] = [bytes_tag(dictionary::LINKS), 0];
 
-/// A mapping, everything that it refers to numbered.
+/// A mapping with indices of the dictionary.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mapping<'a> {
     pub(super) start: u64,
@@ -34,7 +34,7 @@ pub(super) struct Mapping<'a> {
     pub(super) attributes: &'a [u32],
 }
 
-/// A function, everything that it refers to numbered.
+/// A function with indices of the dictionary.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Function {
     pub(super) name: u32,
@@ -43,27 +43,27 @@ pub(super) struct Function {
     pub(super) start_line: u32,
 }
 
-/// The field of a location that says in which mapping it lies.
+/// The encoded `mapping_index` field of a location.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InMapping(Piece);
 
-/// The field of a location or a sample that lists its attributes.
+/// The encoded `attribute_indices` field of a location or a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attributes(Piece);
 
-/// The number of a location as stacks have it; 0 by default.
+/// The encoded index of a location; 0 by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LocationNumber(Kept);
 
-/// The field of a sample that says which stack it has.
+/// The encoded `stack_index` field of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HasStack(Kept);
 
-/// A location in the making.
+/// Writes a location.
 #[derive(Debug)]
 pub(super) struct Location<'b>(&'b mut Buffer);
 
-/// A stack in the making.
+/// Writes a stack.
 #[derive(Debug)]
 pub(super) struct Stack<'b>(&'b mut Buffer);
 
@@ -80,12 +80,12 @@ impl InMapping {
 }
 
 impl Attributes {
-    /// Those of a location, two at most.
+    /// Encodes the attributes of a location, at most two.
     pub(super) fn of_location(numbers: &[u32]) -> Attributes {
         Attributes::new(location::ATTRIBUTES, numbers)
     }
 
-    /// Those of a sample, two at most.
+    /// Encodes the attributes of a sample, at most two.
     pub(super) fn of_sample(numbers: &[u32]) -> Attributes {
         Attributes::new(sample::ATTRIBUTES, numbers)
     }
@@ -108,7 +108,7 @@ impl Attributes {
 
 impl HasStack {
     fn new(number: u32) -> HasStack {
-        // The empty stack is the default.
+        // The empty stack is the field's default.
         HasStack(if number == 0 { Kept::default() } else { Kept::field(sample::STACK, number) })
     }
 
@@ -129,14 +129,14 @@ impl HasStack {
 }
 
 impl Location<'_> {
-    /// Where it lies; to be called before all others.
+    /// Writes mapping and address, before all other fields.
     #[inline]
-    pub(super) fn place(&mut self, mapping: InMapping, address: u64) {
+    pub(super) fn address(&mut self, mapping: InMapping, address: u64) {
         self.0.piece(mapping.0);
         self.0.number(location::ADDRESS, address);
     }
 
-    /// One of its functions; the innermost comes first.
+    /// Writes one function; the innermost comes first.
     #[inline]
     pub(super) fn line(&mut self, function: u32, line: u32, column: u32) {
         self.0.message_of(location::LINES, |out| {
@@ -154,7 +154,7 @@ impl Stack<'_> {
         self.0.kept(location.0);
     }
 
-    /// The same for many.
+    /// Appends locations.
     #[inline]
     pub(super) fn push_all(&mut self, locations: impl ExactSizeIterator<Item = LocationNumber>) {
         self.0.all_kept(locations.map(|location| location.0));
@@ -176,17 +176,17 @@ impl Default for Dictionary {
 }
 
 impl Dictionary {
-    /// Forgets all elements, keeps the memory.
+    /// Removes all elements and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.tables_mut().into_iter().for_each(Table::clear);
     }
 
-    /// Makes room for about what a profile has.
+    /// Reserves memory for the elements of a profile.
     pub(super) fn reserve(&mut self, profile: &Profile) {
         let (functions, stacks) = (profile.functions().len(), profile.traces().len());
         let depth: usize = profile.traces().map(|trace| trace.frames().len()).sum();
-        // A name, and now and then that of a file.
-        self.strings.expect(functions + functions / 4);
+        // One name per function and one file for four of them.
+        self.strings.reserve_index(functions + functions / 4);
         let rooms = [40 * functions, 10 * functions, 24 * profile.frames().len(), 6 * stacks + 2 * depth];
         let tables = [&mut self.strings, &mut self.functions, &mut self.locations, &mut self.stacks];
         tables.into_iter().zip(rooms).for_each(|(table, room)| table.reserve(room));
@@ -196,7 +196,7 @@ impl Dictionary {
         if text.is_empty() { 0 } else { self.strings.intern(text.as_bytes()) }
     }
 
-    /// An attribute with a text; the text stands in it, since not all consumers look it up.
+    /// Returns the index of a string attribute. The value is inline: not all consumers resolve string indices here.
     pub(super) fn text_attribute(&mut self, key: &str, text: &str) -> u32 {
         let len = bytes_len(text.len());
         self.attribute(key, len, |content| content.bytes(any_value::STRING, text.as_bytes()))
@@ -220,19 +220,19 @@ impl Dictionary {
         self.attributes.intern(&self.content)
     }
 
-    /// The number of a function that differs from all others of the profile.
+    /// Returns the index of a function that differs from all others of the profile.
     pub(super) fn function(&mut self, item: &Function) -> u32 {
         self.functions.add(|out| item.put(out))
     }
 
-    /// The number of a function that may be the same as another one: it stands for something else and perhaps has the
-    /// name of a real one, or what tells it apart is left out.
-    pub(super) fn function_like_others(&mut self, item: &Function) -> u32 {
+    /// Returns the index of a function that may equal another one: a marker with the name of a real function, or a function
+    /// whose linker name is omitted.
+    pub(super) fn function_or_equal(&mut self, item: &Function) -> u32 {
         self.functions.may_repeat();
         self.function(item)
     }
 
-    /// The number of a mapping, in the field that refers to it; two modules can have one.
+    /// Returns the field that refers to a mapping. Two modules can have the same mapping.
     pub(super) fn mapping(&mut self, item: &Mapping<'_>) -> InMapping {
         self.mappings.may_repeat();
         let before = self.mappings.len();
@@ -243,12 +243,12 @@ impl Dictionary {
         InMapping::new(number)
     }
 
-    /// The number of a location. One with a place differs from all others in its mapping and address; one without can
-    /// be the same as another without.
+    /// Returns the index of a location. A location with an address differs from all others in mapping or address; one without
+    /// can equal another one.
     #[inline]
     pub(super) fn location(
         &mut self,
-        has_place: bool,
+        has_address: bool,
         attributes: Attributes,
         write: impl FnOnce(&mut Location<'_>),
     ) -> LocationNumber {
@@ -257,7 +257,7 @@ impl Dictionary {
             write(&mut Location(out));
             attributes.put(out);
         };
-        let number = match has_place {
+        let number = match has_address {
             true => self.locations.add(write),
             false => self.locations.add_or_find(write),
         };
@@ -267,13 +267,12 @@ impl Dictionary {
         LocationNumber(Kept::varint(number))
     }
 
-    /// The number of a stack, in the field that refers to it. It differs from all others unless two locations are
-    /// equal.
+    /// Returns the field that refers to a stack. It differs from all others unless two locations are equal.
     #[inline]
     pub(super) fn stack(&mut self, write: impl FnOnce(&mut Stack<'_>)) -> HasStack {
         let number = self.stacks.add(|out| {
             let start = out.len();
-            // An empty list is left out, so that a stack without frames is the empty element.
+            // An empty list is omitted, so that a stack without frames is the empty element.
             if out.message_of(stack::LOCATIONS, |out| write(&mut Stack(out))) == 0 {
                 out.truncate(start);
             }
@@ -281,12 +280,12 @@ impl Dictionary {
         HasStack::new(number)
     }
 
-    /// How many distinct stacks there are, the empty one included.
+    /// Returns the number of distinct stacks, including the empty one.
     pub(super) fn stacks(&self) -> usize {
         self.stacks.len()
     }
 
-    /// How many bytes [`put`](Dictionary::put) appends.
+    /// Returns the number of bytes that [`put`](Dictionary::put) appends.
     pub(super) fn len(&self) -> usize {
         LINKS.len() + self.tables().iter().map(|table| table.bytes().len()).sum::<usize>()
     }

@@ -1,4 +1,4 @@
-//! What stands around the samples of a process; all of it but the process is encoded once.
+//! The message around the samples of a process; everything but the process is encoded once.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ use crate::wire::{Wire, bytes_len, number_len};
 pub(super) struct Envelope<'p> {
     machine: &'p Resource,
     is_off_cpu: bool,
-    /// The attributes that all processes share.
+    /// Encoded attributes of all processes.
     shared: Vec<u8>,
     scope: Vec<u8>,
     schema: Vec<u8>,
@@ -49,10 +49,9 @@ impl<'p> Envelope<'p> {
         }
     }
 
-    /// Gives the names of the types their numbers in a fresh dictionary.
+    /// Adds the type names to a fresh dictionary.
     ///
-    /// These are the two shapes that consumers know. The second has no period, but its type has to be there: Parca
-    /// refuses a profile without.
+    /// Consumers know these two shapes. The second has no period, but an empty period type: Parca rejects a profile without.
     pub(super) fn intern_types(&mut self, dictionary: &mut Dictionary) {
         let (sample, period) = match self.is_off_cpu {
             false => (semantic::SAMPLES, semantic::CPU),
@@ -62,10 +61,9 @@ impl<'p> Envelope<'p> {
         self.period_type = value_type(profile::PERIOD_TYPE, period, dictionary);
     }
 
-    /// The `Resource` of a process.
+    /// Encodes the `Resource` of a process.
     ///
-    /// Keys and values are plain: what numbers of strings would stand for is lost on the way through
-    /// a collector.
+    /// Keys and values are inline: a collector loses string indices in resources.
     pub(super) fn resource(&self, process: &Process) -> Vec<u8> {
         let mut out = self.shared.clone();
         put_number(semantic::PROCESS_PID, process.pid.into(), &mut out);
@@ -84,7 +82,7 @@ impl<'p> Envelope<'p> {
         out
     }
 
-    /// The length of a `ResourceProfiles` with `samples` bytes of samples.
+    /// Returns the size of a `ResourceProfiles` with `samples` bytes of samples.
     pub(super) fn len(&self, resource: &[u8], samples: usize) -> usize {
         bytes_len(resource.len()) + bytes_len(self.scope_profiles_len(samples)) + self.schema.len()
     }
@@ -97,7 +95,7 @@ impl<'p> Envelope<'p> {
         self.sample_type.len() + samples + self.time.len() + self.period_type.len() + self.period.len()
     }
 
-    /// Appends everything up to the samples.
+    /// Appends the part before the samples.
     pub(super) fn open(&self, resource: &[u8], samples: usize, out: &mut Buffer) {
         out.bytes(resource_profiles::RESOURCE, resource);
         out.message(resource_profiles::SCOPE_PROFILES, self.scope_profiles_len(samples));
@@ -106,7 +104,7 @@ impl<'p> Envelope<'p> {
         out.put(&self.sample_type);
     }
 
-    /// Appends everything behind the samples.
+    /// Appends the part after the samples.
     pub(super) fn close(&self, out: &mut Buffer) {
         for part in [&self.time, &self.period_type, &self.period, &self.scope_schema, &self.schema] {
             out.put(part);
@@ -114,9 +112,9 @@ impl<'p> Envelope<'p> {
     }
 }
 
-/// The profile's stretch of time in nanoseconds, wide enough to hold all timestamps: its end isn't in it.
+/// Returns the profile's time range in nanoseconds, extended to include all timestamps; the end is exclusive.
 ///
-/// Timestamps come from another clock than the profile's beginning and end, and can lie outside by a little.
+/// Timestamps and the profile's start come from different clocks, so that timestamps can be slightly outside.
 fn window(profile: &Profile) -> std::ops::Range<u64> {
     let start = nanos_since_1970(profile.start());
     let end = start.saturating_add(nanos(profile.duration()));
@@ -172,7 +170,7 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
 }
 
 fn put_text(key: &str, text: &str, out: &mut Vec<u8>) {
-    let text = beginning(text);
+    let text = truncate(text);
     let value = bytes_len(text.len());
     out.message(resource::ATTRIBUTES, bytes_len(key.len()) + bytes_len(value));
     out.bytes(key_value::KEY, key.as_bytes());
@@ -180,14 +178,14 @@ fn put_text(key: &str, text: &str, out: &mut Vec<u8>) {
     out.bytes(any_value::STRING, text.as_bytes());
 }
 
-/// What is behind this many bytes of a text is left out.
+/// Maximum size of an attribute's text in bytes; the rest is cut.
 ///
-/// Pyroscope makes a label of it, and refuses the request, all processes with it, for one that is longer. Anybody can
-/// give a program a path of 4,095 bytes.
-const LONGEST: usize = 2_048;
+/// Pyroscope turns attributes into labels and rejects a whole request for a longer one. Any user can give a program a path of
+/// 4,095 bytes.
+const MAX_TEXT: usize = 2_048;
 
-fn beginning(text: &str) -> &str {
-    let end = (0..=text.len().min(LONGEST)).rev().find(|&end| text.is_char_boundary(end));
+fn truncate(text: &str) -> &str {
+    let end = (0..=text.len().min(MAX_TEXT)).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or_default()]
 }
 

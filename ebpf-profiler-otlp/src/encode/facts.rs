@@ -1,4 +1,4 @@
-//! What is to be known of a profile besides what it says, and how much of it is to be told.
+//! Build ids and options of an encoding.
 
 use std::sync::Arc;
 
@@ -9,24 +9,25 @@ use ebpf_profiler_core::trace::Frame;
 use crate::identity::BuildIds;
 use crate::semantic::frame_type;
 
-/// What numbers need besides the profile.
+/// Build ids of a profile's files, and the encoder's options.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// Of each module of the profile.
+    /// Build ids by module of the profile.
     pub(super) modules: Vec<Arc<BuildIds>>,
     pub(super) kernel: BuildIds,
-    /// Whether frames have types that not everybody accepts.
+    /// Option [`Encoder::all_frame_types`](crate::Encoder::all_frame_types).
     pub(super) all_frame_types: bool,
-    /// Whether functions have the names that the linker knows them by.
+    /// Option [`Encoder::linker_names`](crate::Encoder::linker_names).
     pub(super) linker_names: bool,
 }
 
 impl Facts {
-    /// Whether a function has a linker's name that is not to be said. One without another name keeps it.
-    pub(super) fn leaves_out_linker_name(&self, symbol: &Symbol) -> bool {
+    /// Returns `true` if the function's linker name is omitted. A function without another name keeps it.
+    pub(super) fn omits_linker_name(&self, symbol: &Symbol) -> bool {
         !self.linker_names && !symbol.system_name.is_empty() && !symbol.function.is_empty()
     }
 
+    /// Returns the value of the attribute `profile.frame.type`.
     pub(super) fn frame_type(&self, frame: FrameView<'_>) -> &'static str {
         let precise = match frame.frame() {
             Frame::Kernel { .. } => return frame_type::KERNEL,
@@ -42,7 +43,7 @@ impl Facts {
         }
     }
 
-    /// The innermost function decides; a Go program holds C as well.
+    /// Returns the type of native code by the source file of the innermost function; a Go program can contain C.
     fn native_type(&self, module: usize, symbols: &[Symbol]) -> &'static str {
         let file = symbols.first().map_or(&b""[..], |symbol| symbol.file.as_bytes());
         let is_go = !self.modules[module].go.is_empty();

@@ -1,7 +1,6 @@
 //! Field numbers of `opentelemetry.proto.profiles.v1development`, wire 1.10 and later.
 //!
-//! A request and a file are the same on the wire: `ExportProfilesServiceRequest` = `ProfilesData`.
-//! Names and numbers from [profiles.proto].
+//! `ExportProfilesServiceRequest` and `ProfilesData` are equal on the wire. Names and numbers are those of [profiles.proto].
 //!
 //! ```text
 //! ProfilesData ── resource_profiles 1 ── resource 1 ── attributes 1
@@ -37,13 +36,13 @@ pub(super) mod scope {
     pub(in crate::encode) const VERSION: u8 = 2;
 }
 
-/// `KeyValue`, of resources: the key stands in it.
+/// `KeyValue`, in resources: the key is inline.
 pub(super) mod key_value {
     pub(in crate::encode) const KEY: u8 = 1;
     pub(in crate::encode) const VALUE: u8 = 2;
 }
 
-/// `KeyValueAndUnit`, of everything else: the key is a number of a string.
+/// `KeyValueAndUnit`, in the dictionary: the key is an index of a string.
 pub(super) mod attribute {
     pub(in crate::encode) const KEY: u8 = 1;
     pub(in crate::encode) const VALUE: u8 = 2;

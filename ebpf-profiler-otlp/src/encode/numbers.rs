@@ -1,6 +1,5 @@
-//! From the parts of a profile to their numbers in a dictionary, each part looked at once.
+//! Indices of a profile's parts in the dictionary; each part is encoded once.
 
-use std::hint::black_box;
 use std::sync::Arc;
 
 use ebpf_profiler_core::process::{Module, ModuleId};
@@ -19,13 +18,13 @@ use crate::kernel;
 use crate::marker::{Marker, Markers, markers};
 use crate::semantic::{self, frame_type};
 
-/// The numbers that the parts of a profile have in a dictionary, as far as they were asked for.
+/// Maps the parts of a profile to their indices in a dictionary.
 #[derive(Debug)]
 pub(super) struct Numbers<'p> {
     profile: &'p Profile,
     facts: &'p Facts,
     dictionary: &'p mut Dictionary,
-    /// Each of these holds 0, the empty element's number, for what has none yet.
+    // These hold the empty element's index, 0, for parts that are not encoded yet.
     traces: Vec<HasStack>,
     stacks: Vec<HasStack>,
     functions: Vec<u32>,
@@ -33,16 +32,16 @@ pub(super) struct Numbers<'p> {
     mappings: Vec<InMapping>,
     kernel: InMapping,
     threads: Vec<Attributes>,
-    /// The stacks that are not whole.
+    /// Stacks with markers.
     marked: HashMap<(StackId, Markers), HasStack>,
     markers: Vec<(Marker, LocationNumber)>,
     frame_types: Vec<((&'static str, bool), Attributes)>,
     last_file: Option<(&'p Arc<str>, u32)>,
-    /// The module, the source file and the type of a frame.
+    /// Module, source file and type of the last native frame.
     last_kind: Option<(ModuleId, Option<&'p Arc<str>>, &'static str)>,
-    /// Of each frame.
+    /// By frame; see [`order::most_used`].
     most_used: Vec<bool>,
-    are_some_alike: bool,
+    has_equal_stacks: bool,
 }
 
 impl<'p> Numbers<'p> {
@@ -64,11 +63,11 @@ impl<'p> Numbers<'p> {
             last_file: None,
             last_kind: None,
             most_used: order::most_used(profile),
-            are_some_alike: false,
+            has_equal_stacks: false,
         }
     }
 
-    /// Begins a new dictionary.
+    /// Starts a new dictionary.
     pub(super) fn clear(&mut self) {
         self.dictionary.clear();
         self.traces.fill(HasStack::default());
@@ -82,49 +81,36 @@ impl<'p> Numbers<'p> {
         self.markers.clear();
         self.frame_types.clear();
         self.last_file = None;
-        self.are_some_alike = false;
+        self.has_equal_stacks = false;
     }
 
-    /// Gives all frames of the profile their locations.
-    pub(super) fn learn_all(&mut self) {
+    /// Encodes the locations of all frames of the profile.
+    pub(super) fn add_all(&mut self) {
         self.dictionary.reserve(self.profile);
-        // In the order in which they lie in memory.
+        // In the order of their addresses in memory.
         for (id, symbol) in (0..).zip(self.profile.functions()) {
             self.function(symbol, FunctionId(id));
         }
-        self.learn(|_| true);
+        self.add_locations(|_| true);
     }
 
-    /// Gives the frames of these stacks their locations.
-    pub(super) fn learn_these(&mut self, traces: impl Iterator<Item = TraceView<'p>>) {
-        let mut wanted = vec![false; self.locations.len()];
+    /// Encodes the locations of the frames of these stacks.
+    pub(super) fn add_frames_of(&mut self, traces: impl Iterator<Item = TraceView<'p>>) {
+        let mut is_used = vec![false; self.locations.len()];
         for frame in traces.flat_map(|trace| trace.frames()) {
-            wanted[frame.id().0 as usize] = true;
+            is_used[frame.id().0 as usize] = true;
         }
-        self.learn(|id| wanted[id.0 as usize]);
+        self.add_locations(|id| is_used[id.0 as usize]);
     }
 
-    fn learn(&mut self, wanted: impl Fn(FrameId) -> bool) {
+    fn add_locations(&mut self, is_included: impl Fn(FrameId) -> bool) {
         for most_used in [true, false] {
             let uses = std::mem::take(&mut self.most_used);
-            let is_next = |id: FrameId| uses[id.0 as usize] == most_used && wanted(id);
-            let these = || self.profile.frames_by_place().filter(|frame| is_next(frame.id()));
-            let mut ahead = these();
-            for (place, frame) in these().enumerate() {
-                if place.is_multiple_of(AHEAD) {
-                    ahead.by_ref().take(AHEAD).for_each(bring_frame);
-                }
+            let is_next = |id: FrameId| uses[id.0 as usize] == most_used && is_included(id);
+            for frame in self.profile.frames_by_place().filter(|frame| is_next(frame.id())) {
                 self.locations[frame.id().0 as usize] = self.new_location(frame);
             }
             self.most_used = uses;
-        }
-    }
-
-    /// Reads what will be needed of some stacks soon.
-    pub(super) fn bring(&self, traces: impl Iterator<Item = TraceView<'p>>) {
-        const IN_A_LINE: usize = 16;
-        for trace in traces.filter(|trace| self.traces[trace.id().0 as usize].is_none()) {
-            trace.frames().step_by(IN_A_LINE).for_each(|frame| _ = black_box(frame.id()));
         }
     }
 
@@ -132,29 +118,29 @@ impl<'p> Numbers<'p> {
         self.dictionary
     }
 
-    /// The number of a stack, all of whose frames were learnt.
+    /// Returns the index of a stack whose frames have locations.
     #[inline]
     pub(super) fn stack(&mut self, trace: TraceView<'p>) -> HasStack {
         let index = trace.id().0 as usize;
         if self.traces[index].is_none() {
-            self.traces[index] = self.first_seen(trace);
+            self.traces[index] = self.new_trace(trace);
         }
         self.traces[index]
     }
 
-    fn first_seen(&mut self, trace: TraceView<'p>) -> HasStack {
+    fn new_trace(&mut self, trace: TraceView<'p>) -> HasStack {
         let before = self.dictionary.stacks();
         let number = match markers(trace) {
             Markers { gap: None, end: None } => self.whole_stack(trace),
             markers => self.marked_stack(trace, markers),
         };
-        self.are_some_alike |= self.dictionary.stacks() == before;
+        self.has_equal_stacks |= self.dictionary.stacks() == before;
         number
     }
 
-    /// Whether two traces have one number, so that samples can have become equal.
-    pub(super) fn are_some_alike(&self) -> bool {
-        self.are_some_alike
+    /// Returns `true` if two traces have the same index, so that samples may be equal.
+    pub(super) fn has_equal_stacks(&self) -> bool {
+        self.has_equal_stacks
     }
 
     fn whole_stack(&mut self, trace: TraceView<'p>) -> HasStack {
@@ -176,7 +162,7 @@ impl<'p> Numbers<'p> {
     }
 
     fn new_stack(&mut self, trace: TraceView<'p>, markers: Markers) -> HasStack {
-        let gap = markers.gap.map(|gap| (gap, self.marker(Marker::LeftOut)));
+        let gap = markers.gap.map(|gap| (gap, self.marker(Marker::Omitted)));
         let end = markers.end.map(|end| self.marker(end));
         let Numbers { dictionary, locations, .. } = self;
         let location = |frame: FrameView<'_>| locations[frame.id().0 as usize];
@@ -193,13 +179,13 @@ impl<'p> Numbers<'p> {
         })
     }
 
-    /// A location that is no code but says something.
+    /// Returns the location of a marker.
     fn marker(&mut self, marker: Marker) -> LocationNumber {
         if let Some((_, location)) = self.markers.iter().find(|(known, _)| *known == marker) {
             return *location;
         }
         let name = self.dictionary.string(&marker.to_string());
-        let function = self.dictionary.function_like_others(&Function { name, ..Function::default() });
+        let function = self.dictionary.function_or_equal(&Function { name, ..Function::default() });
         let attributes = self.frame_type(frame_type::ABORT_MARKER, false);
         let location = self.dictionary.location(false, attributes, |location| location.line(function, 0, 0));
         self.markers.push((marker, location));
@@ -207,19 +193,19 @@ impl<'p> Numbers<'p> {
     }
 
     fn new_location(&mut self, frame: FrameView<'p>) -> LocationNumber {
-        let (mapping, address) = self.place(frame.frame());
+        let (mapping, address) = self.address(frame.frame());
         let kind = self.kind(frame);
         let attributes = self.frame_type(kind, frame.is_guessed());
         for (symbol, &id) in frame.symbols().iter().zip(frame.functions()) {
             self.function(symbol, id);
         }
         let Numbers { dictionary, functions, .. } = self;
-        let has_place = address != 0 || !mapping.is_none();
-        dictionary.location(has_place, attributes, |location| {
-            location.place(mapping, address);
+        let has_address = address != 0 || !mapping.is_none();
+        dictionary.location(has_address, attributes, |location| {
+            location.address(mapping, address);
             for (symbol, id) in frame.symbols().iter().zip(frame.functions()) {
                 let function = functions[id.0 as usize];
-                // A function wants a name; a symbol of one's own may have none.
+                // A function needs a name, which the symbol of a custom symbolizer may lack.
                 if function != 0 {
                     location.line(function, symbol.line, symbol.column);
                 }
@@ -227,7 +213,7 @@ impl<'p> Numbers<'p> {
         })
     }
 
-    /// The number of a function; 0 for one without any text.
+    /// Returns the index of a function; 0 for one without any text.
     fn function(&mut self, symbol: &'p Symbol, id: FunctionId) -> u32 {
         let index = id.0 as usize;
         if self.functions[index] == 0 {
@@ -237,7 +223,7 @@ impl<'p> Numbers<'p> {
     }
 
     fn new_function(&mut self, symbol: &'p Symbol) -> u32 {
-        let is_bare = self.facts.leaves_out_linker_name(symbol);
+        let is_bare = self.facts.omits_linker_name(symbol);
         let linker_name = if is_bare { "" } else { &symbol.system_name };
         let function = Function {
             name: self.dictionary.string(&symbol.function),
@@ -246,12 +232,12 @@ impl<'p> Numbers<'p> {
             start_line: symbol.start_line,
         };
         match is_bare {
-            true => self.dictionary.function_like_others(&function),
+            true => self.dictionary.function_or_equal(&function),
             false => self.dictionary.function(&function),
         }
     }
 
-    /// Neighbours often are of one file, and then the profile has its name once.
+    /// Returns the index of a file name. Adjacent functions often share the profile's string.
     fn filename(&mut self, file: &'p Arc<str>) -> u32 {
         match self.last_file {
             Some((last, number)) if Arc::ptr_eq(last, file) => number,
@@ -263,8 +249,8 @@ impl<'p> Numbers<'p> {
         }
     }
 
-    /// The mapping and the address of a frame.
-    fn place(&mut self, frame: Frame) -> (InMapping, u64) {
+    /// Returns the mapping and the address of a frame.
+    fn address(&mut self, frame: Frame) -> (InMapping, u64) {
         match frame {
             Frame::Kernel { address } => (self.kernel(), address),
             Frame::Native { module, address, .. } => (self.mapping(module.0 as usize), address),
@@ -289,7 +275,7 @@ impl<'p> Numbers<'p> {
     }
 
     fn new_mapping(&mut self, module: &Module, ids: &BuildIds) -> InMapping {
-        // A checker refuses an empty range that isn't 0 to 0.
+        // A checker rejects an empty range other than 0 to 0.
         let known = module.start < module.end;
         let or_zero = |value| if known { value } else { 0 };
         let filename = self.dictionary.string(&module.path);
@@ -309,7 +295,7 @@ impl<'p> Numbers<'p> {
         })
     }
 
-    /// The frame's type. Neighbours often are of one file.
+    /// Returns the frame's type. Adjacent frames are often of the same file.
     fn kind(&mut self, frame: FrameView<'p>) -> &'static str {
         let Frame::Native { module, .. } = frame.frame() else { return self.facts.frame_type(frame) };
         let file = frame.symbols().first().map(|symbol| &symbol.file);
@@ -339,7 +325,7 @@ impl<'p> Numbers<'p> {
         attributes
     }
 
-    /// The attributes of a thread.
+    /// Returns the attributes of a thread.
     #[inline]
     pub(super) fn thread(&mut self, id: ThreadId) -> Attributes {
         let index = id.0 as usize;
@@ -357,14 +343,3 @@ impl<'p> Numbers<'p> {
         Attributes::of_sample(&numbers)
     }
 }
-
-/// Reads what will be needed of a frame soon.
-fn bring_frame(frame: FrameView<'_>) {
-    black_box(frame.frame());
-}
-
-/// How many frames or stacks are read in one go, before the first of them is worked on.
-///
-/// They lie all over memory. The processor waits for many at once if little is to be done between two of them, and for one
-/// after the other if much is.
-pub(super) const AHEAD: usize = 32;

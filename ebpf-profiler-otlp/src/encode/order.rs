@@ -1,21 +1,20 @@
-//! In which order locations stand in their table.
+//! The order of locations in their table.
 //!
 //! ```text
-//!   numbers           locations
-//!   1 to 127          those that most stacks have, by place: one byte in each of them
-//!   128 and above     the others, by place
+//!   index             locations
+//!   1 to 127          the most frequent ones, by address: one byte in each stack
+//!   128 and above     the others, by address
 //! ```
 //!
-//! Neighbours in a file have most bytes of their addresses, functions and lines in common, so side by side they take less
-//! when packed. Their names lie side by side in memory, too.
+//! Adjacent locations of a file share most bytes of their addresses, functions and lines, so in this order they compress
+//! better. Their names are adjacent in memory, too.
 
 use ebpf_profiler_core::profile::Profile;
 
-/// Of each frame of a profile whether its number is to be one byte.
+/// Returns for each frame of a profile whether its index should be one byte.
 pub(super) fn most_used(profile: &Profile) -> Vec<bool> {
     let mut uses = vec![0u32; profile.frames().len()];
-    // Some of many stacks are enough to tell.
-    for trace in profile.traces().step_by(profile.traces().len().div_ceil(ENOUGH).max(1)) {
+    for trace in profile.traces().step_by(profile.traces().len().div_ceil(MAX_TRACES).max(1)) {
         trace.frames().for_each(|frame| uses[frame.id().0 as usize] += 1);
     }
     let mut ranking = uses.clone();
@@ -26,7 +25,8 @@ pub(super) fn most_used(profile: &Profile) -> Vec<bool> {
     uses.into_iter().map(|uses| uses > most).collect()
 }
 
-const ENOUGH: usize = 1_000;
+/// Maximum number of traces that are counted.
+const MAX_TRACES: usize = 1_000;
 
-/// How many numbers above 0 are one byte.
+/// Number of indices above 0 that take one byte.
 const ONE_BYTE: usize = 127;

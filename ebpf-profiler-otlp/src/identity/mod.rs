@@ -1,12 +1,12 @@
-//! What identifies a file: the build ids that go with each mapping.
+//! Build ids of the files of mappings.
 //!
-//! | id | where it comes from |
+//! | id | source |
 //! | --- | --- |
-//! | GNU | the linker's note, which the module has already |
+//! | GNU | the linker's note, from the module |
 //! | Go | the note of Go's linker |
-//! | htlhash | head, tail and length of the file, so that every file has one |
+//! | htlhash | hash of head, tail and length of the file; every file has one |
 //!
-//! The last two need the file; they are read once for each file and kept while somebody holds the file's opener.
+//! The last two are read from the file once and cached while the file's opener exists.
 
 mod sha256;
 
@@ -19,22 +19,22 @@ use hashbrown::HashMap;
 
 use sha256::sha256;
 
-/// All build ids of one file, as they are written out.
+/// The encoded build ids of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BuildIds {
-    /// Hexadecimal; empty where there is none.
+    /// Hexadecimal; empty if the file has none.
     pub(crate) gnu: String,
-    /// Empty where there is none.
+    /// Text; empty if the file has none.
     pub(crate) go: String,
     /// Hexadecimal, never empty.
     pub(crate) htlhash: String,
 }
 
 impl BuildIds {
-    /// Those of something that has no file, or one that can't be read: `name` stands in for the contents, or
-    /// the GNU build id if there is one.
+    /// Returns the ids of a mapping whose file cannot be read: its htlhash is computed from the GNU build id, or from `name` if
+    /// there is none.
     ///
-    /// Some consumers refuse a mapping without htlhash, and everything else in the request with it.
+    /// Some consumers reject a whole request for a mapping without htlhash.
     pub(crate) fn without_file(gnu: &[u8], name: &str) -> BuildIds {
         let gnu = hex(gnu);
         let contents = if gnu.is_empty() { name } else { &gnu };
@@ -52,10 +52,10 @@ impl BuildIds {
 /// The type of the note with Go's build id.
 const GO_BUILD_ID: u32 = 4;
 
-/// Build ids of files that were seen before.
+/// A cache of build ids by file.
 #[derive(Default)]
 pub(crate) struct Identities {
-    /// By the address of the opener, which stays taken as long as the weak pointer lives.
+    /// By the address of the opener, which the weak pointer keeps from being reused.
     known: HashMap<usize, (Weak<dyn Opener>, Arc<BuildIds>)>,
 }
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Identities {
 }
 
 impl Identities {
-    /// The build ids of a module's file.
+    /// Returns the build ids of a module's file.
     pub(crate) fn of(&mut self, module: &Module) -> Arc<BuildIds> {
         let Some(opener) = &module.opener else {
             return Arc::new(BuildIds::without_file(&module.build_id, &module.path));
@@ -77,37 +77,37 @@ impl Identities {
         }
         let ids = opener.open().and_then(|file| BuildIds::read(module, file));
         let ids = ids.unwrap_or_else(|_| BuildIds::without_file(&module.build_id, &module.path));
-        self.remember(key, opener, Arc::new(ids))
+        self.insert(key, opener, Arc::new(ids))
     }
 
-    fn remember(&mut self, key: usize, opener: &Arc<dyn Opener>, ids: Arc<BuildIds>) -> Arc<BuildIds> {
-        if self.known.len() >= MOST_KNOWN {
+    fn insert(&mut self, key: usize, opener: &Arc<dyn Opener>, ids: Arc<BuildIds>) -> Arc<BuildIds> {
+        if self.known.len() >= MAX_CACHED {
             self.known.retain(|_, (opener, _)| opener.strong_count() > 0);
         }
-        if self.known.len() < MOST_KNOWN {
+        if self.known.len() < MAX_CACHED {
             self.known.insert(key, (Arc::downgrade(opener), ids.clone()));
         }
         ids
     }
 }
 
-/// Files whose ids are kept at most; some 300 bytes each.
-const MOST_KNOWN: usize = 1 << 14;
+/// Maximum number of cached files, of some 300 bytes each.
+const MAX_CACHED: usize = 1 << 14;
 
-/// The part of a file at either end that goes into its htlhash.
+/// Size in bytes of the head and the tail that are hashed.
 const HEAD_AND_TAIL: u64 = 4096;
 
-/// The hash of a file's head, tail and length, hexadecimal: cheap, and there for every file.
+/// Returns the hash of a file's head, tail and length in hexadecimal, the build id that every file has.
 ///
 /// ```text
 /// htlhash = first 16 bytes of SHA-256(first 4096 bytes ++ last 4096 bytes ++ length as 8 bytes, big endian)
 /// ```
 ///
-/// Head and tail overlap in a file of less than 8192 bytes; one of less than 4096 goes in twice.
+/// Head and tail overlap in a file of less than 8,192 bytes; one of less than 4,096 is hashed twice.
 ///
 /// # Errors
 ///
-/// When the file can't be read.
+/// Fails if the file cannot be read.
 ///
 /// # Examples
 ///
@@ -129,14 +129,14 @@ pub fn htlhash(file: &dyn ReadAt) -> io::Result<String> {
     Ok(hex(&sha256(&content)[..16]))
 }
 
-/// Lowercase hexadecimal.
+/// Returns lowercase hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble)]);
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// Lets [`Elf`] own what an opener opened.
+/// An opened file that [`Elf`] owns.
 struct File(Box<dyn ReadAt>);
 
 impl ReadAt for File {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_once() {
+    fn file_is_read_once() {
         static OPENED: AtomicU32 = AtomicU32::new(0);
         let module = module(|| {
             OPENED.fetch_add(1, Ordering::Relaxed);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_gone_still_has_an_identity() {
+    fn missing_file_has_an_htlhash() {
         let module = module(|| Err(io::ErrorKind::NotFound.into()));
         let ids = Identities::default().of(&module);
         assert_eq!(*ids, BuildIds::without_file(&[0xab, 0xcd], "whatever"));

@@ -1,8 +1,8 @@
-//! SHA-256 after FIPS 180-4, for the few kilobytes of a file that identify it.
+//! SHA-256 after FIPS 180-4, for the at most 8,200 bytes of an htlhash.
 //!
-//! Not meant for secrets, nor for more data than that: a dependency of its own would be larger than this file.
+//! Not for secrets or for large data. Written by hand in 60 lines: `sha2` brings ten crates, for one hash a file.
 
-/// The hash of `data`.
+/// Returns the hash of `data`.
 pub(super) fn sha256(data: &[u8]) -> [u8; 32] {
     let mut state = INITIAL;
     let (blocks, rest) = data.as_chunks::<64>();
@@ -19,7 +19,7 @@ pub(super) fn sha256(data: &[u8]) -> [u8; 32] {
     hash
 }
 
-/// The last bytes, a one bit, zeros up to a whole block, and the length in bits at its end.
+/// Returns the last blocks: the rest of the data, a one bit, zeros, and the length in bits.
 fn padded(rest: &[u8], len: usize) -> Vec<u8> {
     let mut last = rest.to_vec();
     last.push(0x80);
@@ -59,11 +59,11 @@ fn schedule(block: &[u8; 64]) -> [u32; 64] {
     words
 }
 
-/// The fractions of the square roots of the first 8 primes.
+/// Fractional parts of the square roots of the first 8 primes.
 const INITIAL: [u32; 8] =
     [0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19];
 
-/// The fractions of the cube roots of the first 64 primes.
+/// Fractional parts of the cube roots of the first 64 primes.
 #[rustfmt::skip]
 const ROUND: [u32; 64] = [
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
@@ -82,7 +82,7 @@ mod tests {
     use crate::identity::hex;
 
     #[test]
-    fn known_hashes() {
+    fn hashes_equal_published_ones() {
         for (data, hash) in [
             ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
             ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_letters() {
+    fn hash_of_a_million_letters() {
         let hash = hex(&sha256(&[b'a'; 1_000_000]));
         assert_eq!(hash, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
     }

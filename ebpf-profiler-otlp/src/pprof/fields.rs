@@ -41,7 +41,7 @@ pub(super) mod mapping {
     pub(in crate::pprof) const OFFSET: u8 = 4;
     pub(in crate::pprof) const FILENAME: u8 = 5;
     pub(in crate::pprof) const BUILD_ID: u8 = 6;
-    /// This and the next three say what is known: functions, file names, lines, inlined functions.
+    /// The first of `has_functions`, `has_filenames`, `has_line_numbers` and `has_inline_frames`.
     pub(in crate::pprof) const HAS: u8 = 7;
 }
 

@@ -1,4 +1,4 @@
-//! A profile as `go tool pprof` and its relatives take it.
+//! pprof encoding of profiles.
 //!
 //! ```text
 //! sample      labels process.pid, process.executable.name, container.id, thread.id, thread.name
@@ -7,7 +7,7 @@
 //! mapping     file, addresses, GNU build id
 //! ```
 //!
-//! Times are lost: pprof only knows how often something was seen.
+//! Timestamps are lost: pprof has counts only.
 
 mod fields;
 mod tables;
@@ -25,7 +25,7 @@ use crate::wire::{Wire, bytes_len, number_len, varint_len};
 use fields::{label, profile, sample, value_type};
 use tables::Tables;
 
-/// Encodes a profile as a gzip'd `profile.proto`.
+/// Encodes a profile as a `profile.proto` compressed with gzip, for `go tool pprof`.
 ///
 /// # Examples
 ///
@@ -74,14 +74,14 @@ fn put_times(from: &Profile, out: &mut Vec<u8>) {
     out.number(profile::DURATION, nanos(from.duration()));
 }
 
-/// pprof shows what was lost with `-comments`.
+/// Appends the losses as comments, which `pprof -comments` shows.
 fn put_comments(from: &Profile, tables: &mut Tables<'_>, out: &mut Vec<u8>) {
     let lost: Vec<u32> =
         from.losses().map(|(reason, count)| tables.string(&format!("lost: {count} {reason}"))).collect();
     out.packed(profile::COMMENT, &lost);
 }
 
-/// Traces that differ only in what pprof can't say become one sample.
+/// Appends samples. Traces with equal locations and thread become one sample.
 fn put_samples<'p>(from: &'p Profile, tables: &mut Tables<'p>, out: &mut Vec<u8>) {
     let mut numbers: HashMap<(Box<[u32]>, u32), usize> = HashMap::new();
     let mut samples: Vec<(Vec<u8>, [u64; 2])> = Vec::new();
@@ -105,18 +105,18 @@ fn add(values: &mut [u64; 2], more: [u64; 2]) {
     }
 }
 
-/// The time that a sample stands for: that of its ticks, or of its waits.
+/// Returns the time of a sample in nanoseconds: ticks multiplied by the period, or the sum of its waits.
 fn time(sample: &Sample<'_>, period: u64) -> u64 {
     let waited = sample.waits().iter().fold(0u64, |sum, &wait| sum.saturating_add(wait));
     waited.saturating_add(sample.count().saturating_mul(period))
 }
 
-/// The fields of a sample without its values.
+/// Encodes a sample without its values.
 fn identity(sample: &Sample<'_>, stack: &[u32], tables: &mut Tables<'_>) -> Vec<u8> {
     let (process, thread) = (sample.process(), sample.thread());
     let mut out = Vec::new();
     out.packed(sample::LOCATION, stack);
-    // Numbers would be taken for quantities with a unit.
+    // Numeric labels are shown as quantities with a unit.
     for (key, text) in [
         (semantic::PROCESS_PID, &*process.pid.to_string()),
         (semantic::PROCESS_EXECUTABLE_NAME, process.executable.rsplit('/').next().unwrap_or_default()),

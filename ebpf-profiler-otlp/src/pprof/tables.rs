@@ -12,7 +12,7 @@ use crate::marker::{Marker, markers};
 use crate::table::Table;
 use crate::wire::{Wire, number_len};
 
-/// Strings, functions, locations and mappings, numbered.
+/// Tables of strings, functions, locations and mappings.
 #[derive(Debug)]
 pub(super) struct Tables<'p> {
     profile: &'p Profile,
@@ -20,15 +20,16 @@ pub(super) struct Tables<'p> {
     functions: Table,
     locations: Table,
     mappings: Table,
-    /// What is known in each mapping, by its number.
+    /// The `has_*` flags by mapping.
     known: Vec<Known>,
-    /// Numbers of frames and modules; 0 for those that weren't asked for yet.
+    /// Ids by frame; 0 if it is not encoded yet.
     by_frame: Vec<u32>,
+    /// Ids by module; 0 if it is not encoded yet.
     by_module: Vec<u32>,
     content: Vec<u8>,
 }
 
-/// Functions, file names, lines, inlined functions.
+/// `has_functions`, `has_filenames`, `has_line_numbers`, `has_inline_frames`.
 type Known = [bool; 4];
 
 impl<'p> Tables<'p> {
@@ -50,13 +51,13 @@ impl<'p> Tables<'p> {
         self.strings.intern(text.as_bytes())
     }
 
-    /// The locations of a stack, leaf first.
+    /// Replaces `stack` by the locations of a trace, leaf first.
     pub(super) fn stack(&mut self, trace: TraceView<'p>, stack: &mut Vec<u32>) {
         stack.clear();
         stack.extend(trace.frames().map(|frame| self.location(frame)));
         let markers = markers(trace);
         if let Some(gap) = markers.gap {
-            stack.insert(gap, self.marker(Marker::LeftOut));
+            stack.insert(gap, self.marker(Marker::Omitted));
         }
         stack.extend(markers.end.map(|marker| self.marker(marker)));
     }
@@ -88,15 +89,15 @@ impl<'p> Tables<'p> {
         self.content.clear();
         self.content.number(location::MAPPING, mapping.into());
         self.content.number(location::ADDRESS, address);
-        // A function wants a name; a symbol of one's own may have none.
+        // A function needs a name, which the symbol of a custom symbolizer may lack.
         for (&function, symbol) in functions.iter().zip(symbols).filter(|(function, _)| **function != 0) {
             put_line(function, symbol, &mut self.content);
         }
-        self.learn(mapping, symbols);
+        self.set_flags(mapping, symbols);
         self.locations.intern(&self.content)
     }
 
-    fn learn(&mut self, mapping: u32, symbols: &[Symbol]) {
+    fn set_flags(&mut self, mapping: u32, symbols: &[Symbol]) {
         let [functions, files, lines, inlined] = &mut self.known[mapping as usize];
         *functions |= !symbols.is_empty();
         *files |= symbols.iter().any(|symbol| !symbol.file.is_empty());
@@ -154,7 +155,7 @@ impl<'p> Tables<'p> {
     }
 }
 
-/// An element with its id; there is none with id 0.
+/// Appends an element with its id.
 fn put_numbered(field: u8, number: u64, content: &[u8], flags: &[u8], out: &mut Vec<u8>) {
     out.message(field, number_len(number) + content.len() + flags.len());
     out.number(fields::ID, number);
@@ -162,7 +163,7 @@ fn put_numbered(field: u8, number: u64, content: &[u8], flags: &[u8], out: &mut 
     out.extend_from_slice(flags);
 }
 
-/// Without these pprof would look for the file and try to find names itself.
+/// Returns the `has_*` fields, without which pprof would symbolize the mapping itself.
 fn flags(known: &Known) -> Vec<u8> {
     let mut flags = Vec::new();
     for (&known, field) in known.iter().zip(mapping::HAS..) {

@@ -1,6 +1,6 @@
-//! The rules of the schema, and those that its reference checker doesn't look at.
+//! The rules of the schema, including those that its reference checker does not check.
 //!
-//! Every rule is one function that yields complaints, so a test sees which rule was broken.
+//! Each rule is a function that returns complaints, so a test sees which rule is violated.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -9,16 +9,16 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use opentelemetry_proto::tonic::profiles::v1development::{Profile, ProfilesDictionary, Sample};
 use prost::Message;
 
-/// What is wrong, in words.
+/// Violations as text.
 pub(crate) type Complaints = Vec<String>;
 
-/// All rules.
+/// Checks all rules.
 pub(crate) fn schema(request: &ExportProfilesServiceRequest) -> Complaints {
     let Some(tables) = &request.dictionary else { return vec!["no dictionary".into()] };
     let mut complaints = zero_elements(tables);
     complaints.extend(ranges(request, tables));
     if !complaints.is_empty() {
-        return complaints; // what follows relies on indices
+        return complaints; // the other rules need valid indices
     }
     complaints.extend(duplicates(tables));
     complaints.extend(orphans(request, tables));
@@ -39,7 +39,7 @@ fn all_samples(request: &ExportProfilesServiceRequest) -> impl Iterator<Item = &
     profiles(request).flat_map(|profile| &profile.samples)
 }
 
-/// Index 0 of every table is there, and the zero value.
+/// Index 0 of every table is the zero value.
 fn zero_elements(tables: &ProfilesDictionary) -> Complaints {
     fn is_zero<T: Default + PartialEq>(table: &[T]) -> bool {
         table.first() == Some(&T::default())
@@ -60,7 +60,7 @@ fn zero_elements(tables: &ProfilesDictionary) -> Complaints {
         .collect()
 }
 
-/// The indices of each kind that occur outside and inside of the tables.
+/// The indices of each table that occur in samples and tables.
 #[derive(Debug, Default)]
 struct Used {
     mappings: HashSet<i32>,
@@ -129,7 +129,7 @@ impl Used {
     }
 }
 
-/// All indices lie in their tables.
+/// All indices are within their tables.
 fn ranges(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) -> Complaints {
     let used = Used::by(request, tables);
     let outside = |(name, indices, len): (&str, &HashSet<i32>, usize)| {
@@ -139,7 +139,7 @@ fn ranges(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) -
     used.with_lengths(tables).into_iter().filter_map(outside).collect()
 }
 
-/// Nothing in the tables goes unused.
+/// All elements of tables are used.
 fn orphans(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) -> Complaints {
     let used = Used::by(request, tables);
     let unused = |(name, indices, len): (&str, &HashSet<i32>, usize)| {
@@ -222,7 +222,7 @@ fn complaint(what: &impl Debug) -> String {
     format!("{what:?}")
 }
 
-/// Nothing is empty, keys stand in resources as they are and once.
+/// Nothing is empty; keys in resources are inline and unique.
 fn resources(request: &ExportProfilesServiceRequest) -> Complaints {
     let mut complaints = Complaints::new();
     if request.resource_profiles.is_empty() {
@@ -247,7 +247,7 @@ fn resources(request: &ExportProfilesServiceRequest) -> Complaints {
     complaints
 }
 
-/// Samples have one shape, lie in the half-open range, and no two have the same identity.
+/// Samples have one shape and distinct identities, and timestamps within the profile's range.
 fn samples(profile: &Profile) -> Complaints {
     let range = profile.time_unix_nano..profile.time_unix_nano + profile.duration_nano;
     let mut complaints = Complaints::new();

@@ -1,4 +1,4 @@
-//! What those who take profiles want beyond the schema, each as one function: what they refuse or spoil.
+//! Requirements of consumers beyond the schema, one function each: profiles that they reject or misread.
 
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -7,19 +7,19 @@ use opentelemetry_proto::tonic::profiles::v1development::{Profile, ProfilesDicti
 use crate::check::{Complaints, profiles};
 use crate::content::attributes;
 
-/// Those of all consumers together.
+/// Checks the requirements of all consumers.
 pub(crate) fn all(request: &ExportProfilesServiceRequest) -> Complaints {
     let tables = request.dictionary.as_ref().expect("a dictionary");
     [of_any_type(request), elastic(request, tables)].concat()
 }
 
-/// Those of consumers that take other profiles than on-CPU ones, too.
+/// Checks the requirements of consumers that accept other profiles than on-CPU ones.
 pub(crate) fn of_any_type(request: &ExportProfilesServiceRequest) -> Complaints {
     let tables = request.dictionary.as_ref().expect("a dictionary");
     [parca(request), devfiler(tables), pyroscope(request, tables)].concat()
 }
 
-/// Dereferences types, resources and scopes without looking; refuses empty profiles; reads plain texts only.
+/// Dereferences types, resources and scopes without a check; rejects empty profiles; reads inline texts only.
 fn parca(request: &ExportProfilesServiceRequest) -> Complaints {
     let mut complaints = Complaints::new();
     for it in &request.resource_profiles {
@@ -38,7 +38,7 @@ fn parca(request: &ExportProfilesServiceRequest) -> Complaints {
     complaints
 }
 
-/// Knows these frame types and refuses the request over any other; wants htlhash where there are attributes.
+/// Rejects a request with other frame types; requires an htlhash in mappings with attributes.
 fn devfiler(tables: &ProfilesDictionary) -> Complaints {
     const KNOWN: [&str; 12] = [
         "native",
@@ -73,10 +73,10 @@ fn devfiler(tables: &ProfilesDictionary) -> Complaints {
     complaints
 }
 
-/// Multiplies the count by the period, and fails the request where both values and timestamps are there. Makes labels of
-/// resources: of one that has too many, or too long a one, the whole request is refused.
+/// Multiplies the count by the period; rejects a request with both values and timestamps. Turns resources into labels and
+/// rejects a request with too many or too long ones.
 fn pyroscope(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) -> Complaints {
-    /// Its default limit of 30, without the four of its own.
+    /// The default limit of 30 without four that it adds.
     const LABELS: usize = 26;
     const VALUE: usize = 2048;
     let mut complaints = Complaints::new();
@@ -95,7 +95,7 @@ fn pyroscope(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary
     complaints
 }
 
-/// Takes on-CPU profiles only, and makes an event of each timestamp.
+/// Accepts on-CPU profiles only and makes an event of each timestamp.
 fn elastic(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) -> Complaints {
     let mut complaints = Complaints::new();
     for profile in profiles(request) {

@@ -1,4 +1,4 @@
-//! What a profile says, in a form in which two of them compare: once from ourselves, once from the wire.
+//! Contents of a profile in a comparable form, from the profile itself and from decoded messages.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfil
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::profiles::v1development as wire;
 
-/// Who, the stack as lines of text leaf first, and when, sorted.
+/// Thread, stack as lines of text with the leaf first, and timestamps, sorted.
 pub(crate) type Content = BTreeMap<(Vec<String>, Vec<String>), Vec<u64>>;
 
 fn sorted(mut content: Content) -> Content {
@@ -16,17 +16,17 @@ fn sorted(mut content: Content) -> Content {
     content
 }
 
-/// What the profile says.
+/// Returns the contents of a profile.
 pub(crate) fn of_profile(profile: &Profile) -> Content {
     let mut content = Content::new();
     for sample in profile.samples() {
-        let times = content.entry((who(&sample), stack(sample.trace()))).or_default();
+        let times = content.entry((thread(&sample), stack(sample.trace()))).or_default();
         times.extend(sample.timestamps());
     }
     sorted(content)
 }
 
-fn who(sample: &Sample<'_>) -> Vec<String> {
+fn thread(sample: &Sample<'_>) -> Vec<String> {
     let (process, thread) = (sample.process(), sample.thread());
     let name = process.executable.rsplit('/').next().unwrap_or_default();
     let mut who = vec![format!("process.pid={}", process.pid), format!("thread.id={}", thread.tid)];
@@ -76,7 +76,7 @@ fn describe(frame: &FrameView<'_>) -> String {
     format!("{place}{guessed}{}", symbols.collect::<String>())
 }
 
-/// What requests say, together.
+/// Returns the contents of requests together.
 pub(crate) fn of_requests(requests: &[ExportProfilesServiceRequest]) -> Content {
     let mut content = Content::new();
     for request in requests {
@@ -85,7 +85,7 @@ pub(crate) fn of_requests(requests: &[ExportProfilesServiceRequest]) -> Content 
             let process = resource.resource.as_ref().expect("a resource");
             let profiles = resource.scope_profiles.iter().flat_map(|scope| &scope.profiles);
             for sample in profiles.flat_map(|profile| &profile.samples) {
-                let key = (wire_who(tables, &process.attributes, sample), wire_stack(tables, sample));
+                let key = (wire_thread(tables, &process.attributes, sample), wire_stack(tables, sample));
                 content.entry(key).or_default().extend(&sample.timestamps_unix_nano);
             }
         }
@@ -93,7 +93,11 @@ pub(crate) fn of_requests(requests: &[ExportProfilesServiceRequest]) -> Content 
     sorted(content)
 }
 
-fn wire_who(tables: &wire::ProfilesDictionary, process: &[KeyValue], sample: &wire::Sample) -> Vec<String> {
+fn wire_thread(
+    tables: &wire::ProfilesDictionary,
+    process: &[KeyValue],
+    sample: &wire::Sample,
+) -> Vec<String> {
     let process = process.iter().filter(|pair| pair.key != "process.creation.time");
     let mut who: Vec<String> =
         process.map(|pair| format!("{}={}", pair.key, text(pair.value.as_ref()))).collect();
@@ -113,7 +117,7 @@ fn wire_location(tables: &wire::ProfilesDictionary, location: &wire::Location) -
         attributes(tables, &location.attribute_indices).find(|(known, _)| *known == key).map(|pair| pair.1)
     };
     let lines: String = location.lines.iter().map(|line| wire_line(tables, line)).collect();
-    // Which frames are Go's or Rust's is tested where the types are.
+    // The types of Go and Rust frames have a test of their own.
     let kind = match find("profile.frame.type").as_deref() {
         Some("abort-marker") => return format!("abort-marker {}", &lines[1..lines.find('/').unwrap()]),
         Some("go" | "rust") => "native".into(),
@@ -144,7 +148,7 @@ fn wire_line(tables: &wire::ProfilesDictionary, line: &wire::Line) -> String {
     format!(" {name}/{system}@{file}:{}:{}:{}", function.start_line, line.line, line.column)
 }
 
-/// The attributes with these numbers, as text.
+/// Returns the attributes with these indices as text.
 pub(crate) fn attributes<'a>(
     tables: &'a wire::ProfilesDictionary,
     indices: &'a [i32],

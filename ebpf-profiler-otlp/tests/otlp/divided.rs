@@ -1,5 +1,4 @@
-//! A collector takes no messages above a size: the parts that it gets are together the profile, and each keeps the
-//! rules.
+//! A collector with a size limit: the parts of a message together contain the profile, and each one is valid.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,24 +14,26 @@ use crate::{check, consumers, content};
 
 const LARGE: Shape = Shape { traces: 2_000, addresses: 3_000, ticks: 6_000, ..fake::SMALL };
 
-/// Takes bodies up to a size, and refuses all others as a collector does.
+/// A collector that rejects bodies above a size.
 struct Picky {
     url: String,
     bodies: Receiver<Vec<u8>>,
 }
 
 impl Picky {
-    fn new(most: usize) -> Picky {
+    fn new(limit: usize) -> Picky {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let (sender, bodies) = channel();
-        std::thread::spawn(move || listener.incoming().flatten().try_for_each(|it| serve(it, most, &sender)));
+        std::thread::spawn(move || {
+            listener.incoming().flatten().try_for_each(|it| serve(it, limit, &sender))
+        });
         Picky { url, bodies }
     }
 }
 
-/// None when nobody wants to know any more.
-fn serve(stream: TcpStream, most: usize, bodies: &Sender<Vec<u8>>) -> Option<()> {
+/// Returns `None` when the test has ended.
+fn serve(stream: TcpStream, limit: usize, bodies: &Sender<Vec<u8>>) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut len = 0;
     loop {
@@ -47,19 +48,19 @@ fn serve(stream: TcpStream, most: usize, bodies: &Sender<Vec<u8>>) -> Option<()>
     }
     let mut body = vec![0; len];
     reader.read_exact(&mut body).unwrap();
-    let status = if len > most { "413 Content Too Large" } else { "200 OK" };
+    let status = if len > limit { "413 Content Too Large" } else { "200 OK" };
     reader
         .into_inner()
         .write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").as_bytes())
         .unwrap();
-    if len > most { Some(()) } else { bodies.send(body).ok() }
+    if len > limit { Some(()) } else { bodies.send(body).ok() }
 }
 
 fn export(exporter: &mut Exporter, seed: u64) {
     exporter.take(&fake::profile(seed, LARGE)).unwrap();
 }
 
-/// What came has this of the profiles, and keeps the rules.
+/// Checks that the bodies are valid and together contain these profiles.
 fn assert_whole(bodies: &[Vec<u8>], seeds: &[u64]) {
     let decode = |body: &Vec<u8>| ExportProfilesServiceRequest::decode(&**body).unwrap();
     let requests: Vec<_> = bodies.iter().map(decode).collect();
@@ -73,7 +74,7 @@ fn assert_whole(bodies: &[Vec<u8>], seeds: &[u64]) {
 
 fn settings(picky: &Picky, compression: Compression) -> Settings {
     let settings = Settings::new(&picky.url).resource(Resource::new()).compression(compression);
-    // On a busy machine all parts take a while.
+    // A busy machine takes longer for all parts.
     settings.linker_names(true).flush_timeout(std::time::Duration::from_secs(120))
 }
 
@@ -83,7 +84,7 @@ fn finish(mut exporter: Exporter) -> Stats {
 }
 
 #[test]
-fn parts_are_together_the_profile() {
+fn parts_together_contain_the_profile() {
     for compression in ["none", "gzip", "zstd"].iter().filter_map(|name| name.parse().ok()) {
         let picky = Picky::new(if compression == Compression::None { 100_000 } else { 40_000 });
         let mut exporter = Exporter::new(settings(&picky, compression)).unwrap();
@@ -99,7 +100,7 @@ fn parts_are_together_the_profile() {
 }
 
 #[test]
-fn the_next_profile_is_made_smaller_at_once() {
+fn next_profile_is_split_at_the_new_limit() {
     let picky = Picky::new(100_000);
     let mut exporter = Exporter::new(settings(&picky, Compression::None)).unwrap();
     export(&mut exporter, 1);
@@ -114,7 +115,7 @@ fn the_next_profile_is_made_smaller_at_once() {
 }
 
 #[test]
-fn parts_go_through_a_spool() {
+fn parts_are_spooled() {
     let folder = std::env::temp_dir().join(format!("divided-{}", std::process::id()));
     let absent = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let settings = |url: &str| {
@@ -138,7 +139,7 @@ fn parts_go_through_a_spool() {
 }
 
 #[test]
-fn who_takes_nothing_is_not_asked_for_ever() {
+fn division_ends_for_a_collector_that_takes_nothing() {
     let picky = Picky::new(0);
     let mut exporter = Exporter::new(settings(&picky, Compression::None)).unwrap();
     export(&mut exporter, 1);

@@ -11,12 +11,12 @@ use ebpf_profiler_core::profile::{Process, Profile, ProfileBuilder, Thread, Thre
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 use ebpf_profiler_core::trace::{Found, Frame, Stop, Trace};
 
-/// When all fake profiles begin, in nanoseconds since 1970.
+/// Start of all fake profiles in nanoseconds since 1970.
 pub(crate) const START: u64 = 1_790_000_000_000_000_000;
-/// How long they are.
+/// Duration of all fake profiles.
 pub(crate) const DURATION: u64 = 5_000_000_000;
 
-/// How much there is of everything.
+/// Size of a fake profile.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) processes: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Shape {
 pub(crate) const SMALL: Shape =
     Shape { processes: 5, threads: 12, modules: 6, addresses: 40, traces: 60, depth: 12, ticks: 400 };
 
-/// An even and quick source of numbers (xorshift64*).
+/// A random number generator (xorshift64*).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -52,7 +52,7 @@ impl Random {
     }
 }
 
-/// A random profile.
+/// Returns a random profile.
 pub(crate) fn profile(seed: u64, shape: Shape) -> Profile {
     let mut random = Random::new(seed);
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
@@ -66,7 +66,7 @@ pub(crate) fn profile(seed: u64, shape: Shape) -> Profile {
     finish(builder)
 }
 
-/// Gives a profile the fake modules and names.
+/// Finishes a profile with the fake modules and names.
 pub(crate) fn finish(mut builder: ProfileBuilder) -> Profile {
     builder.know_scripts(script);
     let start = UNIX_EPOCH + Duration::from_nanos(START);
@@ -83,7 +83,7 @@ fn threads(random: &mut Random, shape: Shape, builder: &mut ProfileBuilder) -> V
     (0..shape.threads).map(thread).collect()
 }
 
-/// Process 0 is the kernel's, each third lives in a container.
+/// Returns a process; number 0 is the kernel's, every third one is in a container.
 pub(crate) fn process(number: u32) -> Process {
     let executable = if number == 0 { String::new() } else { format!("/usr/bin/program-{number}") };
     let container = if number % 3 == 2 { format!("{number:064x}") } else { String::new() };
@@ -126,7 +126,7 @@ fn frame(random: &mut Random, shape: Shape) -> Frame {
     }
 }
 
-/// Module 0 is unknown and 1 too, so that both become equal; 2 has no file; 3 is a Go program.
+/// Returns a module; 0 and 1 are unknown and therefore equal, 2 has no file, 3 is a Go program.
 pub(crate) fn module(id: ModuleId) -> Option<Module> {
     let number = id.0;
     if number < 2 {
@@ -141,8 +141,8 @@ pub(crate) fn module(id: ModuleId) -> Option<Module> {
     Some(module)
 }
 
-/// Function 0 isn't known; 1 and 2 are one, as those of two processes can be, and so on; the language of the last is
-/// one that few know.
+/// Returns a script function; 0 is unknown, 1 and 2 are equal as those of two processes can be, and so on; the last one has an
+/// uncommon language.
 fn script(id: ScriptId) -> Option<Script> {
     let number = id.0.checked_sub(1)? / 2;
     let language = ["cpython", "jvm", "v8js", "luajit"][number as usize % 4];
@@ -159,7 +159,7 @@ fn opener(number: u32) -> Arc<dyn Opener> {
 /// The Go build id of module 3.
 pub(crate) const GO_BUILD_ID: &str = "first/second";
 
-/// An ELF file that holds nothing but the note of Go's linker.
+/// Returns an ELF file with only the note of Go's linker.
 fn go_program() -> Vec<u8> {
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
@@ -177,7 +177,7 @@ fn go_program() -> Vec<u8> {
     file
 }
 
-/// Names most addresses, some with inlined functions; the same names turn up at several addresses.
+/// A symbolizer with names for most addresses, some with inlined functions; several addresses share names.
 #[derive(Debug)]
 pub(crate) struct FakeNames;
 

@@ -1,5 +1,5 @@
-//! What we write is read by others: decoded by code made from the original schema, then held against the
-//! rules of the schema and the habits of those who take it.
+//! Encoded profiles, decoded by code generated from the original schema and checked against its rules and the requirements of
+//! consumers.
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod check;

@@ -1,4 +1,4 @@
-//! Time that threads did not run: the shape that Pyroscope and the schema want for it.
+//! Off-CPU profiles in the shape that Pyroscope and the schema require.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use prost::Message;
 
 use crate::{check, consumers, fake};
 
-/// Two stacks, one of them with two waits, and one that is as long as none can be.
+/// Two stacks, one of them with two waits and one with the longest possible wait.
 pub(crate) fn waits() -> Profile {
     let mut builder = ProfileBuilder::off_cpu();
     let process = builder.process(fake::process(1));
@@ -44,7 +44,7 @@ fn waits_have_values_and_times_and_no_period() {
 
 #[cfg(feature = "pprof")]
 #[test]
-fn waits_are_added_up_for_pprof() {
+fn waits_are_summed_for_pprof() {
     let profile = crate::pprof::decode(&waits());
     let text = |index: i64| profile.strings[index as usize].as_str();
     let types: Vec<_> = profile.sample_type.iter().map(|it| [text(it.kind), text(it.unit)]).collect();

@@ -1,4 +1,4 @@
-//! Things stand in the order in which they take the fewest bytes.
+//! The order of table elements and samples, chosen for size.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const PROCESSES: u64 = 2;
 const STACKS: u64 = 400;
 const SHARED: u64 = 100;
 
-/// Two processes, each tick with a leaf of its own, from the end of a file to its beginning; and below it ten of the
-/// frames that all share, which are first seen late.
+/// Two processes; each sample has a distinct leaf, by descending address, and ten frames that all samples share, which first
+/// occur late.
 fn profile() -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let threads: Vec<_> = (0..PROCESSES as u32)
@@ -52,7 +52,7 @@ fn places(locations: &[Location]) -> Vec<(i32, u64)> {
 }
 
 #[test]
-fn the_most_used_locations_have_the_shortest_numbers() {
+fn most_frequent_locations_have_the_smallest_indices() {
     let request = messages(usize::MAX).remove(0);
     let locations = &tables(&request).location_table;
     assert_eq!(locations.len() as u64, 1 + STACKS + SHARED);
@@ -61,19 +61,19 @@ fn the_most_used_locations_have_the_shortest_numbers() {
 }
 
 #[test]
-fn neighbours_in_a_file_stand_side_by_side() {
+fn locations_are_ordered_by_address() {
     for limit in [usize::MAX, 10_000] {
         for request in messages(limit) {
             let places = places(&tables(&request).location_table);
-            assert!(places.len() > 130, "there are some that are not used most");
-            // Once it begins anew, behind those that are used most.
+            assert!(places.len() > 130, "some are not among the most frequent ones");
+            // The order restarts once, after the most frequent ones.
             assert!(places.windows(2).filter(|pair| pair[0] > pair[1]).count() <= 1, "{places:?}");
         }
     }
 }
 
 #[test]
-fn samples_count_their_stacks_up() {
+fn samples_have_ascending_stacks() {
     let request = messages(usize::MAX).remove(0);
     let scopes = request.resource_profiles.iter().flat_map(|resource| &resource.scope_profiles);
     let samples = scopes.flat_map(|scope| &scope.profiles).flat_map(|profile| &profile.samples);

@@ -1,4 +1,4 @@
-//! pprof profiles, read by a decoder of their own and by `go tool pprof`.
+//! pprof profiles, read by an independent decoder and by `go tool pprof`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::content;
 use crate::fake::{self, SMALL};
 
-/// `perftools.profiles`, as far as it is used.
+/// The used part of `perftools.profiles`.
 pub(crate) mod wire {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(crate) struct Profile {
@@ -134,11 +134,11 @@ pub(crate) fn decode(profile: &Profile) -> wire::Profile {
     let mut bytes = Vec::new();
     GzDecoder::new(&pprof(profile)[..]).read_to_end(&mut bytes).unwrap();
     let decoded = wire::Profile::decode(&bytes[..]).unwrap();
-    assert_eq!(decoded.encoded_len(), bytes.len(), "fields that nobody knows");
+    assert_eq!(decoded.encoded_len(), bytes.len(), "unknown fields");
     decoded
 }
 
-/// Stacks of function names with addresses, and how often they were seen, by thread.
+/// Counts by thread and stack of function names with addresses.
 type Counts = BTreeMap<(Vec<String>, Vec<String>), u64>;
 
 fn counts(profile: &wire::Profile) -> Counts {
@@ -155,7 +155,7 @@ fn counts(profile: &wire::Profile) -> Counts {
     counts
 }
 
-/// A location in the same words as [`content`] has, but for what pprof can't say.
+/// Describes a location like [`content`], without the parts that pprof has no field for.
 fn describe(profile: &wire::Profile, id: u64) -> String {
     let location = &profile.location[id as usize - 1];
     let string = |index: i64| profile.strings[index as usize].as_str();
@@ -181,7 +181,7 @@ fn describe(profile: &wire::Profile, id: u64) -> String {
     format!("{}{:#x}{lines}", file.unwrap_or_default(), location.address)
 }
 
-/// What our own profile says, without what pprof can't say.
+/// Returns the counts of a profile, without the parts that pprof has no field for.
 fn expected(profile: &Profile) -> Counts {
     let mut counts = Counts::new();
     for ((mut who, stack), times) in content::of_profile(profile) {
@@ -196,7 +196,7 @@ fn expected(profile: &Profile) -> Counts {
 }
 
 #[test]
-fn random_profiles_come_back_equal() {
+fn random_profiles_are_decoded_to_equal_ones() {
     for seed in 0..40 {
         let profile = fake::profile(seed, SMALL);
         assert_eq!(counts(&decode(&profile)), expected(&profile), "seed {seed}");
@@ -223,7 +223,7 @@ fn ids_are_valid_and_tables_without_duplicates() {
 }
 
 #[test]
-fn the_head_says_when_and_what() {
+fn head_has_times_types_and_losses() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     builder.lose("ring full", 3);
     let profile = decode(&fake::finish(builder));
@@ -235,7 +235,7 @@ fn the_head_says_when_and_what() {
     assert_eq!(profile.strings[profile.comment[0] as usize], "lost: 3 ring full");
 }
 
-/// A file that is gone when the test ends.
+/// A file that is removed when the test ends.
 struct File(PathBuf);
 
 impl Drop for File {
@@ -258,7 +258,7 @@ fn known_workload() -> Profile {
 }
 
 #[test]
-fn go_tool_pprof_reads_it() {
+fn go_tool_pprof_reads_a_profile() {
     test_needs::programs!("go");
     let file = File(std::env::temp_dir().join(format!("known-{}.pb.gz", std::process::id())));
     std::fs::write(&file.0, pprof(&known_workload())).unwrap();

@@ -1,4 +1,4 @@
-//! An independent decoder reads back what the profile said.
+//! Encoded profiles, read by an independent decoder.
 
 use bytes::Bytes;
 use ebpf_profiler_core::profile::ProfileBuilder;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::content;
 use crate::fake::{self, SMALL, Shape};
 
-/// With everything that the profile says.
+/// Returns an encoder with all options enabled.
 fn encoder(limit: usize) -> Encoder {
     Encoder::new(Resource::new()).limit(limit).linker_names(true)
 }
@@ -20,7 +20,7 @@ fn decode(bytes: &Bytes) -> ExportProfilesServiceRequest {
 }
 
 #[test]
-fn random_profiles_come_back_equal() {
+fn random_profiles_are_decoded_to_equal_ones() {
     for seed in 0..40 {
         let profile = fake::profile(seed, SMALL);
         let request = decode(&encoder(usize::MAX).encode(&profile)[0]);
@@ -29,16 +29,16 @@ fn random_profiles_come_back_equal() {
 }
 
 #[test]
-fn the_bytes_are_those_of_the_reference() {
+fn sizes_equal_those_of_the_reference_encoder() {
     for seed in 0..20 {
         let bytes = encode(&fake::profile(seed, SMALL), &Resource::new());
-        // Fields may stand in any order, so only their sizes compare.
+        // The order of fields differs, so only sizes are compared.
         assert_eq!(decode(&bytes).encoded_len(), bytes.len(), "seed {seed}");
     }
 }
 
 #[test]
-fn the_same_profile_gives_the_same_bytes() {
+fn equal_profiles_are_encoded_equally() {
     let resource = Resource::new().with("host.name", "here");
     let first = encode(&fake::profile(7, SMALL), &resource);
     let mut encoder = Encoder::new(resource);
@@ -49,7 +49,7 @@ fn the_same_profile_gives_the_same_bytes() {
 }
 
 #[test]
-fn what_is_split_is_whole_together() {
+fn split_messages_together_contain_the_profile() {
     for (seed, limit) in [(1, 1), (2, 3_000), (3, 5_000), (4, 8_000), (5, 12_000), (6, 15_000)] {
         let profile = fake::profile(seed, SMALL);
         let messages = encoder(limit).encode(&profile);
@@ -67,14 +67,14 @@ fn what_is_split_is_whole_together() {
 }
 
 #[test]
-fn nothing_gives_nothing() {
+fn empty_profile_is_encoded_as_no_message() {
     let empty = fake::finish(ProfileBuilder::new(Duration::from_millis(50)));
     assert!(encode(&empty, &Resource::new()).is_empty());
     assert!(Encoder::new(Resource::new()).encode(&empty).is_empty());
 }
 
 #[test]
-fn a_large_profile_comes_back_equal() {
+fn large_profile_is_decoded_to_an_equal_one() {
     let shape = Shape {
         processes: 20,
         threads: 100,

@@ -1,4 +1,4 @@
-//! What we write keeps all rules, and the checks would notice if it didn't.
+//! Encoded profiles follow all rules, and the checks detect violations.
 
 use std::process::Command;
 
@@ -26,7 +26,7 @@ fn one() -> ExportProfilesServiceRequest {
 }
 
 #[test]
-fn random_profiles_keep_the_rules() {
+fn random_profiles_follow_the_rules() {
     for seed in 0..40 {
         for limit in [usize::MAX, 6_000] {
             for request in messages(seed, limit) {
@@ -38,7 +38,7 @@ fn random_profiles_keep_the_rules() {
 }
 
 #[test]
-fn broken_rules_are_noticed() {
+fn violated_rules_are_detected() {
     type Break = fn(&mut ExportProfilesServiceRequest);
     let breaks: [(&str, Break); 14] = [
         ("no dictionary", |it| it.dictionary = None),
@@ -70,7 +70,7 @@ fn broken_rules_are_noticed() {
 }
 
 #[test]
-fn what_consumers_refuse_is_noticed() {
+fn violated_requirements_of_consumers_are_detected() {
     type Break = fn(&mut ExportProfilesServiceRequest);
     let breaks: [(&str, Break); 5] = [
         ("pyroscope: labels", |it| {
@@ -107,7 +107,7 @@ fn double<T: Clone>(list: &mut Vec<T>) {
 }
 
 #[test]
-fn frames_have_the_most_precise_type_that_is_asked_for() {
+fn frames_have_the_most_precise_enabled_type() {
     let types = |request: &ExportProfilesServiceRequest| {
         let tables = request.dictionary.as_ref().unwrap();
         let lists = tables.location_table.iter().map(|location| &location.attribute_indices);
@@ -130,7 +130,7 @@ fn frames_have_the_most_precise_type_that_is_asked_for() {
 }
 
 #[test]
-fn linker_names_are_there_if_asked_for() {
+fn linker_names_are_optional() {
     let profile = fake::profile(1, SMALL);
     let count = |all| {
         let bytes = Encoder::new(Resource::new()).linker_names(all).encode(&profile).remove(0);
@@ -144,7 +144,7 @@ fn linker_names_are_there_if_asked_for() {
     assert!((whole / 4..whole).contains(&half), "{half} of {whole}");
 }
 
-/// Overloads of a C++ function differ in the linker's name alone.
+/// Overloads of a C++ function differ only in the linker's name.
 #[test]
 fn functions_that_become_equal_are_one() {
     let functions = |names: &[(&'static str, &'static str)], all| {
@@ -166,11 +166,11 @@ fn functions_that_become_equal_are_one() {
     };
     let overloads = [("f", "_Z1fi"), ("g", ""), ("f", "_Z1fd"), ("f", "")];
     assert_eq!((functions(&overloads, false), functions(&overloads, true)), (2, 4));
-    // What has no other name keeps that one.
+    // A function without another name keeps its linker name.
     assert_eq!(functions(&[("", "_Z1fi"), ("", "_Z1fd")], false), 2);
 }
 
-/// These functions, one address each.
+/// A symbolizer with one function per address.
 struct Named(Vec<(&'static str, &'static str)>);
 
 impl Symbolizer for Named {
@@ -199,7 +199,7 @@ fn go_programs_have_their_build_id() {
     assert!(lists.any(|list| crate::content::attributes(tables, list).any(|pair| pair == go)));
 }
 
-/// Two traces that differ only in how many frames are missing look the same from outside.
+/// Two traces that differ only in the number of missing frames are encoded equally.
 #[test]
 fn samples_that_become_equal_are_joined() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
@@ -217,9 +217,9 @@ fn samples_that_become_equal_are_joined() {
     assert_eq!(sample(&mut request).timestamps_unix_nano.len(), 3);
 }
 
-/// Somebody's symbolizer may say that there is a function and nothing about it.
+/// A custom symbolizer may return a function without texts.
 #[test]
-fn a_symbol_without_texts_is_no_function() {
+fn symbol_without_texts_is_no_function() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let process = builder.process(fake::process(1));
     let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
@@ -243,9 +243,9 @@ impl Symbolizer for Silent {
     }
 }
 
-/// Ticks are stamped by another clock than the profile's beginning, and somebody may set that one in between.
+/// Timestamps are of another clock than the profile's start, which may be set in between.
 #[test]
-fn a_timestamp_outside_widens_the_profile() {
+fn timestamp_outside_extends_the_profile() {
     const HOUR: u64 = 3_600_000_000_000;
     let end = fake::START + fake::DURATION;
     for times in
@@ -263,11 +263,11 @@ fn a_timestamp_outside_widens_the_profile() {
     }
 }
 
-/// One user's program must not cost the others their profiles.
+/// A program with long texts must not make a consumer reject the profiles of others.
 #[test]
-fn texts_that_are_too_long_are_cut() {
+fn long_texts_are_cut() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
-    // The cut would go through the last character of these.
+    // The limit is inside the last character of these.
     for (pid, executable) in [(1, "/ü".repeat(1_300)), (2, format!("/{}", "🦀".repeat(1_000)))] {
         let executable = executable.into();
         let process = builder.process(Process { pid, executable, ..Process::default() });
@@ -288,9 +288,9 @@ fn texts_that_are_too_long_are_cut() {
     assert_eq!(lengths("team"), [2_048; 2]);
 }
 
-/// The reference checker, where `PROFCHECK` names it.
+/// Runs the reference checker that `PROFCHECK` names.
 #[test]
-fn the_reference_checker_agrees() {
+fn reference_checker_accepts_the_messages() {
     let Ok(checker) = std::env::var("PROFCHECK") else {
         eprintln!("skipped: PROFCHECK doesn't name the reference checker");
         return;

@@ -1,4 +1,4 @@
-//! Fields of a message as they stand there, to be copied or changed.
+//! Fields of an encoded message.
 
 /// A field.
 #[derive(Clone, Copy, Debug)]
@@ -11,7 +11,7 @@ pub(super) struct Field<'m> {
     pub(super) content: &'m [u8],
 }
 
-/// How it is encoded.
+/// The wire type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Varint(u64),
@@ -19,7 +19,7 @@ pub(super) enum Kind {
     Fixed,
 }
 
-/// The fields of a message; none in the place of one that is broken, and then no more.
+/// Returns the fields of a message; a malformed one is `None` and the last.
 pub(super) fn fields(mut rest: &[u8]) -> impl Iterator<Item = Option<Field<'_>>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -49,7 +49,7 @@ fn next<'m>(rest: &mut &'m [u8]) -> Option<Field<'m>> {
     Some(Field { number: tag >> 3, kind, all: &start[..start.len() - rest.len()], content })
 }
 
-/// Numbers that are packed into one field.
+/// Returns the numbers of a packed field; a malformed one is `None` and the last.
 pub(super) fn varints(mut rest: &[u8]) -> impl Iterator<Item = Option<u64>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {
@@ -90,7 +90,7 @@ pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Zero is left out.
+/// Appends a number; omitted if zero.
 pub(super) fn put_number(field: u64, value: u64, out: &mut Vec<u8>) {
     if value != 0 {
         put_varint(field << 3, out);

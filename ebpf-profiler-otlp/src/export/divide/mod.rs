@@ -1,14 +1,14 @@
-//! A message that is too large for a collector, made into two.
+//! Divides a message that is too large for a collector.
 //!
-//! What it was made of is gone, or was on disk for a day, so the message itself is taken apart. Each part has half of
-//! the samples, and tables with what those refer to and nothing else:
+//! The profile is gone, and the message may come from the spool, so the encoded message is divided. Each part has half of the
+//! samples, and a dictionary with the elements that they refer to:
 //!
 //! ```text
 //!   samples ──► stacks ──► locations ──► mappings, functions ──► attributes ──► strings
 //! ```
 //!
-//! On this way each element gets its new number when it is first met, and its old one waits until its own table is
-//! written. All else is copied as it stands.
+//! In this order, an element gets its new index when it is first referred to, and is rewritten when its own table is written.
+//! Everything else is copied.
 
 mod field;
 mod schema;
@@ -18,7 +18,7 @@ use std::ops::Range;
 use field::{Field, Kind, fields, put_bytes, put_number, put_varint, varints};
 use schema::{REQUEST, Role, Schema, TABLES};
 
-/// Two messages with half of the samples each; none where there are no two samples, or it is no such message.
+/// Returns two messages with half of the samples each; `None` for fewer than two samples or a malformed message.
 pub(super) fn divide(message: &[u8]) -> Option<[Vec<u8>; 2]> {
     let mut all = Part::new(message, 0..0)?;
     all.rewrite(message, REQUEST, &mut Vec::new())?;
@@ -29,26 +29,26 @@ pub(super) fn divide(message: &[u8]) -> Option<[Vec<u8>; 2]> {
     Some([Part::new(message, 0..half)?.write(message)?, Part::new(message, half..all)?.write(message)?])
 }
 
-/// Those samples of a message that have these places.
+/// The samples of a message at a range of positions.
 struct Part<'m> {
-    wanted: Range<usize>,
+    samples: Range<usize>,
     seen: usize,
     kept: usize,
     tables: [Table<'m>; TABLES.len()],
 }
 
-/// A table of the message, and which of its elements are needed.
+/// A table of the message and the elements that are kept.
 #[derive(Default)]
 struct Table<'m> {
     elements: Vec<&'m [u8]>,
-    /// New numbers by old ones.
+    /// New indices by old ones.
     numbers: Vec<Option<u32>>,
-    /// Old numbers by new ones.
+    /// Old indices by new ones.
     order: Vec<usize>,
 }
 
 impl<'m> Part<'m> {
-    fn new(message: &'m [u8], wanted: Range<usize>) -> Option<Part<'m>> {
+    fn new(message: &'m [u8], samples: Range<usize>) -> Option<Part<'m>> {
         let mut tables: [Table<'m>; TABLES.len()] = Default::default();
         for field in fields(message) {
             let field = field?;
@@ -56,12 +56,12 @@ impl<'m> Part<'m> {
                 Table::read(field.content, &mut tables)?;
             }
         }
-        // The element that stands for nothing is in every table.
+        // All tables begin with the empty element.
         tables.iter_mut().try_for_each(|table| {
             table.numbers = vec![None; table.elements.len()];
             table.number(0).map(drop)
         })?;
-        Some(Part { wanted, seen: 0, kept: 0, tables })
+        Some(Part { samples, seen: 0, kept: 0, tables })
     }
 
     fn write(mut self, message: &[u8]) -> Option<Vec<u8>> {
@@ -84,7 +84,7 @@ impl<'m> Part<'m> {
         Some(out)
     }
 
-    /// Appends a message with the new numbers; none if it isn't one.
+    /// Appends a message with the new indices; `None` if it is malformed.
     fn rewrite(&mut self, message: &[u8], schema: Schema, out: &mut Vec<u8>) -> Option<()> {
         for field in fields(message) {
             let field = field?;
@@ -122,9 +122,9 @@ impl<'m> Part<'m> {
     }
 
     fn sample(&mut self, field: &Field<'_>, inner: Schema, out: &mut Vec<u8>) -> Option<()> {
-        let wanted = self.wanted.contains(&self.seen);
+        let is_included = self.samples.contains(&self.seen);
         self.seen += 1;
-        if !wanted {
+        if !is_included {
             return Some(());
         }
         self.kept += 1;
@@ -165,14 +165,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_message_is_not_divided() {
+    fn malformed_messages_are_not_divided() {
         for message in [&b""[..], b"\x0a", b"\x0a\xff", b"\x12\x00", b"\x0a\x02\x12\x00", b"not a message"] {
             assert_eq!(divide(message), None, "{message:?}");
         }
     }
 
     #[test]
-    fn whatever_comes_it_is_divided_or_not() {
+    fn random_messages_do_not_panic() {
         let mut seed = 1u64;
         let mut byte = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,18 +1,18 @@
-//! Where numbers of table elements stand in a message.
+//! The fields of a message that hold indices of table elements.
 
-/// What to do with the fields of a message, by their numbers; those that aren't here are copied.
+/// Roles of a message's fields by field number; other fields are copied.
 pub(super) type Schema = &'static [(u64, Role)];
 
-/// What a field is.
+/// The role of a field.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
-    /// The number of an element of a table.
+    /// An index of a table.
     Number(usize),
-    /// Several of them.
+    /// Indices of a table.
     Numbers(usize),
-    /// A message in which there are such numbers.
+    /// A message that contains indices.
     Message(Schema),
-    /// The same, and without samples in it nobody wants it.
+    /// A message that contains samples and is omitted without them.
     AroundSamples(Schema),
     Sample(Schema),
     Dictionary,
@@ -26,7 +26,7 @@ pub(super) struct Table {
     pub(super) schema: Option<Schema>,
 }
 
-/// In an order in which each refers only to those behind it.
+/// The tables, each before those that it refers to.
 pub(super) const TABLES: [Table; 7] = [
     Table { field: 7, schema: Some(&[(1, Numbers(LOCATION))]) },
     Table { field: 2, schema: Some(LOCATIONS) },
@@ -47,7 +47,7 @@ const STRING: usize = 6;
 
 pub(super) const DICTIONARY: u64 = 2;
 
-/// `ExportProfilesServiceRequest`
+/// `ExportProfilesServiceRequest`.
 pub(super) const REQUEST: Schema = &[(1, AroundSamples(RESOURCE_PROFILES)), (DICTIONARY, Role::Dictionary)];
 
 const RESOURCE_PROFILES: Schema = &[(2, AroundSamples(SCOPE_PROFILES))];
@@ -58,5 +58,5 @@ const SAMPLE: Schema = &[(1, Number(STACK)), (2, Numbers(ATTRIBUTE)), (3, Number
 const VALUE_TYPE: Schema = &[(1, Number(STRING)), (2, Number(STRING))];
 const LOCATIONS: Schema =
     &[(1, Number(MAPPING)), (3, Message(&[(1, Number(FUNCTION))])), (4, Numbers(ATTRIBUTE))];
-/// The value of an attribute can be the number of a string, too.
+/// An attribute's value can be an index of a string, too.
 const ATTRIBUTES: Schema = &[(1, Number(STRING)), (2, Message(&[(8, Number(STRING))])), (3, Number(STRING))];
