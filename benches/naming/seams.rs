@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use benches::usage::on_cpu;
 use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::internal::process::{Description, System};
+use ebpf_profiler_core::internal::sample::MapEvent;
 use ebpf_profiler_core::language::{Attachment, FrameWalker, Language, Reason, Runtime, Target};
 use ebpf_profiler_core::live::LiveSystem;
-use ebpf_profiler_core::process::{Description, Opener, System};
-use ebpf_profiler_core::sample::MapEvent;
+use ebpf_profiler_core::process::Opener;
 
 /// The running machine, with its reads of memory written down: where, and how many bytes.
 #[derive(Clone, Default)]

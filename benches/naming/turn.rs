@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use benches::usage::on_cpu;
+use ebpf_profiler_core::internal::process::System;
+use ebpf_profiler_core::internal::registry::Registry;
+use ebpf_profiler_core::internal::tables::MemoryTables;
 use ebpf_profiler_core::language::{FrameWalker, Language};
 use ebpf_profiler_core::live::LiveSystem;
-use ebpf_profiler_core::process::System;
-use ebpf_profiler_core::registry::Registry;
-use ebpf_profiler_core::tables::MemoryTables;
 use ebpf_profiler_core::trace::Frame;
 use ebpf_programs::abi::record::frame::{CHECK, DETAIL, INTERPRETED};
 

@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use benches::usage::on_cpu;
 use ebpf_profiler_core::elf::{Arch, Elf};
-use ebpf_profiler_core::tables::{MemoryTables, Tables};
-use ebpf_profiler_core::trace::Walker;
+use ebpf_profiler_core::internal::tables::{MemoryTables, Tables};
+use ebpf_profiler_core::internal::trace::Walker;
 use ebpf_profiler_unwind::{Row, Table};
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, kind};

@@ -120,23 +120,19 @@
 //!
 //! | module | contents |
 //! | --- | --- |
-//! | [`sample`] | events from the kernel: samples, and starts and ends of processes. Seam: [`Source`](sample::Source) |
-//! | [`tables`] | data for the kernel: unwind tables and mappings. Seam: [`Tables`](tables::Tables) |
 //! | [`elf`] | ELF files, read piece by piece. Seam: [`ReadAt`](elf::ReadAt) |
-//! | [`go`] | the table of functions in every Go program |
-//! | [`process`] | processes and the files that they map. Seam: [`System`](process::System) |
+//! | [`process`] | files that processes map. Seam: [`Opener`](process::Opener) |
 //! | [`unwind`] | the compiler of unwind tables. Seam: [`UnwindCompiler`](unwind::UnwindCompiler) |
 //! | [`language`] | functions of scripts. Seam: [`Language`](language::Language) |
-//! | [`jit`] | names of JIT-compiled code from perf maps and jitdump files |
 //! | [`trace`] | stacks, and the kernel side's walkers on the host. Seam: [`Stack`](trace::Stack) |
-//! | [`registry`] | the state of all processes, published to the kernel side |
 //! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
 //! | [`profile`] | a finished profile, and the tree that flame graphs draw |
 //! | [`sink`] | flame graph, SVG, folded text, table. Seam: [`Sink`](sink::Sink) |
-//! | [`pipeline`] | the path from events to profiles |
 //! | [`replay`] | recordings |
 //! | [`live`] | the profiler of the running machine |
-//! | [`testing`] | fakes for all seams |
+//! | [`testing`] | profiles from text, and the conformance test of languages |
+//!
+//! The parts in between, from the kernel's ring buffer to a profile, are private.
 //!
 //! A seam is a trait with few methods. Closures implement those with one method, such as [`Sink`](sink::Sink).
 //!
@@ -150,8 +146,8 @@
 //! | the event stream breaks | [`StopError`](live::StopError) from the next call |
 //! | a stack is truncated | [`Stop`](trace::Stop) in its trace, and a frame in every flame graph |
 //! | the ring buffer is full | [`Profile::losses`](profile::Profile::losses), [`Health::lost`](live::Health::lost) |
-//! | a record cannot be decoded | [`PipelineStats::malformed`](pipeline::PipelineStats::malformed) |
-//! | a file has no usable unwind data | [`RegistryStats::without_table`](registry::RegistryStats::without_table), by reason |
+//! | a record cannot be decoded | [`PipelineStats::malformed`](PipelineStats::malformed) |
+//! | a file has no usable unwind data | [`RegistryStats::without_table`](RegistryStats::without_table), by reason |
 //! | a script's function cannot be named | the frame shows the reason; [`InterpreterStats`](language::InterpreterStats) |
 //! | an address has no symbol | the frame shows file and offset; [`SymbolStats`](symbol::SymbolStats) |
 //! | a sink fails | [`Health::sink_errors`](live::Health::sink_errors); sampling goes on |
@@ -181,13 +177,13 @@
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
-pub mod sample;
+mod sample;
 
-pub mod tables;
+mod tables;
 
 pub mod elf;
 
-pub mod go;
+mod go;
 
 pub mod process;
 
@@ -195,22 +191,21 @@ pub mod unwind;
 
 pub mod language;
 
-pub mod jit;
+mod jit;
 
 pub mod trace;
 
-pub mod registry;
+mod registry;
 
 pub mod symbol;
 
 pub mod profile;
 
-#[doc(hidden)]
-pub mod files;
+mod files;
 
 pub mod sink;
 
-pub mod pipeline;
+mod pipeline;
 
 pub mod replay;
 
@@ -220,6 +215,14 @@ pub mod live;
 #[cfg(feature = "live")]
 pub use live::Profiler;
 
+pub use jit::JitStats;
+pub use pipeline::PipelineStats;
+pub use registry::RegistryStats;
+pub use sample::SourceError;
+
 pub mod testing;
+
+#[doc(hidden)]
+pub mod internal;
 
 mod text;

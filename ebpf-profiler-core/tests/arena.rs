@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use ebpf_profiler_core::elf::Elf;
-use ebpf_profiler_core::registry::Registry;
-use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
-use ebpf_profiler_core::tables::{Full, MemoryTables, Tables};
-use ebpf_profiler_core::testing::FakeSystem;
+use ebpf_profiler_core::internal::registry::Registry;
+use ebpf_profiler_core::internal::sample::{FileId, Life, LifeEvent, MapEvent};
+use ebpf_profiler_core::internal::tables::{Full, MemoryTables, Tables};
+use ebpf_profiler_core::internal::testing::FakeSystem;
 use ebpf_profiler_core::unwind::Compiled;
 use ebpf_programs::abi::mapping::Process;
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::internal::registry::Registry;
+use ebpf_profiler_core::internal::sample::{FileId, Life, LifeEvent, MapEvent};
+use ebpf_profiler_core::internal::tables::MemoryTables;
+use ebpf_profiler_core::internal::testing::FakeSystem;
 use ebpf_profiler_core::language::{
     Attached, Attachment, FramePath, FrameWalker, Function, Language, Memory, Reason, Runtime, Target,
 };
-use ebpf_profiler_core::registry::Registry;
-use ebpf_profiler_core::sample::{FileId, Life, LifeEvent, MapEvent};
-use ebpf_profiler_core::tables::MemoryTables;
-use ebpf_profiler_core::testing::FakeSystem;
 use ebpf_programs::abi::record::frame::{DETAIL, INTERPRETED, LOOP};
 
 const PID: u32 = 7;

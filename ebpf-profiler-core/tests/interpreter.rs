@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use ebpf_profiler_core::tables::{MemoryTables, Tables};
-use ebpf_profiler_core::trace::{Stop, Walker};
+use ebpf_profiler_core::internal::tables::{MemoryTables, Tables};
+use ebpf_profiler_core::internal::trace::Walker;
+use ebpf_profiler_core::trace::Stop;
 use ebpf_programs::abi::VERSION;
 use ebpf_programs::abi::interpreter::{
     Frames, Interpreter, MAX_INTERPRETER_FRAMES, NO_CHECK, Others, Path, fold, from, position, run,

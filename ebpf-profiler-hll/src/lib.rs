@@ -66,7 +66,7 @@
 //! # Other languages
 //!
 //! A language whose frames are a linked list needs no code in the kernel: implement
-//! [`Language`](ebpf_profiler_core::language::Language), which describes in numbers where the list begins, how a frame is
+//! [`Language`], which describes in numbers where the list begins, how a frame is
 //! laid out and where a run of the loop ends. Requirements of other runtimes:
 //!
 //! | runtime | frames | possible today | missing |

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use ebpf_profiler_core::elf::Elf;
-use ebpf_profiler_core::go::Pclntab;
+use ebpf_profiler_core::internal::go::Pclntab;
 
 use crate::code::Code;
 use crate::eh_frame::cie::Functions;

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::ptr;
 
 use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::internal::tables::{Allocator, MemoryTables, Tables};
 use ebpf_profiler_core::language::FrameWalker;
-use ebpf_profiler_core::tables::{Allocator, MemoryTables, Tables};
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::interpreter;
 use ebpf_programs::abi::mapping::{self, Process, kind};

@@ -9,8 +9,8 @@ use std::array;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use ebpf_profiler_core::tables::{MemoryTables, Tables};
-use ebpf_profiler_core::trace::Walker;
+use ebpf_profiler_core::internal::tables::{MemoryTables, Tables};
+use ebpf_profiler_core::internal::trace::Walker;
 use ebpf_profiler_unwind::{Row, Table};
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, kind};

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use ebpf_profiler_core::elf::{Arch, Elf};
-use ebpf_profiler_core::files;
-use ebpf_profiler_core::replay::Replay;
-use ebpf_profiler_core::sample::{
+use ebpf_profiler_core::internal::files;
+use ebpf_profiler_core::internal::sample::{
     Batch, Body, Event, FileId, Life, LifeEvent, MapEvent, Source, SourceError, TickRecord,
 };
+use ebpf_profiler_core::replay::Replay;
 use ebpf_profiler_unwind::case::{Case, Place, Subject};
 use ebpf_profiler_unwind::{Mapping, Table};
 use ebpf_programs::abi::registers::{Registers, x86_64};

@@ -4,7 +4,7 @@
 use std::io::Cursor;
 
 use ebpf_profiler_core::replay::Replay;
-use ebpf_profiler_core::sample::SourceError;
+use ebpf_profiler_core::internal::sample::SourceError;
 use ebpf_profiler_core::symbol::NoSymbols;
 use libfuzzer_sys::fuzz_target;
 

@@ -20,7 +20,7 @@ use super::{Refused, read_bounded};
 /// # Examples
 ///
 /// ```
-/// use ebpf_profiler_core::files::Folder;
+/// use ebpf_profiler_core::internal::files::Folder;
 ///
 /// let path = std::env::temp_dir().join(format!("spool-{}", std::process::id()));
 /// let folder = Folder::private(&path)?;

@@ -23,7 +23,7 @@
 //!
 //! ```
 //! use ebpf_profiler_core::elf::Elf;
-//! use ebpf_profiler_core::go::Pclntab;
+//! use ebpf_profiler_core::internal::go::Pclntab;
 //!
 //! let elf = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
 //! assert!(Pclntab::find(&elf)?.is_none(), "this isn't a Go program");

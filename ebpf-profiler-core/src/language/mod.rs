@@ -9,7 +9,7 @@
 //!
 //! [`Language`] is the seam; `ebpf-profiler-hll` holds those that come along, and one of your own plugs in beside
 //! them. What a frame is and where it lies in memory is said in a few numbers, an
-//! [`Interpreter`]: the kernel side walks any list of frames by them,
+//! [`FrameWalker`]: the kernel side walks any list of frames by them,
 //! so a language needs no code there.
 //!
 //! A function gets its name when it is first seen, not when the profile is finished: the kernel side wakes this

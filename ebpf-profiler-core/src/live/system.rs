@@ -21,7 +21,7 @@ use crate::sample::{FileId, MapEvent};
 ///
 /// ```
 /// use ebpf_profiler_core::live::LiveSystem;
-/// use ebpf_profiler_core::process::System;
+/// use ebpf_profiler_core::internal::process::System;
 ///
 /// let mut word = [0; 8];
 /// LiveSystem.read(std::process::id(), &raw const word as u64, &mut word)?;

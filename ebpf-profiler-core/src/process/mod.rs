@@ -8,4 +8,5 @@ mod system;
 
 pub(crate) use layout::{Mapped, Region, find, insert, keep};
 pub use module::{Module, ModuleId, Opener};
+#[doc(hidden)]
 pub use system::{Description, System};

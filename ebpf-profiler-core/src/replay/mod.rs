@@ -70,7 +70,7 @@
 //! | *segment* | flags, offset `u64`, address `u64`, size in the file `u64`, size in memory `u64` |
 //! | *function* | name `text`, file `text`, first line, `list` of position and line |
 //!
-//! A recording that contradicts itself is an [error](crate::sample::SourceError::Format). Reading takes memory in
+//! A recording that contradicts itself is an [error](crate::SourceError::Format). Reading takes memory in
 //! proportion to the answers in it.
 
 mod record;
@@ -108,8 +108,12 @@ mod play;
 mod run;
 
 pub use incomplete::Incomplete;
+#[doc(hidden)]
 pub use kernel_names::{KernelOnly, RecordingSymbolizer};
 pub use play::{Replay, Replayed};
-pub use recorder::{RecordOptions, RecordStats, Recorder};
+pub use recorder::RecordStats;
+#[doc(hidden)]
+pub use recorder::{RecordOptions, Recorder};
+#[doc(hidden)]
 pub use recording_system::RecordingSystem;
 pub use run::Profiles;

@@ -43,9 +43,10 @@ const DEADLINE: Duration = Duration::from_secs(10);
 ///
 /// ```
 /// use std::time::Duration;
-/// use ebpf_profiler_core::pipeline::Clock;
-/// use ebpf_profiler_core::replay::{RecordOptions, Recorder, Replay};
-/// use ebpf_profiler_core::sample::{Batch, Counts};
+/// use ebpf_profiler_core::internal::pipeline::Clock;
+/// use ebpf_profiler_core::internal::replay::{RecordOptions, Recorder};
+/// use ebpf_profiler_core::replay::Replay;
+/// use ebpf_profiler_core::internal::sample::{Batch, Counts};
 ///
 /// let path = std::env::temp_dir().join(format!("recorder-{}.ticks", std::process::id()));
 /// let recorder = Recorder::create(&path, &RecordOptions::new(Clock::default(), Duration::from_millis(10)))?;

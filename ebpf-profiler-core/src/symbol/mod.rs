@@ -21,7 +21,7 @@
 //! | vDSO, deleted file, file in a container | the same, read through [`Module::opener`] |
 //! | inlined function, line | DWARF 2 to 5, with feature `symbolize` |
 //! | stripped function | its start, from `.eh_frame_hdr`: `gzip+0x42c0` |
-//! | Go function, its line, inlined functions | [Go's own table](crate::go), stripped or not |
+//! | Go function, its line, inlined functions | Go's function table (`.gopclntab`), stripped or not |
 //!
 //! Of several names for one function, a global one with the fewest leading underscores is used, then the shortest. C++
 //! names have no parameters; [`Symbol::system_name`] distinguishes overloads.

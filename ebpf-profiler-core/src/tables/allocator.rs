@@ -13,7 +13,7 @@ use ebpf_programs::abi::arena::{BLOCK_UNITS, UNIT};
 /// # Examples
 ///
 /// ```
-/// use ebpf_profiler_core::tables::Allocator;
+/// use ebpf_profiler_core::internal::tables::Allocator;
 ///
 /// let mut places = Allocator::new(1 << 20);
 /// let small = places.allocate(100, 0).unwrap();

@@ -12,6 +12,9 @@ mod tick;
 
 pub use language::language;
 pub use profile::profile;
+#[doc(hidden)]
 pub use source::FakeSource;
+#[doc(hidden)]
 pub use system::FakeSystem;
+#[doc(hidden)]
 pub use tick::FakeTick;

@@ -11,8 +11,8 @@ use crate::sample::{Batch, Counts, Source, SourceError};
 ///
 /// ```
 /// use std::time::Duration;
-/// use ebpf_profiler_core::sample::{Batch, Source};
-/// use ebpf_profiler_core::testing::{FakeSource, FakeTick};
+/// use ebpf_profiler_core::internal::sample::{Batch, Source};
+/// use ebpf_profiler_core::internal::testing::{FakeSource, FakeTick};
 ///
 /// let mut batch = Batch::default();
 /// batch.push_tick(&FakeTick::walked(1_000, 7, "cat", &[0x401000]).bytes());
@@ -22,7 +22,7 @@ use crate::sample::{Batch, Counts, Source, SourceError};
 /// assert!(source.next(Duration::ZERO, &mut batch)?);
 /// assert_eq!(batch.ticks().count(), 1);
 /// assert!(!source.next(Duration::ZERO, &mut batch)?);
-/// # Ok::<(), ebpf_profiler_core::sample::SourceError>(())
+/// # Ok::<(), ebpf_profiler_core::internal::sample::SourceError>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct FakeSource {

@@ -15,9 +15,9 @@ use crate::sample::{FileId, MapEvent};
 /// # Examples
 ///
 /// ```
-/// use ebpf_profiler_core::process::System;
-/// use ebpf_profiler_core::sample::{FileId, MapEvent};
-/// use ebpf_profiler_core::testing::FakeSystem;
+/// use ebpf_profiler_core::internal::process::System;
+/// use ebpf_profiler_core::internal::sample::{FileId, MapEvent};
+/// use ebpf_profiler_core::internal::testing::FakeSystem;
 ///
 /// let file = FileId::Inode { device: (8, 1), inode: 42 };
 /// let map = MapEvent { start: 0x1000, end: 0x2000, offset: 0, file, path: "/bin/cat".into() };

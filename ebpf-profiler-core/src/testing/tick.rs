@@ -9,8 +9,8 @@ use ebpf_programs::abi::registers::Registers;
 /// # Examples
 ///
 /// ```
-/// use ebpf_profiler_core::sample::Batch;
-/// use ebpf_profiler_core::testing::FakeTick;
+/// use ebpf_profiler_core::internal::sample::Batch;
+/// use ebpf_profiler_core::internal::testing::FakeTick;
 /// use ebpf_profiler_core::trace::Stop;
 ///
 /// let tick = FakeTick::walked(1_000, 7, "cat", &[0x401000, 0x402000]).kernel(&[0xffffffff81000000]);

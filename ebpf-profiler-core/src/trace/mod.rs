@@ -8,7 +8,9 @@ mod walker;
 
 pub use ebpf_programs::abi::reason::Stop;
 pub use frame::{Found, Frame};
-pub use walker::{Stack, Walker};
+pub use walker::Stack;
+#[doc(hidden)]
+pub use walker::Walker;
 
 /// One stack, leaf first: kernel frames, then user frames.
 ///

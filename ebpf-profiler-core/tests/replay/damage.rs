@@ -2,8 +2,8 @@
 
 use std::io::Cursor;
 
+use ebpf_profiler_core::internal::sample::SourceError;
 use ebpf_profiler_core::replay::{Incomplete, Replay};
-use ebpf_profiler_core::sample::SourceError;
 use ebpf_profiler_core::symbol::NoSymbols;
 
 use crate::world::{batches, record, system};

@@ -4,11 +4,12 @@ use std::io::{self, Cursor, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use ebpf_profiler_core::pipeline::Clock;
-use ebpf_profiler_core::replay::{Incomplete, RecordOptions, Recorder, Replay};
-use ebpf_profiler_core::sample::{Batch, Counts};
+use ebpf_profiler_core::internal::pipeline::Clock;
+use ebpf_profiler_core::internal::replay::{RecordOptions, Recorder};
+use ebpf_profiler_core::internal::sample::{Batch, Counts};
+use ebpf_profiler_core::internal::testing::FakeTick;
+use ebpf_profiler_core::replay::{Incomplete, Replay};
 use ebpf_profiler_core::symbol::NoSymbols;
-use ebpf_profiler_core::testing::FakeTick;
 
 use crate::world::Shared;
 

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::internal::sample::{Batch, FileId, Life, LifeEvent};
 use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::replay::Replay;
-use ebpf_profiler_core::sample::{Batch, FileId, Life, LifeEvent};
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 
 use crate::world::{AnyFile, CODE, batches, map, program, raw, record, record_with, replay, system, text};

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use ebpf_profiler_core::pipeline::Clock;
+use ebpf_profiler_core::internal::pipeline::Clock;
+use ebpf_profiler_core::internal::replay::{RecordOptions, Recorder};
+use ebpf_profiler_core::internal::sample::{Batch, Counts, Life, LifeEvent, Source, TickRecord};
+use ebpf_profiler_core::internal::testing::FakeTick;
 use ebpf_profiler_core::profile::Profile;
-use ebpf_profiler_core::replay::{RecordOptions, Recorder};
-use ebpf_profiler_core::sample::{Batch, Counts, Life, LifeEvent, Source, TickRecord};
-use ebpf_profiler_core::testing::FakeTick;
 
 use crate::world::{AnyFile, CODE, Shared, batches, record, record_with, recorder, replay, system, text};
 

@@ -6,17 +6,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::internal::pipeline::{Clock, Pipeline};
+use ebpf_profiler_core::internal::registry::Registry;
+use ebpf_profiler_core::internal::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
+use ebpf_profiler_core::internal::sample::{Batch, Counts, FileId, Life, LifeEvent, MapEvent};
+use ebpf_profiler_core::internal::tables::MemoryTables;
+use ebpf_profiler_core::internal::testing::{FakeSystem, FakeTick};
 use ebpf_profiler_core::language::{Attachment, Language, Reason, Runtime, Target};
-use ebpf_profiler_core::pipeline::{Clock, Pipeline};
 use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::profile::Profile;
-use ebpf_profiler_core::registry::Registry;
-use ebpf_profiler_core::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem, Replay};
-use ebpf_profiler_core::sample::{Batch, Counts, FileId, Life, LifeEvent, MapEvent};
+use ebpf_profiler_core::replay::Replay;
 use ebpf_profiler_core::sink::folded;
 use ebpf_profiler_core::symbol::{NoSymbols, Symbol, Symbolizer};
-use ebpf_profiler_core::tables::MemoryTables;
-use ebpf_profiler_core::testing::{FakeSystem, FakeTick};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
 /// Where the made-up program's code begins.

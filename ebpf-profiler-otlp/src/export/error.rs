@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use ebpf_profiler_core::files::Refused;
+use ebpf_profiler_core::internal::files::Refused;
 
 /// An error when an exporter starts, takes a profile or is flushed.
 #[derive(Debug)]

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 
 use bytes::Bytes;
-use ebpf_profiler_core::files::Folder;
+use ebpf_profiler_core::internal::files::Folder;
 
 use super::compression::Coding;
 

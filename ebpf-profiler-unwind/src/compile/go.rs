@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use ebpf_profiler_core::elf::Elf;
-use ebpf_profiler_core::go::{Function, Pclntab, Steps};
+use ebpf_profiler_core::internal::go::{Function, Pclntab, Steps};
 
 use crate::arch::Registers;
 use crate::index::Item;

@@ -1,7 +1,7 @@
 //! Go's own table, and what it doesn't say about the code.
 
 use ebpf_profiler_core::elf::{Arch, Elf};
-use ebpf_profiler_core::go::{Function, Pclntab};
+use ebpf_profiler_core::internal::go::{Function, Pclntab};
 
 /// The table, and a habit of the compiler's.
 #[derive(Debug)]

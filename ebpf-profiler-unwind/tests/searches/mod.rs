@@ -1,6 +1,6 @@
 //! The walkers' searches for a rule, over one table.
 
-use ebpf_profiler_core::tables::{MemoryTables, Tables};
+use ebpf_profiler_core::internal::tables::{MemoryTables, Tables};
 use ebpf_programs::abi::arena::{BLOCK_WORDS, UNIT};
 use ebpf_programs::abi::table::Rule;
 use ebpf_programs::machine::Machine;

@@ -7,9 +7,9 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use ebpf_profiler_core::internal::sample::SourceError;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::replay::Replay;
-use ebpf_profiler_core::sample::SourceError;
 use ebpf_profiler_core::sink::{File, Table};
 use examples::{Options, Usage, fail, print};
 

@@ -1,0 +1,53 @@
+//! The machinery behind [`Profiler`](crate::Profiler), for the other crates and the tests of this workspace.
+//!
+//! Not part of the public interface: anything here may change in any release.
+
+pub mod files {
+    //! See the module of this name in the source.
+    pub use crate::files::*;
+}
+
+pub mod go {
+    //! See the module of this name in the source.
+    pub use crate::go::*;
+}
+
+pub mod pipeline {
+    //! See the module of this name in the source.
+    pub use crate::pipeline::*;
+}
+
+pub mod process {
+    //! The seam between a registry and the machine that it describes.
+    pub use crate::process::{Description, System};
+}
+
+pub mod registry {
+    //! See the module of this name in the source.
+    pub use crate::registry::*;
+}
+
+pub mod replay {
+    //! The writing half of recordings.
+    pub use crate::replay::{KernelOnly, RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
+}
+
+pub mod sample {
+    //! See the module of this name in the source.
+    pub use crate::sample::*;
+}
+
+pub mod tables {
+    //! See the module of this name in the source.
+    pub use crate::tables::*;
+}
+
+pub mod testing {
+    //! Fakes of the seams in this module.
+    pub use crate::testing::{FakeSource, FakeSystem, FakeTick};
+}
+
+pub mod trace {
+    //! The walkers of the kernel side on the host.
+    pub use crate::trace::Walker;
+}
