@@ -21,7 +21,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use ebpf_profiler_core::elf::Elf;
-use ebpf_profiler_core::files;
+use ebpf_profiler_core::internal::files;
 use ebpf_profiler_unwind::{Rule, Table};
 use examples::{Options, Usage, fail, print};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use ebpf_profiler_core::files;
+use ebpf_profiler_core::internal::files;
 use ebpf_profiler_core::trace::{Found, Stop};
 use ebpf_profiler_unwind::case::{Case, Place, Subject};
 use ebpf_profiler_unwind::core_dump::{CoreDump, Loaded, Search, Thread};

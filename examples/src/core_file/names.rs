@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ebpf_profiler_core::elf::ReadAt;
-use ebpf_profiler_core::files;
+use ebpf_profiler_core::internal::files;
 use ebpf_profiler_core::process::{Module, Opener};
 use ebpf_profiler_core::symbol::{SymbolOptions, Symbolizer, Symbols};
 use ebpf_profiler_unwind::core_dump::{File, Loaded, Origin};
