@@ -39,11 +39,11 @@ pub(super) struct Place {
 /// The way to write to a place.
 #[derive(Debug, PartialEq)]
 pub(super) enum Target {
-    /// Nothing is there.
+    /// A new name.
     New,
-    /// A regular file is there. `mode` is its mode if it belongs to this user.
+    /// A regular file. `mode` is its mode if it belongs to this user.
     Replace { mode: Option<Mode> },
-    /// A pipe or a character device is there.
+    /// A pipe or a character device.
     Stream,
 }
 

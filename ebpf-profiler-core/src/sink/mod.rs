@@ -1,11 +1,11 @@
-//! Where finished profiles go.
+//! Output of finished profiles.
 //!
 //! ```text
 //!   html     an interactive flame graph in one file
-//!   svg      a flame graph that stands still, for documents
-//!   folded   one line a stack, for other tools
+//!   svg      a static flame graph, for documents
+//!   folded   one line per stack, for other tools
 //!   table    the hottest functions, for a terminal
-//!   file     any of the first three, by the ending of a path
+//!   file     one of the first three, by the ending of a path
 //! ```
 //!
 //! Pictures are drawn from a [`Tree`](crate::profile::Tree).
@@ -28,7 +28,7 @@ pub use html::Html;
 pub use svg::Svg;
 pub use table::Table;
 
-/// What a sink answers with when it can't take a profile; the pipeline reports it and goes on.
+/// Error of a sink; the profiler counts it and continues.
 pub type SinkError = Box<dyn Error + Send + Sync>;
 
 /// Takes finished profiles. A closure works too.
@@ -53,14 +53,14 @@ pub trait Sink: Send {
     ///
     /// # Errors
     ///
-    /// When it can't be taken; it is not offered again.
+    /// Fails if the profile cannot be taken. It is not offered again.
     fn take(&mut self, profile: &Profile) -> Result<(), SinkError>;
 
-    /// Brings what is still held where it belongs; called once, at the end.
+    /// Delivers what the sink still holds. Called once, at the end.
     ///
     /// # Errors
     ///
-    /// When that can't be done.
+    /// Fails if it cannot be delivered.
     fn flush(&mut self) -> Result<(), SinkError> {
         Ok(())
     }
@@ -71,7 +71,7 @@ pub trait Sink: Send {
     ///
     /// # Errors
     ///
-    /// When that can't be done.
+    /// Fails if it cannot be delivered.
     fn flush_until(&mut self, deadline: Instant) -> Result<(), SinkError> {
         let _ = deadline;
         self.flush()
@@ -87,7 +87,7 @@ where
     }
 }
 
-/// What stands above a picture unless someone chose a title.
+/// Returns the default title of a flame graph.
 fn title(profile: &Profile) -> String {
     match profile.processes() {
         [] => "nothing".into(),

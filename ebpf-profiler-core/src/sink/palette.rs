@@ -1,22 +1,22 @@
-//! The colours of both flame graphs: one hue for each kind of code, paler where it is inlined.
+//! Colours of both flame graphs: one hue per kind of code, paler for inlined functions.
 
 use crate::profile::{Kind, Label};
 
-/// The look of one kind.
+/// Name and colours of one kind of code.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     pub(super) kind: Kind,
-    /// For the legend.
+    /// Name in the legend.
     pub(super) name: &'static str,
     pub(super) light: Rgb,
     pub(super) dark: Rgb,
 }
 
-/// A colour, `0xrrggbb`.
+/// Colour as `0xrrggbb`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rgb(pub(super) u32);
 
-/// All kinds, by the number that the interactive picture knows them by.
+/// All kinds, in the order of their numbers in the HTML page.
 pub(super) const LOOKS: [Look; 9] = [
     look(Kind::Origin, "process, thread", 0xd5dbe4, 0x3b4453),
     look(Kind::Kernel, "kernel", 0x8fb7f5, 0x34609f),
@@ -29,10 +29,10 @@ pub(super) const LOOKS: [Look; 9] = [
     look(Kind::Merged, "merged frames", 0xe9ecf1, 0x2a303b),
 ];
 
-/// How many shades each kind has, so that neighbours differ.
+/// Number of shades per kind; they distinguish neighbours.
 pub(super) const SHADES: u32 = 4;
 
-/// What everything is drawn on.
+/// Background colours.
 pub(super) const LIGHT_PAPER: Rgb = Rgb(0xffffff);
 pub(super) const DARK_PAPER: Rgb = Rgb(0x14171d);
 
@@ -40,12 +40,12 @@ const fn look(kind: Kind, name: &'static str, light: u32, dark: u32) -> Look {
     Look { kind, name, light: Rgb(light), dark: Rgb(dark) }
 }
 
-/// The number of a kind in [`LOOKS`].
+/// Returns the index of a kind in [`LOOKS`].
 pub(super) fn number(kind: Kind) -> usize {
     LOOKS.iter().position(|look| look.kind == kind).unwrap_or(0)
 }
 
-/// The shade of a name: always the same.
+/// Returns the shade of a name, a hash of it.
 pub(super) fn shade(label: &Label<'_>) -> u32 {
     let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     let hash = label.name.bytes().fold(0x811c_9dc5, hash);
@@ -53,7 +53,7 @@ pub(super) fn shade(label: &Label<'_>) -> u32 {
 }
 
 impl Rgb {
-    /// Mixed with so many percent of another colour.
+    /// Mixes in `percent` percent of another colour.
     pub(super) fn mixed(self, percent: u32, other: Rgb) -> Rgb {
         let channel = |shift: u32| {
             let of = |color: Rgb| color.0 >> shift & 0xff;
@@ -62,7 +62,7 @@ impl Rgb {
         Rgb(channel(16) | channel(8) | channel(0))
     }
 
-    /// In one of the shades, paler if it is inlined.
+    /// Returns one of the shades, paler if inlined.
     pub(super) fn shaded(self, shade: u32, inlined: bool, paper: Rgb) -> Rgb {
         self.mixed(shade * 7 + if inlined { 42 } else { 0 }, paper)
     }

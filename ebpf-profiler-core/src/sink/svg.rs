@@ -1,4 +1,4 @@
-//! A flame graph that stands still.
+//! Static flame graphs.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,9 +9,8 @@ use crate::text::{Number, Share, clean, clip, fit};
 
 /// A flame graph in SVG: without script, for documents.
 ///
-/// Pointing at a frame of some width shows its name, count and share. It follows the reader's preference for light or dark.
-/// Frames narrower than a pixel are merged, and so is what is too much or too high for a document; the picture
-/// says how many.
+/// A tooltip shows name, count and share of a frame wider than a pixel. Colours follow the reader's preference for light or
+/// dark. Frames narrower than a pixel or beyond the limits are merged, and the picture shows their number.
 ///
 /// # Examples
 ///
@@ -32,35 +31,35 @@ pub struct Svg<'p> {
 }
 
 impl<'p> Svg<'p> {
-    /// A picture of the profile, 1200 pixels wide, with about 2,000 frames on 40 levels at most.
+    /// Returns a flame graph, 1200 pixels wide, with at most about 2,000 frames on 40 levels.
     pub fn new(profile: &'p Profile) -> Svg<'p> {
         let limits = Limits { samples: 0, frames: 2_000, levels: 40 };
         Svg { profile, title: super::title(profile), width: 1200, limits }
     }
 
-    /// What stands above it.
-    #[must_use = "it is a new picture"]
+    /// Sets the title.
+    #[must_use = "returns the changed flame graph"]
     pub fn title(self, title: impl Into<String>) -> Svg<'p> {
         Svg { title: clean(&title.into()).into_owned(), ..self }
     }
 
-    /// How wide it is, in pixels; at least 300.
-    #[must_use = "it is a new picture"]
+    /// Sets the width in pixels; at least 300.
+    #[must_use = "returns the changed flame graph"]
     pub fn width(self, width: u32) -> Svg<'p> {
         Svg { width: width.max(300), ..self }
     }
 
-    /// What is merged besides frames narrower than a pixel.
-    #[must_use = "it is a new picture"]
+    /// Sets the limits beyond which frames are merged.
+    #[must_use = "returns the changed flame graph"]
     pub fn limits(self, limits: Limits) -> Svg<'p> {
         Svg { limits, ..self }
     }
 
-    /// Writes it.
+    /// Writes the SVG document.
     ///
     /// # Errors
     ///
-    /// When `out` can't take it.
+    /// Fails if `out` does.
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let tree = Tree::new(self.profile);
         let inner = f64::from(self.width) - 2.0 * MARGIN;
@@ -71,15 +70,15 @@ impl<'p> Svg<'p> {
     }
 }
 
-/// A picture whose measures are known.
+/// A flame graph with its layout.
 struct Drawing<'d> {
     svg: &'d Svg<'d>,
     layout: Layout<'d, 'd>,
-    /// Pixels for each sample.
+    /// Pixels per sample.
     scale: f64,
 }
 
-// Writing to a string doesn't fail.
+// Writing to a string does not fail.
 impl Drawing<'_> {
     fn draw(&self, all: u64) -> String {
         let mut out = String::new();
@@ -119,7 +118,7 @@ impl Drawing<'_> {
         note
     }
 
-    /// What the colours say, for the kinds that occur.
+    /// Draws the legend of the kinds that occur.
     fn legend(&self, out: &mut String) {
         let frames = &self.layout.frames;
         let occurs = |wanted: &dyn Fn(&Placed<'_, '_>) -> bool| frames.iter().skip(1).any(wanted);
@@ -151,10 +150,10 @@ impl Drawing<'_> {
 
     fn frame(&self, out: &mut String, placed: &Placed<'_, '_>, y: f64, all: u64) {
         let x = MARGIN + placed.start as f64 * self.scale;
-        // Half a pixel stays free between neighbours.
+        // Neighbours are half a pixel apart.
         let width = (placed.total as f64 * self.scale - 0.5).max(0.5);
         match width {
-            // Too narrow to be pointed at, but not to be seen; the merged ones among them not even that.
+            // Too narrow for a tooltip. Merged frames of this width are left out.
             ..1.5 if placed.label.kind == Kind::Merged => {}
             ..1.5 => rect(out, &class(placed), x, y, width),
             _ => self.wide(out, placed, [x, y, width], all),
@@ -206,7 +205,7 @@ fn rect(out: &mut String, class: &str, x: f64, y: f64, width: f64) {
     );
 }
 
-/// Draws an entry of the legend; returns where the next one begins.
+/// Draws an entry of the legend and returns the position of the next one.
 fn swatch(out: &mut String, x: f64, classes: &[&str], name: &str) -> f64 {
     for class in classes {
         let _ = write!(
@@ -218,7 +217,7 @@ fn swatch(out: &mut String, x: f64, classes: &[&str], name: &str) -> f64 {
     x + 38.0 + name.len() as f64 * 6.0
 }
 
-/// The rules for all kinds and shades, light and dark.
+/// Returns the style rules for all kinds and shades, light and dark.
 fn colors() -> String {
     let light = rules(|look| look.light, LIGHT_PAPER);
     let dark = rules(|look| look.dark, DARK_PAPER);
@@ -239,7 +238,7 @@ fn rules(color: impl Fn(&Look) -> Rgb, paper: Rgb) -> String {
     rules
 }
 
-/// For text and for attributes in double quotes. XML knows no control characters; names hold none.
+/// Escapes text and attributes in double quotes. Names hold no control characters, which XML forbids.
 fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")
@@ -249,10 +248,10 @@ const DARK: &str =
     "text{fill:#f0ede8}.title{fill:#f0ede8}.note{fill:#a3abb8}.hatch{stroke:#fff;stroke-opacity:.32}\n";
 const HATCHING: &str = "<pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
     <path class=\"hatch\" d=\"M-1 7 7 -1M-4 4 4 -4M2 10 10 2\"/></pattern>";
-/// Names of generic functions may have thousands of characters.
+/// Maximum length of a name in characters; generic functions may have thousands.
 const LONGEST_NAME: usize = 120;
 const MARGIN: f64 = 12.0;
 const HEAD: f64 = 80.0;
 const ROW: f64 = 18.0;
-/// How wide a character is at most in the fonts of `svg.css`.
+/// Maximum width of a character in the fonts of `svg.css`, in pixels.
 const CHARACTER: f64 = 6.65;

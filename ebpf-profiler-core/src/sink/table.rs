@@ -1,4 +1,4 @@
-//! The hottest functions, for a terminal.
+//! Table of the hottest functions.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -9,9 +9,9 @@ use hashbrown::HashMap;
 use crate::profile::{Kind, Label, Profile, Tree};
 use crate::text::{Number, Share, clip};
 
-/// The hottest functions as a table: those that were running themselves most often come first.
+/// The hottest functions as text, sorted by samples in the function itself.
 ///
-/// A function counts once in `total` however often it stands in a stack. Shares are of all samples.
+/// `self` counts samples in the function, `total` stacks that contain it, recursion once. Shares are of all samples.
 ///
 /// # Examples
 ///
@@ -47,7 +47,7 @@ struct Function<'p> {
 }
 
 impl<'p> Table<'p> {
-    /// The table of a profile: 20 rows, 100 columns wide.
+    /// Returns the table of a profile, with 20 rows and 100 columns.
     pub fn new(profile: &'p Profile) -> Table<'p> {
         let tree = Tree::new(profile);
         let mut functions = functions(&tree);
@@ -58,14 +58,14 @@ impl<'p> Table<'p> {
         Table { all: tree.total(), functions, rows: 20, width: 100 }
     }
 
-    /// Shows at most so many functions.
-    #[must_use = "it is a new table"]
+    /// Sets the maximum number of functions.
+    #[must_use = "returns the changed table"]
     pub fn rows(self, rows: usize) -> Table<'p> {
         Table { rows, ..self }
     }
 
-    /// Cuts names so that no line is longer than this many characters, but never below 60.
-    #[must_use = "it is a new table"]
+    /// Sets the maximum length of a line in characters, at least 60. Names are cut to it.
+    #[must_use = "returns the changed table"]
     pub fn width(self, width: usize) -> Table<'p> {
         Table { width: width.max(60), ..self }
     }
@@ -83,7 +83,7 @@ impl fmt::Display for Table<'_> {
     }
 }
 
-/// How wide the columns are.
+/// Widths of the columns.
 struct Columns {
     count: usize,
     name: usize,
@@ -122,13 +122,13 @@ fn longest<'t>(texts: impl Iterator<Item = &'t str>) -> usize {
     texts.map(|text| text.chars().count()).max().unwrap_or(0)
 }
 
-/// Two spaces, `100.0 %`, three spaces.
+/// Width of two spaces, `100.0 %`, three spaces.
 const SHARE: usize = 12;
 
-/// The functions of a tree, inlined or not.
+/// Returns the functions of a tree, inlined ones included.
 ///
-/// The tree is walked in drawing order; for every function the end of its last outermost call is kept, and what
-/// lies before that end is recursion.
+/// The tree is traversed in drawing order. For each function the end of its last outermost call is kept: a call before
+/// that end is recursion.
 fn functions<'p>(tree: &Tree<'p>) -> Vec<Function<'p>> {
     let (numbers, mut functions) = number(tree.labels());
     let mut covered = vec![0; functions.len()];
@@ -143,7 +143,7 @@ fn functions<'p>(tree: &Tree<'p>) -> Vec<Function<'p>> {
     functions
 }
 
-/// Gives each label the number of its function; one that is none has no number.
+/// Returns the function number of each label, `None` for a label that is no function, and the functions.
 fn number<'p>(labels: &[Label<'p>]) -> (Vec<Option<usize>>, Vec<Function<'p>>) {
     let mut known = HashMap::new();
     let mut functions = Vec::new();

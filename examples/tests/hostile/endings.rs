@@ -19,7 +19,7 @@ fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
         let mut agent = Process::start(Command::new(AGENT).args(arguments));
         let mut said = BufReader::new(agent.0.stderr.take().unwrap());
         let mut line = String::new();
-        while !line.contains("sends to") {
+        while !line.contains(" sends to ") {
             line.clear();
             assert!(said.read_line(&mut line).unwrap() > 0, "the agent ended");
         }

@@ -1,16 +1,16 @@
-//! The data of a page: JSON, with the frames in two strings of numbers.
+//! Data of a page: JSON, with the frames as two strings of numbers.
 //!
 //! ```text
 //!   { "title": "…", "start": 1700000000000, "period": 0.01, "notes": ["12 samples in 1.0 s", …],
 //!     "looks": [["kernel", "#8fb7f5", "#34609f"], …],
 //!     "modules": ["", "libc.so.6", …],
 //!     "names": ["all", "cat", "main", "read", …],
-//!     "labels": "0,0,0,0,8,0,8,1,…",      for each name: 2 * kind + inlined, module
-//!     "frames": ",0,,,1,,,2,1,…" }        for each frame: 2 * up + guessed, label, own samples
+//!     "labels": "0,0,0,0,8,0,8,1,…",      per name: 2 * kind + inlined, module
+//!     "frames": ",0,,,1,,,2,1,…" }        per frame: 2 * up + guessed, label, own samples
 //! ```
 //!
-//! Numbers have base 36, and 0 may be empty. Frames come directly before what they called; `up` says how many levels a frame
-//! stands above what was called by the one before it, so it is 0 for most.
+//! Numbers have base 36, and 0 may be empty. Each frame precedes its callees. `up` is the number of levels from a callee of the
+//! previous frame up to this frame: 0 for most.
 
 use std::io::{self, Write};
 use std::ptr;
@@ -63,7 +63,7 @@ fn write_frames(out: &mut dyn Write, layout: &Layout<'_, '_>) -> io::Result<()> 
     let mut frames = Numbers::default();
     let mut level = 0;
     for placed in &layout.frames {
-        // The first is the root, at level 0 as if something had called it.
+        // The first frame is the root, at level 0, as a callee would be.
         let up = level - placed.level;
         level = placed.level + 1;
         frames.push(2 * up as u64 + u64::from(placed.guessed));
@@ -77,13 +77,13 @@ fn write_frames(out: &mut dyn Write, layout: &Layout<'_, '_>) -> io::Result<()> 
     write!(out, ",\"labels\":\"{}\",\"frames\":\"{}\"", tables.numbers.text, frames.text)
 }
 
-/// The labels and modules that occur, in the order of first sight.
+/// Labels and modules, in the order of their first use.
 #[derive(Default)]
 struct Tables<'p> {
     labels: Vec<&'p Label<'p>>,
     modules: Vec<&'p str>,
     numbers: Numbers,
-    /// By address: the tree has every label once.
+    /// Numbers by address: the tree has every label once.
     by_label: HashMap<*const Label<'p>, u64>,
     by_module: HashMap<&'p str, u64>,
 }
@@ -110,7 +110,7 @@ impl<'p> Tables<'p> {
     }
 }
 
-/// Numbers of base 36 with commas between them; 0 is empty.
+/// Numbers in base 36, separated by commas; 0 is empty.
 #[derive(Default)]
 struct Numbers {
     text: String,
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
+    fn formats_numbers_in_base_36() {
         let mut numbers = Numbers::default();
         [0, 35, 36, 0, u64::MAX].into_iter().for_each(|number| numbers.push(number));
         assert_eq!(numbers.text, ",z,10,,3w5e11264sgsf");

@@ -1,8 +1,8 @@
-//! Text inside a page.
+//! Escaped text.
 
 use std::io::{self, Write};
 
-/// Writes a JSON string that is also safe inside a `<script>` element: nothing in it opens or closes an element.
+/// Writes a JSON string that neither opens nor closes an element, for use inside `<script>`.
 pub(super) fn write_string(out: &mut dyn Write, text: &str) -> io::Result<()> {
     let mut escaped = String::with_capacity(text.len() + 2);
     escaped.push('"');
@@ -20,7 +20,7 @@ pub(super) fn write_string(out: &mut dyn Write, text: &str) -> io::Result<()> {
     out.write_all(escaped.as_bytes())
 }
 
-/// Writes a JSON array of strings, one a line.
+/// Writes a JSON array of strings, one per line.
 pub(super) fn write_strings<S: AsRef<str>>(
     out: &mut dyn Write,
     strings: impl IntoIterator<Item = S>,
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_string_leaves_its_element() {
+    fn strings_do_not_close_their_element() {
         let mut out = Vec::new();
         write_string(&mut out, "</script><!--&\"\\\n\u{2028}ä").unwrap();
         let expected = r#""\u003c/script\u003e\u003c!--\u0026\"\\\u000a\u2028ä""#;

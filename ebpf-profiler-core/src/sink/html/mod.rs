@@ -1,18 +1,18 @@
 //! An interactive flame graph in one file.
 //!
-//! The file holds the page, its style, its script and the data. It asks for nothing else, and its content security
-//! policy would refuse it. Names of functions may be hostile: they are escaped in the data, go into the page as text
-//! only, and the policy's nonce keeps any script but ours from running. The parts lie beside this file:
+//! The file holds the page, its style, its script and the data. It loads nothing else, and its content security policy
+//! forbids it. Names of functions may be hostile: they are escaped in the data, inserted into the page as text only, and the
+//! policy's nonce blocks any other script. The parts are beside this file:
 //!
 //! ```text
-//!   page.html    what is on the page, with {{names}} where the others go
+//!   page.html    the elements, with {{names}} in place of the other parts
 //!   style.css
-//!   model.js     the frames, as arrays; searching them
-//!   view.js      which of them are seen, and where
-//!   paint.js     frames on a canvas
-//!   words.js     frames in words
-//!   page.js      mouse, keyboard, address, tooltip
-//!   data.rs      the data, see there
+//!   model.js     the frames as arrays, and the search
+//!   view.js      visible frames and their positions
+//!   paint.js     drawing on a canvas
+//!   words.js     text of frames
+//!   page.js      mouse, keyboard, URL, tooltip
+//!   data.rs      format of the data
 //! ```
 
 mod data;
@@ -23,11 +23,11 @@ use std::io;
 use crate::profile::{Limits, Profile, Tree};
 use crate::text::clean;
 
-/// A flame graph that one can search and walk around in: one HTML file that needs nothing else.
+/// An interactive flame graph with search, as one self-contained HTML file.
 ///
-/// Click or Enter zooms, Escape resets, `/` searches (a regular expression), arrows go from frame to frame, `n`
-/// and `N` from match to match. The address keeps where one is. It draws hundreds of thousands of frames; where there are
-/// more, the narrowest are merged, and the page says so.
+/// Click or Enter zooms, Escape resets, `/` searches (a regular expression), arrows select the next frame, `n` and `N` the
+/// next and the previous match. The URL keeps zoom and search. It draws at most 250,000 frames: the narrowest of more are
+/// merged, and the page shows their number.
 ///
 /// # Examples
 ///
@@ -46,22 +46,22 @@ pub struct Html<'p> {
 }
 
 impl<'p> Html<'p> {
-    /// A page of the profile.
+    /// Returns the page of a profile.
     pub fn new(profile: &'p Profile) -> Html<'p> {
         Html { profile, title: super::title(profile) }
     }
 
-    /// What stands above it.
-    #[must_use = "it is a new page"]
+    /// Sets the title.
+    #[must_use = "returns the changed page"]
     pub fn title(self, title: impl Into<String>) -> Html<'p> {
         Html { title: clean(&title.into()).into_owned(), ..self }
     }
 
-    /// Writes it.
+    /// Writes the HTML document.
     ///
     /// # Errors
     ///
-    /// When `out` can't take it.
+    /// Fails if `out` does.
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let tree = Tree::new(self.profile);
         let layout = tree.layout(Limits { frames: MOST_FRAMES, ..Limits::default() });
@@ -82,7 +82,7 @@ impl<'p> Html<'p> {
     }
 }
 
-/// More than a browser draws at ease are merged.
+/// Maximum number of frames: more are slow to draw in a browser.
 const MOST_FRAMES: usize = 250_000;
 
 const PAGE: &str = include_str!("page.html");
