@@ -12,6 +12,8 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crc32fast::Hasher;
+
 use super::options::SymbolOptions;
 use crate::elf::Elf;
 
@@ -138,68 +140,22 @@ fn file_crc(elf: &Elf) -> Option<u32> {
     if elf.size() > MAX_CHECKED {
         return None;
     }
-    let mut crc = Crc::default();
+    let mut crc = Hasher::new();
     let mut buffer = vec![0; 256 << 10];
     let mut at = 0;
     while at < elf.size() {
         let size = (elf.size() - at).min(buffer.len() as u64);
         let piece = &mut buffer[..size as usize];
         elf.fill(at, piece).ok()?;
-        crc.add(piece);
+        crc.update(piece);
         at += size;
     }
-    Some(crc.finish())
+    Some(crc.finalize())
 }
-
-/// The checksum of Ethernet and zip, which debug links use.
-struct Crc(u32);
-
-impl Default for Crc {
-    fn default() -> Self {
-        Crc(!0)
-    }
-}
-
-impl Crc {
-    fn add(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = CRC_OF_BYTE[usize::from(self.0 as u8 ^ byte)] ^ (self.0 >> 8);
-        }
-    }
-
-    fn finish(self) -> u32 {
-        !self.0
-    }
-}
-
-const CRC_OF_BYTE: [u32; 256] = {
-    const POLYNOMIAL: u32 = 0xedb8_8320;
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut crc = byte as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ POLYNOMIAL } else { crc >> 1 };
-            bit += 1;
-        }
-        table[byte] = crc;
-        byte += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_checksum_is_the_known_one() {
-        let mut crc = Crc::default();
-        crc.add(b"12345");
-        crc.add(b"6789");
-        assert_eq!(crc.finish(), 0xcbf4_3926);
-    }
 
     #[test]
     fn searches_folders_of_debuggers() {
