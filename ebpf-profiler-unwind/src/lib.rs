@@ -1,4 +1,19 @@
-//! Compact unwind tables from ELF files: for each instruction, how to get to the caller's frame.
+//! Compact unwind tables from ELF files, and stack walks that use them.
+//!
+//! Begin with [`ebpf_profiler_core`], the profiler. This crate plugs into its builder:
+//!
+//! ```toml
+//! [dependencies]
+//! ebpf-profiler-core = "0.1"
+//! ebpf-profiler-unwind = "0.1"
+//! ```
+//!
+//! ```ignore
+//! let profiler = Profiler::builder().unwind(ebpf_profiler_unwind::tables()).start()?;
+//! ```
+//!
+//! Stacks then pass through code without frame pointers, which is most of what distributions ship. The crate is also a
+//! library of its own:
 //!
 //! ```
 //! use ebpf_profiler_unwind::Table;
@@ -19,7 +34,7 @@
 //! 22d5  cfa = rsp + 112, rbp = [cfa - 48], ra = [cfa - 8]
 //! ```
 //!
-//! And the walkers that go by them, the same ones as in the kernel: registers and memory in, frames out.
+//! A walk takes registers and memory and yields frames, with the code that runs in the kernel:
 //!
 //! ```no_run
 //! use std::fs::File;
@@ -37,10 +52,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! To the profiler it is one call, `.unwind(ebpf_profiler_unwind::tables())`: stacks then go through code without
-//! frame pointers, which is most of what a distribution ships.
-//!
-//! # The way of a row
+//! # Data flow
 //!
 //! ```text
 //! .eh_frame ──┐         functions          rows             16 bytes           4 bytes a row
@@ -48,73 +60,82 @@
 //! .gopclntab ─┘   by address                    registers, stack      each once            [Compiled]
 //! ```
 //!
-//! The image is what `ebpf-programs` defines: position-independent bytes, copied into the kernel as they are,
-//! searched by page and then within the page; what is not described costs half a byte a page of up to 64 KiB, where there is
-//! little of it up to two and a half.
-//! [`Table`] reads it, [`validate`] checks it.
+//! `ebpf-programs` defines the image: position-independent bytes that are copied into the kernel unchanged, searched by page
+//! and then within the page. Code without unwind data takes half a byte per page of up to 64 KiB, at most two and a half
+//! in sparse files. [`Table`] reads an image, [`Table::from_image`] validates it.
 //!
 //! # Walking
 //!
-//! [`Walk`] takes [`Modules`] (what is mapped where, with its tables), registers, and anything that answers with eight
-//! bytes of memory: [`core_dump::Memory`], a recorded [`case`](case::Case), a closure. It ends with a
-//! [reason](ebpf_profiler_core::trace::Stop). [`core_dump`] reads threads, memory and files of core dumps of the kernel
-//! and of `gcore`; `cargo run --bin corestack -- core` prints them.
+//! [`Walk`] takes [`Modules`] (mappings with their tables), [`Registers`], and a [`Stack`] that returns eight bytes of
+//! memory: [`core_dump::Memory`], a recorded [`case`](case::Case), a closure. It ends with a [reason](Stop).
+//! [`core_dump`] reads threads, memory and files from core dumps of the kernel and of `gcore`;
+//! `cargo run --bin corestack -- core` prints them.
 //!
-//! # What it understands
+//! # Interface
 //!
-//! | source          | of                                             | gives                                     |
+//! | ring | items |
+//! | --- | --- |
+//! | every embedder | [`tables`] |
+//! | tables and walks as a library | [`Table`], [`Row`], [`Rule`], [`Mapping`], [`Modules`], [`Walk`], [`Frame`] |
+//! | readers of core dumps and recorded stacks | [`core_dump`], [`case`] |
+//!
+//! # Supported unwind data
+//!
+//! | source          | files                                          | provides                                  |
 //! |-----------------|------------------------------------------------|-------------------------------------------|
-//! | `.eh_frame`     | nearly everything, stripped or not             | all call frame instructions               |
-//! | `.debug_frame`  | code for debuggers only; compressed, too       | where `.eh_frame` says nothing            |
-//! | instructions    | entries and signal returns that nothing describes: musl, the loader | outermost frame, signal frame |
-//! | `.gopclntab`    | Go 1.16 to 1.27, stripped or not, PIE or not   | distance of the stack pointer, outermost functions, changes of stack, signal returns |
+//! | `.eh_frame`     | nearly all, stripped or not                    | all call frame instructions               |
+//! | `.debug_frame`  | with debug information, also compressed        | functions that `.eh_frame` lacks          |
+//! | instructions    | musl, the loader, libgcc                       | outermost and signal frames without unwind data; frames that libgcc overwrites |
+//! | `.gopclntab`    | Go 1.16 to 1.27, stripped or not, PIE or not   | stack pointer distances, outermost functions, stack switches, signal returns |
 //!
-//! On x86_64 and arm64 alike, with the sections found by name or without section headers: through the program headers,
-//! Go's table by its content. The canonical frame
-//! address may start from any register, from a slot of the stack (realigned frames), or be that of a PLT; the return
-//! address may be on the stack, in a register, or signed; signal frames and outermost frames are said to be such.
-//! Of 41.8 million rows in 3,872 files (a Debian system with Rust toolchains, node and a JDK, Debian packages for arm64)
-//! each means what [gimli] makes of it, and 47 (0.0001 %) are more than a rule can say. Those are
-//! counted ([`Table::unsupported`]) and say so themselves.
+//! On x86_64 and arm64. Sections are found by name, else through the program headers, Go's table by its content. The
+//! canonical frame address may start from any register or from a stack slot (realigned frames), or be that of a PLT. The
+//! return address may be on the stack, in a register, or signed. Signal frames and outermost frames are marked.
 //!
-//! # What it does not do
+//! 41.8 million rows in 3,872 files (a Debian system with Rust toolchains, node and a JDK, Debian packages for arm64) were
+//! compared with [gimli]: all are equal but 47 (0.0001 %) that a rule cannot express. Those have a row of their own and are
+//! counted in [`Table::unsupported`].
 //!
-//! * It opens no file and no process: bytes come through [`Elf`], [`ReadAt`] or a closure.
-//! * Registers other than stack, frame and instruction pointer have no rules: a frame whose address starts from one of
-//!   them can be left while it is the innermost, where all registers are known.
-//! * Code without unwind data stays without: the walkers then try frame pointers.
-//! * Up to Go 1.20, whoever called `systemstack` is missing: it has no frame pointer of its own.
-//! * 32-bit and big-endian files are refused.
+//! # Not supported
+//!
+//! * The crate opens no file and no process: bytes come through [`Elf`], [`ReadAt`] or a closure.
+//! * Only stack, frame and instruction pointer have rules. A frame whose address starts from another register can be
+//!   unwound only as the innermost one, where all registers are known.
+//! * Code without unwind data has no rows: walks try frame pointers there.
+//! * Up to Go 1.20 the caller of `systemstack` is missing, since that function saves no frame pointer.
+//! * While libgcc installs the context of a landing pad, a cleanup with a frame pointer has no known caller: the walk ends
+//!   with a reason.
+//! * 32-bit and big-endian files are rejected.
 //!
 //! # Cost
 //!
-//! Building takes 0.35 to 0.52 of the instructions of a bare walk over all rows with gimli, and 0.25 to 0.5 of its CPU time
-//! (in a process that does nothing else, where new memory counts, up to 0.7): least in programs with frame pointers, such
-//! as node, most where functions are described in another order than they lie in, as in rustc's driver, since pieces of
-//! the file are read several times then. A row takes 4.13 bytes on average, rules apart, and at most 4.2 in any table of
-//! 300 rows or more: four, and what leads from an address to few of them. Building takes a tenth of the table and 4 MB
-//! beside the table itself: files are read in pieces of 8 KiB, but for Go's table and for `.debug_frame` where it is
-//! compressed, and functions are sorted only where `.eh_frame_hdr` hasn't done it, or lies.
+//! | operation | cost |
+//! | --- | --- |
+//! | build a table, instructions | 0.35 to 0.52 of walking all rows with gimli |
+//! | build a table, CPU time | 0.25 to 0.5 of that; up to 0.7 in a process that does nothing else (new memory) |
+//! | memory of a table | 4.13 bytes per row on average, at most 4.2 with 300 rows or more, rules not counted |
+//! | memory while building | a tenth of the table, and 4 MB |
+//! | unwind a frame, table of up to 1.2 MB | 37 to 58 ns at random addresses (framehop without cache: 575 to 1,350 ns) |
+//! | unwind a frame, table of 3 to 5 MB | 56 to 72 ns, up to 92 ns with a busy cache |
+//! | unwind a frame, repeated addresses | 28 to 48 ns (framehop with cache: 13 to 21 ns) |
 //!
-//! A frame takes a twentieth to a tenth of what it takes framehop without its cache, where the next one is anywhere in the
-//! file: 37 to 58 ns in tables of up to 1.2 MB, and 56 to 72 in those of 3 to 5 MB, of which not much is in any cache near by
-//! (up to 92 while others had that cache), where framehop took 575 to 1,350. Where the same addresses come again and again it
-//! takes 28 to 48 ns, and framehop, which remembers their rules, 13 to 21.
+//! Building costs least in programs with frame pointers, such as node, and most where functions are described in another
+//! order than their addresses, as in rustc's driver. Files are read in pieces of 8 KiB, except for Go's table and for
+//! compressed `.debug_frame`. Functions are sorted only if `.eh_frame_hdr` is missing or wrong.
 //!
 //! # Security
 //!
 //! Files are input of unknown origin. No unsafe code, no panic, time linear in the size of the file, memory bounded by
-//! a small multiple of the unwind data plus 1 MiB; what makes no sense is passed over and counted
+//! a small multiple of the unwind data plus 1 MiB. Malformed entries are skipped and counted
 //! ([`Table::malformed`]). Every parser has a fuzz target.
 //!
 //! # Minimum kernel version
 //!
-//! None: tables are built and looked at anywhere.
+//! No kernel is needed: tables are built and read on any system.
 //!
 //! [gimli]: https://docs.rs/gimli
-//! [`Elf`]: ebpf_profiler_core::elf::Elf
-//! [`ReadAt`]: ebpf_profiler_core::elf::ReadAt
 //! [Compiled]: ebpf_profiler_core::unwind::Compiled
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
@@ -150,8 +171,21 @@ pub mod case;
 
 mod bytes;
 
+// What every embedder uses.
 pub use compile::{Tables, tables};
 pub use modules::{Mapping, Modules};
 pub use rule::Rule;
-pub use table::{Invalid, Row, Table, validate};
-pub use walk::{Call, Frame, Native, Walk};
+pub use table::{Invalid, Row, Table};
+pub use walk::{Frame, NativeFrame, ScriptCall, Walk};
+
+// Types of other crates in these signatures.
+pub use ebpf_profiler_core::elf::{Arch, Elf, ElfError, ReadAt};
+pub use ebpf_profiler_core::language::FrameWalker;
+pub use ebpf_profiler_core::trace::{Found, Stack, Stop};
+pub use ebpf_programs::abi::registers::Registers;
+
+/// Items for the tests and fuzz targets of this workspace: no stable interface.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::table::validate;
+}

@@ -13,22 +13,75 @@ use hashbrown::HashMap;
 
 use crate::table::Table;
 
-/// An executable mapping.
+/// An executable mapping of a process.
 #[derive(Clone, Debug)]
 pub struct Mapping<'a> {
-    /// Where it is in the process.
-    pub range: Range<u64>,
-    /// What is added (wrapping) to an address of the process to make it a virtual address of the file.
-    pub bias: u64,
-    /// The file's table; none for code without unwind data, as that of JIT compilers: frame pointers are tried there.
-    pub table: Option<&'a Table>,
-    /// Which of the process's interpreters its file holds, counted from 1; 0 for none.
-    pub interpreter: u16,
+    pub(crate) range: Range<u64>,
+    pub(crate) load_bias: u64,
+    pub(crate) table: Option<&'a Table>,
+    /// Number of the interpreter in the file, counted from 1; 0 without one.
+    pub(crate) interpreter: u16,
 }
 
-/// The executable mappings of a process, in the form that the walkers look them up in.
+impl<'a> Mapping<'a> {
+    /// Creates a mapping without unwind data, such as code of a JIT compiler: the walk tries frame pointers there.
+    ///
+    /// The load bias is the address in the process minus the virtual address in the file, wrapping:
+    ///
+    /// ```
+    /// use ebpf_profiler_unwind::Mapping;
+    ///
+    /// // The code of a library, linked at 0x1000 and mapped at 0x7f00_0000_1000.
+    /// let mapping = Mapping::new(0x7f00_0000_1000..0x7f00_0000_5000, 0x7f00_0000_0000);
+    /// assert_eq!(mapping.file_address(0x7f00_0000_1139), 0x1139);
+    /// ```
+    pub fn new(range: Range<u64>, load_bias: u64) -> Mapping<'a> {
+        Mapping { range, load_bias, table: None, interpreter: 0 }
+    }
+
+    /// Sets the unwind table of the mapped file.
+    pub fn with_table(self, table: &'a Table) -> Mapping<'a> {
+        Mapping { table: Some(table), ..self }
+    }
+
+    /// Sets the interpreter in the mapped file: its index in the list for [`Modules::with_interpreters`].
+    pub fn with_interpreter(self, index: usize) -> Mapping<'a> {
+        let interpreter = index.checked_add(1).and_then(|number| u16::try_from(number).ok()).unwrap_or(0);
+        Mapping { interpreter, ..self }
+    }
+
+    /// Returns the addresses in the process.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// Returns the address in the process minus the virtual address in the file, wrapping.
+    pub fn load_bias(&self) -> u64 {
+        self.load_bias
+    }
+
+    /// Returns the virtual address in the file for an address in the process.
+    pub fn file_address(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.load_bias)
+    }
+}
+
+/// The executable mappings of a process with their unwind tables, laid out for [`Walk`](crate::Walk).
 ///
-/// Tables are copied, each once, however many mappings name it.
+/// Each table is copied once, also if several mappings use it.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_unwind::{Arch, Mapping, Modules, Table};
+///
+/// let table = Table::from_elf(&std::fs::read("/proc/self/exe")?)?;
+/// let program = Mapping::new(0x5000_0000..0x5100_0000, 0x5000_0000).with_table(&table);
+/// let jit = Mapping::new(0x7000_0000..0x7001_0000, 0);
+/// let modules = Modules::new(Arch::HOST, &[program, jit]);
+/// assert_eq!(modules.left_out(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Modules {
     arch: Arch,
@@ -121,7 +174,7 @@ impl Layout {
         let Range { start, end } = mapping.range;
         let interpreter = mapping.interpreter;
         let interpreter = if usize::from(interpreter) <= self.interpreters { interpreter } else { 0 };
-        mapping::Mapping { start, end, bias: mapping.bias, table, kind, interpreter }
+        mapping::Mapping { start, end, bias: mapping.load_bias.wrapping_neg(), table, kind, interpreter }
     }
 
     fn table(&mut self, table: &Table) -> Option<u32> {

@@ -24,12 +24,14 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// A rule of a table for `arch`.
+    // For the tests and tools of this project: it shows the layout of the table.
+    #[doc(hidden)]
     pub fn new(raw: table::Rule, arch: Arch) -> Rule {
         Rule { raw, arch }
     }
 
-    /// The rule as the table has it.
+    // For the tests and tools of this project: it shows the layout of the table.
+    #[doc(hidden)]
     pub fn raw(&self) -> table::Rule {
         self.raw
     }

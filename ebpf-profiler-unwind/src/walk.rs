@@ -53,15 +53,15 @@ pub struct Walk<'a, M> {
 #[non_exhaustive]
 pub enum Frame {
     /// A function of the machine's own code.
-    Native(Native),
+    Native(NativeFrame),
     /// A call in a script, which the interpreter's loop runs that stands before it.
-    Call(Call),
+    Call(ScriptCall),
 }
 
 /// A frame of the machine's own code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Native {
+pub struct NativeFrame {
     /// The address in the process that names the frame: of the instruction that was about to run, or one byte before
     /// the return address, so that it lies in the call.
     pub address: u64,
@@ -80,7 +80,7 @@ pub struct Native {
 /// A call in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Call {
+pub struct ScriptCall {
     /// Which of the process's interpreters runs it, counted from 0.
     pub interpreter: usize,
     /// The address of the function; 0 where the frame can't be read.
@@ -93,7 +93,7 @@ pub struct Call {
 
 impl Frame {
     /// The frame of the machine's own code, if it is one.
-    pub fn native(&self) -> Option<&Native> {
+    pub fn native(&self) -> Option<&NativeFrame> {
         match self {
             Frame::Native(native) => Some(native),
             Frame::Call(_) => None,
@@ -104,10 +104,10 @@ impl Frame {
     fn take(words: &mut VecDeque<u64>, modules: &Modules) -> Option<Frame> {
         let first = words.pop_front()?;
         if first & frame::INTERPRETED == 0 {
-            return Some(Frame::Native(Native::new(first, modules)));
+            return Some(Frame::Native(NativeFrame::new(first, modules)));
         }
         let second = words.pop_front()?;
-        Some(Frame::Call(Call {
+        Some(Frame::Call(ScriptCall {
             interpreter: (first >> frame::INTERPRETER_SHIFT & 3) as usize,
             function: first & frame::ADDRESS,
             check: (second >> 32 & frame::CHECK) as u32,
@@ -116,11 +116,11 @@ impl Frame {
     }
 }
 
-impl Native {
-    fn new(word: u64, modules: &Modules) -> Native {
+impl NativeFrame {
+    fn new(word: u64, modules: &Modules) -> NativeFrame {
         let address = word & frame::ADDRESS;
         let (mapping, bias) = modules.find(address).unzip();
-        Native {
+        NativeFrame {
             address,
             exact: word & frame::EXACT != 0,
             found: if word & frame::GUESSED == 0 { Found::Exactly } else { Found::Guessed },
@@ -145,7 +145,7 @@ impl fmt::Display for Frame {
     }
 }
 
-impl fmt::Display for Native {
+impl fmt::Display for NativeFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#018x}", self.pc())?;
         if let Some(mapping) = self.mapping {
@@ -156,9 +156,9 @@ impl fmt::Display for Native {
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for ScriptCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Call { interpreter, function, position, .. } = self;
+        let ScriptCall { interpreter, function, position, .. } = self;
         write!(f, "{function:#018x}  position {position} in a script of interpreter {interpreter}")
     }
 }

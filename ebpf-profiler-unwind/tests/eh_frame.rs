@@ -3,7 +3,8 @@
 
 mod elf;
 
-use ebpf_profiler_unwind::{Table, validate};
+use ebpf_profiler_unwind::Table;
+use ebpf_profiler_unwind::internal::validate;
 use ebpf_programs::abi::table::kept;
 use elf::{AARCH64, CODE, DATA, X86_64};
 

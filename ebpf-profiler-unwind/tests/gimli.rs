@@ -11,7 +11,8 @@ mod oracle;
 
 use std::path::PathBuf;
 
-use ebpf_profiler_unwind::{Rule, Table, validate};
+use ebpf_profiler_unwind::internal::validate;
+use ebpf_profiler_unwind::{Rule, Table};
 use ebpf_programs::abi::table::{self, Header, cfa, kept};
 use oracle::{files, judge};
 

@@ -3,7 +3,8 @@
 
 mod elf;
 
-use ebpf_profiler_unwind::{Table, validate};
+use ebpf_profiler_unwind::Table;
+use ebpf_profiler_unwind::internal::validate;
 use elf::{AARCH64, CODE, X86_64};
 
 /// A layout of the table.

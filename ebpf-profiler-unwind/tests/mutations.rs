@@ -7,7 +7,8 @@ use std::io;
 use std::sync::Arc;
 
 use ebpf_profiler_core::elf::{Elf, ReadAt};
-use ebpf_profiler_unwind::{Table, validate};
+use ebpf_profiler_unwind::Table;
+use ebpf_profiler_unwind::internal::validate;
 use random::Random;
 
 /// A file with some bytes changed, or cut off.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use ebpf_profiler_core::elf::{Elf, ReadAt};
-use ebpf_profiler_unwind::{Table, validate};
+use ebpf_profiler_unwind::Table;
+use ebpf_profiler_unwind::internal::validate;
 use elf::{CODE, DATA, X86_64};
 
 /// What a linker makes: descriptions, and a table that names them.

@@ -59,13 +59,16 @@ impl RecordedStack {
         let place = |number: usize| {
             let (map, file) = (&self.maps[number], &files[number]);
             let address = file.as_ref().and_then(|file| file.code_address(map.offset));
-            let bias = address.map_or(0, |address| address.wrapping_sub(map.start));
-            let mapping =
-                Mapping { range: map.start..map.end, bias, table: tables[number].as_ref(), interpreter: 0 };
-            Place { mapping, path: &map.path, build_id: &ids[number] }
+            let load_bias = address.map_or(0, |address| map.start.wrapping_sub(address));
+            let mapping = Mapping::new(map.start..map.end, load_bias);
+            let mapping = match &tables[number] {
+                Some(table) => mapping.with_table(table),
+                None => mapping,
+            };
+            Place::new(mapping, &map.path, &ids[number])
         };
         let places: Vec<Place<'_>> = (0..files.len()).map(place).collect();
-        let subject = Subject { arch: Arch::HOST, places: &places, interpreters: &[] };
+        let subject = Subject::new(Arch::HOST, &places);
         let memory = |address| self.on_stack(address).or_else(|| self.in_file(address, &files));
         Case::record(about, subject, &self.registers, memory, |_| String::new())
     }

@@ -92,6 +92,7 @@ pub struct Case {
 struct CaseMapping {
     start: u64,
     end: u64,
+    /// Virtual address in the file minus address in the process.
     bias: u64,
     has_table: bool,
     interpreter: u16,
@@ -127,7 +128,7 @@ impl Case {
             .zip(&tables)
             .map(|(mapping, table)| Mapping {
                 range: mapping.start..mapping.end,
-                bias: mapping.bias,
+                load_bias: mapping.bias.wrapping_neg(),
                 table: table.as_ref(),
                 interpreter: mapping.interpreter,
             })

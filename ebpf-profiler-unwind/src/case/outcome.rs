@@ -4,10 +4,11 @@ use std::fmt;
 
 use ebpf_profiler_core::trace::{Found, Stack, Stop};
 
-use crate::walk::{Call, Frame, Walk};
+use crate::walk::{Frame, ScriptCall, Walk};
 
 /// The frames of a walk as text, and why it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Outcome {
     /// The frames, leaf first, as they stand in a case.
     pub frames: Vec<String>,
@@ -32,7 +33,7 @@ pub(super) fn words(frame: &Frame) -> String {
             let is_loop = if native.is_loop { " loop" } else { "" };
             format!("{:x}{exact}{guessed}{is_loop}", native.address)
         }
-        Frame::Call(Call { interpreter, function, check, position }) => {
+        Frame::Call(ScriptCall { interpreter, function, check, position }) => {
             format!("call {interpreter} {function:x} {check:x} {position:x}")
         }
     }

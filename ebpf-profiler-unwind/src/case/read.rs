@@ -14,6 +14,7 @@ use super::{Case, CaseMapping, Outcome, Words};
 
 /// Why a text is no case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CaseError {
     /// The line, from 1 on.
     pub line: usize,

@@ -11,28 +11,56 @@ use super::words::{self, Words};
 use super::{Case, CaseMapping, Outcome, outcome};
 use crate::modules::{Mapping, Modules};
 use crate::table::Table;
-use crate::walk::{Frame, Native, Walk};
+use crate::walk::{Frame, NativeFrame, Walk};
 
-/// A mapping, and which file it is of.
+/// A mapping and the path and build id of its file.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
-    /// The mapping.
-    pub mapping: Mapping<'a>,
-    /// The path of its file; empty where there is none.
-    pub path: &'a str,
-    /// The file's build id; empty where there is none.
-    pub build_id: &'a [u8],
+    mapping: Mapping<'a>,
+    path: &'a str,
+    build_id: &'a [u8],
 }
 
-/// The process that a stack is recorded of.
+impl<'a> Place<'a> {
+    /// Creates a place. Path and build id are empty if there are none.
+    pub fn new(mapping: Mapping<'a>, path: &'a str, build_id: &'a [u8]) -> Place<'a> {
+        Place { mapping, path, build_id }
+    }
+
+    /// Sets the interpreter in the file: see [`Mapping::with_interpreter`].
+    pub fn with_interpreter(self, index: usize) -> Place<'a> {
+        Place { mapping: self.mapping.with_interpreter(index), ..self }
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &'a str {
+        self.path
+    }
+
+    /// Returns the mapping.
+    pub fn mapping(&self) -> &Mapping<'a> {
+        &self.mapping
+    }
+}
+
+/// The process of a recorded stack: instruction set, code and interpreters.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Its instruction set.
-    pub arch: Arch,
-    /// Its code.
-    pub places: &'a [Place<'a>],
-    /// Its interpreters, as the mappings number them.
-    pub interpreters: &'a [FrameWalker],
+    arch: Arch,
+    places: &'a [Place<'a>],
+    interpreters: &'a [FrameWalker],
+}
+
+impl<'a> Subject<'a> {
+    /// Creates a process with these mappings of code.
+    pub fn new(arch: Arch, places: &'a [Place<'a>]) -> Subject<'a> {
+        Subject { arch, places, interpreters: &[] }
+    }
+
+    /// Sets the interpreters, as the mappings number them.
+    pub fn with_interpreters(self, interpreters: &'a [FrameWalker]) -> Subject<'a> {
+        Subject { interpreters, ..self }
+    }
 }
 
 impl Case {
@@ -120,7 +148,7 @@ fn kept(
 }
 
 /// A caller's row that is too short for a call: then the one behind it is asked, too.
-fn behind_short_row(table: &Table, frame: &Native) -> Option<u64> {
+fn behind_short_row(table: &Table, frame: &NativeFrame) -> Option<u64> {
     let at = frame.file_address;
     let is_short = !frame.exact && table.begins(at) && table.begins(at.checked_add(1)?);
     is_short.then_some(at + 1)
@@ -131,11 +159,11 @@ const POINTER: u64 = (1 << 48) - 1;
 
 impl CaseMapping {
     fn new(place: &Place<'_>) -> CaseMapping {
-        let Mapping { range, bias, table, interpreter } = &place.mapping;
+        let Mapping { range, load_bias, table, interpreter } = &place.mapping;
         CaseMapping {
             start: range.start,
             end: range.end,
-            bias: *bias,
+            bias: load_bias.wrapping_neg(),
             interpreter: *interpreter,
             has_table: table.is_some_and(|table| !table.image().is_empty()),
             build_id: place.build_id.to_vec(),

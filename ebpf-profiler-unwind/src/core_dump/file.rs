@@ -81,9 +81,9 @@ impl File {
         self.elf.as_ref()
     }
 
-    /// What is added to an address where byte `offset` is mapped at `start`.
-    pub(super) fn bias(&self, start: u64, offset: u64) -> Option<u64> {
-        Some(self.elf.as_ref()?.code_address(offset)?.wrapping_sub(start))
+    /// Returns the load bias if byte `offset` is mapped at `start`.
+    pub(super) fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
+        Some(start.wrapping_sub(self.elf.as_ref()?.code_address(offset)?))
     }
 
     /// Takes the file at `path` for it, unless it is another one.

@@ -17,7 +17,7 @@ use super::search::Search;
 use crate::case::Place;
 use crate::modules::{MAX_MAPPINGS, Mapping, Modules};
 use crate::table::Table;
-use crate::walk::Native;
+use crate::walk::NativeFrame;
 
 /// A process of a dump, ready to be walked.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Loaded {
     }
 
     /// The number in [`files`](Loaded::files) of the file that a frame lies in.
-    pub fn file_of(&self, frame: &Native) -> Option<usize> {
+    pub fn file_of(&self, frame: &NativeFrame) -> Option<usize> {
         self.mappings.get(frame.mapping?)?.file
     }
 }
@@ -84,21 +84,21 @@ impl Loaded {
 #[derive(Debug)]
 struct Numbered {
     range: Range<u64>,
-    bias: u64,
+    load_bias: u64,
     file: Option<usize>,
 }
 
 impl Numbered {
     fn view<'a>(&self, files: &'a [File]) -> Mapping<'a> {
         let table = self.file.and_then(|file| files[file].table());
-        Mapping { range: self.range.clone(), bias: self.bias, table, interpreter: 0 }
+        Mapping { table, ..Mapping::new(self.range.clone(), self.load_bias) }
     }
 
     fn place<'a>(&self, files: &'a [File]) -> Place<'a> {
         let mapping = self.view(files);
         let file = self.file.map(|file| &files[file]);
         let (path, build_id) = file.map_or(("", &[][..]), |file| (&*file.path, &*file.build_id));
-        Place { mapping, path, build_id }
+        Place::new(mapping, path, build_id)
     }
 }
 
@@ -172,23 +172,23 @@ impl<'a> Loader<'a> {
         }
         let number = self.number(mapped);
         let file = &self.files[number];
-        match file.bias(range.start, offset) {
-            Some(bias) => Some(Numbered { range, bias, file: Some(number) }),
-            None if file.elf().is_none() => Some(Numbered { range, bias: 0, file: Some(number) }),
+        match file.load_bias(range.start, offset) {
+            Some(load_bias) => Some(Numbered { range, load_bias, file: Some(number) }),
+            None if file.elf().is_none() => Some(Numbered { range, load_bias: 0, file: Some(number) }),
             None => None,
         }
     }
 
     /// An executable segment.
     fn segment(&mut self, range: Range<u64>) -> Numbered {
-        let nothing = Numbered { bias: 0, file: None, range: range.clone() };
+        let nothing = Numbered { load_bias: 0, file: None, range: range.clone() };
         let (number, offset) = match self.mapped(range.start) {
             Some((mapped, offset)) => (self.number(mapped), offset),
             None if self.dump.vdso.is_some_and(|vdso| range.contains(&vdso)) => (self.vdso(&range), 0),
             None => return nothing,
         };
-        let bias = self.files[number].bias(range.start, offset);
-        bias.map_or(nothing, |bias| Numbered { range, bias, file: Some(number) })
+        let load_bias = self.files[number].load_bias(range.start, offset);
+        load_bias.map_or(nothing, |load_bias| Numbered { range, load_bias, file: Some(number) })
     }
 
     /// Which mapped file is at `address`, and which byte of it.

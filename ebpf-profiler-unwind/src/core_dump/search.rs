@@ -12,8 +12,7 @@ use std::path::{Component, Path, PathBuf};
 /// Each root in turn: the file system of a container, a folder with files of another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// The roots; `/` at first.
-    pub roots: Vec<PathBuf>,
+    roots: Vec<PathBuf>,
 }
 
 impl Default for Search {
@@ -26,6 +25,11 @@ impl Default for Search {
 const FOLDERS: [&str; 3] = ["usr/lib/debug/.build-id", "usr/lib/.build-id", ".build-id"];
 
 impl Search {
+    /// Creates a search below these roots, in this order. The default is `/` alone.
+    pub fn new(roots: impl Into<Vec<PathBuf>>) -> Search {
+        Search { roots: roots.into() }
+    }
+
     /// The paths at which a file may be, the best first.
     pub fn candidates(&self, path: &str, build_id: &[u8]) -> Vec<PathBuf> {
         let id = build_id_path(build_id);

@@ -7,8 +7,16 @@
 //!                                                       plain.rs, program.rs state.rs            arch/
 //! ```
 //!
-//! Nearly all functions are made of a few plain instructions, which work on rules as they are; what else there may be works
-//! on everything that a row can say.
+//! Nearly all functions consist of a few plain instructions, which change a rule directly. All other instructions change a
+//! full row.
+//!
+//! # Why not gimli
+//!
+//! A table needs three of a row's registers and never evaluates an expression. This decoder keeps only those, caches the
+//! common part of FDEs, reads a file in pieces of 8 KiB and orders functions by `.eh_frame_hdr`. Building a whole table
+//! takes 0.35 to 0.52 of the instructions, and 0.25 to 0.5 of the CPU time, of walking all rows with gimli without storing
+//! anything (`benches/unwind_tables`). gimli is the reference in the tests: each row of a system's files has to mean the
+//! same.
 
 pub(crate) mod section;
 

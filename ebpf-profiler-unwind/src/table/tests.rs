@@ -221,7 +221,7 @@ fn the_row_behind_one_of_one_byte() {
         model.insert(3 * PAGE, None);
         let table = Table::from_image(build(&model), Arch::X86_64).unwrap();
         assert_eq!(page_bits(table.image()), 10);
-        let mapping = Mapping { range: PAGE..3 * PAGE, bias: 0, table: Some(&table), interpreter: 0 };
+        let mapping = Mapping::new(PAGE..3 * PAGE, 0).with_table(&table);
         let modules = Modules::new(Arch::X86_64, &[mapping]);
         // A frame of rule 3, called from where the row of one byte is; that frame has two words, as rule 1 says.
         let stack = |address: u64| match address {

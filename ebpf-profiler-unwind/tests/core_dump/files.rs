@@ -23,7 +23,7 @@ fn dump(library: &[u8], held: usize, path: &str) -> CoreDump {
 fn load(dump: &CoreDump, files: &[(&str, Vec<u8>)]) -> Loaded {
     let files: HashMap<PathBuf, Vec<u8>> =
         files.iter().map(|(path, bytes)| (PathBuf::from(path), bytes.clone())).collect();
-    dump.load(&Search { roots: vec!["/elsewhere".into()] }, |path: &Path| {
+    dump.load(&Search::new(["/elsewhere".into()]), |path: &Path| {
         let bytes = files.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn ReadAt>)
     })

@@ -14,7 +14,8 @@ use std::io::Cursor;
 use ebpf_profiler_core::elf::{Arch, Elf, ReadAt};
 use ebpf_profiler_unwind::case::{Case, Outcome};
 use ebpf_profiler_unwind::core_dump::{CoreDump, Search};
-use ebpf_profiler_unwind::{Table, Walk, validate};
+use ebpf_profiler_unwind::internal::validate;
+use ebpf_profiler_unwind::{Table, Walk};
 use searches::Searches;
 
 /// Any bytes as `.eh_frame`, for either instruction set: a table that keeps its promises, whatever they are.
@@ -120,7 +121,7 @@ pub(crate) fn case(data: &[u8]) -> u64 {
     };
     let again = case.to_string();
     assert_eq!(again.parse::<Case>().map(|case| case.to_string()), Ok(again));
-    let Outcome { frames, stop } = case.walk();
+    let Outcome { frames, stop, .. } = case.walk();
     1 << 32 | (frames.len() as u64) << 8 | stop as u64
 }
 

@@ -54,11 +54,11 @@ impl CoreFile {
     pub fn open(path: &Path, roots: &[PathBuf]) -> Result<CoreFile, String> {
         let file = files::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let dump = CoreDump::open(file).map_err(|error| format!("{}: {error}", path.display()))?;
-        let search = if roots.is_empty() { Search::default() } else { Search { roots: roots.to_vec() } };
+        let search = if roots.is_empty() { Search::default() } else { Search::new(roots) };
         let loaded = dump.load(&search, |path| Ok(Box::new(files::open(path)?)));
         let scripts = Scripts::find(&loaded);
         let mappings: Vec<Mapping<'_>> =
-            scripts.places(&loaded).into_iter().map(|place| place.mapping).collect();
+            scripts.places(&loaded).iter().map(|place| place.mapping().clone()).collect();
         let modules = Modules::with_interpreters(dump.arch(), &mappings, &scripts.interpreters());
         Ok(CoreFile { dump, loaded, modules, scripts })
     }
@@ -81,7 +81,7 @@ impl CoreFile {
         let mut calls = stack.calls.iter();
         let places: Vec<Place<'_>> = self.scripts.places(&self.loaded);
         let interpreters = self.scripts.interpreters();
-        let subject = Subject { arch: self.dump.arch(), places: &places, interpreters: &interpreters };
+        let subject = Subject::new(self.dump.arch(), &places).with_interpreters(&interpreters);
         Case::record(about, subject, &stack.thread.registers, self.loaded.memory(), |_| {
             let function = calls.next().and_then(|call| call.functions.last());
             function.cloned().unwrap_or_default()

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use ebpf_profiler_core::language::{Attached, FrameWalker, LoadedFile, Target, Unreadable};
-use ebpf_profiler_unwind::Call;
+use ebpf_profiler_unwind::ScriptCall;
 use ebpf_profiler_unwind::case::Place;
 use ebpf_profiler_unwind::core_dump::{Loaded, Memory};
 
@@ -49,16 +49,16 @@ impl Scripts {
 
     /// Returns the mappings of code, with their interpreters.
     pub(super) fn places<'a>(&self, loaded: &'a Loaded) -> Vec<Place<'a>> {
-        let mut places = loaded.places();
-        for place in &mut places {
-            let number = self.0.iter().position(|script| script.path == place.path);
-            place.mapping.interpreter = number.map_or(0, |number| number as u16 + 1);
-        }
-        places
+        let number = |place: &Place<'_>| self.0.iter().position(|script| *script.path == *place.path());
+        let with_number = |place: Place<'a>| match number(&place) {
+            Some(number) => place.with_interpreter(number),
+            None => place,
+        };
+        loaded.places().into_iter().map(with_number).collect()
     }
 
     /// Returns the function of a script frame, and the script with the line.
-    pub(super) fn name(&mut self, call: &Call, loaded: &Loaded) -> (Vec<String>, String) {
+    pub(super) fn name(&mut self, call: &ScriptCall, loaded: &Loaded) -> (Vec<String>, String) {
         let Some(script) = self.0.get_mut(call.interpreter) else { return Default::default() };
         let memory = RefCell::new(loaded.memory());
         let read = |address: u64, buffer: &mut [u8]| fill(&memory, address, buffer);
@@ -75,8 +75,8 @@ impl Scripts {
 /// Returns the files that are mapped as code, each once.
 fn files(loaded: &Loaded) -> Vec<LoadedFile> {
     let files = loaded.files().iter().filter_map(|file| {
-        let place = loaded.places().into_iter().find(|place| place.path == &*file.path)?;
-        let bias = place.mapping.bias.wrapping_neg();
+        let place = loaded.places().into_iter().find(|place| place.path() == &*file.path)?;
+        let bias = place.mapping().load_bias();
         Some(LoadedFile { path: file.path.clone(), bias, opener: names::opener(file)? })
     });
     files.collect()
