@@ -1,7 +1,7 @@
 //! The processes of the running machine, through /proc.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor};
+use std::io::{self, BufReader, Cursor, Read as _};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -55,7 +55,9 @@ impl System for LiveSystem {
         if let Ok(stat) = process.stat() {
             let per_second = procfs::ticks_per_second().max(1);
             description.created = stat.starttime * (1_000_000_000 / per_second);
+            description.parent = u32::try_from(stat.ppid).unwrap_or_default();
         }
+        description.command_line = command_line(pid).unwrap_or_default();
         if let Ok(groups) = process.cgroups() {
             let id = groups.into_iter().find_map(|group| container_id(&group.pathname));
             description.container = id.unwrap_or_default();
@@ -122,6 +124,16 @@ fn event(map: MemoryMap) -> MapEvent {
     let device = (map.dev.0 as u32, map.dev.1 as u32);
     let file = FileId::of(&path, device, map.inode);
     MapEvent { start: map.address.0, end: map.address.1, offset: map.offset, file, path }
+}
+
+/// Returns the arguments of a process, which end with zero bytes, separated by spaces.
+fn command_line(pid: u32) -> io::Result<Box<str>> {
+    const MAX: u64 = 4096;
+    let mut bytes = Vec::new();
+    File::open(format!("/proc/{pid}/cmdline"))?.take(MAX).read_to_end(&mut bytes)?;
+    let arguments = bytes.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
+    let arguments: Vec<_> = arguments.map(String::from_utf8_lossy).collect();
+    Ok(arguments.join(" ").into())
 }
 
 /// The id of a container in the path of its control group: 64 hexadecimal digits.
@@ -220,6 +232,15 @@ fn vdso() -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn describes_parent_and_command_line() {
+        let description = LiveSystem.describe(std::process::id());
+        assert_eq!(description.parent, std::os::unix::process::parent_id());
+        let arguments: Vec<String> = std::env::args().collect();
+        assert!(arguments.join(" ").starts_with(&*description.command_line));
+        assert!(description.command_line.starts_with(&arguments[0]));
+    }
 
     #[test]
     fn containers_are_found_in_control_groups() {

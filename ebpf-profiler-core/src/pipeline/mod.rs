@@ -275,7 +275,7 @@ impl Pipeline {
         let (omitted, gap) = left_out.unwrap_or_default();
         let thread = self.thread(tick);
         let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
-        self.builder.add(thread, &trace, tick.time.wrapping_add(self.clock.offset));
+        self.builder.add_on_cpu(tick.cpu, thread, &trace, tick.time.wrapping_add(self.clock.offset));
         self.stats.samples += 1;
         self.stats.whole += u64::from(trace.is_whole());
     }
@@ -291,6 +291,8 @@ impl Pipeline {
             created: description.created,
             executable: description.executable.clone(),
             container: description.container.clone(),
+            parent: description.parent,
+            command_line: description.command_line.clone(),
         });
         let thread = self.builder.thread(Thread { process, tid: tick.tid, name: tick.name().into() });
         self.threads.insert(key, thread);

@@ -53,4 +53,8 @@ pub struct Description {
     pub container: Box<str>,
     /// Nanoseconds between boot and its creation; 0 if unknown.
     pub created: u64,
+    /// Id of the parent process; 0 if unknown.
+    pub parent: u32,
+    /// Command line, arguments separated by spaces, at most 4,096 bytes; empty if unknown.
+    pub command_line: Box<str>,
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use hashbrown::HashMap;
 
 use super::names::{Namer, Names};
-use super::samples::SampleInterner;
+use super::samples::{NO_CPU, SampleInterner};
 use super::traces::TraceInterner;
 use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, Thread, ThreadId};
 use crate::language::{Script, ScriptId};
@@ -72,18 +72,27 @@ impl ProfileBuilder {
         ThreadId(self.threads.intern(thread))
     }
 
-    /// Adds one tick, seen at `time` nanoseconds since 1970.
+    /// Adds a sample of an unknown CPU, taken at `time` nanoseconds since 1970.
     pub fn add(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64) {
-        self.add_wait(thread, trace, time, Duration::ZERO);
+        self.insert(NO_CPU, thread, trace, time, Duration::ZERO);
+    }
+
+    /// Adds a sample of CPU `cpu`, taken at `time` nanoseconds since 1970.
+    pub fn add_on_cpu(&mut self, cpu: u32, thread: ThreadId, trace: &Trace<'_>, time: u64) {
+        self.insert(cpu, thread, trace, time, Duration::ZERO);
     }
 
     /// Adds a stretch of time in which a thread did not run, which ended at `time` nanoseconds since 1970.
     ///
-    /// How long it was is only kept by a profile of [such times](ProfileBuilder::off_cpu).
+    /// `waited` is kept only by a profile of [off-CPU time](ProfileBuilder::off_cpu).
     pub fn add_wait(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64, waited: Duration) {
+        self.insert(NO_CPU, thread, trace, time, waited);
+    }
+
+    fn insert(&mut self, cpu: u32, thread: ThreadId, trace: &Trace<'_>, time: u64, waited: Duration) {
         let frames = trace.frames.iter().map(|&frame| FrameId(self.frames.intern(frame)));
         let trace = self.traces.intern(trace, frames);
-        self.samples.add(thread, trace, time);
+        self.samples.add(thread, trace, time, cpu);
         if self.is_off_cpu {
             self.samples.wait(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
         }
@@ -130,8 +139,8 @@ impl ProfileBuilder {
     ) -> Profile {
         let (modules, frames) = number_modules(self.frames.items, modules);
         let (scripts, frames) = number_scripts(frames, self.scripts);
+        let order = order(&frames);
         let naming = Naming::new(frames, &modules, &scripts);
-        let order = naming.order();
         let (names, frames) = naming.run(&order, symbolizer);
         Profile::new(Data {
             start,
@@ -194,11 +203,26 @@ fn unknown_script() -> Script {
 
 /// What a frame lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+pub(super) enum Place {
     Script,
     Kernel,
     Module(ModuleId),
     Anonymous,
+}
+
+/// Returns the place, address and number of each frame in the order of their code; calls of scripts by function and line.
+pub(super) fn order(frames: &[Frame]) -> Vec<(Place, u64, u32)> {
+    let key = |(index, frame): (u32, &Frame)| match *frame {
+        Frame::Script { function, line, .. } => {
+            (Place::Script, u64::from(function.0) << 32 | u64::from(line), index)
+        }
+        Frame::Kernel { address } => (Place::Kernel, address, index),
+        Frame::Native { module, address, .. } => (Place::Module(module), address, index),
+        Frame::Anonymous { address, .. } => (Place::Anonymous, address, index),
+    };
+    let mut order: Vec<_> = (0..).zip(frames).map(key).collect();
+    order.sort_unstable();
+    order
 }
 
 /// Asks for names module by module, addresses ascending.
@@ -214,21 +238,6 @@ impl<'m> Naming<'m> {
         let named = |frame| NamedFrame { frame, symbols: 0..0, start: None };
         let frames = frames.into_iter().map(named).collect();
         Naming { modules, scripts, frames, namer: Namer::default() }
-    }
-
-    /// The frames by where they lie, calls of scripts by function and line.
-    fn order(&self) -> Vec<(Place, u64, u32)> {
-        let key = |(index, named): (u32, &NamedFrame)| match named.frame {
-            Frame::Script { function, line, .. } => {
-                (Place::Script, u64::from(function.0) << 32 | u64::from(line), index)
-            }
-            Frame::Kernel { address } => (Place::Kernel, address, index),
-            Frame::Native { module, address, .. } => (Place::Module(module), address, index),
-            Frame::Anonymous { address, .. } => (Place::Anonymous, address, index),
-        };
-        let mut order: Vec<_> = (0..).zip(&self.frames).map(key).collect();
-        order.sort_unstable();
-        order
     }
 
     fn run(
@@ -301,9 +310,9 @@ fn symbol(script: &Script, line: u32) -> Symbol {
 
 /// Numbers for distinct values.
 #[derive(Debug)]
-struct Interner<T> {
+pub(super) struct Interner<T> {
     numbers: HashMap<T, u32>,
-    items: Vec<T>,
+    pub(super) items: Vec<T>,
 }
 
 impl<T> Default for Interner<T> {
@@ -313,7 +322,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
-    fn intern(&mut self, item: T) -> u32 {
+    pub(super) fn intern(&mut self, item: T) -> u32 {
         if let Some(&number) = self.numbers.get(&item) {
             return number;
         }

@@ -12,6 +12,8 @@
 
 mod builder;
 mod call;
+mod diff;
+mod merge;
 mod names;
 mod samples;
 mod summary;
@@ -37,6 +39,8 @@ use traces::Traces;
 
 pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
+pub use diff::{ProfileDiff, StackChange};
+pub use merge::MergeError;
 pub use summary::Summary;
 pub use tree::{Label, Layout, Limits, Placed, Tree};
 pub use view::{FrameView, Sample, TraceView};
@@ -88,6 +92,11 @@ pub struct Process {
     pub pid: u32,
     /// Time of creation in nanoseconds since boot, which distinguishes processes that reuse an id; 0 if unknown.
     pub created: u64,
+    /// Id of the parent process when the process was first sampled; 0 if unknown.
+    pub parent: u32,
+    /// Command line, arguments separated by spaces, at most 4,096 bytes; empty if unknown, and for threads of the
+    /// kernel. May hold secrets: sinks of this project don't send it.
+    pub command_line: Box<str>,
     /// Path of the executable; empty if unknown, and for threads of the kernel.
     pub executable: Box<str>,
     /// Id of the container, from the control group; empty outside of containers.

@@ -6,6 +6,9 @@ use hashbrown::HashMap;
 
 use super::{Thread, ThreadId, TraceId};
 
+/// CPU of a sample whose CPU is unknown.
+pub(super) const NO_CPU: u32 = u32::MAX;
+
 /// All samples of a profile, those of a process together.
 ///
 /// The times of all are in one list, in the order of the samples, so whoever goes through a profile goes straight
@@ -14,6 +17,8 @@ use super::{Thread, ThreadId, TraceId};
 pub(super) struct Samples {
     items: Vec<StoredSample>,
     times: Vec<u64>,
+    /// As many: the CPU of each, [`NO_CPU`] if unknown.
+    cpus: Vec<u32>,
     /// As many, or none: how long each wait was.
     waits: Vec<u64>,
 }
@@ -37,6 +42,11 @@ impl Samples {
     }
 
     #[inline]
+    pub(super) fn cpus(&self, sample: &StoredSample) -> &[u32] {
+        &self.cpus[sample.times.clone()]
+    }
+
+    #[inline]
     pub(super) fn waits(&self, sample: &StoredSample) -> &[u64] {
         self.waits.get(sample.times.clone()).unwrap_or_default()
     }
@@ -49,6 +59,8 @@ pub(super) struct SampleInterner {
     items: Vec<Seen>,
     /// The number of a sample and the time, in the order in which they came.
     ticks: Vec<(u32, u64)>,
+    /// Of each tick.
+    cpus: Vec<u32>,
     /// Of each tick, if it is one of off-CPU time.
     waits: Vec<u64>,
 }
@@ -70,7 +82,7 @@ impl SampleInterner {
         self.ticks.len() as u64
     }
 
-    pub(super) fn add(&mut self, thread: ThreadId, trace: TraceId, time: u64) {
+    pub(super) fn add(&mut self, thread: ThreadId, trace: TraceId, time: u64, cpu: u32) {
         let next = self.items.len() as u32;
         let number = *self.numbers.entry((thread, trace)).or_insert(next);
         if number == next {
@@ -78,6 +90,7 @@ impl SampleInterner {
         }
         self.items[number as usize].count += 1;
         self.ticks.push((number, time));
+        self.cpus.push(cpu);
     }
 
     /// Says how long the last one was; to be called for all of them or for none.
@@ -92,6 +105,7 @@ impl SampleInterner {
         let mut samples = Samples {
             items: Vec::with_capacity(order.len()),
             times: vec![0; self.ticks.len()],
+            cpus: vec![NO_CPU; self.ticks.len()],
             waits: vec![0; self.waits.len()],
         };
         let mut next = vec![0; order.len()];
@@ -105,6 +119,7 @@ impl SampleInterner {
         for (index, (number, time)) in self.ticks.into_iter().enumerate() {
             let place = &mut next[number as usize];
             samples.times[*place] = time;
+            samples.cpus[*place] = self.cpus[index];
             if let (Some(wait), Some(&nanos)) = (samples.waits.get_mut(*place), self.waits.get(index)) {
                 *wait = nanos;
             }
@@ -124,11 +139,12 @@ mod tests {
         let thread = |process| Thread { process: ProcessId(process), ..Thread::default() };
         let mut interner = SampleInterner::default();
         for (thread, trace, time) in [(0, 0, 1), (1, 0, 2), (0, 1, 3), (1, 0, 4), (0, 0, 5), (2, 0, 6)] {
-            interner.add(ThreadId(thread), TraceId(trace), time);
+            interner.add(ThreadId(thread), TraceId(trace), time, thread);
         }
         let samples = interner.finish(&[thread(1), thread(0), thread(1)]);
         let seen: Vec<_> =
             samples.iter().map(|it| (it.thread.0, it.trace.0, samples.times(it).to_vec())).collect();
+        assert!(samples.iter().all(|it| samples.cpus(it).iter().all(|&cpu| cpu == it.thread.0)));
         assert_eq!(seen, [(1, 0, vec![2, 4]), (0, 0, vec![1, 5]), (0, 1, vec![3]), (2, 0, vec![6])]);
     }
 }

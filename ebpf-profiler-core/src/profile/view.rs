@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU64;
 
-use super::samples::StoredSample;
+use super::samples::{NO_CPU, StoredSample};
 use super::{Data, FrameId, FunctionId, Process, StackId, Thread, ThreadId, TraceId};
 use crate::language::Script;
 use crate::process::Module;
@@ -27,6 +27,11 @@ impl<'p> Sample<'p> {
     #[inline]
     pub fn timestamps(&self) -> &'p [u64] {
         self.profile.samples.times(self.stored)
+    }
+
+    /// Returns the CPU of each timestamp; `None` where it is unknown.
+    pub fn cpus(&self) -> impl ExactSizeIterator<Item = Option<u32>> + use<'p> {
+        self.profile.samples.cpus(self.stored).iter().map(|&cpu| (cpu != NO_CPU).then_some(cpu))
     }
 
     /// How long it did not run each time, in nanoseconds, as many as there are timestamps; none in a profile of time

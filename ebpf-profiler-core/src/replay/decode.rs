@@ -164,11 +164,17 @@ impl<'r> Fields<'r> {
     }
 
     fn description(&mut self) -> Result<Description> {
-        Ok(Description {
+        let mut description = Description {
             executable: self.text()?.into(),
             container: self.text()?.into(),
             created: self.u64()?,
-        })
+            ..Description::default()
+        };
+        if !self.0.is_empty() {
+            description.parent = self.u32()?;
+            description.command_line = self.text()?.into();
+        }
+        Ok(description)
     }
 
     fn facts(&mut self) -> Result<Facts> {

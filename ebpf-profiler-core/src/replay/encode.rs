@@ -88,6 +88,8 @@ impl Encoder<'_> {
         self.text(&description.executable);
         self.text(&description.container);
         self.u64(description.created);
+        self.u32(description.parent);
+        self.text(&description.command_line);
     }
 
     pub(super) fn facts(&mut self, facts: &Facts) {

@@ -52,7 +52,7 @@
 //! | 6 | end, the last | time `u64`, 1 if the profiler continued without the recording |
 //! | 16 | processes | pids `list` |
 //! | 17 | mappings | pid, `optional` `list` of *mapping* |
-//! | 18 | description | pid, executable `text`, container `text`, created `u64` |
+//! | 18 | description | pid, executable `text`, container `text`, created `u64`, parent, command line `text`; the last two are absent in older recordings |
 //! | 19 | file | pid, *mapping*, `optional` *facts* |
 //! | 20 | memory | pid, address `u64`, length, `optional` `bytes` |
 //! | 21 | image | `bytes` of the vDSO |

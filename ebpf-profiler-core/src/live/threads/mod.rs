@@ -33,7 +33,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -243,7 +243,7 @@ pub(super) struct Threads {
     queues: Vec<Arc<Queue>>,
     recorder: Option<Recorder>,
     /// Disconnected once all threads have ended.
-    running: Receiver<()>,
+    running: Mutex<Receiver<()>>,
 }
 
 impl Threads {
@@ -279,7 +279,8 @@ impl Threads {
             (period, pids),
             shared.clone(),
         );
-        let mut threads = Threads { shared, waker, handles: Vec::new(), queues, recorder, running };
+        let mut threads =
+            Threads { shared, waker, handles: Vec::new(), queues, recorder, running: Mutex::new(running) };
         for (number, sink) in sinks.into_iter().enumerate() {
             let sink = SinkThread::new(number, sink, threads.queues[number].clone(), threads.shared.clone());
             threads.spawn(format!("ebpf-sink-{number}"), &alive, move || sink.run())?;
@@ -384,13 +385,14 @@ impl Threads {
             return Ok(());
         }
         // Nothing is sent: the channel disconnects when the last thread ends.
-        let _ = self.running.recv_timeout(self.shared.ending.left(Stage::Sinks));
+        let running = lock(&self.running);
+        let _ = running.recv_timeout(self.shared.ending.left(Stage::Sinks));
+        let all_ended = running.try_recv() == Err(TryRecvError::Disconnected);
+        drop(running);
         let mut panicked = None;
         for (thread, handle) in self.handles.drain(..) {
             // A thread whose sender is gone may not have returned yet.
-            if !handle.is_finished()
-                && self.running.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected)
-            {
+            if !all_ended && !handle.is_finished() {
                 self.shared.update(|state| state.deadline.threads.push(thread));
             } else if let Err(payload) = handle.join() {
                 panicked.get_or_insert(StopError::Panicked { thread, message: message(&*payload) });

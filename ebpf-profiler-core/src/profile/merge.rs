@@ -1,0 +1,299 @@
+//! Several profiles as one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use super::builder::{Interner, order};
+use super::names::Namer;
+use super::samples::SampleInterner;
+use super::traces::TraceInterner;
+use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, Thread, ThreadId, TraceId};
+use crate::language::{Script, ScriptId};
+use crate::process::{Module, ModuleId};
+use crate::symbol::Symbol;
+use crate::trace::{Frame, Trace};
+
+/// Why profiles can't be merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// There is no profile to merge.
+    Empty,
+    /// One has another period.
+    Period {
+        /// The period of the first profile.
+        first: Duration,
+        /// The period of the other profile.
+        other: Duration,
+    },
+    /// One is of CPU time, the other of off-CPU time.
+    Kind,
+}
+
+impl Profile {
+    /// Merges profiles by content: processes, threads, modules, frames with their names, stacks and samples that are
+    /// equal become one.
+    ///
+    /// Modules are equal if path and build id are. The result spans all profiles, from the earliest start to the latest
+    /// end. Losses add up.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no profile, or if period or kind of time differ.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ebpf_profiler_core::{profile::Profile, testing};
+    ///
+    /// let first = testing::profile("cat;main;read 3\ncat;main 1");
+    /// let second = testing::profile("cat;main;write 2\ncat;main;read 4");
+    /// let both = Profile::merge([&first, &second])?;
+    /// let counts: Vec<u64> = both.samples().map(|sample| sample.count()).collect();
+    /// assert_eq!(counts, [7, 1, 2]);
+    /// # Ok::<(), ebpf_profiler_core::profile::MergeError>(())
+    /// ```
+    pub fn merge<'p>(profiles: impl IntoIterator<Item = &'p Profile>) -> Result<Profile, MergeError> {
+        let mut profiles = profiles.into_iter();
+        let first = profiles.next().ok_or(MergeError::Empty)?;
+        let mut merger = Merger::default();
+        let (mut start, mut end) = (first.start(), first.start() + first.duration());
+        merger.add(&first.data);
+        for profile in profiles {
+            if profile.period() != first.period() {
+                return Err(MergeError::Period { first: first.period(), other: profile.period() });
+            }
+            if profile.is_off_cpu() != first.is_off_cpu() {
+                return Err(MergeError::Kind);
+            }
+            start = start.min(profile.start());
+            end = end.max(profile.start() + profile.duration());
+            merger.add(&profile.data);
+        }
+        let duration = end.duration_since(start).unwrap_or_default();
+        Ok(merger.finish(|data| Data {
+            start,
+            duration,
+            period: first.period(),
+            is_off_cpu: first.is_off_cpu(),
+            ..data
+        }))
+    }
+}
+
+/// Interners of a merged profile.
+#[derive(Default)]
+struct Merger {
+    losses: BTreeMap<&'static str, u64>,
+    modules: Vec<Module>,
+    by_file: HashMap<(Box<str>, Box<[u8]>), ModuleId>,
+    scripts: Vec<Script>,
+    by_script: HashMap<Script, ScriptId>,
+    processes: Interner<Process>,
+    threads: Interner<Thread>,
+    frames: Interner<NamedContent>,
+    traces: TraceInterner,
+    samples: SampleInterner,
+}
+
+/// A frame with its names.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct NamedContent {
+    frame: Frame,
+    symbols: Vec<Symbol>,
+    start: Option<NonZeroU64>,
+}
+
+impl Merger {
+    fn add(&mut self, data: &Data) {
+        for (&reason, &count) in &data.losses {
+            *self.losses.entry(reason).or_default() += count;
+        }
+        let modules: Vec<ModuleId> = data.modules.iter().map(|module| self.module(module)).collect();
+        let scripts: Vec<ScriptId> = data.scripts.iter().map(|script| self.script(script)).collect();
+        let processes: Vec<ProcessId> =
+            data.processes.iter().map(|process| ProcessId(self.processes.intern(process.clone()))).collect();
+        let threads: Vec<ThreadId> = data
+            .threads
+            .iter()
+            .map(|thread| {
+                let process = processes[thread.process.0 as usize];
+                ThreadId(self.threads.intern(Thread { process, ..thread.clone() }))
+            })
+            .collect();
+        let frames: Vec<FrameId> = data
+            .frames
+            .iter()
+            .map(|named| {
+                let frame = match named.frame {
+                    Frame::Native { module, address, found } => {
+                        Frame::Native { module: modules[module.0 as usize], address, found }
+                    }
+                    Frame::Script { function, line, found } => {
+                        Frame::Script { function: scripts[function.0 as usize], line, found }
+                    }
+                    frame => frame,
+                };
+                let symbols = data.names.symbols(&named.symbols).to_vec();
+                FrameId(self.frames.intern(NamedContent { frame, symbols, start: named.start }))
+            })
+            .collect();
+        let traces: Vec<TraceId> = (0..data.traces.len())
+            .map(|index| {
+                let stored = data.traces.get(TraceId(index as u32));
+                let trace = Trace {
+                    frames: [].as_slice().into(),
+                    stop: stored.stop,
+                    omitted: stored.omitted,
+                    gap: stored.gap,
+                };
+                let frames = data.traces.frames(stored.stack).iter().map(|frame| frames[frame.0 as usize]);
+                self.traces.intern(&trace, frames)
+            })
+            .collect();
+        for sample in data.samples.iter() {
+            let (thread, trace) = (threads[sample.thread.0 as usize], traces[sample.trace.0 as usize]);
+            let (times, cpus) = (data.samples.times(sample), data.samples.cpus(sample));
+            for (index, (&time, &cpu)) in times.iter().zip(cpus).enumerate() {
+                self.samples.add(thread, trace, time, cpu);
+                if let Some(&wait) = data.samples.waits(sample).get(index) {
+                    self.samples.wait(wait);
+                }
+            }
+        }
+    }
+
+    fn module(&mut self, module: &Module) -> ModuleId {
+        let next = ModuleId(self.modules.len() as u32);
+        let key = (module.path.clone(), module.build_id.clone());
+        let id = *self.by_file.entry(key).or_insert(next);
+        if id == next {
+            self.modules.push(module.clone());
+        } else {
+            self.modules[id.0 as usize].extend(module.start, module.end, module.offset);
+        }
+        id
+    }
+
+    fn script(&mut self, script: &Script) -> ScriptId {
+        let next = ScriptId(self.scripts.len() as u32);
+        let id = *self.by_script.entry(script.clone()).or_insert(next);
+        if id == next {
+            self.scripts.push(script.clone());
+        }
+        id
+    }
+
+    fn finish(self, complete: impl FnOnce(Data) -> Data) -> Profile {
+        let frames: Vec<Frame> = self.frames.items.iter().map(|content| content.frame).collect();
+        let order = order(&frames);
+        let mut namer = Namer::default();
+        let mut named: Vec<NamedFrame> =
+            frames.iter().map(|&frame| NamedFrame { frame, symbols: 0..0, start: None }).collect();
+        for &(.., frame) in &order {
+            let content = &self.frames.items[frame as usize];
+            named[frame as usize].symbols = namer.add(&content.symbols);
+            named[frame as usize].start = content.start;
+        }
+        Profile::new(complete(Data {
+            start: std::time::SystemTime::UNIX_EPOCH,
+            duration: Duration::ZERO,
+            period: Duration::ZERO,
+            is_off_cpu: false,
+            losses: self.losses,
+            modules: self.modules,
+            scripts: self.scripts,
+            samples: self.samples.finish(&self.threads.items),
+            processes: self.processes.items,
+            threads: self.threads.items,
+            names: namer.finish(),
+            frames: named,
+            by_place: order.into_iter().map(|(.., frame)| FrameId(frame)).collect(),
+            traces: self.traces.finish(),
+        }))
+    }
+}
+
+impl fmt::Display for MergeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MergeError::Empty => f.write_str("there is no profile to merge"),
+            MergeError::Period { first, other } => write!(
+                f,
+                "cannot merge profiles with periods of {first:?} and {other:?}; merge those of one frequency"
+            ),
+            MergeError::Kind => f.write_str("cannot merge profiles of CPU time and of off-CPU time"),
+        }
+    }
+}
+
+impl std::error::Error for MergeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sink::folded;
+    use crate::testing;
+
+    fn lines(profile: &Profile) -> Vec<String> {
+        let mut bytes = Vec::new();
+        folded::write(profile, &mut bytes).unwrap();
+        let mut lines: Vec<String> = String::from_utf8(bytes).unwrap().lines().map(Into::into).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn equal_stacks_become_one_whatever_their_numbers() {
+        let first = "cat;main;libc.so.6`read;sys_read_[k] 3\ncat;main 1\nls;main;helper_[i];deep_[j] 2";
+        let second = "ls;main;helper_[i];deep_[j] 5\ncat;[truncated: stack not readable];f 1\ncat;main 2";
+        let both = format!("{first}\n{second}");
+        let (first, second) = (testing::profile(first), testing::profile(second));
+        // The made-up pids depend on the order of the processes.
+        let merged = Profile::merge([&first, &second]).unwrap();
+        assert_eq!(merged.count(), 14);
+        let sum = |profile: &Profile| {
+            let mut sums = BTreeMap::<String, u64>::new();
+            for line in lines(profile) {
+                let (stack, count) = line.rsplit_once(' ').unwrap();
+                *sums.entry(stack.to_owned()).or_default() += count.parse::<u64>().unwrap();
+            }
+            sums
+        };
+        assert_eq!(sum(&merged), sum(&testing::profile(&both)));
+    }
+
+    #[test]
+    fn profile_merged_with_itself_has_twice_the_counts_and_no_more_parts() {
+        let profile = testing::profile("cat;main;libc.so.6`read;sys_read_[k] 3\ncat;main;x::y_[i] 1");
+        let merged = Profile::merge([&profile, &profile.clone()]).unwrap();
+        let parts = |it: &Profile| {
+            let names: Vec<String> = it.frames_by_place().map(|frame| frame.to_string()).collect();
+            (
+                it.modules().len(),
+                it.threads().len(),
+                it.stacks(),
+                it.samples().len(),
+                it.functions().len(),
+                names,
+            )
+        };
+        assert_eq!(parts(&merged), parts(&profile));
+        assert_eq!(merged.count(), 2 * profile.count());
+        assert_eq!((merged.start(), merged.duration()), (profile.start(), profile.duration()));
+    }
+
+    #[test]
+    fn other_periods_are_rejected() {
+        let profile = testing::profile("cat;main 1");
+        let other = super::super::ProfileBuilder::new(Duration::from_millis(50));
+        let other = other.finish(profile.start(), Duration::ZERO, |_| None, &mut crate::symbol::NoSymbols);
+        let error = Profile::merge([&profile, &other]).unwrap_err();
+        assert_eq!(error.to_string().matches("50ms").count(), 1);
+        assert_eq!(Profile::merge([]).unwrap_err(), MergeError::Empty);
+    }
+}
