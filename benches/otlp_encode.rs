@@ -171,13 +171,10 @@ fn profile() -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let threads: Vec<_> = (0..THREADS)
         .map(|tid| {
-            let process = Process {
-                pid: tid / 8,
-                executable: format!("/usr/bin/program-{}", tid / 8).into(),
-                ..Process::default()
-            };
+            let mut process = Process::new(tid / 8);
+            process.executable = format!("/usr/bin/program-{}", tid / 8).into();
             let process = builder.process(process);
-            builder.thread(Thread { process, tid, name: format!("worker-{tid}").into() })
+            builder.thread(Thread::new(process, tid, format!("worker-{tid}")))
         })
         .collect();
     let traces: Vec<_> = (0..STACKS).map(|_| trace(&mut random)).collect();
@@ -197,7 +194,7 @@ fn trace(random: &mut Random) -> Trace<'static> {
         let module = ModuleId((address * u64::from(MODULES) / LOCATIONS) as u32);
         Frame::Native { module, address: 0x1000 + address * 16, found: Found::Exactly }
     };
-    Trace { frames: (0..DEPTH).map(frame).collect(), stop: Stop::Root, omitted: 0, gap: 0 }
+    Trace::new((0..DEPTH).map(frame).collect::<Vec<_>>(), Stop::Root)
 }
 
 fn module(id: ModuleId) -> Option<Module> {
@@ -213,12 +210,9 @@ impl Symbolizer for Names {
     fn native(&mut self, _: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
         for (index, address) in addresses.iter().enumerate() {
             let number = (address - 0x1000) / 16 * FUNCTIONS / LOCATIONS;
-            let symbol = Symbol {
-                function: format!("namespace::of_some_length::function_{number}").into(),
-                file: format!("source/of/some/depth/file_{}.cc", number / 5).into(),
-                line: (address % 1_000) as u32,
-                ..Symbol::default()
-            };
+            let symbol = Symbol::new(format!("namespace::of_some_length::function_{number}"))
+                .with_file(format!("source/of/some/depth/file_{}.cc", number / 5))
+                .with_line((address % 1_000) as u32);
             name(index, &[symbol]);
         }
     }

@@ -27,6 +27,7 @@ where
 
 /// A compiled unwind table, ready to be copied into the kernel's arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Compiled {
     /// The table in the layout of [`ebpf_programs::abi::table`]; empty if the file has no unwind data.
     pub image: Vec<u8>,
@@ -34,4 +35,11 @@ pub struct Compiled {
     pub unsupported: u32,
     /// Number of invalid entries of unwind data, which were skipped.
     pub malformed: u32,
+}
+
+impl Compiled {
+    /// Creates a table in the layout of [`ebpf_programs::abi::table`]; the counters are zero, and can be set afterwards.
+    pub fn new(image: Vec<u8>) -> Compiled {
+        Compiled { image, ..Compiled::default() }
+    }
 }

@@ -89,10 +89,10 @@ fn what_walks_remember_is_over_before_they_hear_of_a_table() {
     let program = std::env::current_exe().unwrap();
     let path = program.to_str().unwrap();
     let file = FileId::Inode { device: (8, 1), inode: 3 };
-    let map = MapEvent { start: 0x1000, end: 0x9000, offset: 0, file, path: path.into() };
+    let map = MapEvent::new(0x1000..0x9000, 0, file, path);
     let system = FakeSystem::default().process(7, path, vec![map]).file(path, &std::fs::read(path).unwrap());
     let log = Log::default();
-    let compiler = |_: &Elf| Ok(Compiled { image: IMAGE.into(), ..Compiled::default() });
+    let compiler = |_: &Elf| Ok(Compiled::new(IMAGE.into()));
     let mut registry =
         Registry::new(Box::new(system), Box::new(log.clone()), Some(Box::new(compiler)), ARENA);
     registry.publish(7, 0).unwrap();
@@ -108,8 +108,8 @@ fn what_walks_remember_is_over_before_they_hear_of_a_table() {
 fn memory_is_given_back_when_a_process_is_gone() {
     let map = |number: u64| {
         let file = FileId::Inode { device: (8, 1), inode: number };
-        let path = format!("/lib/{number}.so").into();
-        MapEvent { start: number << 12, end: (number + 1) << 12, offset: 0, file, path }
+        let path = format!("/lib/{number}.so");
+        MapEvent::new(number << 12..(number + 1) << 12, 0, file, path)
     };
     let kernel = Kernel::default();
     // Process 7 is known by its events alone: when it has ended nothing is to be seen of it.
@@ -133,7 +133,7 @@ fn memory_is_given_back_when_a_process_is_gone() {
 #[test]
 fn a_process_whose_first_thread_has_ended_is_known_as_long_as_others_run() {
     let file = FileId::Inode { device: (8, 1), inode: 1 };
-    let map = MapEvent { start: 0x1000, end: 0x2000, offset: 0, file, path: "/bin/a".into() };
+    let map = MapEvent::new(0x1000..0x2000, 0, file, "/bin/a");
     let system = FakeSystem::default().process(7, "/bin/a", vec![map]);
     let mut registry = Registry::new(Box::new(system), Box::new(Kernel::default()), None, ARENA);
     registry.set_filter(&[7]);

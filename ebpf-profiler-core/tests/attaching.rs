@@ -85,7 +85,7 @@ fn untold(place: u64, first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>)
 /// The file, mapped at `start`.
 fn map(start: u64) -> MapEvent {
     let file = FileId::Inode { device: (8, 1), inode: 1 };
-    MapEvent { start, end: start + 0x1000, offset: 0, file, path: "/bin/slow".into() }
+    MapEvent::new(start..start + 0x1000, 0, file, "/bin/slow")
 }
 
 /// A tick in which the loop ran without calls, for so many seconds, a hundred times a second.

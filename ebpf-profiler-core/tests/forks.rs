@@ -55,7 +55,7 @@ impl Tables for Kernel {
 fn map(number: u64) -> MapEvent {
     let file = FileId::Inode { device: (8, 1), inode: number };
     let start = 0x1000 * number;
-    MapEvent { start, end: start + 0x1000, offset: 0, file, path: format!("/lib/{number}.so").into() }
+    MapEvent::new(start..start + 0x1000, 0, file, format!("/lib/{number}.so"))
 }
 
 fn event(time: u64, pid: u32, life: Life) -> LifeEvent {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::Profile;
-use examples::{explain_start_error, fail};
+use examples::{explain_start_error, fail, print};
 use tokio::sync::mpsc::channel;
 use tokio::task::spawn_blocking;
 
@@ -42,7 +42,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     while received < PROFILES.1
         && let Some(profile) = profiles.recv().await
     {
-        print(&profile);
+        show(&profile);
         received += 1;
         if received == PROFILES.0 {
             let profiler = profiler.clone();
@@ -54,17 +54,18 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let health = spawn_blocking(move || Arc::into_inner(profiler).map(Profiler::stop)).await?;
     // The sender is gone, so this ends with the last profile.
     while let Some(profile) = profiles.recv().await {
-        print(&profile);
+        show(&profile);
     }
     if let Some(health) = health.transpose()? {
-        println!("{} samples, {} lost, {} profiles dropped", health.ticks, health.lost, health.sinks.dropped);
+        let (samples, lost, dropped) = (health.ticks, health.lost, health.sinks.dropped);
+        print(format_args!("{samples} samples, {lost} lost, {dropped} profiles dropped\n"));
     }
     Ok(())
 }
 
-fn print(profile: &Profile) {
+fn show(profile: &Profile) {
     let hertz = 1.0 / profile.period().as_secs_f64();
     let hottest = profile.samples().max_by_key(|sample| sample.count());
     let hottest = hottest.map_or_else(String::new, |sample| format!(", most in {}", sample.trace().leaf()));
-    println!("{hertz:.0} Hz: {}{hottest}", profile.summary());
+    print(format_args!("{hertz:.0} Hz: {}{hottest}\n", profile.summary()));
 }

@@ -27,10 +27,10 @@ use crate::trace::{Frame, Trace};
 /// use ebpf_profiler_core::trace::{Frame, Stop, Trace};
 ///
 /// let mut builder = ProfileBuilder::new(Duration::from_millis(10));
-/// let process = builder.process(Process { pid: 7, ..Process::default() });
-/// let thread = builder.thread(Thread { process, tid: 7, name: "cat".into() });
+/// let process = builder.process(Process::new(7));
+/// let thread = builder.thread(Thread::new(process, 7, "cat"));
 /// let frames = [Frame::Kernel { address: 0xffffffff81000000 }];
-/// let trace = Trace { frames: frames.as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+/// let trace = Trace::new(frames.as_slice(), Stop::NoUserStack);
 /// builder.add(thread, &trace, 1_000);
 /// builder.add(thread, &trace, 2_000);
 ///

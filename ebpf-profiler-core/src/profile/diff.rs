@@ -127,7 +127,11 @@ impl<'p> Content<'p> {
 }
 
 impl<'p> Stacks<'p> {
-    fn add(&mut self, profile: &'p Profile, side: impl for<'a> Fn(&'a mut StackChange<'p>) -> &'a mut Amount) {
+    fn add(
+        &mut self,
+        profile: &'p Profile,
+        side: impl for<'a> Fn(&'a mut StackChange<'p>) -> &'a mut Amount,
+    ) {
         let frames: Vec<u32> = profile
             .frames()
             .map(|frame| {

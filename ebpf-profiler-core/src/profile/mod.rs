@@ -87,6 +87,7 @@ struct Data {
 
 /// A process of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Process {
     /// Process id in the initial namespace.
     pub pid: u32,
@@ -103,8 +104,16 @@ pub struct Process {
     pub container: Box<str>,
 }
 
+impl Process {
+    /// Creates a process; its other fields are unknown, and can be set afterwards.
+    pub fn new(pid: u32) -> Process {
+        Process { pid, ..Process::default() }
+    }
+}
+
 /// A thread of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Thread {
     /// Process of the thread.
     pub process: ProcessId,
@@ -112,6 +121,13 @@ pub struct Thread {
     pub tid: u32,
     /// Name of the thread; that of the command unless the thread changed it.
     pub name: Box<str>,
+}
+
+impl Thread {
+    /// Creates a thread.
+    pub fn new(process: ProcessId, tid: u32, name: impl Into<Box<str>>) -> Thread {
+        Thread { process, tid, name: name.into() }
+    }
 }
 
 /// Number of a process in a profile.

@@ -1,5 +1,7 @@
 //! The life of processes: what happens to them between two ticks.
 
+use std::ops::Range;
+
 /// Something that happened to a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LifeEvent {
@@ -35,6 +37,7 @@ pub enum Life {
 
 /// An executable mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct MapEvent {
     /// The first address.
     pub start: u64,
@@ -46,6 +49,13 @@ pub struct MapEvent {
     pub file: FileId,
     /// What the kernel calls it: a path in the process's own view, `//anon`, `[vdso]`.
     pub path: Box<str>,
+}
+
+impl MapEvent {
+    /// Creates a mapping of `addresses`, which begins at `offset` in `file`.
+    pub fn new(addresses: Range<u64>, offset: u64, file: FileId, path: impl Into<Box<str>>) -> MapEvent {
+        MapEvent { start: addresses.start, end: addresses.end, offset, file, path: path.into() }
+    }
 }
 
 /// Which file is mapped.

@@ -79,7 +79,17 @@ pub use symbols::Symbols;
 /// A function that contains an address.
 ///
 /// An address in inlined code has several. Texts are shared: a name in a thousand frames is in memory once.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::symbol::Symbol;
+///
+/// let symbol = Symbol::new("read").with_system_name("__libc_read").with_file("io/read.c").with_line(26);
+/// assert_eq!((&*symbol.file, symbol.line, symbol.column), ("io/read.c", 26, 0));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Symbol {
     /// The demangled name; C++ names have no parameters.
     pub function: Arc<str>,
@@ -93,6 +103,43 @@ pub struct Symbol {
     pub column: u32,
     /// The line on which the function begins; 0 if unknown.
     pub start_line: u32,
+}
+
+impl Symbol {
+    /// Creates a symbol of a function; its other fields are unknown.
+    pub fn new(function: impl Into<Arc<str>>) -> Symbol {
+        Symbol { function: function.into(), ..Symbol::default() }
+    }
+
+    /// Sets the linker's name.
+    #[must_use = "the symbol is returned"]
+    pub fn with_system_name(self, name: impl Into<Arc<str>>) -> Symbol {
+        Symbol { system_name: name.into(), ..self }
+    }
+
+    /// Sets the source file.
+    #[must_use = "the symbol is returned"]
+    pub fn with_file(self, file: impl Into<Arc<str>>) -> Symbol {
+        Symbol { file: file.into(), ..self }
+    }
+
+    /// Sets the line of the call or the interrupted instruction.
+    #[must_use = "the symbol is returned"]
+    pub fn with_line(self, line: u32) -> Symbol {
+        Symbol { line, ..self }
+    }
+
+    /// Sets the column.
+    #[must_use = "the symbol is returned"]
+    pub fn with_column(self, column: u32) -> Symbol {
+        Symbol { column, ..self }
+    }
+
+    /// Sets the line on which the function begins.
+    #[must_use = "the symbol is returned"]
+    pub fn with_start_line(self, line: u32) -> Symbol {
+        Symbol { start_line: line, ..self }
+    }
 }
 
 /// A source of names for addresses.

@@ -20,7 +20,7 @@ use crate::sample::{FileId, MapEvent};
 /// use ebpf_profiler_core::internal::testing::FakeSystem;
 ///
 /// let file = FileId::Inode { device: (8, 1), inode: 42 };
-/// let map = MapEvent { start: 0x1000, end: 0x2000, offset: 0, file, path: "/bin/cat".into() };
+/// let map = MapEvent::new(0x1000..0x2000, 0, file, "/bin/cat");
 /// let system = FakeSystem::default().process(7, "/bin/cat", vec![map.clone()]).file("/bin/cat", b"meow");
 ///
 /// assert_eq!(system.mappings(7)?, [map.clone()]);

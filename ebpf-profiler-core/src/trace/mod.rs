@@ -16,6 +16,7 @@ pub use walker::Walker;
 ///
 /// Two traces are equal when everything in them is; nothing else decides identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Trace<'a> {
     /// The frames, leaf first.
     pub frames: Cow<'a, [Frame]>,
@@ -25,6 +26,19 @@ pub struct Trace<'a> {
     pub omitted: u32,
     /// Where in `frames` the missing ones would stand, for [`Stop::TooDeep`].
     pub gap: u32,
+}
+
+impl<'a> Trace<'a> {
+    /// Creates a stack without a gap.
+    pub fn new(frames: impl Into<Cow<'a, [Frame]>>, stop: Stop) -> Trace<'a> {
+        Trace { frames: frames.into(), stop, omitted: 0, gap: 0 }
+    }
+
+    /// Marks `omitted` frames as missing before the frame with index `gap`.
+    #[must_use = "the trace is returned"]
+    pub fn with_gap(self, omitted: u32, gap: u32) -> Trace<'a> {
+        Trace { omitted, gap, ..self }
+    }
 }
 
 impl Trace<'_> {

@@ -35,7 +35,7 @@ impl Symbolizer for LastByte {
     fn native(&mut self, module: &Module, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
         let elf = Elf::open(module.opener.as_ref().unwrap().open().unwrap()).unwrap();
         let last = elf.bytes(elf.size() - 1, 1).unwrap()[0];
-        let symbol = Symbol { function: format!("{last:#x}").into(), ..Symbol::default() };
+        let symbol = Symbol::new(format!("{last:#x}"));
         (0..addresses.len()).for_each(|number| name(number, std::slice::from_ref(&symbol)));
     }
 

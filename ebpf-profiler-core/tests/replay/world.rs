@@ -51,7 +51,7 @@ impl Symbolizer for KernelNames {
 
     fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
         for number in (0..addresses.len()).filter(|&number| addresses[number] == KERNEL) {
-            name(number, &[Symbol { function: "do_it".into(), ..Symbol::default() }]);
+            name(number, &[Symbol::new("do_it")]);
         }
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn program(build_id: u8) -> Vec<u8> {
 
 pub(crate) fn map(path: &str, inode: u64) -> MapEvent {
     let file = FileId::Inode { device: (8, 1), inode };
-    MapEvent { start: CODE, end: CODE + 4096, offset: 0, file, path: path.into() }
+    MapEvent::new(CODE..CODE + 4096, 0, file, path)
 }
 
 /// Process 7 runs `path`; in its code a call ends at every multiple of 64.

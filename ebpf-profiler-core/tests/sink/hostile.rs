@@ -15,13 +15,14 @@ const NAME: &str = "</script></title><img src=x onerror=\"a=1\">;'&\n\r\t\0\x1b[
 /// Everything that has a name has this one.
 fn profile() -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(10));
-    let process =
-        builder.process(Process { executable: NAME.into(), container: NAME.into(), ..Process::default() });
-    let thread = builder.thread(Thread { process, tid: 1, name: NAME.into() });
+    let mut process = Process::new(0);
+    (process.executable, process.container) = (NAME.into(), NAME.into());
+    let process = builder.process(process);
+    let thread = builder.thread(Thread::new(process, 1, NAME));
     let module = ebpf_profiler_core::process::ModuleId(0);
     let frames =
         vec![Frame::Kernel { address: 1 }, Frame::Native { module, address: 2, found: Found::Exactly }];
-    builder.add(thread, &Trace { frames: frames.into(), stop: Stop::Root, omitted: 0, gap: 0 }, 0);
+    builder.add(thread, &Trace::new(frames, Stop::Root), 0);
     builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| Some(Module::new(NAME)), &mut Hostile)
 }
 
@@ -29,11 +30,11 @@ struct Hostile;
 
 impl Symbolizer for Hostile {
     fn native(&mut self, _: &Module, _: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
-        name(0, &[Symbol { function: NAME.into(), ..Symbol::default() }]);
+        name(0, &[Symbol::new(NAME)]);
     }
 
     fn kernel(&mut self, _: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
-        name(0, &[Symbol { function: NAME.into(), ..Symbol::default() }]);
+        name(0, &[Symbol::new(NAME)]);
     }
 }
 

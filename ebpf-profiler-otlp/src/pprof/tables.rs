@@ -63,7 +63,7 @@ impl<'p> Tables<'p> {
     }
 
     fn marker(&mut self, marker: Marker) -> u32 {
-        self.new_location(0, 0, &[Symbol { function: marker.to_string().into(), ..Symbol::default() }])
+        self.new_location(0, 0, &[Symbol::new(marker.to_string())])
     }
 
     fn location(&mut self, frame: FrameView<'p>) -> u32 {

@@ -26,11 +26,11 @@ const MILLI: Duration = Duration::from_millis(1);
 /// A profile with this number of stacks; equal for equal numbers.
 fn profile(stacks: u64) -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
-    let process = builder.process(Process { pid: 7, ..Process::default() });
-    let thread = builder.thread(Thread { process, tid: 7, name: "worker".into() });
+    let process = builder.process(Process::new(7));
+    let thread = builder.thread(Thread::new(process, 7, "worker"));
     for stack in 0..stacks {
-        let frames = vec![Frame::Kernel { address: (1 << 63) + stack }].into();
-        builder.add(thread, &Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 }, 1_000 + stack);
+        let frames = vec![Frame::Kernel { address: (1 << 63) + stack }];
+        builder.add(thread, &Trace::new(frames, Stop::NoUserStack), 1_000 + stack);
     }
     builder.finish(UNIX_EPOCH, SECOND, |_| None, &mut NoSymbols)
 }

@@ -78,7 +78,7 @@ fn threads(random: &mut Random, shape: Shape, builder: &mut ProfileBuilder) -> V
     let thread = |number: u32| {
         let process = processes[random.below(processes.len() as u64) as usize];
         let name = if number.is_multiple_of(7) { String::new() } else { format!("worker-{}", number % 3) };
-        builder.thread(Thread { process, tid: number, name: name.into() })
+        builder.thread(Thread::new(process, number, name))
     };
     (0..shape.threads).map(thread).collect()
 }
@@ -87,17 +87,16 @@ fn threads(random: &mut Random, shape: Shape, builder: &mut ProfileBuilder) -> V
 pub(crate) fn process(number: u32) -> Process {
     let executable = if number == 0 { String::new() } else { format!("/usr/bin/program-{number}") };
     let container = if number % 3 == 2 { format!("{number:064x}") } else { String::new() };
-    Process {
-        pid: number * 100,
-        created: u64::from(number) * 1_000_000,
-        executable: executable.into(),
-        container: container.into(),
-    }
+    let mut process = Process::new(number * 100);
+    process.created = u64::from(number) * 1_000_000;
+    process.executable = executable.into();
+    process.container = container.into();
+    process
 }
 
 fn trace(random: &mut Random, shape: Shape) -> Trace<'static> {
     let depth = random.below(shape.depth + 1);
-    let frames = (0..depth).map(|_| frame(random, shape)).collect();
+    let frames: Vec<Frame> = (0..depth).map(|_| frame(random, shape)).collect();
     let stop = match random.below(8) {
         0 => Stop::ALL[random.below(Stop::ALL.len() as u64) as usize],
         _ => Stop::Root,
@@ -105,7 +104,7 @@ fn trace(random: &mut Random, shape: Shape) -> Trace<'static> {
     let deep = stop == Stop::TooDeep && depth > 1;
     let omitted = if deep { 1 + random.below(3) as u32 } else { 0 };
     let gap = if deep { 1 + random.below(depth - 1) as u32 } else { 0 };
-    Trace { frames, stop, omitted, gap }
+    Trace::new(frames, stop).with_gap(omitted, gap)
 }
 
 fn frame(random: &mut Random, shape: Shape) -> Frame {
@@ -201,14 +200,14 @@ fn symbol(number: u64) -> Symbol {
     let endings = ["c", "rs", "go", "cc"];
     let known = !number.is_multiple_of(5);
     let or_zero = |value: u64| if known { value as u32 } else { 0 };
-    Symbol {
-        function: format!("function_{number}").into(),
-        system_name: if number.is_multiple_of(2) { format!("_Z{number}f").into() } else { "".into() },
-        file: if known { format!("src/{number}.{}", endings[number as usize % 4]).into() } else { "".into() },
-        line: or_zero(number % 1_000 + 1),
-        column: or_zero(number % 80),
-        start_line: or_zero(number % 1_000),
-    }
+    let mut symbol = Symbol::new(format!("function_{number}"));
+    symbol.system_name = if number.is_multiple_of(2) { format!("_Z{number}f").into() } else { "".into() };
+    symbol.file =
+        if known { format!("src/{number}.{}", endings[number as usize % 4]).into() } else { "".into() };
+    symbol.line = or_zero(number % 1_000 + 1);
+    symbol.column = or_zero(number % 80);
+    symbol.start_line = or_zero(number % 1_000);
+    symbol
 }
 
 impl Symbolizer for FakeNames {

@@ -14,10 +14,10 @@ use crate::{check, consumers, fake};
 pub(crate) fn waits() -> Profile {
     let mut builder = ProfileBuilder::off_cpu();
     let process = builder.process(fake::process(1));
-    let thread = builder.thread(Thread { process, tid: 101, name: "worker".into() });
+    let thread = builder.thread(Thread::new(process, 101, "worker"));
     for (address, time, nanos) in [(1, 10, 5_000), (2, 20, u64::MAX), (1, 30, 0)] {
-        let frames = vec![Frame::Kernel { address: (1 << 63) + address }].into();
-        let trace = Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        let frames = vec![Frame::Kernel { address: (1 << 63) + address }];
+        let trace = Trace::new(frames, Stop::NoUserStack);
         builder.add_wait(thread, &trace, fake::START + time, Duration::from_nanos(nanos));
     }
     fake::finish(builder)

@@ -22,8 +22,8 @@ fn profile() -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let threads: Vec<_> = (0..PROCESSES as u32)
         .map(|number| {
-            let process = builder.process(Process { pid: number + 1, ..Process::default() });
-            builder.thread(Thread { process, tid: number + 1, ..Thread::default() })
+            let process = builder.process(Process::new(number + 1));
+            builder.thread(Thread::new(process, number + 1, ""))
         })
         .collect();
     for tick in 0..STACKS {
@@ -32,7 +32,7 @@ fn profile() -> Profile {
         if tick > STACKS / 2 {
             frames.extend((0..10).map(|depth| frame(0x2000 + (tick * 10 + depth) % SHARED * 16)));
         }
-        let trace = Trace { frames: frames.into(), stop: Stop::Root, omitted: 0, gap: 0 };
+        let trace = Trace::new(frames, Stop::Root);
         builder.add(threads[(tick % PROCESSES) as usize], &trace, fake::START + tick);
     }
     fake::finish(builder)

@@ -248,10 +248,10 @@ impl Drop for File {
 fn known_workload() -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(10));
     let process = builder.process(fake::process(1));
-    let thread = builder.thread(Thread { process, tid: 101, name: "worker".into() });
+    let thread = builder.thread(Thread::new(process, 101, "worker"));
     for (address, ticks) in [(0xffff_ffff_0000_0001, 75), (0xffff_ffff_0000_0011, 25)] {
-        let frames = vec![Frame::Kernel { address }].into();
-        let trace = Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        let frames = vec![Frame::Kernel { address }];
+        let trace = Trace::new(frames, Stop::NoUserStack);
         (0..ticks).for_each(|tick| builder.add(thread, &trace, fake::START + tick));
     }
     fake::finish(builder)

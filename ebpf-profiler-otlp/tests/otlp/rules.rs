@@ -150,10 +150,10 @@ fn functions_that_become_equal_are_one() {
     let functions = |names: &[(&'static str, &'static str)], all| {
         let mut builder = ProfileBuilder::new(Duration::from_millis(50));
         let process = builder.process(fake::process(1));
-        let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
+        let thread = builder.thread(Thread::new(process, 1, ""));
         let frames: Vec<Frame> =
             (1..=names.len() as u64).map(|at| Frame::Kernel { address: 1 << 63 | at }).collect();
-        let trace = Trace { frames: frames.as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        let trace = Trace::new(frames.as_slice(), Stop::NoUserStack);
         builder.add(thread, &trace, fake::START);
         let start = SystemTime::UNIX_EPOCH + Duration::from_nanos(fake::START);
         let profile = builder.finish(start, Duration::from_secs(1), |_| None, &mut Named(names.to_vec()));
@@ -178,14 +178,7 @@ impl Symbolizer for Named {
 
     fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol])) {
         for (number, (function, system)) in (0..addresses.len()).zip(&self.0) {
-            name(
-                number,
-                &[Symbol {
-                    function: (*function).into(),
-                    system_name: (*system).into(),
-                    ..Symbol::default()
-                }],
-            );
+            name(number, &[Symbol::new(*function).with_system_name(*system)]);
         }
     }
 }
@@ -204,10 +197,10 @@ fn go_programs_have_their_build_id() {
 fn samples_that_become_equal_are_joined() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let process = builder.process(fake::process(1));
-    let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
+    let thread = builder.thread(Thread::new(process, 1, ""));
     let frames = [Frame::Kernel { address: 1 << 63 }; 2];
     for omitted in [1, 2, 1] {
-        let trace = Trace { frames: frames.as_slice().into(), stop: Stop::TooDeep, omitted, gap: 1 };
+        let trace = Trace::new(frames.as_slice(), Stop::TooDeep).with_gap(omitted, 1);
         builder.add(thread, &trace, fake::START + u64::from(omitted));
     }
     let bytes = encode(&fake::finish(builder), &Resource::new());
@@ -222,9 +215,9 @@ fn samples_that_become_equal_are_joined() {
 fn symbol_without_texts_is_no_function() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     let process = builder.process(fake::process(1));
-    let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
+    let thread = builder.thread(Thread::new(process, 1, ""));
     let frames = [Frame::Kernel { address: 1 << 63 }];
-    let trace = Trace { frames: frames.as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+    let trace = Trace::new(frames.as_slice(), Stop::NoUserStack);
     builder.add(thread, &trace, fake::START);
     let start = SystemTime::UNIX_EPOCH + Duration::from_nanos(fake::START);
     let profile = builder.finish(start, Duration::from_secs(1), |_| None, &mut Silent);
@@ -253,8 +246,8 @@ fn timestamp_outside_extends_the_profile() {
     {
         let mut builder = ProfileBuilder::new(Duration::from_millis(50));
         let process = builder.process(fake::process(1));
-        let thread = builder.thread(Thread { process, tid: 1, name: "".into() });
-        let trace = Trace { frames: [].as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        let thread = builder.thread(Thread::new(process, 1, ""));
+        let trace = Trace::new([].as_slice(), Stop::NoUserStack);
         times.iter().for_each(|&time| builder.add(thread, &trace, time));
         let bytes = encode(&fake::finish(builder), &Resource::new());
         let mut request = ExportProfilesServiceRequest::decode(bytes).unwrap();
@@ -269,10 +262,11 @@ fn long_texts_are_cut() {
     let mut builder = ProfileBuilder::new(Duration::from_millis(50));
     // The limit is inside the last character of these.
     for (pid, executable) in [(1, "/ü".repeat(1_300)), (2, format!("/{}", "🦀".repeat(1_000)))] {
-        let executable = executable.into();
-        let process = builder.process(Process { pid, executable, ..Process::default() });
-        let thread = builder.thread(Thread { process, tid: pid, name: "".into() });
-        let trace = Trace { frames: [].as_slice().into(), stop: Stop::NoUserStack, omitted: 0, gap: 0 };
+        let mut process = Process::new(pid);
+        process.executable = executable.into();
+        let process = builder.process(process);
+        let thread = builder.thread(Thread::new(process, pid, ""));
+        let trace = Trace::new([].as_slice(), Stop::NoUserStack);
         builder.add(thread, &trace, fake::START);
     }
     let resource = Resource::new().with("team", "x".repeat(2_049));

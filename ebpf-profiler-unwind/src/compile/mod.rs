@@ -129,7 +129,9 @@ impl File<'_> {
         let mut stubs = Stubs::new(elf);
         let before = stubs.find(code.start()..begin.unwrap_or_else(|| code.first_end()));
         let Some(begin) = before.first().map(|stub| stub.range.start).or(begin) else {
-            return Ok(Compiled { malformed, ..Compiled::default() });
+            let mut compiled = Compiled::default();
+            compiled.malformed = malformed;
+            return Ok(compiled);
         };
         let mut output = Output::new(begin, malformed);
         output.stubs(&before);

@@ -76,7 +76,9 @@ impl Output {
         self.builder.push(self.end, Packed::NO_DATA);
         let built = self.builder.finish();
         let unsupported = self.unsupported.saturating_add(built.dropped);
-        Compiled { image: built.image, unsupported, malformed: self.malformed }
+        let mut compiled = Compiled::new(built.image);
+        (compiled.unsupported, compiled.malformed) = (unsupported, self.malformed);
+        compiled
     }
 }
 

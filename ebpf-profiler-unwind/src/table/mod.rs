@@ -83,7 +83,7 @@ impl Table {
     /// When it isn't laid out as a table should be.
     pub fn from_image(image: Vec<u8>, arch: Arch) -> Result<Table, Invalid> {
         validate(&image)?;
-        Ok(Table { compiled: Compiled { image, ..Compiled::default() }, arch })
+        Ok(Table { compiled: Compiled::new(image), arch })
     }
 
     /// A table that knows rules for single addresses only, which are in order and not far apart.
@@ -93,7 +93,7 @@ impl Table {
             builder.push(address, Packed::of(&rule));
             builder.push(address.saturating_add(1), Packed::NO_DATA);
         }
-        Table { compiled: Compiled { image: builder.finish().image, ..Compiled::default() }, arch }
+        Table { compiled: Compiled::new(builder.finish().image), arch }
     }
 
     /// The rule for the instruction at `address`; `None` where there is no unwind data.
