@@ -1,4 +1,4 @@
-//! The kernel's own stack walk as a program of ten instructions, and the kernel's statistics of programs.
+//! The kernel's stack walk as a program of ten instructions, and the kernel's statistics of programs.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// The kernel counts the runs of all programs, and the time they take, for as long as this is held.
+/// Makes the kernel count the runs and run times of all programs, until it is dropped.
 #[derive(Debug)]
 #[must_use = "statistics end when this is dropped"]
 pub struct Statistics {
@@ -14,11 +14,11 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Starts to count.
+    /// Starts counting.
     ///
     /// # Errors
     ///
-    /// Without CAP_SYS_ADMIN.
+    /// Fails without `CAP_SYS_ADMIN`.
     pub fn enable() -> io::Result<Statistics> {
         const ENABLE_STATS: libc::c_long = 32;
         const RUN_TIME: u32 = 0;
@@ -26,8 +26,8 @@ impl Statistics {
     }
 }
 
-/// `bpf_get_stackid`, first for the kernel's stack and then for the user's: what a profiler that trusts frame
-/// pointers does at least.
+/// `bpf_get_stackid`, first for the kernel's stack and then for the user's: the minimum of a profiler that uses frame
+/// pointers.
 #[derive(Debug)]
 pub struct StackIds {
     stacks: OwnedFd,
@@ -40,7 +40,7 @@ impl StackIds {
     ///
     /// # Errors
     ///
-    /// When the kernel refuses, as it does where `kernel.perf_event_max_stack` is less than `depth`.
+    /// Fails if the kernel refuses, for example if `kernel.perf_event_max_stack` is less than `depth`.
     pub fn load(depth: u32) -> io::Result<StackIds> {
         const MAP_CREATE: libc::c_long = 0;
         const PROG_LOAD: libc::c_long = 5;
@@ -55,12 +55,12 @@ impl StackIds {
         Ok(StackIds { stacks, program, depth })
     }
 
-    /// The program's descriptor.
+    /// Returns the program's descriptor.
     pub fn program(&self) -> RawFd {
         self.program.as_raw_fd()
     }
 
-    /// The number of frames in the deepest stack that was seen.
+    /// Returns the number of frames of the deepest stack so far.
     pub fn deepest(&self) -> usize {
         const LOOKUP: libc::c_long = 1;
         const NEXT_KEY: libc::c_long = 4;
@@ -77,7 +77,7 @@ impl StackIds {
     }
 }
 
-/// A program that is run by clocks of its own, one for each of some threads, until this is dropped.
+/// A program that is run by a clock for each of some threads, until it is dropped.
 #[derive(Debug)]
 pub struct Ticking {
     program: RawFd,
@@ -85,12 +85,12 @@ pub struct Ticking {
 }
 
 impl Ticking {
-    /// Runs `program` `hertz` times in each second that one of `threads` runs, and comes back when it did so for a while:
-    /// tables are there, and caches are warm.
+    /// Runs `program` `hertz` times per second of CPU time of each of `threads`. Returns after a warm-up:
+    /// tables are complete, and caches are warm.
     ///
     /// # Errors
     ///
-    /// When a thread is gone.
+    /// Fails if a thread has exited.
     pub fn start(program: RawFd, threads: &[u32], hertz: u32) -> io::Result<Ticking> {
         const WARM: u64 = 50;
         let clocks = threads.iter().map(|&tid| watch(program, tid, hertz)).collect::<io::Result<_>>()?;
@@ -100,11 +100,11 @@ impl Ticking {
         Ok(Ticking { program, _clocks: clocks })
     }
 
-    /// Nanoseconds that a run takes in the time to come.
+    /// Returns the nanoseconds per run during the next `duration`.
     ///
     /// # Errors
     ///
-    /// Where /proc isn't there.
+    /// Fails without `/proc`.
     pub fn time_of_run(&self, window: Duration) -> io::Result<f64> {
         let before = runs(self.program)?;
         sleep(window);
@@ -114,11 +114,11 @@ impl Ticking {
     }
 }
 
-/// The sampling program that this process has loaded.
+/// Returns the sampling program that this process has loaded.
 ///
 /// # Errors
 ///
-/// When there is none.
+/// Fails if there is none.
 pub fn sampler() -> io::Result<RawFd> {
     for fd in descriptors()? {
         if fd_field(fd, "prog_type").is_ok_and(|kind| kind == u64::from(PERF_EVENT)) {
@@ -128,28 +128,28 @@ pub fn sampler() -> io::Result<RawFd> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Our open descriptors.
+/// Returns the open descriptors of this process.
 ///
 /// # Errors
 ///
-/// Where /proc isn't there.
+/// Fails without `/proc`.
 pub fn descriptors() -> io::Result<Vec<RawFd>> {
     let all = fs::read_dir("/proc/self/fd")?;
     Ok(all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// A number that `/proc/self/fdinfo` says of one of our descriptors.
+/// Returns a number of a descriptor in `/proc/self/fdinfo`.
 ///
 /// # Errors
 ///
-/// When there is no such number.
+/// Fails if there is no such number.
 pub fn fd_field(fd: i32, name: &str) -> io::Result<u64> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}"))?;
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|value| value.trim().parse().ok()).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// Runs `program` `hertz` times in each second that the thread `tid` runs, until the result is dropped.
+/// Runs `program` `hertz` times per second of CPU time of thread `tid`, until the result is dropped.
 fn watch(program: RawFd, tid: u32, hertz: u32) -> io::Result<OwnedFd> {
     const SET_BPF: libc::c_ulong = 0x4004_2408;
     let clock = clock(tid, hertz)?;
@@ -158,20 +158,20 @@ fn watch(program: RawFd, tid: u32, hertz: u32) -> io::Result<OwnedFd> {
     Ok(clock)
 }
 
-/// How often `program` ran, and how long that took.
+/// Returns the number of runs of `program` and their time.
 ///
 /// # Errors
 ///
-/// Where /proc isn't there.
+/// Fails without `/proc`.
 pub fn runs(program: RawFd) -> io::Result<(u64, Duration)> {
     let field = |name| fd_field(program, name);
     Ok((field("run_cnt")?, Duration::from_nanos(field("run_time_ns")?)))
 }
 
-/// The number of the type of program that runs for perf events.
+/// Type number of programs for perf events.
 const PERF_EVENT: u32 = 7;
 
-/// The program, instruction by instruction.
+/// Encodes the program.
 fn code(stacks: i32) -> [u64; 12] {
     const KERNEL: i32 = 0;
     const USER: i32 = 1 << 8;
@@ -195,7 +195,7 @@ fn code(stacks: i32) -> [u64; 12] {
     ]
 }
 
-/// The clock that the profiler uses, but of one thread.
+/// The profiler's clock, for one thread.
 fn clock(tid: u32, hertz: u32) -> io::Result<OwnedFd> {
     const SOFTWARE_SIZE_136: u64 = 1 | 136 << 32;
     const EXCLUDE_IDLE: u64 = 1 << 7;
@@ -203,7 +203,7 @@ fn clock(tid: u32, hertz: u32) -> io::Result<OwnedFd> {
     attributes[0] = SOFTWARE_SIZE_136;
     attributes[2] = 1_000_000_000 / u64::from(hertz);
     attributes[5] = EXCLUDE_IDLE;
-    // SAFETY: the attributes are as long as they say, and the call keeps no reference to them.
+    // SAFETY: the size of the attributes is right, and the call keeps no reference to them.
     descriptor(unsafe {
         libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), tid as i32, -1, -1, 8)
     })
@@ -214,12 +214,12 @@ fn bpf(command: libc::c_long, attributes: &[u64]) -> io::Result<OwnedFd> {
 }
 
 fn bpf_call(command: libc::c_long, attributes: &[u64]) -> io::Result<libc::c_long> {
-    // SAFETY: the attributes are as long as is said; what they point to outlives the call.
+    // SAFETY: the size of the attributes is right; the memory that they point to outlives the call.
     check(unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(attributes)) })
 }
 
 fn descriptor(fd: libc::c_long) -> io::Result<OwnedFd> {
-    // SAFETY: the call gave this descriptor to us alone.
+    // SAFETY: the descriptor is new and has no other owner.
     check(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -227,7 +227,7 @@ fn check(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Two fields of four bytes as they lie in memory.
+/// Returns two fields of four bytes as one word.
 fn pair(low: u32, high: u32) -> u64 {
     if cfg!(target_endian = "little") {
         u64::from(low) | u64::from(high) << 32

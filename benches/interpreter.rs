@@ -1,4 +1,4 @@
-//! The interpreters that `cargo xtask pythons` has found.
+//! Interpreters found by `cargo xtask pythons`.
 
 use std::fs;
 use std::io;
@@ -7,19 +7,19 @@ use std::path::Path;
 /// An interpreter.
 #[derive(Clone, Debug)]
 pub struct Interpreter {
-    /// What to call it.
+    /// Name in the output.
     pub name: String,
-    /// The folder that is its root; empty where that is the machine's own.
+    /// Root folder; empty for that of the machine.
     pub root: String,
-    /// The program, as seen from there.
+    /// Path of the program below that root.
     pub program: String,
 }
 
-/// Those in the list among the fixtures whose names hold one of `wanted`.
+/// Returns the interpreters in the fixtures whose names contain one of `wanted`.
 ///
 /// # Errors
 ///
-/// When there is no list.
+/// Fails if the list is missing.
 pub fn interpreters(fixtures: &Path, wanted: &str) -> io::Result<Vec<Interpreter>> {
     let list = fs::read_to_string(fixtures.join("python/list"))
         .map_err(|error| io::Error::other(format!("{error}; cargo xtask pythons packages makes the list")))?;

@@ -1,4 +1,4 @@
-//! What one tick costs in the kernel: walking by unwind tables, against the kernel's own walk by frame pointers.
+//! Cost of a sample in the kernel: unwinding by tables, compared with the kernel's walk by frame pointers.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench kernel_side -- --rounds 20 [--depth 10]
@@ -6,11 +6,11 @@
 //! ```
 //!
 //! Ours samples `spin` built without frame pointers; the other side calls `bpf_get_stackid` twice, for the
-//! kernel's and the user's stack, in `spin` built with them. Both are there at once and run in short turns, so a pair of
-//! turns sees the same machine, however that changes; the ratio is the median of the pairs'.
+//! kernel's and the user's stack, in `spin` built with them. Both run in short alternating rounds, so a pair of
+//! rounds sees the same load of the machine; the ratio is the median of all pairs.
 //!
-//! `spin` wherever the profiler looks would be a few ticks among those of everything else, so its own clock
-//! stands nearly still here, and clocks on the threads of `spin` run its program.
+//! Under the profiler's clock, samples of `spin` would be few among those of other processes. That clock
+//! is nearly stopped here, and clocks on the threads of `spin` run its program.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
@@ -31,7 +31,7 @@ use ebpf_profiler_core::trace::Frame;
 
 const DEPTHS: [u32; 4] = [10, 50, 120, 300];
 
-/// More frames than the deepest stack has.
+/// Maximum number of frames; the deepest stack has fewer.
 const MAX_STACK: u32 = 512;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -76,7 +76,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Both sides in turns; a row of the table.
+    /// Runs both sides in turns and returns a row of the table.
     fn depth(&self, depth: u32, rounds: u32) -> Outcome<Vec<String>> {
         let mut profiler = None;
         let ours = self.side(&self.without, depth, |pid| {
@@ -86,7 +86,7 @@ impl Bench {
         let profiler = profiler.ok_or("no profiler")?;
         let walk = StackIds::load(MAX_STACK).or_else(|_| StackIds::load(127))?;
         let theirs = self.side(&self.with, depth, |_| Ok(walk.program()))?;
-        // Thrown away: from when it got warm.
+        // Discards the samples of the warm-up.
         profiler.take_profile()?;
         let before = profiler.health().pipeline;
         let pairs: Vec<(f64, f64)> = (0..rounds)
@@ -99,7 +99,7 @@ impl Bench {
         let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
         let ratios: Vec<f64> = pairs.iter().map(|(ours, theirs)| ours / theirs).collect();
         let (low, high) = quartiles(&ratios);
-        // Where the kernel didn't walk to the end, there is nothing to compare.
+        // A walk that the kernel did not finish is not comparable.
         let compared = |text: String| if walk.deepest() >= depth as usize { text } else { "-".to_owned() };
         Ok(vec![
             depth.to_string(),
@@ -114,7 +114,7 @@ impl Bench {
         ])
     }
 
-    /// `program`, as deep, with clocks that run what `prepare` loads for its process; paused.
+    /// Starts `program` at this depth, paused, with clocks that run what `prepare` loads for its process.
     fn side(&self, program: &Path, depth: u32, prepare: impl FnOnce(u32) -> Outcome<RawFd>) -> Outcome<Side> {
         let spin = Running::spin(program, depth)?;
         let ticking = Ticking::start(prepare(spin.pid())?, &spin.threads()?, self.hertz)?;
@@ -123,22 +123,22 @@ impl Bench {
     }
 }
 
-/// A profiler of one process whose own clock stands nearly still.
+/// Starts a profiler of one process whose clock is nearly stopped.
 fn start(pid: u32) -> Outcome<Profiler> {
     let builder = Profiler::builder().frequency(1).pid(pid);
     Ok(builder.unwind(ebpf_profiler_unwind::tables()).symbolizer(NoSymbols).start()?)
 }
 
-/// A program that is sampled when its turn comes.
+/// A program that is sampled in its rounds.
 struct Side {
     ticking: Ticking,
     spin: Running,
 }
 
 impl Side {
-    /// Nanoseconds that a tick takes in one turn.
+    /// Returns the nanoseconds per sample in one round.
     fn turn(&self, window: Duration) -> io::Result<f64> {
-        /// The first ticks find the caches as the other side left them.
+        /// The first samples find the caches of the other side.
         const SETTLE: Duration = Duration::from_millis(20);
         self.spin.go_on();
         sleep(SETTLE);
@@ -152,8 +152,8 @@ fn user_frames(trace: &TraceView<'_>) -> usize {
     trace.frames().filter(|frame| !matches!(frame.frame(), Frame::Kernel { .. })).count()
 }
 
-/// The kernel's walk ends after `kernel.perf_event_max_stack` frames, 127 unless somebody said otherwise: more
-/// for as long as this is held.
+/// Raises `kernel.perf_event_max_stack`, which ends the kernel's walk after 127 frames by default,
+/// until it is dropped.
 struct DeepStacks(Option<String>);
 
 impl DeepStacks {
@@ -161,12 +161,12 @@ impl DeepStacks {
 
     fn allow() -> DeepStacks {
         let before = fs::read_to_string(Self::SETTING).ok();
-        // Where that fails, the column of its frames tells.
+        // After a failure the column of its frames shows the limit.
         let set = Self::set(&MAX_STACK.to_string());
         DeepStacks(before.filter(|_| set))
     }
 
-    /// Refused while anybody looks at stacks; a program of our own goes a moment after it is closed.
+    /// The kernel refuses it while stacks are sampled; a closed program ends with a delay.
     fn set(value: &str) -> bool {
         (0..100).any(|attempt| {
             sleep(Duration::from_millis(if attempt > 0 { 100 } else { 0 }));

@@ -1,7 +1,7 @@
-//! What ebpf-profiler costs: one file a question.
+//! Measures the cost of ebpf-profiler: one file per question.
 //!
-//! The machine is never as quiet as one would like, so whatever is compared runs in turns, in one run, and
-//! medians are told.
+//! Other load changes the figures, so both sides of a comparison run in turns within one run, and
+//! medians are printed.
 
 pub mod bpf;
 

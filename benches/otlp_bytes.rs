@@ -1,12 +1,12 @@
-//! How many bytes a tick takes on its way to a collector, of programs that run.
+//! Bytes per sample in messages to a collector, for running programs.
 //!
 //! ```text
 //! cargo bench -p benches --bench otlp_bytes -- --rounds 5
 //! ```
 //!
-//! First a C program with two threads at a depth of 50 calls and intervals of 5 s, then scripts of all runtimes that
-//! are installed at once and intervals of 2 s, then whatever else runs; 97 Hz, with times. `--keep DIRECTORY` leaves the messages there, for
-//! other programs to read.
+//! First a C program with two threads at a depth of 50 calls and intervals of 5 s, then scripts of all installed runtimes
+//! at once and intervals of 2 s, then the whole machine; 97 Hz, with timestamps. `--keep DIRECTORY` keeps the messages, for
+//! other programs.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
@@ -40,7 +40,7 @@ fn main() -> Outcome {
     }
     let busy = runtimes()?;
     let pids: Vec<u32> = busy.iter().map(|running| running.0.id()).collect();
-    // Compilers of runtimes come to rest.
+    // Waits until the compilers of runtimes are idle.
     std::thread::sleep(Duration::from_secs(2));
     let messages = profile("runtimes", &pids, Duration::from_secs(2), rounds)?;
     table.push(line(&format!("{} runtimes, 2 s", pids.len()), &messages, "75 and 26"));
@@ -52,13 +52,13 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// Ticks of a profile, and the bytes that it became.
+/// Samples of a profile, and the size of its message.
 struct Message {
     ticks: u64,
     bytes: Bytes,
 }
 
-/// Profiles these processes, or all if there are none; the first interval is left out, since it has names that nobody asked for before.
+/// Profiles these processes, or all if empty. The first interval is left out, because it holds names of the start.
 fn profile(name: &str, pids: &[u32], interval: Duration, rounds: usize) -> Outcome<Vec<Message>> {
     let (sender, receiver) = channel();
     let (keep, name) = (option("keep", String::new()), name.to_owned());
@@ -69,7 +69,7 @@ fn profile(name: &str, pids: &[u32], interval: Duration, rounds: usize) -> Outco
         .languages(ebpf_profiler_hll::all())
         .every(interval)
         .sink(move |profile: &Profile| {
-            // A single one: all of this is far below the limit.
+            // One message: the size is far below the limit.
             let bytes = encoder.encode(profile).into_iter().next().unwrap_or_default();
             if !keep.is_empty() {
                 number += 1;
@@ -110,18 +110,18 @@ fn line(name: &str, messages: &[Message], goal: &str) -> Vec<String> {
     ]
 }
 
-/// A script that runs until this is dropped.
+/// A script that runs until it is dropped.
 struct Script(Child);
 
 impl Drop for Script {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// One script of each runtime that is installed.
+/// Starts one script per installed runtime.
 fn runtimes() -> Outcome<Vec<Script>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/deep");
     let go = Path::new(env!("CARGO_TARGET_TMPDIR")).join("deep.go.exe");

@@ -1,7 +1,7 @@
-//! What it costs to encode a profile for OpenTelemetry, held against structs that prost generates.
+//! Cost of encoding a profile for OpenTelemetry, compared with structs that prost generates.
 //!
-//! The profile: 10,000 stacks of 40 frames, 20,000 locations, 8,000 functions, 100,000 ticks. Each way of encoding
-//! gets the same finished profile and gives bytes that hold the same; the best of many runs counts.
+//! The profile: 10,000 stacks of 40 frames, 20,000 locations, 8,000 functions, 100,000 samples. Each encoder
+//! gets the same finished profile and writes the same content; the best of many runs counts.
 //!
 //! ```text
 //! cargo bench -p benches --bench otlp_encode
@@ -41,7 +41,7 @@ fn main() {
     let mut encoder = fresh();
     let ours = encoder.encode(&profile).remove(0);
     let theirs = Prost::new(&profile, false).request().encode_to_vec();
-    // Things get their numbers in another order, and a larger number can take a byte more.
+    // The numbering differs, and a larger number may take one byte more.
     assert!(ours.len().abs_diff(theirs.len()) < ours.len() / 200, "both say the same");
 
     let before = ALLOCATIONS.load(Relaxed);
@@ -63,12 +63,12 @@ fn main() {
     }
 }
 
-/// An encoder of single messages with all that prost's have.
+/// Returns an encoder of single messages with the same fields as prost's.
 fn fresh() -> Encoder {
     Encoder::new(Resource::new()).limit(usize::MAX).linker_names(true)
 }
 
-/// The ways to encode, in turns.
+/// The encoders, run in turns.
 fn compare(profile: &Profile, encoder: &mut Encoder) {
     let request = Prost::new(profile, false).request();
     let mut ways: [(&str, &mut dyn FnMut()); 5] = [
@@ -96,7 +96,7 @@ fn bytes(prost: Prost<'_>) -> Vec<u8> {
     black_box(prost.request().encode_to_vec())
 }
 
-/// The shortest of many runs counts, in time on the CPU: others may use the machine too.
+/// Returns the shortest CPU time of many runs, which excludes other load.
 const ROUNDS: usize = 40;
 
 fn timed(run: &mut dyn FnMut()) -> Duration {
@@ -115,7 +115,7 @@ fn milliseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Counts.
+/// Number of samples.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -123,22 +123,22 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: all of it is done by the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the same contract.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -154,7 +154,7 @@ fn gzip(bytes: &[u8], level: u32) -> usize {
     written.map_or(0, |compressed| compressed.len())
 }
 
-/// An even and quick source of numbers.
+/// Fast generator of uniform numbers.
 struct Random(u64);
 
 impl Random {
@@ -179,7 +179,7 @@ fn profile() -> Profile {
         .collect();
     let traces: Vec<_> = (0..STACKS).map(|_| trace(&mut random)).collect();
     for tick in 0..TICKS as u64 {
-        // A stack belongs to a few threads, as in real programs.
+        // Each stack belongs to few threads, as in real programs.
         let stack = random.below(STACKS as u64);
         let thread = (stack + random.below(4)) % u64::from(THREADS);
         builder.add(threads[thread as usize], &traces[stack as usize], START + tick * 50_000);
@@ -220,13 +220,13 @@ impl Symbolizer for Names {
     fn kernel(&mut self, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}
 }
 
-/// The same message by way of generated structs, interning with the hash maps of the standard library.
+/// Encodes the same message from generated structs, interned with hash maps of the standard library.
 struct Prost<'p> {
     profile: &'p Profile,
     tables: wire::ProfilesDictionary,
     strings: HashMap<&'p str, i32>,
     functions: HashMap<[i32; 4], i32>,
-    /// By the number of the function, if they are used.
+    /// By function number, if used.
     numbers: Option<Vec<i32>>,
     attributes: HashMap<(i32, String), i32>,
     mappings: Vec<i32>,
@@ -368,7 +368,7 @@ impl<'p> Prost<'p> {
         if self.mappings[index] == 0 {
             let module = &self.profile.modules()[index];
             let id: String = module.build_id.iter().map(|byte| format!("{byte:02x}")).collect();
-            // Only its length has to be right.
+            // Only the length matters.
             let hash = format!("{index:032x}");
             let gnu = self.attribute("process.executable.build_id.gnu", Value::StringValue(id));
             let htlhash = self.attribute("process.executable.build_id.htlhash", Value::StringValue(hash));

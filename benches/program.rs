@@ -1,4 +1,4 @@
-//! C programs to be profiled.
+//! C programs to profile.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use std::time::Duration;
 ///
 /// # Errors
 ///
-/// When there is no gcc, or it fails.
+/// Fails without gcc, or if it does.
 pub fn build(name: &str, frame_pointers: bool, directory: &str) -> io::Result<PathBuf> {
     let (ending, flag) =
         if frame_pointers { ("fp", "-fno-omit-frame-pointer") } else { ("nofp", "-fomit-frame-pointer") };
     let source = format!("{}/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(directory).join(format!("{name}.{ending}"));
-    // Leaf functions push no frame pointer of their own unless they are told to.
+    // By default leaf functions push no frame pointer.
     let mut gcc = Command::new("gcc");
     gcc.args(["-O2", "-g", flag, "-fno-optimize-sibling-calls", "-pthread", "-o"]).arg(&program).arg(source);
     if frame_pointers {
@@ -27,16 +27,16 @@ pub fn build(name: &str, frame_pointers: bool, directory: &str) -> io::Result<Pa
     }
 }
 
-/// A program that runs until this is dropped.
+/// A program that runs until it is dropped.
 #[derive(Debug)]
 pub struct Running(Child);
 
 impl Running {
-    /// Runs `spin` at a depth of calls, and gives it time to get there.
+    /// Starts `spin` and waits until it is at a depth of `depth` calls.
     ///
     /// # Errors
     ///
-    /// When it can't be run.
+    /// Fails if it cannot be started.
     pub fn spin(program: &Path, depth: u32) -> io::Result<Running> {
         const LONG: &str = "100000";
         let child = Command::new(program).arg(depth.to_string()).arg(LONG).stdout(Stdio::null()).spawn()?;
@@ -44,11 +44,11 @@ impl Running {
         Ok(Running(child))
     }
 
-    /// Runs `programs/spin.py` at a depth of calls, and gives it time to get there.
+    /// Starts `programs/spin.py` and waits until it is at a depth of `depth` calls.
     ///
     /// # Errors
     ///
-    /// When it can't be run.
+    /// Fails if it cannot be started.
     pub fn python(interpreter: &str, depth: u32) -> io::Result<Running> {
         let script = format!("{}/programs/spin.py", env!("CARGO_MANIFEST_DIR"));
         let arguments = [script, depth.to_string(), "100000".to_owned()];
@@ -57,31 +57,31 @@ impl Running {
         Ok(Running(child))
     }
 
-    /// Stops it where it is.
+    /// Stops it by SIGSTOP.
     pub fn pause(&self) {
         self.signal(libc::SIGSTOP);
     }
 
-    /// Lets it run on.
+    /// Continues it by SIGCONT.
     pub fn go_on(&self) {
         self.signal(libc::SIGCONT);
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: the process is a child that wasn't waited for, so the id is still its own.
+        // SAFETY: the process is a child that has not been waited for, so its id is not reused.
         unsafe { libc::kill(self.pid().cast_signed(), signal) };
     }
 
-    /// The id of its process.
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// The ids of its threads.
+    /// Returns the ids of its threads.
     ///
     /// # Errors
     ///
-    /// When it is gone.
+    /// Fails if it has exited.
     pub fn threads(&self) -> io::Result<Vec<u32>> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()))?;
         Ok(tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect())
@@ -90,7 +90,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

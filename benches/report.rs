@@ -1,6 +1,6 @@
 //! Medians, and tables for people.
 
-/// The value in the middle; 0 of none.
+/// Returns the median; 0 without values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -12,12 +12,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The smallest value; infinite of none.
+/// Returns the minimum; infinity without values.
 pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The values a quarter and three quarters of the way up; zeros of none.
+/// Returns the first and the third quartile; zeros without values.
 pub fn quartiles(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -26,7 +26,7 @@ pub fn quartiles(values: &[f64]) -> (f64, f64) {
     (at(1), at(3))
 }
 
-/// Prints rows of cells, the first of them as a head: the first column to the left, all others to the right.
+/// Prints rows of cells with a header; the first column is aligned left, all others right.
 #[expect(clippy::print_stdout, reason = "this is what a bench is for")]
 pub fn print(rows: &[Vec<String>]) {
     let width = |column: usize| {
@@ -42,7 +42,7 @@ pub fn print(rows: &[Vec<String>]) {
     }
 }
 
-/// A row of cells.
+/// Returns a row of cells.
 pub fn row<const COUNT: usize>(cells: [&str; COUNT]) -> Vec<String> {
     cells.map(str::to_owned).into()
 }

@@ -1,14 +1,14 @@
-//! What the frames of a script cost: in the kernel a tick with them and without, in user space the first time that a
-//! function is met.
+//! Cost of script frames: in the kernel a sample with them and without, in user space the first naming of a
+//! function.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench scripts -- --python python3.11 --rounds 5
 //! frames  with ns  without ns  ns a frame  ...
 //! ```
 //!
-//! The same program is sampled in turns by a profiler that knows the language and by one that doesn't: the second walks
-//! the native frames only. Its clock stands nearly still, and a clock on the thread of the script runs its program, as
-//! in `kernel_side`.
+//! The same program is sampled in turns by a profiler with the language and by one without, which walks the native frames
+//! only. The profiler's clock is nearly stopped, and a clock on the thread of the script runs its program, as in
+//! `kernel_side`.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
@@ -61,11 +61,11 @@ struct Bench {
     python: String,
 }
 
-/// One turn.
+/// Result of one round.
 struct Turn {
     nanoseconds: f64,
     samples: u64,
-    /// Samples with as many frames of scripts as there are.
+    /// Samples with all script frames.
     whole: u64,
     unnamed: u64,
     wakeups: u64,
@@ -107,7 +107,7 @@ impl Bench {
         let languages = if with { ebpf_profiler_hll::all() } else { Vec::new() };
         let profiler = builder.languages(languages).start()?;
         let ticking = Ticking::start(sampler()?, &script.threads()?, self.hertz)?;
-        // Thrown away: from when it got warm.
+        // Discards the samples of the warm-up.
         profiler.take_profile()?;
         let wakeups = profiler.health().wakeups;
         let nanoseconds = ticking.time_of_run(self.window)?;

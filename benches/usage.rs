@@ -1,19 +1,19 @@
-//! What programs used.
+//! CPU time and memory of programs.
 
 use std::fs;
 use std::io;
 use std::process::Child;
 use std::time::Duration;
 
-/// Waits for a child to end; the CPU time that it and its own children took.
+/// Waits for a child and returns the CPU time of it and its children.
 ///
 /// # Errors
 ///
-/// When it failed.
+/// Fails if the child does.
 #[expect(clippy::needless_pass_by_value, reason = "nobody may wait for it once more")]
 pub fn wait(child: Child) -> io::Result<Duration> {
     let mut status = 0;
-    // SAFETY: the kernel fills in all of it; zero is a value of every field.
+    // SAFETY: zero is a valid value of every field.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are valid for the call.
     let pid = unsafe { libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut usage) };
@@ -29,11 +29,11 @@ pub fn wait(child: Child) -> io::Result<Duration> {
     Ok(time(usage.ru_utime) + time(usage.ru_stime))
 }
 
-/// The most memory that this program ever had, in bytes.
+/// Returns the highest resident memory of this process, in bytes.
 ///
 /// # Errors
 ///
-/// Where /proc isn't there.
+/// Fails without `/proc`.
 pub fn peak_memory() -> io::Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB"));
@@ -41,17 +41,17 @@ pub fn peak_memory() -> io::Result<u64> {
     Ok(kib * 1024)
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`, which all programs share.
+/// Returns nanoseconds of `CLOCK_MONOTONIC`, which all processes share.
 pub fn now() -> u64 {
     clock(libc::CLOCK_MONOTONIC).as_nanos() as u64
 }
 
-/// How long this thread was on a CPU, to the nanosecond: its `schedstat` only moves with the tick.
+/// Returns the CPU time of this thread in nanoseconds; its `schedstat` has the resolution of a tick.
 pub fn on_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// How long all threads of this program were on a CPU.
+/// Returns the CPU time of all threads of this process.
 pub fn all_on_cpu() -> Duration {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

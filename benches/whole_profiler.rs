@@ -1,11 +1,11 @@
-//! What a whole profiler costs, from its start to a file of named stacks, against `perf record -g`.
+//! Cost of a whole profiler, from its start to a file of named stacks, compared with `perf record -g`.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench whole_profiler -- --seconds 30 --rounds 3
 //! ```
 //!
-//! This program runs itself as the profiler whose CPU time and memory is measured, so that nothing of the
-//! bench is in the figures.
+//! This program runs itself as the measured profiler, so that the figures of CPU time and memory exclude the
+//! bench.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::collections::{HashMap, HashSet};
@@ -59,7 +59,7 @@ fn bench() -> Outcome {
     Ok(())
 }
 
-/// The profiler and `perf record` in turns.
+/// Runs the profiler and `perf record` in turns.
 fn compare(table: &mut Vec<Vec<String>>, seconds: u32, rounds: u32) -> Outcome {
     let (mut ours, mut theirs, mut said) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
@@ -130,7 +130,7 @@ fn perf_once(seconds: u32) -> Outcome<Duration> {
     Ok(usage::wait(child)?)
 }
 
-/// The profiler in a program of its own, which says what it used.
+/// Runs the profiler in a separate process, which prints its usage.
 fn profile(seconds: u64, file: &str) -> Outcome {
     let profiler = builder(HERTZ).sink(File::new(file)?).start()?;
     let started = usage::all_on_cpu();
@@ -155,8 +155,8 @@ fn builder(hertz: u32) -> Builder {
     Profiler::builder().frequency(hertz).unwind(ebpf_profiler_unwind::tables())
 }
 
-/// The memory of the maps that this program has open: all but the arena's pieces, which are closed once they
-/// are in place.
+/// Returns the memory of the maps that this process has open: all but the arena's chunks, which are closed once they
+/// are mapped.
 fn map_memory() -> Outcome<u64> {
     let mut maps = HashMap::new();
     for fd in descriptors()? {
@@ -167,7 +167,7 @@ fn map_memory() -> Outcome<u64> {
     Ok(maps.values().sum())
 }
 
-/// From before exec to the first sample in user space.
+/// Measures the time from before exec to the first sample in user space.
 fn starts(table: &mut Vec<Vec<String>>, count: u32) -> Outcome {
     let mut times = Vec::new();
     let mut loads = Vec::new();
@@ -188,7 +188,7 @@ fn starts(table: &mut Vec<Vec<String>>, count: u32) -> Outcome {
     Ok(())
 }
 
-/// Starts a profiler; says when its clocks ran, and when the first sample was in user space.
+/// Starts a profiler; prints the time at which its clocks ran, and of the first sample in user space.
 fn start() -> Outcome {
     let profiler = builder(HERTZ).symbolizer(NoSymbols).start()?;
     let running = usage::now();
@@ -199,7 +199,7 @@ fn start() -> Outcome {
     Ok(())
 }
 
-/// Short processes in a row: how much of the CPU time that they took was seen.
+/// Runs short processes in a row and returns the share of their CPU time that was sampled.
 fn brief(table: &mut Vec<Vec<String>>, milliseconds: u32, hertz: u32, lives: u32) -> Outcome {
     let program = build("brief", false, env!("CARGO_TARGET_TMPDIR"))?;
     let profiler = builder(hertz).symbolizer(NoSymbols).start()?;
@@ -220,7 +220,7 @@ fn brief(table: &mut Vec<Vec<String>>, milliseconds: u32, hertz: u32, lives: u32
     Ok(())
 }
 
-/// How many samples there are of processes `pids`, and how many of them are whole.
+/// Returns the number of samples of processes `pids`, and of whole stacks among them.
 fn count(profile: &Profile, pids: &HashSet<u32>) -> (u64, u64) {
     let (mut seen, mut whole) = (0, 0);
     for sample in profile.samples().filter(|sample| pids.contains(&sample.process().pid)) {

@@ -1,23 +1,23 @@
-//! What it costs user space to name a frame of a Python script: function, file and line.
+//! Cost of naming a frame of a Python script in user space: function, file and line.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench naming -- --pythons pyenv-3.8,pyenv-3.13,debian-3.14
 //! $ cargo bench -p benches --bench naming -- --python python3.11 --rounds 5
 //! ```
 //!
-//! A process of each interpreter holds the functions of the standard library and says where. The profiler's own
-//! `Registry` over the running machine gets calls of them, as the kernel side would send them:
+//! A process per interpreter holds the functions of the standard library and prints their addresses. The profiler's
+//! `Registry` on the running machine gets frames of them, as the kernel side sends them:
 //!
-//! * cold: no function was met before, so each is read from the process
-//! * other line: they are known, and run at another instruction
-//! * warm: once more the same
+//! * cold: no function is cached, so each is read from the process
+//! * other line: the functions are cached, at another instruction
+//! * warm: the same frames again
 //!
-//! CPU time of the thread that names, in turns with the bare reads: one `process_vm_readv` for each that naming did.
-//! Every name, file and line is compared with what the process says.
+//! CPU time of the naming thread, in turns with the bare reads: one `process_vm_readv` for each read of naming.
+//! Every name, file and line is compared with the process's answer.
 //!
-//! py-spy reads frames and names of a process at every look. What it takes for a frame is the difference between a
-//! process with a deep stack of functions that are all different and one with a flat stack. It includes its reading
-//! of the frame, which the kernel side does here (`scripts` measures that), and text for the function.
+//! py-spy reads frames and names of a process with every sample. Its time per frame is the difference between a
+//! process with a deep stack of distinct functions and one with a flat stack. It includes reading
+//! the frame, which the kernel side does here (`scripts` measures that), and formatting the function.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 mod py_spy;
@@ -43,10 +43,10 @@ use tables::{Tables, Turns};
 use turn::{Questions, Turn};
 use workload::Workload;
 
-/// Which interpreters, by parts of their names.
+/// Default interpreters, by parts of their names.
 const PYTHONS: &str = "pyenv-2.7,pyenv-3.6,pyenv-3.8,pyenv-3.11,pyenv-3.13,debian-3.14";
 
-/// The depth of the flat stack.
+/// Depth of the flat stack.
 const FLAT: usize = 10;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -66,7 +66,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// The one that is asked for, or those of the list.
+/// Returns the configured interpreter, or those of the list.
 fn chosen(fixtures: &Path) -> Outcome<Vec<Interpreter>> {
     let own = |program: String| Interpreter { name: program.clone(), root: String::new(), program };
     match option("python", String::new()) {
@@ -77,7 +77,7 @@ fn chosen(fixtures: &Path) -> Outcome<Vec<Interpreter>> {
 
 struct Bench {
     rounds: usize,
-    /// Calls of the deep stack.
+    /// Frames of the deep stack.
     depth: usize,
     py_spy: Option<PySpy>,
 }
@@ -97,7 +97,7 @@ impl Bench {
         Ok(())
     }
 
-    /// py-spy's looks at the same processes, against our cold and warm frames.
+    /// Runs py-spy on the same processes, for comparison with cold and warm frames.
     fn compare(&self, name: &str, pids: [u32; 2], ours: [f64; 2]) -> Vec<String> {
         let theirs = self.py_spy.as_ref().map(|py_spy| self.looks(py_spy, pids));
         let [dump, record] = match theirs {
@@ -115,7 +115,7 @@ impl Bench {
         ])
     }
 
-    /// Nanoseconds that a frame takes py-spy in one look, and in each of many.
+    /// Nanoseconds per frame of py-spy in one sample, and in each of many.
     fn looks(&self, py_spy: &PySpy, [deep, flat]: [u32; 2]) -> Outcome<[f64; 2]> {
         let frames = (self.depth - FLAT) as f64;
         let (mut once, mut often) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! py-spy, which reads stacks and names from outside at every look.
+//! py-spy, which reads stacks and names of another process with every sample.
 
 use std::fs;
 use std::io;
@@ -8,25 +8,25 @@ use std::time::Duration;
 
 use benches::usage;
 
-/// The program that `cargo xtask pythons packages` fetches.
+/// The program fetched by `cargo xtask pythons packages`.
 pub(crate) struct PySpy(PathBuf);
 
 impl PySpy {
-    /// Where it is among the fixtures, if it is.
+    /// Returns its path in the fixtures; `None` if it is missing.
     pub(crate) fn find(fixtures: &Path) -> Option<PySpy> {
         let folders = fs::read_dir(fixtures.join("py-spy")).ok()?;
         let mut programs = folders.filter_map(|folder| Some(folder.ok()?.path().join("scripts/py-spy")));
         programs.find(|program| program.exists()).map(PySpy)
     }
 
-    /// The CPU time of one look at a process that goes on meanwhile.
+    /// Returns the CPU time of one sample of a running process.
     pub(crate) fn dump(&self, pid: u32) -> io::Result<Duration> {
         let mut command = Command::new(&self.0);
         command.args(["dump", "--nonblocking", "--pid", &pid.to_string()]);
         usage::wait(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
     }
 
-    /// The CPU time of a second of looks, and how many they were.
+    /// Returns the CPU time of one second of samples, and their number.
     pub(crate) fn record(&self, pid: u32, directory: &str) -> io::Result<(Duration, u64)> {
         let output = Path::new(directory).join(format!("py-spy.{pid}"));
         let mut command = Command::new(&self.0);

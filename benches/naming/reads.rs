@@ -1,10 +1,10 @@
-//! The bare reads: as many bytes from the same places, and nothing made of them.
+//! Bare reads: the same addresses and sizes, without decoding.
 
 use std::time::Duration;
 
 use benches::usage::on_cpu;
 
-/// How long one `process_vm_readv` takes for each of these.
+/// Measures one `process_vm_readv` for each read.
 pub(crate) fn bare(pid: u32, reads: &[(u64, usize)]) -> Duration {
     let mut bytes = vec![0_u8; reads.iter().map(|read| read.1).max().unwrap_or(0)];
     let begun = on_cpu();

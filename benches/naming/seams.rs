@@ -1,4 +1,4 @@
-//! What passes the seams between profiler, language and machine: reads are counted, questions timed.
+//! Instrumented seams between profiler, language and machine: reads are counted, calls timed.
 
 use std::io;
 use std::ops::Range;
@@ -13,12 +13,12 @@ use ebpf_profiler_core::language::{Attachment, FrameWalker, Language, Reason, Ru
 use ebpf_profiler_core::live::LiveSystem;
 use ebpf_profiler_core::process::Opener;
 
-/// The running machine, with its reads of memory written down: where, and how many bytes.
+/// The running machine; its reads of memory are logged with address and size.
 #[derive(Clone, Default)]
 pub(crate) struct Counted(Arc<Mutex<Vec<(u64, usize)>>>);
 
 impl Counted {
-    /// The reads since this was asked last.
+    /// Takes the reads since the previous call.
     pub(crate) fn take(&self) -> Vec<(u64, usize)> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -47,20 +47,20 @@ impl System for Counted {
     }
 }
 
-/// What a language was asked, and how long it took.
+/// Time of the calls to a language.
 #[derive(Clone, Default)]
 pub(crate) struct Answers {
-    /// Time in files that held no runtime, and how many they were.
+    /// Time in files without runtime, and their number.
     pub(crate) others: (Duration, u32),
-    /// Time in the file that did.
+    /// Time in the file with the runtime.
     pub(crate) found: Duration,
-    /// Time to attach, for each process.
+    /// Time to attach, per process.
     pub(crate) attached: Vec<Duration>,
     /// The walker of the attached process, which computes checks.
     pub(crate) walker: Option<FrameWalker>,
 }
 
-/// A language whose answers are timed.
+/// A language whose calls are timed.
 pub(crate) struct Timed<T: ?Sized>(pub(crate) Arc<Mutex<Answers>>, pub(crate) Box<T>);
 
 impl<T: ?Sized> Timed<T> {

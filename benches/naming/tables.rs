@@ -1,4 +1,4 @@
-//! What is told in the end.
+//! Printed tables.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use benches::report::{median, print, row};
 
 use crate::turn::{Questions, Turn};
 
-/// A row for each interpreter.
+/// One row per interpreter.
 pub(crate) struct Tables {
     pub(crate) names: Vec<Vec<String>>,
     pub(crate) once: Vec<Vec<String>>,
@@ -59,7 +59,7 @@ impl Tables {
     }
 }
 
-/// All turns of one interpreter.
+/// All rounds of one interpreter.
 pub(crate) struct Turns<'a> {
     pub(crate) name: &'a str,
     pub(crate) functions: usize,
@@ -73,12 +73,12 @@ impl Turns<'_> {
         median(&self.turns.iter().map(|turn| of(turn).as_nanos() as f64).collect::<Vec<_>>())
     }
 
-    /// Nanoseconds a function.
+    /// Nanoseconds per function.
     pub(crate) fn each(&self, of: fn(&Turn) -> Duration) -> f64 {
         self.median(of) / self.functions as f64
     }
 
-    /// What frames took.
+    /// Returns the table of frames.
     pub(crate) fn names(&self) -> Vec<String> {
         let functions = self.functions as f64;
         let [cold, bare] = [self.each(|it| it.cold), self.each(|it| it.bare)];
@@ -98,11 +98,11 @@ impl Turns<'_> {
         ])
     }
 
-    /// What the file and the process took.
+    /// Returns the table of files and processes.
     pub(crate) fn once(&self) -> Vec<String> {
         let files = self.turns.first().map_or(0, |turn| turn.answers.others.1);
         let [found, others] = [self.median(|it| it.answers.found), self.median(|it| it.answers.others.0)];
-        // The second process, whose file is known.
+        // The second process of the same file.
         let attached = self.median(|it| it.answers.attached.last().copied().unwrap_or_default());
         row([
             self.name,

@@ -1,4 +1,4 @@
-//! One turn: the questions that the kernel side's words put to a registry, and how long their answers take.
+//! One round: script frames of the kernel side, named by a registry and timed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,32 +17,32 @@ use crate::reads;
 use crate::seams::{Answers, Counted, Timed};
 use crate::workload::{Said, Workload};
 
-/// What is asked, the same in each turn.
+/// Input, the same in each round.
 pub(crate) struct Questions {
-    /// Calls as the kernel side sends them, at the first and at the last place of each function.
+    /// Frames as the kernel side sends them, at the first and at the last position of each function.
     words: [Vec<u64>; 2],
-    /// Those of the deep stack.
+    /// Frames of the deep stack.
     calls: Vec<u64>,
-    /// What is read to name the functions.
+    /// Reads that name the functions.
     pub(crate) reads: Vec<(u64, usize)>,
-    /// How many reads it takes to attach.
+    /// Number of reads to attach.
     pub(crate) attaching: usize,
-    /// How many frames weren't what the process says.
+    /// Number of frames that differ from the process's answer.
     pub(crate) wrong: usize,
 }
 
-/// CPU time of one turn.
+/// CPU times of one round.
 pub(crate) struct Turn {
     pub(crate) answers: Answers,
-    /// All that is done for the first process of a file.
+    /// Work for the first process of a file.
     pub(crate) first: Duration,
-    /// And for the second.
+    /// Work for the second process.
     pub(crate) second: Duration,
     pub(crate) cold: Duration,
     pub(crate) warm: Duration,
     pub(crate) other: Duration,
     pub(crate) bare: Duration,
-    /// Cold calls of the deep stack.
+    /// First naming of the deep stack.
     pub(crate) deep: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Questions {
         Ok(Questions { words: [here, there], calls: words(&process.calls, 0)?, reads, attaching, wrong })
     }
 
-    /// One turn of everything.
+    /// Runs one round.
     pub(crate) fn ask(&self, deep: &Workload, flat: &Workload) -> Outcome<Turn> {
         let (mut registry, answers) = registry(Box::new(LiveSystem));
         let first = time(|| registry.publish(deep.pid(), 1));
@@ -100,7 +100,7 @@ impl Questions {
     }
 }
 
-/// A registry like the profiler's, and what its languages answer.
+/// A registry like the profiler's, with timed languages.
 fn registry(system: Box<dyn System>) -> (Registry, Arc<Mutex<Answers>>) {
     let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 26);
     let answers = Arc::default();
@@ -110,7 +110,7 @@ fn registry(system: Box<dyn System>) -> (Registry, Arc<Mutex<Answers>>) {
     (registry, answers)
 }
 
-/// The words of a call of the process's first interpreter.
+/// Returns the words of a frame of the process's first interpreter.
 fn call(pid: u32, said: &Said, place: usize, walker: &FrameWalker) -> Outcome<[u64; 2]> {
     let word = |address: u64| {
         let mut bytes = [0; 8];

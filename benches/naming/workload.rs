@@ -1,23 +1,23 @@
-//! A process that holds many functions and says of each what it is.
+//! A process with many functions, which describes each.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use benches::interpreter::Interpreter;
 
-/// `programs/functions.py`, until this is dropped.
+/// `programs/functions.py`, running until it is dropped.
 pub(crate) struct Workload {
     child: Child,
-    /// Those of the standard library.
+    /// Functions of the standard library.
     pub(crate) library: Vec<Said>,
-    /// Those that are on the stack, each once.
+    /// Functions on the stack, each once.
     pub(crate) calls: Vec<Said>,
 }
 
-/// What the process says of a function.
+/// Description of a function by the process.
 pub(crate) struct Said {
     pub(crate) address: u64,
-    /// Two positions in it with their lines.
+    /// Two positions with their lines.
     pub(crate) places: [(u32, u32); 2],
     pub(crate) start_line: u32,
     pub(crate) name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Said {
 }
 
 impl Workload {
-    /// Runs it, with a stack of `depth` calls and a few.
+    /// Starts it with a stack of slightly more than `depth` frames.
     pub(crate) fn start(interpreter: &Interpreter, depth: usize) -> io::Result<Workload> {
         let mut command = match interpreter.root.as_str() {
             "" => Command::new(&interpreter.program),
@@ -35,7 +35,7 @@ impl Workload {
                 command
             }
         };
-        // As text, as a root of its own doesn't have the file.
+        // Passed as text, because the file is missing in the interpreter's root.
         command.args(["-W", "ignore", "-c", SCRIPT]).arg(depth.to_string());
         command.env("PYTHONIOENCODING", "utf-8").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
@@ -60,7 +60,7 @@ impl Workload {
 
 impl Drop for Workload {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What is profiled: a benchmark of pyperformance's, or a program of ours.
+//! Profiled jobs: benchmarks of pyperformance, and a program with a pool.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
@@ -7,24 +7,24 @@ use std::process::{Child, Command, Stdio};
 
 use benches::interpreter::Interpreter;
 
-/// A job of several processes that has pools of its own; all others are pyperformance's.
+/// A job with a pool of processes; all others are benchmarks of pyperformance.
 pub(crate) const POOL: &str = "pool";
 
-/// Goes into a root of its own, with the devices and the processes of the machine, and the benchmarks.
+/// Enters the interpreter's root, with devices, processes and benchmarks mounted.
 const ENTER: &str = r#"
     mount --rbind /dev "$1/dev" && mount --types proc proc "$1/proc" && mount --types tmpfs jobs "$1/truth" &&
     mkdir "$1/truth/pyperformance" "$1/truth/programs" && mount --bind "$2" "$1/truth/pyperformance" &&
     mount --bind "$3" "$1/truth/programs" && root=$1 && shift 3 && exec chroot "$root" "$@""#;
 
-/// A process that waits to be told to begin, so that nothing of it is missed.
+/// A process that waits for a start signal, so that all of it is profiled.
 const WAIT: &str = r#"read begin && exec "$@""#;
 
-/// A process and all that it forks, until this is dropped.
+/// A process and its descendants, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Job(Child);
 
 impl Job {
-    /// Makes a process that will run the job, again and again.
+    /// Starts a process that will run the job repeatedly.
     pub(crate) fn prepare(interpreter: &Interpreter, job: &str) -> io::Result<Job> {
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
         let (here, ours) = (fixtures().join("pyperformance"), programs.clone());
@@ -46,7 +46,7 @@ impl Job {
         } else {
             let script = format!("pyperformance/data-files/benchmarks/bm_{job}/run_benchmark.py");
             command.arg(benchmarks.join(script));
-            // One process that goes on measuring until it is ended.
+            // One process that measures until it is killed.
             command.args(["--worker", "--loops=1", "--warmups=0", "--values=1000000"]);
         }
         command.env("PYTHONPATH", benchmarks).env("PYTHONDONTWRITEBYTECODE", "1").env("LC_ALL", "C.UTF-8");
@@ -62,7 +62,7 @@ impl Job {
         self.0.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(b"\n"))
     }
 
-    /// Whether it still runs.
+    /// Returns `true` while it runs.
     pub(crate) fn is_running(&mut self) -> io::Result<bool> {
         self.0.try_wait().map(|ended| ended.is_none())
     }
@@ -70,13 +70,13 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // SAFETY: the call has no conditions; the group is that of our child, which hasn't been waited for.
+        // SAFETY: the call has no preconditions. The group is that of a child that has not been waited for.
         unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
         let _ = self.0.wait();
     }
 }
 
-/// Where `cargo xtask` lays what it fetches.
+/// Returns the folder of the fixtures of `cargo xtask`.
 pub(crate) fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures")
 }

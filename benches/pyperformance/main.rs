@@ -1,17 +1,17 @@
-//! pyperformance's benchmarks, and a pool of processes, under the profiler.
+//! Benchmarks of pyperformance, and a pool of processes, under the profiler.
 //!
 //! ```text
 //! $ cargo xtask pythons packages
 //! $ cargo bench -p benches --bench pyperformance -- --pythons pyenv-3.13,debian-3.14 --jobs richards,pool
 //! ```
 //!
-//! Each job runs twice, under a profiler that knows the language and under one that doesn't, which is built and set up
-//! the same otherwise. Shares are those of all samples of the first, from the job's first instruction on, start of the
-//! interpreter and imports included. The cost is the kernel's own statistics of the sampling program, of samples from a
-//! second after the start on. What it takes on a tick of other processes is measured by itself, and taken off.
+//! Each job runs twice, under a profiler with the language and under one without, which is otherwise built and set up
+//! the same. Shares are of all samples of the first, from the job's first instruction on, including the start of the
+//! interpreter and imports. The cost is from the kernel's statistics of the sampling program, of samples from one
+//! second after the start on. The cost of samples of other processes is measured separately and subtracted.
 //!
-//! Behind the table stands, for each interpreter, what kept stacks from being whole and frames from having names;
-//! `--examples 1` adds a stack to each.
+//! After the table follow, per interpreter, the reasons for incomplete stacks and for frames without names;
+//! `--examples 1` adds a stack for each.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 mod job;
@@ -31,10 +31,10 @@ use ebpf_profiler_core::Profiler;
 use job::{Job, POOL};
 use shares::{Frames, Shares};
 
-/// Which interpreters, by parts of their names.
+/// Default interpreters, by parts of their names.
 const PYTHONS: &str = "pyenv-3.9,pyenv-3.11,pyenv-3.13,debian-3.14";
 
-/// Calls, loops, generators, coroutines, C that calls back, C that doesn't, libraries; several threads and processes.
+/// Default jobs: calls, loops, generators, coroutines, C with and without callbacks, libraries, threads and processes.
 const JOBS: &str = "richards,deltablue,raytrace,nbody,generators,coroutines,async_generators,async_tree,deepcopy,\
     logging,json_dumps,pickle,regex_compile,regex_effbot,sqlite_synth,xml_etree,pyflate,crypto_pyaes,html5lib,\
     docutils,concurrent_imap,python_startup";
@@ -77,7 +77,7 @@ fn main() -> Outcome {
     Ok(())
 }
 
-/// How long a job runs before its ticks are timed.
+/// Warm-up of a job before its samples are timed.
 const WARM: Duration = Duration::from_secs(1);
 
 struct Bench {
@@ -92,7 +92,7 @@ struct Turn {
 }
 
 impl Bench {
-    /// Both profilers; a row of the table.
+    /// Runs both profilers and returns a row of the table.
     fn job(
         &self,
         interpreter: &Interpreter,
@@ -124,8 +124,8 @@ impl Bench {
         ])
     }
 
-    /// Profiles a job from its first instruction on; none where it ends by itself, as one does that isn't made for
-    /// this version.
+    /// Profiles a job from its first instruction on. Returns `None` if the job ends by itself, as one that does not support
+    /// this version does.
     fn turn(&self, interpreter: &Interpreter, job: &str, knows: bool, foreign: f64) -> Outcome<Option<Turn>> {
         let mut job = Job::prepare(interpreter, job)?;
         let languages = if knows { ebpf_profiler_hll::all() } else { Vec::new() };
@@ -156,7 +156,7 @@ impl Bench {
         Ok(runs_here.then_some(Turn { shares, nanoseconds }))
     }
 
-    /// Nanoseconds that a tick of a process takes that isn't looked at.
+    /// Returns the nanoseconds per sample of a process that is filtered out.
     fn foreign(&self) -> Outcome<f64> {
         let mut asleep = Command::new("sleep").arg("1000").spawn()?;
         let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn()?;
@@ -173,7 +173,7 @@ impl Bench {
     }
 }
 
-/// What was wrong, the most frequent first.
+/// Prints the problems, the most frequent first.
 fn explain(shares: &Shares, examples: u32) {
     let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
     println!(

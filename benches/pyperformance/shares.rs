@@ -1,31 +1,31 @@
-//! How whole stacks are, and what has no name in them.
+//! Shares of whole stacks and of frames without name.
 
 use std::collections::BTreeMap;
 
 use ebpf_profiler_core::profile::{Call, FrameView, Profile, Sample};
 use ebpf_profiler_core::trace::Frame;
 
-/// What was found in samples.
+/// Counts over samples.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
     pub(crate) samples: u64,
     pub(crate) whole: u64,
-    /// Samples with a frame of a script.
+    /// Samples with a script frame.
     pub(crate) scripted: u64,
     pub(crate) scripts: Frames,
     pub(crate) native: Frames,
-    /// What is wrong with how many samples, or frames.
+    /// Number of samples or frames per problem.
     pub(crate) causes: BTreeMap<String, Cause>,
 }
 
-/// Frames of one kind, each as often as it was sampled.
+/// Frames of one kind, weighted by samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Frames {
     pub(crate) all: u64,
     pub(crate) unnamed: u64,
 }
 
-/// How often something was wrong, and the first stack with it, root first.
+/// Frequency of a problem, and the first stack with it, root first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cause {
     pub(crate) count: u64,
@@ -33,14 +33,14 @@ pub(crate) struct Cause {
 }
 
 impl Shares {
-    /// Adds those of a profile.
+    /// Adds the samples of a profile.
     pub(crate) fn add(&mut self, profile: &Profile) {
         for sample in profile.samples() {
             self.add_sample(&sample);
         }
     }
 
-    /// Adds what others hold.
+    /// Adds other counts.
     pub(crate) fn add_all(&mut self, others: &Shares) {
         self.samples += others.samples;
         self.whole += others.whole;
@@ -110,7 +110,7 @@ fn is_loop(frame: FrameView<'_>) -> bool {
     frame.symbols().iter().any(|symbol| symbol.function.contains("PyEval_EvalFrame"))
 }
 
-/// The file of a frame.
+/// Returns the file of a frame.
 fn place(frame: FrameView<'_>) -> String {
     frame.module().map_or("code without a file", |module| module.name()).to_owned()
 }

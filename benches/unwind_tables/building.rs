@@ -1,4 +1,4 @@
-//! Building a table, and the bare walk that it is compared with.
+//! Time of building a table, and of gimli's iteration over the same rows.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -12,11 +12,11 @@ use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindContext, Unwin
 
 use crate::{Outcome, peak};
 
-/// Each side runs this long at a time, in turns.
+/// Duration of one round of each side.
 const TURN: Duration = Duration::from_millis(150);
 const TURNS: u32 = 5;
 
-/// Milliseconds of CPU time of the walk and of building; rows; bytes but for rules; bytes allocated over the table's.
+/// CPU milliseconds of gimli and of building; rows; bytes without rules; bytes allocated beyond the table's.
 pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 5]> {
     let (mut theirs, mut ours) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..TURNS {
@@ -30,8 +30,8 @@ pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 5]> {
     Ok([theirs, ours, table.rows().count() as f64, bytes as f64, over])
 }
 
-/// Milliseconds of CPU time of the fastest call of as many as fit into a turn: whatever else runs on the machine only
-/// makes calls slower.
+/// Returns CPU milliseconds of the fastest call in one round: other load only
+/// slows calls down.
 fn time(mut work: impl FnMut() -> Outcome) -> Outcome<f64> {
     let start = Instant::now();
     let mut least = Duration::MAX;
@@ -45,13 +45,13 @@ fn time(mut work: impl FnMut() -> Outcome) -> Outcome<f64> {
     Ok(least.as_secs_f64() * 1e3)
 }
 
-/// The whole table, thrown away.
+/// Builds the whole table and drops it.
 pub(crate) fn build(elf: &Elf) -> Outcome {
     black_box(Table::of(elf)?);
     Ok(())
 }
 
-/// All rows of all functions, nothing done with them; each CIE is read once.
+/// Iterates over all rows of all functions; each CIE is read once.
 pub(crate) fn walk(elf: &Elf) -> Outcome {
     let header = elf.section(".eh_frame").ok_or("no .eh_frame")?;
     let data = elf.data(header)?;

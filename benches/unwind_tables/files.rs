@@ -1,4 +1,4 @@
-//! Which files are measured.
+//! Measured files.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::process::Command;
 
 use ebpf_profiler_core::elf::Elf;
 
-/// A file, and what the bench calls it.
+/// A file and its name in the output.
 pub(crate) struct Named {
     pub(crate) name: String,
     pub(crate) path: String,
 }
 
-/// Where the largest programs of a Debian machine usually are.
+/// Paths of the largest programs of Debian.
 const USUAL: &[&str] = &[
     "/usr/bin/node",
     "/usr/lib/jvm/java-17-openjdk-amd64/lib/server/libjvm.so",
@@ -22,7 +22,7 @@ const USUAL: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu/libc.so.6",
 ];
 
-/// Those of `UNWIND_FILES`, else those of the usual ones that exist and the compiler's own.
+/// Returns the files of `UNWIND_FILES`, else the existing default ones and those of the compiler.
 pub(crate) fn all() -> Vec<Named> {
     if let Some(files) = std::env::var_os("UNWIND_FILES") {
         return std::env::split_paths(&files).filter_map(|path| named(&path)).collect();
@@ -33,7 +33,7 @@ pub(crate) fn all() -> Vec<Named> {
 
 fn named(path: &Path) -> Option<Named> {
     let path = path.canonicalize().ok()?;
-    // Toolchains have scripts for the linker under names of libraries.
+    // In toolchains, some names of libraries are linker scripts.
     Elf::open(File::open(&path).ok()?).ok()?;
     let name = path.file_name()?.to_str()?;
     let name = name.split_once("-rust-").map_or(name, |(front, _)| front);
@@ -41,7 +41,7 @@ fn named(path: &Path) -> Option<Named> {
     Some(Named { name: name.to_owned(), path: path.to_str()?.to_owned() })
 }
 
-/// Its driver, and LLVM as it brings it along.
+/// Returns the compiler's driver and its LLVM.
 fn of_the_compiler() -> Vec<Named> {
     let output = Command::new("rustc").args(["--print", "sysroot"]).output();
     let Ok(sysroot) = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()) else {

@@ -1,4 +1,4 @@
-//! What unwind tables cost: building one, against a bare walk over all rows with gimli; a frame, against framehop.
+//! Cost of unwind tables: building one, compared with gimli's iteration over all rows; a frame, compared with framehop.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench unwind_tables
@@ -9,16 +9,16 @@
 //! node               61       663  0.091            47        13
 //! ```
 //!
-//! Without arguments it takes what there is of node, libjvm, LLVM, rustc and chromium; `UNWIND_FILES` names others.
-//! Each file has a process of its own, so that no heap remembers the file before.
+//! By default it measures those of node, libjvm, LLVM, rustc and chromium that exist; `UNWIND_FILES` names others.
+//! Each file is measured in a separate process, with a fresh heap.
 //!
 //! * `ratio` is CPU time of table to that of gimli, both in turns in one process, the fastest call of each.
-//! * `fresh` is the same of processes that do nothing else and only once: there the kernel's zeroing of new memory
-//!   weighs as much as the work, and a table has to be somewhere.
+//! * `fresh` is the same ratio for processes that do this once: there the kernel's zeroing of new memory
+//!   takes as long as the work.
 //! * `instructions` is the ratio that callgrind counts, where valgrind is installed; it is the same on any machine.
-//! * A frame leads from a random address of the code to another one, and back to few in the columns `cached`; `ours` has no
+//! * Each frame leads from a random address of the code to another one, in the columns `cached` to one of few; `ours` has no
 //!   cache.
-//! * `peak over table` is what was allocated at most while building, what is read of the file included, less the table.
+//! * `peak over table` is the maximum allocated while building, including the sections read, minus the table.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 use std::error::Error;
@@ -59,7 +59,7 @@ fn open(file: &str) -> Outcome<Elf> {
     Ok(Elf::open(File::open(file).map_err(|error| format!("{file}: {error}"))?)?)
 }
 
-/// Prints numbers for the process that asked.
+/// Prints the numbers for the parent process.
 fn show(numbers: &[f64]) -> Outcome {
     println!("{}", numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(" "));
     Ok(())
@@ -91,7 +91,7 @@ fn compare(files: &[files::Named], rounds: u32) -> Outcome {
     Ok(())
 }
 
-/// A row of the first table.
+/// Returns a row of the first table.
 fn building(file: &files::Named, rounds: u32) -> Outcome<Vec<String>> {
     let [gimli, table, rows, bytes, peak] = ask(&["building", &file.path])?[..] else {
         return Err("the process that measures said something else".into());
@@ -114,7 +114,7 @@ fn building(file: &files::Named, rounds: u32) -> Outcome<Vec<String>> {
     ])
 }
 
-/// A row of the second table.
+/// Returns a row of the second table.
 fn walking(file: &files::Named) -> Outcome<Vec<String>> {
     let [ours, framehop, cached, their_cached] = ask(&["walking", &file.path])?[..] else {
         return Err("the process that measures said something else".into());
@@ -124,7 +124,7 @@ fn walking(file: &files::Named) -> Outcome<Vec<String>> {
     Ok(vec![file.name.clone(), ns(ours), ns(framehop), ratio, ns(cached), ns(their_cached)])
 }
 
-/// What this program says when it is run with other arguments.
+/// Runs this program with other arguments and returns its output.
 fn ask(arguments: &[&str]) -> Outcome<Vec<f64>> {
     let output = Command::new(std::env::current_exe()?).args(arguments).output()?;
     if !output.status.success() {
@@ -134,7 +134,7 @@ fn ask(arguments: &[&str]) -> Outcome<Vec<f64>> {
     Ok(text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?)
 }
 
-/// The least CPU time of processes that do their work once, in milliseconds.
+/// Returns the lowest CPU time of processes that do the work once, in milliseconds.
 fn fresh(side: &str, file: &str, rounds: u32) -> Option<f64> {
     let once = || {
         let child = Command::new(std::env::current_exe().ok()?).args(["once", side, file]).spawn().ok()?;
@@ -144,7 +144,7 @@ fn fresh(side: &str, file: &str, rounds: u32) -> Option<f64> {
     (!times.is_empty()).then(|| least(&times))
 }
 
-/// How many instructions such a process takes, as callgrind counts them.
+/// Returns the number of instructions of such a process, counted by callgrind.
 fn instructions(side: &str, file: &str) -> Option<f64> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);

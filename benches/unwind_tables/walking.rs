@@ -1,4 +1,4 @@
-//! A frame: from an address to its caller's, over made-up stacks of which every word that is read is a return address.
+//! Time of unwinding a frame, on synthetic stacks in which every word that is read is a return address.
 
 use std::hint::black_box;
 
@@ -18,19 +18,19 @@ use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 use crate::Outcome;
 use crate::random::Random;
 
-/// Where each walk's stack begins.
+/// Stack pointer at the start of each walk.
 const STACK: u64 = 0x7fff_0000_0000;
 
-/// Words of stacks in all and those that one walk meets at most, and how many frames are taken: so few that none meets a word
-/// that another one met, since a processor would remember which way the search for it went.
+/// Words of all stacks, words of one walk, and number of frames: few enough that no walk reads a word
+/// of another one, because branch prediction would learn its search.
 const WORDS: usize = 1 << 20;
 const A_WALK: usize = 1 << 10;
 const FRAMES: usize = 400_000;
 
-/// So few addresses keep every cache of rules hot.
+/// Number of addresses that fit into every rule cache.
 const FEW: usize = 16;
 
-/// Nanoseconds of CPU time a frame: ours and framehop's at random addresses, then at a few that come again and again.
+/// Returns CPU nanoseconds per frame: ours and framehop's at random addresses, then at few repeated ones.
 pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
     if elf.arch() != Arch::X86_64 {
         return Err("framehop is compared on x86_64".into());
@@ -55,9 +55,9 @@ pub(crate) fn measure(elf: &Elf) -> Outcome<[f64; 4]> {
     Ok(ns)
 }
 
-/// The code whose frames start at the stack pointer, since made-up frame pointers lead nowhere.
+/// Code whose frames are relative to the stack pointer, because synthetic frame pointers are invalid.
 struct Code {
-    /// Where each stretch begins, and how many bytes of the others lie in front of it.
+    /// Start of each range, and the bytes in the ranges before it.
     stretches: Vec<(u32, u64)>,
     bytes: u64,
 }
@@ -78,7 +78,7 @@ impl Code {
         code
     }
 
-    /// The address of one of its bytes.
+    /// Returns the address of one byte.
     fn address(&self, number: u64) -> u32 {
         let behind = self.stretches.partition_point(|&(_, before)| before <= number);
         let (address, before) = self.stretches[behind - 1];
@@ -86,29 +86,29 @@ impl Code {
     }
 }
 
-/// What walks read of their stacks, one word after the other, wherever they should lie: what is measured is the walk, not how
-/// far away its stack is.
+/// Stack words, returned one after the other for any address: the walk is measured, not the latency
+/// of its stack.
 struct Words<'a> {
     rest: &'a [u32],
-    /// How many of them the walk may have.
+    /// Number of words left for the walk.
     left: usize,
 }
 
 impl Words<'_> {
-    /// The next word. For all that a processor knows it is the address that says which one that is, so a frame waits for what
-    /// the one before it found, as on a real stack.
+    /// Returns the next word. It depends on the address as far as the processor can tell, so a frame waits for
+    /// the previous one, as on a real stack.
     #[inline]
     fn at(&mut self, address: u64) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
         let none_is_so_high = (address >> 63) as usize;
         let word = *self.rest.get(none_is_so_high)?;
         self.rest = self.rest.get(1..)?;
-        // A return address lies behind its call.
+        // A return address follows its call.
         Some(u64::from(word) + 1)
     }
 }
 
-/// CPU nanoseconds a frame of walks that begin at one address after another.
+/// Returns CPU nanoseconds per frame of walks from one address after another.
 fn time(whose: &str, stack: &[u32], mut walk: impl FnMut(u64, &mut Words<'_>) -> usize) -> Outcome<f64> {
     let mut words = Words { rest: stack, left: 0 };
     let before = on_cpu();
@@ -121,7 +121,7 @@ fn time(whose: &str, stack: &[u32], mut walk: impl FnMut(u64, &mut Words<'_>) ->
     Ok((on_cpu() - before).as_secs_f64() * 1e9 / frames as f64)
 }
 
-/// The walker that runs in the kernel, over the table.
+/// The walker of the kernel side, on the table.
 struct Ours {
     tables: MemoryTables,
     process: Process,
@@ -162,7 +162,7 @@ fn bytes(mapping: &Mapping) -> Vec<u8> {
 
 type Theirs = UnwinderX86_64<Vec<u8>>;
 
-/// All that framehop knows of a file, at the addresses that the file itself names.
+/// Framehop's module of a file, at the file's virtual addresses.
 fn module(elf: &Elf) -> Outcome<Theirs> {
     let range = |name: &str| elf.section(name).map(|section| section.address..section.address + section.size);
     let data = |name: &str| elf.section(name).and_then(|section| elf.data(section).ok());
