@@ -13,6 +13,9 @@
 //! | `librustc_driver`       |          54 |            74 |
 //! | `node`                  |          42 |            62 |
 //! | `libc.so.6`             |          29 |            36 |
+//!
+//! In the column of this search it read the directory of pages on its own. Since both searches share that, a frame of `node`
+//! takes 44 ns for 40.
 
 use super::Table;
 use crate::abi::table::NO_DATA;
