@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::compare::{Expected, Rules, Verdict};
 use crate::compile::{Build, Built};
+use crate::folded::Stack;
 use crate::name::{plain, same};
 use crate::oracle::{self, Question};
 use crate::process::Running;
@@ -20,6 +21,15 @@ pub(crate) struct Case {
     frame_pointers: &'static str,
     life: f64,
     main_is_bare: bool,
+    is_alone: bool,
+    rules: Rules,
+}
+
+/// A case whose program is built, and whose stacks are known.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    case: Case,
+    built: Built,
     rules: Rules,
 }
 
@@ -30,8 +40,10 @@ struct Look {
     question: Question,
 }
 
-/// How long a program is profiled, and how long it lives at most.
+/// Seconds for which one program is profiled, and those that each further one adds.
 const SECONDS: f64 = 3.0;
+const SECONDS_MORE: f64 = 0.8;
+/// Maximum life of a program, in seconds.
 const LIFE: f64 = 30.0;
 const FREQUENCY: u32 = 997;
 
@@ -46,6 +58,7 @@ impl Case {
             frame_pointers: "",
             life: LIFE,
             main_is_bare: false,
+            is_alone: false,
             rules: Rules::default(),
         }
     }
@@ -126,6 +139,12 @@ impl Case {
         self
     }
 
+    /// Profiles it without others beside it: its process changes its name.
+    pub(crate) fn alone(mut self) -> Case {
+        self.is_alone = true;
+        self
+    }
+
     /// Accepts the root side of a chain: the program calls and returns all the time.
     pub(crate) fn prefixes(mut self) -> Case {
         self.rules.prefixes = true;
@@ -151,25 +170,13 @@ impl Case {
         self
     }
 
-    /// Runs the case under this name; fails if it isn't good.
-    pub(crate) fn check(&self, name: &str) {
-        let verdict = self.run(name);
-        eprintln!("{name:<28} {verdict}");
-        assert!(verdict.is_good(), "{name}: {verdict}");
-    }
-
-    fn run(&self, name: &str) -> Verdict {
-        let built = self.build.build(name);
+    /// Builds the program, under a name of its own, and asks gdb.
+    pub(crate) fn prepare(&self, name: &str, number: usize) -> Ready {
+        let mut build = self.build.clone();
+        build.number = Some(number);
+        let built = build.build(name);
         let rules = self.learn(name, &built);
-        let running =
-            Running::start(&built.program, &arguments(self.life, &self.arguments, &built.directory));
-        let outcome = profile(&Order {
-            pid: Some(running.pid()),
-            seconds: SECONDS,
-            frequency: FREQUENCY,
-            output: built.directory.join("profile.folded"),
-        });
-        rules.judge(&outcome.stacks)
+        Ready { case: self.clone(), built, rules }
     }
 
     /// What gdb says of the program, in processes of their own.
@@ -214,6 +221,40 @@ impl Case {
                 stacks.iter().map(|stack| names(stack).join(" ")).collect::<Vec<_>>()
             );
         }
+    }
+}
+
+impl Ready {
+    /// Returns `true` if both can be profiled in one run.
+    pub(crate) fn goes_with(&self, other: &Ready) -> bool {
+        let [one, other] = [self, other].map(|ready| &ready.case);
+        let is_same = one.build.source == other.build.source && one.build.flags == other.build.flags;
+        !(one.is_alone || other.is_alone || is_same)
+    }
+
+    /// Profiles the programs of all these cases in one run, and judges each.
+    pub(crate) fn profile(cases: &[&Ready]) -> Vec<Verdict> {
+        let running: Vec<Running> = cases.iter().map(|ready| ready.start()).collect();
+        let outcome = profile(&Order {
+            pids: running.iter().map(Running::pid).collect(),
+            seconds: SECONDS + SECONDS_MORE * (cases.len() - 1) as f64,
+            frequency: FREQUENCY,
+            output: cases[0].built.directory.join("profile.folded"),
+        });
+        let is_of = |ready: &Ready, stack: &Stack| cases.len() == 1 || stack.comm == ready.comm();
+        let stacks =
+            |ready| outcome.stacks.iter().filter(|stack| is_of(ready, stack)).cloned().collect::<Vec<_>>();
+        cases.iter().map(|ready| ready.rules.judge(&stacks(ready))).collect()
+    }
+
+    fn start(&self) -> Running {
+        let arguments = arguments(self.case.life, &self.case.arguments, &self.built.directory);
+        Running::start(&self.built.program, &arguments)
+    }
+
+    /// The name under which the kernel knows its process.
+    fn comm(&self) -> String {
+        self.built.program.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 }
 

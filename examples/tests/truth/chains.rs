@@ -1,5 +1,6 @@
 //! The cases: native code as compilers make it, without frame pointers.
 
+use crate::batch;
 use crate::case::Case;
 
 /// Each line is a test.
@@ -11,9 +12,13 @@ macro_rules! truth {
             fn $name() {
                 test_needs::root!();
                 test_needs::programs!("gcc", "g++", "strip", "gdb");
-                $case.check(stringify!($name));
+                batch::check(stringify!($name), all);
             }
         )*
+
+        fn all() -> Vec<(&'static str, Case)> {
+            vec![$((stringify!($name), $case)),*]
+        }
     };
 }
 
@@ -175,12 +180,12 @@ truth! {
     frame_pointers_only_static: without_unwind_data().flags(&["-static"]),
     run_time_code: Case::new("jit.c").known("main l1 ? ? leaf"),
 
-    memory_file: vanish("memfd"),
+    memory_file: vanish("memfd").alone(),
     deleted: vanish("delete"),
     replaced: vanish("replace"),
     replaced_by_pipe: vanish("pipe"),
     executes_itself: Case::new("exec.c").arguments(&["both"]).life(4.0).learn_from(&["before"]).learn_from(&["after"])
-        .known("main before1 leaf").known("main after1 after2 leaf").also("main execve").kernel_alone(EXEC).loader(),
+        .known("main before1 leaf").known("main after1 after2 leaf").also("main execve").kernel_alone(EXEC).loader().alone(),
     loads_library: plugin("0"),
     loads_library_later: plugin("1.5"),
 }

@@ -164,6 +164,15 @@ fn same_name(seen: &str, expected: &str) -> bool {
 const UNKNOWN: &str = "[unknown]";
 
 impl Verdict {
+    /// Takes in the samples of another run.
+    pub(crate) fn add(&mut self, other: Verdict) {
+        self.samples += other.samples;
+        self.whole += other.whole;
+        self.exact += other.exact;
+        self.unequal.extend(other.unequal);
+        self.unequal.sort_by_key(|stack| std::cmp::Reverse(stack.count));
+    }
+
     /// Whether 999 of 1,000 are exact, and there is something to judge.
     pub(crate) fn is_good(&self) -> bool {
         self.samples > 0 && self.exact * 1000 >= self.samples * 999

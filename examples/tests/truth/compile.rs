@@ -15,6 +15,8 @@ pub(crate) struct Build {
     pub(crate) library: Option<(&'static str, &'static str)>,
     /// Whether the program that runs has lost its symbols.
     pub(crate) stripped: bool,
+    /// A number behind the program's name, so that no other has it.
+    pub(crate) number: Option<usize>,
 }
 
 /// A program that was built.
@@ -30,10 +32,11 @@ pub(crate) struct Built {
 
 impl Build {
     pub(crate) fn new(source: &'static str) -> Build {
-        Build { source, flags: Vec::new(), library: None, stripped: false }
+        Build { source, flags: Vec::new(), library: None, stripped: false, number: None }
     }
 
-    /// Builds it in a fresh directory of its own, under the name of its source.
+    /// Builds it in a fresh directory of its own, under the name of its source, or one that is unique and short enough
+    /// for the kernel.
     pub(crate) fn build(&self, case: &str) -> Built {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("truth").join(case);
         // Nothing may be there yet.
@@ -49,9 +52,13 @@ impl Build {
                 .arg("-o")
                 .arg(directory.join(library)));
         }
-        let with_symbols = symbols.join(stem);
+        let file = match self.number {
+            Some(number) => format!("{stem:.11}.{number}"),
+            None => stem.to_owned(),
+        };
+        let with_symbols = symbols.join(&file);
         run(self.compiler(&directory).arg("-o").arg(&with_symbols));
-        let program = directory.join(stem);
+        let program = directory.join(&file);
         match self.stripped {
             true => run(Command::new("strip").arg("-o").arg(&program).arg(&with_symbols)),
             false => _ = fs::copy(&with_symbols, &program).expect("it has just been built"),

@@ -61,8 +61,12 @@ fn forked_children() {
     test_needs::root!();
     test_needs::programs!("gcc", "gdb");
     let built = Build::new("children.c").build("forked");
-    let order =
-        Order { pid: None, seconds: 15.0, frequency: 997, output: built.directory.join("profile.folded") };
+    let order = Order {
+        pids: Vec::new(),
+        seconds: 15.0,
+        frequency: 997,
+        output: built.directory.join("profile.folded"),
+    };
     let working = profiler::start(&order);
     working.wait_until_it_samples(); // it is the lives that are tested, not its start
     let running = Running::start(&built.program, &["12".to_owned(), LIVES.to_string(), "30".to_owned()]);
@@ -82,8 +86,12 @@ fn ten_thousand_lives_leave_nothing_behind() {
     test_needs::root!();
     test_needs::programs!("gcc", "gdb");
     let (built, arguments) = nursery("lives_10000", 10_000, 0);
-    let order =
-        Order { pid: None, seconds: 25.0, frequency: 97, output: built.directory.join("profile.folded") };
+    let order = Order {
+        pids: Vec::new(),
+        seconds: 25.0,
+        frequency: 97,
+        output: built.directory.join("profile.folded"),
+    };
     let working = profiler::start(&order);
     let running = Running::start(&built.program, &arguments);
     let pid = working.pid();
@@ -101,7 +109,8 @@ fn ten_thousand_lives_leave_nothing_behind() {
 fn fate(name: &str, milliseconds: u32, frequency: u32) -> Fate {
     let (built, arguments) = nursery(name, LIVES, milliseconds);
     let seconds = LIVES as f64 * (f64::from(milliseconds) + 5.0) / 1000.0 * 2.0 + 1.0;
-    let order = Order { pid: None, seconds, frequency, output: built.directory.join("profile.folded") };
+    let order =
+        Order { pids: Vec::new(), seconds, frequency, output: built.directory.join("profile.folded") };
     let working = profiler::start(&order);
     working.wait_until_it_samples(); // it is the lives that are tested, not its start
     let running = Running::start(&built.program, &arguments);

@@ -11,6 +11,7 @@
 //! `TRUTH_PROFILER` chooses what is judged: a path of a `flamegraph` binary, or `perf` for `perf record
 //! --call-graph dwarf`, which shows that the cases themselves are fair.
 
+mod batch;
 mod case;
 mod chains;
 mod compare;

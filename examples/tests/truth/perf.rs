@@ -10,11 +10,12 @@ use crate::profiler::Order;
 pub(crate) fn command(order: &Order) -> Command {
     let mut command = Command::new("perf");
     command.args(["record", "-q", "-B", "-e", "cpu-clock", "--call-graph"]);
-    command.arg(if order.pid.is_some() { "dwarf,65528" } else { "dwarf,4096" });
+    command.arg(if !order.pids.is_empty() { "dwarf,65528" } else { "dwarf,4096" });
     command.args(["-F", &order.frequency.to_string()]);
-    match order.pid {
-        Some(pid) => command.args(["-p", &pid.to_string()]),
-        None => command.arg("-a"),
+    let pids: Vec<String> = order.pids.iter().map(u32::to_string).collect();
+    match &pids[..] {
+        [] => command.arg("-a"),
+        pids => command.args(["-p", &pids.join(",")]),
     };
     command.arg("-o").arg(data(order)).args(["--", "sleep", &order.seconds.to_string()]);
     command
@@ -23,7 +24,7 @@ pub(crate) fn command(order: &Order) -> Command {
 /// What it recorded, folded.
 pub(crate) fn folded(order: &Order) -> String {
     let output = Command::new("perf")
-        .args(["script", "--no-inline"].iter().filter(|word| order.pid.is_none() || **word == "script"))
+        .args(["script", "--no-inline"].iter().filter(|word| order.pids.is_empty() || **word == "script"))
         .args(["--max-stack", "2000", "-F", "comm,ip,sym,dso", "-i"])
         .arg(data(order))
         .output()

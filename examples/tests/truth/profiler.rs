@@ -15,8 +15,8 @@ use crate::perf;
 /// What to profile.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
-    /// One process; none for the whole machine.
-    pub(crate) pid: Option<u32>,
+    /// Processes; the whole machine if there are none.
+    pub(crate) pids: Vec<u32>,
     pub(crate) seconds: f64,
     pub(crate) frequency: u32,
     /// Where the folded text goes.
@@ -149,7 +149,7 @@ fn said_path(order: &Order) -> PathBuf {
 fn flamegraph(order: &Order) -> Command {
     let mut command = Command::new(binary());
     command.args(["--seconds", &order.seconds.to_string(), "--frequency", &order.frequency.to_string()]);
-    if let Some(pid) = order.pid {
+    for pid in &order.pids {
         command.args(["--pid", &pid.to_string()]);
     }
     command.arg("--output").arg(&order.output);

@@ -22,7 +22,7 @@ fn share_of_whole_stacks() {
     add_threads(&mut roots);
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("truth");
     let working = profiler::start(&Order {
-        pid: None,
+        pids: Vec::new(),
         seconds: 8.0,
         frequency: 499,
         output: directory.join("rest.folded"),
