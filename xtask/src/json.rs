@@ -1,10 +1,14 @@
-//! As much JSON as `cargo metadata` speaks.
+//! JSON as `cargo metadata` and `rustdoc` print it.
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Json {
-    /// `null`, `true`, `false` and numbers: none of our tasks looks at them.
+    /// `null`, `false`, and numbers that aren't integers from 0 to 2^64 - 1.
     Other,
+    /// `true`
+    True,
+    /// An integer.
+    Number(u64),
     /// Text.
     Text(String),
     /// `[...]`
@@ -34,6 +38,14 @@ impl Json {
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Json::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one.
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self {
+            Json::Number(number) => Some(*number),
             _ => None,
         }
     }
@@ -139,10 +151,14 @@ impl Reader<'_> {
 
     fn other(&mut self) -> Json {
         let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+        let start = self.at;
         while self.text.get(self.at).is_some_and(is_part) {
             self.at += 1;
         }
-        Json::Other
+        match std::str::from_utf8(&self.text[start..self.at]).unwrap_or_default() {
+            "true" => Json::True,
+            word => word.parse().map_or(Json::Other, Json::Number),
+        }
     }
 
     fn space(&mut self) {
@@ -179,6 +195,7 @@ fn values_are_read() {
     assert_eq!(json.get("a").unwrap().list().len(), 5);
     assert_eq!(json.get("a").unwrap().list()[2].text(), Some("x\n\"y"));
     assert_eq!(json.get("b").and_then(|b| b.get("c")).and_then(Json::text), Some("d"));
+    assert_eq!(json.get("a").unwrap().list()[0].number(), Some(1));
     assert_eq!(json.get("e"), Some(&Json::List(vec![])));
 }
 

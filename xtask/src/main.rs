@@ -1,5 +1,6 @@
 //! The project's tasks. `cargo xtask` alone lists them.
 
+mod api;
 mod ci;
 mod collector;
 mod crates;
@@ -9,6 +10,7 @@ mod json;
 mod kernels;
 mod layers;
 mod matrix;
+mod newcomer;
 mod object;
 mod pythons;
 mod run;
@@ -41,6 +43,12 @@ const TASKS: &[Task] = &[
         "[truth] [go] [python]: every version of every language, at length, as root; prints the share of exact stacks",
         matrix::task,
     ),
+    (
+        "newcomer",
+        "runs test where nothing but Rust is installed, in a mount namespace, as root and as a user",
+        newcomer::task,
+    ),
+    ("api", "writes the public items of each library to its public-api.txt; --check compares", api::task),
     (
         "crates",
         "checks the libraries: sets of features, the oldest Rust, arm64, packages, fuzz targets",
