@@ -1,4 +1,4 @@
-//! The `bpf` system call: maps, programs, and what they hang on.
+//! The `bpf` system call: maps, programs and links.
 
 #![expect(unsafe_code, reason = "a system call that the standard library does not have")]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aya_obj::generated::bpf_insn;
 
-/// What a map is like.
+/// Type, sizes and flags of a map.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shape {
     pub(super) kind: u32,
@@ -27,11 +27,11 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Creates a map; one that holds maps wants one that is like them.
+    /// Creates a map. A map of maps needs `inner`, which has the shape of its elements.
     ///
     /// # Errors
     ///
-    /// Whatever the kernel says.
+    /// Fails if the kernel rejects the map.
     pub(super) fn create(name: &str, shape: Shape, inner: Option<&Map>) -> io::Result<Map> {
         let mut request = MapCreate {
             shape: [shape.kind, shape.key_size, shape.value_size, shape.entries, shape.flags],
@@ -44,7 +44,7 @@ impl Map {
         Ok(Map { fd, shape })
     }
 
-    /// How many entries it was made for.
+    /// Returns its number of entries.
     pub(super) fn entries(&self) -> u32 {
         self.shape.entries
     }
@@ -53,7 +53,7 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// When the sizes aren't those of the map, or there is no room.
+    /// Fails if the sizes differ from those of the map, or it is full.
     pub(super) fn set(&self, key: u32, value: &[u8]) -> io::Result<()> {
         const ANY: u64 = 0;
         self.update(key, value, ANY)
@@ -63,7 +63,7 @@ impl Map {
     ///
     /// # Errors
     ///
-    /// When it has none, or the sizes aren't those of the map.
+    /// Fails if the key has no value, or the sizes differ from those of the map.
     pub(super) fn replace(&self, key: u32, value: &[u8]) -> io::Result<()> {
         const EXISTING: u64 = 2;
         self.update(key, value, EXISTING)
@@ -74,40 +74,40 @@ impl Map {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut request = Element { flags, ..Element::new(&self.fd, &key, value.as_ptr()) };
-        // SAFETY: key and value are as long as those of the map, and outlive the call.
+        // SAFETY: key and value have the sizes of the map and outlive the call.
         unsafe { call(command::MAP_UPDATE, &mut request) }.map(drop)
     }
 
-    /// Puts a map into one that holds maps.
+    /// Sets an element of a map of maps.
     ///
     /// # Errors
     ///
-    /// When it isn't like those that the map holds.
+    /// Fails if the shape of `map` differs from that of the elements.
     pub(super) fn set_map(&self, key: u32, map: &Map) -> io::Result<()> {
         self.set(key, &map.fd.as_raw_fd().to_ne_bytes())
     }
 
-    /// Lets nobody on this side of the border write to it any more.
+    /// Forbids user space to write to the map.
     ///
     /// # Errors
     ///
-    /// When it is mapped for writing.
+    /// Fails if it is mapped for writing.
     pub(super) fn freeze(&self) -> io::Result<()> {
         // SAFETY: the request holds no address.
         unsafe { call(command::MAP_FREEZE, &mut self.fd.as_raw_fd()) }.map(drop)
     }
 
-    /// Forgets `key`.
+    /// Removes `key`.
     ///
     /// # Errors
     ///
-    /// When it isn't there.
+    /// Fails if the key has no value.
     pub(super) fn remove(&self, key: u32) -> io::Result<()> {
         if self.shape.key_size != 4 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut request = Element::new(&self.fd, &key, std::ptr::null());
-        // SAFETY: the key is as long as those of the map, and outlives the call.
+        // SAFETY: the key has the size of the map's keys and outlives the call.
         unsafe { call(command::MAP_DELETE, &mut request) }.map(drop)
     }
 }
@@ -118,11 +118,11 @@ impl AsFd for Map {
     }
 }
 
-/// Hands the kernel the types of an object.
+/// Loads the type information of an object.
 ///
 /// # Errors
 ///
-/// When it doesn't take them.
+/// Fails if the kernel rejects it.
 pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
     let mut request = TypesLoad {
         types: types.as_ptr() as u64,
@@ -132,11 +132,11 @@ pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
         log_level: 0,
         reserved: 0,
     };
-    // SAFETY: the types are as long as is said, and outlive the call.
+    // SAFETY: the types have the given size and outlive the call.
     unsafe { open(command::TYPES_LOAD, &mut request) }
 }
 
-/// A program as the kernel wants it.
+/// A program to load.
 #[derive(Debug)]
 pub(super) struct Code<'a> {
     pub(super) name: &'a str,
@@ -144,16 +144,16 @@ pub(super) struct Code<'a> {
     pub(super) instructions: &'a [bpf_insn],
     pub(super) license: &'a CStr,
     pub(super) types: Option<BorrowedFd<'a>>,
-    /// Which type each function has, as pairs of instruction and type.
+    /// Types of the functions: pairs of instruction and type.
     pub(super) functions: &'a [u8],
 }
 
 impl Code<'_> {
-    /// Has it verified and compiled. What the verifier says goes into `log`, if that has any room.
+    /// Loads the program; the verifier writes into `log` unless that is empty.
     ///
     /// # Errors
     ///
-    /// When the verifier refuses it.
+    /// Fails if the verifier rejects it.
     pub(super) fn load(&self, log: &mut [u8]) -> io::Result<OwnedFd> {
         /// An instruction and a type, four bytes each.
         const FUNCTION: u32 = 8;
@@ -172,10 +172,10 @@ impl Code<'_> {
             function_count: self.functions.len() as u32 / FUNCTION,
             ..ProgramLoad::default()
         };
-        // A signal that arrives on the way makes the verifier give up.
+        // A signal interrupts the verifier.
         for _ in 0..5 {
-            // SAFETY: every address is that of as much memory as is said, which outlives the call; only the
-            // log is written, and it is borrowed for that.
+            // SAFETY: every address is that of memory of the given size, which outlives the call; only the log is
+            // written, and it is borrowed mutably.
             match unsafe { open(command::PROGRAM_LOAD, &mut request) } {
                 Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {}
                 done => return done,
@@ -185,23 +185,23 @@ impl Code<'_> {
     }
 }
 
-/// Runs a program at a tracepoint, as long as what is returned stays open.
+/// Attaches a program to a raw tracepoint as long as the returned link is open.
 ///
 /// # Errors
 ///
-/// When there is no such tracepoint.
+/// Fails if there is no such tracepoint.
 pub(super) fn attach(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd> {
     let mut request =
         TracepointOpen { name: tracepoint.as_ptr() as u64, program: program.as_raw_fd(), reserved: 0 };
-    // SAFETY: the name ends with a zero byte, and outlives the call.
+    // SAFETY: the name ends with a zero byte and outlives the call.
     unsafe { open(command::TRACEPOINT_OPEN, &mut request) }
 }
 
-/// Runs a program for a tracepoint once, as if that had these arguments; what it returns.
+/// Runs a raw-tracepoint program once with these arguments and returns its result.
 ///
 /// # Errors
 ///
-/// When it can't be run, or wants more arguments.
+/// Fails if it can't be run, or reads more arguments.
 pub(super) fn run(program: &OwnedFd, arguments: &[u64]) -> io::Result<u32> {
     let mut request = Run {
         program: program.as_raw_fd(),
@@ -209,29 +209,29 @@ pub(super) fn run(program: &OwnedFd, arguments: &[u64]) -> io::Result<u32> {
         arguments: arguments.as_ptr() as u64,
         ..Run::default()
     };
-    // SAFETY: the arguments are as long as is said, and outlive the call.
+    // SAFETY: the arguments have the given size and outlive the call.
     unsafe { call(command::RUN, &mut request)? };
     Ok(request.answer)
 }
 
-/// How often a program ran and how long that took, where the kernel keeps statistics.
+/// Returns the number and total time of a program's runs; 0 unless the kernel keeps statistics.
 ///
 /// # Errors
 ///
-/// Whatever the kernel says.
+/// Fails if the kernel rejects the query.
 pub(super) fn runs(program: &OwnedFd) -> io::Result<(u64, Duration)> {
-    // `struct bpf_prog_info` up to these two, which are its last words.
+    // `struct bpf_prog_info` up to these two words.
     const TIME: usize = 24;
     const COUNT: usize = 25;
     let mut info = [0u64; COUNT + 1];
     let mut request =
         Info { fd: program.as_raw_fd(), len: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
-    // SAFETY: the kernel writes no more than the bytes that are said, which outlive the call.
+    // SAFETY: the kernel writes at most the given number of bytes, which outlive the call.
     unsafe { call(command::INFO, &mut request)? };
     Ok((info[COUNT], Duration::from_nanos(info[TIME])))
 }
 
-/// What can be asked for.
+/// Commands of the system call.
 mod command {
     pub(super) const MAP_CREATE: libc::c_long = 0;
     pub(super) const MAP_UPDATE: libc::c_long = 2;
@@ -315,7 +315,7 @@ struct TracepointOpen {
 struct Run {
     program: i32,
     answer: u32,
-    /// Sizes and addresses of a packet, how often, and how long that took: nothing for a tracepoint.
+    /// Packet, repetitions and duration; unused for a raw tracepoint.
     packet: [u32; 8],
     arguments_size: u32,
     arguments_out_size: u32,
@@ -332,10 +332,10 @@ struct Info {
     info: u64,
 }
 
-/// Bytes of a name, with the zero at its end.
+/// Size of a name in bytes, with the zero at its end.
 const NAME: usize = 16;
 
-/// As much of a name as the kernel takes.
+/// Truncates a name to the kernel's size.
 fn short_name(name: &str) -> [u8; NAME] {
     let mut short = [0; NAME];
     for (to, byte) in short[..NAME - 1].iter_mut().zip(name.bytes()) {
@@ -344,24 +344,23 @@ fn short_name(name: &str) -> [u8; NAME] {
     short
 }
 
-/// Makes a request that opens something.
+/// Makes a system call that returns a new descriptor.
 ///
 /// # Safety
 ///
-/// As for [`call`]; the command answers with a new descriptor.
+/// As for [`call`]; the command must return a new descriptor.
 unsafe fn open<T>(command: libc::c_long, request: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: the caller's promise; the descriptor is given to us alone.
+    // SAFETY: guaranteed by the caller; no one else owns the new descriptor.
     unsafe { Ok(OwnedFd::from_raw_fd(call(command, request)?)) }
 }
 
-/// Makes a request.
+/// Makes the system call.
 ///
 /// # Safety
 ///
-/// Every address in the request must be that of memory that the kernel may read or write as far as the request
-/// says.
+/// Every address in the request must be that of memory that the kernel may read or write, of the size in the request.
 unsafe fn call<T>(command: libc::c_long, request: &mut T) -> io::Result<i32> {
-    // SAFETY: the request is as long as is said; the rest is the caller's promise.
+    // SAFETY: the size is that of the request; the rest is guaranteed by the caller.
     let answer =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(request), size_of::<T>()) };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as i32) }

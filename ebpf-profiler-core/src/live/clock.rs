@@ -1,14 +1,14 @@
-//! What time it is.
+//! The offset between the kernel's clock and the time of day.
 
 use super::perf;
 use crate::pipeline::Clock;
 
-/// How often both clocks are read.
+/// Number of attempts to read both clocks.
 const TRIES: u32 = 5;
 
-/// How the kernel's clock and the time of day hang together now.
+/// Returns the current offset from the kernel's clock to the time of day.
 ///
-/// One is read after the other, and in between the thread may have to wait for a CPU: of some tries the shortest counts.
+/// The thread may be preempted between reading the two clocks, so the shortest of several attempts counts.
 pub(super) fn now() -> Clock {
     let attempt = |_| {
         let before = perf::clock_now(libc::CLOCK_MONOTONIC);

@@ -11,40 +11,40 @@ use ebpf_programs::abi::cpu_buffer::{CpuBuffer, MAX_RECORD_WORDS, WORDS};
 
 use super::mmap::Mmap;
 
-/// The readers' ends of all buffers.
+/// The reader's side of all per-CPU buffers.
 #[derive(Debug)]
 pub(super) struct CpuBuffers {
     memory: Mmap,
-    /// For each CPU, up to where we have read.
+    /// Read position of each CPU.
     read: Vec<u64>,
 }
 
 impl CpuBuffers {
-    /// The ends of the per-CPU buffers of so many CPUs, which lie in `map`.
+    /// Maps the buffers of `cpus` CPUs in `map`.
     ///
     /// # Errors
     ///
-    /// When they can't be mapped into memory.
+    /// Fails if they can't be mapped into memory.
     pub(super) fn new(map: BorrowedFd<'_>, cpus: u32) -> io::Result<CpuBuffers> {
         let bytes = (cpus as usize * size_of::<CpuBuffer>()).next_multiple_of(4096);
         let memory = Mmap::new(map, 0, bytes, true)?;
         Ok(CpuBuffers { memory, read: vec![0; cpus as usize] })
     }
 
-    /// Shows all records that wait to `take`.
+    /// Passes all waiting records to `take`.
     pub(super) fn drain(&mut self, mut take: impl FnMut(&[u8])) {
         for (cpu, read) in self.read.iter_mut().enumerate() {
             let buffer = cpu * size_of::<CpuBuffer>();
-            // What is written before the position is set is seen behind it.
+            // Acquire: the records before the position are visible.
             let written = self.memory.word(buffer + offset_of!(CpuBuffer, written)).load(Ordering::Acquire);
             if *read == written {
                 continue;
             }
-            // A length that makes no sense ends this, wherever it leads: the record it makes is refused further on.
+            // An invalid length ends the loop; its record is rejected by the decoder.
             while *read < written {
                 let at = buffer + offset_of!(CpuBuffer, words) + (*read as usize & (WORDS - 1)) * 8;
                 let words = self.memory.word(at).load(Ordering::Relaxed).min(MAX_RECORD_WORDS as u64);
-                // SAFETY: the kernel doesn't write to a record that is finished before we say that we read it.
+                // SAFETY: the kernel doesn't write to a finished record before the read position has passed it.
                 let record = unsafe { self.memory.bytes(at + 8, words as usize * 8) };
                 take(record.unwrap_or_default());
                 *read += 1 + words;
@@ -60,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// The kernel's ends, in memory that both map.
+    /// The kernel's side, in memory that both map.
     struct Kernel {
         file: OwnedFd,
         memory: Mmap,
@@ -69,9 +69,9 @@ mod tests {
     impl Kernel {
         fn new(cpus: usize) -> Kernel {
             let len = (cpus * size_of::<CpuBuffer>()).next_multiple_of(4096);
-            // SAFETY: the name ends with a zero byte, and the descriptor is ours alone.
+            // SAFETY: the name ends with a zero byte, and no one else owns the new descriptor.
             let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"cpu_buffers".as_ptr(), 0)) };
-            // SAFETY: sets the length of a file that nobody else has.
+            // SAFETY: sets the length of a file that no one else uses.
             assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) }, 0);
             let memory = Mmap::new(file.as_fd(), 0, len, true).unwrap();
             Kernel { file, memory }
@@ -110,7 +110,7 @@ mod tests {
         let kernel = Kernel::new(2);
         let mut buffers = CpuBuffers::new(kernel.file.as_fd(), 2).unwrap();
         assert!(drained(&mut buffers).is_empty());
-        // Long enough to go round several times, with records of all lengths at the end of the buffer.
+        // Long enough to wrap around several times, with records of all lengths at the end of the buffer.
         for turn in 0..3000u64 {
             let records = [vec![turn; (turn % 1000) as usize + 1], vec![turn, 7]];
             kernel.put(0, &records[0]);

@@ -1,11 +1,11 @@
-//! What the kernel itself calls its functions.
+//! Names of kernel functions from the running kernel.
 //!
 //! ```text
 //!   address ──► program: bpf_snprintf("%ps") ──► map ──► nft_do_chain [nf_tables]
 //! ```
 //!
-//! To print the list of all of them takes the kernel 40 ms and more; to print one takes it a microsecond. What it
-//! made for itself at run time, as trampolines for tracing, is only in the list.
+//! Printing `/proc/kallsyms` takes the kernel 40 ms and more, printing one name a microsecond. Code that the kernel
+//! generates, such as trampolines for tracing, is only in the list.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -16,12 +16,12 @@ use super::bpf::{self, Code, Map, Shape};
 use super::mmap::Mmap;
 use crate::symbol::{KernelName, KernelNames};
 
-/// A program that names addresses, and where it writes the names.
+/// A program that names addresses, and its maps.
 #[derive(Debug)]
 pub(super) struct LiveNames {
     program: OwnedFd,
     text: Mmap,
-    /// The program has the maps by their numbers, and keeps them.
+    /// The program refers to its maps and keeps them alive.
     _maps: [Map; 2],
 }
 
@@ -30,7 +30,7 @@ impl LiveNames {
     ///
     /// # Errors
     ///
-    /// Whatever the kernel says.
+    /// Fails if the kernel rejects the program.
     pub(super) fn load() -> io::Result<LiveNames> {
         let shape = Shape { kind: ARRAY, key_size: 4, entries: 1, ..Shape::default() };
         let format = Map::create("format", Shape { value_size: 8, flags: READ_ONLY, ..shape }, None)?;
@@ -60,7 +60,7 @@ impl KernelNames for LiveNames {
     }
 }
 
-/// `name` or `name [module]`; where the kernel knows none it prints the address.
+/// Parses `name` or `name [module]`; `None` for an address, which the kernel prints without a name.
 fn parse(text: &str) -> Option<KernelName> {
     if text.is_empty() || text.starts_with("0x") {
         return None;
@@ -73,7 +73,7 @@ fn parse(text: &str) -> Option<KernelName> {
     Some(KernelName { name: name.into(), module: module.into() })
 }
 
-/// Whether it is the name that the kernel gives to code which it made for BPF: `bpf_prog_6deef7357e7b4530_one`.
+/// Returns `true` for the name of a BPF program: `bpf_prog_6deef7357e7b4530_one`.
 fn is_made_at_run_time(name: &str) -> bool {
     let is_number = |rest: &str, digits: usize, is_digit: fn(char) -> bool| {
         rest.find(|character| !is_digit(character)).unwrap_or(rest.len()) >= digits
@@ -112,7 +112,7 @@ fn instructions(format: &Map, text: &Map) -> Vec<bpf_insn> {
     .concat()
 }
 
-/// Where the only value of a map lies.
+/// Loads the address of the only value of a map.
 fn address_of_value(register: u8, map: &Map) -> [bpf_insn; 2] {
     const LOAD_WIDE: u8 = 0x18;
     const VALUE_OF_MAP: u8 = 2;
@@ -125,12 +125,12 @@ fn instruction(code: u8, to: u8, from: u8, off: i16, imm: i32) -> bpf_insn {
     bpf_insn { code, _bitfield_align_1: [], _bitfield_1, off, imm }
 }
 
-/// Bytes of the longest text: a name has up to 512, a module's less.
+/// Size of the longest text in bytes: a name has at most 512, a module's less.
 const TEXT: usize = 1024;
 
 const RAW_TRACEPOINT: u32 = 17;
 const ARRAY: u32 = 2;
-/// For programs; user space may write until the map is frozen.
+/// Flag of a map that is read-only for programs; user space may write until the map is frozen.
 const READ_ONLY: u32 = 1 << 7;
 const MMAPABLE: u32 = 1 << 10;
 
@@ -171,7 +171,7 @@ mod tests {
             let address = u64::from_str_radix(words[0], 16).unwrap();
             let module = words.get(3).map_or("", |word| word.trim_matches(['[', ']']));
             listed.entry(address).or_default().push((words[2], module));
-            // What is made at run time may go, and the end of a stretch lies in none.
+            // Generated code may be freed, and the end of a range is in no function.
             let is_made = module == "bpf" || module.starts_with("__builtin__");
             let is_end = words[2].starts_with("_e") || words[2].ends_with("_end");
             if matches!(words[1], "t" | "T") && !is_made && !is_end {

@@ -1,4 +1,4 @@
-//! The arena that the running kernel side reads.
+//! The arena of tables that the kernel side reads.
 
 #![expect(unsafe_code, reason = "memory that the kernel shares")]
 
@@ -14,13 +14,13 @@ use super::mmap::Mmap;
 use super::settings::Settings;
 use crate::tables::{Full, Tables};
 
-/// Bytes in one inner map.
+/// Size of an inner map in bytes.
 const CHUNK: usize = CHUNK_BLOCKS as usize * BLOCK;
 
-/// Words of four bytes in one inner map.
+/// Size of an inner map in words of four bytes.
 const CHUNK_WORDS: usize = CHUNK / 4;
 
-/// Tables in memory that is shared with the kernel.
+/// Tables in memory shared with the kernel.
 pub(super) struct KernelTables {
     outer: Map,
     processes: Map,
@@ -29,7 +29,7 @@ pub(super) struct KernelTables {
 }
 
 impl KernelTables {
-    /// In `outer`, which holds the arena, and `processes`.
+    /// Creates tables in `outer`, the map of the arena's chunks, and `processes`.
     pub(super) fn new(outer: Map, processes: Map, settings: Settings) -> KernelTables {
         KernelTables { outer, processes, settings, chunks: Vec::new() }
     }
@@ -47,7 +47,7 @@ impl KernelTables {
         self.chunks[index].as_mut().ok_or(Full)
     }
 
-    /// Makes chunk `index` and puts it into the outer map, which keeps it alive.
+    /// Creates chunk `index` in the outer map, which keeps it alive.
     fn grow(&mut self, index: u32) -> io::Result<Mmap> {
         let map = create_chunk()?;
         let memory = Mmap::new(map.as_fd(), 0, CHUNK, true)?;
@@ -75,7 +75,7 @@ impl Tables for KernelTables {
 
     fn piece(&self, word: u32) -> Option<&[u32]> {
         let chunk = self.chunks.get(word as usize / CHUNK_WORDS)?.as_ref()?;
-        // SAFETY: any bits are words, and only `write`, which takes `&mut self`, writes here.
+        // SAFETY: every bit pattern is a valid word, and only `write`, which takes `&mut self`, writes here.
         let words = unsafe { chunk.at::<[u32; CHUNK_WORDS]>(0) }?;
         words.get(word as usize % CHUNK_WORDS..)
     }
@@ -85,7 +85,7 @@ impl Tables for KernelTables {
         let behind = (bytes.end / CHUNK as u64) as usize;
         let chunks = self.chunks.iter_mut().enumerate().take(behind).skip(first);
         for (index, chunk) in chunks.filter(|(_, chunk)| chunk.is_some()) {
-            // The kernel keeps it for the walks that look at it now. Where it isn't taken out it stays in use.
+            // The kernel keeps the chunk for walks in progress. If it can't be removed it stays in use.
             if self.outer.remove(index as u32).is_ok() {
                 *chunk = None;
             }
@@ -97,23 +97,23 @@ impl Tables for KernelTables {
     }
 
     fn replace_process(&mut self, pid: u32, process: &Process) {
-        // It may have ended, or never have been known.
+        // The process may have ended, or never have been published.
         let _ = self.processes.replace(pid, &words(process));
     }
 
     fn remove_process(&mut self, pid: u32) {
-        // The kernel side may have forgotten it already.
+        // The kernel side may have removed it already.
         let _ = self.processes.remove(pid);
     }
 }
 
-/// A process as the bytes that the map holds.
+/// Encodes a process as a value of the map.
 fn words(process: &Process) -> Vec<u8> {
     let Process { mappings, count, raw_budget, filter, interpreters } = *process;
     [mappings, count, raw_budget, filter, interpreters].into_iter().flat_map(u32::to_ne_bytes).collect()
 }
 
-/// A map like the template of the outer map: an array of blocks that can be mapped into memory.
+/// Creates an inner map: an array of blocks that can be mapped into memory.
 fn create_chunk() -> io::Result<Map> {
     const ARRAY: u32 = 2;
     const MMAPABLE: u32 = 1 << 10;

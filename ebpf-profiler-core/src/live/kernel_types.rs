@@ -1,4 +1,4 @@
-//! Where a member lies in a structure of the running kernel.
+//! Offsets of members in structures of the running kernel.
 //!
 //! The kernel describes its own types (BTF), all numbers in the machine's byte order:
 //!
@@ -9,22 +9,22 @@
 //!   member   name: u32, type: u32, offset in bits: u32
 //! ```
 //!
-//! Types are numbered from 1 on in the order in which they stand; a name is a place among the strings. The file
-//! has megabytes, and the kernel copies it a page at a time: a whole read takes 15 ms. So it is read in windows,
-//! and only as far as the structure, which for those that matter is near the start.
+//! Types are numbered from 1 in file order; a name is an offset into the strings. The file has megabytes, and the kernel
+//! copies it page by page: reading all of it takes 15 ms. So it is read in windows, and only up to the structure, which
+//! is near the start for those used here.
 
 use std::fs::File;
 use std::io;
 
 use crate::elf::ReadAt;
 
-/// The kernel's own types.
+/// Type information of the running kernel.
 pub(super) const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
-/// Types and members that are looked at before a search gives up; a kernel has some 130,000 types.
+/// Maximum number of types and members that a search visits; a kernel has some 130,000 types.
 const PATIENCE: u32 = 1 << 20;
 
-/// How deep structures are searched within structures, and how many qualifiers a type may have.
+/// Maximum depth of nested structures, and maximum number of qualifiers of a type.
 const DEPTH: u32 = 16;
 
 const MAGIC: u16 = 0xeb9f;
@@ -40,11 +40,11 @@ pub(super) struct KernelTypes<R> {
 }
 
 impl KernelTypes<File> {
-    /// Those of the running kernel.
+    /// Opens the type information of the running kernel.
     ///
     /// # Errors
     ///
-    /// When there is no such description.
+    /// Fails if there is none.
     pub(super) fn of_this_kernel() -> io::Result<KernelTypes<File>> {
         let file = File::open(VMLINUX)?;
         KernelTypes::new(file.try_clone()?, file)
@@ -52,11 +52,11 @@ impl KernelTypes<File> {
 }
 
 impl<R: ReadAt> KernelTypes<R> {
-    /// Those that stand in a file, of which two handles are needed.
+    /// Opens the type information in a file, of which two handles are needed.
     ///
     /// # Errors
     ///
-    /// When it is no description of types.
+    /// Fails if the file has another format.
     pub(super) fn new(types: R, strings: R) -> io::Result<KernelTypes<R>> {
         let mut header = [0; HEADER as usize];
         types.read_at(0, &mut header)?;
@@ -72,10 +72,10 @@ impl<R: ReadAt> KernelTypes<R> {
         })
     }
 
-    /// The byte offset of a member, as in `offset("task_struct", "thread.fsbase")`; members of structures
-    /// without a name are members of the one that holds them.
+    /// Returns the byte offset of a member, as in `offset("task_struct", "thread.fsbase")`. Members of an unnamed
+    /// structure count as members of the structure that contains it.
     ///
-    /// `None` where there is no such thing, or where it begins within a byte.
+    /// Returns `None` if there is no such member, or if it begins within a byte.
     pub(super) fn offset(&mut self, structure: &str, path: &str) -> Option<u32> {
         self.patience = PATIENCE;
         if path.split('.').any(str::is_empty) {
@@ -86,7 +86,7 @@ impl<R: ReadAt> KernelTypes<R> {
         bits.is_multiple_of(8).then_some(bits / 8)
     }
 
-    /// The structure of that name.
+    /// Finds the structure `name`.
     fn structure(&mut self, name: &str) -> Option<Type> {
         let mut at = 0;
         loop {
@@ -98,7 +98,7 @@ impl<R: ReadAt> KernelTypes<R> {
         }
     }
 
-    /// Where the member at the end of `path` begins in `structure`.
+    /// Returns the offset in bits of the member at the end of `path`.
     fn bits(&mut self, structure: Type, path: &str, depth: u32) -> Option<u32> {
         let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
         for index in 0..structure.count {
@@ -117,7 +117,7 @@ impl<R: ReadAt> KernelTypes<R> {
         })
     }
 
-    /// Where `path` ends, if `member` is a structure that it begins in.
+    /// Returns the offset of the member at the end of `path` if `path` begins in `member`.
     fn inner(&mut self, member: Member, path: &str, depth: u32) -> Option<u32> {
         let inner = self.unqualified(member.of)?;
         if !matches!(inner.kind, kind::STRUCT | kind::UNION) {
@@ -127,7 +127,7 @@ impl<R: ReadAt> KernelTypes<R> {
         member.bits?.checked_add(within)
     }
 
-    /// Type `id` without its other names and qualifiers.
+    /// Returns type `id` without typedefs and qualifiers.
     fn unqualified(&mut self, mut id: u32) -> Option<Type> {
         for _ in 0..DEPTH {
             let found = self.type_of(id)?;
@@ -141,7 +141,7 @@ impl<R: ReadAt> KernelTypes<R> {
         None
     }
 
-    /// Type `id`.
+    /// Returns type `id`.
     fn type_of(&mut self, id: u32) -> Option<Type> {
         let mut found = self.type_at(0)?;
         for _ in 1..id {
@@ -150,7 +150,7 @@ impl<R: ReadAt> KernelTypes<R> {
         (id != 0).then_some(found)
     }
 
-    /// The type that begins at byte `at`.
+    /// Returns the type at byte `at`.
     fn type_at(&mut self, at: u64) -> Option<Type> {
         self.patience = self.patience.checked_sub(1)?;
         let bytes: [u8; TYPE as usize] = self.types.array(at)?;
@@ -165,7 +165,7 @@ impl<R: ReadAt> KernelTypes<R> {
         })
     }
 
-    /// Member `index` of a structure.
+    /// Returns member `index` of a structure.
     fn member(&mut self, structure: Type, index: u32) -> Option<Member> {
         self.patience = self.patience.checked_sub(1)?;
         let at = structure.at + TYPE + u64::from(index) * MEMBER;
@@ -179,7 +179,7 @@ impl<R: ReadAt> KernelTypes<R> {
         Some(Member { name: word(&bytes, 0), of: word(&bytes, 4), bits })
     }
 
-    /// Whether the string at `at` is `name`.
+    /// Returns `true` if the string at `at` is `name`.
     fn is_called(&mut self, at: u32, name: &str) -> bool {
         self.strings.bytes(u64::from(at), name.len() + 1).is_some_and(|bytes| {
             bytes.split_last().is_some_and(|(&last, bytes)| last == 0 && bytes == name.as_bytes())
@@ -187,21 +187,21 @@ impl<R: ReadAt> KernelTypes<R> {
     }
 }
 
-/// A type, without what follows by its kind.
+/// The head of a type, without the part that depends on its kind.
 #[derive(Clone, Copy)]
 struct Type {
     at: u64,
     name: u32,
     kind: u32,
     has_bitfields: bool,
-    /// Members, values, parameters.
+    /// Number of members, values or parameters.
     count: u32,
-    /// The type that it is made of; a size for some kinds.
+    /// Number of the underlying type; a size for some kinds.
     of: u32,
 }
 
 impl Type {
-    /// Where the next type begins.
+    /// Returns the position of the next type.
     fn end(&self) -> Option<u64> {
         let each = match self.kind {
             kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => 12,
@@ -211,7 +211,7 @@ impl Type {
         let fixed = match self.kind {
             kind::INT | kind::VAR | kind::DECL_TAG => 4,
             kind::ARRAY => 12,
-            // A kind that came later: what follows it is anybody's guess.
+            // A later kind: its size is unknown.
             kind if kind > kind::ENUM64 => return None,
             _ => 0,
         };
@@ -223,7 +223,7 @@ impl Type {
 struct Member {
     name: u32,
     of: u32,
-    /// Where it begins, if it isn't a bit field.
+    /// Returns its offset in bits; `None` for a bit field.
     bits: Option<u32>,
 }
 
@@ -246,7 +246,7 @@ mod kind {
     pub(super) const ENUM64: u32 = 19;
 }
 
-/// A section of a file, of which one piece is at hand.
+/// A section of a file with one buffered piece.
 struct Window<R> {
     file: R,
     base: u64,
@@ -264,9 +264,9 @@ impl<R: ReadAt> Window<R> {
         self.bytes(at, N)?.try_into().ok()
     }
 
-    /// `count` bytes at `at`, at most a piece.
+    /// Returns `count` bytes at `at`, at most one piece.
     fn bytes(&mut self, at: u64, count: usize) -> Option<&[u8]> {
-        /// What the kernel copies at once.
+        /// Size that the kernel copies at once.
         const PIECE: u64 = 4096;
         let end = at.checked_add(count as u64).filter(|&end| end <= self.len && count as u64 <= PIECE)?;
         if at < self.at || end > self.at + self.piece.len() as u64 {
@@ -282,7 +282,7 @@ impl<R: ReadAt> Window<R> {
     }
 }
 
-/// The number at byte `at` of bytes that are long enough.
+/// Returns the number at byte `at`, which must be in bounds.
 fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }

@@ -7,10 +7,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 
-/// Fills `buffer` with the memory of a process from `address` on.
+/// Fills `buffer` with the memory of a process from `address`.
 ///
-/// Where the one system call is refused or doesn't do, it is tried by the file of the memory, which takes three: that
-/// also has what may be run but not read.
+/// One system call, `process_vm_readv`. If that fails, `/proc/PID/mem`, which takes three but also reads memory that is
+/// executable and not readable.
 pub(super) fn read(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
     static AT_ONCE: OnceLock<bool> = OnceLock::new();
     let may = AT_ONCE.get_or_init(|| fs::read_to_string("/proc/self/status").is_ok_and(|it| is_ours(&it)));
@@ -20,14 +20,14 @@ pub(super) fn read(pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> 
     read_file(pid, address, buffer)
 }
 
-/// Whether `/proc` counts processes as system calls do. That of another world, as containers are given sometimes,
-/// has other numbers, and a system call would read another process.
+/// Returns `true` if `/proc` has the process ids that system calls use. A `/proc` of another namespace, as in some
+/// containers, has others, and a system call would read another process.
 pub(super) fn is_ours(status: &str) -> bool {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     numbers.is_some_and(|numbers| numbers.split_ascii_whitespace().count() == 1)
 }
 
-/// Whether all of it was there.
+/// Reads by system call. Returns `true` if all of `buffer` was filled.
 fn read_at_once(pid: u32, address: u64, buffer: &mut [u8]) -> bool {
     let here = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     let there = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: buffer.len() };
@@ -51,7 +51,7 @@ mod tests {
         let there = [7_u8, 1, 8, 2, 8, 1, 8, 2];
         let address = there.as_ptr() as u64;
         let (mut once, mut file) = ([0; 8], [0; 8]);
-        // A filter of system calls may refuse it.
+        // A seccomp filter may forbid the call.
         assert!(!read_at_once(pid, address, &mut once) || once == there);
         read_file(pid, address, &mut file).unwrap();
         assert_eq!(file, there);

@@ -6,9 +6,40 @@
 //!              life events      aggregate
 //! ```
 //!
-//! The drain thread does nothing but empty the kernel's buffers. The pipeline thread never opens a symbol
-//! table. What falls behind is bounded: the channel between two threads holds a few batches, and when the ring
-//! is full the kernel side counts what it loses.
+//! The drain thread only empties the kernel's buffers. The pipeline thread never opens a symbol table. Each sink has a
+//! thread. All queues are bounded: 4 batches before the pipeline, 2 profiles before the names, 4 profiles before each
+//! sink. When the ring is full, the kernel side counts the samples that it loses; [`Health`] has all counters.
+//!
+//! # In an async program
+//!
+//! A profiler has threads of its own, so it runs beside any async runtime. Profiles leave a sink through a channel: a
+//! clone shares the profile's memory.
+//!
+//! | call | from async code |
+//! | --- | --- |
+//! | [`Profiler::health`], [`Profiler::is_running`] | directly |
+//! | [`Builder::start`] | in `spawn_blocking`: loads the kernel side, some 50 ms |
+//! | [`Profiler::take_profile`], [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids), [`pause`](Profiler::pause), [`resume`](Profiler::resume) | in `spawn_blocking`: wait until the profile is symbolized |
+//! | [`Profiler::finish`], [`Profiler::stop`] | in `spawn_blocking`: wait at most for [`Builder::deadline`] |
+//! | drop | the same; not in an async task |
+//!
+//! ```no_run
+//! use ebpf_profiler_core::{Profiler, profile::Profile};
+//! use std::{sync::mpsc::channel, time::Duration};
+//!
+//! // tokio::sync::mpsc: `sender.blocking_send(profile.clone())`, `receiver.recv().await`.
+//! let (sender, receiver) = channel();
+//! let profiler = Profiler::builder()
+//!     .every(Duration::from_secs(5))
+//!     .sink(move |profile: &Profile| Ok(sender.send(profile.clone())?))
+//!     .start()?;
+//! println!("{}", receiver.recv()?.summary());
+//! profiler.set_frequency(199)?;
+//! profiler.stop()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The example `tokio` (`cargo run -p examples --example tokio`) is a whole program.
 
 mod clock;
 

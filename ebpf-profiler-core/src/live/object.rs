@@ -1,4 +1,4 @@
-//! The kernel object, from bytes to maps and programs.
+//! The kernel object: from bytes to maps and programs.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
@@ -12,10 +12,10 @@ use super::bpf::{self, Code, Map, Shape};
 use super::capability::{BPF, PERFMON};
 use super::error::StartError;
 
-/// Bytes of the log of a program that was refused.
+/// Size of the verifier's log in bytes.
 const LOG: usize = 4 << 20;
 
-/// An object whose maps are there, and whose programs can be loaded.
+/// An object whose maps are created and whose programs can be loaded.
 pub(super) struct KernelObject {
     object: Object,
     types: OwnedFd,
@@ -23,13 +23,13 @@ pub(super) struct KernelObject {
 }
 
 impl KernelObject {
-    /// Creates the maps of an object, those in `entries` with so many entries.
+    /// Creates the maps of an object; `entries` overrides the numbers of entries.
     pub(super) fn new(bytes: &[u8], entries: &[(&str, u32)]) -> Result<KernelObject, StartError> {
         let mut object = Object::parse(bytes).map_err(|error| wrong(&error))?;
         let features = features();
         let types = object.fixup_and_sanitize_btf(&features).map_err(|error| wrong(&error))?;
         let types = types.map(|types| types.to_bytes()).unwrap_or_default();
-        let types = bpf::load_types(&types).map_err(|error| refused("describe its types", error))?;
+        let types = bpf::load_types(&types).map_err(|error| refused("load type information", error))?;
         for &(name, entries) in entries {
             object.maps.get_mut(name).ok_or_else(|| missing("map", name))?.set_max_entries(entries);
         }
@@ -39,12 +39,12 @@ impl KernelObject {
         Ok(KernelObject { object, types, maps })
     }
 
-    /// Takes a map out.
+    /// Removes a map from the object and returns it.
     pub(super) fn map(&mut self, name: &str) -> Result<Map, StartError> {
         self.maps.remove(name).ok_or_else(|| missing("map", name))
     }
 
-    /// Loads a program.
+    /// Loads a program into the kernel.
     pub(super) fn program(&self, name: &str) -> Result<OwnedFd, StartError> {
         let program = self.object.programs.get(name).ok_or_else(|| missing("program", name))?;
         let function = self.object.functions.get(&program.function_key());
@@ -64,7 +64,7 @@ impl KernelObject {
     }
 }
 
-/// What the verifier says about a program that it refuses.
+/// Loads a rejected program again and returns the verifier's log.
 fn log(code: &Code<'_>) -> String {
     let mut log = vec![0; LOG];
     let _ = code.load(&mut log);
@@ -72,7 +72,7 @@ fn log(code: &Code<'_>) -> String {
     String::from_utf8_lossy(&log[..end]).into_owned()
 }
 
-/// The number by which the kernel knows a type of program.
+/// Returns the kernel's number of a program type.
 fn kind(section: &ProgramSection) -> Option<u32> {
     match section {
         ProgramSection::PerfEvent => Some(7),
@@ -86,7 +86,7 @@ fn create(name: &str, map: &aya_obj::Map) -> Result<Map, StartError> {
     let created = inner.and_then(|inner| Map::create(name, shape(map), inner.as_ref()));
     let created = created.map_err(|error| refused("create a map", error))?;
     if !map.data().is_empty() {
-        // Constants of the program.
+        // Read-only data of the program.
         created.set(0, map.data()).map_err(|error| refused("fill a map", error))?;
     }
     Ok(created)
@@ -102,7 +102,7 @@ fn shape(map: &aya_obj::Map) -> Shape {
     }
 }
 
-/// Writes into the code where its maps and functions are.
+/// Relocates references to maps and functions.
 fn link(object: &mut Object, maps: &HashMap<String, Map>) -> Result<(), StartError> {
     let sections: HashSet<usize> = object.functions.keys().map(|&(section, _)| section).collect();
     let described = object.maps.clone();
@@ -114,7 +114,7 @@ fn link(object: &mut Object, maps: &HashMap<String, Map>) -> Result<(), StartErr
     object.relocate_calls(&sections).map_err(|error| wrong(&error))
 }
 
-/// What the types of an object may say on the oldest kernel that it runs on.
+/// Returns the BTF features of the oldest supported kernel.
 fn features() -> BtfFeatures {
     let (functions, global, sections, empty_sections) = (true, true, true, true);
     let (floats, declaration_tags, type_tags, wide_enums) = (true, true, true, false);
@@ -141,7 +141,7 @@ fn missing(what: &str, name: &str) -> StartError {
     StartError::Object(format!("it has no {what} {name}"))
 }
 
-/// The error with all its causes.
+/// Returns an error with all its causes.
 fn wrong(error: &dyn Error) -> StartError {
     let mut text = error.to_string();
     let mut cause = error.source();

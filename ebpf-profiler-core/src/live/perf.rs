@@ -1,4 +1,4 @@
-//! Perf events: the clocks that tick, and the buffers of what happens to processes.
+//! Perf events: sampling clocks, and buffers of life events.
 
 #![expect(unsafe_code, reason = "system calls that the standard library does not have")]
 
@@ -51,12 +51,12 @@ mod flag {
     pub(super) const BUILD_ID: u64 = 1 << 34;
 }
 
-/// Opens a clock that runs `program` on `cpu` every `period` while the CPU isn't idle.
+/// Opens a clock that runs `program` on `cpu` every `period`, except while the CPU is idle.
 pub(super) fn clock(cpu: u32, period: Duration, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let event = open(
         Attributes {
             config: CPU_CLOCK,
-            // A period, not a frequency: the kernel limits frequencies by how busy it thinks it is.
+            // A period, not a frequency: the kernel throttles frequencies on a busy machine.
             period: period.as_nanos() as u64,
             flags: flag::EXCLUDE_IDLE,
             ..Attributes::default()
@@ -64,12 +64,12 @@ pub(super) fn clock(cpu: u32, period: Duration, program: BorrowedFd<'_>) -> io::
         cpu,
     )?;
     const SET_BPF: libc::c_ulong = 0x4004_2408;
-    // SAFETY: the request takes the number of a program.
+    // SAFETY: the request takes the descriptor of a program.
     let error = unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF as _, program.as_raw_fd()) };
     if error < 0 { Err(io::Error::last_os_error()) } else { Ok(event) }
 }
 
-/// A stream of what happens to processes on `cpu`; wakes its reader when `watermark` bytes wait.
+/// Opens a stream of life events on `cpu`, which is readable once `watermark` bytes wait.
 pub(super) fn life(cpu: u32, watermark: u32) -> io::Result<OwnedFd> {
     open(
         Attributes {
@@ -98,7 +98,7 @@ fn open(mut attributes: Attributes, cpu: u32) -> io::Result<OwnedFd> {
     const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
     attributes.kind = SOFTWARE;
     attributes.size = size_of::<Attributes>() as u32;
-    // SAFETY: the attributes are as long as they say, and the call keeps no reference to them.
+    // SAFETY: the attributes have the size that they state, and the call keeps no reference to them.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -112,16 +112,16 @@ fn open(mut attributes: Attributes, cpu: u32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call gave this descriptor to us alone.
+    // SAFETY: the call returned a new descriptor, which no one else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
-/// Waits up to `wait` for one of `fds` to be readable; which of them are.
+/// Waits up to `wait` for one of `fds` to be readable. Returns `true` for each that is.
 pub(super) fn poll(fds: &[i32], wait: std::time::Duration) -> io::Result<Vec<bool>> {
     let entry = |&fd: &i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
     let wait = i32::try_from(wait.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: the entries are as many as is said, and the call keeps no reference to them.
+    // SAFETY: the count is that of the entries, and the call keeps no reference to them.
     let count = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, wait) };
     let error = io::Error::last_os_error();
     if count < 0 && error.kind() != io::ErrorKind::Interrupted {
@@ -130,7 +130,7 @@ pub(super) fn poll(fds: &[i32], wait: std::time::Duration) -> io::Result<Vec<boo
     Ok(entries.iter().map(|entry| entry.revents & libc::POLLIN != 0).collect())
 }
 
-/// Nanoseconds of a clock.
+/// Returns the time of a clock in nanoseconds.
 pub(super) fn clock_now(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one `timespec`.

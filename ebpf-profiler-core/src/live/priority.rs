@@ -1,4 +1,4 @@
-//! Who comes first when every CPU is busy.
+//! Scheduling priority of the profiler's threads.
 
 #![expect(unsafe_code, reason = "system calls that the standard library does not have")]
 
@@ -7,24 +7,23 @@ use std::marker::PhantomData;
 
 const THIS_THREAD: libc::id_t = 0;
 
-/// Lets this thread run before ordinary ones, where that is permitted.
+/// Raises the priority of this thread above the default, if permitted.
 ///
-/// It is for the thread that empties the kernel's buffers: it has next to nothing to do, but when it comes late
-/// the ring is full, and ticks are lost.
+/// For the drain thread: it has little work, but if it runs late the ring is full and samples are lost.
 pub(super) fn raise() {
     const NICENESS: i32 = -10;
     if niceness().is_ok_and(|niceness| niceness <= NICENESS) {
         return;
     }
-    // SAFETY: the call changes nothing but when this thread runs.
-    // Without the privilege the thread stays as it is.
+    // SAFETY: the call changes only the priority of this thread.
+    // Without the privilege it has no effect.
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, THIS_THREAD, NICENESS) };
 }
 
-/// Lets this thread run before ordinary ones as long as it is held.
+/// Raises the priority of this thread above the default until the result is dropped.
 ///
-/// It is for the start: what runs until the clocks tick is not in any profile, and with every CPU busy a fair
-/// share would be half of the time or less.
+/// For the start: nothing is sampled before it is done, and on a busy machine a thread of default priority gets half of a
+/// CPU or less.
 pub(super) fn raised() -> Raised {
     let before = niceness().ok();
     if before.is_some() {
@@ -33,8 +32,8 @@ pub(super) fn raised() -> Raised {
     Raised { before, _of_this_thread: PhantomData }
 }
 
-/// A thread that comes first for a while.
-#[must_use = "the thread goes back when this is dropped"]
+/// A raised priority of this thread.
+#[must_use = "the priority is restored when this is dropped"]
 pub(super) struct Raised {
     before: Option<i32>,
     _of_this_thread: PhantomData<*const ()>,
@@ -43,17 +42,16 @@ pub(super) struct Raised {
 impl Drop for Raised {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // SAFETY: the call changes nothing but when this thread runs.
-            // To come later is always permitted.
+            // SAFETY: the call changes only the priority of this thread.
+            // Lowering it is always permitted.
             let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, THIS_THREAD, before) };
         }
     }
 }
 
-/// How far back this thread stands.
+/// Returns the nice value of this thread.
 fn niceness() -> io::Result<i32> {
-    // SAFETY: the C library keeps one error number for each thread. Minus one is an answer too, so it has to be
-    // told from a failure by that number.
+    // SAFETY: `errno` is local to the thread. -1 is a valid nice value, so only `errno` tells a failure.
     let answer = unsafe {
         *libc::__errno_location() = 0;
         libc::getpriority(libc::PRIO_PROCESS, THIS_THREAD)
@@ -69,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_goes_back_to_where_it_was() {
+    fn priority_is_restored() {
         let before = niceness().unwrap();
         let raised = raised();
         assert!(niceness().unwrap() <= before);

@@ -1,4 +1,4 @@
-//! What a profiler needs of a machine, and what there is.
+//! Requirements of a profiler, checked on this machine.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,33 +8,33 @@ use super::capability::{
 };
 use super::{kernel_version, memory};
 
-/// One thing that a profiler needs, or works better with.
+/// A requirement of a profiler, or something that improves its profiles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requirement {
-    /// What it is.
+    /// Name of the requirement.
     pub what: &'static str,
-    /// Whether it is there.
+    /// State on this machine.
     pub state: State,
-    /// What was found.
+    /// Value that was found.
     pub found: String,
-    /// What it is good for, or how to get it where it is missing.
+    /// Purpose, or the remedy if it is missing.
     pub advice: &'static str,
 }
 
-/// Whether something is there.
+/// State of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// It is.
+    /// Met.
     There,
-    /// It isn't, and something will be missing from profiles.
+    /// Not met; profiles will lack something.
     Limited,
-    /// It isn't, and no profiler can start.
+    /// Not met; no profiler can start.
     Missing,
 }
 
-/// What a profiler needs of this machine, and what there is.
+/// Checks all requirements of a profiler on this machine.
 ///
 /// # Examples
 ///
@@ -46,6 +46,7 @@ pub enum State {
 pub fn requirements() -> Vec<Requirement> {
     vec![
         kernel(),
+        architecture(),
         types(),
         compiler(),
         required_capability(BPF, "loads the sampling program"),
@@ -73,6 +74,12 @@ fn kernel() -> Requirement {
     }
 }
 
+fn architecture() -> Requirement {
+    let state = if super::IS_SUPPORTED { State::There } else { State::Missing };
+    let found = std::env::consts::ARCH.to_owned();
+    Requirement { what: "CPU", state, found, advice: "x86_64; the kernel side is compiled for no other yet" }
+}
+
 fn types() -> Requirement {
     let size = fs::metadata("/sys/kernel/btf/vmlinux").map(|file| file.len());
     let (state, found) = match size {
@@ -88,7 +95,7 @@ fn types() -> Requirement {
 }
 
 fn compiler() -> Requirement {
-    // A kernel that can do nothing else doesn't have the switch.
+    // A kernel that always compiles has no switch.
     let found = match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
         "0" => "off",
         _ => "on",
@@ -120,12 +127,11 @@ fn helpful_capability(capability: Capability, advice: &'static str) -> Requireme
 fn process_numbers() -> Requirement {
     let namespace = fs::metadata("/proc/self/ns/pid").map_or(FIRST_NAMESPACE, |file| file.ino());
     let (state, found) = numbering(namespace, &read("/proc/self/status"));
-    let advice =
-        "knows a process again by the kernel's number; in a container: docker run --pid=host, hostPID: true";
+    let advice = "matches processes with samples by the kernel's number; in a container: docker run --pid=host, hostPID: true";
     Requirement { what: "process numbers", state, found: found.to_owned(), advice }
 }
 
-/// Ticks come with the numbers of the first namespace; those in `/proc` are of the one that it was mounted in.
+/// Compares the process ids of samples, which are of the initial namespace, with those of the mounted `/proc`.
 fn numbering(namespace: u64, status: &str) -> (State, &'static str) {
     if namespace == FIRST_NAMESPACE || !memory::is_ours(status) {
         (State::There, "the kernel's")
@@ -134,7 +140,7 @@ fn numbering(namespace: u64, status: &str) -> (State, &'static str) {
     }
 }
 
-/// The inode of the namespace that the machine began with: `PROC_PID_INIT_INO`.
+/// Inode of the initial process namespace: `PROC_PID_INIT_INO`.
 const FIRST_NAMESPACE: u64 = 0xefff_fffc;
 
 fn kernel_names() -> Requirement {
@@ -145,7 +151,7 @@ fn kernel_names() -> Requirement {
         (false, false) => (State::Limited, "addresses are hidden"),
         (false, true) => (State::There, "readable"),
     };
-    let advice = "names for what the kernel made at run time: CAP_SYSLOG, and kernel.kptr_restrict at most 1";
+    let advice = "names of code that the kernel generates: CAP_SYSLOG, and kernel.kptr_restrict at most 1";
     Requirement { what: "kernel symbols", state, found: found.to_owned(), advice }
 }
 
@@ -157,7 +163,7 @@ fn lockdown() -> Requirement {
         what: "lockdown",
         state,
         found: mode,
-        advice: "confidentiality forbids to read what is running",
+        advice: "confidentiality forbids to read the memory of programs and kernel",
     }
 }
 
@@ -170,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_runs_this_has_a_kernel() {
+    fn kernel_is_the_first_requirement() {
         let all = requirements();
         assert_eq!(all[0].what, "kernel");
         assert!(!all[0].found.is_empty());
@@ -178,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn a_container_whose_processes_have_numbers_of_their_own_is_told() {
+    fn own_process_namespace_limits_profiles() {
         let (other, own, two) = (0xf000_0001, "Pid:\t1\nNSpid:\t1\n", "Pid:\t4711\nNSpid:\t4711\t1\n");
         assert_eq!(numbering(FIRST_NAMESPACE, own).0, State::There);
         assert_eq!(numbering(other, own).0, State::Limited);
-        // Its /proc is the machine's.
+        // /proc is that of the machine.
         assert_eq!(numbering(other, two).0, State::There);
     }
 }

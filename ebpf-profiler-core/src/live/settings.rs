@@ -1,4 +1,4 @@
-//! What the running kernel side is told.
+//! The configuration of the running kernel side.
 
 use std::io;
 
@@ -6,21 +6,21 @@ use ebpf_programs::abi::config::Config;
 
 use super::bpf::Map;
 
-/// The settings, as they were said last.
+/// The configuration that was written last.
 pub(super) struct Settings {
     map: Map,
     config: Config,
 }
 
 impl Settings {
-    /// Says them in `map` for the first time.
+    /// Writes `config` into `map`.
     pub(super) fn new(map: Map, config: Config) -> io::Result<Settings> {
         let mut settings = Settings { map, config };
         settings.renew()?;
         Ok(settings)
     }
 
-    /// Says that the tables aren't what they were.
+    /// Increments the table generation, which invalidates cached rules.
     pub(super) fn renew(&mut self) -> io::Result<()> {
         self.config.table_generation = self.config.table_generation.wrapping_add(1).max(1);
         let Config {

@@ -1,24 +1,24 @@
-//! What this program costs.
+//! Resource usage of this program.
 
 use std::fs;
 use std::time::Duration;
 
 use super::perf;
 
-/// What this program has used so far, profiler and all.
+/// Resource usage of this program, including the profiler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
     /// CPU time of all its threads.
     pub cpu: Duration,
-    /// Bytes of its memory that are in RAM.
+    /// Resident memory in bytes.
     pub resident: u64,
-    /// The most that they ever were.
+    /// Peak of the resident memory in bytes.
     pub peak: u64,
 }
 
 impl Usage {
-    /// As of now; zero where the kernel doesn't say.
+    /// Returns the current usage; a value that `/proc` does not have is 0.
     pub fn now() -> Usage {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Usage {
@@ -29,7 +29,7 @@ impl Usage {
     }
 }
 
-/// `VmRSS:     12 kB`
+/// Parses a line such as `VmRSS:     12 kB`.
 fn bytes(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
@@ -41,14 +41,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_kernel_are_read() {
+    fn parses_lines_of_status() {
         let status = "VmPeak:\t    9000 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
         assert_eq!((bytes(status, "VmRSS:"), bytes(status, "VmHWM:")), (Some(1 << 20), Some(2 << 20)));
         assert_eq!((bytes(status, "VmSwap:"), bytes("VmRSS: much", "VmRSS:")), (None, None));
     }
 
     #[test]
-    fn whoever_asks_has_used_something() {
+    fn usage_of_running_program_is_not_zero() {
         let usage = Usage::now();
         assert!(usage.cpu > Duration::ZERO && usage.resident > 0 && usage.peak >= usage.resident);
     }

@@ -1,4 +1,4 @@
-//! From traces to a profile.
+//! Aggregation of traces into a profile.
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -16,7 +16,7 @@ use crate::process::{Module, ModuleId};
 use crate::symbol::{Symbol, Symbolizer};
 use crate::trace::{Frame, Trace};
 
-/// Collects samples into a [`Profile`], everything interned by content.
+/// Aggregates samples into a [`Profile`]. All parts are interned by content.
 ///
 /// # Examples
 ///
@@ -52,22 +52,22 @@ pub struct ProfileBuilder {
 }
 
 impl ProfileBuilder {
-    /// An empty profile whose ticks are `period` apart on each CPU.
+    /// Creates a builder for samples that are `period` apart on each CPU.
     pub fn new(period: Duration) -> ProfileBuilder {
         ProfileBuilder { period, ..ProfileBuilder::default() }
     }
 
-    /// An empty profile of the time that threads did not run.
+    /// Creates a builder for off-CPU time: time that threads did not run.
     pub fn off_cpu() -> ProfileBuilder {
         ProfileBuilder { is_off_cpu: true, ..ProfileBuilder::default() }
     }
 
-    /// The number of a process.
+    /// Interns a process and returns its number.
     pub fn process(&mut self, process: Process) -> ProcessId {
         ProcessId(self.processes.intern(process))
     }
 
-    /// The number of a thread.
+    /// Interns a thread and returns its number.
     pub fn thread(&mut self, thread: Thread) -> ThreadId {
         ThreadId(self.threads.intern(thread))
     }
@@ -98,7 +98,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// Says what the functions of scripts are that occur in traces, where `script` knows.
+    /// Adds the functions of scripts that occur in traces, as far as `script` returns them.
     pub fn know_scripts(&mut self, script: impl Fn(ScriptId) -> Option<Script>) {
         for frame in &self.frames.items {
             if let &Frame::Script { function, .. } = frame
@@ -109,7 +109,7 @@ impl ProfileBuilder {
         }
     }
 
-    /// Counts ticks that never became samples.
+    /// Counts events that never became samples.
     pub fn lose(&mut self, reason: &'static str, count: u64) {
         if count > 0 {
             *self.losses.entry(reason).or_default() += count;
@@ -122,14 +122,14 @@ impl ProfileBuilder {
         self.samples.count()
     }
 
-    /// Whether nothing was added.
+    /// Returns `true` if there are neither samples nor losses.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.losses.is_empty()
     }
 
-    /// Gives everything its name and ends the profile.
+    /// Symbolizes all frames and returns the profile.
     ///
-    /// `modules` gives the module for an id of the traces; the profile numbers them anew.
+    /// `modules` returns the module for an id in the traces. The profile has consecutive module ids of its own.
     pub fn finish(
         self,
         start: SystemTime,
@@ -161,7 +161,7 @@ impl ProfileBuilder {
     }
 }
 
-/// Gives the modules that occur consecutive numbers, in the order of first sight.
+/// Renumbers modules consecutively, in the order of first occurrence.
 fn number_modules(
     mut frames: Vec<Frame>,
     modules: impl Fn(ModuleId) -> Option<Module>,
@@ -179,7 +179,7 @@ fn number_modules(
     (found, frames)
 }
 
-/// The same for the functions of scripts.
+/// Renumbers the functions of scripts in the same way.
 fn number_scripts(
     mut frames: Vec<Frame>,
     mut scripts: HashMap<ScriptId, Script>,
@@ -201,7 +201,7 @@ fn unknown_script() -> Script {
     Script { name: "[unknown]".into(), is_unnamed: true, ..Script::default() }
 }
 
-/// What a frame lies in.
+/// The kind and module of a frame's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Script,
@@ -225,7 +225,7 @@ pub(super) fn order(frames: &[Frame]) -> Vec<(Place, u64, u32)> {
     order
 }
 
-/// Asks for names module by module, addresses ascending.
+/// Symbolizes frames module by module, in ascending order of addresses.
 struct Naming<'m> {
     modules: &'m [Module],
     scripts: &'m [Script],
@@ -280,7 +280,7 @@ impl<'m> Naming<'m> {
         }
     }
 
-    /// Notes where the functions begin that have no name.
+    /// Adds the start addresses of functions without a name.
     fn begin_group(&mut self, group: &[(Place, u64, u32)], module: &Module, symbolizer: &mut dyn Symbolizer) {
         let frames = &mut self.frames;
         let is_unnamed = |&&(_, _, frame): &&(_, _, u32)| frames[frame as usize].symbols.is_empty();
@@ -308,7 +308,7 @@ fn symbol(script: &Script, line: u32) -> Symbol {
     }
 }
 
-/// Numbers for distinct values.
+/// Numbers of distinct values.
 #[derive(Debug)]
 pub(super) struct Interner<T> {
     numbers: HashMap<T, u32>,
@@ -340,7 +340,7 @@ mod tests {
     use crate::trace::{Found, Stop};
 
     #[test]
-    fn frames_lie_where_programs_have_them() {
+    fn frames_are_ordered_by_code() {
         let native = |module, address| {
             let module = ModuleId(module);
             Frame::Native { module, address, found: Found::Exactly }
@@ -365,7 +365,7 @@ mod tests {
         let trace = Trace { frames: seen.as_slice().into(), stop: Stop::Root, omitted: 0, gap: 0 };
         builder.add(thread, &trace, 0);
         let profile = builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| None, &mut NoSymbols);
-        // Modules and scripts are numbered anew, as they are seen.
+        // Modules and scripts are renumbered in the order of first occurrence.
         let expected = [
             script(0, 1),
             script(0, 2),

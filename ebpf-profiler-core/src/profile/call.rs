@@ -1,4 +1,4 @@
-//! What people read in a stack: functions, from the root to the leaf, and notes where something is missing.
+//! Display form of a stack: functions from the root to the leaf, and notes for missing frames.
 
 use std::fmt;
 
@@ -6,55 +6,53 @@ use super::{FrameView, TraceView};
 use crate::symbol::Symbol;
 use crate::trace::{Frame, Stop};
 
-/// One line of a stack as people read it.
+/// One line of a stack in display form.
 ///
-/// A frame gives one function for each of its symbols; what is missing from a stack gives a line too.
+/// A frame gives one line for each of its symbols; a gap or a missing root side gives one too.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Call<'p> {
     /// A function.
     Function {
-        /// The frame that it lies in.
+        /// Frame of the function.
         frame: FrameView<'p>,
-        /// How many functions of that frame stand around it: 0 is the one that was called, all others were
-        /// inlined.
+        /// Number of functions of the frame that it was inlined into; 0 for the function that was called.
         depth: usize,
     },
-    /// So many frames are left out here.
+    /// Number of frames that are missing here.
     LeftOut(u32),
-    /// The root side is missing from here on, for this reason.
+    /// Reason why the root side is missing.
     Truncated(Stop),
 }
 
-/// What kind of code a function is.
+/// Kind of code of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
-    /// No function: everything, a process or a thread, the stem of a tree.
+    /// No function: the root of a tree, a process or a thread.
     Origin,
     /// The kernel, or a BPF program.
     Kernel,
-    /// Rust, in a file.
+    /// Rust code of a file.
     Rust,
-    /// C++, in a file.
+    /// C++ code of a file.
     Cpp,
-    /// Any other code in a file: C, assembly, Go, code without symbols.
+    /// Other code of a file: C, assembly, Go, code without symbols.
     Native,
     /// A script.
     Script,
-    /// Code made at run time.
+    /// JIT-compiled code.
     RunTime,
-    /// No function: a note that something is missing from the stack.
+    /// No function: a note on missing frames.
     Missing,
-    /// No function: several that find no room in a picture.
+    /// No function: several that are too narrow to be drawn.
     Merged,
 }
 
 impl<'p> TraceView<'p> {
-    /// The stack as people read it, root first.
+    /// Returns the stack in display form, root first.
     ///
-    /// A stack that doesn't reach its root begins with [`Call::Truncated`]; where frames are left out in the
-    /// middle, [`Call::LeftOut`] stands.
+    /// A stack that doesn't reach its root begins with [`Call::Truncated`]. [`Call::LeftOut`] stands for a gap.
     pub fn calls(&self) -> impl Iterator<Item = Call<'p>> + use<'p> {
         let frames = self.frames();
         let gap = self.omitted().map(|(count, at)| (Call::LeftOut(count), at));
@@ -67,7 +65,7 @@ impl<'p> TraceView<'p> {
         truncated.into_iter().chain(outside.map(|(call, _)| call)).chain(inside)
     }
 
-    /// Why its root side is missing, if it is.
+    /// Returns the reason for a missing root side.
     fn truncated(&self) -> Option<Stop> {
         let only_the_middle = self.stop() == Stop::TooDeep && self.omitted().is_some();
         (!self.is_whole() && !only_the_middle).then_some(self.stop())
@@ -75,9 +73,9 @@ impl<'p> TraceView<'p> {
 }
 
 impl<'p> FrameView<'p> {
-    /// Its functions, the one that was called first, what was inlined into it after it.
+    /// Returns the functions of the frame: the one that was called, then those inlined into it.
     ///
-    /// There is always one: without a name it shows as the frame does.
+    /// There is at least one. Without a name it displays as the frame does.
     pub fn calls(self) -> impl Iterator<Item = Call<'p>> {
         let count = self.symbols().len().max(1);
         (0..count).map(move |depth| Call::Function { frame: self, depth })
@@ -85,30 +83,30 @@ impl<'p> FrameView<'p> {
 }
 
 impl<'p> Call<'p> {
-    /// The function, where it has a name.
+    /// Returns the symbol of the function; `None` without a name.
     pub fn symbol(&self) -> Option<&'p Symbol> {
         let Call::Function { frame, depth } = self else { return None };
         frame.symbols().iter().rev().nth(*depth)
     }
 
-    /// The last part of the path of the file that it lies in; of a script, of its source.
+    /// Returns the file name of the module, or of the source of a script.
     pub fn module(&self) -> Option<&'p str> {
         let Call::Function { frame, .. } = self else { return None };
         let script = || frame.script().map(|script| script.file.rsplit('/').next().unwrap_or(&script.file));
         frame.module().map(|module| module.name()).or_else(script)
     }
 
-    /// Whether it has no frame of its own.
+    /// Returns `true` if the function was inlined and has no frame of its own.
     pub fn is_inlined(&self) -> bool {
         matches!(self, Call::Function { depth, .. } if *depth > 0)
     }
 
-    /// Whether its frame was found through the frame pointer of code without unwind data.
+    /// Returns `true` if the frame was guessed: found through a frame pointer, without unwind data.
     pub fn is_guessed(&self) -> bool {
         matches!(self, Call::Function { frame, .. } if frame.is_guessed())
     }
 
-    /// What kind of code it is.
+    /// Returns the kind of code.
     pub fn kind(&self) -> Kind {
         let Call::Function { frame, .. } = self else { return Kind::Missing };
         match frame.frame() {
@@ -123,7 +121,7 @@ impl<'p> Call<'p> {
     }
 }
 
-/// The function's name, what [`FrameView`] shows where there is none, or the note:
+/// Displays the function's name, without one the frame as [`FrameView`] does, or the note:
 /// `malloc`, `libc.so.6+0x2e1c0`, `[… 12 frames left out]`, `[truncated: stack not readable]`. The alternate form is that of
 /// [`FrameView`].
 impl fmt::Display for Call<'_> {
@@ -139,7 +137,7 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// Rust and C++ from the linker's name, or else from the ending of the source file.
+/// Returns the language by the linker's name, else by the extension of the source file.
 fn language(symbol: &Symbol) -> Kind {
     let linked = if symbol.system_name.is_empty() { &symbol.function } else { &symbol.system_name };
     if linked.starts_with("_R") || is_legacy_rust(linked) {
@@ -155,8 +153,8 @@ fn language(symbol: &Symbol) -> Kind {
     }
 }
 
-/// Rust's older names look like C++ but end in `17h`, a hash of 16 digits and `E`, perhaps with a suffix that
-/// LLVM appended behind a dot.
+/// Returns `true` for a name of Rust's legacy mangling: like C++, but it ends in `17h`, a hash of 16 digits and `E`,
+/// optionally followed by a dot and a suffix of LLVM.
 fn is_legacy_rust(name: &str) -> bool {
     let Some((path, hash)) = name.rsplit_once("17h") else { return false };
     let (Some(digits), Some(rest)) = (hash.get(..16), hash.get(16..)) else { return false };
@@ -179,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_linkers_name_tells_the_language() {
+    fn linker_name_decides_the_language() {
         let hash = "17h0123456789abcdefE";
         for rust in ["_RNvC1a1f", &format!("_ZN4core3fmt5write{hash}"), &format!("_ZN1a1b{hash}.llvm.1234")] {
             assert_eq!(kind(rust, ""), Kind::Rust, "{rust}");
@@ -195,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn or_else_the_source_does() {
+    fn source_file_decides_the_language_without_linker_name() {
         assert_eq!(kind("f", "/src/main.rs"), Kind::Rust);
         assert_eq!(kind("f", "a.cpp"), Kind::Cpp);
         assert_eq!(kind("f", "a.c"), Kind::Native);

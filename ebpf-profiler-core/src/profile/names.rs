@@ -1,4 +1,4 @@
-//! The names of frames, and which of them are of one function.
+//! Symbols of frames, and the functions that they belong to.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use super::FunctionId;
 use crate::symbol::Symbol;
 
-/// All symbols of a profile, those of a frame together.
+/// All symbols of a profile; those of a frame are adjacent.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     symbols: Vec<Symbol>,
-    /// Of each symbol.
+    /// Function of each symbol.
     functions: Vec<FunctionId>,
-    /// Of each function the first of its symbols.
+    /// First symbol of each function.
     firsts: Vec<u32>,
 }
 
@@ -29,13 +29,13 @@ impl Names {
         &self.functions[range.start as usize..range.end as usize]
     }
 
-    /// One symbol for each function, in the order of their numbers.
+    /// Returns one symbol for each function, in the order of their numbers.
     pub(super) fn all_functions(&self) -> impl ExactSizeIterator<Item = &Symbol> {
         self.firsts.iter().map(|&first| &self.symbols[first as usize])
     }
 }
 
-/// Adds names, and finds functions again by their content.
+/// Interner of symbols and functions by content.
 #[derive(Debug, Default)]
 pub(super) struct Namer {
     names: Names,
@@ -44,7 +44,7 @@ pub(super) struct Namer {
 }
 
 impl Namer {
-    /// Adds the names of a frame; where they stand.
+    /// Adds the symbols of a frame and returns their range.
     pub(super) fn add(&mut self, symbols: &[Symbol]) -> Range<u32> {
         let start = self.names.symbols.len() as u32;
         for symbol in symbols {
@@ -74,7 +74,7 @@ impl Namer {
         id
     }
 
-    /// The texts of a function are in memory once, whoever made the symbol; neighbours share that of their file.
+    /// Appends a symbol. All symbols of a function share its texts, and adjacent functions that of their file.
     fn push(&mut self, symbol: &Symbol, id: FunctionId) {
         let names = &mut self.names;
         let first = names.firsts[id.0 as usize] as usize;
@@ -90,7 +90,7 @@ impl Namer {
     }
 }
 
-/// Whether two symbols are of one function.
+/// Returns `true` if two symbols are of one function.
 fn is_same(a: &Symbol, b: &Symbol) -> bool {
     let numbers = a.start_line == b.start_line;
     numbers && a.function == b.function && a.system_name == b.system_name && a.file == b.file
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_anything_but_the_line_is_another_function() {
+    fn symbols_that_differ_beyond_line_are_distinct_functions() {
         let mut namer = Namer::default();
         let f = symbol("f", 1);
         let others = [

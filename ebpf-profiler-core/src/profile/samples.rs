@@ -1,4 +1,4 @@
-//! Distinct samples, and when each was seen.
+//! Distinct samples with their timestamps.
 
 use std::ops::Range;
 
@@ -9,21 +9,20 @@ use super::{Thread, ThreadId, TraceId};
 /// CPU of a sample whose CPU is unknown.
 pub(super) const NO_CPU: u32 = u32::MAX;
 
-/// All samples of a profile, those of a process together.
+/// All samples of a profile; those of a process are adjacent.
 ///
-/// The times of all are in one list, in the order of the samples, so whoever goes through a profile goes straight
-/// through memory.
+/// All timestamps are in one list in the order of the samples, so that a pass over a profile reads memory in order.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     items: Vec<StoredSample>,
     times: Vec<u64>,
-    /// As many: the CPU of each, [`NO_CPU`] if unknown.
+    /// CPU of each timestamp, [`NO_CPU`] if unknown.
     cpus: Vec<u32>,
-    /// As many, or none: how long each wait was.
+    /// Length of each wait in nanoseconds; empty in a profile of CPU time.
     waits: Vec<u64>,
 }
 
-/// A sample, and where its times stand.
+/// A sample and the range of its timestamps.
 #[derive(Clone, Debug)]
 pub(super) struct StoredSample {
     pub(super) thread: ThreadId,
@@ -52,16 +51,16 @@ impl Samples {
     }
 }
 
-/// Numbers samples as ticks come.
+/// Interner of samples by thread and trace.
 #[derive(Debug, Default)]
 pub(super) struct SampleInterner {
     numbers: HashMap<(ThreadId, TraceId), u32>,
     items: Vec<Seen>,
-    /// The number of a sample and the time, in the order in which they came.
+    /// Number of the sample and time of each event, in the order of arrival.
     ticks: Vec<(u32, u64)>,
-    /// Of each tick.
+    /// CPU of each event.
     cpus: Vec<u32>,
-    /// Of each tick, if it is one of off-CPU time.
+    /// Length of each wait; empty in a profile of CPU time.
     waits: Vec<u64>,
 }
 
@@ -93,12 +92,12 @@ impl SampleInterner {
         self.cpus.push(cpu);
     }
 
-    /// Says how long the last one was; to be called for all of them or for none.
+    /// Sets the length of the last wait, in nanoseconds. Called for all events or for none.
     pub(super) fn wait(&mut self, nanos: u64) {
         self.waits.push(nanos);
     }
 
-    /// Brings together what belongs together: the samples of a process, and the times of a sample.
+    /// Groups the samples by process and the timestamps by sample.
     pub(super) fn finish(self, threads: &[Thread]) -> Samples {
         let mut order: Vec<u32> = (0..self.items.len() as u32).collect();
         order.sort_by_key(|&number| threads[self.items[number as usize].thread.0 as usize].process);

@@ -1,4 +1,4 @@
-//! A profile's health in one line.
+//! Summary of a profile in one line.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Profile;
 use crate::text::{Number, Share};
 
-/// How much a profile saw, how much of that is whole, and what was lost: for printing.
+/// Counts of a profile for display: samples, whole stacks and losses.
 ///
 /// # Examples
 ///
@@ -17,18 +17,18 @@ use crate::text::{Number, Share};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// How long the profile is.
+    /// Length of the profile.
     pub duration: Duration,
-    /// Ticks that became samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Those of them whose stack reaches from leaf to root.
+    /// Number of samples whose stack reaches from leaf to root.
     pub whole: u64,
-    /// Ticks that did not become samples, by reason.
+    /// Number of events that did not become samples, by reason.
     pub losses: Vec<(&'static str, u64)>,
 }
 
 impl Profile {
-    /// Its health in one line.
+    /// Returns the summary, which displays as one line.
     pub fn summary(&self) -> Summary {
         let whole = self.samples().filter(|sample| sample.trace().is_whole());
         Summary {
@@ -41,7 +41,7 @@ impl Profile {
 }
 
 impl Summary {
-    /// The parts of the line.
+    /// Returns the parts of the line: samples, whole stacks, losses.
     pub fn parts(&self) -> [String; 3] {
         let seconds = self.duration.as_secs_f64();
         let samples = format!("{} in {seconds:.1} s", Number(self.samples).of("sample"));

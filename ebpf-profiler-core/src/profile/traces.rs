@@ -1,4 +1,4 @@
-//! Distinct traces.
+//! Distinct traces of a profile.
 
 use std::hash::BuildHasher;
 
@@ -9,14 +9,14 @@ use crate::trace::{Stop, Trace};
 
 /// All traces of a profile.
 ///
-/// The frames of all are in one list, and traces that only differ in how they end share theirs.
+/// All frames are in one list. Traces that differ only in their stop reason share a range of it.
 #[derive(Debug, Default)]
 pub(super) struct Traces {
     items: Vec<StoredTrace>,
     stacks: Stacks,
 }
 
-/// A trace, and how it ends.
+/// A trace: the number of its frames, and its stop reason and gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StoredTrace {
     pub(super) stack: StackId,
@@ -25,7 +25,7 @@ pub(super) struct StoredTrace {
     pub(super) gap: u32,
 }
 
-/// Lists of frames, one behind the other.
+/// Concatenated lists of frames.
 #[derive(Debug, Default)]
 struct Stacks {
     frames: Vec<FrameId>,
@@ -67,7 +67,7 @@ impl Stacks {
     }
 }
 
-/// Numbers traces; a known one is found without allocating.
+/// Interner of traces. A known trace is found without an allocation.
 #[derive(Debug, Default)]
 pub(super) struct TraceInterner {
     traces: Traces,
@@ -78,7 +78,7 @@ pub(super) struct TraceInterner {
 }
 
 impl TraceInterner {
-    /// The number of a trace, its frames numbered by `frames`.
+    /// Returns the number of a trace with these numbers of frames.
     pub(super) fn intern(&mut self, trace: &Trace<'_>, frames: impl Iterator<Item = FrameId>) -> TraceId {
         let stack = self.stack(frames);
         let stored = StoredTrace { stack, stop: trace.stop, omitted: trace.omitted, gap: trace.gap };

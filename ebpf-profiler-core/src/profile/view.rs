@@ -1,4 +1,4 @@
-//! Views into a profile.
+//! Views that borrow from a profile.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -10,7 +10,18 @@ use crate::process::Module;
 use crate::symbol::Symbol;
 use crate::trace::{Found, Frame, Stop};
 
-/// One distinct pair of thread and trace, and when it was seen.
+/// A distinct pair of thread and trace, with the timestamps of its events.
+///
+/// # Examples
+///
+/// ```
+/// let profile = ebpf_profiler_core::testing::profile("cat;main;read 3");
+/// let sample = profile.samples().next().unwrap();
+/// assert_eq!((sample.count(), &*sample.thread().name), (3, "cat"));
+/// assert_eq!(&*sample.process().executable, "/usr/bin/cat");
+/// let names: Vec<String> = sample.trace().frames().map(|frame| frame.to_string()).collect();
+/// assert_eq!(names, ["read", "main"]);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'p> {
     pub(super) profile: &'p Data,
@@ -18,12 +29,12 @@ pub struct Sample<'p> {
 }
 
 impl<'p> Sample<'p> {
-    /// How often it was seen.
+    /// Returns the number of events.
     pub fn count(&self) -> u64 {
         self.timestamps().len() as u64
     }
 
-    /// When it was seen, in nanoseconds since 1970, ascending within one CPU.
+    /// Returns the time of each event in nanoseconds since 1970, ascending within one CPU.
     #[inline]
     pub fn timestamps(&self) -> &'p [u64] {
         self.profile.samples.times(self.stored)
@@ -34,31 +45,31 @@ impl<'p> Sample<'p> {
         self.profile.samples.cpus(self.stored).iter().map(|&cpu| (cpu != NO_CPU).then_some(cpu))
     }
 
-    /// How long it did not run each time, in nanoseconds, as many as there are timestamps; none in a profile of time
-    /// on the CPU.
+    /// Returns the time that the thread did not run before each timestamp, in nanoseconds; empty in a profile of CPU
+    /// time.
     #[inline]
     pub fn waits(&self) -> &'p [u64] {
         self.profile.samples.waits(self.stored)
     }
 
-    /// The thread.
+    /// Returns the thread.
     #[inline]
     pub fn thread(&self) -> &'p Thread {
         &self.profile.threads[self.stored.thread.0 as usize]
     }
 
-    /// The number of the thread.
+    /// Returns the number of the thread.
     #[inline]
     pub fn thread_id(&self) -> ThreadId {
         self.stored.thread
     }
 
-    /// The process of the thread.
+    /// Returns the process of the thread.
     pub fn process(&self) -> &'p Process {
         &self.profile.processes[self.thread().process.0 as usize]
     }
 
-    /// The stack.
+    /// Returns the stack.
     #[inline]
     pub fn trace(&self) -> TraceView<'p> {
         TraceView { profile: self.profile, id: self.stored.trace }
@@ -73,50 +84,51 @@ pub struct TraceView<'p> {
 }
 
 impl<'p> TraceView<'p> {
-    /// Its number.
+    /// Returns its number in the profile.
     pub fn id(&self) -> TraceId {
         self.id
     }
 
-    /// The number of its frames taken together.
+    /// Returns the number of its list of frames.
     #[inline]
     pub fn stack(&self) -> StackId {
         self.profile.traces.get(self.id).stack
     }
 
-    /// The frames, leaf first.
+    /// Returns the frames, leaf first.
     #[inline]
     pub fn frames(&self) -> impl DoubleEndedIterator<Item = FrameView<'p>> + ExactSizeIterator + use<'p> {
         let profile = self.profile;
         profile.traces.frames(self.stack()).iter().map(move |&id| FrameView { profile, id })
     }
 
-    /// The frame that was interrupted; none where the stack couldn't be walked at all.
+    /// Returns the interrupted frame for display; `[no stack]` if there is no frame.
     pub fn leaf(&self) -> Leaf<'p> {
         Leaf(self.frames().next())
     }
 
-    /// Why it ends where it ends.
+    /// Returns the stop reason.
     #[inline]
     pub fn stop(&self) -> Stop {
         self.profile.traces.get(self.id).stop
     }
 
-    /// How many frames are missing in its middle, and before which of the [`frames`](TraceView::frames).
+    /// Returns the number of frames missing in the middle, and the index in [`frames`](TraceView::frames) before which
+    /// they are missing.
     #[inline]
     pub fn omitted(&self) -> Option<(u32, usize)> {
         let stored = self.profile.traces.get(self.id);
         (stored.omitted > 0).then_some((stored.omitted, stored.gap as usize))
     }
 
-    /// Whether nothing is missing between its leaf and its root.
+    /// Returns `true` if no frame is missing between leaf and root.
     #[inline]
     pub fn is_whole(&self) -> bool {
         matches!(self.stop(), Stop::Root | Stop::NoUserStack)
     }
 }
 
-/// The name of the interrupted function, for printing.
+/// The interrupted function of a stack, for display.
 #[derive(Clone, Copy, Debug)]
 pub struct Leaf<'p>(Option<FrameView<'p>>);
 
@@ -130,6 +142,17 @@ impl fmt::Display for Leaf<'_> {
 }
 
 /// A distinct frame of a profile, with its names.
+///
+/// # Examples
+///
+/// ```
+/// let profile = ebpf_profiler_core::testing::profile("cat;main;libc.so.6`read;inner_[i]");
+/// let frame = profile.samples().next().unwrap().trace().frames().next().unwrap();
+/// let names: Vec<&str> = frame.symbols().iter().map(|symbol| &*symbol.function).collect();
+/// assert_eq!(names, ["inner", "read"]);
+/// assert_eq!(frame.module().map(|module| module.name()), Some("libc.so.6"));
+/// assert_eq!(frame.to_string(), "inner");
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct FrameView<'p> {
     pub(super) profile: &'p Data,
@@ -137,32 +160,32 @@ pub struct FrameView<'p> {
 }
 
 impl<'p> FrameView<'p> {
-    /// Its number.
+    /// Returns its number in the profile.
     pub fn id(&self) -> FrameId {
         self.id
     }
 
-    /// What it is, without names.
+    /// Returns the frame without names.
     #[inline]
     pub fn frame(&self) -> Frame {
         self.profile.named(self.id).frame
     }
 
-    /// The functions that it lies in, innermost first: all but the last were inlined into the one behind.
+    /// Returns the functions of the frame, innermost first: each but the last is inlined into the next.
     ///
-    /// Empty where there is no name.
+    /// Empty without a name.
     #[inline]
     pub fn symbols(&self) -> &'p [Symbol] {
         self.profile.names.symbols(&self.profile.named(self.id).symbols)
     }
 
-    /// The numbers of those functions.
+    /// Returns the numbers of those functions.
     #[inline]
     pub fn functions(&self) -> &'p [FunctionId] {
         self.profile.names.functions(&self.profile.named(self.id).symbols)
     }
 
-    /// The file that it lies in.
+    /// Returns the file of a native frame.
     pub fn module(&self) -> Option<&'p Module> {
         match self.frame() {
             Frame::Native { module, .. } => Some(self.profile.module(module)),
@@ -170,7 +193,7 @@ impl<'p> FrameView<'p> {
         }
     }
 
-    /// The function of a script that it is a call of.
+    /// Returns the function of a script frame.
     pub fn script(&self) -> Option<&'p Script> {
         match self.frame() {
             Frame::Script { function, .. } => self.profile.scripts.get(function.0 as usize),
@@ -178,14 +201,14 @@ impl<'p> FrameView<'p> {
         }
     }
 
-    /// Where its function begins, a virtual address of its file, if that function has no name but is known to be one.
+    /// Returns the start of a function without a name, as a virtual address in the file.
     ///
-    /// Stripped code has no names, but tells whoever unwinds it where its functions begin.
+    /// Stripped code has no names, but its unwind data has the starts of functions.
     pub fn start(&self) -> Option<u64> {
         self.profile.named(self.id).start.map(NonZeroU64::get)
     }
 
-    /// Whether it was found through the frame pointer of code without unwind data.
+    /// Returns `true` if the frame was guessed: found through a frame pointer, without unwind data.
     pub fn is_guessed(&self) -> bool {
         let (Frame::Native { found, .. } | Frame::Anonymous { found, .. } | Frame::Script { found, .. }) =
             self.frame()
@@ -196,9 +219,9 @@ impl<'p> FrameView<'p> {
     }
 }
 
-/// The innermost function's name; where there is none, the file and where the function begins, or the address if
-/// that isn't known either: `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`, `[anonymous]`. In the alternate form (`{:#}`) it is
-/// always the address, for others to look up.
+/// Displays the innermost function's name; without one the file with the start of the function, or with the address if
+/// that is unknown too: `malloc`, `libc.so.6+0x2e1c0`, `[kernel]`, `[anonymous]`. The alternate form (`{:#}`) always has the
+/// address, for other tools to symbolize.
 impl fmt::Display for FrameView<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.symbols().first() {

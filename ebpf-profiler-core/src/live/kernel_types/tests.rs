@@ -1,11 +1,11 @@
-//! Descriptions made by hand, and the running kernel's against bpftool's reading of it.
+//! Type information made by hand, and the running kernel's compared with bpftool.
 
 use std::io::Cursor;
 use std::process::Command;
 
 use super::*;
 
-/// A description that is being written.
+/// Type information under construction.
 struct Writer {
     types: Vec<u8>,
     strings: Vec<u8>,
@@ -29,7 +29,7 @@ impl Writer {
         self.types.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
     }
 
-    /// A type with what follows it.
+    /// Appends a type with the part that depends on its kind.
     fn add(&mut self, kind: u32, count: u32, of: u32, name: &str, rest: &[u32]) {
         let name = self.name(name);
         self.words(&[name, kind << 24 | count, of]);
@@ -57,7 +57,7 @@ impl Writer {
     }
 }
 
-/// Something of each kind before what is looked for.
+/// One type of each kind before the structure that is searched.
 fn world() -> Vec<u8> {
     let mut w = Writer::new();
     w.add(kind::INT, 0, 4, "int", &[32]); // 1
@@ -164,7 +164,7 @@ fn the_running_kernel_is_read_as_bpftool_reads_it() {
     }
 }
 
-/// The offset that a dump tells for a direct member.
+/// Returns the offset of a direct member in a dump.
 fn bits_in(dump: &str, structure: &str, member: &str) -> Option<u32> {
     let begin = dump.split_once(structure)?.1;
     let body = begin.split_once("\n[")?.0;

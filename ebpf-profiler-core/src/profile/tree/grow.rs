@@ -1,4 +1,4 @@
-//! From samples to a tree.
+//! Construction of a tree from samples.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::{Label, Node, Tree};
 use crate::profile::{Call, Kind, Sample};
 use crate::text::clean;
 
-/// A tree that still grows.
+/// A tree under construction.
 #[derive(Default)]
 pub(super) struct Grower<'p> {
     labels: Labels<'p>,
@@ -17,7 +17,7 @@ pub(super) struct Grower<'p> {
 }
 
 impl<'p> Grower<'p> {
-    /// A root.
+    /// Creates a tree with a root.
     pub(super) fn new() -> Grower<'p> {
         let mut grower = Grower::default();
         let all = grower.labels.intern(origin(Cow::Borrowed("all")));
@@ -64,12 +64,12 @@ impl<'p> Grower<'p> {
     }
 }
 
-/// The names of the process and, where it is another one, of the thread.
+/// Returns the name of the process and, if it differs, of the thread.
 fn origins<'p>(sample: &Sample<'p>) -> impl Iterator<Item = Cow<'p, str>> + use<'p> {
     let thread = &*sample.thread().name;
     let executable = sample.process().executable.rsplit('/').next().unwrap_or_default();
     let executable = executable.strip_suffix(" (deleted)").unwrap_or(executable);
-    // The kernel keeps 15 bytes of a command's name.
+    // The kernel truncates a command's name to 15 bytes.
     let is_same = thread == executable || thread.len() == 15 && executable.starts_with(thread);
     let process = (!executable.is_empty()).then(|| clean(executable));
     let thread = (process.is_none() || !is_same).then(|| unnumbered(thread));
@@ -80,7 +80,7 @@ fn origin(name: Cow<'_, str>) -> Label<'_> {
     Label { name, module: Cow::Borrowed(""), kind: Kind::Origin, inlined: false }
 }
 
-/// A thread's name with a star for the number at its end, so that a pool of threads is one.
+/// Returns a thread's name with `*` for a number at its end, which merges the threads of a pool.
 fn unnumbered(name: &str) -> Cow<'_, str> {
     let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
     match name {
@@ -92,7 +92,7 @@ fn unnumbered(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Labels by content; those of a frame are made once.
+/// Interner of labels by content. Labels of a frame are created once.
 #[derive(Default)]
 struct Labels<'p> {
     items: Vec<Label<'p>>,

@@ -1,4 +1,4 @@
-//! From a tree to what is drawn.
+//! Layout of a tree for drawing.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::{Label, Node, Tree};
 use crate::profile::Kind;
 
-/// How much of a tree is drawn; the rest is merged, at most one [`Kind::Merged`] in each place.
+/// Limits of a drawing. Frames beyond them are merged into at most one [`Kind::Merged`] per parent.
 ///
 /// # Examples
 ///
@@ -22,15 +22,15 @@ use crate::profile::Kind;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Frames with less samples are merged.
+    /// Minimum number of samples of a frame.
     pub samples: u64,
-    /// Where there are more frames, the narrowest are merged, of equally narrow ones those farthest from the root.
+    /// Maximum number of frames. The narrowest are merged first, of equally narrow ones those farthest from the root.
     pub frames: usize,
-    /// Frames that stand on so many others are merged.
+    /// Maximum distance from the root.
     pub levels: usize,
 }
 
-/// None.
+/// Returns no limits.
 impl Default for Limits {
     fn default() -> Limits {
         Limits { samples: 0, frames: usize::MAX, levels: usize::MAX }
@@ -41,32 +41,32 @@ impl Default for Limits {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Layout<'t, 'p> {
-    /// What to draw; every frame directly before those that it called, the widest of them first.
+    /// Frames to draw. Each is directly followed by its callees, the widest first.
     pub frames: Vec<Placed<'t, 'p>>,
-    /// How many frames are merged.
+    /// Number of merged frames.
     pub merged: u64,
 }
 
-/// A node and where it is drawn; the unit is one sample.
+/// A node with its position; the unit is one sample.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Placed<'t, 'p> {
-    /// What it is.
+    /// Label of the node.
     pub label: &'t Label<'p>,
-    /// How far from the root.
+    /// Distance from the root.
     pub level: usize,
-    /// Samples to the left of it.
+    /// Number of samples to its left.
     pub start: u64,
-    /// Samples in it.
+    /// Number of its samples.
     pub total: u64,
-    /// Samples in it and in nothing that it called.
+    /// Number of its samples in no callee.
     pub own: u64,
-    /// Whether some of those were found through the frame pointer of code without unwind data.
+    /// `true` if some of its frames were guessed: found through a frame pointer, without unwind data.
     pub guessed: bool,
 }
 
 impl<'p> Tree<'p> {
-    /// Puts the frames in drawing order.
+    /// Returns the frames in drawing order, within `limits`.
     pub fn layout(&self, limits: Limits) -> Layout<'_, 'p> {
         let too_narrow = (Reverse(limits.samples.saturating_sub(1)), 0);
         let beyond = self.first_beyond(limits.frames).min(too_narrow);
@@ -74,7 +74,7 @@ impl<'p> Tree<'p> {
             .run()
     }
 
-    /// The rank of the first frame that isn't among the `most` foremost.
+    /// Returns the rank of the first frame beyond `most`.
     fn first_beyond(&self, most: usize) -> Rank {
         let mut ranks: Vec<Rank> = self.nodes.iter().map(Node::rank).collect();
         if ranks.len() <= most {
@@ -85,9 +85,9 @@ impl<'p> Tree<'p> {
     }
 }
 
-/// The order in which frames find room: the widest first, of equally wide ones those nearest to the root.
+/// The priority of frames: the widest first, of equally wide ones those nearest to the root.
 ///
-/// What a frame called is never before it.
+/// A callee never comes before its caller.
 type Rank = (Reverse<u64>, u32);
 
 impl Node {
@@ -96,7 +96,7 @@ impl Node {
     }
 }
 
-/// The children of every node, the widest first.
+/// Returns the children of every node, the widest first.
 struct Family {
     ordered: Vec<u32>,
     of: Vec<Range<u32>>,
@@ -127,7 +127,7 @@ impl Family {
     }
 }
 
-/// Walks the tree from its root, with a list of its own in place of recursion.
+/// Places nodes from the root on, with a stack instead of recursion.
 struct Placer<'t, 'p> {
     tree: &'t Tree<'p>,
     family: Family,
@@ -136,7 +136,7 @@ struct Placer<'t, 'p> {
     todo: Vec<Todo>,
 }
 
-/// What is still to be placed, and where.
+/// A node that waits to be placed.
 enum Todo {
     Node { index: u32, level: usize, start: u64 },
     Merged { total: u64, level: usize, start: u64 },
@@ -155,7 +155,7 @@ impl<'t, 'p> Placer<'t, 'p> {
         layout
     }
 
-    /// Remembers what `parent` called, the first of them last; returns how many frames are merged.
+    /// Pushes the callees of `parent`, the first one last. Returns the number of merged frames.
     fn children(&mut self, parent: u32, level: usize, mut start: u64) -> u64 {
         let Placer { tree, family, todo, .. } = self;
         let first = todo.len();

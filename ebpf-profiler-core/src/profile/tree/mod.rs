@@ -1,4 +1,4 @@
-//! All stacks of a profile, merged from their roots: what flame graphs draw.
+//! All stacks of a profile, merged from their roots: the contents of a flame graph.
 //!
 //! ```text
 //!   all                      9
@@ -22,11 +22,11 @@ pub use layout::{Layout, Limits, Placed};
 
 /// All stacks of a profile, merged from their roots.
 ///
-/// Below the root stand the processes, by the name of their executable; then the threads whose name is another
-/// one, without a number at its end (`worker-1`, `worker-2` are `worker-*`); then the functions, each with its
-/// name, its module and its kind. Whatever is equal in those is merged.
+/// Below the root are the processes, by the name of their executable; then the threads with another name,
+/// without a number at its end (`worker-1`, `worker-2` are `worker-*`); then the functions by name, module and kind.
+/// Nodes that are equal in those are merged.
 ///
-/// Nothing here recurses: a stack may be as deep as it likes.
+/// No function recurses: stacks may have any depth.
 ///
 /// # Examples
 ///
@@ -41,22 +41,21 @@ pub use layout::{Layout, Limits, Placed};
 #[derive(Debug)]
 pub struct Tree<'p> {
     labels: Vec<Label<'p>>,
-    /// Every node stands behind its parent; the first is the root.
+    /// Nodes, each after its parent; the first is the root.
     nodes: Vec<Node>,
 }
 
-/// What a node of the tree stands for.
+/// Label of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct Label<'p> {
     /// The name of the function, process or thread, without control characters.
     pub name: Cow<'p, str>,
-    /// The last part of the path of the file that the function lies in, without control characters;
-    /// empty where there is none.
+    /// The file name of the function's module, without control characters; empty if there is none.
     pub module: Cow<'p, str>,
-    /// What kind of code it is.
+    /// Kind of code.
     pub kind: Kind,
-    /// Whether it was inlined into the one below it.
+    /// `true` if the function was inlined into its parent.
     pub inlined: bool,
 }
 
@@ -67,13 +66,13 @@ pub(crate) struct Node {
     level: u32,
     pub(crate) total: u64,
     pub(crate) own: u64,
-    /// How many nodes there are in it, itself included.
+    /// Number of nodes of the subtree.
     size: u64,
     guessed: bool,
 }
 
 impl<'p> Tree<'p> {
-    /// The tree of a profile.
+    /// Builds the tree of a profile.
     pub fn new(profile: &'p Profile) -> Tree<'p> {
         let mut grower = Grower::new();
         for sample in profile.samples() {
@@ -82,12 +81,12 @@ impl<'p> Tree<'p> {
         grower.finish()
     }
 
-    /// How many samples there are.
+    /// Returns the number of samples.
     pub fn total(&self) -> u64 {
         self.nodes[0].total
     }
 
-    /// Every node with where it stands in drawing order and where what it called ends, in that order.
+    /// Returns every node with its index in drawing order and the end of its subtree, in that order.
     pub(crate) fn spans(&self) -> Vec<(&Node, Range<u64>)> {
         let mut next = vec![0; self.nodes.len()];
         let mut spans = Vec::with_capacity(self.nodes.len());
