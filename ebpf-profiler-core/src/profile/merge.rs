@@ -38,7 +38,7 @@ impl Profile {
     /// Merges profiles by content: processes, threads, modules, frames with their names, stacks and samples that are
     /// equal become one.
     ///
-    /// Modules are equal if path and build id are. The result spans all profiles, from the earliest start to the latest
+    /// Modules are equal if path and build id are, frames if address and names are. The result spans all profiles, from the earliest start to the latest
     /// end. Losses add up.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Profile {
     /// use ebpf_profiler_core::{profile::Profile, testing};
     ///
     /// let first = testing::profile("cat;main;read 3\ncat;main 1");
-    /// let second = testing::profile("cat;main;write 2\ncat;main;read 4");
+    /// let second = testing::profile("cat;main;read 4\ncat;other 2");
     /// let both = Profile::merge([&first, &second])?;
     /// let counts: Vec<u64> = both.samples().map(|sample| sample.count()).collect();
     /// assert_eq!(counts, [7, 1, 2]);
