@@ -1,4 +1,4 @@
-//! What names cost: CPU time and memory for many addresses of one file.
+//! Measures the cost of names: CPU time and memory for many addresses of one file.
 //!
 //! ```text
 //! cargo run --release --example symbolize_cost -- FILE [ADDRESSES]

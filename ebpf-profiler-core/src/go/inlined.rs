@@ -71,7 +71,7 @@ impl Pclntab {
         trees.entry(self.version, function, tree, number)
     }
 
-    /// Whether `trees` have sensible entries where the first few functions say that there are some.
+    /// Returns `true` if `trees` has valid entries for the first few functions that refer to it.
     pub(super) fn fit(&self, trees: &Trees) -> bool {
         const FEW: usize = 32;
         let functions = (0..self.count).filter_map(|number| self.function(number));

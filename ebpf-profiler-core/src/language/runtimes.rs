@@ -1,4 +1,4 @@
-//! The interpreters in one process: where their frames lie, and what their functions are called.
+//! The interpreters of one process: their published walkers and the names of their functions.
 
 use std::sync::Arc;
 
@@ -12,77 +12,77 @@ use super::{
 };
 use crate::process::{Mapped, Module, ModuleId, Region, System};
 
-/// How long a runtime that wasn't ready is left alone, in nanoseconds; twice as long after every eighth time.
+/// Initial delay between attach attempts, in nanoseconds; doubles after every eighth attempt.
 const PATIENCE: u64 = 4_000_000;
 
-/// How often a runtime is asked whose answers were no use: over some eight seconds.
+/// Maximum number of attach attempts (about 8 s).
 const DOUBTS: u32 = 64;
 
-/// How long a runtime is believed at first whose calls have ceased to make sense, in nanoseconds; twice as long after each
-/// of the first three times that it said the same.
+/// Initial delay between rechecks of an attached runtime with implausible frames, in nanoseconds; doubles after each of the
+/// first three rechecks that change nothing.
 const TRUST: u64 = 25_000_000;
 
-/// How long a function that had no name is left alone, in nanoseconds: another may lie there by now.
+/// Delay until an unnamed function is read again, in nanoseconds: its address may be reused.
 const UNNAMED: u64 = 100_000_000;
 
-/// Functions whose names are kept for one process at most.
+/// Maximum number of named functions cached per interpreter.
 const MAX_KNOWN: usize = 1 << 16;
 
-/// The interpreters in one process.
+/// The interpreters of one process.
 #[derive(Default)]
 pub(crate) struct Interpreters {
     running: Vec<Running>,
 }
 
-/// One of them.
+/// One interpreter of a process.
 struct Running {
     module: ModuleId,
-    /// Where it was loaded: a copy elsewhere is another one.
+    /// The load bias of its file; a second copy of the file is another interpreter.
     bias: u64,
     language: &'static str,
-    /// What the kernel side is told.
+    /// The published walker.
     walker: FrameWalker,
-    /// What its runtime said last.
+    /// The result of the last attach attempt.
     attached: Result<Option<Box<dyn Attached>>, Reason>,
-    /// When it was asked.
+    /// Time of the last attach attempt, in nanoseconds.
     asked: u64,
-    /// How often.
+    /// Number of attach attempts.
     times: u32,
-    /// How often of these it was ready before, was doubted, and said the same.
+    /// Number of rechecks that changed nothing.
     confirmed: u32,
-    /// The functions that were met, by address and check. Forked processes share them.
+    /// The functions seen so far, by address and check; shared with forked processes.
     known: Arc<HashMap<(u64, u32), Known>>,
-    /// The process that forked this one: its functions lie at the same addresses, and it may live longer.
+    /// The process that forked this one: its functions have the same addresses, and it may live longer.
     parent: Option<u32>,
 }
 
 #[derive(Clone)]
 struct Known {
     script: ScriptId,
-    /// When its name may be asked for again, where there was none.
+    /// Time at which an unnamed function is read again.
     unnamed_until: Option<u64>,
-    /// Where names are left out, there is no frame either.
+    /// Hidden functions produce no output frame.
     is_hidden: bool,
     function: Arc<Function>,
 }
 
-/// What interpreters have done.
+/// Counters of interpreters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InterpreterStats {
-    /// Processes in which an interpreter was met.
+    /// Interpreters discovered in processes.
     pub attached: u64,
-    /// Interpreters that couldn't be attached to for good.
+    /// Interpreters that cannot be attached to.
     pub refused: u64,
     /// Functions whose names were read.
     pub functions: u64,
-    /// Functions whose names couldn't be had.
+    /// Functions whose names could not be read.
     pub unnamed: u64,
-    /// Frames of a loop for which there were no calls: the interpreter wasn't known yet, or had just begun.
+    /// Stacks with an interpreter loop without interpreter frames: its interpreter was not attached yet or just starting.
     pub bare_loops: u64,
 }
 
-/// What naming needs besides the interpreters themselves.
+/// The state of a process and of the registry that interpreters need.
 pub(crate) struct Context<'a> {
     pub(crate) pid: u32,
     pub(crate) now: u64,
@@ -111,7 +111,7 @@ pub(crate) trait RuntimeFiles {
 }
 
 impl Interpreters {
-    /// What a process that `parent` forks begins with: it has the same things at the same places.
+    /// Returns the interpreters of a child of `parent`, which has the same memory after `fork`.
     pub(crate) fn fork(&self, parent: u32) -> Interpreters {
         let running = self.running.iter().map(|running| Running {
             module: running.module,
@@ -128,10 +128,9 @@ impl Interpreters {
         Interpreters { running: running.collect() }
     }
 
-    /// Finds the interpreters among the files of the process, and asks those that weren't ready yet.
+    /// Discovers interpreters among the mapped files, and attaches to those that are due.
     ///
-    /// A file that was unloaded and is loaded again elsewhere brings another one, as it does where a process has it
-    /// twice.
+    /// A file mapped at another address, or a second time, is another interpreter.
     pub(crate) fn meet(&mut self, around: &mut Context<'_>) {
         let regions = around.regions;
         for file in regions.iter().filter_map(|region| region.file) {
@@ -151,7 +150,7 @@ impl Interpreters {
         }
     }
 
-    /// Adds one, where there is no room in the place of one whose file isn't mapped any more; its index.
+    /// Adds an interpreter, if necessary in place of one whose file is no longer mapped; returns its index.
     fn place(&mut self, running: Running, regions: &[Region]) -> Option<usize> {
         if self.running.len() < MAX {
             self.running.push(running);
@@ -166,7 +165,7 @@ impl Interpreters {
         Some(index)
     }
 
-    /// Whether there is one in these regions that finds no place.
+    /// Returns `true` if the regions hold an interpreter for which there is no room.
     pub(crate) fn lack_room(&self, regions: &[Region], modules: &dyn RuntimeFiles) -> bool {
         let holds_runtime = |id: ModuleId| modules.runtime(id).is_some();
         let mut files = regions.iter().filter_map(|region| region.file);
@@ -178,8 +177,7 @@ impl Interpreters {
         self.running.is_empty()
     }
 
-    /// A file was loaded where it had lain before: what is known of its interpreter is the former one's. Whether there was
-    /// one.
+    /// Resets the interpreter of a file that was mapped again at its address; returns `true` if there was one.
     pub(crate) fn renew(&mut self, file: Mapped) -> bool {
         let index = self.position(file.module, file.bias);
         if let Some(index) = index {
@@ -188,8 +186,8 @@ impl Interpreters {
         index.is_some()
     }
 
-    /// Asks those again whose calls may have ceased to make sense: a program can end its interpreter and begin with another.
-    /// Whether one says something else.
+    /// Rechecks attached interpreters whose frames are implausible: a program can finalize its interpreter and start another.
+    /// Returns `true` if any of them changed.
     pub(crate) fn reconsider(&mut self, around: &mut Context<'_>) -> bool {
         let mut is_other = false;
         for running in &mut self.running {
@@ -198,12 +196,12 @@ impl Interpreters {
         is_other
     }
 
-    /// Whether one of them may be ready by now that wasn't.
+    /// Returns `true` if an attach attempt is due.
     pub(crate) fn are_waiting(&self, now: u64) -> bool {
         self.running.iter().any(|running| running.is_waiting(now))
     }
 
-    /// The number by which the kernel side knows the interpreter of a file; 0 for none.
+    /// Returns the published number of the interpreter of a file; 0 for none.
     pub(crate) fn number(&self, module: ModuleId, bias: u64) -> u16 {
         self.position(module, bias).map_or(0, |index| index as u16 + 1)
     }
@@ -212,7 +210,7 @@ impl Interpreters {
         self.running.iter().position(|running| (running.module, running.bias) == (module, bias))
     }
 
-    /// The descriptions as the kernel side reads them.
+    /// Encodes the walkers for the kernel side.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.running.len() * size_of::<Interpreter>());
         for running in &self.running {
@@ -227,7 +225,7 @@ impl Interpreters {
         }
     }
 
-    /// The frame of a call; none for one that is the interpreter's own business.
+    /// Returns the function and line of an interpreter frame; `None` for a hidden function.
     pub(crate) fn frame(
         &mut self,
         call: u64,
@@ -239,7 +237,7 @@ impl Interpreters {
         let check = (detail >> 32 & frame::CHECK) as u32;
         let call = ScriptCall { pid: around.pid, interpreter: number as u32, address, check };
         if self.running.len() <= number {
-            // Recorded elsewhere: its file may not be here.
+            // A replay: the file may not exist here.
             let Some(named) = around.journal.recall(&call) else {
                 return Some(unnamed(around, "script", "process not known"));
             };
@@ -276,7 +274,7 @@ impl Running {
         }
     }
 
-    /// One of a recording, whose calls have their names already.
+    /// Creates an interpreter of a recording, whose functions have names already.
     fn recorded(language: &'static str) -> Running {
         Running {
             module: ModuleId(u32::MAX),
@@ -297,19 +295,19 @@ impl Running {
             && (self.asked == 0 || now.saturating_sub(self.asked) > PATIENCE << (self.times / 8).min(12))
     }
 
-    /// Whether the runtime may say something else when it is asked again.
+    /// Returns `true` if a further attach attempt can have another result.
     fn may_change(&self) -> bool {
         match self.attached {
             Err(Reason::NotReady) => true,
             Err(Reason::Unsupported) => false,
-            // Where the loader is still at work, other bytes lie there for a moment, or none.
+            // While the loader works, its memory is unmapped or holds other bytes.
             Err(_) => self.times < DOUBTS,
-            // They may have been believed, too, as long as no call has come of it.
+            // An attachment is provisional until a function was named by it.
             Ok(_) => self.known.is_empty() && self.times < DOUBTS,
         }
     }
 
-    /// Begins anew, with what the runtime says now.
+    /// Starts over with a new result of attaching.
     fn forget(&mut self, attached: Result<Option<Box<dyn Attached>>, Reason>) {
         self.attached = attached;
         (self.asked, self.times, self.confirmed) = (0, 0, 0);
@@ -320,12 +318,12 @@ impl Running {
         }
     }
 
-    /// What the kernel side is told while there is nothing to tell.
+    /// Publishes a walker that finds no frames.
     fn know_nothing(&mut self, walker: FrameWalker) {
         self.walker = walker.with_ranges_of(&self.walker);
     }
 
-    /// Asks a runtime again that was ready once; whether it says something else.
+    /// Attaches again to a runtime that was ready; returns `true` if the walker changed.
     fn reconsider(&mut self, around: &mut Context<'_>) -> bool {
         let trust = TRUST << self.confirmed.min(3);
         if self.attached.is_err() || around.now.saturating_sub(self.asked) < trust {
@@ -364,7 +362,7 @@ impl Running {
         }
     }
 
-    /// What a call is of: looked up, but the first time.
+    /// Returns the function of a frame, naming it the first time.
     fn known(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> &Known {
         let key = (call.address, call.check);
         let known = self.known.get(&key);
@@ -403,7 +401,7 @@ impl Running {
 
     fn name(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
-            // Forked: the process, or else its parent, says what its functions are called.
+            // Forked: attach to the process itself, or else to its parent.
             let walker = self.walker;
             self.attach(around, around.pid);
             if let (Err(_), Some(parent)) = (&self.attached, self.parent) {
@@ -432,7 +430,7 @@ fn read(system: &dyn System, pid: u32, address: u64, buffer: &mut [u8]) -> Resul
     system.read(pid, address, buffer).map_err(|_| Unreadable)
 }
 
-/// The files that are mapped, each once.
+/// Lists the mapped files, each once.
 fn loaded(regions: &[Region], files: &dyn RuntimeFiles) -> Vec<LoadedFile> {
     let mut seen: Vec<ModuleId> = Vec::new();
     let mut loaded = Vec::new();

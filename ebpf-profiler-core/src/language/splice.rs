@@ -1,15 +1,15 @@
-//! Puts calls in scripts where they belong in the native stack.
+//! Splicing of interpreter frames into the native stack.
 //!
-//! A walk leaves behind each frame of an interpreter's loop the calls that this loop runs. Those calls *are* what the
-//! loop does, so they stand in its place:
+//! A walk emits, after each native frame of an interpreter loop, the interpreter frames that this loop runs. They replace
+//! the loop's frame:
 //!
 //! ```text
 //!   memcpy, loop, [inner, middle], call_method, loop, [outer], main
 //!   memcpy,        inner, middle,  call_method,        outer,  main
 //! ```
 //!
-//! A loop that has just been called, or is about to return, has not told the interpreter's list of itself yet. Then
-//! every run of calls stands one loop too far on the side of the leaf, and the outermost loop is left without any:
+//! A loop that was just called, or is about to return, is not in the interpreter's list. Then every run of frames is one
+//! loop too close to the leaf, and the outermost loop has none:
 //!
 //! ```text
 //!   loop, [middle], call_method, loop, [outer], call_method, loop, [], main
@@ -18,7 +18,7 @@
 
 use ebpf_programs::abi::record::frame::{ADDRESS, DETAIL, INTERPRETED, LOOP};
 
-/// The words of one stack, leaf first, and room to move them: kept from stack to stack, so nothing is allocated.
+/// The words of one stack, leaf first, with buffers that are reused from stack to stack.
 #[derive(Debug, Default)]
 pub(crate) struct Splice {
     words: Vec<u64>,
@@ -26,17 +26,17 @@ pub(crate) struct Splice {
     spliced: Vec<u64>,
 }
 
-/// A frame of a loop and the calls that it runs.
+/// A frame of an interpreter loop and its run of interpreter frames.
 #[derive(Debug)]
 struct Loop {
     at: usize,
-    /// The first word behind what the walk left here.
+    /// Index of the first word after those of this loop.
     end: usize,
     run: std::ops::Range<usize>,
 }
 
 impl Splice {
-    /// Begins with another stack.
+    /// Clears the words for the next stack.
     pub(crate) fn clear(&mut self) {
         self.words.clear();
     }
@@ -46,8 +46,8 @@ impl Splice {
         self.words.extend_from_slice(words);
     }
 
-    /// Appends words of a walk that had no calls, and behind its loops runs of `calls`, each ended by the word `LOOP`; but
-    /// only behind those at addresses that `runs_them` names.
+    /// Appends words of a walk without interpreter frames, and the runs of `calls`, each terminated by the word `LOOP`, after
+    /// the loops at addresses for which `runs_them` returns `true`.
     pub(crate) fn extend_with(&mut self, words: &[u64], calls: &[u64], runs_them: impl Fn(u64) -> bool) {
         let mut runs = calls.split(|&word| word == LOOP);
         for &word in words {
@@ -58,11 +58,9 @@ impl Splice {
         }
     }
 
-    /// Cuts off what is only half there at the leaf's end of a gap: a loop whose calls are left out, a call without its
-    /// second word; how many frames that were.
+    /// Removes incomplete frames before a gap: a loop without its run, a frame without its second word. Returns their number.
     ///
-    /// At the beginning of the root's side nothing has to be done: half a call is passed over, and a call whose loop is
-    /// left out stands for itself.
+    /// The root side of a gap needs no trimming: half a frame is skipped, and a frame whose loop is missing is kept.
     pub(crate) fn trim(&mut self) -> u32 {
         let before = self.words.len();
         if self.words.last().is_some_and(|word| word & INTERPRETED != 0) {
@@ -74,9 +72,9 @@ impl Splice {
         (before - self.words.len()) as u32
     }
 
-    /// Moves the calls to where they belong; all words.
+    /// Splices the runs and returns all words.
     ///
-    /// `is_whole` says that the words reach from the leaf to the root.
+    /// `is_whole` is `true` if the words reach from the leaf to the root.
     pub(crate) fn run(&mut self, is_whole: bool) -> &[u64] {
         self.find();
         if self.loops.is_empty() {
@@ -101,10 +99,10 @@ impl Splice {
         }
     }
 
-    /// Whether all runs stand one loop too far on the side of the leaf.
+    /// Returns `true` if all runs are one loop too close to the leaf.
     fn is_late(&self) -> bool {
         let [first, .., last] = &self.loops[..] else { return false };
-        // Only one loop can be on its way. Where more have no calls, they are another interpreter's of the same program.
+        // At most one loop can be starting or returning. More loops without a run belong to another interpreter.
         let bare = self.loops.iter().filter(|each| each.run.is_empty()).count();
         let is_broken = |word: &u64| word & INTERPRETED != 0 && word & ADDRESS == 0;
         !first.run.is_empty() && last.run.is_empty() && bare == 1 && !self.words.iter().any(is_broken)

@@ -53,7 +53,7 @@ pub const MAX_RANGES: usize = LOOPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameWalker(Interpreter);
 
-/// Why the parameters of a walker are rejected.
+/// An error in the parameters of a walker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidWalker {
     reason: &'static str,
