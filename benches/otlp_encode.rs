@@ -419,7 +419,7 @@ fn resource(process: &Process, profile: wire::Profile) -> wire::ResourceProfiles
         version: env!("CARGO_PKG_VERSION").into(),
         ..Default::default()
     };
-    let schema_url = ebpf_profiler_otlp::semantic::SCHEMA_URL.to_owned();
+    let schema_url = "https://opentelemetry.io/schemas/1.44.0".to_owned();
     wire::ResourceProfiles {
         resource: Some(WireResource { attributes, ..Default::default() }),
         scope_profiles: vec![wire::ScopeProfiles {

@@ -76,7 +76,7 @@ fn varint(message: &[u8], start: usize) -> Option<(u64, usize)> {
 }
 
 /// Decompresses to at most `limit` bytes; `None` if the result is larger or the input malformed.
-#[cfg(feature = "gzip")]
+#[cfg(all(feature = "http", feature = "gzip"))]
 pub(crate) fn gunzip(bytes: &[u8], limit: usize) -> Option<Bytes> {
     use std::io::Read;
     let mut message = Vec::new();
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "gzip")]
+    #[cfg(all(feature = "http", feature = "gzip"))]
     #[test]
     fn decompression_restores_the_message() {
         let message = message();

@@ -9,7 +9,7 @@
 mod kernel;
 mod marker;
 mod resource;
-pub mod semantic;
+mod semantic;
 
 mod identity;
 mod table;
@@ -19,7 +19,7 @@ mod wire;
 
 mod encode;
 
-#[cfg(any(feature = "gzip", feature = "pprof"))]
+#[cfg(any(all(feature = "http", feature = "gzip"), feature = "pprof"))]
 mod gzip;
 #[cfg(feature = "pprof")]
 mod pprof;

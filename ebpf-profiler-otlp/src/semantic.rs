@@ -10,87 +10,85 @@
 //! [service]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/service/
 
 /// The schema URL of this version of the conventions.
-pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
+pub(crate) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
 
 /// Resource: the process id in the initial namespace, an integer.
-pub const PROCESS_PID: &str = "process.pid";
+pub(crate) const PROCESS_PID: &str = "process.pid";
 /// Resource: the creation time of the process, ISO 8601; unique together with the id.
-pub const PROCESS_CREATION_TIME: &str = "process.creation.time";
+pub(crate) const PROCESS_CREATION_TIME: &str = "process.creation.time";
 /// Resource: the path of the executable.
-pub const PROCESS_EXECUTABLE_PATH: &str = "process.executable.path";
+pub(crate) const PROCESS_EXECUTABLE_PATH: &str = "process.executable.path";
 /// Resource: the file name of the executable.
-pub const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
+pub(crate) const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
 /// Resource: the container id of the process.
-pub const CONTAINER_ID: &str = "container.id";
+pub(crate) const CONTAINER_ID: &str = "container.id";
 /// Resource: the name of the machine.
-pub const HOST_NAME: &str = "host.name";
+pub(crate) const HOST_NAME: &str = "host.name";
 /// Resource: the permanent id of the machine, `/etc/machine-id`.
-pub const HOST_ID: &str = "host.id";
+pub(crate) const HOST_ID: &str = "host.id";
 /// Resource: the configured name of the service.
-pub const SERVICE_NAME: &str = "service.name";
+pub(crate) const SERVICE_NAME: &str = "service.name";
 
 /// Sample: the thread's id in the initial namespace, an integer.
-pub const THREAD_ID: &str = "thread.id";
+pub(crate) const THREAD_ID: &str = "thread.id";
 /// Sample: the thread's name.
-pub const THREAD_NAME: &str = "thread.name";
+pub(crate) const THREAD_NAME: &str = "thread.name";
 
 /// Mapping: the GNU build id, hexadecimal.
-pub const BUILD_ID_GNU: &str = "process.executable.build_id.gnu";
+pub(crate) const BUILD_ID_GNU: &str = "process.executable.build_id.gnu";
 /// Mapping: the Go build id, text.
-pub const BUILD_ID_GO: &str = "process.executable.build_id.go";
+pub(crate) const BUILD_ID_GO: &str = "process.executable.build_id.go";
 /// Mapping: the hash of the file's head, tail and length; see [`htlhash`](crate::htlhash).
-pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
+pub(crate) const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
 
 /// Location: the kind of code; see [`frame_type`].
-pub const FRAME_TYPE: &str = "profile.frame.type";
+pub(crate) const FRAME_TYPE: &str = "profile.frame.type";
 /// Location, not in the conventions: `true` if the frame was found by an unverified frame pointer.
-pub const FRAME_GUESSED: &str = "ebpf_profiler.frame.guessed";
+pub(crate) const FRAME_GUESSED: &str = "ebpf_profiler.frame.guessed";
 
 /// Values of [`FRAME_TYPE`]: those of the [conventions][profiles], and [`ABORT_MARKER`](frame_type::ABORT_MARKER).
 ///
 /// [profiles]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/profile/
-pub mod frame_type {
+pub(crate) mod frame_type {
     /// Machine code of an unknown or another compiler.
-    pub const NATIVE: &str = "native";
+    pub(crate) const NATIVE: &str = "native";
     /// Kernel code.
-    pub const KERNEL: &str = "kernel";
+    pub(crate) const KERNEL: &str = "kernel";
     /// Machine code of the Go compiler.
-    pub const GO: &str = "go";
+    pub(crate) const GO: &str = "go";
     /// Machine code of the Rust compiler.
-    pub const RUST: &str = "rust";
+    pub(crate) const RUST: &str = "rust";
     /// [Erlang's virtual machine](https://en.wikipedia.org/wiki/BEAM_(Erlang_virtual_machine)).
-    pub const BEAM: &str = "beam";
+    pub(crate) const BEAM: &str = "beam";
     /// [CPython](https://en.wikipedia.org/wiki/CPython).
-    pub const CPYTHON: &str = "cpython";
+    pub(crate) const CPYTHON: &str = "cpython";
     /// [.NET](https://wikipedia.org/wiki/.NET).
-    pub const DOTNET: &str = "dotnet";
+    pub(crate) const DOTNET: &str = "dotnet";
     /// [Java virtual machine](https://en.wikipedia.org/wiki/Java_virtual_machine).
-    pub const JVM: &str = "jvm";
-    /// [LuaJIT](https://en.wikipedia.org/wiki/LuaJIT).
-    pub const LUAJIT: &str = "luajit";
+    pub(crate) const JVM: &str = "jvm";
     /// [Perl](https://en.wikipedia.org/wiki/Perl).
-    pub const PERL: &str = "perl";
+    pub(crate) const PERL: &str = "perl";
     /// [PHP](https://en.wikipedia.org/wiki/PHP).
-    pub const PHP: &str = "php";
+    pub(crate) const PHP: &str = "php";
     /// [Ruby](https://en.wikipedia.org/wiki/Ruby_(programming_language)).
-    pub const RUBY: &str = "ruby";
+    pub(crate) const RUBY: &str = "ruby";
     /// [V8](https://en.wikipedia.org/wiki/V8_(JavaScript_engine)).
-    pub const V8JS: &str = "v8js";
+    pub(crate) const V8JS: &str = "v8js";
     /// No code: a marker with the reason why a stack is incomplete. Not in the conventions, but in wide use.
-    pub const ABORT_MARKER: &str = "abort-marker";
+    pub(crate) const ABORT_MARKER: &str = "abort-marker";
 
     /// The types that all known consumers accept; devfiler rejects a whole request for any other one.
-    pub const ACCEPTED: [&str; 12] =
+    pub(crate) const ACCEPTED: [&str; 12] =
         [NATIVE, KERNEL, GO, BEAM, CPYTHON, DOTNET, JVM, PERL, PHP, RUBY, V8JS, ABORT_MARKER];
 }
 
 /// Sample type and unit of ticks.
-pub const SAMPLES: (&str, &str) = ("samples", "count");
+pub(crate) const SAMPLES: (&str, &str) = ("samples", "count");
 /// Period type and unit of ticks.
-pub const CPU: (&str, &str) = ("cpu", "nanoseconds");
+pub(crate) const CPU: (&str, &str) = ("cpu", "nanoseconds");
 
 /// Sample type and unit of the time that threads did not run.
-pub const OFF_CPU: (&str, &str) = ("off_cpu", "nanoseconds");
+pub(crate) const OFF_CPU: (&str, &str) = ("off_cpu", "nanoseconds");
 
 /// The name of the instrumentation scope.
-pub const SCOPE_NAME: &str = "ebpf-profiler";
+pub(crate) const SCOPE_NAME: &str = "ebpf-profiler";

@@ -65,14 +65,21 @@ pub fn encode(profile: &Profile, resource: &Resource) -> Bytes {
 /// ```
 /// use ebpf_profiler_otlp::{Encoder, Resource};
 /// # use std::time::{Duration, SystemTime};
-/// # use ebpf_profiler_core::{profile::ProfileBuilder, symbol::NoSymbols};
-/// # let empty = ProfileBuilder::new(Duration::from_millis(50));
-/// # let profile = empty.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
+/// # use ebpf_profiler_core::{profile::{Process, ProfileBuilder, Thread}, symbol::NoSymbols};
+/// # use ebpf_profiler_core::trace::{Frame, Stop, Trace};
+/// # let mut builder = ProfileBuilder::new(Duration::from_millis(50));
+/// # let process = builder.process(Process { pid: 7, ..Process::default() });
+/// # let thread = builder.thread(Thread { process, tid: 7, name: "worker".into() });
+/// # for address in 0..1_000 {
+/// #     let frames = vec![Frame::Kernel { address: (1 << 63) + address }].into();
+/// #     builder.add(thread, &Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 }, 1_000);
+/// # }
+/// # let profile = builder.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
 ///
-/// let mut encoder = Encoder::new(Resource::of_this_machine()).limit(1 << 20);
-/// for message in encoder.encode(&profile) {
-///     assert!(message.len() <= 1 << 20);
-/// }
+/// let mut encoder = Encoder::new(Resource::of_this_machine()).limit(10_000);
+/// let messages = encoder.encode(&profile);
+/// assert!(messages.len() > 1); // each one is a complete `ProfilesData`
+/// assert!(messages.iter().all(|message| message.len() <= 10_000));
 /// ```
 #[derive(Debug)]
 pub struct Encoder {
@@ -108,10 +115,11 @@ impl Encoder {
         self
     }
 
-    /// Enables all frame types, such as `rust`, `luajit` or that of a custom language. Default: only
-    /// [those that all consumers accept](crate::semantic::frame_type::ACCEPTED).
+    /// Enables all frame types, such as `rust`, `luajit` or that of a custom language. Default: only those that all
+    /// consumers accept.
     ///
-    /// Other frames are `native` by default, because some consumers reject a whole request for an unknown frame type.
+    /// The latter are `native`, `kernel`, `go`, `beam`, `cpython`, `dotnet`, `jvm`, `perl`, `php`, `ruby`, `v8js` and
+    /// `abort-marker`. Other frames are `native` by default, because some consumers reject a whole request for an unknown type.
     pub fn all_frame_types(mut self, enabled: bool) -> Encoder {
         self.all_frame_types = enabled;
         self

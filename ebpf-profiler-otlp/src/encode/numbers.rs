@@ -1,8 +1,6 @@
 //! Indices of a profile's parts in the dictionary; each part is encoded once.
 
-use std::sync::Arc;
-
-use ebpf_profiler_core::process::{Module, ModuleId};
+use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::profile::{
     FrameId, FrameView, FunctionId, Profile, StackId, Thread, ThreadId, TraceView,
 };
@@ -36,9 +34,6 @@ pub(super) struct Numbers<'p> {
     marked: HashMap<(StackId, Markers), HasStack>,
     markers: Vec<(Marker, LocationNumber)>,
     frame_types: Vec<((&'static str, bool), Attributes)>,
-    last_file: Option<(&'p Arc<str>, u32)>,
-    /// Module, source file and type of the last native frame.
-    last_kind: Option<(ModuleId, Option<&'p Arc<str>>, &'static str)>,
     /// By frame; see [`order::most_used`].
     most_used: Vec<bool>,
     has_equal_stacks: bool,
@@ -60,8 +55,6 @@ impl<'p> Numbers<'p> {
             marked: HashMap::new(),
             markers: Vec::new(),
             frame_types: Vec::new(),
-            last_file: None,
-            last_kind: None,
             most_used: order::most_used(profile),
             has_equal_stacks: false,
         }
@@ -80,7 +73,6 @@ impl<'p> Numbers<'p> {
         self.marked.clear();
         self.markers.clear();
         self.frame_types.clear();
-        self.last_file = None;
         self.has_equal_stacks = false;
     }
 
@@ -194,7 +186,7 @@ impl<'p> Numbers<'p> {
 
     fn new_location(&mut self, frame: FrameView<'p>) -> LocationNumber {
         let (mapping, address) = self.address(frame.frame());
-        let kind = self.kind(frame);
+        let kind = self.facts.frame_type(frame);
         let attributes = self.frame_type(kind, frame.is_guessed());
         for (symbol, &id) in frame.symbols().iter().zip(frame.functions()) {
             self.function(symbol, id);
@@ -228,24 +220,12 @@ impl<'p> Numbers<'p> {
         let function = Function {
             name: self.dictionary.string(&symbol.function),
             system_name: self.dictionary.string(linker_name),
-            filename: self.filename(&symbol.file),
+            filename: self.dictionary.string(&symbol.file),
             start_line: symbol.start_line,
         };
         match is_bare {
             true => self.dictionary.function_or_equal(&function),
             false => self.dictionary.function(&function),
-        }
-    }
-
-    /// Returns the index of a file name. Adjacent functions often share the profile's string.
-    fn filename(&mut self, file: &'p Arc<str>) -> u32 {
-        match self.last_file {
-            Some((last, number)) if Arc::ptr_eq(last, file) => number,
-            _ => {
-                let number = self.dictionary.string(file);
-                self.last_file = Some((file, number));
-                number
-            }
         }
     }
 
@@ -293,21 +273,6 @@ impl<'p> Numbers<'p> {
             filename,
             attributes: &attributes,
         })
-    }
-
-    /// Returns the frame's type. Adjacent frames are often of the same file.
-    fn kind(&mut self, frame: FrameView<'p>) -> &'static str {
-        let Frame::Native { module, .. } = frame.frame() else { return self.facts.frame_type(frame) };
-        let file = frame.symbols().first().map(|symbol| &symbol.file);
-        if let Some((last_module, last_file, kind)) = self.last_kind
-            && last_module == module
-            && last_file.map(Arc::as_ptr) == file.map(Arc::as_ptr)
-        {
-            return kind;
-        }
-        let kind = self.facts.frame_type(frame);
-        self.last_kind = Some((module, file, kind));
-        kind
     }
 
     fn frame_type(&mut self, kind: &'static str, guessed: bool) -> Attributes {
