@@ -61,7 +61,7 @@ struct Named;
 
 impl Attached for Named {
     fn function(&mut self, _: u64, _: u32, _: &dyn Memory) -> Result<Function, Reason> {
-        Ok(Function { name: "f".into(), ..Function::default() })
+        Ok(Function::new("f"))
     }
 }
 

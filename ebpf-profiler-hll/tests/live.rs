@@ -179,8 +179,7 @@ fn chain(attachment: &mut Attachment, thread: u64, memory: &dyn Memory) -> Vec<S
     let mut seen = Vec::new();
     for call in walk::calls(attachment.walker(), thread, memory).unwrap_or_default() {
         let function = attachment.names().function(call.function, call.check, memory);
-        let function =
-            function.unwrap_or_else(|reason| Function { name: reason.text().into(), ..Function::default() });
+        let function = function.unwrap_or_else(|reason| Function::new(reason.text()));
         if !function.name.is_empty() {
             seen.push((
                 function.name.to_string(),

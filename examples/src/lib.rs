@@ -18,6 +18,8 @@ mod report;
 
 mod signal;
 
+pub mod toy;
+
 pub use core_file::{Call, CoreFile, Stack};
 pub use memory::give_back;
 pub use options::{Options, Usage};

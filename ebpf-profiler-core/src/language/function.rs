@@ -1,19 +1,47 @@
-//! A function of a script.
+//! Functions of scripts and their line tables.
 
-/// A function of a script, as its process described it.
+/// A function of a script, as read from its process by [`Attached::function`](super::Attached::function).
+///
+/// An empty name hides the frames of the function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Function {
-    /// Its name, as qualified as the language has it.
+    /// Name, qualified if the language has qualified names.
     pub name: Box<str>,
-    /// The source file; empty where it isn't known.
+    /// Source file; empty if unknown.
     pub file: Box<str>,
-    /// The line on which it begins; 0 where it isn't known.
+    /// First line; 0 if unknown.
     pub start_line: u32,
-    /// The lines of its positions.
+    /// Lines of the function's positions.
     pub lines: Lines,
 }
 
-/// Which positions of a function lie on which line.
+impl Function {
+    /// Creates a function with a name alone.
+    pub fn new(name: impl Into<Box<str>>) -> Function {
+        Function { name: name.into(), ..Function::default() }
+    }
+
+    /// Sets the source file.
+    #[must_use]
+    pub fn with_file(self, file: impl Into<Box<str>>) -> Function {
+        Function { file: file.into(), ..self }
+    }
+
+    /// Sets the first line.
+    #[must_use]
+    pub fn with_start_line(self, start_line: u32) -> Function {
+        Function { start_line, ..self }
+    }
+
+    /// Sets the lines of positions.
+    #[must_use]
+    pub fn with_lines(self, lines: Lines) -> Function {
+        Function { lines, ..self }
+    }
+}
+
+/// Line table of a function: maps positions to lines.
 ///
 /// # Examples
 ///
@@ -30,7 +58,8 @@ pub struct Function {
 pub struct Lines(Vec<(u32, u32)>);
 
 impl Lines {
-    /// From `position` on it is `line`; 0 for none. Positions ascend: one below the last is left out.
+    /// Appends an entry: positions from `position` on are on `line`, 0 for no line. Positions ascend; one below the last is
+    /// dropped.
     pub fn push(&mut self, position: u32, line: u32) {
         match self.0.last_mut() {
             Some(last) if last.0 > position => {}
@@ -40,23 +69,23 @@ impl Lines {
         }
     }
 
-    /// The steps: from which position on which line.
+    /// Returns the entries: first position and line.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
         self.0.iter().copied()
     }
 
-    /// The line of a position; 0 where it has none.
+    /// Returns the line of a position, 0 if it has none.
     pub fn at(&self, position: u32) -> u32 {
         let next = self.0.partition_point(|&(from, _)| from <= position);
         next.checked_sub(1).map_or(0, |index| self.0[index].1)
     }
 
-    /// How many steps it has.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it knows no line.
+    /// Returns `true` if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

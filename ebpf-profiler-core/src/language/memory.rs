@@ -1,18 +1,16 @@
-//! Reads of foreign memory.
+//! Bounded, fallible reads of a process's memory.
 
-/// The memory of a process: living, recorded, or in a core dump.
-///
-/// Closures work too.
+/// Memory of a process: live, recorded, or in a core dump. Closures implement it too.
 pub trait Memory {
-    /// Fills `buffer` with what lies at `address`.
+    /// Fills `buffer` with the bytes at `address`.
     ///
     /// # Errors
     ///
-    /// When not all of it is there.
+    /// [`Unreadable`] unless all of them are mapped.
     fn read(&self, address: u64, buffer: &mut [u8]) -> Result<(), Unreadable>;
 }
 
-/// Some of it isn't there.
+/// The error of a read of memory that is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 
@@ -26,40 +24,40 @@ where
 }
 
 impl dyn Memory + '_ {
-    /// `N` bytes.
+    /// Reads `N` bytes.
     ///
     /// # Errors
     ///
-    /// When not all of them are there.
+    /// [`Unreadable`] unless all of them are mapped.
     pub fn array<const N: usize>(&self, address: u64) -> Result<[u8; N], Unreadable> {
         let mut bytes = [0; N];
         self.read(address, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Eight bytes as a number.
+    /// Reads eight bytes as a little-endian number.
     ///
     /// # Errors
     ///
-    /// When not all of them are there.
+    /// [`Unreadable`] unless all of them are mapped.
     pub fn u64(&self, address: u64) -> Result<u64, Unreadable> {
         self.array(address).map(u64::from_le_bytes)
     }
 
-    /// Four bytes as a number.
+    /// Reads four bytes as a little-endian number.
     ///
     /// # Errors
     ///
-    /// When not all of them are there.
+    /// [`Unreadable`] unless all of them are mapped.
     pub fn u32(&self, address: u64) -> Result<u32, Unreadable> {
         self.array(address).map(u32::from_le_bytes)
     }
 
-    /// `len` bytes.
+    /// Reads `len` bytes.
     ///
     /// # Errors
     ///
-    /// When not all of them are there, or they are more than `limit`.
+    /// [`Unreadable`] unless all of them are mapped and `len` is at most `limit`.
     pub fn bytes(&self, address: u64, len: u64, limit: usize) -> Result<Vec<u8>, Unreadable> {
         let len = usize::try_from(len).ok().filter(|&len| len <= limit).ok_or(Unreadable)?;
         let mut bytes = vec![0; len];
@@ -80,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_read_and_nothing_else() {
+    fn reads_only_mapped_bytes() {
         let memory: &dyn Memory = &memory;
         assert_eq!(memory.u64(0), Ok(2 << 32 | 1));
         assert_eq!(memory.u32(4), Ok(2));

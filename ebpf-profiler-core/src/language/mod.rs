@@ -1,25 +1,133 @@
-//! Interpreters: which function of a script a frame belongs to.
+//! Languages: name the functions of scripts in the stacks of the programs that run them.
 //!
 //! ```text
-//!   Language ──find──► Runtime ──attach──► Attached ──function──► Function, lines
-//!   all of them        once a file         once a process         once a function
-//!                                            │
-//!                                            └─ Interpreter ──► kernel side, which takes the frames
+//!   Language ──find──► Runtime ──attach──► Attachment ─┬─ FrameWalker ──► kernel side, which walks the frames
+//!   all of them        once a file         once a      │
+//!                                          process     └─ Attached ──function──► Function, lines
+//!                                                                     once a function
 //! ```
 //!
-//! [`Language`] is the seam; `ebpf-profiler-hll` holds those that come along, and one of your own plugs in beside
-//! them. What a frame is and where it lies in memory is said in a few numbers, an
-//! [`FrameWalker`]: the kernel side walks any list of frames by them,
-//! so a language needs no code there.
+//! [`Language`] is the seam: `ebpf-profiler-hll` has implementations, and a language of your own plugs in beside them. It
+//! describes its frames with a [`FrameWalker`]; the kernel side walks any linked list of frames by such a description, so
+//! a language needs no code in the kernel.
 //!
-//! A function gets its name when it is first seen, not when the profile is finished: the kernel side wakes this
-//! program for a function that is new to it, and so the name is read while the process still lives.
+//! A function is named when it is first sampled, not when the profile is finished: the kernel side wakes user space for a
+//! function that is new, so that the name is read while the process still runs.
 //!
-//! # Lies
+//! # A language of your own
 //!
-//! Everything that is read here belongs to a program that may mean harm. A [`Memory`] answers with bytes or not at
-//! all; lengths are bounded by whoever reads, and what makes no sense is a [`Reason`], which shows in the stack in
-//! the place of the name.
+//! An interpreter in C whose frames are a linked list (`examples/src/toy/toy.c` in the repository):
+//!
+//! ```c
+//! struct function { const char *name; uint32_t first_line, serial; const struct op *code; };
+//! struct frame    { struct frame *caller; const struct function *function; volatile uint32_t line; };
+//!
+//! struct frame *volatile toy_top;                            // the innermost frame
+//!
+//! void toy_run(const struct function *function) {            // the loop: one call of it runs one frame
+//!     struct frame frame = {toy_top, function, function->first_line};
+//!     toy_top = &frame;
+//!     …
+//!     toy_top = frame.caller;
+//! }
+//! ```
+//!
+//! Its language, complete:
+//!
+//! ```
+//! use std::ops::Range;
+//!
+//! use ebpf_profiler_core::elf::Elf;
+//! use ebpf_profiler_core::language::*;
+//!
+//! /// The toy language.
+//! #[derive(Clone, Copy, Debug, Default)]
+//! pub struct Toy;
+//!
+//! impl Language for Toy {
+//!     fn name(&self) -> &'static str {
+//!         "toy"
+//!     }
+//!
+//!     /// Recognizes the interpreter by its exported symbols, whatever the name of the file.
+//!     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+//!         let exports = elf.exports()?;
+//!         let (run, top) = (exports.get("toy_run")?, exports.get("toy_top")?.address);
+//!         Some(Box::new(ToyRuntime { loops: [run.address..run.address.checked_add(run.size)?], top }))
+//!     }
+//! }
+//!
+//! struct ToyRuntime {
+//!     loops: [Range<u64>; 1],
+//!     /// Virtual address of `toy_top`.
+//!     top: u64,
+//! }
+//!
+//! impl Runtime for ToyRuntime {
+//!     fn loops(&self) -> &[Range<u64>] {
+//!         &self.loops
+//!     }
+//!
+//!     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
+//!         let walker = FrameWalker::list(FramePath::from_address(target.address(self.top), &[]))
+//!             .caller(0)
+//!             .function(8)
+//!             .position_number(16)
+//!             .identity_number(12)
+//!             .build()
+//!             .map_err(|_| Reason::Unsupported)?;
+//!         Ok(Attachment::new(walker, ToyNames(walker)))
+//!     }
+//! }
+//!
+//! struct ToyNames(FrameWalker);
+//!
+//! impl Attached for ToyNames {
+//!     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+//!         if self.0.check(address, |at| memory.u64(at))? != check {
+//!             return Err(Reason::Replaced);
+//!         }
+//!         let name: [u8; 16] = memory.array(memory.u64(address)?)?;
+//!         let end = name.iter().position(|&byte| byte == 0).ok_or(Reason::Implausible)?;
+//!         let name = std::str::from_utf8(&name[..end]).map_err(|_| Reason::Implausible)?;
+//!         let start_line = memory.u32(address.wrapping_add(8))?;
+//!         // The position of a frame is its line.
+//!         let mut lines = Lines::default();
+//!         (start_line..start_line.saturating_add(8)).for_each(|line| lines.push(line, line));
+//!         Ok(Function::new(name).with_file("script.toy").with_start_line(start_line).with_lines(lines))
+//!     }
+//! }
+//!
+//! // The memory of a process: a function `draw`, first line 1, serial number 7.
+//! let memory = |address: u64, buffer: &mut [u8]| {
+//!     let words = [0x2010, 7 << 32 | 1, u64::from_le_bytes(*b"draw\0\0\0\0"), 0];
+//!     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+//!     let at = address.checked_sub(0x2000).ok_or(Unreadable)? as usize;
+//!     buffer.copy_from_slice(bytes.get(at..at + buffer.len()).ok_or(Unreadable)?);
+//!     Ok(())
+//! };
+//! let runtime = ToyRuntime { loops: [0x500..0x600], top: 0x1000 };
+//! let mut attachment = runtime.attach(&Target::new(&memory, 0, Vec::new()))?;
+//! let function = attachment.names().function(0x2000, 7, &memory)?;
+//! assert_eq!((&*function.name, function.start_line, function.lines.at(2)), ("draw", 1, 2));
+//! assert_eq!(attachment.names().function(0x2000, 8, &memory), Err(Reason::Replaced));
+//! # Ok::<(), Reason>(())
+//! ```
+//!
+//! With `.languages([Box::new(Toy) as _])` the folded stacks of `./toy` hold the functions of its script in the place of
+//! `toy_run` (`cargo run --release --bin own_language`):
+//!
+//! ```text
+//! toy;_start;__libc_start_main;__libc_start_call_main;main;main;frame;draw 176
+//! toy;_start;__libc_start_main;__libc_start_call_main;main;main;frame 50
+//! ```
+//!
+//! [`testing::language`](crate::testing::language) checks an implementation against hostile files and memory.
+//!
+//! # Untrusted memory
+//!
+//! Files and memory belong to programs that may be hostile. A [`Memory`] fails or returns all bytes; implementations bound
+//! each length and each list. Implausible data yields a [`Reason`], which appears in the stack in the place of the name.
 
 mod function;
 
@@ -53,28 +161,52 @@ pub(crate) use splice::Splice;
 pub use target::{LoadedFile, Target};
 pub use walker::{FramePath, FrameWalker, InvalidWalker, ListWalker, MAX_RANGES, ThreadLists};
 
-/// A language: finds its runtime in files.
+/// A language: recognizes the files that hold its runtime.
+///
+/// # Examples
+///
+/// A complete implementation is in the [module's documentation](self).
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::language::{Language, Runtime};
+///
+/// struct Wren;
+///
+/// impl Language for Wren {
+///     fn name(&self) -> &'static str {
+///         "wren"
+///     }
+///     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+///         let _interpret = elf.exports()?.get("wrenInterpret")?;
+///         None // a runtime that reads Wren's structures
+///     }
+/// }
+///
+/// assert!(Wren.find(&Elf::open(std::fs::File::open("/proc/self/exe")?)?).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Language: Send + Sync {
-    /// What it is called in profiles, as OpenTelemetry's conventions do: `cpython`, `jvm`, `v8js`.
+    /// Returns the language's name in OpenTelemetry's conventions: `cpython`, `jvm`, `v8js`.
     fn name(&self) -> &'static str;
 
-    /// Looks whether a file holds the language's runtime.
+    /// Returns the runtime that a file holds, `None` if it holds none.
     ///
-    /// Called once for each file that is mapped as code anywhere: what it isn't should be seen by few reads.
+    /// Called once per executable file. Reject other files with as few reads as possible.
     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>>;
 }
 
-/// The runtime that one file holds.
+/// The runtime in a file; attaches to the processes that have the file mapped.
 pub trait Runtime: Send + Sync {
-    /// The code that runs scripts, in virtual addresses of the file: four ranges at most.
+    /// Returns the address ranges of the interpreter loop, as virtual addresses in the file. At most [`MAX_RANGES`].
     fn loops(&self) -> &[Range<u64>];
 
-    /// Gets ready for a process that has the file mapped.
+    /// Attaches to a process that has this file mapped.
     ///
     /// # Errors
     ///
-    /// [`Reason::NotReady`] is asked again later, [`Reason::Unsupported`] is final. After all others, which may be true of
-    /// a process whose loader is still at work, it is asked again for some seconds.
+    /// After [`Reason::NotReady`] attaching is retried as long as the process lives; [`Reason::Unsupported`] is final. After
+    /// all other reasons, which may be temporary while the loader is at work, it is retried for about 8 s.
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason>;
 }
 
@@ -112,21 +244,21 @@ impl fmt::Debug for Attachment {
     }
 }
 
-/// Names the functions of one process.
+/// The names of functions in one process.
 pub trait Attached: Send {
-    /// The function that lies at an address.
+    /// Returns the function at `address`.
     ///
-    /// Called once for each function that is met, soon after it was seen running. `check` holds the low 24 bits of
+    /// Called once per function, soon after it is first sampled. `check` holds the low 24 bits of
     /// the function's [identity](ListWalker::identity_number) when the frame was taken; if
     /// [`FrameWalker::check`] returns another value now, the function has been replaced ([`Reason::Replaced`]).
     ///
     /// # Errors
     ///
-    /// When it can't be read, or isn't one.
+    /// The [`Reason`] for a missing name.
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason>;
 }
 
-/// Names of languages as OpenTelemetry's conventions have them.
+/// Names of languages in OpenTelemetry's conventions.
 const NAMES: [&str; 13] = [
     "jit",
     "cpython",
@@ -143,33 +275,33 @@ const NAMES: [&str; 13] = [
     "webassembly",
 ];
 
-/// The name of a language that a text says; `script` for one that isn't known.
+/// Returns the name of a language as a static string, `script` if it is unknown.
 pub(crate) fn language_name(text: &str) -> &'static str {
     NAMES.into_iter().find(|name| *name == text).unwrap_or("script")
 }
 
-/// Why something of a process can't be told.
+/// The reason for a missing name or a failed attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The runtime hasn't begun its work.
+    /// The runtime is not initialized yet.
     NotReady,
-    /// The process has ended, or its memory isn't there.
+    /// The process has ended, or its memory is not mapped.
     Unreadable,
-    /// What is there isn't what it should be.
+    /// Data that is implausible.
     Implausible,
-    /// Another function lies there by now.
+    /// The function has been replaced by another one.
     Replaced,
-    /// A version or a kind of build whose structures aren't known.
+    /// A version or build whose structures are unknown.
     Unsupported,
 }
 
 impl Reason {
-    /// All of them.
-    pub const ALL: [Reason; 5] =
-        [Reason::NotReady, Reason::Unreadable, Reason::Implausible, Reason::Replaced, Reason::Unsupported];
+    /// All reasons, in a fixed order; new ones are appended.
+    pub const ALL: &[Reason] =
+        &[Reason::NotReady, Reason::Unreadable, Reason::Implausible, Reason::Replaced, Reason::Unsupported];
 
-    /// A few words for people.
+    /// Returns a description in a few words.
     pub const fn text(self) -> &'static str {
         match self {
             Reason::NotReady => "not ready yet",

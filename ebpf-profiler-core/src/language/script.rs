@@ -1,4 +1,4 @@
-//! The functions of all scripts, each once.
+//! Interned functions of scripts.
 
 use std::sync::Arc;
 
@@ -6,53 +6,76 @@ use hashbrown::HashMap;
 
 use super::{Function, Reason};
 
-/// A function of a script in a profile or in the tables, by number.
+/// Number of an interned [`Script`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScriptId(pub u32);
 
-/// A function of a script, told from others by its content: a thousand processes that run one program share theirs.
+/// A function of a script, interned by content: processes that run the same program share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Script {
-    /// The language, as [`Language::name`](super::Language::name) says it.
+    /// [`Language::name`](super::Language::name).
     pub language: &'static str,
-    /// The function's name; where it couldn't be told, the reason in brackets.
+    /// Name of the function, or the reason for a missing name in brackets.
     pub name: Arc<str>,
-    /// The source file; empty where it isn't known.
+    /// Source file; empty if unknown.
     pub file: Arc<str>,
-    /// The line on which the function begins; 0 where it isn't known.
+    /// First line of the function; 0 if unknown.
     pub start_line: u32,
-    /// Whether the name is a reason instead.
+    /// `true` if `name` is the reason for a missing name.
     pub is_unnamed: bool,
 }
 
-/// A call in a script as a walk left it, without its position.
+/// A frame of a script as walked, without its position: the key of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct ScriptCall {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// Which of its interpreters.
+    /// Index of the interpreter in the process.
     pub interpreter: u32,
-    /// The address of the function.
+    /// Address of the function.
     pub address: u64,
-    /// What tells it from another one at its address.
+    /// [Check](super::FrameWalker::check) of the function.
     pub check: u32,
 }
 
-/// What a call was named.
+/// The name of a [`ScriptCall`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NamedCall {
-    /// The language.
+    /// [`Language::name`](super::Language::name).
     pub language: &'static str,
-    /// The function, or why it can't be told.
+    /// The function, or the reason for a missing name.
     pub function: Result<Arc<Function>, Reason>,
 }
 
-/// Functions by number and by content.
+/// Functions of scripts by number and by content.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     by_content: HashMap<Arc<Script>, ScriptId>,
     by_id: HashMap<ScriptId, Arc<Script>>,
     next: u32,
+}
+
+impl Script {
+    /// Creates a named function without a file.
+    pub fn new(language: &'static str, name: impl Into<Arc<str>>) -> Script {
+        Script { language, name: name.into(), ..Script::default() }
+    }
+
+    /// Sets the source file and the first line.
+    #[must_use]
+    pub fn with_file(self, file: impl Into<Arc<str>>, start_line: u32) -> Script {
+        Script { file: file.into(), start_line, ..self }
+    }
+}
+
+impl NamedCall {
+    /// Combines the name of a language with a function, or with the reason for a missing name.
+    pub fn new(language: &'static str, function: Result<Arc<Function>, Reason>) -> NamedCall {
+        NamedCall { language, function }
+    }
 }
 
 impl Scripts {
@@ -76,7 +99,7 @@ impl Scripts {
         self.by_id.len()
     }
 
-    /// Forgets all of them; no number is given twice.
+    /// Removes all functions; numbers are not reused.
     pub(crate) fn clear(&mut self) {
         self.by_content.clear();
         self.by_id.clear();

@@ -1,4 +1,4 @@
-//! The process that a runtime is looked for in.
+//! The process that a runtime attaches to.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::{Memory, Unreadable};
 use crate::elf::{Elf, ElfError};
 use crate::process::Opener;
 
-/// A process with a runtime in it.
+/// A process that has the file of a runtime mapped.
 pub struct Target<'a> {
     memory: &'a dyn Memory,
     bias: u64,
@@ -15,58 +15,64 @@ pub struct Target<'a> {
 
 /// A file that is mapped as code in a process.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct LoadedFile {
-    /// Its path, as the process sees it.
+    /// Path in the mount namespace of the process.
     pub path: Box<str>,
-    /// Added (wrapping) to a virtual address of the file it gives the address in the process.
+    /// Load bias: added (wrapping) to a virtual address of the file for the address in the process.
     pub bias: u64,
-    /// Opens it.
+    /// Opens the file.
     pub opener: Arc<dyn Opener>,
 }
 
 impl<'a> Target<'a> {
-    /// A process with this memory, in which the runtime's own file lies at `bias`.
+    /// Combines the memory of a process, the load bias of the runtime's file, and all files that are mapped as code.
     pub fn new(memory: &'a dyn Memory, bias: u64, files: Vec<LoadedFile>) -> Target<'a> {
         Target { memory, bias, files }
     }
 
-    /// Its memory.
+    /// Returns the memory of the process.
     pub fn memory(&self) -> &'a dyn Memory {
         self.memory
     }
 
-    /// The address in the process of a virtual address of the runtime's file.
+    /// Returns the address in the process of a virtual address of the runtime's file.
     pub fn address(&self, of_file: u64) -> u64 {
         of_file.wrapping_add(self.bias)
     }
 
-    /// Eight bytes at a virtual address of the runtime's file, as they are in the process.
+    /// Reads eight bytes of the process at a virtual address of the runtime's file.
     ///
     /// # Errors
     ///
-    /// When they aren't there.
+    /// [`Unreadable`] if they aren't mapped.
     pub fn word(&self, of_file: u64) -> Result<u64, Unreadable> {
         self.memory.u64(self.address(of_file))
     }
 
-    /// All files that are mapped as code, the runtime's own among them, each once.
+    /// Returns all files that are mapped as code, including the runtime's own, each once.
     pub fn files(&self) -> &[LoadedFile] {
         &self.files
     }
 }
 
 impl LoadedFile {
-    /// Opens it.
+    /// Creates a mapped file.
+    pub fn new(path: impl Into<Box<str>>, bias: u64, opener: Arc<dyn Opener>) -> LoadedFile {
+        LoadedFile { path: path.into(), bias, opener }
+    }
+
+    /// Opens the file as ELF.
     ///
     /// # Errors
     ///
-    /// When it is gone or no ELF file.
+    /// [`ElfError`] if the file is gone or isn't ELF.
     pub fn open(&self) -> Result<Elf, ElfError> {
         let source = self.opener.open().map_err(|error| ElfError::Read(error.kind()))?;
         Elf::open(source)
     }
 
-    /// The last part of the path.
+    /// Returns the last component of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }

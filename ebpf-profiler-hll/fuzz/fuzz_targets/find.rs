@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
         Ok(())
     };
     let opener = Arc::new(move || Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn ReadAt>));
-    let file = LoadedFile { path: "/fuzzed".into(), bias: 0, opener };
+    let file = LoadedFile::new("/fuzzed", 0, opener);
     for language in ebpf_profiler_hll::all() {
         let Some(runtime) = language.find(&elf) else { continue };
         let target = Target::new(&memory, 0, vec![file.clone()]);

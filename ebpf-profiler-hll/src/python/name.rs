@@ -89,7 +89,7 @@ impl Attached for Names {
             // A function with an unreadable line table still has its name.
             Err(_) => Lines::default(),
         };
-        Ok(Function { name, file, start_line, lines })
+        Ok(Function::new(name).with_file(file).with_start_line(start_line).with_lines(lines))
     }
 }
 

@@ -129,7 +129,7 @@ pub(crate) fn open(file: &[u8]) -> Elf {
 pub(crate) fn loaded(file: &[u8]) -> Vec<LoadedFile> {
     let file: Arc<[u8]> = file.into();
     let opener = move || Ok(Box::new(Cursor::new(file.clone())) as Box<dyn ReadAt>);
-    vec![LoadedFile { path: "/lib/ld-musl-fake.so".into(), bias: BIAS, opener: Arc::new(opener) }]
+    vec![LoadedFile::new("/lib/ld-musl-fake.so", BIAS, Arc::new(opener))]
 }
 
 /// Memory of a process in pieces, with a counter of reads.

@@ -32,7 +32,7 @@ impl Process {
             let Some(address) = code_address(&opened, offset) else { continue };
             let opener = move || Ok(Box::new(File::open(&opened)?) as Box<dyn ReadAt>);
             let bias = start.wrapping_sub(address);
-            files.insert(path.to_string(), LoadedFile { path: path.into(), bias, opener: Arc::new(opener) });
+            files.insert(path.to_string(), LoadedFile::new(path, bias, Arc::new(opener)));
         }
         Process { memory, files: files.into_values().collect() }
     }

@@ -145,9 +145,9 @@ pub(crate) fn module(id: ModuleId) -> Option<Module> {
 fn script(id: ScriptId) -> Option<Script> {
     let number = id.0.checked_sub(1)? / 2;
     let language = ["cpython", "jvm", "v8js", "luajit"][number as usize % 4];
-    let name = format!("script_{number}").into();
-    let file = format!("scripts/{number}").into();
-    Some(Script { language, name, file, start_line: number * 10, is_unnamed: false })
+    let name = format!("script_{number}");
+    let file = format!("scripts/{number}");
+    Some(Script::new(language, name).with_file(file, number * 10))
 }
 
 fn opener(number: u32) -> Arc<dyn Opener> {

@@ -77,7 +77,7 @@ fn files(loaded: &Loaded) -> Vec<LoadedFile> {
     let files = loaded.files().iter().filter_map(|file| {
         let place = loaded.places().into_iter().find(|place| place.path() == &*file.path)?;
         let bias = place.mapping().load_bias();
-        Some(LoadedFile { path: file.path.clone(), bias, opener: names::opener(file)? })
+        Some(LoadedFile::new(file.path.clone(), bias, names::opener(file)?))
     });
     files.collect()
 }
