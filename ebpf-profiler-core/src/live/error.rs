@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::capability::{self, Capability, PERFMON};
+use crate::files::Refused;
 
 /// Why a profiler can't start.
 #[derive(Debug)]
@@ -204,7 +205,8 @@ impl fmt::Display for StartError {
                 )
             }
             StartError::Recording { path, error } => {
-                write!(f, "cannot create {}: {error}; choose another file to record to", path.display())
+                let remedy = Refused::of(error).map_or("choose another file to record to", Refused::remedy);
+                write!(f, "cannot create {}: {error}; {remedy}", path.display())
             }
         }
     }
