@@ -1,11 +1,11 @@
-//! A reader over bytes that somebody else wrote: every step can fail, none can panic.
+//! A reader over untrusted bytes: every step can fail, none can panic.
 
-/// What is left to read.
+/// The bytes that are left to read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Bytes<'a> {
-    /// The bytes of `data` from `offset` on.
+    /// Returns the bytes of `data` from `offset` on.
     pub(crate) fn at(data: &'a [u8], offset: usize) -> Option<Bytes<'a>> {
         data.get(offset..).map(Bytes)
     }
@@ -40,14 +40,14 @@ impl<'a> Bytes<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// The next `size` bytes.
+    /// Takes the next `size` bytes.
     pub(crate) fn take(&mut self, size: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(usize::try_from(size).ok()?)?;
         self.0 = rest;
         Some(taken)
     }
 
-    /// The bytes before the next zero, which is passed over.
+    /// Takes the bytes before the next zero and skips that.
     pub(crate) fn string(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|&byte| byte == 0)?;
         let string = self.take(end as u64)?;
@@ -55,13 +55,13 @@ impl<'a> Bytes<'a> {
         Some(string)
     }
 
-    /// An unsigned number, seven bits a byte; nearly all have one.
+    /// Decodes an unsigned LEB128 number; nearly all have one byte.
     #[inline(always)]
     pub(crate) fn uleb(&mut self) -> Option<u64> {
         match self.u8()? {
             byte @ 0..0x80 => Some(byte.into()),
             byte => {
-                // By way of a copy, so that whoever reads many numbers keeps the place in registers.
+                // The copy keeps the position in registers when a caller reads many numbers.
                 let mut rest = *self;
                 let value = rest.long_uleb(byte);
                 *self = rest;
@@ -89,7 +89,7 @@ impl<'a> Bytes<'a> {
         }
     }
 
-    /// A signed number, seven bits a byte.
+    /// Decodes a signed LEB128 number.
     #[inline]
     pub(crate) fn sleb(&mut self) -> Option<i64> {
         let mut value = 0;

@@ -1,4 +1,4 @@
-//! Where a file has code: nothing else can be described.
+//! The code of a file: only there functions can begin.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ pub(crate) struct Code(Vec<Range<u64>>);
 
 const EXECUTE: u32 = 1;
 
-/// A table spans 4 GiB at most.
+/// Size of the address space that a table covers: 4 GiB.
 const MAX_SPAN: u64 = 1 << 32;
 
-/// Whole pages end before the end of the address space.
+/// Last page boundary of the address space.
 const LAST: u64 = u64::MAX - 2 * ALIGNMENT;
 
 impl Code {
@@ -43,17 +43,17 @@ impl Code {
         Code(ranges)
     }
 
-    /// The address that offsets count from.
+    /// Returns the address that offsets are relative to.
     pub(crate) fn start(&self) -> u64 {
         self.0.first().map_or(0, |first| first.start)
     }
 
-    /// The end of the first part.
+    /// Returns the end of the first part.
     pub(crate) fn first_end(&self) -> u64 {
         self.0.first().map_or(0, |first| first.end)
     }
 
-    /// The end of the part that holds `address`.
+    /// Returns the end of the part that contains `address`.
     #[inline]
     pub(crate) fn end(&self, address: u64) -> Option<u64> {
         self.0.iter().find(|range| range.contains(&address)).map(|range| range.end)

@@ -1,7 +1,7 @@
-//! The functions that are described somewhere, in the order of their addresses.
+//! The described functions of a file, sorted by address.
 //!
-//! Eight bytes a function: the address as a distance from the first code, and where its description stands.
-//! Entries are read again when their turn comes, which is cheaper than to keep what was read.
+//! Eight bytes per function: the distance from the first code, and the place of its description. Descriptions are read again
+//! when the table is built, which is cheaper than keeping them decoded.
 
 use std::ops::Range;
 
@@ -21,31 +21,31 @@ use crate::source::Go;
 pub(crate) struct Index {
     /// `distance << 32 | place`
     keys: Vec<u64>,
-    /// What functions have in common, for each section.
+    /// The CIEs of each section.
     pub(crate) cies: Vec<Cies>,
-    /// Entries that make no sense.
+    /// Number of malformed entries.
     pub(crate) malformed: u32,
 }
 
 /// One described function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// Where the function begins.
+    /// Start of the function.
     pub(crate) begin: u64,
-    /// Where the next function begins.
+    /// Start of the next function.
     pub(crate) next: u64,
-    /// Where its description stands.
+    /// Place of its description.
     pub(crate) place: Place,
 }
 
-/// Where a description stands.
+/// The place of a description.
 ///
-/// As a number: two bits for the source, in the order in which they are preferred, thirty for the rest.
+/// Encoded as a number: two bits for the source, in order of preference, thirty for the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In a section of call frame information, at an offset.
+    /// An entry at an offset in a section of call frame information.
     Frames { section: usize, offset: usize },
-    /// In Go's table.
+    /// A function of Go's table.
     Go { number: usize },
 }
 
@@ -70,7 +70,7 @@ impl Place {
 }
 
 impl Index {
-    /// The functions that the sections of call frame information and Go's table describe.
+    /// Builds the index of the functions in sections of call frame information and in Go's table.
     pub(crate) fn of(elf: &Elf, sections: &[Section], go: Option<&Go>, code: &Code) -> Index {
         let mut index = Index::default();
         for (number, section) in sections.iter().enumerate() {
@@ -107,7 +107,7 @@ impl Index {
                     );
                 }
                 Kind::Empty if entry.format == Format::EhFrameUntilZero => break,
-                // Objects linked one after the other may each bring an end of their own.
+                // A section linked from several objects may contain the terminator of each.
                 Kind::Empty | Kind::Cie => {}
             }
             offset = next;
@@ -118,10 +118,10 @@ impl Index {
     #[inline]
     fn add_function(&mut self, place: Place, range: Option<Range<u64>>, section: &Section, code: &Code) {
         match range {
-            // Linkers fold equal functions and leave descriptions of nothing behind.
+            // Linkers that fold equal functions leave empty descriptions behind.
             Some(range) if range.is_empty() => {}
             Some(range) if self.add(range.start, place, code).is_some() => {}
-            // The function was dropped, its description stayed.
+            // The linker dropped the function and kept its description.
             Some(range) if range.start == DROPPED && section.format == Format::DebugFrame => {}
             _ => self.malformed += 1,
         }
@@ -134,7 +134,7 @@ impl Index {
         }
     }
 
-    /// Adds a function; `None` when there is no code where it begins.
+    /// Adds a function. Returns `None` if there is no code at its start.
     #[inline]
     fn add(&mut self, begin: u64, place: Place, code: &Code) -> Option<()> {
         code.end(begin)?;
@@ -142,7 +142,7 @@ impl Index {
         Some(())
     }
 
-    /// Of several descriptions of one address the first in the file holds.
+    /// Sorts by address. Of several descriptions of one address the first in the file is used.
     fn sort(&mut self) {
         let falls = self.keys.windows(2).filter(|pair| pair[0] > pair[1]).count();
         if falls > self.keys.len() / 64 {
@@ -154,12 +154,12 @@ impl Index {
         self.keys.shrink_to_fit();
     }
 
-    /// Bytes that the index takes.
+    /// Returns the size of the index in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of_val(&self.keys[..])
     }
 
-    /// How many functions each piece of section `number` describes.
+    /// Returns the number of functions that each piece of section `number` describes.
     pub(crate) fn counts(&self, number: usize, section: &Section) -> Vec<u32> {
         let mut counts = vec![0; section.size / PIECE + 1];
         for key in &self.keys {
@@ -171,7 +171,7 @@ impl Index {
         counts
     }
 
-    /// All functions.
+    /// Iterates over all functions.
     pub(crate) fn items(&self, code: &Code) -> impl Iterator<Item = Item> {
         let start = code.start();
         let begin = move |key: &u64| start + (key >> 32);
@@ -182,10 +182,10 @@ impl Index {
     }
 }
 
-/// Sorts by address alone, digit by digit, the lowest first.
+/// Sorts by address with a radix sort, lowest digit first.
 ///
-/// Where files come in many short pieces, comparing would take a tenth of the time of all the rest. The places of
-/// one section and the sections themselves come in order, and each round keeps the order of what it finds equal.
+/// In files whose sections consist of many short pieces, comparisons would take a tenth of the build time. The places within a
+/// section, and the sections, come in order, and the sort is stable.
 fn sort(keys: &mut Vec<u64>) {
     const DIGIT: u32 = 11;
     let highest = keys.iter().max().map_or(0, |key| key >> 32);
@@ -209,16 +209,16 @@ fn sort(keys: &mut Vec<u64>) {
     }
 }
 
-/// Where linkers move descriptions of functions that they leave out.
+/// Address of descriptions whose functions the linker left out.
 const DROPPED: u64 = 0;
 
-/// The function of an FDE.
+/// Returns the range of an FDE.
 #[inline(always)]
 fn range(address: u64, entry: &Entry<'_>, functions: Functions) -> Option<Range<u64>> {
     Some(Fde::parse(address, entry, functions)?.range)
 }
 
-/// The function of the FDE at `offset`, whose CIE isn't that of the one before.
+/// Returns the range of the FDE at `offset`, whose CIE is not that of the previous one.
 #[cold]
 fn another_cie(offset: usize, cie: usize, cies: &mut Cies, reader: &mut Reader<'_>) -> Option<Range<u64>> {
     let functions = cies.find(cie, reader)?;

@@ -12,8 +12,8 @@
 //! let profiler = Profiler::builder().unwind(ebpf_profiler_unwind::tables()).start()?;
 //! ```
 //!
-//! Stacks then pass through code without frame pointers, which is most of what distributions ship. The crate is also a
-//! library of its own:
+//! Stacks then pass through code without frame pointers, which is most of what distributions ship. The crate also
+//! works without the profiler:
 //!
 //! ```
 //! use ebpf_profiler_unwind::Table;

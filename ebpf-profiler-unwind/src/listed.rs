@@ -1,11 +1,11 @@
-//! The functions that `.eh_frame` describes, in the order in which `.eh_frame_hdr` names them.
+//! The functions of `.eh_frame`, in the order of the search table in `.eh_frame_hdr`.
 //!
-//! Nobody has to keep or to sort them then. But a file can claim anything, and linkers that fold equal functions name
-//! one description of an address, be it an empty one, and leave others unnamed:
+//! No index has to be kept and sorted then. But the table is untrusted, and linkers that fold equal functions list one FDE of
+//! an address, even an empty one, and omit the others:
 //!
 //! ```text
-//!   .eh_frame_hdr   a ► FDE 1   b ► FDE 4   c ► FDE 2         each names one that is there, and no other does
-//!   .eh_frame       1: a..      2: c..      3: b..  4: b..b   3 is unnamed, and holds instead of the empty one
+//!   .eh_frame_hdr   a ► FDE 1   b ► FDE 4   c ► FDE 2         each listed FDE exists, and is listed once
+//!   .eh_frame       1: a..      2: c..      3: b..  4: b..b   3 is not listed, and replaces the empty one
 //! ```
 
 use ebpf_profiler_core::elf::Elf;
@@ -23,17 +23,17 @@ use crate::source::{Pairs, SearchTable};
 #[derive(Debug)]
 pub(crate) struct Listed {
     table: SearchTable,
-    /// Where nothing is described, the end of a function being where it begins.
+    /// FDEs of empty functions.
     empty: Starts,
-    /// Where functions begin whose descriptions aren't named, and those.
+    /// Starts and FDE offsets of functions that are not listed, sorted.
     unnamed: Vec<(u64, usize)>,
 }
 
-/// So many may be unnamed. Each is read by itself.
+/// Maximum number of functions that are not listed. Each is read separately.
 const MAX_UNNAMED: u32 = 1 << 12;
 
 impl Listed {
-    /// `None` where the table names something else than descriptions, or not nearly all of them.
+    /// Checks the table. Returns `None` if it lists anything but FDEs, or lacks too many of them.
     pub(crate) fn of(
         elf: &Elf,
         table: SearchTable,
@@ -48,7 +48,7 @@ impl Listed {
         for (_, description) in &mut pairs {
             starts.take(section.offset_of(description)?)?;
         }
-        pairs.had_all().then_some(())?;
+        pairs.is_complete().then_some(())?;
         let mut unnamed = Vec::new();
         for offset in starts.rest() {
             unnamed.extend(begin(offset, reader, cies)?.map(|begin| (begin, offset)));
@@ -61,7 +61,7 @@ impl Listed {
         Some(Listed { table, empty: starts.only_empty(), unnamed })
     }
 
-    /// All functions, up to the first that is out of order or not in the code.
+    /// Iterates over all functions, up to the first that is out of order or outside the code.
     pub(crate) fn items<'a>(&'a self, elf: &'a Elf, section: &'a Section, code: &'a Code) -> Items<'a> {
         let Listed { table, empty, unnamed } = self;
         let pairs = table.pairs(elf);
@@ -71,7 +71,7 @@ impl Listed {
     }
 }
 
-/// Where the function begins that is described at `offset`, unless it is empty; `None` where that makes no sense.
+/// Returns the start of the function at `offset`: `Some(None)` if it is empty, `None` if it is malformed.
 fn begin(offset: usize, reader: &mut Reader<'_>, cies: &mut Cies) -> Option<Option<u64>> {
     let Kind::Fde(cie) = reader.entry(offset)?.kind else { return None };
     let functions = cies.find(cie, reader)?;
@@ -80,30 +80,30 @@ fn begin(offset: usize, reader: &mut Reader<'_>, cies: &mut Cies) -> Option<Opti
     Some((!range.is_empty()).then_some(range.start))
 }
 
-/// Goes through the functions.
+/// Iterator over the functions.
 pub(crate) struct Items<'a> {
     pairs: Pairs<'a>,
     section: &'a Section,
     code: &'a Code,
     empty: &'a Starts,
     unnamed: &'a [(u64, usize)],
-    /// The next pair begins here or behind.
+    /// Minimum start of the next pair.
     least: u64,
-    /// The next function that is named, where one that isn't comes before.
+    /// The next listed function, if one that is not listed comes before it.
     held: Option<(u64, usize)>,
     /// The next function.
     ahead: Option<(u64, usize)>,
 }
 
 impl Items<'_> {
-    /// Where the next function begins.
+    /// Returns the start of the next function.
     pub(crate) fn begin(&self) -> Option<u64> {
         self.ahead.map(|(begin, _)| begin)
     }
 
-    /// Whether these were all.
-    pub(crate) fn had_all(&self) -> bool {
-        self.pairs.had_all() && self.unnamed.is_empty() && self.ahead.is_none()
+    /// Returns `true` if all functions were returned.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.pairs.is_complete() && self.unnamed.is_empty() && self.ahead.is_none()
     }
 
     #[inline]
@@ -113,7 +113,7 @@ impl Items<'_> {
             let offset = self.section.offset_of(description);
             let Some(offset) = offset.filter(|_| begin >= self.least && self.code.end(begin).is_some())
             else {
-                self.pairs.give_up();
+                self.pairs.stop();
                 return None;
             };
             self.least = begin + 1;
@@ -123,7 +123,7 @@ impl Items<'_> {
         }
     }
 
-    /// Of several descriptions of one address the first in the file holds.
+    /// Returns the next function. Of several FDEs of one address the first in the file is used.
     #[inline]
     fn function(&mut self) -> Option<(u64, usize)> {
         let named = self.held.take().or_else(|| self.named());
@@ -134,7 +134,7 @@ impl Items<'_> {
         }
     }
 
-    /// The next function where this one, which isn't named, doesn't begin behind the next that is.
+    /// Returns the next function, if `unnamed` does not begin behind the next listed one.
     #[inline(never)]
     fn merged(&mut self, unnamed: (u64, usize), named: Option<(u64, usize)>) -> Option<(u64, usize)> {
         let function = named.map_or(unnamed, |named| named.min(unnamed));

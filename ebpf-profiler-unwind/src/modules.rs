@@ -1,4 +1,4 @@
-//! The code of a process: what is mapped where, with its tables.
+//! The code of a process: mappings with their tables.
 
 use std::ops::Range;
 use std::ptr;
@@ -87,29 +87,30 @@ pub struct Modules {
     arch: Arch,
     arena: MemoryTables,
     process: Process,
-    /// What is in the arena, and the place of each in the list that was given.
+    /// The mappings in the arena, each with its index in the list of the caller.
     mappings: Vec<(mapping::Mapping, usize)>,
     left_out: usize,
 }
 
-/// More than one search can go through.
+/// Maximum number of mappings: the limit of the walkers' search.
 pub(crate) const MAX_MAPPINGS: usize = 1 << 14;
 
-/// Bytes of tables at most, as in the kernel.
+/// Maximum number of bytes of tables, as in the kernel.
 const MAX_BYTES: u64 = 1 << 30;
 
 impl Modules {
     /// Lays out the mappings of a process, given in any order.
     ///
-    /// Mappings in the kernel's half are passed over. Of mappings that overlap the one that begins first holds, up to the next; of more than 16,384 only so many are
-    /// taken, and of tables 1 GiB. What there is no place for is [counted](Modules::left_out).
+    /// Mappings in the kernel's half of the address space are skipped. Of overlapping mappings the one that begins first is used,
+    /// up to the start of the next. At most 16,384 mappings and 1 GiB of tables are used; the rest is
+    /// [counted](Modules::left_out).
     pub fn new(arch: Arch, mappings: &[Mapping<'_>]) -> Modules {
         Modules::with_interpreters(arch, mappings, &[])
     }
 
-    /// Lays out the mappings of a process that runs scripts, with the walkers of its interpreters.
+    /// Lays out the mappings of a process with interpreters.
     ///
-    /// Of more interpreters than [a process can have](ebpf_programs::abi::interpreter::MAX) the last ones are left out.
+    /// Interpreters beyond [the maximum of a process](ebpf_programs::abi::interpreter::MAX) are left out.
     pub fn with_interpreters(arch: Arch, mappings: &[Mapping<'_>], interpreters: &[FrameWalker]) -> Modules {
         let interpreters = &interpreters[..interpreters.len().min(interpreter::MAX)];
         let mut order: Vec<usize> = (0..mappings.len()).collect();
@@ -124,17 +125,17 @@ impl Modules {
         Modules { arch, arena: layout.arena, process, mappings: laid, left_out }
     }
 
-    /// The instruction set.
+    /// Returns the instruction set.
     pub fn arch(&self) -> Arch {
         self.arch
     }
 
-    /// How many mappings or tables there was no place for.
+    /// Returns the number of mappings and tables that were left out.
     pub fn left_out(&self) -> usize {
         self.left_out
     }
 
-    /// Which of the mappings that were given holds `address`, and what it is added there.
+    /// Returns the index of the mapping that contains `address`, and its negated load bias.
     pub(crate) fn find(&self, address: u64) -> Option<(usize, u64)> {
         let next = self.mappings.partition_point(|(mapping, _)| mapping.start <= address);
         let (mapping, number) = self.mappings.get(next.checked_sub(1)?)?;
@@ -150,13 +151,13 @@ impl Modules {
     }
 }
 
-/// An arena that is being filled.
+/// An arena under construction.
 struct Layout {
     arena: MemoryTables,
     places: Allocator,
-    /// Which table is where already, by its address.
+    /// Offset of each table in the arena, by the table's address; `None` if there was no space.
     known: HashMap<*const Table, Option<u32>>,
-    /// How many interpreters there are.
+    /// Number of interpreters.
     interpreters: usize,
     refused: usize,
 }
@@ -206,13 +207,13 @@ impl Layout {
     }
 }
 
-/// Whether that is user space: the walkers' search takes addresses above for negative ones, and gdb puts the kernel's
-/// page for old system calls among the mappings of a process.
+/// Returns `true` for user space. The walkers' search treats higher addresses as negative, and gdb lists the kernel's vsyscall
+/// page among the mappings of a process.
 fn is_user(range: &Range<u64>) -> bool {
     !range.is_empty() && range.end <= 1 << 63
 }
 
-/// The mapping as it stands in the arena.
+/// Encodes a mapping for the arena.
 fn bytes(mapping: &mapping::Mapping) -> [u8; size_of::<mapping::Mapping>()] {
     let kinds = u64::from(mapping.kind) | u64::from(mapping.interpreter) << 16;
     let last = u64::from(mapping.table) | kinds << 32;
@@ -222,7 +223,7 @@ fn bytes(mapping: &mapping::Mapping) -> [u8; size_of::<mapping::Mapping>()] {
     bytes
 }
 
-/// A word of which the low half stands first, both halves as this machine has them.
+/// Encodes a word for the arena: low half first, each half in native byte order.
 fn in_arena(word: u64) -> [u8; 8] {
     let halves = [word as u32, (word >> 32) as u32].map(u32::to_ne_bytes);
     let mut bytes = [0; 8];

@@ -1,4 +1,4 @@
-//! Rules in readable form.
+//! Readable form of rules.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use ebpf_programs::abi::table::{self, cfa, fp, kept, ra};
 
 use crate::arch::Registers;
 
-/// How a frame is left for its caller's, at one instruction.
+/// A rule: the location of the caller's registers for one instruction.
 ///
-/// It prints as equations, `[x]` being the word at address `x`:
+/// `Display` prints equations; `[x]` is the word at address `x`:
 ///
 /// ```text
 /// cfa = rsp + 16, rbp = [cfa - 16], ra = [cfa - 8]
 /// ```
 ///
-/// A frame pointer that isn't mentioned is unchanged. A third register is mentioned only in files where addresses start from
-/// it, and where it isn't unchanged.
+/// A frame pointer that is not mentioned is unchanged. A third register is mentioned only in files in which addresses start
+/// from it, if it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     raw: table::Rule,
@@ -36,7 +36,7 @@ impl Rule {
         self.raw
     }
 
-    /// Whether there is unwind data at all.
+    /// Returns `true` if there is unwind data.
     pub fn is_described(&self) -> bool {
         self.raw.cfa != cfa::NO_DATA
     }
@@ -95,7 +95,7 @@ impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.raw.cfa {
             cfa::NO_DATA => f.write_str("no unwind data"),
-            cfa::CANNOT => f.write_str("more than a rule can say"),
+            cfa::CANNOT => f.write_str("not expressible by a rule"),
             cfa::END => f.write_str("outermost frame"),
             cfa::SIGNAL => {
                 let place = Sum(Name(self.arch, self.raw.register), self.raw.offset);
@@ -124,7 +124,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Something and a number that is added to it or taken from it.
+/// A value plus or minus a number.
 struct Sum<T>(T, i32);
 
 impl<T: fmt::Display> fmt::Display for Sum<T> {

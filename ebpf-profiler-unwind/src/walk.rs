@@ -1,8 +1,8 @@
-//! Walking a stack: registers and memory in, frames out.
+//! Stack walks: registers and memory in, frames out.
 //!
 //! ```text
 //!   registers ──┐
-//!   memory    ──┼──► Walk ──► Frame, Frame, Frame, ... ──► why it ended
+//!   memory    ──┼──► Walk ──► Frame, Frame, Frame, ... ──► Stop
 //!   [Modules] ──┘
 //! ```
 
@@ -20,14 +20,14 @@ use ebpf_programs::walk::arch::{Aarch64, X86_64};
 
 use crate::modules::Modules;
 
-/// The frames of one stack, leaf first.
+/// Iterator over the frames of a stack, leaf first.
 ///
-/// These are the walkers that run in the kernel, over whatever memory they are given: a core dump's, a recorded
-/// [case](crate::case::Case), a closure that reads a process.
+/// Runs the walkers of the kernel side over any memory: that of a core dump, of a recorded [case](crate::case::Case), a
+/// closure that reads a process.
 ///
 /// # Examples
 ///
-/// `bash` that waited for a child, from a file of 3 KB:
+/// `bash` waiting for a child, from a file of 3 KB:
 ///
 /// ```
 /// use ebpf_profiler_unwind::Walk;
@@ -43,37 +43,37 @@ use crate::modules::Modules;
 #[derive(Debug)]
 pub struct Walk<'a, M> {
     walk: walk::Walk,
-    world: World<'a, M>,
+    target: Target<'a, M>,
     steps: u32,
     stop: Option<Stop>,
 }
 
-/// One frame.
+/// A frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Frame {
-    /// A function of the machine's own code.
+    /// A frame of native code.
     Native(NativeFrame),
-    /// A call in a script, which the interpreter's loop runs that stands before it.
+    /// A call in a script, executed by the interpreter loop in the frame before it.
     Call(ScriptCall),
 }
 
-/// A frame of the machine's own code.
+/// A frame of native code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NativeFrame {
-    /// The address in the process that names the frame: of the instruction that was about to run, or one byte before
-    /// the return address, so that it lies in the call.
+    /// Address of the frame in the process: the instruction pointer, or one byte before the return address, which is inside
+    /// the call.
     pub address: u64,
-    /// Whether that is an instruction that was about to run: in the leaf, and where a signal came.
+    /// `true` if `address` is an instruction pointer: in the leaf and in code interrupted by a signal.
     pub exact: bool,
-    /// How the walker got here.
+    /// Method by which the frame was found.
     pub found: Found,
-    /// Whether it is the loop of an interpreter.
+    /// `true` if the frame is an interpreter loop.
     pub is_loop: bool,
-    /// The number of its mapping in the list that [`Modules::new`] was given; none where nothing is mapped.
+    /// Index of its mapping in the list for [`Modules::new`]; `None` if the address is unmapped.
     pub mapping: Option<usize>,
-    /// The virtual address in the mapped file.
+    /// Virtual address in the mapped file.
     pub file_address: u64,
 }
 
@@ -81,18 +81,18 @@ pub struct NativeFrame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScriptCall {
-    /// Which of the process's interpreters runs it, counted from 0.
+    /// Index of the interpreter in the list for [`Modules::with_interpreters`].
     pub interpreter: usize,
-    /// The address of the function; 0 where the frame can't be read.
+    /// Address of the function; 0 if the frame cannot be read.
     pub function: u64,
-    /// What tells it from another one that comes to lie at its address.
+    /// Check word: differs if another function was allocated at the same address.
     pub check: u32,
-    /// Where in the function.
+    /// Position in the function, in units of the interpreter.
     pub position: u32,
 }
 
 impl Frame {
-    /// The frame of the machine's own code, if it is one.
+    /// Returns the frame if it is native.
     pub fn native(&self) -> Option<&NativeFrame> {
         match self {
             Frame::Native(native) => Some(native),
@@ -100,7 +100,7 @@ impl Frame {
         }
     }
 
-    /// The next frame in the words that the walker has left.
+    /// Decodes the next frame from the walker's words.
     fn take(words: &mut VecDeque<u64>, modules: &Modules) -> Option<Frame> {
         let first = words.pop_front()?;
         if first & frame::INTERPRETED == 0 {
@@ -130,7 +130,7 @@ impl NativeFrame {
         }
     }
 
-    /// What the program counter was: the return address in callers.
+    /// Returns the instruction pointer, which is the return address in callers.
     pub fn pc(&self) -> u64 {
         if self.exact { self.address } else { self.address.wrapping_add(1) }
     }
@@ -164,19 +164,19 @@ impl fmt::Display for ScriptCall {
 }
 
 impl<'a, M: Stack> Walk<'a, M> {
-    /// A walk from `registers`, which are those of a thread of this process.
+    /// Creates a walk from the registers of a thread of the process.
     pub fn new(modules: &'a Modules, registers: &Registers, memory: M) -> Walk<'a, M> {
         let mut walk = walk::Walk::default();
         (walk.registers, walk.process) = (*registers, modules.process());
         walk.begin();
         let (thread, object) = (registers.thread, [0; OBJECT]);
-        let world = World { modules, memory, frames: VecDeque::new(), thread, object };
-        Walk { walk, world, steps: 0, stop: None }
+        let target = Target { modules, memory, frames: VecDeque::new(), thread, object };
+        Walk { walk, target, steps: 0, stop: None }
     }
 
-    /// Why it ended; none while there may be more frames.
+    /// Returns the reason for the end of the walk, or `None` while frames may follow.
     pub fn stop(&self) -> Option<Stop> {
-        self.stop.filter(|_| self.world.frames.is_empty())
+        self.stop.filter(|_| self.target.frames.is_empty())
     }
 
     fn step(&mut self) {
@@ -185,7 +185,7 @@ impl<'a, M: Stack> Walk<'a, M> {
             return;
         }
         self.steps += 1;
-        match self.world.modules.arch() {
+        match self.target.modules.arch() {
             Arch::X86_64 => self.advance::<X86_64>(),
             Arch::Aarch64 => self.advance::<Aarch64>(),
             _ => self.stop = Some(Stop::Unsupported),
@@ -193,9 +193,9 @@ impl<'a, M: Stack> Walk<'a, M> {
     }
 
     fn advance<A: walk::arch::Arch>(&mut self) {
-        self.stop = self.walk.step::<A, _>(&mut self.world);
+        self.stop = self.walk.step::<A, _>(&mut self.target);
         if self.stop.is_none() {
-            self.walk.run::<A, _>(&mut self.world);
+            self.walk.run::<A, _>(&mut self.target);
         }
     }
 }
@@ -204,28 +204,28 @@ impl<M: Stack> Iterator for Walk<'_, M> {
     type Item = Frame;
 
     fn next(&mut self) -> Option<Frame> {
-        while self.world.frames.is_empty() && self.stop.is_none() {
+        while self.target.frames.is_empty() && self.stop.is_none() {
             self.step();
         }
-        Frame::take(&mut self.world.frames, self.world.modules)
+        Frame::take(&mut self.target.frames, self.target.modules)
     }
 }
 
-/// What the walkers ask.
+/// State that the walkers query.
 #[derive(Debug)]
-struct World<'a, M> {
+struct Target<'a, M> {
     modules: &'a Modules,
     memory: M,
-    /// The words of those that were found and not yet handed out.
+    /// Words of frames that were found and not returned yet.
     frames: VecDeque<u64>,
     thread: u64,
     object: [u64; OBJECT],
 }
 
-/// Words of the largest object that is asked for.
+/// Maximum size of an object that a walker reads, in words.
 const OBJECT: usize = FRAME_BYTES / 8;
 
-impl<M: Stack> Machine for World<'_, M> {
+impl<M: Stack> Machine for Target<'_, M> {
     fn words_from(&self, word: u32) -> Option<&[u32]> {
         self.modules.piece(word)
     }

@@ -169,10 +169,10 @@ fn rules_beyond_the_usual() {
         shown([
             (0, "cfa = [rbp - 8], rbp = [rbp], ra = [cfa - 8]"),
             (16, "outermost frame"),
-            (32, "more than a rule can say"),
+            (32, "not expressible by a rule"),
             (48, "cfa = rsp + 8, rbp = ?, ra = [cfa - 8]"),
             (64, "cfa = rsp + 8, ra = rdi"),
-            (68, "more than a rule can say"),
+            (68, "not expressible by a rule"),
             (80, NOTHING),
         ])
     );
@@ -274,7 +274,7 @@ fn nonsense_is_counted_and_passed_over() {
         rows(&table),
         shown([
             (0, "cfa = rsp + 8, ra = [cfa - 8]"),
-            (4, "more than a rule can say"),
+            (4, "not expressible by a rule"),
             (16, "cfa = rsp + 16, ra = [cfa - 8]"),
             (32, NOTHING),
         ])

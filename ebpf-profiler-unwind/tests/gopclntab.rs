@@ -163,7 +163,7 @@ fn special_functions() {
             (32, "no unwind data"),
             (64, ENTRY),
             (95, "all registers in the signal frame at rsp"),
-            (128, "more than a rule can say"),
+            (128, "not expressible by a rule"),
             (160, "outermost frame"),
             (192, "no unwind data"),
         ])

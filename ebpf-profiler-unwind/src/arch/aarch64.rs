@@ -23,7 +23,7 @@ pub(crate) static REGISTERS: Registers = Registers {
     signal,
     is_eh_return: |_| false,
     finds_eh_return: false,
-    // A frame pointer doesn't tell where a Go frame ends here, and signal handlers return to the vDSO.
+    // Frame pointers do not lead to the end of a Go frame here, and signal handlers return to the vDSO.
     go: Go { row: go_row, unsaved: |_| None, switched: None, calls_c: |_| Vec::new(), signal_return: None },
 };
 
@@ -33,12 +33,12 @@ const LINK: i32 = 30;
 /// The kernel's signal frame at `sp`: 128 bytes of `siginfo`, then the `ucontext`.
 const CONTEXT: i32 = 128;
 
-/// The trampoline of the vDSO, which describes itself by a frame record that the kernel made up beside the frame.
+/// The trampoline of the vDSO. Its unwind data refers to a frame record that the kernel writes beside the frame.
 fn signal(_: &State<'_>) -> Option<Packed> {
     Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register: SP, offset: CONTEXT, ..Rule::CANNOT }))
 }
 
-/// A frame has the return address at its low end and the caller's frame pointer below that.
+/// Go saves the return address at the low end of a frame and the caller's frame pointer below that.
 fn go_row(distance: i32) -> Option<Packed> {
     let frame = Rule { cfa: cfa::REGISTER, register: SP, offset: distance, ..Rule::CANNOT };
     match distance {

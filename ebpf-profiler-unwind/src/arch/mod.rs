@@ -1,6 +1,6 @@
-//! What depends on the instruction set: the numbers of registers, and which rows become which rules.
+//! The parts that depend on the instruction set: register numbers, and the translation of rows to rules.
 //!
-//! Each folder-mate answers the same questions under the same names.
+//! Each file in the folder defines the same names.
 
 use std::ops::Range;
 
@@ -14,53 +14,53 @@ use crate::table::rules::Packed;
 pub(crate) mod aarch64;
 pub(crate) mod x86_64;
 
-/// The registers that rules speak about, in DWARF's numbering, and what is special about them.
+/// The registers in rules, in DWARF's numbering, and their roles.
 #[derive(Clone, Debug)]
 pub(crate) struct Registers {
     /// The frame pointer.
     pub(crate) fp: u16,
-    /// Those that callees save and frames start from while something is called, but for the frame pointer.
+    /// Callee-saved registers that frames start from across calls, except the frame pointer.
     pub(crate) saved: &'static [u16],
-    /// The one of them that is kept, or [`NONE`].
+    /// The one of them that rules keep, or [`NONE`].
     pub(crate) kept: u16,
-    /// How many general registers there are, the stack pointer among them: a rule starts from one of them.
+    /// Number of general registers, including the stack pointer. A canonical frame address starts from one of them.
     pub(crate) count: u16,
-    /// Where the return address is while nothing has been said about it.
+    /// The register of the return address at the entry of a function.
     pub(crate) link: Option<u16>,
-    /// Whether return addresses can be signed.
+    /// `true` if return addresses can be signed.
     pub(crate) signs: bool,
-    /// The names of the general registers.
+    /// Names of the general registers.
     pub(crate) names: &'static [&'static str],
-    /// The rule of a row in a signal frame, where it is one.
+    /// Returns the rule of a row in a signal frame, if it is one.
     pub(crate) signal: for<'a, 'b> fn(&'a State<'b>) -> Option<Packed>,
     /// Returns `true` if a rule shows that a file has functions that end in `__builtin_eh_return`.
     pub(crate) is_eh_return: fn(Packed) -> bool,
-    /// Whether such functions are looked for in the code of a file.
+    /// `true` if such functions are searched for in the code of a file.
     pub(crate) finds_eh_return: bool,
-    /// How Go uses them.
+    /// Go's use of registers and stack.
     pub(crate) go: Go,
 }
 
-/// How Go uses registers and stack.
+/// Go's use of registers and stack.
 #[derive(Clone, Debug)]
 pub(crate) struct Go {
-    /// The rule where the stack pointer is so far from where it was at the entry.
+    /// Returns the rule at this distance of the stack pointer from the entry.
     pub(crate) row: fn(i32) -> Option<Packed>,
-    /// Before 1.21 a function makes room first and saves the frame pointer then: the rule between the two where the
-    /// stack pointer is so far from the entry, and for how many bytes it holds.
+    /// Returns the rule, and the number of bytes it covers, between moving the stack pointer by this distance and saving the
+    /// frame pointer: compilers before 1.21 emitted both in this order.
     pub(crate) unsaved: fn(i32) -> Option<(Packed, u64)>,
-    /// The rule in functions that change to another stack.
+    /// The rule in functions that switch stacks.
     pub(crate) switched: Option<Packed>,
-    /// Where in the code of the function that calls C it can be said better than by that rule.
+    /// Returns better rules for parts of the code of the function that calls C.
     pub(crate) calls_c: fn(&[u8]) -> Vec<Part>,
-    /// The rule where signal handlers return to.
+    /// The rule in the function that signal handlers return to.
     pub(crate) signal_return: Option<Packed>,
 }
 
-/// A part of a function's code, and the rule there.
+/// A part of a function's code and its rule.
 pub(crate) type Part = (Range<usize>, Packed);
 
-/// A rule, and whether it says all that the row says.
+/// A rule; `complete` is `false` if it loses a part of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Translated {
     pub(crate) rule: Packed,
@@ -68,7 +68,7 @@ pub(crate) struct Translated {
 }
 
 impl Registers {
-    /// Those of an instruction set.
+    /// Returns the registers of an instruction set.
     pub(crate) fn of(arch: Arch) -> Option<&'static Registers> {
         match arch {
             Arch::X86_64 => Some(&x86_64::REGISTERS),
@@ -79,7 +79,7 @@ impl Registers {
 
     /// Returns the registers to read a file with again, if these do not suffice for one of its rules.
     pub(crate) fn for_rules(&self, rules: &[Packed]) -> Option<Registers> {
-        let kept = rules.iter().find_map(|&rule| self.wanted(rule));
+        let kept = rules.iter().find_map(|&rule| self.needed(rule));
         let finds_eh_return = !self.finds_eh_return && rules.iter().any(|&rule| (self.is_eh_return)(rule));
         (kept.is_some() || finds_eh_return).then(|| Registers {
             kept: kept.unwrap_or(self.kept),
@@ -88,18 +88,18 @@ impl Registers {
         })
     }
 
-    /// The register that should be kept and isn't where this is one of the rules, because its address starts from it.
-    fn wanted(&self, rule: Packed) -> Option<u16> {
-        let wanted = u16::from(rule.register());
-        // Where it is the address itself, a frame is being realigned: a few instructions, and no call.
+    /// Returns the register that this rule's address starts from, if the table has to keep it.
+    fn needed(&self, rule: Packed) -> Option<u16> {
+        let needed = u16::from(rule.register());
+        // With offset 0 the frame is being realigned: a few instructions without a call.
         let starts = matches!(rule.cfa(), cfa::REGISTER | cfa::DEREF | cfa::PLT) && rule.offset() != 0;
-        (self.kept == NONE && starts && self.saved.contains(&wanted)).then_some(wanted)
+        (self.kept == NONE && starts && self.saved.contains(&needed)).then_some(needed)
     }
 
-    /// The rule that means the same as a row.
+    /// Translates a row to a rule.
     ///
-    /// Where only the frame pointer or the register that is kept can't be said, it is lost and the rest of the rule
-    /// holds: most callers never ask for it.
+    /// If only the frame pointer or the kept register cannot be expressed, the rule marks it as lost: most callers do not
+    /// need it.
     #[inline(always)]
     pub(crate) fn rule(&self, state: &State<'_>, signal: bool) -> Translated {
         if signal && let Some(rule) = (self.signal)(state) {
@@ -118,7 +118,7 @@ impl Registers {
         Translated { rule, complete: fp.is_some() && said }
     }
 
-    /// The bits about the register that is kept, and whether they say all about it.
+    /// Returns the bits of the kept register; `false` if they lose a part of the row.
     #[cold]
     fn kept(&self, place: &Place<'_>) -> (u32, bool) {
         let number = u32::from(self.kept) << (16 + kept::SHIFT);
@@ -175,12 +175,12 @@ impl Registers {
             (Place::Unset | Place::Same, Some(link)) => (ra::REGISTER, link.into()),
             _ => return None,
         };
-        // The address may need the second number itself.
+        // The address may use the second number itself.
         let free = kinds as u8 == cfa::REGISTER;
         free.then_some((kinds | (u32::from(kind) | signed) << 16, offset, ra_aux))
     }
 
-    /// The kind and the offset; a whole word for the kind, as reading a byte more than was just written is slow.
+    /// Returns kind and offset. The kind is a whole word, since reading one byte more than was just written is slow.
     #[inline]
     fn fp(&self, place: &Place<'_>) -> Option<(u32, i32)> {
         match *place {
@@ -206,14 +206,14 @@ impl Registers {
     }
 }
 
-/// How many words below the return address a slot is whose offset from the canonical frame address is this.
+/// Converts an offset from the canonical frame address to a number of words below the return address.
 fn words_below(offset: i64) -> Option<u8> {
     let bytes = offset.checked_neg()?.checked_sub(8)?;
     u8::try_from(bytes / 8).ok().filter(|_| bytes % 8 == 0)
 }
 
-/// The number of no register.
+/// Stands for no register.
 pub(crate) const NONE: u16 = u16::MAX;
 
-/// Kinds and numbers of an unfinished rule: see [`Packed::new`].
+/// Kinds and numbers of an incomplete rule: see [`Packed::new`].
 type Parts = (u32, i32, i32);

@@ -12,7 +12,7 @@ use super::{Go, NONE, Part, Registers};
 
 pub(crate) static REGISTERS: Registers = Registers {
     fp: RBP,
-    // rbx. Frames on r12 to r15 exist for a few instructions only, on all of a Debian machine, and nothing is called there.
+    // rbx. On a whole Debian system, frames start from r12 to r15 for a few instructions only, without a call.
     saved: &[3],
     kept: NONE,
     count: 16,
@@ -37,11 +37,11 @@ pub(crate) static REGISTERS: Registers = Registers {
 const RBP: u16 = 6;
 const RSP: u8 = 7;
 
-/// Where `rsp` and `rip` stand in the kernel's `ucontext`: behind five words of header and 15 or 16 registers.
+/// Offsets of `rsp` and `rip` in the kernel's `ucontext`: behind five words of header and 15 or 16 registers.
 const CONTEXT_RSP: i64 = 160;
 const CONTEXT_RIP: i64 = 168;
 
-/// `cfa = *(register + k)` and `ra = *(register + k + 8)`: both lie in a context at `register + k - 160`.
+/// `cfa = *(register + k)` and `ra = *(register + k + 8)`: both are in a context at `register + k - 160`.
 fn signal(state: &State<'_>) -> Option<Packed> {
     let (Cfa::Expression(stack), Place::Expression(instruction)) = (state.cfa, state.ra) else { return None };
     let Some(Expression::Deref { register, offset, added: 0 }) = recognize(stack) else { return None };
@@ -53,7 +53,7 @@ fn signal(state: &State<'_>) -> Option<Packed> {
     Some(Packed::of(&Rule { cfa: cfa::SIGNAL, register, offset, ..Rule::CANNOT }))
 }
 
-/// A frame keeps the caller's frame pointer below the return address; a function without a frame leaves it alone.
+/// A frame saves the caller's frame pointer below the return address; a function without a frame leaves it unchanged.
 fn go_row(distance: i32) -> Option<Packed> {
     let frame = Rule { cfa: cfa::REGISTER, register: RSP, offset: distance.checked_add(8)?, ..Rule::CANNOT };
     match distance {
@@ -63,7 +63,7 @@ fn go_row(distance: i32) -> Option<Packed> {
     }
 }
 
-/// `sub rsp, distance` is done, `mov [rsp + distance - 8], rbp` is next: four bytes, and the number where it isn't 0.
+/// Between `sub rsp, distance` and the end of `mov [rsp + distance - 8], rbp`: four bytes, and the displacement if it isn't 0.
 fn go_unsaved(distance: i32) -> Option<(Packed, u64)> {
     let size = match distance.checked_sub(8)? {
         ..0 => return None,
@@ -75,7 +75,7 @@ fn go_unsaved(distance: i32) -> Option<(Packed, u64)> {
     Some((Packed::of(&frame), size))
 }
 
-/// The frame pointer stays the caller's on the new stack, so the way goes on behind that caller's frame.
+/// The frame pointer is still the caller's on the new stack, so the unwind continues behind that caller's frame.
 const GO_SWITCHED: Rule = Rule {
     cfa: cfa::REGISTER,
     register: RBP as u8,
@@ -85,13 +85,13 @@ const GO_SWITCHED: Rule = Rule {
     ..Rule::CANNOT
 };
 
-/// What `runtime.asmcgocall` does with the stack pointer that it came with, in two ways: on a goroutine's stack, which
-/// may be moved before C comes back, and on one that stays where it is.
+/// The two paths of `runtime.asmcgocall`: on a goroutine's stack, which may be moved before C returns, and on a stack that
+/// stays in place. Each saves the stack pointer differently.
 ///
 /// ```text
 ///   mov [rsp + n + 8], rdi      # the goroutine          mov [rsp + n + 8], 0
-///   mov rdi, [rdi + 8]          # where its stack ends
-///   sub rdi, rdx                # how deep that is
+///   mov rdi, [rdi + 8]          # the end of its stack
+///   sub rdi, rdx                # the depth
 ///   mov [rsp + n], rdi                                   mov [rsp + n], rdx
 ///   ...  ◄──────── from here ─────────────────────────── ...
 ///   mov rsp, rsi  ◄── to here ────────────────────────── mov rsp, rsi
@@ -129,7 +129,7 @@ fn go_calls_c(code: &[u8]) -> Vec<Part> {
 const RDX: u8 = 2;
 const RDI: u8 = 7;
 
-/// `mov [rsp + offset], register`: its size, the offset and the register.
+/// Decodes `mov [rsp + offset], register`: size, offset and register.
 fn go_store(code: &[u8]) -> Option<(usize, i32, u8)> {
     let &[0x48, 0x89, modrm, 0x24, ref rest @ ..] = code else { return None };
     match modrm & 0b1100_0111 {
@@ -143,7 +143,7 @@ fn go_store(code: &[u8]) -> Option<(usize, i32, u8)> {
 mod tests {
     use super::*;
 
-    /// The two ways of `asmcgocall`, their slots `at` and `at + 8`, behind `entry`.
+    /// Assembles the two paths of `asmcgocall` behind `entry`, with slots `at` and `at + 8`.
     fn asmcgocall(entry: &[u8], at: u8) -> Vec<u8> {
         let goroutine = [0x48, 0x89, 0x7c, 0x24, at + 8, 0x48, 0x8b, 0x7f, 0x08, 0x48, 0x29, 0xd7];
         let slot = |register: u8| match at {

@@ -1,11 +1,11 @@
-//! Stacks as text: what one walk needs, and what it should find, in a few kilobytes.
+//! Recorded stacks as text: the input of one walk and its expected frames, in a few kilobytes.
 //!
-//! A stack that was walked wrongly, or one that is good to have, becomes a file that anybody can walk again without the
-//! program, its libraries or a core dump. `cargo run --bin case` makes one from a core dump.
+//! A wrong or interesting stack becomes a file that can be walked again without the program, its libraries or a core dump.
+//! `cargo run --bin case` makes one from a core dump.
 //!
 //! # Format
 //!
-//! Lines of words. Numbers are hexadecimal but for those of registers and rules; a `#` begins a comment, except in paths.
+//! Lines of words. Numbers are hexadecimal except those of registers and rules; a `#` begins a comment, except in paths.
 //!
 //! ```text
 //! case 1
@@ -21,23 +21,23 @@
 //! stop 0  # reached the root
 //! ```
 //!
-//! | line | says |
+//! | line | content |
 //! | --- | --- |
-//! | `case` | the version of the format; the first line |
-//! | `about` | what it is, in words |
+//! | `case` | version of the format; the first line |
+//! | `about` | description |
 //! | `arch` | `x86_64` or `aarch64` |
-//! | `pc`, `register` | the program counter; the number in DWARF and the value of each register that is known |
-//! | `thread` | the thread pointer, where it is known |
-//! | `interpreter` | the fields of a [`FrameWalker`] |
-//! | `mapping` | begin, end, bias; `table`, or `bare` for code without one, and `:1` for the first interpreter's; build id or `-`; path |
-//! | `row` | of the mapping above: an address in the file, and the [rule](ebpf_programs::abi::table::Rule) there: `cfa register ra fp offset aux fp_offset` |
+//! | `pc`, `register` | program counter; DWARF number and value of each known register |
+//! | `thread` | thread pointer, if known |
+//! | `interpreter` | fields of a [`FrameWalker`] |
+//! | `mapping` | begin, end, negated load bias; `table`, or `bare` without one, and `:1` for the first interpreter's; build id or `-`; path |
+//! | `row` | of the mapping above: an address in the file, and its [rule](ebpf_programs::abi::table::Rule): `cfa register ra fp offset aux fp_offset` |
 //! | `memory` | an address that is a multiple of eight, and the words from there on |
-//! | `frame` | what should be found, leaf first: the address, and `exact`, `guessed`, `loop` if it is |
+//! | `frame` | an expected frame, leaf first: the address, and its marks `exact`, `guessed`, `loop` |
 //! | `frame call` | a call in a script: interpreter, function, check, position |
-//! | `stop` | the number of the [reason](ebpf_profiler_core::trace::Stop) for which it should end; the last line |
+//! | `stop` | number of the expected [stop reason](ebpf_profiler_core::trace::Stop); the last line |
 //!
-//! Only what the walk asked for is in it: the rows at its frames, the words that it read (anywhere, not only on the
-//! stack), the mappings that one of these lies in or points into.
+//! A case contains only data that the walk used: rows of its frames, words that it read (on the stack or elsewhere), and mappings
+//! that contain one of these or are pointed into.
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::FrameWalker;
@@ -63,7 +63,7 @@ pub use read::CaseError;
 pub use record::{Place, Subject};
 pub use words::Words;
 
-/// One stack, and what should be found in it.
+/// A recorded stack with its expected frames.
 ///
 /// # Examples
 ///
@@ -83,11 +83,11 @@ pub struct Case {
     mappings: Vec<CaseMapping>,
     memory: Words,
     expected: Outcome,
-    /// A comment for each expected frame.
+    /// A comment per expected frame.
     names: Vec<String>,
 }
 
-/// A mapping of which only the rules at some addresses are known.
+/// A mapping with rules for single addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CaseMapping {
     start: u64,
@@ -98,27 +98,27 @@ struct CaseMapping {
     interpreter: u16,
     build_id: Vec<u8>,
     path: String,
-    /// By their addresses in the file.
+    /// By address in the file.
     rows: Vec<(u64, table::Rule)>,
 }
 
 impl Case {
-    /// What it is, in words.
+    /// Returns the description.
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// The registers of the leaf.
+    /// Returns the registers of the leaf.
     pub fn registers(&self) -> &Registers {
         &self.registers
     }
 
-    /// The memory that the walk asked for.
+    /// Returns the memory that the walk read.
     pub fn memory(&self) -> &Words {
         &self.memory
     }
 
-    /// The mappings that the walk went through.
+    /// Returns the mappings that the walk used.
     pub fn modules(&self) -> Modules {
         let tables: Vec<Option<Table>> =
             self.mappings.iter().map(|mapping| mapping.table(self.arch)).collect();
@@ -136,12 +136,12 @@ impl Case {
         Modules::with_interpreters(self.arch, &mappings, &self.interpreters)
     }
 
-    /// What should be found.
+    /// Returns the expected result.
     pub fn expected(&self) -> &Outcome {
         &self.expected
     }
 
-    /// What is found.
+    /// Walks the stack and returns the result.
     pub fn walk(&self) -> Outcome {
         Outcome::of(Walk::new(&self.modules(), &self.registers, &self.memory))
     }

@@ -1,4 +1,4 @@
-//! What a walk comes to.
+//! Result of a walk.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use ebpf_profiler_core::trace::{Found, Stack, Stop};
 
 use crate::walk::{Frame, ScriptCall, Walk};
 
-/// The frames of a walk as text, and why it ended.
+/// The frames of a walk as text, and its stop reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The frames, leaf first, as they stand in a case.
+    /// Frames, leaf first, in the format of a case.
     pub frames: Vec<String>,
-    /// Why there are no more.
+    /// Stop reason.
     pub stop: Stop,
 }
 
@@ -24,7 +24,7 @@ impl Outcome {
     }
 }
 
-/// A frame as it stands in a case.
+/// Formats a frame for a case.
 pub(super) fn words(frame: &Frame) -> String {
     match frame {
         Frame::Native(native) => {

@@ -1,4 +1,4 @@
-//! From text to a case: a total function.
+//! Parser of cases; accepts any text.
 
 use std::fmt;
 use std::str::{FromStr, SplitWhitespace};
@@ -12,13 +12,13 @@ use ebpf_programs::abi::table::Rule;
 use super::write::{AARCH64, X86_64};
 use super::{Case, CaseMapping, Outcome, Words};
 
-/// Why a text is no case.
+/// Parse error of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CaseError {
-    /// The line, from 1 on.
+    /// Line number, from 1 on.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the error.
     pub what: &'static str,
 }
 
@@ -32,7 +32,7 @@ impl std::error::Error for CaseError {}
 
 type Result<T> = std::result::Result<T, &'static str>;
 
-/// How far the rows of one mapping may be apart: tables reach no further.
+/// Maximum distance of the rows of one mapping: the reach of a table.
 const MAX_REACH: u64 = 1 << 32;
 
 impl FromStr for Case {
@@ -49,7 +49,7 @@ impl FromStr for Case {
     }
 }
 
-/// A case of which some lines were read.
+/// A partly parsed case.
 struct Reader {
     case: Case,
     has_version: bool,
@@ -124,7 +124,7 @@ impl Reader {
         let (start, end, bias) = (hex(part()?)?, hex(part()?)?, hex(part()?)?);
         let kind = part()?;
         let (kind, interpreter) = kind.split_once(':').unwrap_or((kind, "0"));
-        let interpreter = interpreter.parse().map_err(|_| "a number that can't be here")?;
+        let interpreter = interpreter.parse().map_err(|_| "an invalid number")?;
         let has_table = match kind {
             "table" => true,
             "bare" => false,
@@ -195,7 +195,7 @@ fn hex(word: &str) -> Result<u64> {
     u64::from_str_radix(word, 16).map_err(|_| "not a hexadecimal number")
 }
 
-/// Two digits a byte, or `-` for none.
+/// Decodes two digits per byte, or `-` for no bytes.
 fn bytes(word: &str) -> Result<Vec<u8>> {
     if word == "-" {
         return Ok(Vec::new());
@@ -215,7 +215,7 @@ impl Fields<'_> {
 
     fn number<T: FromStr>(&mut self) -> Result<T> {
         let word = self.0.next().ok_or("a line with too few words")?;
-        word.parse().map_err(|_| "a number that can't be here")
+        word.parse().map_err(|_| "an invalid number")
     }
 
     fn end(&mut self) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Writes down what a walk asks for.
+//! Recorder of walks.
 
 use std::collections::BTreeMap;
 
@@ -64,9 +64,9 @@ impl<'a> Subject<'a> {
 }
 
 impl Case {
-    /// Walks a stack, and keeps what that takes; what is found is what should be found.
+    /// Walks a stack and records the data that it uses. The result becomes the expected one.
     ///
-    /// `name` says for people what a frame is.
+    /// `name` returns a comment for each frame.
     pub fn record(
         about: &str,
         subject: Subject<'_>,
@@ -99,7 +99,7 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Memory that remembers what was read.
+/// Memory that records reads.
 struct Recorder<M> {
     inner: M,
     words: Words,
@@ -115,7 +115,7 @@ impl<M: Stack> Stack for &mut Recorder<M> {
     }
 }
 
-/// The mappings that frames lie in, or that words point into: whether those are code was asked, too.
+/// Returns the mappings that contain frames or that words point into: the walk also tests whether words point to code.
 fn kept(
     modules: &Modules,
     places: &[Place<'_>],
@@ -147,14 +147,14 @@ fn kept(
     kept
 }
 
-/// A caller's row that is too short for a call: then the one behind it is asked, too.
+/// Returns the row behind a caller's row that is too short for a call: the walk uses that one instead.
 fn behind_short_row(table: &Table, frame: &NativeFrame) -> Option<u64> {
     let at = frame.file_address;
     let is_short = !frame.exact && table.begins(at) && table.begins(at.checked_add(1)?);
     is_short.then_some(at + 1)
 }
 
-/// Above these bits arm64 has signatures.
+/// Bits of a pointer; arm64 stores signatures above.
 const POINTER: u64 = (1 << 48) - 1;
 
 impl CaseMapping {

@@ -1,4 +1,4 @@
-//! Memory, a few words of it.
+//! Single words of memory.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ impl Words {
         self.0.get(&address).copied()
     }
 
-    /// All of them, in the order of their addresses.
+    /// Iterates over all words by address.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|(&address, &word)| (address, word))
     }
 }
 
-/// Eight bytes at any address, from one aligned word or two.
+/// Reads eight bytes at any address from one or two aligned words.
 pub(super) fn read(address: u64, mut aligned: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
     let (start, shift) = (address & !7, address % 8 * 8);
     let low = aligned(start)? >> shift;

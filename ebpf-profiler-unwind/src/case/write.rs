@@ -1,4 +1,4 @@
-//! From a case to text.
+//! Writer of cases.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use ebpf_profiler_core::elf::Arch;
 use super::{Case, CaseMapping};
 use crate::rule::Rule;
 
-/// Words of memory in a line.
+/// Maximum number of words of memory per line.
 const WORDS: usize = 4;
 
 pub(super) const X86_64: &str = "x86_64";

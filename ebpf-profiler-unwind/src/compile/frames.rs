@@ -19,14 +19,14 @@ use crate::table::rules::Packed;
 
 use super::output::Output;
 
-/// One section, and what is used again from function to function.
+/// A section, and the state that functions share.
 pub(super) struct Frames<'a> {
     elf: &'a Elf,
     reader: Reader<'a>,
     registers: &'a Registers,
     cies: Cies,
     cache: Cache,
-    /// How many functions were asked for, and how many of them begin where it was said, and have an end.
+    /// Number of functions asked for, and of those that begin at the expected address and are not empty.
     asked: u32,
     confirmed: u32,
 }
@@ -36,12 +36,12 @@ impl<'a> Frames<'a> {
         Frames { elf, reader, registers, cies, cache: Cache::new(), asked: 0, confirmed: 0 }
     }
 
-    /// Whether all functions that were asked for are where it was said.
+    /// Returns `true` if all functions were at their expected addresses.
     pub(super) fn confirms(&self) -> bool {
         self.confirmed == self.asked
     }
 
-    /// Adds the rows of the function whose entry is at `offset`; `None` when it makes no sense.
+    /// Adds the rows of the function whose FDE is at `offset`. Returns `None` if it is malformed.
     #[inline]
     pub(super) fn function(&mut self, item: Item, offset: usize, output: &mut Output) -> Option<()> {
         self.asked += 1;
@@ -54,7 +54,7 @@ impl<'a> Frames<'a> {
         let entry = self.reader.expected(offset)?;
         let Kind::Fde(cie) = entry.kind else { return None };
         let Some(common) = self.cache.get(cie) else {
-            self.learn(cie)?;
+            self.cache_cie(cie)?;
             return self.described(item, offset, output);
         };
         let fde = Fde::parse(address, &entry, common.functions)?;
@@ -80,9 +80,9 @@ impl<'a> Frames<'a> {
         finish(Program::behind(&cie, self.registers, range.end, (plain.first, &progress)), code, output)
     }
 
-    /// Takes note of a CIE.
+    /// Reads a CIE and caches it.
     #[cold]
-    fn learn(&mut self, offset: usize) -> Option<()> {
+    fn cache_cie(&mut self, offset: usize) -> Option<()> {
         self.cies.find(offset, &mut self.reader)?;
         self.cache.put(offset, &self.cies.get(offset, self.registers)?, self.registers);
         Some(())
@@ -96,7 +96,7 @@ fn installs(elf: &Elf, range: &Range<u64>) -> Vec<Install> {
     elf.read(range.start, &mut code).map_or_else(|_| Vec::new(), |()| eh_return::installs(&code))
 }
 
-/// Adds the rows of such a function. While its saved registers are overwritten they are the rule's of [`eh_return`].
+/// Adds the rows of such a function, with the rules of [`eh_return`] while its saved registers are overwritten.
 #[cold]
 fn install<'a>(
     mut program: Program<'_, 'a>,
@@ -133,7 +133,7 @@ fn install<'a>(
     done
 }
 
-/// Carries out what is left of a function.
+/// Executes the remaining instructions of a function.
 #[cold]
 #[inline(never)]
 fn finish<'a>(mut program: Program<'_, 'a>, code: Bytes<'a>, output: &mut Output) -> Option<()> {

@@ -1,4 +1,4 @@
-//! Rows from Go's own table.
+//! Rows from Go's function table.
 
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ pub(super) struct Go<'a> {
     table: &'a Pclntab,
     registers: &'a Registers,
     saves_late: bool,
-    /// How many steps are left: pc tables are shared, so a lying file could have each of its functions walk the
-    /// whole of it. Real ones have one step for five to ten bytes.
+    /// Number of steps left. Functions may share pc tables, so each function of a hostile file could decode the whole table.
+    /// Real tables have one step per five to ten bytes.
     budget: usize,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Go<'a> {
         Go { elf, table, registers, saves_late: *saves_late, budget: table.size() }
     }
 
-    /// Adds the rows of function `number`; `None` when what is told about it makes no sense.
+    /// Adds the rows of function `number`. Returns `None` if its description is malformed.
     pub(super) fn function(&mut self, item: Item, number: usize, output: &mut Output) -> Option<()> {
         let function = self.table.function(number)?;
         let end = self.table.entry(number + 1).filter(|&end| end > item.begin)?.min(item.next);
@@ -49,7 +49,7 @@ impl<'a> Go<'a> {
         Some(())
     }
 
-    /// One rule for all of a function.
+    /// Returns the rule of functions that have only one.
     fn whole(&self, function: &Function<'_>) -> Option<Packed> {
         if function.is_outermost() {
             Some(Packed::END)
@@ -62,7 +62,7 @@ impl<'a> Go<'a> {
         }
     }
 
-    /// Adds what is better known about the function that calls C; elsewhere `rule` holds.
+    /// Adds the better rules of the function that calls C; `rule` covers the rest.
     fn calls_c(&self, range: Range<u64>, rule: Packed, output: &mut Output) {
         // Real ones have 200 bytes.
         let mut code = vec![0; (range.end - range.start).min(1024) as usize];

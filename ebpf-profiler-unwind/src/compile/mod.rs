@@ -1,4 +1,4 @@
-//! From a file to its table.
+//! Compiles the unwind data of a file to a table.
 //!
 //! ```text
 //!   .eh_frame ──┐           functions              rows               pages
@@ -30,16 +30,15 @@ use frames::Frames;
 use go::Go;
 use output::Output;
 
-/// Builds unwind tables from whatever a file brings along.
+/// Compiler from ELF files to unwind tables.
 ///
-/// That is `.eh_frame`, found by its section or through the program headers; what `.debug_frame` adds to it; and
-/// `.gopclntab` of Go programs; entries and signal returns are known by their instructions where nothing describes
-/// them. Where several describe one address, the first of these holds, and of several
-/// functions the one that begins last.
+/// Reads `.eh_frame`, found by its section or through the program headers, functions that only `.debug_frame` describes, and
+/// `.gopclntab` of Go programs. Entries and signal returns without unwind data are recognized by their instructions. If
+/// several sources describe an address, the first of these is used, and of overlapping functions the one that begins last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tables {}
 
-/// Builds unwind tables from whatever a file brings along: what to hand to the profiler's builder.
+/// Returns the compiler of unwind tables for the profiler's builder.
 ///
 /// # Examples
 ///
@@ -63,13 +62,13 @@ impl UnwindCompiler for Tables {
         let sources = Sources::of(elf)?;
         Ok(match compile(elf, &sources, &code, registers) {
             Ok(compiled) => compiled,
-            // Rare enough, a few of 3,000 files, to begin again.
+            // A few of 3,000 files are compiled twice.
             Err(Again(registers)) => compile(elf, &sources, &code, &registers).unwrap_or_default(),
         })
     }
 }
 
-/// The registers that a file has to be read with: those of the first reading do not suffice.
+/// Registers to compile the file with again, because the rules of the first pass need them.
 struct Again(Box<Registers>);
 
 fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> Result<Compiled, Again> {
@@ -77,7 +76,7 @@ fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> 
     file.by_table().unwrap_or_else(|| file.by_index())
 }
 
-/// A file, and what it is read with.
+/// A file, and the data to compile it with.
 struct File<'a> {
     elf: &'a Elf,
     sources: &'a Sources,
@@ -86,9 +85,9 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    /// By the order that the linker made; `None` where there is none, or it isn't that of all functions.
+    /// Compiles in the order of the linker's search table. Returns `None` if there is no table, or it does not list all functions.
     ///
-    /// Where they begin is read when their turn has come, so the linker's word is confirmed in the end only.
+    /// A function's start is read when its turn comes, so the table is verified only at the end.
     fn by_table(&self) -> Option<Result<Compiled, Again>> {
         let File { elf, sources, code, .. } = *self;
         let (Some(table), [section]) = (sources.sorted, &sources.frames[..]) else { return None };
@@ -98,10 +97,10 @@ impl File<'_> {
         let mut frames = [Frames::new(elf, reader, cies, self.registers)];
         let mut items = listed.items(elf, section, code);
         let compiled = self.rows(items.begin(), &mut items, &mut frames, sources.unread);
-        (items.had_all() && frames[0].confirms()).then_some(compiled)
+        (items.is_complete() && frames[0].confirms()).then_some(compiled)
     }
 
-    /// By an order of our own.
+    /// Compiles in the order of an index built here.
     fn by_index(&self) -> Result<Compiled, Again> {
         let File { elf, sources, code, registers } = *self;
         let mut index = Index::of(elf, &sources.frames, sources.go.as_ref(), code);
@@ -117,7 +116,7 @@ impl File<'_> {
         self.rows(begin, index.items(code), &mut frames, malformed)
     }
 
-    /// The rows of functions in the order of their addresses, the first at `begin`.
+    /// Compiles functions in the order of their addresses, the first at `begin`.
     fn rows(
         &self,
         begin: Option<u64>,

@@ -1,4 +1,4 @@
-//! Where rows go, whatever they come from.
+//! Destination of the rows of all sources.
 
 use ebpf_profiler_core::unwind::Compiled;
 
@@ -7,27 +7,27 @@ use crate::stub::Stub;
 use crate::table::build::Builder;
 use crate::table::rules::Packed;
 
-/// A table at work, and what couldn't be said so far.
+/// A table under construction, with its counters.
 pub(super) struct Output {
     builder: Builder,
     /// Start of the first function.
     first: u64,
-    /// Where the last function ends.
+    /// End of the last function.
     end: u64,
     unsupported: u32,
     pub(super) malformed: u32,
 }
 
 impl Output {
-    /// A table whose first function begins at `first`.
+    /// Creates a table whose first function begins at `first`.
     pub(super) fn new(first: u64, malformed: u32) -> Output {
         Output { builder: Builder::new(first), first, end: first, unsupported: 0, malformed }
     }
 
-    /// A function begins, and ends.
+    /// Begins a function.
     ///
-    /// Between the last one and this there is nothing, unless it is only padding in front of an aligned function:
-    /// then the row before goes on, and a table has a fifth fewer rows.
+    /// A gap before it gets a row without unwind data, unless it is only padding of an aligned function. Then the previous row
+    /// is extended, which saves a fifth of the rows.
     #[inline]
     pub(super) fn function(&mut self, begin: u64, end: u64) {
         let gap = begin.saturating_sub(self.end);
@@ -37,7 +37,7 @@ impl Output {
         self.end = end;
     }
 
-    /// Code that is known without being described.
+    /// Adds stubs.
     pub(super) fn stubs(&mut self, stubs: &[Stub]) {
         for Stub { range, rule } in stubs {
             self.function(range.start, range.end);
@@ -45,23 +45,23 @@ impl Output {
         }
     }
 
-    /// Start of the first function.
+    /// Returns the start of the first function.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
 
-    /// Where the last function ends.
+    /// Returns the end of the last function.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// From `at` on `rule` holds.
+    /// Adds a row: `rule` is in effect from `at` on.
     #[inline]
     pub(super) fn row(&mut self, at: u64, rule: Packed) {
         self.builder.push(at, rule);
     }
 
-    /// A row that a rule doesn't hold, or not all of it.
+    /// Counts rows that a rule cannot express, or only in part.
     #[inline]
     pub(super) fn count_unsupported(&mut self, rows: u32) {
         self.unsupported += rows;
@@ -82,7 +82,7 @@ impl Output {
     }
 }
 
-/// The largest power of two that divides an address, 16 at most.
+/// Returns the largest power of two that divides an address, at most 16.
 fn alignment(address: u64) -> u64 {
     let bits = address | 16;
     bits & bits.wrapping_neg()

@@ -1,4 +1,4 @@
-//! What became of a file that held code.
+//! Files with code of the process.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,50 +13,50 @@ use crate::table::Table;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct File {
-    /// Its path as the process saw it; `[vdso]` for the kernel's own library.
+    /// Path as the process saw it; `[vdso]` for the vDSO.
     pub path: Box<str>,
-    /// The build id in the dump; empty where there is none.
+    /// Build id in the dump; empty without one.
     pub build_id: Box<[u8]>,
-    /// Where it was read from.
+    /// Source of its unwind data.
     pub origin: Origin,
-    /// What was wrong with it, or with files that claimed to be it.
+    /// Problems with it, or with candidate files.
     pub problems: Vec<Problem>,
-    /// What the dump holds of it, and the headers of that.
+    /// Its contents in the dump, and their headers.
     image: Image,
     in_dump: Option<Arc<Elf>>,
     elf: Option<Arc<Elf>>,
     table: Option<Arc<Table>>,
 }
 
-/// Where a file was read from.
+/// Source of a file's unwind data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// From this file, which has the build id that is in the dump, or begins with the same bytes where there is none.
+    /// This file. Its build id equals that in the dump, or its first bytes without a build id.
     Path(PathBuf),
-    /// From this file, although the dump doesn't hold what would tell whether it is the same.
+    /// This file. The dump does not contain enough to verify it.
     Unproved(PathBuf),
-    /// From the memory in the dump: hardly any names, but unwind data.
+    /// The memory in the dump: unwind data, and hardly any names.
     Memory,
-    /// From nowhere: its frames are found through frame pointers, if they are.
+    /// No source: frames are found by frame pointers, if at all.
     Nowhere,
 }
 
-/// What is wrong with a file.
+/// A problem with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A file of that name is another one: its build id, or its first bytes, are not those in the dump.
+    /// A candidate is another file: its build id, or its first bytes, differ from the dump.
     Different(PathBuf),
-    /// It can't be read.
+    /// A candidate cannot be read.
     Unreadable(PathBuf, io::ErrorKind),
-    /// It is no ELF file that can be used.
+    /// A candidate is no usable ELF file.
     Elf(PathBuf, ElfError),
-    /// The dump doesn't hold its unwind data either.
+    /// The dump does not contain its unwind data either.
     NotInDump(ElfError),
 }
 
-/// How many bytes tell one file from another where there is no build id: the headers, and what is behind them.
+/// Number of bytes that are compared without a build id: the headers and the data behind them.
 const HEAD: u64 = 1024;
 
 impl File {
@@ -67,12 +67,12 @@ impl File {
         File { path: path.into(), build_id, origin, problems, image, in_dump, elf: None, table: None }
     }
 
-    /// Its unwind table; none where nothing describes its code.
+    /// Returns its unwind table, or `None` if it has no unwind data.
     pub fn table(&self) -> Option<&Table> {
         self.table.as_deref()
     }
 
-    /// What the dump holds of it.
+    /// Returns its contents in the dump.
     pub fn image(&self) -> &Image {
         &self.image
     }
@@ -86,7 +86,7 @@ impl File {
         Some(start.wrapping_sub(self.elf.as_ref()?.code_address(offset)?))
     }
 
-    /// Takes the file at `path` for it, unless it is another one.
+    /// Uses the file at `path`, unless it is another one.
     pub(super) fn accept(&mut self, path: &Path, elf: Arc<Elf>, table: Arc<Table>) -> bool {
         self.origin = match self.is_same(&elf) {
             Some(true) => Origin::Path(path.into()),
@@ -100,7 +100,7 @@ impl File {
         true
     }
 
-    /// Whether a file is the one that was mapped, if that can be told.
+    /// Returns `Some(true)` if a file is the mapped one, or `None` if that cannot be determined.
     fn is_same(&self, elf: &Elf) -> Option<bool> {
         if !self.build_id.is_empty() {
             return Some(elf.build_id().as_deref() == Some(&*self.build_id));
@@ -111,12 +111,12 @@ impl File {
         Some(elf.bytes(0, size).ok()? == ours)
     }
 
-    /// How many bytes the dump says that it holds of it.
+    /// Returns the number of bytes that the dump claims to contain of it.
     pub(super) fn image_size(&self) -> u64 {
         self.image.size().unwrap_or(u64::MAX)
     }
 
-    /// Builds the table from what the dump holds.
+    /// Builds the table from the contents in the dump.
     pub(super) fn read_image(&mut self) {
         let Some(elf) = &self.in_dump else { return };
         self.elf = Some(elf.clone());

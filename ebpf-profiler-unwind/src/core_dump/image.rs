@@ -1,4 +1,4 @@
-//! ELF files as they lie in the memory of a dump.
+//! ELF files in the memory of a dump.
 
 use std::io;
 use std::ops::Range;
@@ -9,23 +9,23 @@ use ebpf_profiler_core::elf::ReadAt;
 use super::mapped::{MappedFile, Piece};
 use super::memory::Contents;
 
-/// What a dump holds of a file, read as if it were the file.
+/// The contents of a file in a dump, read by file offset.
 ///
-/// Of mapped files that is what was mapped, in general without sections and symbols; of the vDSO it is all.
+/// Of mapped files these are the mapped parts, usually without sections and symbols; of the vDSO it is the whole file.
 #[derive(Clone, Debug)]
 pub struct Image {
     contents: Arc<Contents>,
-    /// By their offsets; of several pieces of one offset only the first, as later ones may have been written to.
+    /// Pieces by offset. Of several with one offset only the first is used, as later ones may have been written to.
     pieces: Arc<[Piece]>,
-    /// Whether its section headers are in memory: hardly any file's are but the kernel's own library's.
+    /// `true` if the section headers are in memory, as in the vDSO.
     sections: bool,
 }
 
-/// Where the ELF header speaks of section headers: where they are; how many, and which has their names.
+/// Fields of section headers in the ELF header: their offset; their number, and the index of their names.
 const SECTIONS: [Range<u64>; 2] = [40..48, 60..64];
 
 impl Image {
-    /// Of a mapped file.
+    /// Creates the image of a mapped file.
     pub(super) fn of_file(contents: &Arc<Contents>, file: &MappedFile) -> Image {
         let mut pieces = file.pieces.clone();
         pieces.sort_by_key(|piece| piece.offset);
@@ -33,7 +33,7 @@ impl Image {
         Image { contents: contents.clone(), pieces: pieces.into(), sections: false }
     }
 
-    /// Of the library that the kernel lends to every process.
+    /// Creates the image of the vDSO.
     pub(super) fn of_vdso(contents: &Arc<Contents>, range: Range<u64>) -> Image {
         let pieces = Arc::new([Piece { range, offset: 0 }]);
         Image { contents: contents.clone(), pieces, sections: true }
@@ -51,7 +51,7 @@ impl Image {
         Some(())
     }
 
-    /// Where byte `offset` is in memory, and how many bytes follow each other from there on.
+    /// Returns the address of byte `offset`, and the number of contiguous bytes from there on.
     fn find(&self, offset: u64) -> Option<(u64, u64)> {
         let next = self.pieces.partition_point(|piece| piece.offset <= offset);
         let piece = self.pieces.get(next.checked_sub(1)?)?;
@@ -59,7 +59,7 @@ impl Image {
         Some((address, piece.range.end.checked_sub(address).filter(|&size| size > 0)?))
     }
 
-    /// Lets the header speak of no sections.
+    /// Clears the fields of section headers.
     fn hide_sections(&self, offset: u64, buffer: &mut [u8]) {
         for byte in SECTIONS.into_iter().flatten() {
             let place = byte.checked_sub(offset).and_then(|at| buffer.get_mut(at as usize));

@@ -1,4 +1,4 @@
-//! From the mappings of a dump to modules that can be walked through.
+//! Converts the mappings of a dump to modules for a walk.
 
 use std::io;
 use std::ops::Range;
@@ -19,24 +19,24 @@ use crate::modules::{MAX_MAPPINGS, Mapping, Modules};
 use crate::table::Table;
 use crate::walk::NativeFrame;
 
-/// A process of a dump, ready to be walked.
+/// The modules, files and memory of a dump's process.
 #[derive(Debug)]
 pub struct Loaded {
     modules: Modules,
     files: Vec<File>,
-    /// Those in `modules`.
+    /// The mappings in `modules`.
     mappings: Vec<Numbered>,
     memory: Memory,
 }
 
-/// How a file is opened: the crate itself doesn't.
+/// Opener of files: the crate itself opens none.
 type Open<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Box<dyn ReadAt>>;
 
 impl CoreDump {
-    /// Finds the files that held code, and builds their tables.
+    /// Finds the files with code and builds their tables.
     ///
-    /// `open` opens a path; it should refuse what isn't a regular file, as the dump chooses the paths. Whatever it
-    /// opens has to prove that it is the file that was mapped.
+    /// `open` opens a path. It should reject anything but regular files, since the dump chooses the paths. Each opened file is
+    /// compared with the dump.
     pub fn load(
         &self,
         search: &Search,
@@ -54,33 +54,33 @@ impl CoreDump {
 }
 
 impl Loaded {
-    /// The modules to walk through.
+    /// Returns the modules to walk.
     pub fn modules(&self) -> &Modules {
         &self.modules
     }
 
-    /// The memory of the dump, and of the files where the dump has none.
+    /// Returns the memory of the dump, completed by mapped files.
     pub fn memory(&self) -> Memory {
         self.memory.clone()
     }
 
-    /// The files that held code.
+    /// Returns the files with code.
     pub fn files(&self) -> &[File] {
         &self.files
     }
 
-    /// All mappings of code, as they are in [`modules`](Loaded::modules), and the files that they are of.
+    /// Returns all mappings of code in [`modules`](Loaded::modules), with their files.
     pub fn places(&self) -> Vec<Place<'_>> {
         self.mappings.iter().map(|mapping| mapping.place(&self.files)).collect()
     }
 
-    /// The number in [`files`](Loaded::files) of the file that a frame lies in.
+    /// Returns the index in [`files`](Loaded::files) of the file of a frame.
     pub fn file_of(&self, frame: &NativeFrame) -> Option<usize> {
         self.mappings.get(frame.mapping?)?.file
     }
 }
 
-/// A mapping whose file, if there is one, has a number.
+/// A mapping with the index of its file.
 #[derive(Debug)]
 struct Numbered {
     range: Range<u64>,
@@ -102,7 +102,7 @@ impl Numbered {
     }
 }
 
-/// A piece of a mapped file, by its number.
+/// A piece of a mapped file, with the file's index.
 struct Held {
     range: Range<u64>,
     offset: u64,
@@ -113,18 +113,18 @@ struct Loader<'a> {
     dump: &'a CoreDump,
     search: &'a Search,
     open: Open<'a>,
-    /// All pieces by their addresses.
+    /// All pieces by address.
     pieces: Vec<Held>,
     files: Vec<File>,
-    /// Which of `files` a mapped file is.
+    /// Index in `files` of each mapped file.
     numbers: Vec<Option<usize>>,
-    /// What was read from a path already.
+    /// Files by path, read before.
     known: HashMap<PathBuf, (Arc<Elf>, Arc<Table>)>,
-    /// How many bytes of images in memory may still be read.
+    /// Number of bytes of images in memory that may still be read.
     budget: u64,
 }
 
-/// Unwind data in memory is read of so many bytes at most: a dump may say that one piece is a thousand files.
+/// Maximum number of bytes of unwind data read from memory: a dump may claim that one piece is a thousand files.
 const BUDGET: u64 = 1 << 30;
 
 impl<'a> Loader<'a> {
@@ -149,7 +149,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// All code: the executable segments of the dump, and what is in files and not in the dump at all.
+    /// Returns all code: executable segments of the dump, and code in files that the dump lacks.
     fn mappings(&mut self) -> Vec<Numbered> {
         let segments: Vec<Range<u64>> = self.dump.contents.code().take(MAX_MAPPINGS).collect();
         let mut mappings: Vec<Numbered> = segments.into_iter().map(|range| self.segment(range)).collect();
@@ -161,7 +161,7 @@ impl<'a> Loader<'a> {
         mappings
     }
 
-    /// The code in a piece of a file that `gcore` left out: whether it is any is in the headers of the file.
+    /// Returns the code in a piece of a file that `gcore` left out, according to the file's headers.
     fn left_out(&mut self, place: usize) -> Option<Numbered> {
         let Held { ref range, offset, mapped } = self.pieces[place];
         let range = range.clone();
@@ -179,7 +179,7 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// An executable segment.
+    /// Returns the mapping of an executable segment.
     fn segment(&mut self, range: Range<u64>) -> Numbered {
         let nothing = Numbered { load_bias: 0, file: None, range: range.clone() };
         let (number, offset) = match self.mapped(range.start) {
@@ -191,7 +191,7 @@ impl<'a> Loader<'a> {
         load_bias.map_or(nothing, |load_bias| Numbered { range, load_bias, file: Some(number) })
     }
 
-    /// Which mapped file is at `address`, and which byte of it.
+    /// Returns the mapped file at `address` and the offset in it.
     fn mapped(&self, address: u64) -> Option<(usize, u64)> {
         let next = self.pieces.partition_point(|place| place.range.start <= address);
         let place = self.pieces.get(next.checked_sub(1)?)?;
@@ -199,7 +199,7 @@ impl<'a> Loader<'a> {
         place.range.contains(&address).then_some((place.mapped, offset))
     }
 
-    /// The number of a mapped file, which may be looked for the first time.
+    /// Returns the index of a mapped file, searching for it the first time.
     fn number(&mut self, mapped: usize) -> usize {
         let number = self.numbers[mapped].unwrap_or_else(|| {
             let file = self.find(&self.dump.files()[mapped]);
@@ -221,7 +221,7 @@ impl<'a> Loader<'a> {
         self.files.len() - 1
     }
 
-    /// Looks for a file wherever it may be.
+    /// Searches for a file below all roots.
     fn find(&mut self, mapped: &MappedFile) -> File {
         let mut file = File::new(mapped.original_path(), Image::of_file(&self.dump.contents, mapped));
         for path in self.search.candidates(mapped.original_path(), &file.build_id) {
@@ -252,7 +252,7 @@ impl<'a> Loader<'a> {
         Ok(known)
     }
 
-    /// Builds the table from what the dump itself holds of the file.
+    /// Builds the table from the file's contents in the dump.
     fn read_image(&mut self, file: &mut File) {
         let size = file.image_size();
         if size <= self.budget {
@@ -262,7 +262,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// The pieces of files that proved to be the right ones.
+/// Returns the pieces of verified files.
 fn backing(pieces: &[Held], numbers: &[Option<usize>], files: &[File]) -> Arc<[Backing]> {
     let backing = pieces.iter().filter_map(|place| {
         let file = &files[numbers[place.mapped]?];

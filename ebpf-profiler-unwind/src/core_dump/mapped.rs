@@ -1,4 +1,4 @@
-//! The files that were mapped.
+//! Mapped files.
 //!
 //! ```text
 //!   NT_FILE = count: u64   page size: u64   {start, end, offset in pages}: u64 × 3 × count   path, zero byte, ...
@@ -14,29 +14,29 @@ use crate::bytes::Bytes;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MappedFile {
-    /// Its path as the process saw it.
+    /// Path as the process saw it.
     pub path: Box<str>,
-    /// Where its pieces are, by their addresses.
+    /// Its pieces, by address.
     pub pieces: Vec<Piece>,
 }
 
 /// A piece of a file in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it is in the process.
+    /// Addresses in the process.
     pub range: Range<u64>,
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub offset: u64,
 }
 
 impl MappedFile {
-    /// The path without what the kernel puts behind the name of a file that was deleted.
+    /// Returns the path without the suffix that the kernel adds for deleted files.
     pub fn original_path(&self) -> &str {
         self.path.strip_suffix(" (deleted)").unwrap_or(&self.path)
     }
 }
 
-/// Reads the list; `None` when it contradicts itself. Pieces that can't be are left out.
+/// Parses the list. Returns `None` if it is inconsistent. Impossible pieces are skipped.
 pub(super) fn parse(description: &[u8]) -> Option<Vec<MappedFile>> {
     let mut bytes = Bytes(description);
     let (count, page) = (bytes.u64()?, bytes.u64()?);
@@ -53,9 +53,9 @@ pub(super) fn parse(description: &[u8]) -> Option<Vec<MappedFile>> {
     Some(files.list)
 }
 
-/// Files by their paths.
+/// Groups pieces into files by path.
 ///
-/// A path may stand for several files one after the other, each of which begins with offset 0.
+/// A path may name several files in a row, each of which begins with offset 0.
 #[derive(Default)]
 struct Files<'a> {
     list: Vec<MappedFile>,

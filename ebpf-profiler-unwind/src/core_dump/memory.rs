@@ -1,4 +1,4 @@
-//! The memory of a process that was.
+//! The memory of a dump.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ebpf_profiler_core::elf::{Elf, Segment, segment_type};
 use ebpf_profiler_core::trace::Stack;
 
-/// The memory in a dump: its loadable segments by their addresses.
+/// The loadable segments of a dump, by address.
 #[derive(Debug)]
 pub(super) struct Contents {
     elf: Elf,
@@ -17,14 +17,14 @@ pub(super) struct Contents {
 /// Read-only memory that is in a file.
 #[derive(Clone, Debug)]
 pub(super) struct Backing {
-    /// Where it was mapped.
+    /// Addresses in the process.
     pub(super) range: Range<u64>,
-    /// Where that begins in the file.
+    /// Offset in the file.
     pub(super) offset: u64,
     pub(super) file: Arc<Elf>,
 }
 
-/// A part of memory of which some may be in the file.
+/// A segment of memory, of which a part may be in the dump.
 struct Part<'a> {
     file: &'a Elf,
     offset: u64,
@@ -43,20 +43,20 @@ impl Contents {
         &self.elf
     }
 
-    /// How many bytes are promised behind the end of the file.
+    /// Returns the number of bytes in the headers that lie behind the end of the file.
     pub(super) fn missing(&self) -> u64 {
         let behind = |segment: &Segment| segment.file_size - self.size_in_file(segment);
         self.segments.iter().map(behind).fold(0, u64::saturating_add)
     }
 
-    /// Where the segment is that holds `address`.
+    /// Returns the index of the segment that contains `address`.
     pub(super) fn segment(&self, address: u64) -> Option<&Segment> {
         let next = self.segments.partition_point(|segment| segment.address <= address);
         let segment = self.segments.get(next.checked_sub(1)?)?;
         (address - segment.address < segment.memory_size).then_some(segment)
     }
 
-    /// Where the first segment behind `address` begins.
+    /// Returns the start of the first segment behind `address`.
     fn next_segment(&self, address: u64) -> u64 {
         let next = self.segments.partition_point(|segment| segment.address <= address);
         self.segments.get(next).map_or(u64::MAX, |segment| segment.address)
@@ -80,7 +80,7 @@ impl Contents {
         Some(())
     }
 
-    /// What is in the dump from `address` to the end of its segment.
+    /// Returns the part of the file from `address` to the end of its segment.
     fn part(&self, address: u64) -> Option<Part<'_>> {
         let segment = self.segment(address)?;
         let into = address - segment.address;
@@ -88,26 +88,26 @@ impl Contents {
         Some(Part { file: &self.elf, offset: segment.offset + into, size })
     }
 
-    /// How many bytes of a segment are really there.
+    /// Returns the number of bytes of a segment that are in the file.
     fn size_in_file(&self, segment: &Segment) -> u64 {
         segment.file_size.min(self.elf.size().saturating_sub(segment.offset))
     }
 }
 
-/// Reads the memory of a dump, a piece at a time: walks stay close to where they were.
+/// Buffered reader of a dump's memory: walks read nearby addresses.
 ///
-/// What the dump doesn't hold comes from the files that were mapped, if these are known.
+/// Memory that the dump lacks comes from mapped files, if they are available.
 #[derive(Clone)]
 pub struct Memory {
     contents: Arc<Contents>,
     backing: Arc<[Backing]>,
-    /// The piece that was read last: its address, how much of it there is, and its bytes.
+    /// The buffer: its address, size and bytes.
     at: u64,
     len: usize,
     bytes: [u8; PIECE],
 }
 
-/// Bytes that are read at once.
+/// Size of the buffer.
 const PIECE: usize = 1024;
 
 impl Memory {
@@ -115,7 +115,7 @@ impl Memory {
         Memory { contents, backing, at: 0, len: 0, bytes: [0; PIECE] }
     }
 
-    /// Fills `buffer` with what was at `address`; `None` where not all of it is known.
+    /// Fills `buffer` with the memory at `address`. Returns `None` if a part of it is unknown.
     pub fn fill(&mut self, address: u64, buffer: &mut [u8]) -> Option<()> {
         let mut done = 0;
         while done < buffer.len() {
@@ -127,7 +127,7 @@ impl Memory {
         Some(())
     }
 
-    /// What is known from `address` on: a byte or more.
+    /// Returns the known bytes from `address` on, at least one.
     fn known(&mut self, address: u64) -> Option<&[u8]> {
         let into = address.wrapping_sub(self.at);
         if into >= self.len as u64 {
@@ -136,7 +136,7 @@ impl Memory {
         self.bytes[..self.len].get(address.wrapping_sub(self.at) as usize..)
     }
 
-    /// Reads the piece that holds `address`, or what there is of it from there on.
+    /// Reads the buffer that contains `address`, or the known part of it from there on.
     fn turn_to(&mut self, address: u64) -> Option<()> {
         self.len = 0;
         let aligned = address & !(PIECE as u64 - 1);
@@ -156,10 +156,9 @@ impl Memory {
         self.contents.part(address).or_else(|| self.backed(address))
     }
 
-    /// Memory that is in a mapped file.
+    /// Memory of mapped files.
     ///
-    /// What could be written to is in the dump as soon as it was; if the dump says that it was mapped and left it
-    /// out, it may have changed in a way that isn't known.
+    /// Written memory is in the dump. If the dump lists writable memory and left it out, its contents are unknown.
     fn backed(&self, address: u64) -> Option<Part<'_>> {
         const WRITABLE: u32 = 2;
         let segment = self.contents.segment(address);

@@ -1,4 +1,4 @@
-//! Core dumps: the threads, the memory and the files of a process that was.
+//! Core dumps: threads, memory and files of a process.
 //!
 //! ```text
 //!   PT_NOTE  NT_PRSTATUS ──► threads: registers              ┐
@@ -7,8 +7,8 @@
 //!   PT_LOAD  ──────────────► memory ─────────────────────────┘
 //! ```
 //!
-//! Dumps of the kernel and of gdb's `gcore`, of x86_64 and arm64. They are read piece by piece: a dump of many
-//! gigabytes takes memory for its headers only.
+//! Supports dumps of the kernel and of gdb's `gcore`, of x86_64 and arm64. They are read in pieces: a dump of many gigabytes takes
+//! memory for its headers only.
 //!
 //! # Examples
 //!
@@ -28,11 +28,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What may be missing
+//! # Incomplete dumps
 //!
-//! A dump that was cut off, or lies, gives what it holds; [`Gaps`] counts what is not there, and each [`File`] says
-//! what became of it. What a dump doesn't hold of read-only memory is taken from the file that was mapped, once that
-//! has proved to be the same one; where there is no such file, unwind data is read from the dump's own copy.
+//! A truncated or damaged dump yields the data that it contains: [`Gaps`] counts the missing parts, and each [`File`] lists its
+//! problems. Read-only memory that a dump lacks is taken from the mapped file, once that is verified. Without such a file,
+//! unwind data is read from the dump's own copy.
 
 use std::fmt;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub use thread::Thread;
 use memory::Contents;
 use note::Notes;
 
-/// A core dump, its headers read.
+/// A core dump with parsed headers and notes.
 #[derive(Debug)]
 pub struct CoreDump {
     contents: Arc<Contents>,
@@ -82,24 +82,24 @@ pub struct CoreDump {
     gaps: Gaps,
 }
 
-/// What a dump should hold and doesn't.
+/// Parts that a dump should contain and lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Gaps {
-    /// Bytes of memory that the headers promise behind the end of the file.
+    /// Bytes of memory in the headers that lie behind the end of the file.
     pub memory: u64,
-    /// Notes that can't be read, or are too short for what they are.
+    /// Notes that cannot be parsed.
     pub notes: u32,
-    /// Whether there are more notes, threads or files than any process has, so that some were left out.
+    /// `true` if notes, threads or files exceeded a limit and were skipped.
     pub too_many: bool,
 }
 
 impl CoreDump {
-    /// Reads the headers and notes.
+    /// Parses headers and notes.
     ///
     /// # Errors
     ///
-    /// When it is no core dump of a known instruction set, or no thread is in it.
+    /// Fails if it is no core dump of a supported instruction set, or contains no thread.
     pub fn open(source: impl ReadAt + 'static) -> Result<CoreDump, CoreError> {
         let elf = Elf::open(source).map_err(CoreError::Elf)?;
         if elf.kind() != elf::Kind::Core {
@@ -123,46 +123,46 @@ impl CoreDump {
         })
     }
 
-    /// The instruction set.
+    /// Returns the instruction set.
     pub fn arch(&self) -> elf::Arch {
         self.contents.elf().arch()
     }
 
-    /// The process.
+    /// Returns the process.
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// The threads in the order of the dump: the first is the one that it was made for.
+    /// Returns the threads in the order of the dump: the first one caused it.
     pub fn threads(&self) -> &[Thread] {
         &self.threads
     }
 
-    /// The files that were mapped, in the order of their first address.
+    /// Returns the mapped files, by their first address.
     pub fn files(&self) -> &[MappedFile] {
         &self.files
     }
 
-    /// What is missing.
+    /// Returns the missing parts.
     pub fn gaps(&self) -> Gaps {
         self.gaps
     }
 
-    /// The memory in the dump, and no other.
+    /// Returns the memory in the dump alone.
     pub fn memory(&self) -> Memory {
         Memory::new(self.contents.clone(), Arc::default())
     }
 }
 
-/// Why a file can't be used as a core dump.
+/// The reason for rejecting a file as core dump.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CoreError {
-    /// It is no ELF file, or a broken one.
+    /// Not an ELF file, or a malformed one.
     Elf(ElfError),
-    /// It is an ELF file, but no core dump.
+    /// An ELF file of another kind.
     NotCore,
-    /// There is no thread in it, or none whose registers can be read.
+    /// No thread with registers.
     NoThreads,
 }
 

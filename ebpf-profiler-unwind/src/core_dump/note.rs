@@ -1,11 +1,11 @@
-//! The notes of a core dump: who ran, and what was mapped.
+//! Notes of a core dump: threads and mapped files.
 //!
 //! ```text
 //!   note = name size: u32   description size: u32   type: u32   name, padded to 4   description, padded to 4
 //! ```
 //!
-//! A thread's notes take some kilobytes, of which the registers are a few hundred bytes: only headers are read, and
-//! the descriptions that are of use.
+//! A thread's notes take some kilobytes, of which the registers are a few hundred bytes: only headers and relevant
+//! descriptions are read.
 
 use ebpf_profiler_core::elf::{Elf, Segment, segment_type};
 
@@ -16,16 +16,16 @@ use super::process::Process;
 use super::thread::Thread;
 use crate::bytes::Bytes;
 
-/// What the notes say.
+/// Contents of the notes.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) threads: Vec<Thread>,
     pub(super) files: Vec<MappedFile>,
-    /// Where the kernel's own library is.
+    /// Address of the vDSO.
     pub(super) vdso: Option<u64>,
     pub(super) process: Process,
     pub(super) gaps: Gaps,
-    /// How many notes were looked at.
+    /// Number of notes read so far.
     count: u32,
 }
 
@@ -35,29 +35,29 @@ mod kind {
     pub(super) const PRPSINFO: u32 = 3;
     pub(super) const AUXV: u32 = 6;
     pub(super) const FILE: u32 = 0x4649_4c45;
-    /// Of owner `LINUX`, behind the thread's registers on arm64.
+    /// Type of a note of owner `LINUX`, behind the thread's registers on arm64.
     pub(super) const ARM_TLS: u32 = 0x401;
 }
 
-/// Some eight notes a thread.
+/// Maximum number of notes: about eight per thread.
 const MAX_NOTES: u32 = 1 << 20;
 
 const MAX_THREADS: usize = 1 << 16;
 
-/// The largest description that is read: the kernel's list of files has 4 MiB at most unless somebody raised that.
+/// Maximum size of a description: the kernel's list of files has at most 4 MiB by default.
 const MAX_DESCRIPTION: u64 = 64 << 20;
 
 const CORE: &[u8] = b"CORE\0";
 
 const LINUX: &[u8] = b"LINUX\0";
 
-/// One note, its description not read.
+/// A note whose description is not read.
 struct Note {
     owner: Owner,
     kind: u32,
     offset: u64,
     size: u64,
-    /// Where the next one begins.
+    /// Offset of the next one.
     next: u64,
 }
 
@@ -69,7 +69,7 @@ enum Owner {
 }
 
 impl Notes {
-    /// Reads those of all segments.
+    /// Parses the notes of all segments.
     pub(super) fn read(&mut self, elf: &Elf, layout: &Layout) {
         for segment in elf.segments().iter().filter(|segment| segment.kind == segment_type::PT_NOTE) {
             self.segment(elf, segment, layout);
@@ -96,7 +96,7 @@ impl Notes {
         }
     }
 
-    /// Takes from a note what is of use; `None` when it makes no sense.
+    /// Parses a relevant note. Returns `None` if it is malformed.
     fn take(&mut self, elf: &Elf, note: &Note, layout: &Layout) -> Option<()> {
         match (note.owner, note.kind) {
             (Owner::Core, kind::PRSTATUS) if self.threads.len() == MAX_THREADS => self.gaps.too_many = true,
@@ -122,7 +122,7 @@ impl Note {
     fn read(elf: &Elf, at: u64, end: u64) -> Option<Note> {
         const HEADER: usize = 12;
         let mut head = [0; HEADER + LINUX.len()];
-        // The last note of a segment may be shorter than this.
+        // The last note of a segment may be shorter.
         let size = usize::try_from(end - at).ok()?.min(head.len());
         elf.fill(at, &mut head[..size]).ok()?;
         let mut bytes = Bytes(head.get(..size)?);
@@ -149,7 +149,7 @@ fn padded(size: u32) -> u64 {
     u64::from(size).next_multiple_of(4)
 }
 
-/// Where the kernel says that its library is, in `{key, value}` pairs.
+/// Finds the address of the vDSO in `{key, value}` pairs.
 fn vdso(description: &[u8]) -> Option<u64> {
     const AT_SYSINFO_EHDR: u64 = 33;
     let mut bytes = Bytes(description);

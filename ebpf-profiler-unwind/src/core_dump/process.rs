@@ -2,18 +2,18 @@
 
 use crate::bytes::Bytes;
 
-/// What a dump says of its process.
+/// The process of a dump.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Process {
-    /// Its id in the namespace that the dump was written in; 0 where that isn't known.
+    /// Id in the pid namespace of the dump; 0 if unknown.
     pub id: u32,
-    /// The first 15 bytes of its executable's name.
+    /// The first 15 bytes of the executable's name.
     pub name: Box<str>,
 }
 
 impl Process {
-    /// Reads a `prpsinfo`:
+    /// Parses a `prpsinfo`:
     ///
     /// ```text
     ///     0  state, flags          16 bytes

@@ -1,15 +1,15 @@
-//! Where the file of a mapping may be by now.
+//! Candidate paths of mapped files.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Where to look for files.
+/// Search order for mapped files.
 ///
 /// ```text
 ///   ROOT/usr/lib/debug/.build-id/ab/cdef...     ROOT/usr/lib/.build-id/ab/cdef...     ROOT/.build-id/ab/cdef...
 ///   ROOT/path/of/the/mapping
 /// ```
 ///
-/// Each root in turn: the file system of a container, a folder with files of another machine.
+/// Roots are searched in order: the file system of a container, a folder with files of another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Search {
     roots: Vec<PathBuf>,
@@ -30,7 +30,7 @@ impl Search {
         Search { roots: roots.into() }
     }
 
-    /// The paths at which a file may be, the best first.
+    /// Returns the candidate paths of a file, best first.
     pub fn candidates(&self, path: &str, build_id: &[u8]) -> Vec<PathBuf> {
         let id = build_id_path(build_id);
         let path = inside(path);
@@ -49,7 +49,7 @@ fn build_id_path(id: &[u8]) -> Option<PathBuf> {
     Some(Path::new(&format!("{first:02x}")).join(rest))
 }
 
-/// An absolute path as one below a root; none that leads out of it.
+/// Converts an absolute path to one below a root. Returns `None` if it leads out of it.
 fn inside(path: &str) -> Option<&Path> {
     let path = Path::new(path.strip_prefix('/')?);
     let plain = path.components().all(|component| matches!(component, Component::Normal(_)));

@@ -9,16 +9,16 @@ use crate::bytes::Bytes;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Thread {
-    /// Its id in the namespace that the dump was written in.
+    /// Id in the pid namespace of the dump.
     pub id: u32,
-    /// The signal that it was about to take; 0 where there was none.
+    /// The signal being delivered; 0 without one.
     pub signal: u16,
     /// Its registers.
     pub registers: Registers,
 }
 
 impl Thread {
-    /// Reads a `prstatus`:
+    /// Parses a `prstatus`:
     ///
     /// ```text
     ///     0  signal information   12 bytes

@@ -1,4 +1,4 @@
-//! Common information entries: what several functions have in common.
+//! Common information entries: the common part of several FDEs.
 
 use crate::arch::Registers;
 use crate::bytes::Bytes;
@@ -10,48 +10,48 @@ use super::program::Program;
 use super::section::Format;
 use super::state::State;
 
-/// A common information entry, its instructions already carried out.
+/// A common information entry, with its instructions executed.
 #[derive(Clone, Debug)]
 pub(crate) struct Cie<'a> {
-    /// How addresses of its functions are encoded.
+    /// Encoding of addresses in its FDEs.
     pub(crate) encoding: u8,
-    /// Whether the FDEs have a piece of augmentation data in front of their instructions.
+    /// `true` if its FDEs have augmentation data in front of their instructions.
     pub(crate) augmented: bool,
-    /// Whether its functions are signal frames.
+    /// `true` if its functions are signal frames.
     pub(crate) signal: bool,
-    /// What advances count in.
+    /// Factor of advances.
     pub(crate) code_align: u64,
-    /// What offsets count in.
+    /// Factor of offsets.
     pub(crate) data_align: i64,
-    /// The column that stands for the return address.
+    /// Column of the return address.
     pub(crate) ra: u16,
-    /// The row that each function begins with.
+    /// Initial row of each function.
     pub(crate) initial: State<'a>,
 }
 
-/// What a CIE says of how its functions are written down.
+/// Encoding of the FDEs of a CIE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Functions {
-    /// How addresses are encoded.
+    /// Encoding of addresses.
     pub(crate) encoding: u8,
-    /// Whether there is augmentation data.
+    /// `true` if there is augmentation data.
     pub(crate) augmented: bool,
 }
 
-/// The most bytes of instructions that a CIE can have.
+/// Maximum size of a CIE's instructions, in bytes.
 ///
-/// Real ones have about ten. They are carried out once for each FDE that isn't plain, so the bound keeps the time linear.
+/// Real ones have about ten. They are executed once per FDE that is not plain, so the limit keeps the time linear.
 const MAX_INSTRUCTIONS: usize = 512;
 
 impl<'a> Cie<'a> {
-    /// Reads an entry of the section at virtual address `address`.
+    /// Parses an entry of the section at virtual address `address`.
     pub(super) fn parse(address: u64, entry: &Entry<'a>, registers: &Registers) -> Option<Cie<'a>> {
         let (mut cie, instructions) = Cie::parse_head(address, entry)?;
         cie.begin(instructions, registers)?;
         Some(cie)
     }
 
-    /// All but the instructions, which are left.
+    /// Parses all but the instructions, which are returned.
     pub(super) fn parse_head(address: u64, entry: &Entry<'a>) -> Option<(Cie<'a>, Bytes<'a>)> {
         let mut body = entry.body;
         let version = body.u8()?;
@@ -77,13 +77,13 @@ impl<'a> Cie<'a> {
         Some((cie, body))
     }
 
-    /// How its functions are written down.
+    /// Returns the encoding of its FDEs.
     #[inline]
     pub(crate) fn functions(&self) -> Functions {
         Functions { encoding: self.encoding, augmented: self.augmented }
     }
 
-    /// Takes in the augmentation data, which ends at virtual address `end`.
+    /// Parses the augmentation data, which ends at virtual address `end`.
     fn augment(&mut self, augmentation: &[u8], mut data: Bytes<'_>, end: u64) -> Option<()> {
         for letter in augmentation {
             match letter {
@@ -114,7 +114,7 @@ impl<'a> Cie<'a> {
     }
 }
 
-/// Version 1 and 3 look alike up to here; 4 (only in `.debug_frame`) brings two sizes.
+/// Versions 1 and 3 are equal up to here; version 4 (only in `.debug_frame`) adds two sizes.
 fn check_version(body: &mut Bytes<'_>, version: u8, format: Format) -> Option<()> {
     match version {
         1 | 3 => Some(()),
@@ -126,18 +126,18 @@ fn check_version(body: &mut Bytes<'_>, version: u8, format: Format) -> Option<()
     }
 }
 
-/// What nearly all functions of a CIE need of it.
+/// The parts of a CIE that most FDEs need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Common {
-    /// How they are written down.
+    /// Encoding of its FDEs.
     pub(crate) functions: Functions,
-    /// How their plain instructions are carried out.
+    /// Executor of plain instructions, if the CIE allows it.
     pub(crate) plain: Option<Plain>,
 }
 
-/// What was needed last.
+/// Cache of the CIEs used last.
 ///
-/// Of bounded size whatever a file holds: what isn't here is made again.
+/// Of fixed size for any file; other CIEs are parsed again.
 pub(crate) struct Cache {
     slots: Vec<Option<(usize, Common)>>,
 }
@@ -149,14 +149,14 @@ impl Cache {
         Cache { slots: vec![None; Cache::SLOTS] }
     }
 
-    /// What is known of the CIE at `offset`.
+    /// Returns the CIE at `offset` if it is cached.
     #[inline]
     pub(crate) fn get(&self, offset: usize) -> Option<&Common> {
         let (cached, common) = self.slots[Cache::slot(offset)].as_ref()?;
         (*cached == offset).then_some(common)
     }
 
-    /// Notes what there is to know of the CIE at `offset`.
+    /// Caches the CIE at `offset`.
     pub(crate) fn put(&mut self, offset: usize, cie: &Cie<'_>, registers: &Registers) {
         let common = Common { functions: cie.functions(), plain: Plain::of(cie, registers) };
         self.slots[Cache::slot(offset)] = Some((offset, common));

@@ -1,4 +1,4 @@
-//! The CIEs of a section: bytes that stay, while those of functions come and go.
+//! The CIEs of a section. Their bytes stay in memory, those of FDEs do not.
 
 use std::ops::Range;
 
@@ -14,20 +14,20 @@ use super::section::{Format, Reader};
 #[derive(Debug)]
 pub(crate) struct Cies {
     format: Format,
-    /// The virtual address of the section.
+    /// Virtual address of the section.
     address: u64,
     bytes: Vec<u8>,
     places: HashMap<usize, (Range<usize>, Functions)>,
-    /// The one that was asked for last.
+    /// The CIE used last.
     last: (usize, Option<Functions>),
 }
 
-/// Bytes of one; real ones have thirty. One that makes no sense is read again for each of its functions, so the bound
+/// Maximum size of a CIE, in bytes; real ones have thirty. A malformed one is read again for each of its functions, so the limit
 /// keeps the time linear.
 const MAX_SIZE: usize = 1024;
 
-/// How many are kept, and how many bytes in all. Linkers keep each once in `.eh_frame`; `.debug_frame` has one for each
-/// source file.
+/// Maximum number of CIEs, and of their bytes. Linkers merge equal ones in `.eh_frame`; `.debug_frame` has one per source
+/// file.
 const MAX_COUNT: usize = 1 << 15;
 const MAX_BYTES: usize = 1 << 20;
 
@@ -43,13 +43,13 @@ impl Cies {
         }
     }
 
-    /// What the CIE at `offset` says of how its functions are written down, where it was the last asked for.
+    /// Returns the encoding of the FDEs of the CIE at `offset`, if it was the one used last.
     #[inline]
     pub(crate) fn last(&self, offset: usize) -> Option<Functions> {
         self.last.1.filter(|_| self.last.0 == offset)
     }
 
-    /// The same of any, which is read where it wasn't before.
+    /// Returns the encoding of the FDEs of any CIE, reading it if necessary.
     #[cold]
     pub(crate) fn find(&mut self, offset: usize, reader: &mut Reader<'_>) -> Option<Functions> {
         let functions = match self.places.get(&offset) {
@@ -73,7 +73,7 @@ impl Cies {
         Some(functions)
     }
 
-    /// The CIE at `offset`, if it was found before.
+    /// Returns the CIE at `offset` if it was read before.
     pub(crate) fn get(&self, offset: usize, registers: &Registers) -> Option<Cie<'_>> {
         let (range, _) = self.places.get(&offset)?;
         let entry = Entry::parse(self.bytes.get(range.clone())?, offset, self.format)?;

@@ -1,36 +1,36 @@
-//! From a section's bytes to its entries.
+//! Splits a section into entries.
 
 use crate::bytes::Bytes;
 
 use super::section::Format;
 
-/// One entry of a section.
+/// An entry of a section.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry<'a> {
-    /// What it is.
+    /// Kind of the entry.
     pub(crate) kind: Kind,
-    /// Which way of framing it has.
+    /// Framing of the section.
     pub(crate) format: Format,
-    /// All of it.
+    /// The whole entry.
     pub(crate) bytes: &'a [u8],
-    /// What follows its length and kind.
+    /// The part behind length and kind.
     pub(crate) body: Bytes<'a>,
-    /// Where its body begins in the section.
+    /// Offset of the body in the section.
     pub(crate) body_offset: usize,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// What several functions have in common.
+    /// Common information entry.
     Cie,
-    /// One function, described on top of the CIE at this offset.
+    /// Frame description entry of one function, with the offset of its CIE.
     Fde(usize),
-    /// Nothing: padding, or the end.
+    /// Padding or terminator.
     Empty,
 }
 
-/// Bytes of the entry that `bytes` begin with, its length included.
+/// Returns the size of the first entry in `bytes`, including its length field.
 #[inline(always)]
 pub(super) fn size(bytes: &[u8]) -> Option<usize> {
     let mut rest = Bytes(bytes);
@@ -41,7 +41,7 @@ pub(super) fn size(bytes: &[u8]) -> Option<usize> {
 }
 
 impl<'a> Entry<'a> {
-    /// The entry at `offset` of its section, whose bytes these are.
+    /// Parses the entry at `offset` of its section, which consists of `bytes`.
     #[inline(always)]
     pub(super) fn parse(bytes: &'a [u8], offset: usize, format: Format) -> Option<Entry<'a>> {
         let mut body = Bytes(bytes);
@@ -54,13 +54,13 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What an entry is whose length and kind take eight bytes each, behind a mark that says so.
+/// Returns the kind of an entry in the 64-bit format: length and kind have eight bytes each.
 #[cold]
 fn wide_kind(bytes: &[u8], offset: usize, format: Format) -> Option<Kind> {
     kind(format, Bytes::at(bytes, 12)?.u64()?, u64::MAX, offset + 12)
 }
 
-/// What an entry with this `id` at `id_offset` is; `mark` marks a CIE in `.debug_frame`.
+/// Returns the kind of an entry with this `id` at `id_offset`; `mark` marks a CIE in `.debug_frame`.
 #[inline]
 fn kind(format: Format, id: u64, mark: u64, id_offset: usize) -> Option<Kind> {
     let offset = usize::try_from(id).ok();

@@ -1,8 +1,8 @@
-//! The few shapes of DWARF expressions that occur in call frame information.
+//! The forms of DWARF expressions that occur in call frame information.
 
 use crate::bytes::Bytes;
 
-/// An expression that a rule can hold.
+/// An expression that a rule can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expression {
     /// `register + offset`
@@ -13,7 +13,7 @@ pub(crate) enum Expression {
     Plt { register: u8, offset: i64, from: u8 },
 }
 
-/// Recognizes the shape of `code`.
+/// Recognizes the form of `code`.
 pub(crate) fn recognize(code: &[u8]) -> Option<Expression> {
     let mut bytes = Bytes(code);
     let register @ 0..=31 = bytes.u8()?.wrapping_sub(BREG0) else { return None };
@@ -29,7 +29,7 @@ pub(crate) fn recognize(code: &[u8]) -> Option<Expression> {
     }
 }
 
-/// What is added after the dereference: nothing, or one constant.
+/// Decodes the addend after the dereference: none, or one constant.
 fn added(code: &[u8]) -> Option<u64> {
     let [PLUS_CONSTANT, rest @ ..] = code else {
         return code.is_empty().then_some(0);

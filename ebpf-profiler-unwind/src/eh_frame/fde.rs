@@ -11,14 +11,14 @@ use super::pointer;
 /// A frame description entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Fde<'a> {
-    /// The virtual addresses of the function.
+    /// Virtual addresses of the function.
     pub(crate) range: Range<u64>,
-    /// How its frame changes from instruction to instruction.
+    /// Call frame instructions of the function.
     pub(crate) instructions: Bytes<'a>,
 }
 
 impl<'a> Fde<'a> {
-    /// Reads an entry of the section at virtual address `address`.
+    /// Parses an entry of the section at virtual address `address`.
     #[inline(always)]
     pub(crate) fn parse(address: u64, entry: &Entry<'a>, functions: Functions) -> Option<Fde<'a>> {
         let mut body = entry.body;

@@ -1,4 +1,4 @@
-//! Call frame information: `.eh_frame`, and `.debug_frame`, which differs in how it is framed.
+//! Call frame information: `.eh_frame`, and `.debug_frame`, whose framing differs.
 //!
 //! ```text
 //!   section   entry            header                   instructions         row                 rule

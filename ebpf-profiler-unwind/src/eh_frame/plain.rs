@@ -1,12 +1,12 @@
-//! Carries out the few call frame instructions that nearly all functions are made of, on the rule itself.
+//! Executes the few call frame instructions of which nearly all functions consist, directly on a rule.
 //!
 //! ```text
 //!   00 nop            02, 03 advance 1, 2 B     0a remember     0c cfa = r + uleb     0e cfa offset uleb
 //!   40+n advance n    2d negate signing         0b restore      0d cfa register r
-//!   80+r offset r, uleb, c0+r restore r: of frame pointer and return address; of others nothing is kept
+//!   80+r offset r, uleb, c0+r restore r: of frame pointer and return address; other registers are ignored
 //! ```
 //!
-//! A [`Program`](super::program::Program) goes on where there is something else, and judges what makes no sense.
+//! [`Program`](super::program::Program) executes the rest of a function from the first other instruction on.
 
 use ebpf_programs::abi::table::{cfa, fp};
 
@@ -17,34 +17,34 @@ use crate::table::rules::Packed;
 use super::cie::Cie;
 use super::program::DEPTH;
 
-/// What functions have in common that can be carried out here.
+/// Executor for the functions of a CIE.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
-    /// The rule that they begin with.
+    /// Rule at the entry of a function.
     pub(crate) first: Packed,
     code_align: u64,
     data_align: i64,
     fp: u16,
-    /// A bit for each register that rules tell about: the frame pointer, the return address.
-    told: u64,
-    /// Registers that the address may start from are below this one.
+    /// A bit for each register in rules: frame pointer and return address.
+    tracked: u64,
+    /// Number of registers that an address may start from.
     count: u16,
     signs: bool,
 }
 
-/// How far a function is.
+/// State of an execution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// From where on `rule` holds.
+    /// Address from which on `rule` is in effect.
     pub(crate) at: u64,
     pub(crate) rule: Packed,
     pub(crate) remembered: [Packed; DEPTH],
-    /// How many rules are remembered.
+    /// Number of remembered rules.
     pub(crate) depth: usize,
 }
 
 impl Progress {
-    /// Nothing is done of a function that begins at `begin`.
+    /// Creates the state at the start of a function.
     #[inline]
     pub(crate) fn new(begin: u64, first: Packed) -> Progress {
         Progress { at: begin, rule: first, remembered: [Packed::NO_DATA; DEPTH], depth: 0 }
@@ -52,7 +52,7 @@ impl Progress {
 }
 
 impl Plain {
-    /// `None` for functions whose rules say more than an instruction here could change.
+    /// Returns the executor, or `None` if rules of the CIE are more than plain.
     pub(crate) fn of(cie: &Cie<'_>, registers: &Registers) -> Option<Plain> {
         let first = registers.rule(&cie.initial, cie.signal);
         let is_plain = first.complete
@@ -66,16 +66,16 @@ impl Plain {
             code_align: cie.code_align,
             data_align: cie.data_align,
             fp: registers.fp,
-            told: bit(registers.fp) | bit(cie.ra),
+            tracked: bit(registers.fp) | bit(cie.ra),
             count: registers.count,
             signs: registers.signs,
         })
     }
 
-    /// Carries out `code`, giving away each finished row, up to the first instruction that isn't known here.
+    /// Executes `code` and passes each finished row to `row`, up to the first instruction that is not plain.
     ///
-    /// Whether there was none: the function ends at `end`. All in one loop, which parts of it in functions of their own
-    /// make slower, inlined or not: nearly all rows come from its first line.
+    /// Returns `true` if there was none: the function ends at `end`. All in one loop: helper functions make it slower, inlined or
+    /// not, since nearly all rows come from its first arm.
     #[inline(always)]
     pub(crate) fn run(
         &self,
@@ -135,10 +135,10 @@ impl Plain {
         done
     }
 
-    /// The rule behind an instruction that stores a register.
+    /// Returns the rule after a register was stored.
     #[inline(always)]
     fn stored(&self, rule: Packed, register: u8, offset: u64) -> Option<Packed> {
-        if self.told >> register & 1 == 0 {
+        if self.tracked >> register & 1 == 0 {
             return Some(rule);
         }
         let offset = i32::try_from((offset as i64).wrapping_mul(self.data_align)).ok()?;
@@ -146,10 +146,10 @@ impl Plain {
         Some(if is_fp { rule.with_fp_at(offset) } else { rule.with_ra_at(offset) })
     }
 
-    /// The rule behind an instruction that restores a register.
+    /// Returns the rule after a register was restored.
     #[inline(always)]
     fn restored(&self, rule: Packed, register: u8) -> Packed {
-        if self.told >> register & 1 == 0 {
+        if self.tracked >> register & 1 == 0 {
             return rule;
         }
         let is_fp = u16::from(register) == self.fp;
@@ -187,20 +187,20 @@ impl Plain {
         })
     }
 
-    /// A register that an address may start from.
+    /// Decodes a register that an address may start from.
     #[inline(always)]
     fn from(&self, rest: &mut Bytes<'_>) -> Option<u8> {
         rest.u8().filter(|&register| u16::from(register) < self.count)
     }
 }
 
-/// What the less frequent instructions lead to.
+/// Effect of one of the rarer instructions.
 enum Rare {
     Rule(Packed),
     Advance(u64),
 }
 
-/// An unsigned number, of two bytes at most here, as nearly all are.
+/// Decodes an unsigned number; the fast path covers two bytes, as nearly all have.
 #[inline(always)]
 fn offset(rest: &mut Bytes<'_>) -> Option<i32> {
     let (number, after) = match *rest.0 {
@@ -212,7 +212,7 @@ fn offset(rest: &mut Bytes<'_>) -> Option<i32> {
     Some(number)
 }
 
-/// Any number, and what is behind it.
+/// Decodes any number and returns the bytes behind it.
 #[cold]
 #[inline(never)]
 fn long_offset(rest: &[u8]) -> Option<(i32, &[u8])> {
@@ -220,7 +220,7 @@ fn long_offset(rest: &[u8]) -> Option<(i32, &[u8])> {
     Some((i32::try_from(rest.uleb()?).ok()?, rest.0))
 }
 
-/// The bit of a register, where an instruction of one byte can name it.
+/// Returns the bit of a register that fits an instruction of one byte.
 fn bit(register: u16) -> u64 {
     1u64.checked_shl(register.into()).unwrap_or(0)
 }
@@ -231,7 +231,7 @@ const ADVANCE: u8 = 0x40;
 const OFFSET: u8 = 0x80;
 const RESTORE: u8 = 0xc0;
 const OPERAND: u8 = 0x3f;
-/// Numbers from here on have more than this byte.
+/// Numbers from here on have more than one byte.
 const LONG: u8 = 0x80;
 
 #[cfg(test)]
@@ -250,7 +250,7 @@ mod tests {
         Cie { encoding: 0, augmented: false, signal: false, code_align: 1, data_align: -8, ra, initial }
     }
 
-    /// All rows, and whether everything made sense; with the plain instructions carried out here, or by the program.
+    /// Returns all rows, and `true` if all instructions are valid. Plain instructions are executed here or by the program.
     fn rows(cie: &Cie<'_>, registers: &Registers, code: &[u8], here: bool) -> (Vec<(u64, Packed)>, bool) {
         let mut rows = Vec::new();
         let mut rest = Bytes(code);
@@ -267,7 +267,7 @@ mod tests {
         (rows, done.is_some())
     }
 
-    /// Instructions of all kinds, by chance, most of them those that are known here.
+    /// Returns random instructions of all kinds, most of them plain.
     fn some_code(random: &mut impl FnMut(u64) -> u64) -> Vec<u8> {
         let mut code = Vec::new();
         for _ in 0..1 + random(24) {

@@ -1,4 +1,4 @@
-//! Addresses in the encodings of `.eh_frame`.
+//! Pointer encodings of `.eh_frame`.
 //!
 //! ```text
 //!   bit   7          6 5 4          3 2 1 0
@@ -7,21 +7,21 @@
 
 use crate::bytes::Bytes;
 
-/// The address itself, eight bytes.
+/// Absolute, eight bytes.
 pub(crate) const ABSOLUTE: u8 = 0x00;
-/// Four bytes, signed, relative to their own place: what every linker writes.
+/// Four bytes, signed, relative to their own address: the encoding that linkers write.
 const USUAL: u8 = 0x1b;
-/// No pointer at all.
+/// Absent pointer.
 const OMITTED: u8 = 0xff;
-/// Relative to its own place.
+/// Relative to its own address.
 const RELATIVE: u8 = 0x10;
 /// Padded to a multiple of eight bytes.
 const ALIGNED: u8 = 0x50;
 
-/// Reads an address that stands at virtual address `place`.
+/// Decodes a pointer at virtual address `place`.
 ///
-/// Encodings that only make sense at run time (indirect, or relative to a base that a file doesn't name) give
-/// `None`.
+/// Returns `None` for encodings that need a running process: indirect ones, and those relative to a base that the file does
+/// not contain.
 pub(crate) fn read(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<u64> {
     let base = match encoding & 0xf0 {
         0 => 0,
@@ -31,7 +31,7 @@ pub(crate) fn read(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<u6
     Some(base.wrapping_add(value(bytes, encoding)?))
 }
 
-/// Reads an address that stands at virtual address `place`, and the number behind it that is written like it.
+/// Decodes a pointer at virtual address `place`, and the size behind it in the same format.
 #[inline(always)]
 pub(crate) fn read_with_size(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<(u64, u64)> {
     if encoding == USUAL {
@@ -51,7 +51,7 @@ fn rare_with_size(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<(u6
     Some((read(bytes, encoding, place)?, value(bytes, encoding)?))
 }
 
-/// Reads the number that an address of this encoding is made of.
+/// Decodes the number of a pointer.
 pub(crate) fn value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
     Some(match encoding & 0x0f {
         0x00 | 0x04 | 0x0c => bytes.u64()?,
@@ -65,7 +65,7 @@ pub(crate) fn value(bytes: &mut Bytes<'_>, encoding: u8) -> Option<u64> {
     })
 }
 
-/// Passes over a pointer, whatever it is relative to, that stands at virtual address `place`.
+/// Skips a pointer of any base at virtual address `place`.
 pub(crate) fn skip(bytes: &mut Bytes<'_>, encoding: u8, place: u64) -> Option<()> {
     match encoding {
         OMITTED => {}

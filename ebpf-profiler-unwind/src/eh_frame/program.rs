@@ -1,4 +1,4 @@
-//! Carries out call frame instructions.
+//! Executes call frame instructions.
 //!
 //! ```text
 //!   00 nop                          40+n advance n             80+r offset r, uleb        c0+r restore r
@@ -21,7 +21,7 @@ use super::plain::Progress;
 use super::pointer;
 use super::state::{Cfa, Place, State};
 
-/// Instructions on their way through one function.
+/// Execution of the instructions of a function.
 pub(crate) struct Program<'p, 'a> {
     cie: &'p Cie<'a>,
     registers: &'p Registers,
@@ -29,36 +29,36 @@ pub(crate) struct Program<'p, 'a> {
     at: u64,
     state: State<'a>,
     remembered: [Option<State<'a>>; DEPTH],
-    /// How many states are remembered.
+    /// Number of remembered states.
     depth: usize,
 }
 
-/// What an instruction leads to.
+/// Effect of an instruction.
 enum Flow {
-    /// The next instruction.
+    /// Continues the row.
     On,
-    /// The row is finished; the next begins so many units of code behind it.
+    /// Finishes the row; the next begins this many code units behind it.
     By(u64),
-    /// The row is finished; the next begins at this address.
+    /// Finishes the row; the next begins at this address.
     To(u64),
 }
 
-/// `None` when the instruction makes no sense.
+/// `None` if the instruction is malformed.
 type Step = Option<Flow>;
 
 const ON: Step = Some(Flow::On);
 
-/// How many states can be remembered at a time; compilers use one.
+/// Maximum number of remembered states; compilers use one.
 pub(crate) const DEPTH: usize = 8;
 
 impl<'p, 'a> Program<'p, 'a> {
-    /// A program for the function at `range`.
+    /// Creates a program for the function at `range`.
     pub(crate) fn new(cie: &'p Cie<'a>, registers: &'p Registers, range: Range<u64>) -> Program<'p, 'a> {
         let (at, end) = (range.start, range.end);
         Program { cie, registers, end, at, state: cie.initial, remembered: [None; DEPTH], depth: 0 }
     }
 
-    /// A program for what is left of a function that ends at `end` behind its plain instructions, which began with a rule.
+    /// Creates a program for the rest of a function that ends at `end`, behind its plain instructions. `first` is its first rule.
     pub(crate) fn behind(
         cie: &'p Cie<'a>,
         registers: &'p Registers,
@@ -74,19 +74,19 @@ impl<'p, 'a> Program<'p, 'a> {
         }
     }
 
-    /// The row in force.
+    /// Returns the current row.
     pub(crate) fn state(&self) -> State<'a> {
         self.state
     }
 
-    /// From where on the row in force holds.
+    /// Returns the address from which on the current row is in effect.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Carries out `code`, giving the rule of each finished row to `row`, with the address from which on it holds.
+    /// Executes `code` and passes the rule of each finished row to `row`, with its address.
     ///
-    /// `None` when an instruction makes no sense; rows up to there have been given.
+    /// Returns `None` at a malformed instruction, after the rows before it.
     pub(crate) fn run(&mut self, mut code: Bytes<'a>, mut row: impl FnMut(u64, Translated)) -> Option<()> {
         loop {
             let to = match code.u8() {
@@ -138,7 +138,7 @@ impl<'p, 'a> Program<'p, 'a> {
         }
     }
 
-    /// Relative addresses would need to know where the instruction stands; nobody writes them.
+    /// A relative address would need the address of the instruction; no compiler emits one.
     fn set_location(&mut self, code: &mut Bytes<'a>) -> Step {
         let absolute = self.cie.encoding & 0xf0 == 0;
         pointer::read(code, self.cie.encoding, 0).filter(|_| absolute).map(Flow::To)
@@ -156,7 +156,7 @@ impl<'p, 'a> Program<'p, 'a> {
         ON
     }
 
-    /// The parts of the canonical frame address in force, where it has any.
+    /// Returns register and offset of the canonical frame address, unless it is an expression.
     fn cfa(&self) -> Option<(u16, i64)> {
         match self.state.cfa {
             Cfa::Register { register, offset } => Some((register, offset)),

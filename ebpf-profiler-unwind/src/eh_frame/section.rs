@@ -1,14 +1,14 @@
-//! A section of call frame information, and how it is read: piece by piece.
+//! A section of call frame information and its reader.
 //!
 //! ```text
 //!   section  ├─ piece 0 ─┼─ piece 1 ─┼─ piece 2 ─┼ ...      8 KiB each, with the beginning of the next
-//!   left          3            0           41               entries that are still to come
-//!   slots    [ piece 7 + ][ piece 0 + ][ piece 2 + ]        those of which nothing is to come go first
+//!   left          3            0           41               entries still expected
+//!   slots    [ piece 7 + ][ piece 0 + ][ piece 2 + ]        pieces without expected entries are evicted first
 //! ```
 //!
-//! Most files describe functions in the order of their addresses, so each piece is done with when the next one is
-//! needed, and one slot does: fresh memory costs as much as to read again what the kernel has in its own. In other orders
-//! there are more slots, up to three and a half megabytes, and then those go that weren't looked at for long.
+//! Most files describe functions in the order of their addresses: one slot suffices, since a piece is finished when the next
+//! one is needed. New memory costs as much as reading again from the page cache. For other orders there are more slots, up to
+//! 3.5 MB, and the least recently used ones are evicted.
 
 use ebpf_profiler_core::elf::Elf;
 
@@ -17,105 +17,105 @@ use super::entry::{self, Entry};
 /// A section of call frame information.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
-    /// Where its bytes are.
+    /// Location of its bytes.
     pub(crate) source: Source,
-    /// How many there are.
+    /// Size in bytes.
     pub(crate) size: usize,
-    /// The virtual address of its first byte.
+    /// Virtual address of its first byte.
     pub(crate) address: u64,
-    /// Which of the ways of framing it has.
+    /// Framing of its entries.
     pub(crate) format: Format,
 }
 
 impl Section {
-    /// Where in the section a virtual address is.
+    /// Converts a virtual address to an offset in the section.
     #[inline]
     pub(crate) fn offset_of(&self, address: u64) -> Option<usize> {
         usize::try_from(address.checked_sub(self.address)?).ok().filter(|&offset| offset < self.size)
     }
 }
 
-/// Where a section's bytes are.
+/// Location of a section's bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
-    /// In the file, from this offset on.
+    /// At this offset in the file.
     File(u64),
-    /// Here: they were compressed.
+    /// Decompressed in memory.
     Memory(Vec<u8>),
 }
 
-/// The ways of framing entries.
+/// Framing of entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// `.eh_frame`: an FDE names its CIE by the distance back to it.
     EhFrame,
-    /// `.eh_frame` of which only the beginning is known: it ends at the first empty entry.
+    /// `.eh_frame` of unknown size: it ends at the first empty entry.
     EhFrameUntilZero,
     /// `.debug_frame`: an FDE names its CIE by its offset.
     DebugFrame,
 }
 
-/// The binary logarithm of a piece's size, that size, and how many bytes of the next one come along.
+/// Binary logarithm of a piece's size, that size, and the number of bytes of the next piece that are read along.
 const SHIFT: u32 = 13;
 pub(crate) const PIECE: usize = 1 << SHIFT;
 const OVERLAP: usize = 256;
 
-/// Bytes of a slot.
+/// Size of a slot, in bytes.
 const SLOT: usize = PIECE + OVERLAP;
 
-/// How many slots there is room for at first.
+/// Initial number of slots.
 const FEW: usize = 8;
 
-/// How much memory the slots may take, together with what else is kept of the section.
+/// Maximum memory of the slots, including other data kept of the section.
 const ROOM: usize = 7 << 19;
 
-/// No entry is larger; real ones stay under a fiftieth of it.
+/// Maximum size of an entry; real ones have less than a fiftieth.
 pub(super) const MAX_ENTRY: usize = 1 << 20;
 
-/// Reads a section's entries in any order.
+/// Reader of a section's entries in any order.
 pub(crate) struct Reader<'a> {
     elf: &'a Elf,
     section: &'a Section,
     pieces: Vec<Piece>,
-    /// How many slots there may be.
+    /// Maximum number of slots.
     most: usize,
     slots: Vec<Slot>,
-    /// Those whose pieces are done with.
+    /// Slots whose pieces are finished.
     free: Vec<u16>,
-    /// What is in the slots.
+    /// Contents of the slots.
     bytes: Vec<u8>,
-    /// The slot that is looked at first when one is needed.
+    /// Position of the eviction clock's hand.
     hand: usize,
-    /// The current piece, and where its bytes are.
+    /// The current piece, and the range of its bytes.
     piece: usize,
     start: usize,
     end: usize,
-    /// An entry that doesn't lie in one slot.
+    /// An entry that crosses the end of a slot.
     long: Vec<u8>,
 }
 
 /// A piece of the section.
 #[derive(Clone, Copy, Debug, Default)]
 struct Piece {
-    /// Where it is, if it was read.
+    /// Its slot, if it was read.
     slot: Option<u16>,
-    /// How many of its entries are still to come, as far as anybody said.
+    /// Number of entries still expected.
     left: u32,
 }
 
-/// Room for a piece.
+/// Buffer for a piece.
 #[derive(Clone, Debug)]
 struct Slot {
     piece: usize,
-    /// Whether it was turned to since the hand came by.
+    /// `true` if it was used since the hand passed it.
     is_used: bool,
 }
 
-/// No piece has this number.
+/// Stands for no piece.
 const NO_PIECE: usize = usize::MAX;
 
 impl<'a> Reader<'a> {
-    /// A reader that takes the room which `others` bytes leave that are kept of the section.
+    /// Creates a reader; `others` bytes of its memory are used for other data of the section.
     pub(crate) fn new(elf: &'a Elf, section: &'a Section, others: usize) -> Reader<'a> {
         let pieces = (section.size >> SHIFT) + 1;
         Reader {
@@ -134,19 +134,19 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The section.
+    /// Returns the section.
     pub(crate) fn section(&self) -> &'a Section {
         self.section
     }
 
-    /// So many entries of each [piece](PIECE) are to come; until this is said it is none.
+    /// Sets the number of expected entries of each [piece](PIECE); the default is 0.
     pub(crate) fn expect(&mut self, counts: Vec<u32>) {
         for (piece, count) in self.pieces.iter_mut().zip(counts) {
             piece.left = count;
         }
     }
 
-    /// The entry at `offset`, one of those that were to come.
+    /// Returns the expected entry at `offset`.
     #[inline(always)]
     pub(crate) fn expected(&mut self, offset: usize) -> Option<Entry<'_>> {
         let piece = self.pieces.get_mut(offset >> SHIFT)?;
@@ -154,13 +154,13 @@ impl<'a> Reader<'a> {
         self.entry(offset)
     }
 
-    /// The entry at `offset`; `None` when its length makes no sense.
+    /// Returns the entry at `offset`, or `None` if its length is invalid.
     #[inline(always)]
     pub(crate) fn entry(&mut self, offset: usize) -> Option<Entry<'_>> {
         self.short_entry(offset, MAX_ENTRY)
     }
 
-    /// The same, where it has at most `limit` bytes.
+    /// Returns the entry at `offset` if it has at most `limit` bytes.
     #[inline(always)]
     pub(crate) fn short_entry(&mut self, offset: usize, limit: usize) -> Option<Entry<'_>> {
         let piece = offset >> SHIFT;
@@ -190,7 +190,7 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Turns from the current piece, whatever comes next.
+    /// Leaves the current piece.
     fn leave(&mut self) {
         let number = std::mem::replace(&mut self.piece, NO_PIECE);
         if let Some(piece) = self.pieces.get_mut(number).filter(|piece| piece.left == 0) {
@@ -198,12 +198,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How many bytes a slot has of a piece.
+    /// Returns the number of bytes of a piece in a slot.
     fn size(&self, piece: usize) -> usize {
         self.section.size.saturating_sub(piece << SHIFT).min(SLOT)
     }
 
-    /// Reads a piece; which slot it is in.
+    /// Reads a piece and returns its slot.
     fn load(&mut self, piece: usize) -> Option<usize> {
         let slot = self.vacate();
         let bytes = slot * SLOT..slot * SLOT + self.size(piece);
@@ -213,7 +213,7 @@ impl<'a> Reader<'a> {
         Some(slot)
     }
 
-    /// A slot without a piece.
+    /// Returns a free slot.
     fn vacate(&mut self) -> usize {
         match self.free.pop() {
             Some(slot) => slot.into(),
@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
         slot
     }
 
-    /// The next slot that wasn't turned to since the hand came by.
+    /// Returns the next slot that was not used since the hand passed it.
     fn take_slot(&mut self) -> usize {
         loop {
             let number = self.hand;
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads an entry of `size` bytes that doesn't lie in one slot.
+/// Reads an entry of `size` bytes that crosses the end of a slot.
 #[cold]
 fn read_long<'l>(
     elf: &Elf,
@@ -281,7 +281,7 @@ pub(super) fn fill(elf: &Elf, section: &Section, offset: usize, buffer: &mut [u8
 mod tests {
     use super::*;
 
-    /// An entry has 64 bytes and says in the end which one it is.
+    /// Size of an entry in bytes; it ends with its number.
     const ENTRY: usize = 64;
     const ENTRIES: usize = 5 << 20 >> 6;
 
@@ -296,7 +296,7 @@ mod tests {
         Section { source, size: ENTRIES * ENTRY, address: 0, format: Format::EhFrame }
     }
 
-    /// Reads all entries, the next one being what `next` makes of a number; how many slots it took.
+    /// Reads all entries in the order of `next` and returns the number of slots.
     fn read(next: impl Fn(usize) -> usize) -> usize {
         let elf = Elf::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
         let section = section();

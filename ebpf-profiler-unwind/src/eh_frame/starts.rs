@@ -1,8 +1,8 @@
-//! Where the descriptions of functions begin in a section: all of them, by going from length to length.
+//! Offsets of the FDEs of a section, found by following the lengths of entries.
 //!
 //! ```text
 //!   section   [ CIE ][ FDE ][ FDE ][ FDE ][ CIE ][ FDE ]...[ end ]
-//!   bits      0 0 0  1 0 0  1 0 0  1 0 0  0 0 0  1 0 0      0       one for four bytes
+//!   bits      0 0 0  1 0 0  1 0 0  1 0 0  0 0 0  1 0 0      0       one per four bytes
 //! ```
 
 use ebpf_profiler_core::elf::Elf;
@@ -15,28 +15,28 @@ use super::section::{self, MAX_ENTRY, Section, fill};
 #[derive(Debug)]
 pub(crate) struct Starts {
     bits: Vec<u64>,
-    /// Those that aren't at multiples of four, in order: a few that come from assemblers.
+    /// Offsets that are not multiples of four, sorted: a few entries that assemblers emit.
     odd: Vec<usize>,
-    /// Those of functions that are empty, if their addresses have four bytes, as nearly everywhere.
+    /// Offsets of empty functions, if addresses have four bytes, as in nearly all files.
     pub(crate) empty: Vec<usize>,
-    /// How many there are.
+    /// Number of FDEs.
     pub(crate) count: u32,
 }
 
-/// How many bytes are read at a time, and how many are looked at of each entry.
+/// Bytes per read, and bytes that are decoded of each entry.
 const PIECE: usize = 64 << 10;
 const HEAD: usize = 16;
 
 const WORD: usize = 4;
 const BITS: usize = u64::BITS as usize;
 
-/// More than a few.
+/// Maximum number of odd and of empty ones.
 const MAX_ODD: usize = 1 << 10;
 const MAX_EMPTY: usize = 1 << 12;
 
 impl Starts {
-    /// Those of a section; `None` where anything is unusual: lengths that make no sense or take eight bytes, many entries
-    /// that aren't made of words, many functions that are empty.
+    /// Finds the FDEs of a section. Returns `None` for unusual sections: invalid or 64-bit lengths, many entries that are not made of
+    /// words, many empty functions.
     pub(crate) fn of(elf: &Elf, section: &Section) -> Option<Starts> {
         let bits = vec![0; (section.size / WORD).div_ceil(BITS)];
         let mut starts = Starts { bits, odd: Vec::new(), empty: Vec::new(), count: 0 };
@@ -50,12 +50,12 @@ impl Starts {
         starts.is_end(elf, section, offset).then_some(starts)
     }
 
-    /// Bytes that those of a section take.
+    /// Returns the memory for those of a section, in bytes.
     pub(crate) fn size(section: &Section) -> usize {
         section.size / WORD / 8
     }
 
-    /// Takes in what begins in a `piece` of the section, and begins early enough to be looked at; where the next one is.
+    /// Adds the entries that begin in a `piece` of the section, and returns the offset of the next one.
     fn add(&mut self, piece: &[u8], begin: usize, end: usize) -> Option<usize> {
         let mut at = 0;
         while let Some(head) = piece.get(at..at + HEAD) {
@@ -86,7 +86,7 @@ impl Starts {
         (self.odd.len() <= MAX_ODD && self.empty.len() <= MAX_EMPTY).then_some(())
     }
 
-    /// Whether the few bytes from `offset` on are nothing but empty entries.
+    /// Returns `true` if the bytes from `offset` on are empty entries.
     fn is_end(&self, elf: &Elf, section: &Section, offset: usize) -> bool {
         let mut rest = [0; HEAD];
         let rest = &mut rest[..section.size - offset];
@@ -95,7 +95,7 @@ impl Starts {
             && rest.iter().all(|&byte| byte == 0)
     }
 
-    /// Takes out the one at `offset`; `None` if there is none, or it was taken.
+    /// Removes the FDE at `offset`. Returns `None` if there is none, or it was removed before.
     #[inline]
     pub(crate) fn take(&mut self, offset: usize) -> Option<()> {
         if !offset.is_multiple_of(WORD) {
@@ -110,7 +110,7 @@ impl Starts {
         is_there.then_some(())
     }
 
-    /// How many there are in each piece of the section, empty functions left out.
+    /// Counts the FDEs of each piece of the section, without those of empty functions.
     pub(crate) fn counts(&self) -> Vec<u32> {
         let bits = self.bits.chunks(section::PIECE / WORD / BITS);
         let mut counts: Vec<u32> = bits.map(|bits| bits.iter().map(|bits| bits.count_ones()).sum()).collect();
@@ -123,7 +123,7 @@ impl Starts {
         counts
     }
 
-    /// Those of empty functions alone.
+    /// Keeps only those of empty functions.
     pub(crate) fn only_empty(mut self) -> Starts {
         self.bits.fill(0);
         self.odd.clear();
@@ -136,7 +136,7 @@ impl Starts {
         self
     }
 
-    /// Whether one is at `offset`.
+    /// Returns `true` if an FDE is at `offset`.
     #[inline]
     pub(crate) fn has(&self, offset: usize) -> bool {
         if !offset.is_multiple_of(WORD) {
@@ -146,7 +146,7 @@ impl Starts {
         bits.is_some_and(|bits| bits >> (offset / WORD % BITS) & 1 != 0)
     }
 
-    /// Those that weren't taken out.
+    /// Iterates over the FDEs that were not removed.
     pub(crate) fn rest(&self) -> impl Iterator<Item = usize> {
         let words = self.bits.iter().enumerate().filter(|(_, bits)| **bits != 0);
         let offsets = |(number, bits): (usize, &u64)| {

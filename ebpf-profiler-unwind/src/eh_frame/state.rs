@@ -1,28 +1,28 @@
-//! What call frame instructions work on: one row of the table that they describe.
+//! The row that call frame instructions modify.
 
 use ebpf_programs::abi::table::ra;
 
 use crate::table::rules::Packed;
 
-/// One row: how to leave the frame at one instruction.
+/// A row: the location of the caller's registers for one instruction.
 ///
-/// Of all registers only those are kept that a [`Rule`](ebpf_programs::abi::table::Rule) can speak about.
+/// Holds only the registers that a [`Rule`](ebpf_programs::abi::table::Rule) can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct State<'a> {
     /// The canonical frame address.
     pub(crate) cfa: Cfa<'a>,
     /// The frame pointer.
     pub(crate) fp: Place<'a>,
-    /// The register that is kept, where one is.
+    /// The kept register, if there is one.
     pub(crate) kept: Place<'a>,
     /// The return address.
     pub(crate) ra: Place<'a>,
-    /// Whether the return address is signed.
+    /// `true` if the return address is signed.
     pub(crate) signed: bool,
 }
 
 impl<'a> State<'a> {
-    /// Nothing has been said yet.
+    /// The row before all instructions.
     pub(crate) const NEW: State<'static> = State {
         cfa: Cfa::Register { register: 0, offset: 0 },
         fp: Place::Unset,
@@ -31,7 +31,7 @@ impl<'a> State<'a> {
         signed: false,
     };
 
-    /// The row that a rule with a plain address was made of, in a function that begins with `initial`, which is `first`.
+    /// Converts a rule with a plain address back to a row, in a function whose first row is `initial` and first rule `first`.
     pub(crate) fn of(rule: Packed, initial: &State<'a>, first: Packed) -> State<'a> {
         let cfa = Cfa::Register { register: rule.register().into(), offset: rule.offset().into() };
         let fp = match rule.with_fp_of(first) == rule {
@@ -47,7 +47,7 @@ impl<'a> State<'a> {
     }
 }
 
-/// How the canonical frame address is found.
+/// The canonical frame address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cfa<'a> {
     /// `register + offset`
@@ -56,14 +56,14 @@ pub(crate) enum Cfa<'a> {
     Expression(&'a [u8]),
 }
 
-/// Where the caller's value of a register is.
+/// The caller's value of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place<'a> {
-    /// Nothing has been said.
+    /// Undescribed.
     Unset,
     /// Lost.
     Undefined,
-    /// Where it was.
+    /// Unchanged.
     Same,
     /// `*(cfa + offset)`
     At(i64),
@@ -71,7 +71,7 @@ pub(crate) enum Place<'a> {
     Value(i64),
     /// In another register.
     Register(u16),
-    /// At the address that an expression gives.
+    /// At the address that an expression computes.
     Expression(&'a [u8]),
     /// The result of an expression.
     ValueExpression(&'a [u8]),

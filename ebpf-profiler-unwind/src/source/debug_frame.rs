@@ -1,4 +1,4 @@
-//! `.debug_frame`: call frame information that only debuggers asked for, often compressed.
+//! `.debug_frame`: call frame information for debuggers, often compressed.
 
 use std::io::Read;
 
@@ -9,13 +9,13 @@ use super::of_file;
 use crate::bytes::Bytes;
 use crate::eh_frame::section::{Format, Section, Source};
 
-/// What a file has of it.
+/// The section of a file.
 pub(super) enum DebugFrame {
     Missing,
-    /// Unpacked.
+    /// Present, decompressed.
     Read(Section),
-    /// Packed in another way than with zlib, which is zstd: nobody but a few distributions' debug files have that, and
-    /// those are no files that run, so a decoder for it isn't worth having.
+    /// Compressed by another method than zlib, which is zstd. Only debug files of a few distributions use it, and those do not
+    /// run, so a decoder is not worth its dependency.
     Packed,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn read(elf: &Elf) -> Result<DebugFrame, ElfError> {
     Ok(data.map_or(DebugFrame::Packed, section))
 }
 
-/// The header of a compressed section: `{type, 0, size, alignment}`.
+/// Decodes the header of a compressed section: `{type, 0, size, alignment}`.
 fn compressed(bytes: &mut Bytes<'_>) -> Option<u64> {
     const ZLIB: u32 = 1;
     let kind = bytes.u32()?;
@@ -58,13 +58,13 @@ fn compressed(bytes: &mut Bytes<'_>) -> Option<u64> {
     (kind == ZLIB).then_some(size)
 }
 
-/// The header before there was one: `ZLIB`, and the size with its high byte first.
+/// Decodes the older header: `ZLIB` and the size, high byte first.
 fn old_compressed(bytes: &mut Bytes<'_>) -> Option<u64> {
     let is_zlib = bytes.take(4)? == b"ZLIB";
     bytes.u64().filter(|_| is_zlib).map(u64::swap_bytes)
 }
 
-/// The most that is unpacked: real ones are a hundredth of it.
+/// Maximum decompressed size: a hundred times that of real sections.
 const MAX_SIZE: u64 = 1 << 28;
 
 fn unpack(data: &[u8], header: fn(&mut Bytes<'_>) -> Option<u64>) -> Option<Vec<u8>> {

@@ -1,13 +1,13 @@
-//! Go's own table, and what it doesn't say about the code.
+//! Go's function table, and properties of the code that it does not record.
 
 use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_core::internal::go::{Function, Pclntab};
 
-/// The table, and a habit of the compiler's.
+/// The table, and the order of instructions in prologues.
 #[derive(Debug)]
 pub(crate) struct Go {
     pub(crate) table: Pclntab,
-    /// Whether functions make room on the stack before they save the frame pointer, as those of x86_64 did up to 1.20.
+    /// `true` if functions move the stack pointer before they save the frame pointer, as on x86_64 up to 1.20.
     pub(crate) saves_late: bool,
 }
 
@@ -19,7 +19,7 @@ impl Go {
     }
 }
 
-/// Looks at a few functions all over the code. One that saves late is enough: no other compiler's do.
+/// Samples functions all over the code. One that saves late suffices: no other compiler emits that.
 fn saves_late(elf: &Elf, table: &Pclntab) -> bool {
     const FEW: usize = 256;
     let distance = table.len().div_ceil(FEW).max(1);
@@ -30,7 +30,7 @@ fn saves_late(elf: &Elf, table: &Pclntab) -> bool {
     })
 }
 
-/// The instruction behind the first that moves the stack pointer, and by more than a push.
+/// Returns the instruction behind the first that moves the stack pointer by more than a push.
 fn after_making_room(elf: &Elf, function: &Function<'_>) -> Option<[u8; 4]> {
     let (range, distance) = function.stack()?.nth(1)?;
     let mut code = [0; 4];

@@ -1,4 +1,4 @@
-//! Finds the unwind data of a file: by section, or through the program header when sections are gone.
+//! Finds the unwind data of a file: by section, or through the program headers if sections are missing.
 
 use ebpf_profiler_core::elf::{EhFrameHdr, Elf, ElfError, Segment, section_type, segment_type};
 
@@ -17,24 +17,24 @@ pub(crate) use search_table::{Pairs, SearchTable};
 /// All unwind data of a file.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// Call frame information, the preferred first.
+    /// Sections of call frame information, in order of preference.
     pub(crate) frames: Vec<Section>,
-    /// How many sections couldn't be read, or are packed in a way that isn't known.
+    /// Number of sections that are unreadable or compressed by an unknown method.
     pub(crate) unread: u32,
-    /// Go's own table.
+    /// Go's function table.
     pub(crate) go: Option<Go>,
-    /// The functions by their addresses, as the linker sorted them, where the only source is `.eh_frame`.
+    /// The linker's search table, if `.eh_frame` is the only source.
     pub(crate) sorted: Option<SearchTable>,
 }
 
 impl Sources {
-    /// Reads them.
+    /// Reads the sources.
     ///
-    /// Without `.eh_frame` a file can't be unwound by anybody else either, so only what is wrong with that is an error.
+    /// Only a failure of `.eh_frame` is an error: no other unwinder could use the file without it.
     pub(crate) fn of(elf: &Elf) -> Result<Sources, ElfError> {
         let mut frames = Vec::from_iter(eh_frame(elf)?);
         let go = Go::of(elf);
-        // Go's linker makes one from the other, and says nothing about frame pointers in it.
+        // Go's linker derives one from the other, and does not describe frame pointers in it.
         let mut unread = 0;
         if go.is_none() {
             match debug_frame::read(elf) {
@@ -51,7 +51,7 @@ impl Sources {
     }
 }
 
-/// The `.eh_frame` of a file; `None` where it has none.
+/// Returns the `.eh_frame` of a file, or `None` if it has none.
 fn eh_frame(elf: &Elf) -> Result<Option<Section>, ElfError> {
     let section = elf.section(".eh_frame").filter(|section| section.kind != section_type::SHT_NOBITS);
     let by_section = section.map(|section| of_file(elf, section.offset, section.size, section.address));
@@ -59,13 +59,13 @@ fn eh_frame(elf: &Elf) -> Result<Option<Section>, ElfError> {
         Some(Ok(section)) => Ok(Some(section)),
         _ => match by_program_header(elf) {
             Ok(Some(section)) => Ok(Some(section)),
-            // What is wrong with the section says more than what is wrong with the other way to it.
+            // The error of the section is more specific than that of the fallback.
             other => by_section.map_or(other, |by_section| by_section.map(Some)),
         },
     }
 }
 
-/// `size` bytes of a file from `offset` on.
+/// Returns the section of `size` bytes at file offset `offset`.
 fn of_file(elf: &Elf, offset: u64, size: u64, address: u64) -> Result<Section, ElfError> {
     if offset.checked_add(size).is_none_or(|end| end > elf.size()) {
         return Err(ElfError::OutOfFile { offset, size });
@@ -75,7 +75,7 @@ fn of_file(elf: &Elf, offset: u64, size: u64, address: u64) -> Result<Section, E
     Ok(Section { source: Source::File(offset), size, address, format: Format::EhFrame })
 }
 
-/// The largest section: places in it are numbers of thirty bits.
+/// Maximum size of a section: places in it are 30-bit numbers.
 const MAX_SIZE: usize = 1 << 30;
 
 /// Returns `.eh_frame` at the address in `.eh_frame_hdr`, up to the end of its segment in the file.
@@ -88,7 +88,7 @@ fn by_program_header(elf: &Elf) -> Result<Option<Section>, ElfError> {
     Ok(Some(Section { format: Format::EhFrameUntilZero, ..section }))
 }
 
-/// Where a loadable segment that holds byte `offset` of the file ends in the file.
+/// Returns the end, in the file, of a loadable segment that contains byte `offset` of the file.
 fn end_in_file(segment: &Segment, offset: u64) -> Option<u64> {
     let end = segment.offset.checked_add(segment.file_size)?;
     (segment.kind == segment_type::PT_LOAD && (segment.offset..end).contains(&offset)).then_some(end)

@@ -12,7 +12,7 @@ pub(crate) struct SearchTable {
 
 const PAIR: usize = EhFrameHdr::PAIR;
 
-/// How many bytes are read at a time.
+/// Number of bytes per read.
 const PIECE: usize = 16 << 10;
 
 impl SearchTable {
@@ -28,31 +28,31 @@ impl SearchTable {
         self.header.count()
     }
 
-    /// Functions and their descriptions, as addresses; fewer where they can't be read.
+    /// Iterates over functions and their FDEs, as addresses, up to the first that cannot be read.
     pub(crate) fn pairs(self, elf: &Elf) -> Pairs<'_> {
         Pairs { elf, table: self, read: 0, piece: Vec::new(), at: 0 }
     }
 }
 
-/// Reads a search table, piece by piece.
+/// Reader of a search table.
 pub(crate) struct Pairs<'a> {
     elf: &'a Elf,
     table: SearchTable,
-    /// How many pairs were read so far.
+    /// Number of pairs read so far.
     read: u32,
     piece: Vec<u8>,
-    /// Where the next pair is in the piece.
+    /// Position of the next pair in the piece.
     at: usize,
 }
 
 impl Pairs<'_> {
-    /// Whether all were given.
-    pub(crate) fn had_all(&self) -> bool {
+    /// Returns `true` if all pairs were returned.
+    pub(crate) fn is_complete(&self) -> bool {
         self.read == self.table.count() && self.at == self.piece.len()
     }
 
-    /// Gives no more, as if they couldn't be read.
-    pub(crate) fn give_up(&mut self) {
+    /// Ends the iteration, as after a failed read.
+    pub(crate) fn stop(&mut self) {
         self.at = usize::MAX;
     }
 

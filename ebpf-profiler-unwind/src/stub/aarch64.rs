@@ -1,12 +1,13 @@
 //! arm64.
 
-use super::{Found, Known, Look};
+use super::{Found, Kind, Recognizer};
 
-pub(super) static LOOK: Look = Look { system_call, context: super::signal(SP, CONTEXT), entry };
+pub(super) static RECOGNIZER: Recognizer =
+    Recognizer { system_call, context: super::signal(SP, CONTEXT), entry };
 
 const SP: u8 = 31;
 
-/// Behind 128 bytes of `siginfo`.
+/// The `ucontext` follows 128 bytes of `siginfo`.
 const CONTEXT: i32 = 128;
 
 /// `mov x8, 139`, then `svc 0`; or `blr x1`, `mov x8, 93`, `svc 0`.
@@ -18,16 +19,16 @@ fn system_call(code: &[u8]) -> Option<Found> {
         last = [last[1], last[2], word];
         let end = (number + 1) * 4;
         if last == THREAD_END {
-            return Some((end - 12..end, Known::ThreadEnd));
+            return Some((end - 12..end, Kind::ThreadEnd));
         }
-        (last[1..] == SIGNAL_RETURN).then_some((end.saturating_sub(8)..end, Known::SignalReturn))
+        (last[1..] == SIGNAL_RETURN).then_some((end.saturating_sub(8)..end, Kind::SignalReturn))
     })
 }
 
 /// `svc 0`
 const SVC: u32 = 0xd400_0001;
 
-/// Up to the first branch that doesn't come back.
+/// Returns the size of the code up to the first branch that does not return.
 fn entry(code: &[u8]) -> usize {
     words(code).position(is_jump).map_or(0, |number| (number + 1) * 4)
 }
@@ -52,14 +53,14 @@ mod tests {
     }
 
     fn signal_return(code: &[u8]) -> Option<Range<usize>> {
-        system_call(code).filter(|found| found.1 == Known::SignalReturn).map(|found| found.0)
+        system_call(code).filter(|found| found.1 == Kind::SignalReturn).map(|found| found.0)
     }
 
     #[test]
     fn thread_ends() {
         // ldp x1, x0, [sp], 16; blr x1; mov x8, 93; svc 0
         let musl = code(&[0xa8c1_03e1, 0xd63f_0020, 0xd280_0ba8, 0xd400_0001]);
-        assert_eq!(system_call(&musl), Some((4..16, Known::ThreadEnd)));
+        assert_eq!(system_call(&musl), Some((4..16, Kind::ThreadEnd)));
         assert_eq!(system_call(&musl[8..]), None);
     }
 

@@ -1,14 +1,14 @@
-//! Code that nothing describes and that is known by what it is: where programs and threads begin, where signal handlers
-//! return to.
+//! Code without unwind data that is recognized by its instructions: entries of programs and threads, and the return from
+//! signal handlers.
 //!
-//! C libraries other than glibc come without unwind data in general. A walk through most of their functions has to
-//! guess; these few can be told by their instructions, and without them a walk goes astray or stops one frame short.
+//! C libraries other than glibc usually have no unwind data, and a walk through most of their functions has to guess. Without
+//! these stubs it continues wrongly or stops one frame short.
 //!
-//! | stub | is | rule |
+//! | stub | recognized by | rule |
 //! | --- | --- | --- |
-//! | entry | what the file's header names, up to its call of the first C function | the outermost frame |
-//! | first function of a thread | a call, and then the system call `exit`, as in musl's `clone` | the outermost frame |
-//! | signal return | the system call `rt_sigreturn`, its number put into the register just before | all registers in the signal frame |
+//! | entry | the file header's entry, up to its call of the first C function | outermost frame |
+//! | first function of a thread | a call followed by the system call `exit`, as in musl's `clone` | outermost frame |
+//! | signal return | the system call `rt_sigreturn`, with its number loaded just before | all registers in the signal frame |
 
 use std::ops::Range;
 
@@ -21,74 +21,74 @@ mod aarch64;
 
 mod x86_64;
 
-/// A piece of code and what holds in all of it.
+/// A range of code with one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stub {
     pub(crate) range: Range<u64>,
     pub(crate) rule: Packed,
 }
 
-/// How an instruction set's stubs look.
-struct Look {
-    /// Where the first system call is that tells what the code is, with the instructions before it that belong to it.
+/// The stubs of an instruction set.
+struct Recognizer {
+    /// Finds the first system call of a stub, with the instructions before it that belong to it.
     system_call: fn(&[u8]) -> Option<Found>,
-    /// Where the signal frame is then.
+    /// The rule of the signal frame.
     context: Rule,
-    /// How far the code of an entry reaches.
+    /// Returns the size of the code of an entry.
     entry: fn(&[u8]) -> usize,
 }
 
-/// Bytes of code, and what they are.
-type Found = (Range<usize>, Known);
+/// A range of code and its kind.
+type Found = (Range<usize>, Kind);
 
-/// What code is by its system call.
+/// The kind of a stub with a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    /// It goes back to what a signal interrupted.
+enum Kind {
+    /// Return from a signal handler.
     SignalReturn,
-    /// It called the first function of a thread.
+    /// End of a thread, behind the call of its first function.
     ThreadEnd,
 }
 
-impl Look {
-    fn of(arch: Arch) -> Option<&'static Look> {
+impl Recognizer {
+    fn of(arch: Arch) -> Option<&'static Recognizer> {
         match arch {
-            Arch::X86_64 => Some(&x86_64::LOOK),
-            Arch::Aarch64 => Some(&aarch64::LOOK),
+            Arch::X86_64 => Some(&x86_64::RECOGNIZER),
+            Arch::Aarch64 => Some(&aarch64::RECOGNIZER),
             _ => None,
         }
     }
 }
 
-/// Looks for stubs in code that nothing describes.
+/// Searches for stubs in code without unwind data.
 pub(crate) struct Stubs<'a> {
     elf: &'a Elf,
-    /// Where the file's header says that it begins.
+    /// The entry in the file's header.
     entry: u64,
-    /// Whether it names no dynamic linker: then its signal handlers may return to code of its own. Those of other
-    /// programs return to the C library, and to search all of chromium would take twenty times as long as its table.
+    /// `true` if the file names no dynamic linker: only then its signal handlers may return to its own code, else they return to
+    /// the C library. Searching all of chromium would take twenty times as long as building its table.
     is_alone: bool,
-    /// The executable sections by their addresses: many a file has its constants in a segment with its code.
+    /// The executable sections, sorted: many files have constants in the same segment as code.
     sections: Vec<Range<u64>>,
-    /// How many bytes may still be looked at.
+    /// Number of bytes that may still be searched.
     budget: u64,
 }
 
-/// The segment that names the dynamic linker.
+/// Type of the segment that names the dynamic linker.
 const INTERPRETER: u32 = 3;
 
-/// What isn't described is padding in most files; of those that describe nothing few have more code than this.
+/// Maximum number of bytes to search. In most files such code is padding; few files without any unwind data have more code.
 const BUDGET: u64 = 64 << 20;
 
-/// Smaller gaps are padding: reading each of them would take longer than all the rest of building a table. A library
-/// without unwind data leaves a large one.
+/// Minimum size of a gap to search. Smaller ones are padding, and reading each would take longer than the rest of the build.
+/// A library without unwind data leaves a large gap.
 const LEAST: u64 = 64;
 
-/// Bytes that are looked at in one go; pieces overlap by the longest of those system calls.
+/// Bytes per read. Pieces overlap by the longest system call.
 const PIECE: u64 = 64 << 10;
 const OVERLAP: u64 = 16;
 
-/// Bytes of an entry at most.
+/// Maximum size of an entry, in bytes.
 const ENTRY: u64 = 128;
 
 impl<'a> Stubs<'a> {
@@ -97,7 +97,7 @@ impl<'a> Stubs<'a> {
         let mut sections: Vec<Range<u64>> =
             code.map(|section| section.address..section.address.saturating_add(section.size)).collect();
         sections.sort_by_key(|section| section.start);
-        // What overlaps counts once: each section is looked at in turn, and so is each gap.
+        // Merges overlapping sections: each section and each gap is searched once.
         sections.dedup_by(|next, section| {
             let joined = next.start <= section.end;
             if joined {
@@ -109,7 +109,7 @@ impl<'a> Stubs<'a> {
         Stubs { elf, entry: elf.entry(), is_alone, sections, budget: BUDGET }
     }
 
-    /// Whether a gap is large enough to be looked at, or the file's header names a place in it.
+    /// Returns `true` if a gap is large enough to search, or contains the file's entry.
     #[inline]
     pub(crate) fn may_be_in(&self, gap: &Range<u64>) -> bool {
         self.may_have_system_calls(gap) || gap.contains(&self.entry)
@@ -120,12 +120,12 @@ impl<'a> Stubs<'a> {
         self.is_alone && gap.end.saturating_sub(gap.start) >= LEAST
     }
 
-    /// The stubs in a gap, in order, without overlap.
+    /// Returns the stubs in a gap, in order, without overlap.
     #[cold]
     pub(crate) fn find(&mut self, gap: Range<u64>) -> Vec<Stub> {
-        let Some(look) = Look::of(self.elf.arch()) else { return Vec::new() };
+        let Some(recognizer) = Recognizer::of(self.elf.arch()) else { return Vec::new() };
         if self.sections.is_empty() {
-            return self.find_in(look, &gap);
+            return self.find_in(recognizer, &gap);
         }
         let mut stubs = Vec::new();
         let from = self.sections.partition_point(|section| section.end <= gap.start);
@@ -135,42 +135,42 @@ impl<'a> Stubs<'a> {
             if section.start >= gap.end {
                 break;
             }
-            stubs.extend(self.find_in(look, &part));
+            stubs.extend(self.find_in(recognizer, &part));
         }
         ordered(stubs)
     }
 
-    fn find_in(&mut self, look: &Look, gap: &Range<u64>) -> Vec<Stub> {
+    fn find_in(&mut self, recognizer: &Recognizer, gap: &Range<u64>) -> Vec<Stub> {
         let size = gap.end.saturating_sub(gap.start);
         if !self.may_be_in(gap) || size > self.budget {
             return Vec::new();
         }
         self.budget -= size;
-        let mut stubs = Vec::from_iter(self.entry(look, gap));
+        let mut stubs = Vec::from_iter(self.entry(recognizer, gap));
         if self.may_have_system_calls(gap) {
-            self.system_calls(look, gap, &mut stubs);
+            self.system_calls(recognizer, gap, &mut stubs);
         }
         ordered(stubs)
     }
 
-    fn entry(&self, look: &Look, gap: &Range<u64>) -> Option<Stub> {
+    fn entry(&self, recognizer: &Recognizer, gap: &Range<u64>) -> Option<Stub> {
         let begin = Some(self.entry).filter(|entry| gap.contains(entry))?;
         let code = self.code(begin..gap.end.min(begin + ENTRY))?;
-        let end = begin + (look.entry)(&code) as u64;
+        let end = begin + (recognizer.entry)(&code) as u64;
         (end > begin).then_some(Stub { range: begin..end, rule: Packed::END })
     }
 
-    fn system_calls(&self, look: &Look, gap: &Range<u64>, stubs: &mut Vec<Stub>) {
+    fn system_calls(&self, recognizer: &Recognizer, gap: &Range<u64>, stubs: &mut Vec<Stub>) {
         let mut at = gap.start;
         while at < gap.end {
             let end = gap.end.min(at + PIECE + OVERLAP);
             let Some(code) = self.code(at..end) else { return };
             let mut from = 0;
-            while let Some((found, known)) = code.get(from..).and_then(look.system_call) {
+            while let Some((found, kind)) = code.get(from..).and_then(recognizer.system_call) {
                 let range = at + (from + found.start) as u64..at + (from + found.end) as u64;
-                stubs.push(match known {
-                    Known::ThreadEnd => Stub { range, rule: Packed::END },
-                    Known::SignalReturn => signal_return(look, range, gap.start),
+                stubs.push(match kind {
+                    Kind::ThreadEnd => Stub { range, rule: Packed::END },
+                    Kind::SignalReturn => signal_return(recognizer, range, gap.start),
                 });
                 from += found.end;
             }
@@ -185,20 +185,20 @@ impl<'a> Stubs<'a> {
     }
 }
 
-/// The kernel enters it at its first instruction, and whoever looks for a caller looks in front of the return address.
-fn signal_return(look: &Look, range: Range<u64>, least: u64) -> Stub {
+/// Extends the range by the byte before it: a handler returns to the first instruction, and callers are looked up there.
+fn signal_return(recognizer: &Recognizer, range: Range<u64>, least: u64) -> Stub {
     let before = u64::from(range.start > least);
-    Stub { range: range.start - before..range.end, rule: Packed::of(&look.context) }
+    Stub { range: range.start - before..range.end, rule: Packed::of(&recognizer.context) }
 }
 
-/// Stubs by their addresses; of such as overlap the first holds.
+/// Sorts stubs by address. Of overlapping ones the first is used.
 fn ordered(mut stubs: Vec<Stub>) -> Vec<Stub> {
     stubs.sort_by_key(|stub| stub.range.start);
     stubs.dedup_by(|next, stub| next.range.start < stub.range.end);
     stubs
 }
 
-/// All registers are in the signal frame at a distance from this one.
+/// Returns the rule of a signal frame at this distance from a register.
 const fn signal(register: u8, offset: i32) -> Rule {
     Rule { cfa: cfa::SIGNAL, register, offset, ..Rule::CANNOT }
 }

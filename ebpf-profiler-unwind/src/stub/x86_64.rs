@@ -1,8 +1,8 @@
 //! x86_64.
 
-use super::{Found, Known, Look};
+use super::{Found, Kind, Recognizer};
 
-pub(super) static LOOK: Look = Look { system_call, context: super::signal(RSP, 0), entry };
+pub(super) static RECOGNIZER: Recognizer = Recognizer { system_call, context: super::signal(RSP, 0), entry };
 
 const RSP: u8 = 7;
 
@@ -17,21 +17,21 @@ fn system_call(code: &[u8]) -> Option<Found> {
     loop {
         end += last_byte(code.get(end..)?)? + 1;
         if code[..end].ends_with(&THREAD_END) {
-            return Some((end - THREAD_END.len()..end, Known::ThreadEnd));
+            return Some((end - THREAD_END.len()..end, Kind::ThreadEnd));
         }
         let Some(before) = code[..end].strip_suffix(&SYSCALL) else { continue };
         if before.ends_with(&[0x48, 0xc7, 0xc0]) {
-            return Some((before.len() - 3..end, Known::SignalReturn));
+            return Some((before.len() - 3..end, Kind::SignalReturn));
         }
         if before.ends_with(&[0xb8]) {
-            return Some((before.len() - 1..end, Known::SignalReturn));
+            return Some((before.len() - 1..end, Kind::SignalReturn));
         }
     }
 }
 
-/// Where the last byte of the system call may be, which is rarer than the others.
+/// Returns the position of the first byte that may be the last one of the system call: the rarest of its bytes.
 ///
-/// Most code is looked at by this and nothing else: eight bytes at a time, as [a byte is zero][trick] in few steps.
+/// Most code is scanned by this alone: eight bytes at a time, by [the test for a zero byte][trick].
 ///
 /// [trick]: https://graphics.stanford.edu/~seander/bithacks.html#ZeroInWord
 fn last_byte(code: &[u8]) -> Option<usize> {
@@ -48,13 +48,13 @@ fn last_byte(code: &[u8]) -> Option<usize> {
     }
 }
 
-/// Up to the end of the first call; a loader's goes on after that, until it jumps to the program.
+/// Returns the size up to the end of the first call, or of a loader's jump to the program.
 fn entry(code: &[u8]) -> usize {
     const JUMP_R12: [u8; 3] = [0x41, 0xff, 0xe4];
     if let Some(jump) = code.windows(JUMP_R12.len()).position(|window| window == JUMP_R12) {
         return jump + JUMP_R12.len();
     }
-    // Calls of near functions only: a byte of an address may look like a call, too.
+    // Near calls only: a byte of an address may recognizer like a call, too.
     let is_call = |call: &[u8]| call[0] == 0xe8 && matches!(call[3..], [0 | 0xff, 0 | 0xff]);
     code.windows(5).position(is_call).map_or(0, |call| call + 5)
 }
@@ -66,14 +66,14 @@ mod tests {
     use super::*;
 
     fn signal_return(code: &[u8]) -> Option<Range<usize>> {
-        system_call(code).filter(|found| found.1 == Known::SignalReturn).map(|found| found.0)
+        system_call(code).filter(|found| found.1 == Kind::SignalReturn).map(|found| found.0)
     }
 
     #[test]
     fn thread_ends() {
         let code = [b"\x31\xed\x5f", &THREAD_END[..], b"\xf4\xc3"].concat();
-        assert_eq!(system_call(&code), Some((3..14, Known::ThreadEnd)));
-        // Without a call before it, another system call.
+        assert_eq!(system_call(&code), Some((3..14, Kind::ThreadEnd)));
+        // Another system call, without a call before it.
         assert_eq!(system_call(&THREAD_END[1..]), None);
         assert_eq!(system_call(&code[..13]), None);
     }

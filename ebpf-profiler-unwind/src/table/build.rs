@@ -1,32 +1,32 @@
-//! Builds the rows of a table, in the order of their addresses.
+//! Builds the rows of a table in the order of their addresses.
 
 use ebpf_programs::abi::table::{ALIGNMENT, NO_DATA};
 
 use super::image::Image;
 use super::rules::{CANNOT, Packed, Rules};
 
-/// A table that grows row by row.
+/// A table under construction.
 pub(crate) struct Builder {
     rules: Rules,
     image: Image,
-    /// The last address of the page at work.
+    /// Last address of the current page.
     page_end: u64,
-    /// The rule in force behind the last row.
+    /// Number of the rule behind the last row.
     current: u16,
-    /// Where the last row begins, or [`NOWHERE`].
+    /// Address of the last row, or [`NOWHERE`].
     last: u64,
-    /// How many rows the table has no room for.
+    /// Number of rows that exceed the table's limits.
     dropped: u32,
 }
 
-/// A finished table, and how many rows it had no room for.
+/// A finished table, and the number of rows that exceeded its limits.
 pub(crate) struct Built {
     pub(crate) image: Vec<u8>,
     pub(crate) dropped: u32,
 }
 
 impl Builder {
-    /// A table whose first row will be at `first`.
+    /// Creates a table whose first row is at `first`.
     pub(crate) fn new(first: u64) -> Builder {
         let mut image = Image::new(first & !(ALIGNMENT - 1));
         Builder {
@@ -39,7 +39,7 @@ impl Builder {
         }
     }
 
-    /// From `address` on `rule` holds. Addresses must not go down.
+    /// Adds a row: `rule` is in effect from `address` on. Addresses must not decrease.
     #[inline(always)]
     pub(crate) fn push(&mut self, address: u64, rule: Packed) {
         if let Some(number) = self.rules.recent(rule) {
@@ -75,7 +75,7 @@ impl Builder {
     #[inline(never)]
     fn add(&mut self, address: u64, number: u16) {
         if address == self.last {
-            // Something else is said about the address of the last row.
+            // Replaces the last row, which has the same address.
             self.current = self.image.pop();
             self.last = NOWHERE;
             if number == self.current {
@@ -94,7 +94,7 @@ impl Builder {
         self.current = number;
     }
 
-    /// There is no room for more: what follows can't be said.
+    /// Ends the table with a row that cannot be unwound, as it is full.
     fn end_with_cannot(&mut self, address: u64) {
         if self.current != CANNOT {
             self.image.begin_page(address);
@@ -104,16 +104,16 @@ impl Builder {
         self.page_end = 0;
     }
 
-    /// The rules so far.
+    /// Returns the rules so far.
     pub(crate) fn rules(&self) -> &[Packed] {
         self.rules.list()
     }
 
-    /// The table, laid out.
+    /// Lays out the table.
     pub(crate) fn finish(self) -> Built {
         Built { image: self.image.finish(self.rules.list()), dropped: self.dropped }
     }
 }
 
-/// No row's address: tables end before.
+/// Stands for no row.
 const NOWHERE: u64 = u64::MAX;

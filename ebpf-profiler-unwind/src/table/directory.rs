@@ -1,45 +1,45 @@
-//! What leads from an address to the few rows of its page.
+//! The directory that leads from an address to the rows of its page.
 //!
-//! While a table grows only the smallest pages are noted. How large they are in the end is known when all rows are.
+//! While a table grows, only pages of the smallest size are recorded. Their final size is chosen when all rows are known.
 
 use std::iter::Peekable;
 use std::slice::Iter;
 
 use ebpf_programs::abi::table::{GROUP_BITS, GROUP_ROWS, Group, Header, PAGE_BITS, Page, Row, Rule};
 
-/// Where the rows of one of the smallest pages begin.
+/// First row of a page of the smallest size.
 #[derive(Clone, Copy)]
 pub(super) struct Begin {
-    /// The number of the page.
+    /// Number of the page.
     pub(super) page: u32,
-    /// Its first row, counted from the start of the table.
+    /// Number of its first row, counted from the start of the table.
     pub(super) first: u32,
 }
 
 impl Begin {
-    /// The number of the page of so many bits that this one is a part of.
+    /// Returns the number of the page of `bits` bits that contains this one.
     fn page_of(&self, bits: u32) -> u32 {
         self.page >> (bits - PAGE_BITS.start())
     }
 }
 
-/// What leads from an address to rows.
+/// The directory of a table.
 pub(super) struct Directory {
-    /// Of how many bits an address within a page is.
+    /// Binary logarithm of the page size.
     pub(super) bits: u32,
-    /// How many pages there are.
+    /// Number of pages.
     pub(super) span: u32,
-    /// Whether all groups have pages.
+    /// `true` if all groups have pages.
     pub(super) whole: bool,
-    /// As in the table, but that pages are counted from 1 on.
+    /// As in the table, except that pages are counted from 1.
     pub(super) groups: Vec<Group>,
     /// As in the table.
     pub(super) pages: Vec<Page>,
 }
 
 impl Directory {
-    /// The directory of the smallest pages that cost little, or else of the largest; rows end at `end`. Groups without rows
-    /// have pages, too, where that is to be had with pages no more than twice as large.
+    /// Builds the directory with the smallest pages of low cost, else with the largest. The last row is before `end`. Groups without
+    /// rows get pages, too, if pages at most twice as large allow it.
     pub(super) fn of(smallest: &[Begin], end: u32) -> Directory {
         let (least, most) = PAGE_BITS.into_inner();
         let enough = (end as usize - HEADER_WORDS) / ROWS_A_WORD;
@@ -54,7 +54,7 @@ impl Directory {
         Directory::new(smallest, end, whole.unwrap_or(good), whole.is_some())
     }
 
-    /// Pages of so many bits, put together from smallest ones.
+    /// Merges pages of the smallest size to pages of `bits` bits.
     fn new(smallest: &[Begin], end: u32, bits: u32, whole: bool) -> Directory {
         let span = smallest.last().map_or(0, |last| last.page_of(bits) + 1);
         let [groups, pages] = numbers(smallest, bits, whole);
@@ -77,16 +77,16 @@ impl Directory {
     }
 }
 
-/// Words of four bytes in a header.
+/// Size of a header in words of four bytes.
 pub(super) const HEADER_WORDS: usize = size_of::<Header>() / size_of::<Row>();
 
-/// Words at most between rows and rules, and behind the pages.
+/// Maximum number of padding words, between rows and rules and behind the pages.
 const ZEROS: usize = (size_of::<Rule>() - 1) / size_of::<Row>() + 1;
 
-/// Smaller pages are taken as long as there are so many rows for each word that is neither row nor rule.
+/// Minimum number of rows per word of overhead for choosing smaller pages.
 const ROWS_A_WORD: usize = 21;
 
-/// How many groups a directory has, and pages at most.
+/// Returns the number of groups, and the maximum number of pages, of a directory.
 fn numbers(smallest: &[Begin], bits: u32, whole: bool) -> [usize; 2] {
     let group = |begin: &Begin| begin.page_of(bits) >> GROUP_BITS;
     let groups = smallest.last().map_or(0, |last| group(last) as usize + 1);
@@ -95,14 +95,14 @@ fn numbers(smallest: &[Begin], bits: u32, whole: bool) -> [usize; 2] {
     [groups, (with_pages << GROUP_BITS) + 1]
 }
 
-/// How many words there are at most beside rows and rules: the header, zeros, the directory.
+/// Returns the maximum number of words beside rows and rules: header, padding, directory.
 fn words(smallest: &[Begin], bits: u32, whole: bool) -> usize {
     let [groups, pages] = numbers(smallest, bits, whole);
     let bytes = groups * size_of::<Group>() + pages * size_of::<Page>();
     HEADER_WORDS + ZEROS + bytes.div_ceil(size_of::<Row>())
 }
 
-/// How many rows the group has that has most.
+/// Returns the number of rows of the largest group.
 fn most_rows(smallest: &[Begin], end: u32, bits: u32) -> usize {
     let group = |begin: &Begin| begin.page_of(bits) >> GROUP_BITS;
     let mut groups = smallest.chunk_by(|one, next| group(one) == group(next)).peekable();
@@ -114,7 +114,7 @@ fn most_rows(smallest: &[Begin], end: u32, bits: u32) -> usize {
     most as usize
 }
 
-/// Goes on to the first of the smallest pages that is a part of page `page` of so many bits, or lies behind it.
+/// Advances to the first page of the smallest size in or behind page `page` of `bits` bits.
 fn from_page<'a>(rest: &mut Peekable<Iter<'a, Begin>>, page: u32, bits: u32) -> Option<&'a Begin> {
     while rest.next_if(|begin| begin.page_of(bits) < page).is_some() {}
     rest.peek().copied()

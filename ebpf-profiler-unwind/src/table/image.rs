@@ -1,6 +1,6 @@
-//! Lays a table out as [`ebpf_programs::abi::table`] says.
+//! Lays out a table as [`ebpf_programs::abi::table`] defines.
 //!
-//! Rows come first and stand where they stay: behind them comes whatever is known only in the end. So the table is never in
+//! Rows come first and never move; parts that are known only at the end follow. So a table is never in memory twice.
 //! memory twice, and nothing in it moves.
 
 use ebpf_programs::abi;
@@ -9,12 +9,12 @@ use ebpf_programs::abi::table::{Group, Header, NO_DATA, PAGE_BITS, Page, Row};
 use super::directory::{Begin, Directory, HEADER_WORDS};
 use super::rules::Packed;
 
-/// A table that grows row by row, the smallest possible page after page.
+/// A table under construction, with pages of the smallest size.
 pub(super) struct Image {
     base: u64,
-    /// Room for the header, then rows.
+    /// Space for the header, then rows.
     words: Vec<Word>,
-    /// The smallest pages that have rows; the last one may have none yet.
+    /// Pages with rows; the last one may be empty.
     pages: Vec<Begin>,
 }
 
@@ -22,12 +22,12 @@ pub(super) struct Image {
 type Word = [u8; 4];
 
 impl Image {
-    /// A table whose first page begins at `base`.
+    /// Creates a table whose first page begins at `base`.
     pub(super) fn new(base: u64) -> Image {
         Image { base, words: vec![[0; 4]; HEADER_WORDS], pages: Vec::new() }
     }
 
-    /// Goes on to the page of `address`; its last address.
+    /// Begins the page of `address` and returns its last address.
     pub(super) fn begin_page(&mut self, address: u64) -> u64 {
         let bits = *PAGE_BITS.start();
         let size = 1u64 << bits;
@@ -39,25 +39,25 @@ impl Image {
         address | (size - 1)
     }
 
-    /// Adds a row of the page at work, behind all rows before.
+    /// Appends a row to the current page.
     #[inline(always)]
     pub(super) fn push(&mut self, address: u64, rule: u16) {
         let ([a, b], [c, d]) = ((address as u16).to_le_bytes(), rule.to_le_bytes());
         self.words.push([a, b, c, d]);
     }
 
-    /// Takes the last row away; the rule of the one before.
+    /// Removes the last row and returns the rule of the one before.
     pub(super) fn pop(&mut self) -> u16 {
         self.words.pop();
         self.words.last().map_or(NO_DATA, |&[_, _, a, b]| u16::from_le_bytes([a, b]))
     }
 
-    /// Whether there is no room for a further page.
+    /// Returns `true` if there is no space for a further page.
     pub(super) fn is_full(&self) -> bool {
         self.words.len() >= MAX_ROWS
     }
 
-    /// The finished table.
+    /// Returns the finished table.
     pub(super) fn finish(mut self, rules: &[Packed]) -> Vec<u8> {
         let end = self.words.len() as u32;
         self.pages.pop_if(|last| last.first == end);
@@ -95,7 +95,7 @@ impl Image {
     }
 }
 
-/// Room for so many more is made in small steps: doubling would cost as much memory as the table itself.
+/// Grows in small steps: doubling would cost as much memory as the table itself.
 fn make_room<T>(list: &mut Vec<T>, more: usize) {
     let needed = list.len() + more;
     if needed > list.capacity() {
@@ -103,10 +103,10 @@ fn make_room<T>(list: &mut Vec<T>, more: usize) {
     }
 }
 
-/// So much room is made at least.
+/// Minimum step.
 const LEAST_ROOM: usize = 256;
 
-/// Rows at most; real files stay under a tenth of it.
+/// Maximum number of rows; real files have less than a tenth.
 const MAX_ROWS: usize = 64 << 20;
 
 fn write_header(image: &mut [u8], header: &Header) {

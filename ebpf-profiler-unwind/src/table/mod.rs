@@ -1,4 +1,4 @@
-//! The table itself: how it is built, and how it is read.
+//! Tables: building and reading.
 
 use ebpf_profiler_core::elf::{Arch, Elf, ElfError};
 use ebpf_profiler_core::unwind::{Compiled, UnwindCompiler};
@@ -28,7 +28,7 @@ use rules::Packed;
 pub use validate::{Invalid, validate};
 use view::View;
 
-/// The unwind table of one file, to look at.
+/// The unwind table of an ELF file.
 ///
 /// # Examples
 ///
@@ -47,46 +47,46 @@ pub struct Table {
     arch: Arch,
 }
 
-/// From which address on which rule holds.
+/// A row: its rule is in effect from its address up to that of the next row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
-    /// A virtual address of the file.
+    /// Virtual address in the file.
     pub address: u64,
-    /// The rule from there on.
+    /// Rule from there on.
     pub rule: Rule,
 }
 
 impl Table {
-    /// The table of the ELF file that `bytes` are.
+    /// Builds the table of an ELF file in memory. A file without unwind data has an empty table.
     ///
     /// # Errors
     ///
-    /// When it isn't an ELF file that can be read. A file without unwind data has an empty table.
+    /// Fails if `bytes` are no ELF file, or its headers cannot be parsed.
     pub fn from_elf(bytes: &[u8]) -> Result<Table, ElfError> {
         Table::of(&Elf::open(std::io::Cursor::new(bytes.to_vec()))?)
     }
 
-    /// The table of an ELF file of which only what is needed gets read.
+    /// Builds the table of an ELF file, reading only the parts with unwind data.
     ///
     /// # Errors
     ///
-    /// When the file can't be read.
+    /// Fails if the file cannot be read.
     pub fn of(elf: &Elf) -> Result<Table, ElfError> {
         Ok(Table { compiled: tables().compile(elf)?, arch: elf.arch() })
     }
 
-    /// A table that was built before.
+    /// Opens a table that was built before: see [`image`](Table::image).
     ///
     /// # Errors
     ///
-    /// When it isn't laid out as a table should be.
+    /// Fails if the bytes are no valid table of this version.
     pub fn from_image(image: Vec<u8>, arch: Arch) -> Result<Table, Invalid> {
         validate(&image)?;
         Ok(Table { compiled: Compiled::new(image), arch })
     }
 
-    /// A table that knows rules for single addresses only, which are in order and not far apart.
+    /// Creates a table with rules for single addresses, which are sorted and less than 4 GiB apart.
     pub(crate) fn of_single_rows(rows: &[(u64, RawRule)], arch: Arch) -> Table {
         let mut builder = Builder::new(rows.first().map_or(0, |row| row.0));
         for &(address, rule) in rows {
@@ -96,41 +96,41 @@ impl Table {
         Table { compiled: Compiled::new(builder.finish().image), arch }
     }
 
-    /// The rule for the instruction at `address`; `None` where there is no unwind data.
+    /// Returns the rule for the instruction at `address`, or `None` if there is no unwind data.
     pub fn rule(&self, address: u64) -> Option<Rule> {
         let number = self.view()?.find(address)?;
         Some(self.at(number)).filter(Rule::is_described)
     }
 
-    /// Whether a row begins at `address`.
+    /// Returns `true` if a row begins at `address`.
     pub(crate) fn begins(&self, address: u64) -> bool {
         self.view().is_some_and(|view| view.begins(address))
     }
 
-    /// All rows by their addresses; gaps in the unwind data are rows, too.
+    /// Iterates over all rows by address, including rows without unwind data.
     pub fn rows(&self) -> impl Iterator<Item = Row> {
         let rows = self.view().into_iter().flat_map(|view| view.rows());
         rows.map(|(address, number)| Row { address, rule: self.at(number) })
     }
 
-    /// The different rules.
+    /// Iterates over the distinct rules.
     pub fn rules(&self) -> impl Iterator<Item = Rule> {
         let view = self.view();
         let numbers = 0..view.map_or(0, |view| view.header().rules);
         numbers.map(|number| self.at(number as u16))
     }
 
-    /// The table as bytes, laid out as [`ebpf_programs::abi::table`] says.
+    /// Returns the bytes of the table, laid out as [`ebpf_programs::abi::table`] defines.
     pub fn image(&self) -> &[u8] {
         &self.compiled.image
     }
 
-    /// Rows of the file that a rule can't hold.
+    /// Returns the number of rows of the file that a rule cannot express, or only in part.
     pub fn unsupported(&self) -> u32 {
         self.compiled.unsupported
     }
 
-    /// Pieces of the file's unwind data that made no sense, and sections packed in a way that isn't known (zstd).
+    /// Returns the number of malformed entries, plus sections in an unknown compression (zstd).
     pub fn malformed(&self) -> u32 {
         self.compiled.malformed
     }

@@ -1,20 +1,20 @@
-//! The rules of one table, each kept once.
+//! The distinct rules of a table.
 
 use ebpf_programs::abi::table::{NO_DATA, Rule, fp, ra};
 use hashbrown::HashMap;
 
-/// A set of rules that gives out their numbers.
+/// A set of rules with numbers.
 pub(crate) struct Rules {
     list: Vec<Packed>,
     numbers: HashMap<Packed, u16>,
-    /// Numbers of rules met before, by a cheap hash: a row's rule nearly always stands here.
+    /// Numbers of rules used before, by a cheap hash: nearly every row's rule is found here.
     recent: Box<[u16; RECENT]>,
 }
 
-/// A power of two, several times the number of rules that most files have.
+/// Size of that cache: a power of two, several times the number of rules in most files.
 const RECENT: usize = 4096;
 
-/// The number of [`Rule::CANNOT`] in every table.
+/// Number of [`Rule::CANNOT`] in every table.
 pub(crate) const CANNOT: u16 = 1;
 
 impl Rules {
@@ -24,7 +24,7 @@ impl Rules {
         Rules { list, numbers, recent: Box::new([NO_DATA; RECENT]) }
     }
 
-    /// The number of a rule; `None` when there are too many different ones.
+    /// Returns the number of a rule, or `None` if there are too many rules.
     pub(crate) fn number(&mut self, rule: Packed) -> Option<u16> {
         let number = match self.numbers.get(&rule) {
             Some(&number) => number,
@@ -34,7 +34,7 @@ impl Rules {
         Some(number)
     }
 
-    /// The same, if it was asked for lately.
+    /// Returns the number of a rule if it is cached.
     #[inline]
     pub(crate) fn recent(&self, rule: Packed) -> Option<u16> {
         let recent = self.recent[rule.slot()];
@@ -48,21 +48,20 @@ impl Rules {
         Some(number)
     }
 
-    /// All rules, by their numbers.
+    /// Returns all rules by number.
     pub(crate) fn list(&self) -> &[Packed] {
         &self.list
     }
 }
 
-/// A rule in two words, as it stands in the table.
+/// A rule in two words, as in the table.
 ///
-/// Rows are made by the million, and a rule put together byte by byte in memory and then read as a whole is
-/// what takes longest about them: this one never leaves the registers.
+/// Stays in registers: composing rules byte by byte in memory and reading them as a whole would take most of the time per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Packed {
-    /// The kinds and the offset.
+    /// Kinds and offset.
     low: u64,
-    /// The second number and the offset of the frame pointer.
+    /// Second number, and offset of the frame pointer.
     high: u64,
 }
 
@@ -71,81 +70,81 @@ impl Packed {
     pub(crate) const CANNOT: Packed = Packed::of(&Rule::CANNOT);
     pub(crate) const END: Packed = Packed::of(&Rule::END);
 
-    /// From the kinds (CFA, register, return address and frame pointer, the first lowest) and the numbers.
+    /// Creates a rule from its kinds (CFA, register, return address and frame pointer, the first lowest) and numbers.
     #[inline]
     pub(crate) const fn new(kinds: u32, offset: i32, aux: i32, fp_offset: i32) -> Packed {
         Packed { low: join(kinds, offset as u32), high: join(aux as u32, fp_offset as u32) }
     }
 
-    /// The kind of canonical frame address.
+    /// Returns the kind of canonical frame address.
     #[inline]
     pub(crate) const fn cfa(self) -> u8 {
         self.low as u8
     }
 
-    /// The number of the register that it starts from.
+    /// Returns the register that it starts from.
     #[inline]
     pub(crate) const fn register(self) -> u8 {
         (self.low >> 8) as u8
     }
 
-    /// What is added to that.
+    /// Returns its offset.
     #[inline]
     pub(crate) const fn offset(self) -> i32 {
         (self.low >> 32) as i32
     }
 
-    /// How the return address is found.
+    /// Returns the kind of return address.
     #[inline]
     pub(crate) const fn ra(self) -> u8 {
         (self.low >> 16) as u8
     }
 
-    /// How the frame pointer is found.
+    /// Returns the kind of frame pointer.
     #[inline]
     pub(crate) const fn fp(self) -> u8 {
         (self.low >> 24) as u8
     }
 
-    /// The second number.
+    /// Returns the second number.
     #[inline]
     pub(crate) const fn aux(self) -> i32 {
         self.high as i32
     }
 
-    /// The offset of the frame pointer.
+    /// Returns the offset of the frame pointer.
     #[inline]
     pub(crate) const fn fp_offset(self) -> i32 {
         (self.high >> 32) as i32
     }
 
-    /// The same rule with another offset.
+    /// Replaces the offset.
     #[inline]
     pub(crate) const fn with_offset(self, offset: i32) -> Packed {
         Packed { low: join(self.low as u32, offset as u32), high: self.high }
     }
 
-    /// The same rule from another register.
+    /// Replaces the register.
     #[inline]
     pub(crate) const fn with_register(self, register: u8) -> Packed {
         Packed { low: self.low & !REGISTER | (register as u64) << 8, high: self.high }
     }
 
-    /// The same rule with the frame pointer at this offset.
+    /// Replaces the frame pointer by a slot at this offset.
     #[inline]
     pub(crate) const fn with_fp_at(self, offset: i32) -> Packed {
         let low = self.low & !FP | (fp::SAVED as u64) << 24;
         Packed { low, high: join(self.high as u32, offset as u32) }
     }
 
-    /// The same rule with the frame pointer of another one.
+    /// Replaces the frame pointer by that of another rule.
     #[inline]
     pub(crate) const fn with_fp_of(self, other: Packed) -> Packed {
         let low = self.low & !FP | other.low & FP;
         Packed { low, high: join(self.high as u32, (other.high >> 32) as u32) }
     }
 
-    /// The same rule, whose second number is for the return address, with that at this offset.
+    /// Replaces the return address by a slot at this offset; the second number must be free for it.
     #[inline]
     pub(crate) const fn with_ra_at(self, offset: i32) -> Packed {
         let (kind, aux) = if offset == -8 { (ra::BELOW, 0) } else { (ra::SAVED, offset) };
@@ -153,14 +152,14 @@ impl Packed {
         Packed { low, high: join(aux as u32, (self.high >> 32) as u32) }
     }
 
-    /// The same rule with the return address of another one.
+    /// Replaces the return address by that of another rule.
     #[inline]
     pub(crate) const fn with_ra_of(self, other: Packed) -> Packed {
         let low = self.low & !RA | other.low & RA;
         Packed { low, high: join(other.high as u32, (self.high >> 32) as u32) }
     }
 
-    /// The same rule with a return address that is signed where it wasn't, and the other way round.
+    /// Toggles the signing of the return address.
     #[inline]
     pub(crate) const fn with_other_signing(self) -> Packed {
         Packed { low: self.low ^ (ra::SIGNED as u64) << 16, high: self.high }
@@ -171,7 +170,7 @@ impl Packed {
         Packed::new(kinds, rule.offset, rule.aux, rule.fp_offset)
     }
 
-    /// The bytes of the rule in a table.
+    /// Returns the bytes of the rule in a table.
     pub(crate) fn bytes(self) -> [u8; size_of::<Rule>()] {
         (u128::from(self.low) | u128::from(self.high) << 64).to_le_bytes()
     }
@@ -183,7 +182,7 @@ impl Packed {
     }
 }
 
-/// Where in the first word the register, the kinds of return address (but for its signing) and of frame pointer are.
+/// Bits of register, kind of return address (without signing) and kind of frame pointer in the first word.
 const REGISTER: u64 = 0xff << 8;
 const RA: u64 = (!ra::SIGNED as u64) << 16;
 const FP: u64 = 0xff << 24;

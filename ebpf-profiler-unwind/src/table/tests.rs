@@ -1,4 +1,4 @@
-//! Tables of rows made up by chance, against a plain map; and tables that lie.
+//! Tables of random rows against a map, and invalid tables.
 
 #[path = "../../tests/random/mod.rs"]
 mod random;
@@ -25,7 +25,7 @@ use super::{Row as TableRow, Table};
 use crate::modules::{Mapping, Modules};
 use crate::walk::Walk;
 
-/// Rule number `number`: they differ in the size of their frame.
+/// Returns rule number `number`: rules differ in the size of their frame.
 fn rule(number: u32) -> Rule {
     Rule {
         cfa: cfa::REGISTER,
@@ -37,7 +37,7 @@ fn rule(number: u32) -> Rule {
     }
 }
 
-/// From which address on which rule holds; `None` for no data.
+/// Rules by the address of their row; `None` without unwind data.
 type Model = BTreeMap<u64, Option<u32>>;
 
 fn build(model: &Model) -> Vec<u8> {
@@ -51,13 +51,13 @@ fn build(model: &Model) -> Vec<u8> {
     built.image
 }
 
-/// What a model says of an address, in the table's range.
+/// Returns the rule of a model at an address.
 fn expected(model: &Model, address: u64) -> Rule {
     let row = model.range(..=address).next_back();
     row.and_then(|(_, &number)| number).map_or(Rule::NO_DATA, rule)
 }
 
-/// All readers against the model, at each row, beside it and anywhere; the table at some place of the arena.
+/// Compares all readers with the model at each row, beside it and at random addresses; the table is anywhere in the arena.
 fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
     let image = build(model);
     let (view, searches) = (View::new(&image).unwrap(), Searches::new(&image, place));
@@ -72,7 +72,7 @@ fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
         let number = view.find(address).unwrap_or(NO_DATA);
         assert_eq!(view.rule(number), Some(told), "{address:x}");
     }
-    // A row where the rule is another one than before, and nowhere else.
+    // One row per change of the rule.
     let mut before = view.rule(NO_DATA);
     for (address, number) in view.rows() {
         let told = view.rule(number);
@@ -83,7 +83,7 @@ fn check(model: &Model, place: u32, random: &mut Random) -> Vec<u8> {
     image
 }
 
-/// Rows that are dense here and far apart there, with gaps.
+/// Dense and sparse rows with gaps.
 fn scattered(random: &mut Random) -> Model {
     let mut address = random.below(1 << 30);
     let mut model = Model::new();
@@ -96,7 +96,7 @@ fn scattered(random: &mut Random) -> Model {
             model.insert(address, (!gap).then_some((number % 50) as u32));
             address += 1 + random.below(step);
         }
-        // Some functions reach to what comes next, over pages that have no row of their own.
+        // Some functions extend to the next one, over pages without rows.
         if random.below(8) != 0 {
             model.insert(address, None);
         }
@@ -117,13 +117,13 @@ fn both_readers_find_what_was_pushed() {
     }
 }
 
-/// So many pages of a row each that the large ones are best.
+/// Many pages of one row each, for which the largest page size is best.
 fn lone_rows(first_page: u64) -> impl Iterator<Item = (u64, Option<u32>)> {
     let row = move |page: u64| ((first_page + page) * PAGE, (page != 1999).then_some(page as u32 % 50));
     (0..2000).map(row)
 }
 
-/// Pages as full as can be, wherever the border between two blocks falls.
+/// Full pages with the border between two blocks at each row.
 #[test]
 fn a_pages_rows_go_on_in_the_next_block() {
     let mut random = Random(0xfedc_ba98_7654_3211);
@@ -145,7 +145,7 @@ fn page_bits(image: &[u8]) -> u32 {
     View::new(image).unwrap().header().page_bits.into()
 }
 
-/// Small pages where rows are dense, large ones where they aren't, and never more rows in a group than it can have.
+/// Small pages for dense rows, large ones for sparse rows, and at most the maximum of rows in a group.
 #[test]
 fn pages_are_as_small_as_they_pay_for() {
     let mut random = Random(0x0dd0_1234_5678_9abc);
@@ -174,7 +174,7 @@ fn what_lies_between_costs_next_to_nothing() {
     let image = check(&far, 0, &mut random);
     assert_eq!(View::new(&image).unwrap().header().whole, 0);
     assert!(image.len() < 33 << 10, "{} bytes", image.len());
-    // As in programs of which only a part has unwind data: of thirty pages one has some hundred rows.
+    // A program of which only a part has unwind data: one page of thirty has some hundred rows.
     let pages = (0..120u64).flat_map(|page| {
         (0..300).map(move |row| (page * 30 * PAGE + row * 100, (row != 299).then_some(row as u32 % 50)))
     });
@@ -184,7 +184,7 @@ fn what_lies_between_costs_next_to_nothing() {
     assert!(bytes as f64 <= 4.2 * f64::from(header.rows), "{bytes} bytes for {} rows", header.rows);
 }
 
-/// Where few groups have no rows all have pages, those without rows, too.
+/// If few groups have no rows, all groups have pages.
 #[test]
 fn a_gap_in_a_whole_directory() {
     let rows =
@@ -208,7 +208,7 @@ fn no_rows_at_all() {
     assert_eq!(validate(&changed), Err(Invalid::Parts));
 }
 
-/// Where a call should end in a row of one byte, the next row holds, be it in the next block or in the next page or not.
+/// For a call that would end in a row of one byte the next row is used, also across blocks and pages.
 #[test]
 fn the_row_behind_one_of_one_byte() {
     // The rows from the second page on reach over the border by these many.
@@ -245,7 +245,7 @@ fn write(image: &mut [u8], at: u64, word: u32) {
     image[at as usize..][..4].copy_from_slice(&word.to_le_bytes());
 }
 
-/// Whatever a table promises, broken in one place.
+/// Each property of a table, violated once.
 #[test]
 fn lies_are_found() {
     let mut model = Model::new();
@@ -326,7 +326,7 @@ fn lies_are_found() {
     assert_eq!(validate(&high), Ok(()));
 }
 
-/// More rows than a group can have, though each of its pages has few enough.
+/// More rows than a group can have, while each of its pages is small enough.
 #[test]
 fn a_group_too_full_is_found() {
     let rows = GROUP_ROWS as u64 + 1;
@@ -345,7 +345,7 @@ fn a_group_too_full_is_found() {
     assert_eq!(validate(&image), Err(Invalid::Group(0)));
 }
 
-/// The page behind the last one has no data, and the rule behind the last one isn't there, whatever lies in their place.
+/// Page and rule behind the last ones are not read.
 #[test]
 fn nothing_is_taken_from_behind_the_last_one() {
     let model: Model = (0..8000).map(|row| (row * 40, Some(row as u32 % 7))).collect();
@@ -366,7 +366,7 @@ fn nothing_is_taken_from_behind_the_last_one() {
     assert_eq!(find(&image, 0), [Some(rule(6)); 3]);
 }
 
-/// What lies does no harm to the kernel side's reader, checked or not.
+/// Invalid tables do no harm to the kernel side's reader, validated or not.
 #[test]
 fn any_word_may_be_anything() {
     let mut random = Random(0xabcd_ef01_2345_6789);
@@ -400,7 +400,7 @@ fn any_word_may_be_anything() {
 
 const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/image");
 
-/// From tables of another version a fuzzer gets nowhere.
+/// A fuzzer gains nothing from tables of another version.
 #[test]
 fn seeds_are_tables() {
     let seeds: Vec<_> = std::fs::read_dir(SEEDS).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -410,7 +410,7 @@ fn seeds_are_tables() {
     }
 }
 
-/// What the fuzzer of finished tables starts from, beside one of a Go program: pages of several groups, and small pages.
+/// Writes seeds of the fuzzer of tables, besides that of a Go program: pages of several groups, and small pages.
 #[test]
 #[ignore = "writes files"]
 fn write_seeds() {

@@ -1,4 +1,4 @@
-//! Whether a table keeps its promises.
+//! Validation of tables.
 
 use std::fmt;
 
@@ -9,32 +9,31 @@ use ebpf_programs::abi::table::{
 
 use super::view::View;
 
-/// What is wrong with a table.
+/// The defect of an invalid table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// Fewer bytes than a header has.
+    /// Shorter than a header.
     Short,
     /// Built for another version of the format.
     Version(u32),
-    /// The header's size isn't the number of bytes.
+    /// The size in the header is not the number of bytes.
     Size(u32),
-    /// The first page doesn't begin at a multiple of the largest page's size, or the last lies beyond the address space.
+    /// The base is not aligned to the largest page size, or the last page exceeds the address space.
     Base(u64),
-    /// Pages of two to the power of so many bytes are too small or too large.
+    /// The page size is out of range; the value is its binary logarithm.
     PageBits(u8),
-    /// The parts of the table are not those that the header tells of, rule 0 says something, or there is something between
-    /// the parts.
+    /// Parts are misplaced, rule 0 is not empty, or there is data between the parts.
     Parts,
-    /// The header's number of rows isn't that of the pages together.
+    /// The number of rows in the header is not that of all pages.
     Rows(u32),
-    /// There are fewer pages with rows.
+    /// The last page has no rows.
     Pages(u32),
-    /// The pages of this group or their rows don't follow those of the group before, or it has no rows or too many.
+    /// The pages or rows of this group do not follow those of the previous one, or the number of its rows is out of range.
     Group(u32),
-    /// The rows of this page, counted from the start of the table, don't follow those of the page before.
+    /// The rows of this page, counted from the start of the table, do not follow those of the previous one.
     Page(u32),
-    /// This row, counted from the start of the table, is out of order, of another page, or names a rule that isn't there.
+    /// This row, counted from the start of the table, is out of order, in the wrong page, or names a missing rule.
     Row(u32),
 }
 
@@ -43,14 +42,16 @@ impl fmt::Display for Invalid {
         match self {
             Invalid::Short => f.write_str("shorter than a header"),
             Invalid::Version(version) => write!(f, "version {version} of the format, not {VERSION}"),
-            Invalid::Size(size) => write!(f, "the header tells a size of {size} bytes"),
-            Invalid::Base(base) => write!(f, "the first page can't begin at {base:#x}"),
-            Invalid::PageBits(bits) => write!(f, "a page can't have {bits} bits"),
-            Invalid::Parts => f.write_str("the parts are not those that the header tells of"),
-            Invalid::Rows(rows) => write!(f, "the header tells of {rows} rows"),
-            Invalid::Pages(pages) => write!(f, "the last of {pages} pages has no rows"),
-            Invalid::Group(group) => write!(f, "the pages of group {group} lie where they must not"),
-            Invalid::Page(page) => write!(f, "the rows of page {page} lie where they must not"),
+            Invalid::Size(size) => write!(f, "header has a size of {size} bytes, not that of the table"),
+            Invalid::Base(base) => {
+                write!(f, "first page at {base:#x} is unaligned or out of the address space")
+            }
+            Invalid::PageBits(bits) => write!(f, "page size of {bits} bits is out of range"),
+            Invalid::Parts => f.write_str("parts are not where the header has them"),
+            Invalid::Rows(rows) => write!(f, "header has {rows} rows, not those of the pages"),
+            Invalid::Pages(pages) => write!(f, "last of {pages} pages has no rows"),
+            Invalid::Group(group) => write!(f, "pages of group {group} are out of place"),
+            Invalid::Page(page) => write!(f, "rows of page {page} are out of place"),
             Invalid::Row(row) => write!(f, "row {row} is out of place or has no rule"),
         }
     }
@@ -58,11 +59,11 @@ impl fmt::Display for Invalid {
 
 impl std::error::Error for Invalid {}
 
-/// Holds a table against everything that [`ebpf_programs::abi::table`] promises; no bytes at all are a table, too.
+/// Checks a table for all properties that [`ebpf_programs::abi::table`] defines. An empty slice is valid.
 ///
 /// # Errors
 ///
-/// The first promise that it breaks.
+/// Fails with the first defect.
 pub fn validate(image: &[u8]) -> Result<(), Invalid> {
     if image.is_empty() {
         return Ok(());
@@ -92,7 +93,7 @@ pub fn validate(image: &[u8]) -> Result<(), Invalid> {
     }
 }
 
-/// Where the next page that is named should be, and its rows.
+/// Expected position of the next page and its rows.
 #[derive(Clone, Copy)]
 struct Place {
     /// In pages from the start of the table.
@@ -126,7 +127,7 @@ fn check_header(header: &Header, size: usize) -> Result<(), Invalid> {
     }
 }
 
-/// Where the pages behind a group should be, and their rows.
+/// Checks a group at its expected position, and returns that of the next one.
 fn check_group(view: &View<'_>, number: u32, place: Place) -> Result<Place, Invalid> {
     let header = view.header();
     let group = view.group(number).ok_or(Invalid::Parts)?;
@@ -144,7 +145,7 @@ fn check_group(view: &View<'_>, number: u32, place: Place) -> Result<Place, Inva
     if rows == 0 && header.whole == 0 || rows > GROUP_ROWS { Err(Invalid::Group(number)) } else { Ok(end) }
 }
 
-/// Where the page behind page `number` should be, which should be at `place` itself.
+/// Checks page `number` at its expected position, and returns that of the next one.
 fn check_page(view: &View<'_>, number: u32, place: Place) -> Result<Place, Invalid> {
     let Header { base, rules, .. } = view.header();
     let (low, behind) = view.at(place.page).zip(view.at(place.page + 1)).ok_or(Invalid::Parts)?;

@@ -1,10 +1,10 @@
-//! Reads the parts of a table, whatever its bytes say.
+//! Reader of the parts of a table, valid or not.
 
 use std::ops::Range;
 
 use ebpf_programs::abi::table::{GROUP_BITS, Group, Header, Page, Row, Rule};
 
-/// A table's bytes and their header.
+/// The bytes and the header of a table.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     image: &'a [u8],
@@ -12,7 +12,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// `None` when there isn't even a header.
+    /// Parses the header. Returns `None` if it is incomplete.
     pub(super) fn new(image: &'a [u8]) -> Option<View<'a>> {
         let word = |at| word(image, at);
         let header = Header {
@@ -40,23 +40,23 @@ impl<'a> View<'a> {
         Some(Rule { cfa, register, ra, fp, offset: number(1)?, aux: number(2)?, fp_offset: number(3)? })
     }
 
-    /// Group `number` of the pages.
+    /// Returns group `number` of the pages.
     pub(super) fn group(&self, number: u32) -> Option<Group> {
         let at = self.header.groups_at() as usize + number as usize * size_of::<Group>();
         Some(Group { first: word(self.image, at)?, pages: word(self.image, at + 4)? })
     }
 
-    /// What stands at a place, counted in pages from the start of the table.
+    /// Returns the value at a position counted in pages from the start of the table.
     pub(super) fn at(&self, place: u32) -> Option<Page> {
         Some(Page::from_le_bytes(*self.image.get(place as usize * size_of::<Page>()..)?.first_chunk()?))
     }
 
-    /// How many bytes of address space a page has; there is none larger than that space.
+    /// Returns the size of a page in bytes of address space; 0 if it exceeds that.
     pub(super) fn page_size(&self) -> u64 {
         1u64.checked_shl(self.header.page_bits.into()).unwrap_or(0)
     }
 
-    /// The rows of page `number`; where it has none, those that would be.
+    /// Returns the rows of page `number`; an empty range at their position if it has none.
     fn rows_of(&self, number: u32) -> Option<Range<u32>> {
         let Group { first, pages } = self.group(number >> GROUP_BITS)?;
         if pages == 0 {
@@ -68,25 +68,25 @@ impl<'a> View<'a> {
         Some(begin..begin.checked_add(u32::from(behind.wrapping_sub(low)))?)
     }
 
-    /// Row `number`, counted from the start of the table.
+    /// Returns row `number`, counted from the start of the table.
     pub(super) fn row(&self, number: u32) -> Option<Row> {
         word(self.image, number as usize * size_of::<Row>()).map(row)
     }
 
-    /// The number of the rule for `address`.
+    /// Returns the number of the rule for `address`.
     pub(super) fn find(&self, address: u64) -> Option<u16> {
         let (rows, number) = self.search(address)?;
         Some(self.row(rows.start.checked_add(number)?.checked_sub(1)?)?.rule)
     }
 
-    /// Whether a row begins at `address`.
+    /// Returns `true` if a row begins at `address`.
     pub(super) fn begins(&self, address: u64) -> bool {
         let last = self.search(address).filter(|&(_, number)| number > 0);
         let row = last.and_then(|(rows, number)| self.row(rows.start + number - 1));
         row.is_some_and(|row| row.low == address as u16)
     }
 
-    /// The rows of the page of `address`, and how many of them begin there or before.
+    /// Returns the rows of the page of `address`, and the number of those that begin at or before it.
     fn search(&self, address: u64) -> Option<(Range<u32>, u32)> {
         let number = address.checked_sub(self.header.base)?.checked_div(self.page_size())?;
         let number = u32::try_from(number).ok().filter(|&number| number < self.header.pages)?;
@@ -103,16 +103,16 @@ impl<'a> View<'a> {
         Some((rows, low))
     }
 
-    /// Addresses and numbers of rules of all rows.
+    /// Iterates over addresses and rule numbers of all rows.
     pub(super) fn rows(self) -> impl Iterator<Item = (u64, u16)> + 'a {
         self.pages().flat_map(move |(begin, rows)| {
-            // A page is no larger than the parts of the address space in which rows count.
+            // Pages are at most as large as the range of a row's low bits.
             let address = move |row: Row| begin & !u64::from(u16::MAX) | u64::from(row.low);
             rows.map_while(move |number| self.row(number)).map(move |row| (address(row), row.rule))
         })
     }
 
-    /// Addresses of all pages, and their rows.
+    /// Iterates over the addresses of all pages, and their rows.
     fn pages(self) -> impl Iterator<Item = (u64, Range<u32>)> + 'a {
         let begin = move |number: u32| u64::from(number).wrapping_mul(self.page_size());
         let begin = move |number| self.header.base.wrapping_add(begin(number));

@@ -1,4 +1,4 @@
-//! arm64: `user_pt_regs`; the thread pointer has a note of its own.
+//! arm64: `user_pt_regs`; the thread pointer is in a separate note.
 
 use super::Layout;
 

@@ -1,4 +1,4 @@
-//! Where the registers of a thread stand in its `prstatus`; every line that names one lives here.
+//! Layout of the registers in a thread's `prstatus`. Every line that names a register is in this folder.
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_programs::abi::registers::Registers;
@@ -10,13 +10,13 @@ mod x86_64;
 /// The layout of the general registers in a dump.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// How many words of registers there are.
+    /// Number of register words.
     pub(super) words: usize,
-    /// Which of them is the program counter.
+    /// Index of the program counter.
     pub(super) pc: usize,
-    /// Which of them is the thread pointer, where it is among them.
+    /// Index of the thread pointer, if it is among them.
     pub(super) thread: Option<usize>,
-    /// The words and the DWARF numbers of all others that rules speak about.
+    /// Index and DWARF number of the other registers in rules.
     pub(super) registers: &'static [(usize, usize)],
 }
 
@@ -29,7 +29,7 @@ impl Layout {
         }
     }
 
-    /// The registers in these words.
+    /// Decodes the registers.
     pub(super) fn registers(&self, words: &[u64]) -> Option<Registers> {
         let mut registers = Registers { pc: *words.get(self.pc)?, ..Registers::default() };
         registers.thread = self.thread.and_then(|word| words.get(word)).copied().unwrap_or(0);
