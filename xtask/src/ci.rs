@@ -1,24 +1,24 @@
-//! `cargo xtask ci`: what CI runs, on a machine that may be fresh.
+//! `cargo xtask ci`: the steps of CI, also for a fresh machine.
 
 use crate::run::{Outcome, cargo};
 use crate::tally::Tally;
-use crate::{collector, crates, debian, fixtures, kernels, object, pythons, test};
+use crate::{collector, crates, debian, fixtures, kernels, newcomer, object, pythons, test};
 
-/// Debian packages, each with what needs it.
+/// Debian packages that CI needs, each with its use.
 const PACKAGES: &[&str] = &[
-    "gcc",             // truth programs
-    "g++",             // truth programs
-    "libc6-dev",       // static ones among them
-    "binutils",        // stripped ones among them
-    "gdb",             // says what their stacks are
-    "elfutils",        // says what the stacks of core files are
-    "llvm",            // says where their lines are
-    "dwz",             // shares debug information among them
+    "gcc",             // compiles C test programs
+    "g++",             // compiles C test programs
+    "libc6-dev",       // links static ones
+    "binutils",        // strips them
+    "gdb",             // unwinds their stacks, for comparison
+    "elfutils",        // unwinds their core files, for comparison
+    "llvm",            // names their lines, for comparison
+    "dwz",             // shares debug information between them
     "chromium",        // shows flame graphs
-    "chromium-driver", // looks at them
-    "bpftool",         // the kernel's own count of runs
+    "chromium-driver", // drives chromium
+    "bpftool",         // reads the kernel's types
     "qemu-system-x86", // other kernels
-    // Whose core files are looked at.
+    // Profiled, or their core files unwound.
     "nodejs",
     "python3",
     "default-jdk-headless",
@@ -26,7 +26,7 @@ const PACKAGES: &[&str] = &[
     "golang-go",
     "musl-tools",
     "python3-pip", // Go toolchains
-    // What compilers for arm64 write, and its C library.
+    // Code for arm64, and its C library.
     "gcc-aarch64-linux-gnu",
     "libc6-dev-arm64-cross",
 ];
@@ -48,18 +48,19 @@ const LONG: &[&str] = &[
     "--nocapture",
 ];
 
-/// Installs, then does everything.
+/// Installs packages and runs all steps.
 pub(crate) fn task(_: &[String]) -> Outcome {
     debian::install(&[PACKAGES, object::PACKAGES].concat())?;
     let mut tally = Tally::default();
-    // First, because what is tested is the object of this source.
+    // First: it is the object that is tested.
     tally.step("kernel object", |_| object::task(&["--check".to_owned()]));
     // The live tests send to it.
     tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
     tally.step("fixtures", |_| fixtures::task(&["go".to_owned()]));
-    // The one that has to be built takes too long here.
+    // Without the one that is built from source, which takes minutes.
     tally.step("interpreters", |_| pythons::task(&["packages".to_owned()]));
     test::steps(&mut tally);
+    newcomer::steps(&mut tally);
     crates::steps(&mut tally);
     test::live(&mut tally, test::ALL);
     // Without coverage, but long: the number of inputs bounds it. And all files of the system, which takes too long

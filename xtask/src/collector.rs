@@ -1,16 +1,16 @@
 //! An OpenTelemetry collector, built from its source by its own builder.
 //!
-//! No released one takes profiles without being told, and those that do bring a hundred other things.
+//! Released builds accept profiles behind a feature gate only, or include a hundred other components.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::run::{Outcome, command, fixtures, root, run};
 
-/// The collector's version; its components in `xtask/collector/builder.yaml` have the same.
+/// The version of the collector and of its components in `xtask/collector/builder.yaml`.
 const VERSION: &str = "0.159.0";
 
-/// Builds it if need be.
+/// Returns the path of the collector, which it builds if it is missing.
 pub(crate) fn build() -> Result<PathBuf, String> {
     let directory = root().join(fixtures()).join(format!("otelcol-{VERSION}"));
     let program = directory.join("otelcol");
@@ -18,10 +18,10 @@ pub(crate) fn build() -> Result<PathBuf, String> {
         return Ok(program);
     }
     fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    go(&directory).map_err(|why| format!("{why}; it takes Go, 1.25 or newer: https://go.dev/dl"))?;
+    go(&directory).map_err(|why| format!("{why}; needs Go 1.25 or newer: https://go.dev/dl"))?;
     match program.is_file() {
         true => Ok(program),
-        false => Err(format!("the builder left no program at {}", program.display())),
+        false => Err(format!("the builder wrote no program to {}", program.display())),
     }
 }
 

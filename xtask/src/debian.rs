@@ -1,4 +1,4 @@
-//! Debian's packages.
+//! Debian packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,12 +31,12 @@ pub(crate) fn install_available(packages: &[&str]) -> Outcome {
     install(&available)
 }
 
-/// Brings the lists of packages up to date.
+/// Updates the lists of packages.
 pub(crate) fn update() -> Outcome {
     run(&mut command(&["apt-get", "update", "--quiet"]))
 }
 
-/// The names of the packages that match a pattern, as the lists have them.
+/// Returns the names of packages in the lists that match a pattern.
 pub(crate) fn names(pattern: &str) -> Result<Vec<String>, String> {
     let lines = output(&mut command(&["apt-cache", "search", "--names-only", pattern]))?;
     let name = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
@@ -47,17 +47,17 @@ pub(crate) fn names(pattern: &str) -> Result<Vec<String>, String> {
 pub(crate) fn unpack(package: &str, into: &Path) -> Outcome {
     let fetched = PathBuf::from(format!("{}.fetched", into.display()));
     fs::create_dir_all(&fetched).map_err(|error| format!("{}: {error}", fetched.display()))?;
-    // The user that apt fetches as may not write here; then it fetches as us, and says so.
+    // apt's own user may not write here; then apt fetches as the current user, with a warning.
     let sandbox = ["-o", "APT::Sandbox::User=root"];
     let download = [&["apt-get", "download"], &sandbox[..], &[package]].concat();
     let fetch = || run(command(&download).current_dir(&fetched));
-    // Lists that are too old name files that are gone.
+    // Outdated lists name files that were removed.
     fetch().or_else(|_| update().and_then(|()| fetch()))?;
     let file = fs::read_dir(&fetched)
         .map_err(|error| error.to_string())?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or_else(|| format!("apt-get brought no file for {package}"))?;
+        .ok_or_else(|| format!("apt-get fetched no file for {package}"))?;
     run(command(&["dpkg-deb", "--extract"]).arg(&file).arg(into))?;
     fs::remove_dir_all(&fetched).map_err(|error| error.to_string())
 }

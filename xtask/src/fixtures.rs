@@ -1,4 +1,4 @@
-//! `cargo xtask fixtures`: what the tests need and the repository doesn't hold.
+//! `cargo xtask fixtures`: kernels, the collector and Go, which tests need and the repository doesn't hold.
 
 pub(crate) mod go;
 
@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use crate::run::{Outcome, fixtures};
 use crate::{collector, debian};
 
-/// A kernel of Debian's.
+/// A Debian kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
-    /// What people call it.
+    /// The kernel series.
     pub(crate) version: &'static str,
-    /// The package that was tested.
+    /// The package that was tested last.
     package: &'static str,
-    /// What matches its successors: Debian takes old builds away.
+    /// Pattern of the names of later builds: Debian removes old ones.
     successors: &'static str,
 }
 
-/// The kernels of the matrix: the oldest that we promise and that Debian ships, and a current one.
+/// The kernels that programs are run on: the oldest supported one that Debian ships, and a current one.
 pub(crate) const KERNELS: &[Kernel] = &[
     Kernel {
         version: "6.1",
@@ -33,7 +33,7 @@ pub(crate) const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// Fetches those that are not here yet; `go` only Go.
+/// Fetches missing fixtures, with the argument `go` Go alone.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     if arguments.first().is_some_and(|what| what == "go") {
         return go::fetch();
@@ -50,21 +50,21 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
 }
 
 impl Kernel {
-    /// The kernel's image, fetched if need be.
+    /// Returns the path of the kernel's image, which it fetches if it is missing.
     pub(crate) fn image(&self) -> Result<PathBuf, String> {
         let directory = fixtures().join(format!("linux-{}", self.version));
         if let Some(image) = image_in(&directory) {
             return Ok(image);
         }
-        // What a broken attempt has left behind.
+        // Left behind by an interrupted attempt.
         let _ = fs::remove_dir_all(&directory);
         debian::unpack(&self.available()?, &directory)?;
-        // Modules are most of the package, and nothing loads them.
+        // Modules are most of the package, and no test loads them.
         let _ = fs::remove_dir_all(directory.join("lib"));
         image_in(&directory).ok_or_else(|| format!("there is no kernel in {}", directory.display()))
     }
 
-    /// The package that was tested, or the one that came after it.
+    /// Returns the name of the package that was tested, or of its latest successor.
     fn available(&self) -> Result<String, String> {
         let mut names = debian::names(self.successors)?;
         if names.is_empty() {
@@ -76,7 +76,7 @@ impl Kernel {
         }
         names.sort_by_key(|name| numbers(name));
         let name = names.pop().ok_or_else(|| format!("no package matches {}", self.successors))?;
-        eprintln!("      {} is not to be had any more: {name} in its place", self.package);
+        eprintln!("      {} is no longer available, using {name}", self.package);
         Ok(name)
     }
 }
@@ -87,13 +87,13 @@ fn image_in(directory: &std::path::Path) -> Option<PathBuf> {
     paths.find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("vmlinuz")))
 }
 
-/// The numbers in a name, for an order that people expect: 6.1.0-9 before 6.1.0-47.
+/// Returns the numbers in a name: their order puts 6.1.0-9 before 6.1.0-47.
 fn numbers(name: &str) -> Vec<u32> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect()
 }
 
 #[test]
-fn later_builds_come_later() {
+fn sorts_builds_by_number() {
     let mut names = ["linux-image-6.1.0-47-cloud", "linux-image-6.1.0-9-cloud", "linux-image-6.1.1-1-cloud"];
     names.sort_by_key(|name| numbers(name));
     assert_eq!(

@@ -18,7 +18,7 @@ pub(crate) enum Json {
 }
 
 impl Json {
-    /// Reads one value and nothing behind it.
+    /// Parses a text that is one value.
     pub(crate) fn parse(text: &str) -> Result<Json, String> {
         let mut reader = Reader { text: text.as_bytes(), at: 0 };
         let value = reader.value(0)?;
@@ -26,7 +26,7 @@ impl Json {
         if reader.at == text.len() { Ok(value) } else { Err(reader.wrong()) }
     }
 
-    /// A field of an object.
+    /// Returns a field of an object.
     pub(crate) fn get(&self, name: &str) -> Option<&Json> {
         match self {
             Json::Object(fields) => fields.iter().find(|(field, _)| field == name).map(|(_, value)| value),
@@ -34,7 +34,7 @@ impl Json {
         }
     }
 
-    /// Text, if it is that.
+    /// Returns the text, if the value is one.
     pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Json::Text(text) => Some(text),
@@ -42,7 +42,7 @@ impl Json {
         }
     }
 
-    /// The number, if it is one.
+    /// Returns the number, if the value is one.
     pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Json::Number(number) => Some(*number),
@@ -50,7 +50,7 @@ impl Json {
         }
     }
 
-    /// The values of a list; none if it is something else.
+    /// Returns the values of a list; an empty slice for other values.
     pub(crate) fn list(&self) -> &[Json] {
         match self {
             Json::List(values) => values,
@@ -64,7 +64,7 @@ struct Reader<'t> {
     at: usize,
 }
 
-/// No document of ours nests deeper, and no stack overflows on the way.
+/// Maximum nesting, so that the parser can't overflow the stack.
 const DEEPEST: usize = 100;
 
 impl Reader<'_> {
@@ -190,7 +190,7 @@ impl Reader<'_> {
 }
 
 #[test]
-fn values_are_read() {
+fn parses_values() {
     let json = Json::parse(r#" {"a": [1, -2.5e3, "x\n\"y", null, {}], "b": {"c": "d"}, "e": []} "#).unwrap();
     assert_eq!(json.get("a").unwrap().list().len(), 5);
     assert_eq!(json.get("a").unwrap().list()[2].text(), Some("x\n\"y"));
@@ -200,7 +200,7 @@ fn values_are_read() {
 }
 
 #[test]
-fn other_text_is_an_error() {
+fn rejects_other_text() {
     for text in ["", "{", "[1,", "{\"a\" 1}", "\"a", "[1] 2", "\"\\u12", "}", &"[".repeat(100_000)] {
         assert!(Json::parse(text).is_err(), "{}", &text[..text.len().min(20)]);
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask layers`: a crate names only what stands below it.
+//! `cargo xtask layers`: a crate depends only on crates below it.
 //!
 //! ```text
 //! ebpf-programs  <--  ebpf-profiler-core  <--  ebpf-profiler-unwind  <--  examples
@@ -9,7 +9,7 @@
 use crate::json::Json;
 use crate::run::{Outcome, cargo, output};
 
-/// Each crate, and the crates of ours that it may name.
+/// Each crate, and the crates of the workspace that it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("ebpf-programs", &[]),
     ("ebpf-profiler-core", &["ebpf-programs"]),
@@ -30,7 +30,7 @@ const ALL: &[&str] = &[
     "ebpf-profiler-otlp",
 ];
 
-/// Test support that every crate may name: no published crate holds it.
+/// Test support that every crate may depend on: published crates omit it.
 const FOR_TESTS: &str = "test-needs";
 
 /// Checks the workspace.
@@ -38,26 +38,26 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     let metadata = output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]))?;
     let wrong = wrong_edges(&Json::parse(&metadata)?)?;
     if wrong.is_empty() {
-        eprintln!("{} crates name only what stands below them", ALLOWED.len());
+        eprintln!("{} crates depend only on those below them", ALLOWED.len());
         return Ok(());
     }
     Err(wrong.join("; "))
 }
 
-/// Dependencies that point the wrong way, as sentences. Those of tests and build scripts count too.
+/// Returns a sentence for each dependency that is not allowed, including those of tests and build scripts.
 fn wrong_edges(metadata: &Json) -> Result<Vec<String>, String> {
     let packages = metadata.get("packages").map(Json::list).filter(|packages| !packages.is_empty());
     let mut wrong = Vec::new();
     for package in packages.ok_or("cargo metadata names no packages")? {
         let name = package.get("name").and_then(Json::text).ok_or("a package without a name")?;
         let Some((_, allowed)) = ALLOWED.iter().find(|(crate_, _)| *crate_ == name) else {
-            wrong.push(format!("{name} has no place among the layers; give it one in xtask/src/layers.rs"));
+            wrong.push(format!("{name} is in no layer; add it to xtask/src/layers.rs"));
             continue;
         };
         let named = package.get("dependencies").map(Json::list).unwrap_or_default();
         for other in named.iter().filter_map(|dependency| dependency.get("name")?.text()) {
             if is_ours(other) && other != FOR_TESTS && !allowed.contains(&other) {
-                wrong.push(format!("{name} names {other}, which does not stand below it"));
+                wrong.push(format!("{name} depends on {other}, which is not below it"));
             }
         }
     }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn downwards_is_right() {
+    fn accepts_dependencies_below() {
         let packages: &[(&str, &[&str])] = &[
             ("ebpf-programs", &["aya-ebpf"]),
             ("ebpf-profiler-core", &["ebpf-programs", "object"]),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn upwards_and_sideways_are_wrong() {
+    fn reports_dependencies_above_and_beside() {
         let edges: &[(&str, &str)] = &[
             ("ebpf-programs", "ebpf-profiler-core"),
             ("ebpf-profiler-core", "ebpf-profiler-unwind"),
@@ -110,12 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_place_is_wrong() {
+    fn reports_crate_without_layer() {
         assert_eq!(wrong(&[("ebpf-profiler-new", &[])]).len(), 1);
     }
 
     #[test]
-    fn no_packages_is_an_error() {
+    fn fails_without_packages() {
         assert!(wrong_edges(&Json::parse("{}").unwrap()).is_err());
         assert!(wrong_edges(&Json::parse(r#"{"packages":[]}"#).unwrap()).is_err());
     }

@@ -1,4 +1,4 @@
-//! The project's tasks. `cargo xtask` alone lists them.
+//! Tasks of the project; `cargo xtask` without arguments lists them.
 
 mod api;
 mod ci;
@@ -28,16 +28,16 @@ type Task = (&'static str, &'static str, fn(&[String]) -> Outcome);
 const TASKS: &[Task] = &[
     (
         "test",
-        "all that can be run here: format, lints, layers, documentation, tests; as root the live tests",
+        "format, lints, layers, documentation, tests, and as root live tests; installs programs that tests need",
         test::task,
     ),
-    ("ci", "installs what a fresh Debian machine lacks, then test, object --check and kernels", ci::task),
+    ("ci", "installs missing Debian packages, then runs all checks and tests", ci::task),
     (
         "object",
         "rebuilds the kernel object; --check compares it with the one in the repository",
         object::task,
     ),
-    ("layers", "checks that each crate names only what stands below it", layers::task),
+    ("layers", "checks that each crate depends only on crates below it", layers::task),
     (
         "matrix",
         "[truth] [go] [python]: every version of every language, at length, as root; prints the share of exact stacks",
@@ -59,11 +59,7 @@ const TASKS: &[Task] = &[
         "[FOLDER]...: checks that no doc comment's line begins with What, How, Whether, Who, Where or Why",
         words::task,
     ),
-    (
-        "fixtures",
-        "[go]: the kernels that tests boot, the collector that they send to, the Go that they build with",
-        fixtures::task,
-    ),
+    ("fixtures", "[go]: fetches kernels, the collector and Go for tests", fixtures::task),
     (
         "pythons",
         "fetches or builds the interpreters that the tests profile into target/fixtures/python",

@@ -1,20 +1,20 @@
 //! `cargo xtask object`: the compiled kernel program.
 //!
-//! It is built by stable Rust with the sources of `core`, and linked by bpf-linker. Beside the object lies a
-//! file that says what built it: with the same tools a fresh build is the same, byte for byte.
+//! It is built by stable Rust with the sources of `core`, and linked by bpf-linker. A file
+//! beside the object names the tools that built it: the same tools give the same bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::run::{Outcome, command, output, root, run, target};
 
-/// Where the object lies, from the repository's root.
+/// Path of the object, relative to the repository.
 const OBJECT: &str = "ebpf-programs/object/sampler.x86_64.o";
 
-/// What built it.
+/// Path of the list of tools that built the object.
 const BUILT_WITH: &str = "ebpf-programs/object/BUILT_WITH";
 
-/// The version of the linker that is installed where there is none.
+/// The version of bpf-linker that is installed if it is missing.
 const LINKER: &str = "0.13.0";
 
 /// Debian packages that the build needs.
@@ -62,15 +62,13 @@ fn compare() -> Outcome {
     let committed = fs::read(root().join(OBJECT)).map_err(|error| format!("{OBJECT}: {error}"))?;
     if fresh != committed {
         let at = fresh.iter().zip(&committed).position(|(a, b)| a != b).unwrap_or(0);
-        return Err(format!(
-            "{OBJECT} is not what its source gives, from byte {at} on; run: cargo xtask object"
-        ));
+        return Err(format!("{OBJECT} differs from a fresh build at byte {at}; run: cargo xtask object"));
     }
-    eprintln!("{OBJECT} is what its source gives");
+    eprintln!("{OBJECT} equals a fresh build");
     Ok(())
 }
 
-/// A compiler with the sources of `core`, and where they are.
+/// The tools of a build: a compiler with the sources of `core`.
 struct Tools {
     rustc: String,
     cargo: String,
@@ -100,7 +98,7 @@ impl Tools {
         }
     }
 
-    /// The bytes of a fresh object.
+    /// Builds the object and returns its bytes.
     fn build(&self) -> Result<Vec<u8>, String> {
         let folder = target().join("bpf");
         let repository = root().canonicalize().map_err(|error| error.to_string())?;
@@ -134,7 +132,7 @@ impl Tools {
         fs::read(&stripped).map_err(|error| format!("{}: {error}", stripped.display()))
     }
 
-    /// What a build depends on.
+    /// Returns the versions of the tools that determine the bytes of the object.
     fn versions(&self) -> Result<String, String> {
         let rustc = output(&mut command(&[&self.rustc, "--version"]))?;
         let linker = output(&mut command(&["bpf-linker", "--version"]))?;

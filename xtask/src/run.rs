@@ -7,24 +7,24 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// What a task comes to: done, or one sentence that says why not.
+/// The result of a task; the error is a sentence.
 pub(crate) type Outcome = Result<(), String>;
 
-/// A command in the root of the repository.
+/// Returns a command that runs in the root of the repository.
 pub(crate) fn command(line: &[&str]) -> Command {
     let mut command = Command::new(line[0]);
     command.args(&line[1..]).current_dir(root()).stdin(Stdio::null());
     command
 }
 
-/// Runs it; its output is the user's.
+/// Runs a command; its output goes to the terminal.
 pub(crate) fn run(command: &mut Command) -> Outcome {
     eprintln!("+ {}", shown(command));
     let status = command.status().map_err(|error| cannot(command, &error.to_string()))?;
     if status.success() { Ok(()) } else { Err(cannot(command, &status.to_string())) }
 }
 
-/// Runs it; what it prints comes back.
+/// Runs a command and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| cannot(command, &error.to_string()))?;
     if !output.status.success() {
@@ -33,7 +33,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs it; each line that it prints is the user's and `see`'s.
+/// Runs a command; prints each line of its output and passes it to `see`.
 pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Outcome {
     eprintln!("+ {}", shown(command));
     let mut child =
@@ -41,7 +41,7 @@ pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Outcome
     let lines = child.stdout.take().map(|stdout| BufReader::new(stdout).split(b'\n'));
     for line in lines.into_iter().flatten().map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
-        // A closed terminal is no reason to fail.
+        // A closed terminal doesn't stop the task.
         let _ = writeln!(std::io::stdout(), "{line}");
         see(&line);
     }
@@ -49,19 +49,19 @@ pub(crate) fn watch(command: &mut Command, mut see: impl FnMut(&str)) -> Outcome
     if status.success() { Ok(()) } else { Err(cannot(command, &status.to_string())) }
 }
 
-/// The repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Where tasks put what they make.
+/// Returns cargo's target directory.
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// The folder of what tests need and the repository doesn't hold: `fixtures` in the target directory.
+/// Returns the folder of fixtures: `fixtures` in the target directory.
 ///
-/// With `XTASK_FIXTURES=FOLDER` it becomes a link to that folder, which several checkouts can share.
+/// With `XTASK_FIXTURES=FOLDER` it is created as a link to that folder, which several checkouts can share.
 pub(crate) fn fixtures() -> PathBuf {
     let here = target().join("fixtures");
     if let Some(shared) = env::var_os("XTASK_FIXTURES").map(PathBuf::from)
@@ -75,7 +75,7 @@ pub(crate) fn fixtures() -> PathBuf {
     here
 }
 
-/// The cargo that runs us.
+/// Returns a command of the cargo that runs this task.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     command(&[&[cargo.as_str()], arguments].concat())

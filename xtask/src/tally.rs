@@ -1,23 +1,23 @@
-//! How the steps of a task went.
+//! The results of a task's steps.
 
 use std::env;
 use std::time::{Duration, Instant};
 
 use crate::run::Outcome;
 
-/// The steps so far, and the closing lines of the test runners among them.
+/// The steps so far, and the closing lines of test runners.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     steps: Vec<Step>,
     summaries: Vec<String>,
 }
 
-/// Whether a test says with this line why it has nothing to test here; in CI it fails. Its name may stand before.
+/// Returns `true` if a test printed this line because it was skipped. The test's name may precede it.
 pub(crate) fn is_skipped(line: &str) -> bool {
     line.starts_with("skipped: ") || line.contains(" ... skipped: ")
 }
 
-/// A step that is over.
+/// A finished step.
 #[derive(Debug)]
 struct Step {
     name: String,
@@ -33,7 +33,7 @@ enum Verdict {
 }
 
 impl Tally {
-    /// Does a step, and goes on with the next one even if it fails.
+    /// Runs a step and records its result and duration.
     pub(crate) fn step(&mut self, name: &str, step: impl FnOnce(&mut Vec<String>) -> Outcome) {
         let start = Instant::now();
         let verdict = match step(&mut self.summaries) {
@@ -45,13 +45,13 @@ impl Tally {
         self.steps.push(Step { name: name.to_owned(), verdict, duration });
     }
 
-    /// Notes a step that can't be done here.
+    /// Records a step that can't run here.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
         let verdict = Verdict::Skipped(why.to_owned());
         self.steps.push(Step { name: name.to_owned(), verdict, duration: Duration::ZERO });
     }
 
-    /// Prints how it went, the runners' own lines last.
+    /// Prints the results, the closing lines of test runners last.
     pub(crate) fn close(self) -> Outcome {
         let in_ci = env::var_os("CI").is_some();
         eprintln!();
@@ -69,13 +69,13 @@ impl Tally {
         print_lines(&self.summaries);
         let skipped = self.summaries.iter().filter(|line| is_skipped(line)).count();
         if skipped > 0 {
-            eprintln!("{skipped} tests had nothing to test here");
+            eprintln!("{skipped} tests were skipped");
         }
         outcome
     }
 }
 
-/// Without CI a step may be skipped, with it all have to be done.
+/// Fails if a step failed, or, in CI, was skipped.
 fn judge(steps: &[Step], in_ci: bool) -> Outcome {
     let failed = steps.iter().filter(|step| matches!(step.verdict, Verdict::Failed(_))).count();
     let skipped = steps.iter().filter(|step| matches!(step.verdict, Verdict::Skipped(_))).count();
@@ -104,21 +104,21 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_fails_all() {
+    fn fails_if_one_step_fails() {
         let steps = steps(vec![Verdict::Passed, Verdict::Failed("no".to_owned())]);
         assert!(judge(&steps, false).is_err());
         assert!(judge(&steps, true).is_err());
     }
 
     #[test]
-    fn a_skipped_step_fails_in_ci_only() {
+    fn fails_in_ci_if_step_is_skipped() {
         let steps = steps(vec![Verdict::Passed, Verdict::Skipped("not root".to_owned())]);
         assert!(judge(&steps, false).is_ok());
         assert!(judge(&steps, true).is_err());
     }
 
     #[test]
-    fn a_failed_step_does_not_stop_the_next() {
+    fn runs_steps_after_failed_one() {
         let mut tally = Tally::default();
         tally.step("first", |_| Err("no".to_owned()));
         tally.step("second", |_| Ok(()));

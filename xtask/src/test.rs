@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that a user can run, in ten minutes at most.
+//! `cargo xtask test`: the tests that every machine can run, in at most ten minutes.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::run::{Outcome, cargo, run, watch};
 use crate::tally::{Tally, is_skipped};
 use crate::{debian, layers};
 
-/// Installs programs that tests need, where that is possible, and runs all steps, whatever becomes of one.
+/// Installs programs that tests need, where that is possible, and runs all steps.
 pub(crate) fn task(_: &[String]) -> Outcome {
     let mut tally = Tally::default();
     tally.step("programs", |_| {
@@ -37,7 +37,7 @@ pub(crate) fn steps(tally: &mut Tally) {
 pub(crate) fn live(tally: &mut Tally, targets: &[&str]) {
     if test_needs::is_root() {
         tally.step("live tests", |summaries| {
-            // The programs of the step before: what is measured in them is no time.
+            // In the profile of the step before, which saves a second build.
             tests(cargo(&[&["test", "--no-fail-fast"], targets, ONE_BY_ONE].concat()), summaries)
         });
     } else {

@@ -1,4 +1,4 @@
-//! The archive that the kernel unpacks into its first file system: cpio in its "newc" form.
+//! The archive that the kernel unpacks into its initial file system: cpio in its "newc" form.
 //!
 //! ```text
 //! 070701 inode mode uid gid links mtime size (4 device numbers) name-size check    each 8 hexadecimal digits
@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-/// An archive that grows.
+/// An archive under construction.
 #[derive(Debug, Default)]
 pub(super) struct Archive {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds a program or another file, and the directories on the way to it.
+    /// Adds an executable file and its parent directories.
     pub(super) fn file(&mut self, path: &str, contents: &[u8]) {
         let path = path.trim_start_matches('/');
         for (at, _) in path.match_indices('/') {
@@ -32,7 +32,7 @@ impl Archive {
         }
     }
 
-    /// The archive with its end.
+    /// Adds the trailer and returns the bytes.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
@@ -59,7 +59,7 @@ impl Archive {
 }
 
 #[test]
-fn an_archive_is_what_the_kernel_reads() {
+fn writes_entries_in_newc_format() {
     let mut archive = Archive::default();
     archive.file("/a/b", b"hello");
     archive.file("/a/c", b"");

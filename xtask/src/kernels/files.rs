@@ -1,4 +1,4 @@
-//! What goes into the guest.
+//! The files of the guest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use super::archive::Archive;
 use crate::run::{command, output};
 
-/// Where the program and its files are in the guest.
+/// Folder of the program and its files in the guest.
 const TASK: &str = "/task";
 
-/// The archive with init, the program, its files, and the libraries that these need.
+/// Returns an archive with init, the program, its files, and the shared libraries of these.
 pub(super) fn collect(init: &Path, program: &[String], files: &[PathBuf]) -> Result<Vec<u8>, String> {
     let mut archive = Archive::default();
     archive.file("/init", &read(init)?);
@@ -37,13 +37,13 @@ fn in_guest(file: &Path) -> String {
     format!("{TASK}/{name}")
 }
 
-/// The shared libraries of a program, and its loader; nothing for a static one, or for data.
+/// Returns the shared libraries of a program and its loader; an empty list for static programs and data.
 fn libraries_of(file: &Path) -> Vec<String> {
     let listed = output(command(&["ldd"]).arg(file)).unwrap_or_default();
     listed.lines().filter_map(library_of).collect()
 }
 
-/// The path in `libc.so.6 => /lib/libc.so.6 (0x7f...)` or `/lib64/ld-linux.so.2 (0x7f...)`.
+/// Returns the path in `libc.so.6 => /lib/libc.so.6 (0x7f...)` or `/lib64/ld-linux.so.2 (0x7f...)`.
 fn library_of(line: &str) -> Option<String> {
     let path = line.rsplit("=> ").next()?.trim().split(" (0x").next()?;
     path.starts_with('/').then(|| path.to_owned())
@@ -54,7 +54,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
 }
 
 #[test]
-fn libraries_are_found_in_what_the_loader_says() {
+fn reads_paths_of_libraries() {
     let lines = [
         ("\tlinux-vdso.so.1 (0x00007ffd)", None),
         (

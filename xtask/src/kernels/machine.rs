@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, command};
 
-/// Boots, prints what the guest prints, and says how it ended.
+/// Boots, prints the guest's output, and fails unless the program in it succeeded.
 pub(super) fn boot(image: &Path, archive: &Path, limit: Duration) -> Outcome {
     let mut machine = Machine::start(image, archive)?;
     let start = Instant::now();
@@ -26,7 +26,7 @@ pub(super) fn boot(image: &Path, archive: &Path, limit: Duration) -> Outcome {
     }
 }
 
-/// QEMU; ended with the value.
+/// A QEMU process, killed on drop.
 struct Machine {
     child: Child,
     lines: Receiver<String>,
@@ -55,25 +55,25 @@ impl Machine {
         Ok(Machine { child, lines })
     }
 
-    /// The next line; none at the end.
+    /// Returns the next line; `None` at the end.
     fn line(&mut self, limit: Duration) -> Result<Option<String>, String> {
         match self.lines.recv_timeout(limit) {
             Ok(line) => Ok(Some(line)),
             Err(RecvTimeoutError::Disconnected) => Ok(None),
-            Err(RecvTimeoutError::Timeout) => Err("it took too long".to_owned()),
+            Err(RecvTimeoutError::Timeout) => Err("the machine exceeded its time limit".to_owned()),
         }
     }
 }
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Fail only if it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Two processors and nothing else; a panic or the end of init stops it.
+/// Two processors, no devices; stops on a panic and at the end of init.
 const QEMU: &[&str] = &[
     "qemu-system-x86_64",
     "-accel",
@@ -89,11 +89,11 @@ const QEMU: &[&str] = &[
     "-nic",
     "none",
     "-append",
-    // On a busy host the emulated timer is late, and the kernel takes it for a broken one.
+    // On a busy host the emulated timer is late, and the kernel would report it as broken.
     "console=ttyS0 quiet panic=-1 no_timer_check",
 ];
 
-/// The line without the control sequences that firmware sends to terminals.
+/// Removes control sequences that the firmware sends to terminals.
 fn shown(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
@@ -102,19 +102,19 @@ fn shown(line: &str) -> String {
     rest.fold(first, |shown, part| shown + part)
 }
 
-/// The exit status in init's last words.
+/// Returns the exit status in init's last line.
 fn status(line: &str) -> Option<i32> {
     line.split_once("guest: ended with ")?.1.trim().parse().ok()
 }
 
 #[test]
-fn control_sequences_are_not_shown() {
+fn removes_control_sequences() {
     assert_eq!(shown("\u{1b}c\u{1b}[?7l\u{1b}[2J\u{1b}[0mSeaBIOS"), "SeaBIOS");
     assert_eq!(shown("142 ready"), "142 ready");
 }
 
 #[test]
-fn the_verdict_is_init_s_last_line() {
+fn reads_exit_status_from_last_line() {
     assert_eq!(status("guest: ended with 0"), Some(0));
     assert_eq!(status("[    1.2] guest: ended with 137"), Some(137));
     assert_eq!(status("guest: Linux 6.1.0"), None);

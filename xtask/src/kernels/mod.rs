@@ -1,7 +1,7 @@
 //! `cargo xtask kernels`: runs a program under other kernels, in QEMU and without privileges.
 //!
 //! Everything is in the initial file system: our init, the program, the shared libraries it needs, further files.
-//! What the guest prints on its serial line is printed here; the verdict is the program's exit status.
+//! The guest's serial output is printed; the task fails unless the program's exit status is 0.
 
 mod archive;
 mod files;
@@ -13,16 +13,16 @@ use std::time::Duration;
 use crate::fixtures::{KERNELS, Kernel};
 use crate::run::{Outcome, cargo, command, run, target};
 
-/// What to run, and where.
+/// The command line.
 #[derive(Debug, Default, PartialEq)]
 struct Order {
-    /// All if none is named.
+    /// The kernel to boot; all if `None`.
     kernel: Option<String>,
-    /// How long one kernel may take.
+    /// Time limit for one kernel.
     limit: Option<Duration>,
-    /// Files that the program finds beside itself.
+    /// Files beside the program.
     files: Vec<PathBuf>,
-    /// The program and its arguments; if none is named, a known chain is profiled.
+    /// The program and its arguments. If empty, a known chain is profiled.
     program: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Order {
                 order.program = arguments.cloned().collect();
                 break;
             }
-            let value = arguments.next().ok_or_else(|| format!("{option} wants a value"))?;
+            let value = arguments.next().ok_or_else(|| format!("{option} needs a value"))?;
             match option.as_str() {
                 "--kernel" => order.kernel = Some(value.clone()),
                 "--file" => order.files.push(value.into()),

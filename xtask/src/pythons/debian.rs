@@ -19,7 +19,7 @@ pub(super) struct Package {
     python: &'static str,
     /// The version that was tested.
     version: &'static str,
-    /// What it needs besides, in whatever version the suite has.
+    /// Libraries that it needs, in the version of the suite.
     libraries: &'static [&'static str],
 }
 
@@ -57,7 +57,7 @@ pub(super) const PACKAGES: &[Package] = &[
 ];
 
 impl Package {
-    /// The interpreter, fetched if need be.
+    /// Returns the interpreter, which it fetches if it is missing.
     pub(super) fn interpreter(&self) -> Result<Interpreter, String> {
         let root = folder().join(format!("debian-{}", self.python));
         let program = format!("/usr/bin/python{}", self.python);
@@ -76,7 +76,7 @@ impl Package {
 
     fn fetch(&self, root: &Path, symbols: &Path) -> Outcome {
         eprintln!("      Python {} of Debian {}", self.python, self.suite.0);
-        // What a broken attempt has left behind.
+        // Left behind by an interrupted attempt.
         let _ = fs::remove_dir_all(root);
         let _ = fs::remove_dir_all(symbols);
         fs::create_dir_all(root).map_err(|error| format!("{}: {error}", root.display()))?;
@@ -103,8 +103,7 @@ impl Package {
     }
 }
 
-/// Adds what packages take for granted: where others mount, and, from the suites that unpack into `/usr` alone, the
-/// links to it.
+/// Adds mount points, and links to `/usr` for suites that unpack into `/usr` alone.
 fn furnish(root: &Path) -> std::io::Result<()> {
     for folder in ["proc", "dev", "tmp", "truth"] {
         fs::create_dir_all(root.join(folder))?;

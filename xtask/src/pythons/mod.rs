@@ -6,8 +6,8 @@
 //! built-3.13t                  built here from Debian's source package, without the global lock
 //! ```
 //!
-//! What is there stands in `target/fixtures/python/list`, a line for each: its name, the folder that is to be its root
-//! (or nothing), the program, the folder of its debug files (or nothing). `examples/tests/python` reads it, and
+//! `target/fixtures/python/list` has a line for each: its name, its root folder (or nothing), the program, the folder of
+//! its debug files (or nothing). `examples/tests/python` reads it, and
 //! `benches/pyperformance`.
 
 mod built;
@@ -23,20 +23,20 @@ use std::path::PathBuf;
 
 use crate::run::{Outcome, command, fixtures, run};
 
-/// An interpreter that can be run.
+/// An installed interpreter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Interpreter {
-    /// Where it is from, and its version.
+    /// Its origin and version, such as `debian-3.13`.
     name: String,
-    /// The folder that it has to see as its root; empty where that is the machine's own.
+    /// The folder to use as its root; empty for the machine's own.
     root: String,
-    /// The program, as seen from that root.
+    /// Path of the program within that root.
     program: String,
-    /// The folder with its debug files, for debuggers alone; empty where the program has its symbols itself.
+    /// The folder of its debug files, for debuggers; empty if the program has symbols.
     symbols: String,
 }
 
-/// Gets all that can be had here, or with `packages` all that needn't be built; what can't is said and left out.
+/// Gets all interpreters, or with `packages` those that need no build; reports and omits those that fail.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     let mut found = pyenv::installed();
     if found.is_empty() {
@@ -67,7 +67,7 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     judge(&left_out, env::var_os("CI").is_some())
 }
 
-/// Without CI an interpreter may be left out, with it all that are fetched have to be there.
+/// Fails in CI if an interpreter was left out.
 fn judge(left_out: &[String], in_ci: bool) -> Outcome {
     match left_out {
         [first, ..] if in_ci => Err(format!("{} interpreters left out, such as: {first}", left_out.len())),
@@ -75,7 +75,7 @@ fn judge(left_out: &[String], in_ci: bool) -> Outcome {
     }
 }
 
-/// py-spy, which the tests compare with.
+/// Fetches py-spy, the reference of a test.
 fn py_spy() -> Outcome {
     let folder = fixtures().join("py-spy");
     let program = folder.join(format!("py_spy-{PY_SPY}.data/scripts/py-spy"));
@@ -92,16 +92,16 @@ fn py_spy() -> Outcome {
     for wheel in wheels.filter(|path| path.extension().is_some_and(|ending| ending == "whl")) {
         run(command(&["python3", "-m", "zipfile", "-e"]).arg(wheel).arg(&folder))?;
     }
-    // A wheel doesn't say what may be run.
+    // A wheel has no permissions.
     fs::set_permissions(&program, Permissions::from_mode(0o755)).map_err(failed)
 }
 
 const PY_SPY: &str = "0.4.1";
 
-/// Where they all are.
+/// Returns the folder of all interpreters.
 fn folder() -> PathBuf {
     let folder = fixtures().join("python");
-    // Whoever writes into it says that it is missing.
+    // A failure shows when it is written to.
     let _ = fs::create_dir_all(&folder);
     folder.canonicalize().unwrap_or(folder)
 }
@@ -113,13 +113,13 @@ impl Interpreter {
 }
 
 #[test]
-fn the_list_has_four_columns() {
+fn writes_four_columns() {
     let here = Interpreter { name: "a-3.9".into(), program: "/p/python".into(), ..Interpreter::default() };
     assert_eq!(here.line(), "a-3.9\t\t/p/python\t\n");
 }
 
 #[test]
-fn an_interpreter_that_is_left_out_fails_in_ci_only() {
+fn fails_in_ci_if_interpreter_is_left_out() {
     let left_out = ["no such package".to_owned()];
     assert!(judge(&left_out, false).is_ok());
     assert!(judge(&left_out, true).is_err());

@@ -1,4 +1,4 @@
-//! What pyenv has installed.
+//! Interpreters that pyenv has installed.
 
 use std::env;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::Interpreter;
 use crate::run::{command, output};
 
-/// Its CPythons, the oldest first.
+/// Returns its CPythons, the oldest first.
 pub(super) fn installed() -> Vec<Interpreter> {
     let Some(root) = root() else { return Vec::new() };
     let entries = fs::read_dir(root.join("versions")).into_iter().flatten().filter_map(Result::ok);
@@ -16,13 +16,13 @@ pub(super) fn installed() -> Vec<Interpreter> {
     found.into_iter().map(|(_, interpreter)| interpreter).collect()
 }
 
-/// Where its environment or the program itself says that it keeps them.
+/// Returns pyenv's folder, from the environment or from `pyenv root`.
 fn root() -> Option<PathBuf> {
     let said = || output(&mut command(&["pyenv", "root"])).ok().map(|root| PathBuf::from(root.trim()));
     env::var_os("PYENV_ROOT").map(PathBuf::from).or_else(said)
 }
 
-/// The version in a folder such as `3.11.7`; other implementations have names in front.
+/// Returns version and interpreter of a folder such as `3.11.7`; `None` for other implementations, whose folders begin with a name.
 fn interpreter(folder: &Path) -> Option<((u32, u32, String), Interpreter)> {
     let name = folder.file_name()?.to_str()?;
     let mut parts = name.split('.');

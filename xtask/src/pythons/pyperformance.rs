@@ -1,11 +1,11 @@
-//! Benchmarks that Python programs are judged by, which `benches/pyperformance` profiles.
+//! The pyperformance benchmarks, which `benches/pyperformance` profiles.
 
 use std::fs;
 
 use crate::run::{Outcome, command, fixtures, run};
 
-/// The benchmarks, what runs them, and what those need that don't do with the standard library. Nothing else is
-/// fetched: of two machines both have the same. Of psutil there is one file for all versions of Python.
+/// The benchmarks, their runner, and the packages that they import. Dependencies are not resolved, so that all machines
+/// have the same. psutil has one file for all versions of Python.
 const PACKAGES: &[&str] = &[
     "pyperformance==1.11.0",
     "pyperf==2.10.0",
@@ -17,7 +17,7 @@ const PACKAGES: &[&str] = &[
     "docutils==0.18.1",
 ];
 
-/// Installs them into `target/fixtures/pyperformance`, for whatever interpreter is told to look there.
+/// Installs them into `target/fixtures/pyperformance`, for interpreters that have it in their module path.
 pub(super) fn fetch() -> Outcome {
     let folder = fixtures().join("pyperformance");
     let complete = folder.join("complete");
@@ -25,7 +25,7 @@ pub(super) fn fetch() -> Outcome {
     if fs::read_to_string(&complete).is_ok_and(|found| found == wanted) {
         return Ok(());
     }
-    // What a broken attempt, or another version, has left behind.
+    // Left behind by an interrupted attempt or another version.
     let _ = fs::remove_dir_all(&folder);
     let install = ["python3", "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--target"];
     run(command(&install).arg(&folder).args(PACKAGES))?;

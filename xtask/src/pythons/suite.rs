@@ -9,7 +9,7 @@ use std::process::Command;
 use super::folder;
 use crate::run::{Outcome, command, output};
 
-/// A suite.
+/// A Debian suite.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suite(pub(super) &'static str);
 
@@ -17,10 +17,10 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Suite {
-    /// Fetches a package in this version, or in the one that took its place, and unpacks it.
+    /// Fetches a package in this version, or in the suite's current one if that is gone, and unpacks it.
     pub(super) fn unpack(self, package: &str, version: &str, into: &Path) -> Outcome {
         let fetched = PathBuf::from(format!("{}.fetched", into.display()));
-        // What a broken attempt has left behind.
+        // Left behind by an interrupted attempt.
         let _ = fs::remove_dir_all(&fetched);
         create(&fetched)?;
         let pinned = format!("{package}={version}");
@@ -29,7 +29,7 @@ impl Suite {
         if version.is_empty() {
             fetch(&latest)?;
         } else if fetch(&pinned).is_err() {
-            eprintln!("      {pinned} is not to be had any more: what {} has in its place", self.0);
+            eprintln!("      {pinned} is no longer available, using the version in {}", self.0);
             fetch(&latest)?;
         }
         for file in files_in(&fetched, "deb") {
@@ -38,17 +38,17 @@ impl Suite {
         fs::remove_dir_all(&fetched).map_err(|error| error.to_string())
     }
 
-    /// Fetches the source of a package, as upstream gave it.
+    /// Fetches the upstream source of a package.
     pub(super) fn source(self, package: &str, version: &str, into: &Path) -> Result<PathBuf, String> {
         create(into)?;
         let pinned = format!("{package}={version}");
         let options = ["source", "--download-only", "--tar-only", &pinned];
         output(self.apt("apt-get")?.args(options).current_dir(into))?;
         let files = files_in(into, "xz");
-        files.into_iter().next().ok_or_else(|| format!("apt-get brought no file for {pinned}"))
+        files.into_iter().next().ok_or_else(|| format!("apt-get fetched no file for {pinned}"))
     }
 
-    /// One of apt's programs, with lists of this suite alone, which are fetched if need be.
+    /// Returns a command of apt with the lists of this suite alone, which it fetches if they are missing.
     fn apt(self, program: &str) -> Result<Command, String> {
         let state = folder().join("apt").join(self.0);
         let sources = state.join("sources.list");
