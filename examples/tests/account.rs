@@ -65,6 +65,8 @@ fn run(builder: Builder) -> Health {
     let _statistics = statistics();
     let profiler = builder
         .include_self()
+        // Built without optimizations the pipeline may be far behind.
+        .deadline(Duration::from_secs(120))
         .unwind(ebpf_profiler_unwind::tables())
         .symbolizer(NoSymbols)
         .start()

@@ -33,7 +33,12 @@ fn switch_off_for(away: Duration) {
     let Some(cpu) = Cpu::last() else {
         return test_needs::skip("no CPU of this machine can be switched off");
     };
-    let profiler = Profiler::builder().frequency(97).symbolizer(NoSymbols).start().unwrap();
+    let profiler = Profiler::builder()
+        .deadline(std::time::Duration::from_secs(120))
+        .frequency(97)
+        .symbolizer(NoSymbols)
+        .start()
+        .unwrap();
     assert!(is_sampled(&profiler, &Busy::on(&cpu)), "on CPU {} before", cpu.number);
     let off = match cpu.switch_off() {
         Ok(off) => off,

@@ -137,6 +137,7 @@ impl Running {
 
     fn judge(&self, version: &str) -> Verdict {
         let profiler = Profiler::builder()
+            .deadline(std::time::Duration::from_secs(120))
             .frequency(997)
             .pid(self.child.id())
             .unwind(ebpf_profiler_unwind::tables())

@@ -103,6 +103,7 @@ impl Running {
 
     fn profile(&self) -> Profile {
         let profiler = Profiler::builder()
+            .deadline(std::time::Duration::from_secs(120))
             .frequency(499)
             .pid(self.0.id())
             .unwind(ebpf_profiler_unwind::tables())

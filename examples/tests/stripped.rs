@@ -28,6 +28,7 @@ fn a_function_without_a_name_is_one_line() {
     run("strip", &["--strip-all", program.to_str().unwrap()]);
     let running = Running(Command::new(&program).spawn().unwrap());
     let profiler = Profiler::builder()
+        .deadline(std::time::Duration::from_secs(120))
         .frequency(499)
         .pid(running.0.id())
         .unwind(ebpf_profiler_unwind::tables())

@@ -50,8 +50,20 @@ pub(crate) fn live(tally: &mut Tally, targets: &[&str]) {
 
 /// Live tests that take minutes in all.
 const QUICK: &[&str] = &[
-    "-p", "examples", "--test", "account", "--test", "cpus", "--test", "replay", "--test", "stripped",
-    "--test", "truth",
+    "-p",
+    "examples",
+    "--test",
+    "account",
+    "--test",
+    "cpus",
+    "--test",
+    "life_cycle",
+    "--test",
+    "replay",
+    "--test",
+    "stripped",
+    "--test",
+    "truth",
 ];
 
 /// All live tests.

@@ -9,7 +9,7 @@ const THIS_THREAD: libc::id_t = 0;
 
 /// Raises the priority of this thread above the default, if permitted.
 ///
-/// For the drain thread: it has little work, but if it runs late the ring is full and samples are lost.
+/// For all threads at the end, and for the drain thread: it has little work, but if it runs late the ring is full and samples are lost.
 pub(super) fn raise() {
     const NICENESS: i32 = -10;
     if niceness().is_ok_and(|niceness| niceness <= NICENESS) {

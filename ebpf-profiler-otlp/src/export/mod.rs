@@ -37,7 +37,7 @@ mod worker;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{Sink, SinkError};
@@ -154,13 +154,13 @@ impl Exporter {
         }
     }
 
-    /// Sends the queue until the flush timeout passes, and counts the rest as abandoned.
+    /// Sends the queue until `timeout` passes, and counts the rest as abandoned.
     ///
     /// The worker stops sending earlier, so that it can leave a connection or write to the spool. If it is stuck in a
     /// system call nevertheless, its thread is left behind.
-    fn close(&mut self) -> Result<(), ExportError> {
+    fn close(&mut self, timeout: Duration) -> Result<(), ExportError> {
         let Some(worker) = self.worker.take() else { return Ok(()) };
-        let (start, timeout) = (Instant::now(), self.settings.flush_timeout);
+        let start = Instant::now();
         let reserve = if self.settings.spool.is_some() { timeout / 2 } else { timeout / 10 };
         self.queue.close(start + (timeout - reserve));
         let has_ended = self.queue.wait_for_end(start + timeout);
@@ -203,13 +203,20 @@ impl Sink for Exporter {
 
     /// Sends the queue; profiles taken afterwards are dropped and counted.
     fn flush(&mut self) -> Result<(), SinkError> {
-        Ok(self.close()?)
+        Ok(self.close(self.settings.flush_timeout)?)
+    }
+
+    /// Sends the queue until the flush timeout, or shortly before `deadline` if that is earlier.
+    fn flush_until(&mut self, deadline: Instant) -> Result<(), SinkError> {
+        // A tenth is for the profiler, which counts the losses.
+        let left = deadline.saturating_duration_since(Instant::now()).mul_f64(0.9);
+        Ok(self.close(self.settings.flush_timeout.min(left))?)
     }
 }
 
 impl Drop for Exporter {
     fn drop(&mut self) {
         // Only `flush` returns the error; the counters hold the losses in both cases.
-        let _ = self.close();
+        let _ = self.close(self.settings.flush_timeout);
     }
 }

@@ -98,6 +98,16 @@ fn flush_timeout_of_zero_drops_the_queue() {
 }
 
 #[test]
+fn deadline_of_the_profiler_shortens_flush() {
+    let collector = Collector::new([Act::Hang]);
+    let settings = settings(&collector.url()).timeout(600 * SECOND).flush_timeout(600 * SECOND);
+    let mut exporter = Exporter::new(settings).unwrap();
+    exporter.take(&profile(3)).unwrap();
+    assert!(exporter.flush_until(std::time::Instant::now()).is_err());
+    assert_eq!((exporter.stats().abandoned, exporter.stats().queued), (1, 0), "{}", exporter.stats());
+}
+
+#[test]
 fn endless_interim_answers_and_chunks_end_an_attempt() {
     let interim = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(100_000);
     let chunks =

@@ -16,6 +16,7 @@ pub(crate) fn profile<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profil
 /// The same, with what the profiler has counted.
 pub(crate) fn profile_and_count<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profile, Health, T) {
     let mut builder = Profiler::builder()
+        .deadline(std::time::Duration::from_secs(120))
         .frequency(FREQUENCY)
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all());

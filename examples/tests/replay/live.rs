@@ -69,7 +69,7 @@ impl Drop for Workload {
 fn profile(workloads: &[Workload], recording: &Path) -> (String, Health) {
     let text = Arc::new(Mutex::new(Vec::new()));
     let sink = text.clone();
-    let builder = Profiler::builder();
+    let builder = Profiler::builder().deadline(std::time::Duration::from_secs(120));
     let profiler = workloads
         .iter()
         .fold(builder, |builder, workload| builder.pid(workload.0.id()))

@@ -77,6 +77,7 @@ fn every_sample_is_delivered_or_counted() {
     let delivered = Arc::new(AtomicU64::new(0));
     let sum = Arc::clone(&delivered);
     let profiler = Profiler::builder()
+        .deadline(std::time::Duration::from_secs(120))
         .frequency(997)
         .unwind(ebpf_profiler_unwind::tables())
         .include_self()

@@ -17,7 +17,8 @@
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
 //!
-//! [`Ending`] bounds what happens between a command that ends the profiler and the end of all threads.
+//! [`Ending`] bounds what happens between a command that ends the profiler and the end of all threads. The threads run with
+//! raised priority from then on, so that little is cut off on a busy machine.
 
 mod drain;
 

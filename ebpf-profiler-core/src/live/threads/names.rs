@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
+use super::super::priority;
 use super::{Ending, Job, Queue, Shared, Stage};
 use crate::process::Module;
 use crate::replay::KernelOnly;
@@ -29,6 +30,9 @@ impl Names {
 
     pub(super) fn run(mut self, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
+            if self.shared.ending.has_begun() {
+                priority::raise();
+            }
             self.take(job);
             self.shared.jobs.fetch_sub(1, Ordering::Relaxed);
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ebpf_programs::abi::reason::Counter;
 
-use super::super::clock;
+use super::super::{clock, priority};
 use super::{Change, Flush, Job, Message, Shared, Stage};
 use crate::pipeline::Pipeline;
 use crate::replay::Recorder;
@@ -99,6 +99,9 @@ impl PipelineThread {
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         let mut running = self.pipeline.registry().running();
         while let Some(message) = self.next(messages, &mut running) {
+            if self.shared.ending.has_begun() {
+                priority::raise();
+            }
             match message {
                 Message::Batch(batch) => self.take(batch),
                 Message::Flush(flush) => self.flush(flush),
