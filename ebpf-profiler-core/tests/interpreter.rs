@@ -239,7 +239,15 @@ fn an_entry_may_be_in_use_by_this_thread_or_another() {
     assert_eq!(world.walk(), "100 20f* b000@7 10f 21f* 400");
     world.memory.insert(THREAD + 16, 0);
     assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
+}
+
+/// After a fork the page that says which entry is in use may be in the middle of its copy.
+#[test]
+fn finds_entry_of_thread_if_entry_in_use_is_unreadable() {
+    let mut world = in_use(THREAD);
     world.memory.remove(&0x700);
+    assert_eq!(world.walk(), "100 20f* b000@7 10f 21f* 400");
+    world.memory.remove(&(THREAD + 16));
     assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
 }
 

@@ -13,7 +13,14 @@ pub(super) fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> 
     if state.hop == state.loaded.others.hop {
         state.mark(state.at);
     }
-    state.at = machine.read_memory(state.at.wrapping_add(offset as u64))?;
+    let is_in_use = state.loaded.top.from == from::CURRENT && state.hop == 0;
+    state.at = match machine.read_memory(state.at.wrapping_add(offset as u64)) {
+        Some(at) => at,
+        // The page of a runtime's variables is unmapped while its first write after a fork copies it. The entry of the
+        // thread is found as if none were in use.
+        None if is_in_use && state.loaded.top.next != 0 => 0,
+        None => return None,
+    };
     state.hop += 1;
     let is_listed = state.loaded.top.from >= from::LIST && state.hop == 1;
     if state.at == 0 && is_listed && state.loaded.top.from == from::CURRENT {
