@@ -8,7 +8,7 @@ pub fn print(result: impl Display) {
     show(result);
 }
 
-/// Prints as [`print`] does. Returns `false` if the reader has closed the pipe.
+/// Prints as [`print()`] does. Returns `false` if the reader has closed the pipe.
 pub fn show(result: impl Display) -> bool {
     let mut out = io::stdout().lock();
     match write!(out, "{result}").and_then(|()| out.flush()) {
