@@ -119,7 +119,10 @@ impl<'d> Reader<'d> {
             _ => self.signature(item, kind),
         };
         self.lines.insert(format!("{path}: {signature}"));
-        self.children(number, &path, depth);
+        // The text of a variant holds its fields.
+        if kind != "variant" {
+            self.children(number, &path, depth);
+        }
     }
 
     /// An item under another path; or, if it is of another crate, its name.
