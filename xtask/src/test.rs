@@ -34,22 +34,20 @@ pub(crate) fn steps(tally: &mut Tally) {
 }
 
 /// The tests that profile this machine.
-pub(crate) fn live(tally: &mut Tally, targets: &[&str]) {
-    if test_needs::is_root() {
-        tally.step("live tests", |summaries| {
-            // In the profile of the step before, which saves a second build.
-            tests(cargo(&[&["test", "--no-fail-fast"], targets, ONE_BY_ONE].concat()), summaries)
-        });
-    } else {
-        tally.skip(
-            "live tests",
-            "they profile, which needs root: sudo -E env PATH=\"$PATH\" cargo xtask test",
-        );
+pub(crate) fn live(tally: &mut Tally, parts: &[&[&str]]) {
+    if !test_needs::is_root() {
+        let why = "they profile, which needs root: sudo -E env PATH=\"$PATH\" cargo xtask test";
+        return tally.skip("live tests", why);
+    }
+    for part in parts {
+        let line = [&["test", "--no-fail-fast"], *part, ONE_BY_ONE].concat();
+        tally.step("live tests", |summaries| tests(cargo(&line), summaries));
     }
 }
 
 /// Live tests that take minutes in all.
-const QUICK: &[&str] = &[
+const QUICK: &[&[&str]] = &[&[
+    "--release",
     "-p",
     "examples",
     "--test",
@@ -57,17 +55,19 @@ const QUICK: &[&str] = &[
     "--test",
     "cpus",
     "--test",
-    "life_cycle",
-    "--test",
     "replay",
     "--test",
     "stripped",
     "--test",
     "truth",
-];
+]];
 
-/// All live tests.
-pub(crate) const ALL: &[&str] = &["--workspace", "--lib", "--bins", "--tests"];
+/// All live tests. Those of the examples measure a profiler as it is used, with optimizations; the others run in the
+/// profile of the other tests, which saves a second build.
+pub(crate) const ALL: &[&[&str]] = &[
+    &["--workspace", "--exclude", "examples", "--exclude", "benches", "--lib", "--bins", "--tests"],
+    &["--release", "-p", "examples", "--lib", "--bins", "--tests"],
+];
 
 /// Tests that profile are marked as ignored; two at a time would disturb each other. Those of versions between the oldest
 /// and the newest are for `cargo xtask matrix`, those that need optimizations for `cargo xtask ci`.
