@@ -1,4 +1,4 @@
-//! Every tick is in the profile or counted as lost, and the kernel agrees on how many there were.
+//! Every tick is in the profile or counted as lost, and the kernel's count of runs agrees.
 //!
 //! Needs root: `cargo test -p examples --test account -- --ignored --test-threads=1`.
 #![expect(
@@ -30,7 +30,7 @@ fn every_tick_is_accounted_for() {
 
 #[test]
 #[ignore = "needs root"]
-fn what_is_left_out_is_accounted_for() {
+fn filtered_ticks_are_accounted_for() {
     test_needs::root!();
     let health = run(Profiler::builder().frequency(997).pid(std::process::id()));
     assert_balanced(&health);
@@ -39,7 +39,7 @@ fn what_is_left_out_is_accounted_for() {
 
 #[test]
 #[ignore = "needs root"]
-fn what_a_small_ring_loses_is_counted() {
+fn counts_ticks_lost_in_a_small_ring() {
     test_needs::root!();
     let health = run(Profiler::builder().frequency(10_000).ring_size(64 << 10));
     assert_balanced(&health);
@@ -60,12 +60,12 @@ fn assert_balanced(health: &Health) {
     );
 }
 
-/// Profiles deep stacks and short processes for a while.
+/// Profiles deep stacks and short-lived processes.
 fn run(builder: Builder) -> Health {
     let _statistics = statistics();
     let profiler = builder
         .include_self()
-        // Built without optimizations the pipeline may be far behind.
+        // A pipeline built without optimizations may be far behind.
         .deadline(Duration::from_secs(120))
         .unwind(ebpf_profiler_unwind::tables())
         .symbolizer(NoSymbols)
@@ -85,7 +85,7 @@ fn run(builder: Builder) -> Health {
     profiler.stop().unwrap()
 }
 
-/// Spins, `depth` calls below its caller.
+/// Spins `depth` calls below its caller.
 #[inline(never)]
 fn descend(depth: u32, busy: &AtomicBool) -> u32 {
     if depth > 0 {
@@ -97,13 +97,13 @@ fn descend(depth: u32, busy: &AtomicBool) -> u32 {
     0
 }
 
-/// The kernel counts the runs of programs for as long as this is held.
+/// Enables the kernel's run counts of BPF programs until the descriptor is closed.
 fn statistics() -> OwnedFd {
     const ENABLE_STATS: libc::c_long = 32;
     let run_time = 0u32;
-    // SAFETY: the attribute is as long as is said, and the call keeps no reference to it.
+    // SAFETY: the attribute has the given size, and the call keeps no reference to it.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, ENABLE_STATS, &raw const run_time, size_of::<u32>()) };
-    assert!(fd >= 0, "not as root: {}", std::io::Error::last_os_error());
-    // SAFETY: the call gave this descriptor to us alone.
+    assert!(fd >= 0, "cannot enable BPF statistics, run as root: {}", std::io::Error::last_os_error());
+    // SAFETY: the call returned this descriptor to this process alone.
     unsafe { OwnedFd::from_raw_fd(fd as i32) }
 }

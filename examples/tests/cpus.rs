@@ -1,4 +1,4 @@
-//! CPUs that come and go while a profiler runs. It switches the last one off and on again: needs root.
+//! CPUs that go offline and online while a profiler runs. The test switches the last one off and on: needs root.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::fs;
@@ -12,7 +12,7 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::symbol::NoSymbols;
 
-/// The profiler looks for other CPUs every second.
+/// Longer than the profiler's interval (1 s) between checks for new CPUs.
 const NOTICE: Duration = Duration::from_millis(1500);
 
 #[test]
@@ -50,11 +50,15 @@ fn switch_off_for(away: Duration) {
     }
     drop(off);
     sleep(NOTICE);
-    assert!(is_sampled(&profiler, &Busy::on(&cpu)), "on CPU {} when it is back", cpu.number);
+    assert!(
+        is_sampled(&profiler, &Busy::on(&cpu)),
+        "no samples on CPU {} after it is online again",
+        cpu.number
+    );
     assert_balanced(&profiler.stop().unwrap());
 }
 
-/// Whether the profiler sees what a process does.
+/// Returns `true` if the profiler samples the process.
 fn is_sampled(profiler: &Profiler, busy: &Busy) -> bool {
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
@@ -73,14 +77,14 @@ fn assert_balanced(health: &Health) {
     assert_eq!(health.ticks, health.filtered + delivered + health.lost, "{health:?}");
 }
 
-/// A CPU that there is a switch for.
+/// A CPU that can be switched off.
 struct Cpu {
     number: u32,
     switch: PathBuf,
 }
 
 impl Cpu {
-    /// The last one of those that are on; never the first.
+    /// Returns the last online CPU, except the first one.
     fn last() -> Option<Cpu> {
         let number = |name: &str| name.strip_prefix("cpu")?.parse().ok();
         let entries = fs::read_dir("/sys/devices/system/cpu").unwrap();
@@ -102,7 +106,7 @@ fn is_on(switch: &Path) -> bool {
     fs::read_to_string(switch).is_ok_and(|state| state.trim() == "1")
 }
 
-/// A CPU that is off as long as this is held, however the test ends.
+/// An offline CPU; switched on again on drop.
 struct Off(PathBuf);
 
 impl Drop for Off {
@@ -111,7 +115,7 @@ impl Drop for Off {
     }
 }
 
-/// A process that does nothing but run.
+/// A process that spins.
 struct Busy(Child);
 
 impl Busy {
@@ -122,9 +126,9 @@ impl Busy {
         Busy(Command::new(shell).args(arguments).spawn().unwrap())
     }
 
-    /// It runs on this CPU and on no other.
+    /// Starts a process on this CPU only.
     fn on(cpu: &Cpu) -> Busy {
-        // taskset becomes the shell, so the number is the shell's.
+        // taskset executes the shell, so the process id is the shell's.
         let bound = Command::new("taskset").args(["-c", &cpu.number.to_string()]).args(Busy::LOOP).spawn();
         Busy(bound.unwrap())
     }

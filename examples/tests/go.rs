@@ -1,14 +1,14 @@
-//! Stacks of stripped Go programs against what the Go runtime itself says of them.
+//! Stacks of stripped Go programs compared with the Go runtime's own.
 //!
 //! ```sh
 //! cargo xtask fixtures go
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test go -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
-//! `programs/goroutines.go` prints each goroutine's stack by `runtime.Callers` before it spins at the end of it. Built
-//! with four versions of Go, position-independent and not, with C and without, and stripped (`-s -w`), it is profiled:
-//! whatever is sampled at such an end has to have exactly that stack, inlined functions included, and every stack of
-//! the program has to be whole, those of collector, scheduler and signal handlers too.
+//! `programs/goroutines.go` prints each goroutine's stack by `runtime.Callers` before it spins at the end of it. The
+//! test profiles it, built with four versions of Go, position-independent and not, with C and without, and stripped
+//! (`-s -w`): a sample at such an end has to have exactly that stack, inlined functions included, and every stack of the program
+//! has to be whole, those of collector, scheduler and signal handlers too.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -60,7 +60,7 @@ fn go_1_27() {
     check("1.27.3");
 }
 
-/// The Go of this machine, without fixtures.
+/// The installed Go, without fixtures.
 #[test]
 #[ignore = "profiles: needs root"]
 fn go_installed() {
@@ -117,10 +117,10 @@ fn build(go: &Path, name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
     program
 }
 
-/// A program whose goroutines have arrived.
+/// A program whose goroutines all spin.
 struct Running {
     child: Child,
-    /// What the runtime says of them, root first.
+    /// Stacks of the goroutines as the runtime reports them, root first.
     truth: Vec<Vec<String>>,
 }
 
@@ -155,25 +155,25 @@ impl Drop for Running {
     }
 }
 
-/// What became of the samples.
+/// Verdict on the samples.
 #[derive(Debug, Default)]
 struct Verdict {
     samples: u64,
-    /// Whose stack reaches its root.
+    /// Samples whose stack reaches its root.
     whole: u64,
     /// For each known chain: its last function, samples with exactly that chain, samples with another.
     chains: Vec<(String, u64, u64)>,
-    /// Frames of Go code without a name, or found by guessing.
+    /// Frames of Go code without a name, and frames found by guessing.
     nameless: u64,
     guessed: u64,
-    /// Samples that tell of what the runtime does on its own.
+    /// Samples of the runtime's own work.
     collector: u64,
     signals: u64,
-    /// Of those, samples whose root is the signal handler instead of the interrupted code's.
+    /// Signal samples with the handler as root, instead of the root of the interrupted code.
     cut_signals: u64,
     growth: u64,
     calls: u64,
-    /// A few stacks that are wrong.
+    /// Examples of wrong stacks.
     wrong: Vec<String>,
 }
 
@@ -231,31 +231,31 @@ impl Verdict {
 
     fn assert(&self) {
         assert!(self.samples > 500, "too few samples: {self:#?}");
-        // A tick that comes up raw brings a copy of one stack only, and some walks need two.
+        // A raw sample holds a copy of one stack only, and some walks need two.
         assert!(self.whole * 1000 >= self.samples * 998, "not whole: {self:#?}");
         assert_eq!(self.nameless, 0, "{self:#?}");
         assert_eq!(self.cut_signals, 0, "the signal handler is a root: {self:#?}");
         for (leaf, right, other) in &self.chains {
-            assert!(*right > 0, "{leaf} was not seen: {self:#?}");
+            assert!(*right > 0, "{leaf} has no sample: {self:#?}");
             assert!(other * 1000 <= *right, "{leaf}: {self:#?}");
         }
         assert!(self.collector > 0 && self.calls > 0, "{self:#?}");
     }
 }
 
-/// The functions of a stack that aren't the kernel's, root first.
+/// Returns the user functions of a stack, root first.
 fn user_functions(sample: &Sample<'_>) -> Vec<String> {
     let is_user = |call: &Call<'_>| matches!(call, Call::Function { frame, .. } if !matches!(frame.frame(), Frame::Kernel { .. }));
     sample.trace().calls().filter(is_user).map(|call| call.to_string()).collect()
 }
 
-/// The version in which `systemstack` has no frame pointer of its own (up to 1.20): who called it is missing.
+/// A version whose `systemstack` sets up no frame pointer (up to 1.20): its caller is missing.
 const LOSING: &str = "1.19";
 
-/// Whether a stack begins with the functions of a chain.
+/// Returns `true` if a stack begins with the functions of a chain.
 ///
-/// The runtime doesn't speak of C, nor of its own wrappers, and calls its way into C by the name of what it pretends to
-/// be.
+/// The runtime reports neither C functions nor its own wrappers, and reports its calls into C under the name of the
+/// function that they stand for.
 fn is_above(chain: &[String], names: &[String]) -> bool {
     let is_lost = |name: &str| name == "runtime.systemstack_switch";
     let mut names = names.iter();
@@ -264,7 +264,7 @@ fn is_above(chain: &[String], names: &[String]) -> bool {
     })
 }
 
-/// Whether the functions down to the leaf are the last ones of the chain: all that a cut stack can show.
+/// Returns `true` if the functions down to the leaf are the last ones of the chain, which is all that a cut stack has.
 fn is_end_of(chain: &[String], leaf: &str, names: &[String]) -> bool {
     let down_to_leaf = names.iter().position(|name| name == leaf).map_or(&[][..], |at| &names[..=at]);
     let told =
@@ -272,7 +272,7 @@ fn is_end_of(chain: &[String], leaf: &str, names: &[String]) -> bool {
     told(chain).ends_with(&told(down_to_leaf))
 }
 
-/// Whether the runtime may leave a function out, or name it otherwise.
+/// Returns `true` if the runtime may omit a function or report it under another name.
 fn is_silent(name: &str) -> bool {
     name.starts_with("runtime.") || name == "crosscall2" || !name.contains('.') || name.contains('+')
 }

@@ -1,4 +1,4 @@
-//! Names of JIT-compiled code against chains of calls that the programs are known to make.
+//! Names of JIT-compiled code compared with the known call chains of the programs.
 //!
 //! ```sh
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test jit -- --ignored --test-threads=1 --nocapture

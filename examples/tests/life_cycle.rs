@@ -51,7 +51,7 @@ fn exit_of_last_process_ends_run_with_its_profile() {
     std::thread::sleep(Duration::from_millis(500));
     busy.kill().unwrap();
     busy.wait().unwrap();
-    // An hour, if the exit went unnoticed.
+    // An unnoticed exit would last an hour.
     let profile = profiler.run_for(Duration::from_secs(3600)).unwrap();
     assert!(profile.count() > 0);
     assert!(profile.samples().all(|sample| sample.process().pid == busy.id()));

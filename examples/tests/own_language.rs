@@ -49,7 +49,7 @@ fn script_functions_replace_loops_of_toy_interpreter() {
     }
     assert!(all > 50, "{text}");
     assert!(exact * 1000 >= all * 990, "{exact} of {all}:\n{text}");
-    // Three quarters of the work.
+    // `draw` does three quarters of the work.
     assert!((exact * 65..exact * 85).contains(&(draw * 100)), "{draw} of {exact}");
 }
 

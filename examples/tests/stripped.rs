@@ -1,4 +1,4 @@
-//! Stripped programs: a function without a name is one line by where it begins, as `nm` says before it is stripped.
+//! Stripped programs: a function without a name is one line by its start address, as `nm` lists it before stripping.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use ebpf_profiler_core::profile::Call;
 use ebpf_profiler_core::{Profiler, trace::Frame};
 
-/// Two call sites in `outer`, so that it has two addresses but begins in one place.
+/// `outer` has two call sites, so two addresses but one start.
 const SOURCE: &str = "
 static volatile unsigned long sink;
 __attribute__((noinline)) static void inner(int n) { for (int i = 0; i < n; i++) sink += i; sink *= 3; }
@@ -47,7 +47,7 @@ fn a_function_without_a_name_is_one_line() {
     }
     let expected = starts.iter().map(|start| format!("stripped+{start:#x}")).collect();
     assert!(shown.is_subset(&expected), "{shown:?}, {expected:?}");
-    // main, outer and inner; _start may be there, too.
+    // main, outer and inner; possibly _start.
     assert!((3..=4).contains(&shown.len()), "{shown:?}");
     assert!(addresses.len() > shown.len(), "{addresses:x?}");
 }
@@ -62,7 +62,7 @@ fn compile() -> PathBuf {
     program
 }
 
-/// Where functions begin, as `nm` lists them.
+/// Returns the start addresses of functions, as `nm` lists them.
 fn starts(program: &Path) -> BTreeSet<u64> {
     let output = Command::new("nm").arg(program).output().unwrap();
     let list = String::from_utf8(output.stdout).unwrap();
@@ -78,7 +78,7 @@ fn run(program: &str, arguments: &[&str]) {
     assert!(Command::new(program).args(arguments).status().unwrap().success(), "{program} {arguments:?}");
 }
 
-/// Runs until it is dropped.
+/// A running program; killed on drop.
 struct Running(Child);
 
 impl Drop for Running {

@@ -1,22 +1,22 @@
-//! The program `agent`, and what it says in the end.
+//! The program `agent`, and the summary that it prints at the end.
 
 use std::fmt;
 use std::process::{Child, Command, Stdio};
 
-/// How to start it.
+/// The command that starts an agent.
 pub(crate) struct Agent(Command);
 
-/// It while it runs.
+/// A running agent.
 pub(crate) struct Running(Option<Child>);
 
-/// The numbers of its last line.
+/// The numbers of the agent's last line.
 pub(crate) struct Account {
     pub(crate) delivered: u64,
     pub(crate) queued: u64,
     pub(crate) on_disk: u64,
     pub(crate) dropped: u64,
     pub(crate) retries: u64,
-    /// All that it said.
+    /// The complete output.
     pub(crate) said: String,
 }
 
@@ -25,7 +25,7 @@ impl Agent {
         Agent::by(Command::new(env!("CARGO_BIN_EXE_agent")), endpoint)
     }
 
-    /// Started in a way of its own.
+    /// Starts the agent through another command, for example `setpriv`.
     pub(crate) fn by(mut command: Command, endpoint: &str) -> Agent {
         command.args(["--endpoint", endpoint, "--frequency", "97"]);
         Agent(command)
@@ -40,14 +40,14 @@ impl Agent {
         Running(Some(self.0.stderr(Stdio::piped()).spawn().unwrap()))
     }
 
-    /// Runs it to its end.
+    /// Runs the agent to its end.
     pub(crate) fn run(self) -> Account {
         self.start().wait()
     }
 }
 
 impl Running {
-    /// Asks it to end, as service managers do.
+    /// Sends SIGTERM, as service managers do, and waits.
     pub(crate) fn end(self) -> Account {
         let pid = self.0.as_ref().map(Child::id).unwrap();
         assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
@@ -60,7 +60,7 @@ impl Running {
     }
 }
 
-/// A test that fails leaves nothing behind.
+/// A failed test leaves no process behind.
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
@@ -89,7 +89,7 @@ impl Account {
     }
 }
 
-/// What it said last.
+/// Prints the agent's last line.
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.said.trim_end())

@@ -1,4 +1,4 @@
-//! An authority, and certificates that it has signed for a collector and for an agent.
+//! An authority, and certificates signed by it for a collector and for an agent.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 

@@ -25,7 +25,7 @@ use workload::Workload;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the debug exporter must show of the workload.
+/// Functions of the workload that the debug exporter has to show.
 const FUNCTIONS: [&str; 6] = ["leaf", "l3", "l2", "spread", "l1", "main"];
 
 #[test]
@@ -54,7 +54,7 @@ fn the_functions_of_a_workload_arrive_by_each_way() {
 
 #[test]
 #[ignore = "needs root and a collector"]
-fn they_arrive_through_tls_if_both_sides_are_known() {
+fn functions_arrive_through_mutual_tls() {
     test_needs::root!();
     test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
@@ -79,7 +79,7 @@ fn they_arrive_through_tls_if_both_sides_are_known() {
                 .with(&["--certificate", &certificates.authority])
         };
         let stranger = agent().run();
-        println!("{protocol}, a stranger: {stranger}");
+        println!("{protocol}, a client without certificate: {stranger}");
         assert!(
             stranger.delivered == 0 && stranger.said.contains("cannot secure the connection: "),
             "{stranger}"
@@ -96,7 +96,7 @@ fn they_arrive_through_tls_if_both_sides_are_known() {
 
 #[test]
 #[ignore = "needs root and a collector"]
-fn what_is_too_large_for_a_collector_comes_in_parts() {
+fn splits_profiles_too_large_for_a_collector() {
     test_needs::root!();
     test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
@@ -123,7 +123,7 @@ fn a_spool_loses_nothing_when_the_collector_is_killed_again_and_again() {
     let Some(program) = otelcol::program() else { return };
     for protocol in ["grpc", "http"] {
         let scratch = Scratch::new("spool");
-        // Something runs all the time, so no interval is without samples: nothing would be sent for it.
+        // The workload always runs: an interval without samples would send no profile.
         let _workload = Workload::start(&scratch);
         let mut collector = Otelcol::start(&program, &scratch, &Options::default());
         let agent = Agent::new(&collector.endpoint(protocol))
@@ -134,21 +134,16 @@ fn a_spool_loses_nothing_when_the_collector_is_killed_again_and_again() {
         let account = agent.end();
         let received = collector.received();
         println!("{protocol}: {account}; {}", received.summary());
-        assert!(account.retries > 0, "it was away: {account}");
+        assert!(account.retries > 0, "no retry although the collector was killed: {account}");
         assert_eq!((account.dropped, account.queued, account.on_disk), (0, 0, 0), "{account}");
         assert_eq!(received.profiles(), account.delivered);
-        assert_eq!(
-            received.gaps(),
-            0,
-            "each profile begins where the one before ends: {}",
-            received.summary()
-        );
+        assert_eq!(received.gaps(), 0, "there are gaps between the profiles: {}", received.summary());
     }
 }
 
 #[test]
 #[ignore = "needs root and a collector"]
-fn without_a_spool_what_finds_no_room_is_counted() {
+fn counts_profiles_dropped_without_a_spool() {
     test_needs::root!();
     test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
@@ -167,7 +162,7 @@ fn without_a_spool_what_finds_no_room_is_counted() {
     assert!(received.gaps() > 0, "{account}; {}", received.summary());
 }
 
-/// Kills it twice and starts it again, in some time; at the end it is there.
+/// Kills and restarts the collector twice, over `COLLECTOR_SECONDS` (20 by default); it runs when this returns.
 fn kill_and_restart(collector: &mut Otelcol) {
     let seconds = std::env::var("COLLECTOR_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let sixth = seconds.unwrap_or(20) * SECOND / 6;

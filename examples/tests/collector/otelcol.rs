@@ -1,4 +1,4 @@
-//! The collector.
+//! An OpenTelemetry collector as a child process.
 
 use std::fs::{self, OpenOptions};
 use std::net::{TcpListener, TcpStream};
@@ -11,18 +11,18 @@ use crate::certificates::Certificates;
 use crate::received::Received;
 use crate::scratch::Scratch;
 
-/// How it is to be.
+/// Options of a collector.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Options<'a> {
-    /// It speaks TLS with these, and wants clients that the authority has signed.
+    /// TLS certificates; clients have to be signed by the same authority.
     pub(crate) certificates: Option<&'a Certificates>,
-    /// The largest body that it takes over HTTP.
+    /// Maximum size of an HTTP request body, in bytes.
     pub(crate) most_bytes: Option<usize>,
-    /// Where it writes what it receives, as JSON, a message a line.
+    /// File for the received messages, as JSON, one message per line.
     pub(crate) file: Option<&'a str>,
 }
 
-/// It while it runs; killed with the value.
+/// A running collector; killed on drop.
 pub(crate) struct Otelcol {
     program: PathBuf,
     config: String,
@@ -31,7 +31,7 @@ pub(crate) struct Otelcol {
     child: Option<Child>,
 }
 
-/// Where `cargo xtask fixtures` leaves it; nothing where it didn't, unless the variable `CI` says that there must be.
+/// Returns the program that `cargo xtask fixtures` builds; `None` if it is missing, which fails the test in CI.
 pub(crate) fn program() -> Option<PathBuf> {
     let target = Path::new(env!("CARGO_BIN_EXE_agent")).ancestors().nth(2).unwrap();
     let folders = fs::read_dir(target.join("fixtures")).into_iter().flatten().flatten();
@@ -71,7 +71,7 @@ impl Otelcol {
         }
     }
 
-    /// At once, in the middle of whatever it does.
+    /// Kills the collector with SIGKILL.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -83,7 +83,7 @@ impl Otelcol {
         format!("http://127.0.0.1:{}", self.ports[usize::from(protocol == "http")])
     }
 
-    /// Ends it; what all its lives have received.
+    /// Ends the collector and returns everything received since the first start.
     pub(crate) fn received(&mut self) -> Received {
         self.kill();
         Received::new(fs::read_to_string(&self.output).unwrap())

@@ -1,4 +1,4 @@
-//! What the files in `deploy` let the agent do is enough for it.
+//! The privileges that the files in `deploy` grant are enough for the agent.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,10 +12,10 @@ use crate::otelcol::{self, Options, Otelcol};
 use crate::scratch::Scratch;
 use crate::workload::Workload;
 
-/// Who may nothing.
+/// User without privileges.
 const NOBODY: &str = "65534";
 
-/// The program where everybody may run it; gone with the test.
+/// A copy of the program that every user may run; deleted on drop.
 struct Copied(PathBuf);
 
 impl Copied {
@@ -37,7 +37,7 @@ fn deployed(file: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(file)).unwrap()
 }
 
-/// `CAP_BPF CAP_PERFMON` or `BPF, PERFMON`, as `setpriv` writes them.
+/// Parses `CAP_BPF CAP_PERFMON` or `BPF, PERFMON` into the names that `setpriv` takes.
 fn capabilities(file: &str, before: &str, separators: &[char]) -> BTreeSet<String> {
     let text = deployed(file);
     let list = text.lines().find_map(|line| line.trim().strip_prefix(before)).unwrap();
@@ -49,7 +49,7 @@ fn of_unit(before: &str) -> BTreeSet<String> {
     capabilities("agent.service", before, &[' '])
 }
 
-/// The program as another user, with these capabilities and no other.
+/// Returns a command that runs the program as another user with these capabilities only.
 fn restricted(program: &Copied, capabilities: &BTreeSet<String>) -> Command {
     let all: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
     let mut command = Command::new("setpriv");
@@ -61,7 +61,7 @@ fn restricted(program: &Copied, capabilities: &BTreeSet<String>) -> Command {
     command
 }
 
-/// What an agent with the capabilities of the unit says of a workload.
+/// Runs an agent with the capabilities of the unit on a workload and returns its summary.
 fn profiled(copied: &Copied, collector: &Otelcol, workload: &Workload) -> Account {
     let agent = restricted(copied, &of_unit("AmbientCapabilities="));
     Agent::by(agent, &collector.endpoint("grpc"))
@@ -87,20 +87,20 @@ fn the_capabilities_of_the_unit_are_enough() {
     let (scratch, copied) = (Scratch::new("privileges"), Copied::new());
     let mut collector = Otelcol::start(&program, &scratch, &Options::default());
     let workload = Workload::start(&scratch);
-    // Its file can only be reached through the process.
+    // The deleted file is reachable through the process only.
     workload.delete();
     let account = profiled(&copied, &collector, &workload);
     println!("{account}");
-    // It complains of what is missing.
+    // The agent reports missing capabilities.
     assert!(!account.said.contains("not held"), "{account}");
     assert!(account.delivered >= 2 && account.dropped == 0, "{account}");
     collector.received().assert_has(&FUNCTIONS);
 }
 
-/// The list of all functions of the kernel is not for those who have no more than these.
+/// The kernel hides its list of functions from processes without further capabilities.
 #[test]
 #[ignore = "needs root and a collector"]
-fn the_kernel_has_names_for_who_may_not_read_its_list() {
+fn kernel_functions_have_names_without_access_to_their_list() {
     test_needs::root!();
     test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
@@ -113,7 +113,7 @@ fn the_kernel_has_names_for_who_may_not_read_its_list() {
     let everybody_may = restrict("kptr_restrict").trim() == "0"
         && restrict("perf_event_paranoid").trim().parse().is_ok_and(|level: i32| level <= 1);
     assert!(everybody_may || account.said.contains("addresses are hidden"), "{account}");
-    // Where system calls begin, on both kinds of processors.
+    // Entry function of system calls, on both architectures.
     let root = if cfg!(target_arch = "aarch64") { "el0_svc" } else { "do_syscall_64" };
     collector.received().assert_has(&[root, "ksys_read", "ksys_write"]);
 }

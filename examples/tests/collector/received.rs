@@ -1,4 +1,4 @@
-//! What a collector prints of the profiles that it got.
+//! Profiles as a collector prints them.
 //!
 //! ```text
 //!     Profile #0
@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-/// The text of its debug exporter.
+/// Output of the debug exporter.
 pub(crate) struct Received(String);
 
 impl Received {
@@ -17,7 +17,7 @@ impl Received {
         Received(text)
     }
 
-    /// The dictionary holds these, each on a line of its own.
+    /// Checks that the dictionary contains these names, each on its line.
     pub(crate) fn assert_has(&self, functions: &[&str]) {
         for function in functions {
             let found = self.0.lines().any(|line| line.trim() == *function);
@@ -25,12 +25,12 @@ impl Received {
         }
     }
 
-    /// How many there were; one that came twice, because an answer was lost, is one.
+    /// Returns the number of profiles; one that was sent twice because an answer was lost counts once.
     pub(crate) fn profiles(&self) -> u64 {
         self.windows().len() as u64
     }
 
-    /// How often one begins later than the one before it ends.
+    /// Returns the number of profiles that begin later than the one before ends.
     pub(crate) fn gaps(&self) -> u64 {
         let windows: Vec<_> = self.windows().into_iter().collect();
         windows.windows(2).filter(|pair| pair[0].1 < pair[1].0).count() as u64
@@ -40,7 +40,7 @@ impl Received {
         format!("{} profiles received, {} gaps between them", self.profiles(), self.gaps())
     }
 
-    /// When they begin and end, in nanoseconds of one day.
+    /// Returns start and end of each profile, in nanoseconds of the day.
     fn windows(&self) -> BTreeMap<u64, u64> {
         let starts = self.values("Start time     : ").map(nanoseconds);
         let durations = self.values("DurationNano   : ").map(|value| value.parse::<u64>().unwrap());
@@ -52,7 +52,7 @@ impl Received {
     }
 }
 
-/// `2026-11-21 16:24:37.3145 +0000 UTC`, without the zeros at the end of its fraction. The day doesn't count.
+/// Parses `2026-11-21 16:24:37.3145 +0000 UTC`, whose fraction has no trailing zeros. Ignores the date.
 fn nanoseconds(time: &str) -> u64 {
     let clock = time.split(' ').nth(1).unwrap();
     let (clock, fraction) = clock.split_once('.').unwrap_or((clock, "0"));
@@ -67,7 +67,7 @@ fn times_are_read() {
 }
 
 #[test]
-fn gaps_are_found_and_what_came_twice_is_one() {
+fn finds_gaps_and_ignores_duplicates() {
     let profile = |second: u32, nanos: u32| {
         format!("Start time     : 2026-11-21 00:00:{second:02} +0000 UTC\nDurationNano   : {nanos}\n")
     };

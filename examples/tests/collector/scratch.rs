@@ -1,9 +1,9 @@
-//! A folder for one test.
+//! A temporary folder per test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder that is gone with the test.
+/// A folder that is deleted on drop.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -18,7 +18,7 @@ impl Scratch {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// Writes a file; its path.
+    /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, contents: &str) -> String {
         fs::write(self.0.join(name), contents).unwrap();
         self.path(name)

@@ -1,4 +1,4 @@
-//! Functions of scripts arrive as what they are.
+//! Functions of scripts arrive with their language, lines and shares.
 
 use std::process::Command;
 use std::thread::sleep;
@@ -9,7 +9,7 @@ use crate::otelcol::{self, Options, Otelcol};
 use crate::scratch::Scratch;
 use crate::workload::Workload;
 
-/// Whose lines the frames of the workload are on: `much` and `little` call `spin`, and `main` calls both.
+/// The script of the workload: `much` and `little` call `spin`, and `main` calls both.
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/collector/programs/shares.py");
 
 #[test]
@@ -34,7 +34,7 @@ fn functions_of_a_script_arrive_with_their_lines_and_shares() {
     }
 }
 
-/// Ticks in a call from `much`, in one from `little`, and in all.
+/// Samples in a call from `much`, in one from `little`, and in total.
 #[derive(Debug, Default)]
 struct Shares {
     much: u64,
@@ -43,7 +43,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// When the collector has written all messages.
+    /// Waits until the collector has written all messages.
     fn wait_for(file: &str, messages: u64) -> Shares {
         let end = Instant::now() + Duration::from_secs(30);
         while std::fs::read_to_string(file).unwrap_or_default().lines().count() < messages as usize {
@@ -62,7 +62,7 @@ impl Shares {
         let (count, stack) = line.split_once(' ').unwrap();
         let count: u64 = count.parse().unwrap();
         self.all += count;
-        // Native functions of the interpreter stand between those of the script.
+        // The interpreter's native functions are between those of the script.
         let calls: Vec<_> = stack.split(';').filter_map(|frame| frame.strip_prefix("cpython:")).collect();
         let [module, main, caller, spin] = calls[..] else { return };
         let (name, line) = spin.split_once(':').unwrap();
@@ -76,7 +76,7 @@ impl Shares {
         }
     }
 
-    /// Nearly all ticks are in the two, and three of four in the one; give or take what chance does.
+    /// Checks that nearly all samples are in both functions, three of four in `much`, within chance.
     fn assert(&self) {
         let both = (self.much + self.little) as f64;
         assert!(both > 20.0 && both > 0.9 * self.all as f64, "{self:?}");

@@ -1,11 +1,11 @@
-//! Programs to be profiled: one whose functions are known, main > l1 > spread > l2 > l3 > leaf, and some others.
+//! Programs to profile: one with the known chain main > l1 > spread > l2 > l3 > leaf, and others.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use crate::scratch::Scratch;
 
-/// The program while it runs; it ends with the value.
+/// The running program; killed on drop.
 pub(crate) struct Workload(Child, String);
 
 impl Workload {
@@ -17,7 +17,7 @@ impl Workload {
         Workload(child, program)
     }
 
-    /// A script that says when it is ready, by whatever Python there is.
+    /// Starts a script, with any Python, and waits until it is ready.
     pub(crate) fn of_python(script: &str) -> Workload {
         let mut child = Command::new("python3").arg(script).stdout(Stdio::piped()).spawn().unwrap();
         let mut ready = [0; 5];
@@ -25,7 +25,7 @@ impl Workload {
         Workload(child, script.to_owned())
     }
 
-    /// Programs that are elsewhere with each tick.
+    /// Starts programs with a new stack at nearly each sample.
     pub(crate) fn of_many_stacks() -> Workload {
         // None of them waits for a disk.
         let script =
@@ -34,14 +34,14 @@ impl Workload {
         Workload(child, "sh".to_owned())
     }
 
-    /// A program that is in the kernel most of its time.
+    /// Starts a program that spends most of its time in the kernel.
     pub(crate) fn of_system_calls() -> Workload {
         let mut command = Command::new("dd");
         command.args(["if=/dev/zero", "of=/dev/null", "bs=1"]).stderr(Stdio::null());
         Workload(command.spawn().unwrap(), "dd".to_owned())
     }
 
-    /// Takes its file away while it runs.
+    /// Deletes the program's file while it runs.
     pub(crate) fn delete(&self) {
         std::fs::remove_file(&self.1).unwrap();
     }
@@ -53,7 +53,7 @@ impl Workload {
 
 impl Drop for Workload {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if the process has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

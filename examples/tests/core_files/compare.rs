@@ -1,4 +1,4 @@
-//! Ours and theirs, side by side.
+//! Stacks of this crate, eu-stack and gdb, side by side.
 
 use ebpf_profiler_core::trace::Stop;
 use examples::{CoreFile, Stack};
@@ -6,7 +6,7 @@ use examples::{CoreFile, Stack};
 use crate::dump::Dump;
 use crate::others::{self, Line};
 
-/// One thread as all of us see it.
+/// The stack of one thread, by all three.
 pub(crate) struct Thread {
     pub(crate) ours: Vec<Line>,
     pub(crate) stop: Stop,
@@ -14,18 +14,18 @@ pub(crate) struct Thread {
     pub(crate) gdb: Vec<Line>,
 }
 
-/// Why a stack may be another than both of theirs.
+/// A known reason for which a stack differs from both others.
 pub(crate) struct Difference {
-    /// A sentence on it.
+    /// Explanation, as one clause.
     pub(crate) why: &'static str,
-    /// Which stacks it is about.
+    /// Returns `true` for the stacks that it explains.
     pub(crate) is: fn(&Thread) -> bool,
 }
 
 impl Thread {
     fn new(stack: &Stack, eu_stack: &others::Stacks, gdb: &others::Stacks) -> Thread {
         let of = |stacks: &others::Stacks| stacks.get(&stack.thread.id).cloned().unwrap_or_default();
-        // Calls in scripts nobody else shows.
+        // Script frames, which the other tools don't show, are left out.
         let line = |call: &examples::Call| {
             let name = call.functions.last().cloned().unwrap_or_default();
             Some(Line { pc: call.frame.native()?.pc(), name })
@@ -38,18 +38,18 @@ impl Thread {
         }
     }
 
-    /// Whether ours ends, whole, where `theirs` goes on.
+    /// Returns `true` if our stack is whole and `theirs` has more frames.
     pub(crate) fn ends_before(&self, theirs: &[Line]) -> bool {
         self.stop == Stop::Root && theirs.len() > self.ours.len() && same(&self.ours, theirs)
     }
 
-    /// Whether ours goes on where `theirs` ends.
+    /// Returns `true` if our stack has more frames than `theirs`.
     pub(crate) fn goes_on_behind(&self, theirs: &[Line]) -> bool {
         theirs.len() < self.ours.len() && same(&self.ours, theirs)
     }
 }
 
-/// Whether the frames that both have are the same, and not only the first.
+/// Returns `true` if all common frames are equal, and there is at least one.
 fn same(ours: &[Line], theirs: &[Line]) -> bool {
     !theirs.is_empty() && ours.iter().zip(theirs).all(|(a, b)| a.pc == b.pc)
 }
@@ -58,7 +58,7 @@ fn equal(ours: &[Line], theirs: &[Line]) -> bool {
     ours.len() == theirs.len() && same(ours, theirs)
 }
 
-/// Compares all threads of a dump; `least` of them have to be there.
+/// Compares all threads of a dump, of which there have to be at least `least`.
 pub(crate) fn compare(dump: &Dump, least: usize, differences: &[Difference]) {
     let mut core = CoreFile::open(&dump.core, &[]).unwrap();
     let (eu_stack, gdb) = (others::eu_stack(dump), others::gdb(dump));
@@ -76,7 +76,7 @@ pub(crate) fn compare(dump: &Dump, least: usize, differences: &[Difference]) {
             ([true, _], _) => "equal to eu-stack",
             ([_, true], _) => "equal to gdb",
             (_, Some(why)) => why,
-            _ => "DIFFERENT, and nobody knows why",
+            _ => "DIFFERENT, unexplained",
         };
         print(stack, &thread, verdict);
         equal_to.iter_mut().zip(equals).for_each(|(count, equals)| *count += usize::from(equals));

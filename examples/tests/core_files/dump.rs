@@ -1,4 +1,4 @@
-//! Runs a program until it says that it is ready, and takes a core file of it.
+//! Runs a program until it is ready, and takes a core file of it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// A core file, deleted when it goes.
+/// A core file; deleted on drop.
 pub(crate) struct Dump {
     pub(crate) core: PathBuf,
-    /// The executable.
+    /// Executable of the dumped process.
     pub(crate) program: PathBuf,
 }
 
@@ -20,7 +20,7 @@ impl Drop for Dump {
     }
 }
 
-/// A program that is ended whatever happens.
+/// A running program; killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -30,7 +30,7 @@ impl Drop for Running {
     }
 }
 
-/// Whether programs are installed. CI has to have them all.
+/// Returns `true` if all programs are installed. In CI a missing one is an error.
 pub(crate) fn are_here(programs: &[&str]) -> bool {
     let missing: Vec<_> = programs.iter().filter(|program| find(program).is_none()).collect();
     if !missing.is_empty() {
@@ -39,20 +39,20 @@ pub(crate) fn are_here(programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Where a program is.
+/// Returns the path of a program in `PATH`.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let paths = std::env::var_os("PATH")?;
     std::env::split_paths(&paths).map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-/// Where the tests build and dump.
+/// Returns the folder in which the tests build and dump.
 pub(crate) fn folder() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("core_files");
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// The source of a program that is dumped.
+/// Returns the source path of a program.
 pub(crate) fn source(name: &str) -> String {
     format!("{}/tests/core_files/programs/{name}", env!("CARGO_MANIFEST_DIR"))
 }
@@ -73,15 +73,15 @@ pub(crate) fn when_ready(name: &str, command: &mut Command) -> Dump {
     take(name, &running, Duration::from_millis(200))
 }
 
-/// Dumps a program after a while.
+/// Dumps a program after a delay.
 pub(crate) fn after(name: &str, while_: Duration, command: &mut Command) -> Dump {
     let running = start(command.stdout(Stdio::null()));
     take(name, &running, while_)
 }
 
-/// Lets the kernel dump a program that prints a line when it is ready; none where the kernel is told to do otherwise.
+/// Makes the kernel dump a program that prints a line when it is ready; `None` if `core_pattern` names another place.
 ///
-/// Such a dump has the headers of all memory in it, but not the contents of what is in files.
+/// Such a dump has headers for all memory, but not the contents of file mappings.
 pub(crate) fn by_the_kernel(name: &str, program: &Path) -> Option<Dump> {
     let pattern = fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
     if pattern.starts_with(['|', '/']) {
@@ -98,7 +98,7 @@ pub(crate) fn by_the_kernel(name: &str, program: &Path) -> Option<Dump> {
     BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
     build(Command::new("kill").args(["-ABRT", &running.0.id().to_string()]));
     running.0.wait().unwrap();
-    let core = fs::read_dir(&place).unwrap().next().expect("the kernel writes a dump").unwrap().path();
+    let core = fs::read_dir(&place).unwrap().next().expect("no core file written").unwrap().path();
     Some(Dump { core, program: program.to_owned() })
 }
 

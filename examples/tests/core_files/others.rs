@@ -1,4 +1,4 @@
-//! What others say of the same core file.
+//! Stacks of the same core file by eu-stack and gdb.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,10 +12,10 @@ pub(crate) struct Line {
     pub(crate) name: String,
 }
 
-/// The stacks by thread.
+/// Stacks by thread.
 pub(crate) type Stacks = BTreeMap<u32, Vec<Line>>;
 
-/// `TID 4711:` and `#0  0x00007f9524373bd3 wait4`
+/// Runs eu-stack and parses lines like `TID 4711:` and `#0  0x00007f9524373bd3 wait4`.
 pub(crate) fn eu_stack(dump: &Dump) -> Stacks {
     let mut command = Command::new("eu-stack");
     command.args(["-n", "0", "--core"]).arg(&dump.core).arg("-e").arg(&dump.program);
@@ -31,7 +31,7 @@ pub(crate) fn eu_stack(dump: &Dump) -> Stacks {
     reader.stacks
 }
 
-/// As `frames.py` prints them.
+/// Runs gdb with `frames.py` and parses its output.
 pub(crate) fn gdb(dump: &Dump) -> Stacks {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/core_files/frames.py");
     let mut command = Command::new("gdb");
@@ -49,7 +49,7 @@ pub(crate) fn gdb(dump: &Dump) -> Stacks {
     reader.stacks
 }
 
-/// Some frames are shown even where others can't be, and then the exit status is 1.
+/// Returns the output; both tools exit with status 1 after partial failures, too.
 fn output(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| unreachable!("{command:?}: {error}"));
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -1,4 +1,4 @@
-//! The programs.
+//! The dumped programs.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use ebpf_profiler_core::trace::Stop;
 use crate::compare::{Difference, compare};
 use crate::dump::{after, are_here, build, by_the_kernel, find, folder, source, when_ready};
 
-/// Builds a program in the folder of these tests: a compiler with its options, a source.
+/// Builds a program in the folder of these tests, from a compiler with its options and a source.
 fn built(name: &str, compiler: &[&str], from: &str) -> Command {
     let program = folder().join(name);
     build(Command::new(compiler[0]).args(&compiler[1..]).arg("-o").arg(&program).arg(source(from)));
@@ -35,8 +35,8 @@ fn python() {
     compare(&when_ready("python", Command::new("python3").arg(source("calls.py"))), 5, &[]);
 }
 
-/// HotSpot's compiler makes no frame pointers and no unwind data that others could read, so they see one frame of it.
-/// Ours are marked as guesses; some callers may be missing where compiled code and the interpreter call one another.
+/// HotSpot's compiler emits neither frame pointers nor unwind data that other tools read, so they show one frame of it.
+/// Our frames are marked as guesses; callers may be missing where compiled and interpreted code call each other.
 const COMPILED: Difference = Difference {
     why: "ours goes on, to the root, behind code that Java compiled, where eu-stack and gdb end or go astray",
     is: |thread| thread.stop == Stop::Root && thread.goes_on_behind(&thread.eu_stack),
@@ -65,18 +65,18 @@ fn clang() {
         return;
     }
     let mut command = Command::new(clang);
-    // In one process, and with enough to do.
+    // One process, with enough work.
     command.args(["-fintegrated-cc1", "-O2", "-c", "-x", "c++", &source("heavy.cpp"), "-o", "/dev/null"]);
     compare(&after("clang", Duration::from_millis(700), &mut command), 1, &[]);
 }
 
-/// Go's own frames end where the operating system's thread began; behind that there is nothing that could be one.
+/// Go's own frames end where the thread of the operating system starts; no frame can follow.
 const BEGIN_OF_THREAD: Difference = Difference {
     why: "eu-stack goes on behind the first function of a thread",
     is: |thread| thread.ends_before(&thread.eu_stack),
 };
 
-/// eu-stack has no unwind data there and takes frame pointers, which miss the caller of a leaf without one.
+/// Without unwind data eu-stack follows frame pointers, which skip the caller of a leaf without one.
 const LEAF: Difference = Difference {
     why: "eu-stack, without unwind data, has left out the caller of a leaf that keeps no frame pointer",
     is: |thread| {
@@ -170,8 +170,8 @@ fn musl_static() {
     compare(&when_ready("musl_static", &mut program), 4, MUSL);
 }
 
-/// Debian builds musl without unwind data: each way through it is a guess. It ends in `_start` or `clone`, which are known
-/// by their instructions, or sooner.
+/// Debian builds musl without unwind data: each frame through it is a guess. The stack ends at the latest in `_start`
+/// or `clone`, which are recognized by their instructions.
 const MUSL: &[Difference] = &[
     Difference {
         why: "ours goes on in musl, which has no unwind data",

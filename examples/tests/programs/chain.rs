@@ -1,4 +1,4 @@
-//! main > l1 > a closure (inlined) > l2 > a trait object's method > leaf; the leaf works until the end.
+//! main > l1 > a closure (inlined) > l2 > a trait object's method > leaf, which spins until the deadline.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Processes that change while they are profiled: what they were must not be seen in what they are.
+//! Processes that change while they are profiled: no stack shows code that has been replaced.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,11 +10,11 @@ use crate::profiler::{profile, profile_and_count};
 use crate::seen::{Stack, stacks};
 use crate::workload::Running;
 
-/// How long each is profiled.
+/// Profiling time of each program, in seconds.
 const SECONDS: u32 = 8;
 
-/// A library of an interpreter is loaded, used, unloaded and loaded again, there and elsewhere, and another in its
-/// place.
+/// Loads, uses, unloads and reloads the library of an interpreter, at the same address and elsewhere, and another
+/// library at its address.
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn libraries_that_come_and_go() {
@@ -28,7 +28,7 @@ fn libraries_that_come_and_go() {
         let phases: Vec<_> = said.iter().filter_map(|line| Phase::parse(line)).collect();
         let fate = Fate::of(&stacks(&profile), &phases, 0);
         let stats = health.pipeline.registry.interpreters;
-        // Latest with the next batch the profiler knows an interpreter that has begun anew.
+        // The profiler detects a restarted interpreter with the next batch at the latest.
         let is_good = fate.wrong.is_empty()
             && fate.exact * 10 >= fate.scripts * 7
             && fate.whole * 10 >= fate.native * 9
@@ -37,7 +37,7 @@ fn libraries_that_come_and_go() {
     });
 }
 
-/// A script calls C code that runs another in a second interpreter of the same thread: both stand where they belong.
+/// A script calls C code that runs a second interpreter on the same thread: the frames of both are in call order.
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn interpreters_that_call_others() {
@@ -51,7 +51,7 @@ fn interpreters_that_call_others() {
             load(other).map(|step| step.split_once('=').map_or(String::new(), |(_, path)| path.into()));
         let within = format!("nest={nests},sub:{blue}");
         let between = format!("nest={nests},{}:{blue}", elsewhere.join(":"));
-        // Which of the first two called the third can't be told.
+        // The caller of the third, one of the first two, cannot be determined.
         let three = format!("nest={nests},sub:{nests},sub:{blue}");
         let mut outcomes = Vec::new();
         for (what, nest, above) in [("two", within, 1), ("two libraries", between, 1), ("three", three, 2)] {
@@ -70,7 +70,7 @@ fn interpreters_that_call_others() {
     });
 }
 
-/// A process that is one Python, a native program and another Python, again and again.
+/// Profiles a process that alternates between one Python, a native program and another Python.
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn processes_that_become_others() {
@@ -90,7 +90,7 @@ fn processes_that_become_others() {
     });
 }
 
-/// Processes that are killed in the middle of their work.
+/// Profiles processes that are killed while they work.
 #[test]
 #[ignore = "profiles: needs root, and interpreters with shared libraries"]
 fn processes_that_are_killed() {
@@ -117,13 +117,13 @@ fn judge(stacks: &[Stack], one: &Interpreter, other: &Interpreter) -> (bool, Str
     (is_good, colors.to_string())
 }
 
-/// Tries each interpreter with a shared library, together with the next.
+/// Runs `attempt` for each interpreter with a shared library, together with the next one.
 fn each_with_another(what: &str, attempt: impl Fn(&Interpreter, &Interpreter) -> (bool, String)) {
     let interpreters = interpreter::chosen(|each| library(each).is_some());
     if interpreters.len() < 2 {
         return test_needs::skip("two interpreters with shared libraries are needed");
     }
-    // The newest with the oldest alone takes half of the time of both ways.
+    // The newest with the oldest only: half the time of both orders.
     let first = if interpreter::is_matrix() { 0 } else { interpreters.len() - 1 };
     let mut failures = String::new();
     for (index, one) in interpreters.iter().enumerate().skip(first) {
@@ -150,7 +150,7 @@ fn loads(host: &Path, one: &Interpreter, other: &Interpreter) -> Command {
     bare(command)
 }
 
-/// The steps that load the library of an interpreter.
+/// Returns the steps that load the library of an interpreter.
 fn load(interpreter: &Interpreter) -> [String; 2] {
     let library = library(interpreter).unwrap_or_default();
     let home = library.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
@@ -161,7 +161,7 @@ fn script(name: &str) -> String {
     programs().join(name).with_extension("py").display().to_string()
 }
 
-/// The shared library of an interpreter that sees the machine's own root.
+/// Returns the shared library of an interpreter that shares the machine's root.
 fn library(interpreter: &Interpreter) -> Option<PathBuf> {
     let version = interpreter.version();
     let folder = Path::new(&interpreter.program).parent()?.parent()?.join("lib");
@@ -174,7 +174,7 @@ fn library(interpreter: &Interpreter) -> Option<PathBuf> {
     entries.flatten().map(|entry| entry.path()).find(is_it)
 }
 
-/// The stacks of a program, until it ends, and of all that it starts.
+/// Returns the stacks of a program and of its child processes, until it ends.
 fn profiled(command: Command) -> Vec<Stack> {
     let mut running = Running::start(command, 0);
     let (profile, _) = profile(&[running.pid()], || running.rest());

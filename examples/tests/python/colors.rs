@@ -1,4 +1,4 @@
-//! Programs that become others, each with functions of its own colour.
+//! Programs that replace one another by `exec`, each with functions named after its color.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,27 +6,27 @@ use std::fmt;
 use crate::phases::{is_bare_loop, is_mark, names};
 use crate::seen::{Seen, Stack};
 
-/// How their samples fared.
+/// Verdict on the samples of such programs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Colors {
-    /// Samples with the functions of the program that ran, up to its innermost.
+    /// Samples with the functions of the running program, up to the innermost.
     pub(crate) right: u64,
-    /// Samples of interpreters that begin, and end.
+    /// Samples of interpreters during start and shutdown.
     pub(crate) others: u64,
-    /// Samples with a mark instead of a name, or instead of calls.
+    /// Samples with a placeholder instead of a name or of script frames.
     pub(crate) marked: u64,
-    /// Samples of an interpreter's loop without calls.
+    /// Samples of an interpreter loop without script frames.
     pub(crate) bare: u64,
     /// Samples without Python.
     pub(crate) native: u64,
-    /// Of all, those with user frames that don't reach the root.
+    /// Samples, of all kinds, whose user frames don't reach the root.
     pub(crate) cut: u64,
-    /// What must not be, and the first stack with it.
+    /// Wrong observations, with their number and the first stack.
     pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
 }
 
 impl Colors {
-    /// Judges stacks by the files of interpreters: the colour of the functions that run in each.
+    /// Judges stacks by the color that belongs to the file of each interpreter.
     pub(crate) fn of(stacks: &[Stack], colors: &[(String, &str)]) -> Colors {
         let mut found = Colors::default();
         for stack in stacks {
@@ -35,7 +35,7 @@ impl Colors {
         found
     }
 
-    /// All samples.
+    /// Returns the number of all samples.
     pub(crate) fn samples(&self) -> u64 {
         self.right + self.others + self.marked + self.bare + self.native
     }

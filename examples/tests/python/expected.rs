@@ -1,4 +1,4 @@
-//! What a stack has to be: Python's word, gdb's and the text's put together.
+//! The expected stack, combined from Python's frames, gdb's frames and the comments of the source.
 
 use crate::interpreter::Version;
 use crate::library;
@@ -18,17 +18,17 @@ pub(crate) enum Expected {
 pub(crate) struct Call {
     pub(crate) name: String,
     pub(crate) file: String,
-    /// While another Python function runs above it.
+    /// Line while another Python function runs above the frame.
     pub(crate) line: u32,
-    /// While it is the last one.
+    /// Lines while the frame is the last one.
     pub(crate) last: Lines,
 }
 
-/// Puts the stack of one thread together.
+/// Combines the three sources to the stack of one thread.
 ///
 /// # Errors
 ///
-/// When the three words contradict each other.
+/// Fails with a message if the three sources contradict each other.
 pub(crate) fn expected(
     chain: &Chain,
     skeleton: &[NativeFrame],
@@ -57,7 +57,7 @@ pub(crate) fn expected(
     Ok(stack)
 }
 
-/// The Python frames that one run of the loop holds, for each of its runs: since 3.11 it runs what it calls itself.
+/// Groups the Python frames by run of the interpreter loop: since 3.11 one run holds nested Python calls.
 fn groups(frames: &[PythonFrame], version: Version) -> Vec<&[PythonFrame]> {
     let mut groups = Vec::new();
     let mut start = 0;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_is_replaced_by_what_it_runs() {
+    fn replaces_loop_by_its_python_frames() {
         let old = shown("3.10", "a:1 sub:2 c:3", "main LOOP x LOOP y LOOP tail");
         assert_eq!(old.unwrap(), "main a:1 x sub:2 y c:3");
         let new = shown("3.11", "a:1 sub:2 c:3", "main LOOP y LOOP tail tail");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_contradict_each_other_are_an_error() {
+    fn rejects_contradictory_sources() {
         assert!(shown("3.10", "a:1 b:2", "main LOOP tail").is_err());
         assert!(shown("3.11", "a:1 b:2", "main LOOP x LOOP").is_err());
     }

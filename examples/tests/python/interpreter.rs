@@ -1,23 +1,23 @@
-//! The interpreters that `cargo xtask pythons` has found.
+//! Interpreters found by `cargo xtask pythons`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One of them.
+/// One interpreter.
 #[derive(Clone, Debug)]
 pub(crate) struct Interpreter {
-    /// Such as `pyenv-3.6.15` or `built-3.13t`.
+    /// Name, for example `pyenv-3.6.15` or `built-3.13t`.
     pub(crate) name: String,
-    /// The folder that is its root; none where that is the machine's own.
+    /// Root folder; `None` for the machine's own root.
     pub(crate) root: Option<PathBuf>,
-    /// The program, as seen from there.
+    /// Path of the program, relative to that root.
     pub(crate) program: String,
-    /// The folder with its debug files, for gdb alone.
+    /// Folder with its debug files, for gdb only.
     pub(crate) symbols: Option<PathBuf>,
 }
 
-/// A version of the language, and whether it is the kind without the global lock.
+/// Python version, and whether it is the free-threaded build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub(crate) major: u32,
@@ -25,13 +25,13 @@ pub(crate) struct Version {
     pub(crate) is_unlocked: bool,
 }
 
-/// Returns `true` if all versions are tested at length, as `cargo xtask matrix` does.
+/// Returns `true` if all versions are tested in full, as `cargo xtask matrix` does.
 pub(crate) fn is_matrix() -> bool {
     std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
-/// The interpreters to test, of those that fit: the oldest and the newest, or, in the matrix, all. With `TRUTH_PYTHON`
-/// all whose names hold one of its parts. At least one.
+/// Returns the interpreters to test that satisfy `fits`: the oldest and the newest, or all in the matrix.
+/// `TRUTH_PYTHON` selects all whose names contain one of its parts. At least one.
 pub(crate) fn chosen(fits: impl Fn(&Interpreter) -> bool) -> Vec<Interpreter> {
     let path = target().join("fixtures/python/list");
     let list = fs::read_to_string(&path)
@@ -54,16 +54,16 @@ pub(crate) fn chosen(fits: impl Fn(&Interpreter) -> bool) -> Vec<Interpreter> {
     found
 }
 
-/// Goes into a root of its own, with the devices and the processes of the machine.
+/// Enters the interpreter's root, with the devices and the processes of the machine.
 const ENTER: &str =
     r#"mount --rbind /dev "$0/dev" && mount --types proc proc "$0/proc" && exec chroot "$0" "$@""#;
 
-/// The workspace's target directory: that of the test's own files lies in it.
+/// Returns the workspace's target directory, which contains the tests' temporary directory.
 pub(crate) fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().to_path_buf()
 }
 
-/// The folder of the workloads.
+/// Returns the folder of the workloads.
 pub(crate) fn programs() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/python/programs"))
 }
@@ -85,14 +85,14 @@ impl Interpreter {
             .unwrap_or_else(|| panic!("{} is no version", self.name))
     }
 
-    /// What is to be run for a program of the workloads' folder.
+    /// Returns the command that runs a program of the workloads' folder.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = self.bare_command(&self.program);
         command.arg(self.folder().join(program));
         command
     }
 
-    /// Runs a program, as its root has it.
+    /// Returns the command that runs a program of the interpreter's root.
     pub(crate) fn bare_command(&self, program: &str) -> Command {
         let mut command = match &self.root {
             None => Command::new(program),
@@ -107,7 +107,7 @@ impl Interpreter {
         command
     }
 
-    /// Where it sees the workloads; they are copied into a root of its own.
+    /// Returns the folder of the workloads as the interpreter sees it; copied if it has a root folder.
     fn folder(&self) -> PathBuf {
         let Some(root) = &self.root else { return programs().to_path_buf() };
         for entry in fs::read_dir(programs()).unwrap() {
@@ -117,7 +117,7 @@ impl Interpreter {
         PathBuf::from("/truth")
     }
 
-    /// The program's file, as this process sees it.
+    /// Returns the program's file as seen from this process.
     pub(crate) fn file(&self, program: &str) -> PathBuf {
         match &self.root {
             Some(root) => root.join(program.trim_start_matches('/')),
@@ -127,7 +127,7 @@ impl Interpreter {
 }
 
 impl Version {
-    /// Reads `3.11.7`, `3.14` or `3.13t`.
+    /// Parses `3.11.7`, `3.14` or `3.13t`.
     pub(crate) fn parse(text: &str) -> Option<Version> {
         let is_unlocked = text.ends_with('t');
         let mut parts = text.trim_end_matches('t').split('.');
@@ -136,7 +136,7 @@ impl Version {
         Some(Version { major, minor, is_unlocked })
     }
 
-    /// Whether it is older.
+    /// Returns `true` if this version is older than `major.minor`.
     pub(crate) fn is_before(self, major: u32, minor: u32) -> bool {
         (self.major, self.minor) < (major, minor)
     }

@@ -1,4 +1,4 @@
-//! Stacks against what they have to be.
+//! Comparison of sampled stacks with the expected ones.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,29 +9,29 @@ use crate::name::{plain, same};
 use crate::seen::{Seen, Stack};
 use crate::skeleton::is_loop;
 
-/// What is allowed.
+/// Expected stacks of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     pub(crate) version: Version,
-    /// By thread. Where there is one of thread 0, it is that of all others.
+    /// Stacks by thread; an entry for thread 0 applies to all threads without one.
     pub(crate) threads: BTreeMap<u32, Vec<Expected>>,
-    /// The root side of the expected stack is fine too: the program calls and returns all the time. At least one
-    /// Python frame has to be there.
+    /// Accepts the root side of the expected stack as well, for programs that call and return all the time. At
+    /// least one Python frame is required.
     pub(crate) moves: bool,
 }
 
-/// How samples fared.
+/// Verdict on the samples of a workload.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) samples: u64,
     pub(crate) exact: u64,
-    /// Of all, those that end in the leaf: what a program that moves has to show now and then.
+    /// Samples, of all, that end in the leaf: a program with `moves` has to show some.
     pub(crate) complete: u64,
-    /// Of all, those without any Python frame.
+    /// Samples, of all, without any Python frame.
     pub(crate) without_python: u64,
-    /// Of these, those before the first Python frame of their process: it wasn't known yet.
+    /// Samples, of these, before the first Python frame of their process: its runtime was not attached yet.
     pub(crate) early: u64,
-    /// What was wrong, and the first stack with it.
+    /// Wrong observations, with their number and the first stack.
     pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
 }
 
@@ -62,7 +62,7 @@ impl Rules {
         verdict
     }
 
-    /// Whether the stack is exact; if so, whether it ends in the leaf. If not, what is wrong with it.
+    /// Returns `true` if an exact stack ends in the leaf, `false` if before it. Fails with the difference.
     fn compare(&self, stack: &Stack) -> Result<bool, String> {
         if stack.frames.is_empty()
             && self.moves
@@ -74,9 +74,9 @@ impl Rules {
             return Err(format!("cut: {stop}"));
         }
         let expected = self.threads.get(&stack.tid).or_else(|| self.threads.get(&0));
-        let expected = expected.ok_or_else(|| "a thread that has said nothing".to_owned())?;
+        let expected = expected.ok_or_else(|| "a thread without a printed chain".to_owned())?;
         let gap = stack.gap.map_or(usize::MAX, |(_, gap)| gap);
-        // How many are left out follows from where the leaf is; how many are said to be is a figure for people.
+        // The position of the leaf determines the number of omitted frames; the reported one is for display.
         let is_python = |seen: &Seen| matches!(seen, Seen::Python { .. });
         let kept = stack.frames.iter().rposition(is_python).map_or(0, |last| last + 1);
         let omitted = if stack.gap.is_some() { expected.len().saturating_sub(kept) } else { 0 };
@@ -93,13 +93,13 @@ impl Rules {
                 }
                 (Seen::Native { .. }, Expected::Native(native)) if is_native(seen, native) => {}
                 _ if self.moves => break,
-                (seen, Expected::Python(call)) => return Err(format!("{seen} in the place of {call}")),
+                (seen, Expected::Python(call)) => return Err(format!("{seen} instead of {call}")),
                 (seen, Expected::Native(native)) => {
                     let name = native
                         .name
                         .clone()
                         .unwrap_or_else(|| format!("{}+{:#x}", native.file, native.address));
-                    return Err(format!("{seen} in the place of {name}"));
+                    return Err(format!("{seen} instead of {name}"));
                 }
             }
             matched = at + 1;
@@ -115,7 +115,7 @@ impl Rules {
         Ok(is_complete)
     }
 
-    /// Above the last Python frame there is native code, and no loop: but that of a call that has just begun.
+    /// Checks the frames above the last Python frame: native code, and no loop but that of a call just begun.
     fn check_tail(
         &self,
         front: &[Seen],
@@ -152,8 +152,8 @@ impl Rules {
     }
 }
 
-/// The library looks after its threads and random numbers in a child of a fork, in Python; that is not the workload's
-/// chain.
+/// Removes the frames of the library's own `after fork` hooks (threads, random numbers) in a child: they are Python,
+/// but not part of the workload's chain.
 fn without_library_of_fork(stack: &Stack) -> Stack {
     let is_library = |seen: &Seen| match seen {
         Seen::Python { name, .. } => ["_after_fork", "Random.seed", "seed"].contains(&name.as_str()),
@@ -166,7 +166,7 @@ fn without_library_of_fork(stack: &Stack) -> Stack {
     stack
 }
 
-/// When each process was seen with a Python frame for the first time.
+/// Returns the time of the first Python frame of each process.
 fn known_since(stacks: &[Stack]) -> BTreeMap<u32, u64> {
     let mut known = BTreeMap::new();
     for stack in stacks.iter().filter(|stack| stack.has_python()) {
@@ -176,7 +176,7 @@ fn known_since(stacks: &[Stack]) -> BTreeMap<u32, u64> {
     known
 }
 
-/// What the kernel does between the last user instruction of a process and its end.
+/// Kernel functions between the last user instruction of a process and its end.
 const EXIT: &[&str] = &["do_exit", "do_group_exit", "__x64_sys_exit_group"];
 
 fn same_call(seen: &Seen, call: &Call, is_last: bool, moves: bool) -> Result<(), String> {
@@ -193,7 +193,7 @@ fn same_call(seen: &Seen, call: &Call, is_last: bool, moves: bool) -> Result<(),
     if is_right { Ok(()) } else { Err(format!("on line {line}")) }
 }
 
-/// Callers are known by their address, where there is no name.
+/// Callers without a name are compared by address.
 fn is_native(seen: &Seen, native: &crate::skeleton::NativeFrame) -> bool {
     let Seen::Native { name, file, address } = seen else { return false };
     match (name, &native.name) {
@@ -212,12 +212,12 @@ impl Verdict {
         self.exact as f64 / self.samples.max(1) as f64
     }
 
-    /// The same without those that came before their process was known.
+    /// Returns the share of exact samples, without those before their process was attached.
     pub(crate) fn share_of_known(&self) -> f64 {
         self.exact as f64 / (self.samples - self.early).max(1) as f64
     }
 
-    /// Takes in the samples of another run.
+    /// Adds the samples of another run.
     pub(crate) fn add(&mut self, other: Verdict) {
         self.samples += other.samples;
         self.exact += other.exact;
@@ -229,7 +229,7 @@ impl Verdict {
         }
     }
 
-    /// Whether so many of 1,000 are exact, and there is something to judge.
+    /// Returns `true` if at least `per_mille` of 1,000 samples are exact and there are samples.
     pub(crate) fn is_good(&self, per_mille: u64) -> bool {
         self.samples > 0 && self.exact * 1000 >= self.samples * per_mille
     }
@@ -250,7 +250,7 @@ impl fmt::Display for Expected {
     }
 }
 
-/// What is wrong, the most frequent first, each with one whole stack.
+/// Lists wrong observations, the most frequent first, each with one whole stack.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -1,9 +1,9 @@
-//! Functions of the standard library that a workload's chain goes through, and call what comes next through C.
+//! Functions of the standard library in a workload's chain that call the next function through C.
 
 use crate::interpreter::Version;
 use crate::source::holds;
 
-/// File, function, what it calls there, and in which versions that is through C.
+/// File, function, and the versions in which it calls through C (empty: all); the comments name the callee.
 const THROUGH_C: &[(&str, &str, &str)] = &[
     ("asyncio/events.py", "_run", ""), // context.run, then the task in C
     ("importlib/_bootstrap", "_call_with_frames_removed", ""), // exec
@@ -17,7 +17,7 @@ const THROUGH_C: &[(&str, &str, &str)] = &[
     ("multiprocessing/context.py", "_Popen", ""), // a class
 ];
 
-/// Whether C code calls what this function calls.
+/// Returns `true` if C code calls the callee of this function.
 pub(crate) fn is_through_c(file: &str, function: &str, version: Version) -> bool {
     let name = function.rsplit('.').next().unwrap_or_default();
     let is_it = |row: &&(&str, &str, &str)| file_is(file, row.0) && name == row.1;
@@ -30,7 +30,7 @@ fn file_is(file: &str, wanted: &str) -> bool {
 }
 
 #[test]
-fn the_library_is_told_from_others() {
+fn recognizes_functions_of_the_library() {
     let version = Version::parse("3.11").unwrap();
     assert!(is_through_c("/usr/lib/python3.11/threading.py", "Thread.run", version));
     assert!(!is_through_c("/usr/lib/python3.11/threading.py", "Thread.run", Version::parse("3.12").unwrap()));

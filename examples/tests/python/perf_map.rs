@@ -1,16 +1,16 @@
-//! Stacks against CPython's own map of trampolines (`-X perf`, from 3.12 on).
+//! Stacks compared with CPython's own map of trampolines (`-X perf`, from 3.12 on).
 //!
-//! There each Python function is called through a few bytes of code that are made for it at run time, and named in
+//! With this option each Python function is called through a trampoline generated at run time and named in
 //! `/tmp/perf-PID.map`:
 //!
 //! ```text
 //!   7f39548c27a6 b py::C.f:/srv/a.py
 //! ```
 //!
-//! So a native stack shows all calls by itself: behind each Python frame stands, on the root's side of the loop that
-//! runs it, an address that has this function's name in the map. What we read from the interpreter's memory has to be
-//! that, call by call, from the outermost to the leaf. A call that has only just begun, or is about to end, may have
-//! one of the two already, or still.
+//! A native stack therefore shows all calls: next to each Python frame, on the root's side of the loop that runs it,
+//! is an address with the name of this function in the map. The frames read from the interpreter's memory have to equal
+//! these names, call by call, from the outermost to the leaf. The last call may be in one of the two only, while it
+//! begins or ends.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,12 +21,12 @@ use crate::profiler::profile;
 use crate::seen::{Seen, Stack, stacks};
 use crate::workload::Running;
 
-/// Seconds for which each workload is profiled, and those of the matrix.
+/// Profiling time of each workload in seconds, in the matrix and elsewhere.
 const SECONDS: u64 = 2;
 const MATRIX_SECONDS: u64 = 5;
 const PER_MILLE: u64 = 995;
 
-/// Workloads, each with what many others lack.
+/// Workloads, each with a kind of call that many others lack.
 const WORKLOADS: &[&[&str]] = &[
     &["mix.py"],
     &[
@@ -85,14 +85,14 @@ fn calls_are_those_of_the_trampolines() {
     assert!(tried > 0, "no interpreter of 3.12 or later");
 }
 
-/// How the samples of one run compare.
+/// Comparison of the samples of one run.
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     samples: u64,
     trampolines: u64,
     same: u64,
     cut: u64,
-    /// What differs, how often, and the first such stack.
+    /// Differences, with their number and the first such stack.
     differences: BTreeMap<String, (u64, String)>,
 }
 
@@ -132,7 +132,7 @@ fn compare(stacks: &[Stack], map: &Map) -> Outcome {
     outcome
 }
 
-/// Python frames as the map names functions, root first.
+/// Returns the Python frames under the names that the map uses, root first.
 fn calls(stack: &Stack) -> Vec<String> {
     let call = |seen: &Seen| match seen {
         Seen::Python { name, file, .. } => Some(format!("{name}:{file}")),
@@ -141,7 +141,7 @@ fn calls(stack: &Stack) -> Vec<String> {
     stack.frames.iter().filter_map(call).collect()
 }
 
-/// Whether both are the same, but for the last one, which may be on its way.
+/// Compares both chains, except for the last call, which may be in one of them only.
 fn same(calls: &[String], trampolines: &[&str]) -> Result<(), String> {
     let shorter = calls.len().min(trampolines.len());
     if calls.len().abs_diff(trampolines.len()) > 1 {
@@ -168,7 +168,7 @@ impl Outcome {
     }
 }
 
-/// The functions for which trampolines were made, by where these begin.
+/// Functions of the trampolines, by start address.
 #[derive(Debug)]
 struct Map(BTreeMap<u64, (u64, String)>);
 
@@ -184,7 +184,7 @@ impl Map {
         Map(text.lines().filter_map(line).collect())
     }
 
-    /// The function whose trampoline a frame is.
+    /// Returns the function of the trampoline that a frame is in.
     fn name(&self, seen: &Seen) -> Option<&str> {
         let Seen::Nowhere { address } = *seen else { return None };
         let (start, (size, name)) = self.0.range(..=address).next_back()?;

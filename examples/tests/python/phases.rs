@@ -1,4 +1,4 @@
-//! Programs that are one thing after another, and say when they were what.
+//! Programs that run in phases and print the time of each.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,60 +6,60 @@ use std::fmt;
 use crate::seen::{Seen, Stack};
 use crate::skeleton::is_loop_of_any;
 
-/// A while of which is known what the program did in it.
+/// A period in which the program's activity is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Phase {
-    /// A script's file name, or the step of a program.
+    /// File name of a script, or step of a program.
     pub(crate) step: String,
-    /// Nanoseconds since 1970.
+    /// Start and end, in nanoseconds since 1970.
     pub(crate) from: u64,
     pub(crate) to: u64,
 }
 
-/// How the samples of a program that changes fared.
+/// Verdict on the samples of a program with phases.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fate {
-    /// Samples while a script ran, and of those, the ones with its whole chain.
+    /// Samples while a script ran, and, of those, the ones with its whole chain.
     pub(crate) scripts: u64,
     pub(crate) exact: u64,
-    /// Of those while a script ran, the ones without calls before its first with one: it wasn't known yet.
+    /// Samples while a script ran, without script frames and before the first one with them: not attached yet.
     pub(crate) early: u64,
-    /// Samples while native code worked, and of those, the ones that are whole.
+    /// Samples while native code ran, and, of those, the whole ones.
     pub(crate) native: u64,
     pub(crate) whole: u64,
-    /// Samples with a mark instead of a name, or instead of calls, in native code too.
+    /// Samples with a placeholder instead of a name or of script frames, in native code too.
     pub(crate) marked: u64,
-    /// What must not be, and the first stack with it.
+    /// Wrong observations, with their number and the first stack.
     pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
-    /// The same of what isn't exact.
+    /// Inexact samples, with their number and the first stack.
     pub(crate) missing: BTreeMap<String, (u64, Stack)>,
 }
 
-/// The functions of a script that names them after itself, root first, above those of so many others that call it.
+/// Returns the functions of a script, which are named after it, root first, below `above` scripts that call it.
 fn functions(script: &str, above: usize) -> Vec<String> {
     let others = std::iter::repeat_n(["<module>", "outer_nests", CALLED], above).flatten().map(str::to_owned);
     others.chain(["<module>".to_owned(), format!("outer_{script}"), format!("inner_{script}")]).collect()
 }
 
-/// The function of the host by which a script goes on in another interpreter.
+/// Function of the host through which a script continues in another interpreter.
 const CALLED: &str = "go_on";
 
 impl Phase {
-    /// Of a line `phase<TAB>STEP<TAB>FROM<TAB>TO`.
+    /// Parses a line `phase<TAB>STEP<TAB>FROM<TAB>TO`.
     pub(crate) fn parse(line: &str) -> Option<Phase> {
         let ["phase", step, from, to] = line.split('\t').collect::<Vec<_>>()[..] else { return None };
         let step = step.rsplit('/').next().unwrap_or_default().to_owned();
         Some(Phase { step, from: from.parse().ok()?, to: to.parse().ok()? })
     }
 
-    /// The script that ran; none where native code worked.
+    /// Returns the script that ran; `None` while native code ran.
     fn script(&self) -> Option<&str> {
         self.step.strip_suffix(".py")
     }
 }
 
 impl Fate {
-    /// Judges the stacks of one program, whose scripts are called by so many others.
+    /// Judges the stacks of one program, each of whose scripts is called by `above` others.
     pub(crate) fn of(stacks: &[Stack], phases: &[Phase], above: usize) -> Fate {
         let mut fate = Fate::default();
         let mut samples: Vec<(u64, &Stack)> =
@@ -74,7 +74,7 @@ impl Fate {
                 None => fate.native(samples),
             }
         }
-        // Behind the last one there is one that has no end.
+        // The phase after the last reported one has no end.
         let end = phases.iter().map(|phase| phase.to).max().unwrap_or(0);
         let is_between =
             |time: u64| time < end && !phases.iter().any(|phase| (phase.from..phase.to).contains(&time));
@@ -86,7 +86,7 @@ impl Fate {
 
     fn script(&mut self, script: &str, above: usize, samples: &[(u64, &Stack)]) {
         let functions = functions(script, above);
-        // Above all others.
+        // The script's own functions follow those of its callers.
         let is_right = |own: &[&str]| {
             own.iter().zip(&functions[3 * above..]).all(|(name, function)| name == function || is_mark(name))
         };
@@ -109,7 +109,7 @@ impl Fate {
             } else if is_loading(stack) {
                 miss(&mut self.missing, format!("{shown}, before {script}"), stack);
             } else if names.iter().any(|name| is_mark(name)) && (above < 2 || is_right(own)) {
-                // Where marks are all that can be had of the others, the script's own functions still have names.
+                // Even if all callers are shown as placeholders, the script's own functions have to be named.
                 self.marked += u64::from(above < 2 || !own.iter().any(|name| is_mark(name)));
                 miss(&mut self.missing, format!("marked: {shown}"), stack);
             } else if !are_first(&stack.frames, &functions) || !stack.frames.iter().all(is_file) {
@@ -129,7 +129,7 @@ impl Fate {
             if names.iter().any(|name| !is_mark(name)) {
                 miss(&mut self.wrong, format!("{} in native code", names.join(" ")), stack);
             } else if !names.is_empty() {
-                // The kernel side hasn't heard yet of what lies there instead.
+                // The mapping event that replaces the library has not been applied yet.
                 self.marked += 1;
             } else if let Some(stop) = &stack.truncated {
                 miss(&mut self.missing, format!("cut: {stop}"), stack);
@@ -139,7 +139,7 @@ impl Fate {
         }
     }
 
-    /// While an interpreter begins and ends it runs what belongs to it.
+    /// Counts a sample of an interpreter that starts or shuts down, which runs functions of its own.
     fn between(&mut self, stack: &Stack) {
         let names = names(stack);
         self.marked += u64::from(names.iter().any(|name| is_mark(name)));
@@ -149,8 +149,8 @@ impl Fate {
     }
 }
 
-/// Whether there are no other functions than these: all of each interpreter that calls another, and the first ones of the
-/// last. One of which the profiler hears later than of those that it calls has none yet: its loops stand for themselves.
+/// Returns `true` if there are no other functions than these: all of each calling interpreter, and the first ones
+/// of the last. An interpreter attached later than its callees has no script frames yet; its native loops stay visible.
 fn are_first(frames: &[Seen], functions: &[String]) -> bool {
     let mut expected = functions.split(|function| function == CALLED);
     let mut seen = frames.split(is_called).peekable();
@@ -171,30 +171,30 @@ fn is_called(seen: &Seen) -> bool {
     seen.native() == Some(CALLED)
 }
 
-/// Whether it is an interpreter's loop that stands for itself: where its calls are known they stand in its place.
+/// Returns `true` for an interpreter loop that is shown as a native frame, without the script frames that it runs.
 pub(crate) fn is_bare_loop(seen: &Seen) -> bool {
     seen.native().is_some_and(is_loop_of_any)
 }
 
-/// Whether the reason why there is no name stands in its place.
+/// Returns `true` if the name is a placeholder that states why there is no name.
 pub(crate) fn is_mark(name: &str) -> bool {
     name.starts_with("[cpython: ")
 }
 
-/// Whether the interpreter runs Python of its own before the script, as it does to make the loader of its module: what
-/// is called there isn't reached through the function that evaluates scripts.
+/// Returns `true` if the interpreter runs Python before the script, for example to create the module's loader;
+/// such calls don't pass through the function that evaluates scripts.
 fn is_loading(stack: &Stack) -> bool {
     let evaluates = |seen: &Seen| seen.native() == Some("PyEval_EvalCode");
     let own = stack.frames.rsplit(is_called).next().unwrap_or_default();
     own.iter().any(|seen| seen.python().is_some()) && !own.iter().any(evaluates)
 }
 
-/// Whether the native stack goes down to the program's own.
+/// Returns `true` if the native stack reaches the program's `main`.
 fn has_main(stack: &Stack) -> bool {
     stack.frames.iter().take(5).any(|seen| seen.native() == Some("main"))
 }
 
-/// The names of the Python frames, root first, and where a script goes on in another interpreter.
+/// Returns the names of the Python frames, root first, and of the calls into another interpreter.
 pub(crate) fn names(stack: &Stack) -> Vec<&str> {
     let name = |seen| if is_called(seen) { Some(CALLED) } else { seen.python() };
     stack.frames.iter().filter_map(name).collect()
@@ -229,7 +229,7 @@ mod tests {
 
     const LOOP: &str = "_PyEval_EvalFrameDefault";
 
-    /// The stack of these names, root first: those of functions that the program and the interpreters have are native.
+    /// Returns the stack of these names, root first; names of C functions become native frames.
     fn frames(names: &str) -> Vec<Seen> {
         let seen = |name: &str| match name {
             CALLED | LOOP | "main" => {

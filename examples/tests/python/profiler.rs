@@ -4,16 +4,16 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
 
-/// Ticks a second on each CPU.
+/// Sampling frequency per CPU, in Hz.
 const FREQUENCY: u32 = 997;
 
-/// Profiles these processes, and what they fork, for as long as something else takes; what that says comes along.
+/// Profiles these processes and what they fork while `meanwhile` runs, and returns its result too.
 pub(crate) fn profile<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profile, T) {
     let (profile, _, said) = profile_and_count(pids, meanwhile);
     (profile, said)
 }
 
-/// The same, with what the profiler has counted.
+/// Profiles like [`profile`] and returns the profiler's counters too.
 pub(crate) fn profile_and_count<T>(pids: &[u32], meanwhile: impl FnOnce() -> T) -> (Profile, Health, T) {
     let mut builder = Profiler::builder()
         .deadline(std::time::Duration::from_secs(120))

@@ -1,4 +1,4 @@
-//! Shares of functions against py-spy, which looks at the same run at the same time.
+//! Shares of functions compared with py-spy, which samples the same run at the same time.
 //!
 //! For each function, with `k` of `n` samples in which it is the innermost Python function, and `l` of `m` of py-spy's:
 //!
@@ -9,9 +9,9 @@
 //! They agree if |z| is at most 4.5 for each: two-sided 0.7 in 100,000, or 0.1 % in all for 150 comparisons (six
 //! versions, some 25 functions each: Bonferroni). Functions with fewer than ten expected samples aren't compared.
 //!
-//! py-spy looks when time has passed, we when the CPU has worked for the program: they see the same only of one that
-//! always runs. A function that was interrupted for long counts many times with py-spy, and such samples aren't
-//! independent. So the program goes before others, and the machine should have a CPU for it.
+//! py-spy samples by elapsed time, this profiler by CPU time of the program: they agree only on a program that always
+//! runs. A function that was interrupted for long counts many times with py-spy, and such samples aren't independent.
+//! So the program gets a higher priority, and the machine should have a CPU for it.
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -30,7 +30,7 @@ type Counts = BTreeMap<String, u64>;
 const SECONDS: u64 = 8;
 const LIMIT: f64 = 4.5;
 
-/// py-spy gives up now and then, at a moment when it can't read what it looks at.
+/// Maximum number of runs: py-spy sometimes fails to read the process.
 const ATTEMPTS: u32 = 3;
 
 #[test]
@@ -61,7 +61,7 @@ fn shares_agree_with_py_spy() {
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// One run that both look at; none where py-spy gave up.
+/// Profiles one run with both; `None` if py-spy failed.
 fn both(interpreter: &interpreter::Interpreter) -> Option<(Profile, String)> {
     let running = Running::start(interpreter.command("mix.py"), 0);
     running.hurry();
@@ -88,7 +88,7 @@ fn py_spy(pid: u32, output: &std::path::Path) -> Child {
         .expect("py-spy can't be run: cargo xtask pythons fetches it, or PY_SPY says where it is")
 }
 
-/// Prints the functions that both saw most; what differs by more than chance comes back.
+/// Prints the functions most frequent in both and returns the significant differences.
 fn compare(name: &str, ours: &Counts, theirs: &Counts) -> String {
     let sum = |counts: &Counts| counts.values().sum::<u64>() as f64;
     let (n, m) = (sum(ours), sum(theirs));
@@ -123,7 +123,7 @@ fn compare(name: &str, ours: &Counts, theirs: &Counts) -> String {
     if n * m == 0.0 { format!("\n{name}: nothing to compare") } else { differences }
 }
 
-/// The last part of a qualified name: py-spy has no more.
+/// Counts the last part of each qualified name, which is all that py-spy reports.
 fn innermost(stacks: &[crate::seen::Stack]) -> Counts {
     let mut counts = Counts::new();
     for stack in stacks {
@@ -157,7 +157,7 @@ fn py_spy_is_read() {
 }
 
 #[test]
-fn what_differs_by_more_than_chance_is_said() {
+fn reports_significant_differences() {
     let counts = |a, b| Counts::from([("a".to_owned(), a), ("b".to_owned(), b)]);
     assert_eq!(compare("x", &counts(500, 500), &counts(52, 48)), "");
     assert!(compare("x", &counts(500, 500), &counts(200, 800)).contains("z = "));

@@ -1,4 +1,4 @@
-//! What the profiler has seen, in the judge's terms.
+//! Sampled stacks, in the terms of the comparison.
 
 use ebpf_profiler_core::profile::{Call, FrameView, Profile};
 use ebpf_profiler_core::trace::Frame;
@@ -8,16 +8,16 @@ use ebpf_profiler_core::trace::Frame;
 pub(crate) struct Stack {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
-    /// Root first, without those of the kernel.
+    /// Frames, root first, without those of the kernel.
     pub(crate) frames: Vec<Seen>,
-    /// How many frames are left out, and before which.
+    /// Number of omitted frames, and the index of the frame after them.
     pub(crate) gap: Option<(usize, usize)>,
-    /// Why the root side is missing, if it is.
+    /// Reason for which the root side is missing; `None` if it is complete.
     pub(crate) truncated: Option<String>,
-    /// The functions of the kernel, root first.
+    /// Functions of the kernel, root first.
     pub(crate) kernel: Vec<String>,
     pub(crate) count: u64,
-    /// Nanoseconds since 1970.
+    /// Sample times, in nanoseconds since 1970.
     pub(crate) times: Vec<u64>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Stack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Native {
-        /// The function that has a frame of its own.
+        /// Physical function of the frame; inlined ones are left out.
         name: Option<String>,
         file: String,
         address: u64,
@@ -34,16 +34,16 @@ pub(crate) enum Seen {
         name: String,
         file: String,
         line: u32,
-        /// The line of its definition.
+        /// Line of its definition.
         start_line: u32,
-        /// Whether the name is the reason why there is none.
+        /// `true` if the name is a placeholder that states why there is none.
         is_unnamed: bool,
     },
-    /// Code that no file holds.
+    /// Code outside of all files.
     Nowhere { address: u64 },
 }
 
-/// All stacks of a profile.
+/// Returns all stacks of a profile.
 pub(crate) fn stacks(profile: &Profile) -> Vec<Stack> {
     profile
         .samples()
@@ -68,7 +68,7 @@ impl Stack {
         match call {
             Call::LeftOut(count) => self.gap = Some((count as usize, self.frames.len())),
             Call::Truncated(stop) => self.truncated = Some(stop.to_string()),
-            // What is inlined has no frame of its own.
+            // Inlined functions share the frame of their caller.
             Call::Function { depth: 1.., .. } => {}
             Call::Function { frame, .. } => match frame.frame() {
                 Frame::Kernel { .. } => self.kernel.push(frame.to_string()),
@@ -105,7 +105,7 @@ impl Seen {
         }
     }
 
-    /// The name of a Python frame.
+    /// Returns the name of a Python frame.
     pub(crate) fn python(&self) -> Option<&str> {
         match self {
             Seen::Python { name, .. } => Some(name),
@@ -113,7 +113,7 @@ impl Seen {
         }
     }
 
-    /// The name of a native frame.
+    /// Returns the name of a native frame.
     pub(crate) fn native(&self) -> Option<&str> {
         match self {
             Seen::Native { name, .. } => name.as_deref(),

@@ -1,4 +1,4 @@
-//! gdb's word on the native frames.
+//! Native frames, as gdb reports them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,18 +9,18 @@ use crate::interpreter::{Interpreter, Version};
 /// One native frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NativeFrame {
-    /// None where there is no symbol.
+    /// `None` without a symbol.
     pub(crate) name: Option<String>,
-    /// The file's name without its directory; empty where there is none.
+    /// File name without its directory; empty without a file.
     pub(crate) file: String,
-    /// The virtual address in the file.
+    /// Virtual address in the file.
     pub(crate) address: u64,
 }
 
 /// Stacks, root first, by thread.
 pub(crate) type Skeletons = BTreeMap<u32, Vec<NativeFrame>>;
 
-/// The stacks of all threads of these processes, which run one program.
+/// Returns the stacks of all threads of these processes, which run one program.
 pub(crate) fn ask(pids: &[u32], program: &Path, interpreter: &Interpreter) -> Skeletons {
     let mut command = Command::new("gdb");
     command.args(["-nx", "-batch", "-quiet", "-iex", "set debuginfod enabled off"]);
@@ -76,23 +76,23 @@ impl NativeFrame {
         })
     }
 
-    /// Whether it is the interpreter's loop.
+    /// Returns `true` for a frame of the interpreter loop.
     pub(crate) fn is_loop(&self, version: Version) -> bool {
         self.name.as_deref().is_some_and(|name| is_loop(name, version))
     }
 }
 
-/// Whether a function is the interpreter's loop. A function of the newer name's predecessor only calls it.
+/// Returns `true` if a function is the interpreter loop. In newer versions the one of the older name only calls it.
 pub(crate) fn is_loop(name: &str, version: Version) -> bool {
     name.split(['.', ' ', '@']).next() == Some(LOOPS[usize::from(version.major > 2)])
 }
 
-/// The same, of whichever version.
+/// Returns `true` if a function is the interpreter loop of any version.
 pub(crate) fn is_loop_of_any(name: &str) -> bool {
     name.split(['.', ' ', '@']).next().is_some_and(|name| LOOPS.contains(&name))
 }
 
-/// The loops of CPython 2 and 3.
+/// Interpreter loops of CPython 2 and 3.
 const LOOPS: [&str; 2] = ["PyEval_EvalFrameEx", "_PyEval_EvalFrameDefault"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the comments of a workload say that its stack can't.
+//! Facts about a workload's stack that only its comments state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,19 +13,19 @@ pub(crate) struct Comments {
     through_c: BTreeMap<u32, String>,
 }
 
-/// A comment with what stands behind its word.
+/// A comment with the text after its keyword.
 #[derive(Clone, Debug, Default)]
 struct Comment {
-    /// The function that it stands in.
+    /// Function that contains it.
     function: String,
     rest: String,
 }
 
-/// Lines, and the function of the interpreter that is called there, if it is called nowhere else.
+/// Lines, each with the interpreter's function that is called there, if it is called on no other line.
 pub(crate) type Lines = BTreeMap<u32, Option<String>>;
 
 impl Comments {
-    /// Those of the file with this name; none if it isn't a workload.
+    /// Reads the comments of the file with this name; `None` if it isn't a workload.
     pub(crate) fn of(file: &str) -> Option<Comments> {
         let name = file.rsplit('/').next().unwrap_or_default();
         let text = fs::read_to_string(programs().join(name)).ok().filter(|_| !name.is_empty())?;
@@ -59,7 +59,7 @@ impl Comments {
         comments
     }
 
-    /// The lines that may be a function's while it is the last one.
+    /// Returns the lines on which a function may be while it is the last one.
     pub(crate) fn last(&self, function: &str) -> Lines {
         let own = |lines: &BTreeMap<u32, Comment>| -> Lines {
             let own = lines.iter().filter(|(_, comment)| comment.function == function);
@@ -71,18 +71,18 @@ impl Comments {
         last
     }
 
-    /// Whether its loop is one that a workload spins in.
+    /// Returns `true` if a workload spins in this function's loop.
     pub(crate) fn spins(&self, function: &str) -> bool {
         self.spin.values().any(|comment| comment.function == function)
     }
 
-    /// Whether C code calls what is called in this line.
+    /// Returns `true` if C code calls the callee of this line.
     pub(crate) fn is_through_c(&self, line: u32, version: Version) -> bool {
         self.through_c.get(&line).is_some_and(|condition| holds(condition, version))
     }
 }
 
-/// Whether one of `before 3.12`, `since 3.14`, `in 3.13t`, ... holds, or nothing is said.
+/// Returns `true` if one of `before 3.12`, `since 3.14`, `in 3.13t`, ... holds, or if there is no condition.
 pub(crate) fn holds(condition: &str, version: Version) -> bool {
     condition.is_empty()
         || condition.split(", ").any(|part| {

@@ -1,16 +1,16 @@
-//! A workload while it runs, and what it says of its chains.
+//! A running workload, and the chains that it prints.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// Python's word on the stack of one thread.
+/// Stack of one thread, as Python reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
-    /// Root first.
+    /// Frames, root first.
     pub(crate) frames: Vec<PythonFrame>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct PythonFrame {
     pub(crate) file: String,
 }
 
-/// Ended with the value, whatever happens.
+/// A running workload; killed on drop.
 pub(crate) struct Running {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -30,7 +30,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts it and waits until so many chains are there and it is ready.
+    /// Starts the command and waits until it has printed `chains` chains and is ready.
     pub(crate) fn start(mut command: Command, chains: usize) -> Running {
         let mut child = command
             .stdin(Stdio::null())
@@ -56,14 +56,14 @@ impl Running {
         running
     }
 
-    /// Sends a signal to it and all that it has forked.
+    /// Sends a signal to the workload and all processes that it has forked.
     pub(crate) fn signal(&self, name: &str) {
         let group = format!("-{}", self.pid());
         let status = Command::new("kill").args(["-s", name, "--", &group]).stderr(Stdio::null()).status();
         assert!(status.is_ok(), "kill can't be run");
     }
 
-    /// Lets it go before other programs, as far as the machine allows.
+    /// Raises the workload's priority, as far as the machine allows.
     pub(crate) fn hurry(&self) {
         let pid = self.pid().to_string();
         let status = Command::new("renice").args(["-n", "-20", "-p", &pid]).stdout(Stdio::null()).status();
@@ -74,12 +74,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Those of all processes that have said a chain, too.
+    /// Returns the process ids of the workload and of all others that have printed a chain.
     pub(crate) fn pids(&self) -> BTreeSet<u32> {
         self.chains.iter().map(|chain| chain.pid).chain([self.pid()]).collect()
     }
 
-    /// All that it says until it ends.
+    /// Returns the lines printed until the workload ends.
     pub(crate) fn rest(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.line()).collect()
     }
@@ -104,7 +104,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.signal("KILL");
-        // Fails only if it has been waited for already.
+        // Fails only if the process has been waited for already.
         let _ = self.child.wait();
     }
 }

@@ -11,24 +11,24 @@ use crate::seen::{Stack, stacks};
 use crate::skeleton::{self, Skeletons};
 use crate::workload::Running;
 
-/// A workload, and what is known of it.
+/// A workload and its properties.
 #[derive(Clone, Debug)]
 struct Case {
     name: &'static str,
     program: &'static str,
     arguments: Vec<&'static str>,
-    /// Asks a run with these arguments what the chain is, not the one that is profiled.
+    /// Argument of the run that reports the chain, if that is another run than the profiled one.
     learn_from: Option<&'static str>,
-    /// How many threads say their chain.
+    /// Number of threads that print their chain.
     chains: usize,
     moves: bool,
     since: (u32, u32),
 }
 
-/// Seconds for which the workloads are profiled together, unless `TRUTH_SECONDS` is set; and those of the matrix.
+/// Profiling time of all workloads together, in seconds, unless `TRUTH_SECONDS` is set; and that of the matrix.
 const SECONDS: f64 = 12.0;
 const MATRIX_SECONDS: f64 = 20.0;
-/// How many of 1,000 samples have to be exact.
+/// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 995;
 
 fn cases() -> Vec<Case> {
@@ -102,7 +102,7 @@ impl Case {
     }
 }
 
-/// All chains under all interpreters; prints a table, and fails if one of them isn't good.
+/// Runs all chains under all interpreters, prints a table, and fails if one of them isn't good.
 #[test]
 #[ignore = "profiles: needs root"]
 fn every_chain() {
@@ -164,11 +164,11 @@ fn row<'s>(cells: impl Iterator<Item = &'s str>) -> String {
     cells.map(|cell| format!(" {cell:>13}")).collect()
 }
 
-/// By the names of cases: how their samples fared, or why that can't be said.
+/// Verdicts by case, or the reason for which there is none.
 type Outcomes = BTreeMap<&'static str, Result<Verdict, String>>;
 
-/// Takes as many samples again of what isn't good, and judges both together: of a thousand, five wrong ones are the
-/// bound, and chance alone makes five of two.
+/// Takes the same number of samples again for each case that isn't good, and judges both together: the bound is five
+/// wrong samples of a thousand, and chance alone makes five of two.
 fn look_again(cases: &[Case], interpreter: &Interpreter, outcomes: &mut Outcomes) {
     let is_unclear =
         |case: &&Case| matches!(&outcomes.get(case.name), Some(Ok(verdict)) if !verdict.is_good(PER_MILLE));
@@ -207,7 +207,7 @@ fn run(cases: &[Case], interpreter: &Interpreter) -> Outcomes {
         .map(|case| {
             let chains = if case.learn_from.is_some() { 0 } else { case.chains };
             let running = case.start(interpreter, &case.arguments, chains);
-            // So that it doesn't hold up the others.
+            // A stopped workload doesn't slow down the others.
             running.signal("STOP");
             running
         })
@@ -232,7 +232,7 @@ fn run(cases: &[Case], interpreter: &Interpreter) -> Outcomes {
             |stack: &&Stack| pids.contains(&stack.pid) || (case.learn_from.is_some() && !is_anyones(stack));
         let own: Vec<Stack> = stacks.iter().filter(is_own).cloned().collect();
         let threads = match learnt.get(case.name) {
-            // Every process does the same.
+            // Every process runs the same chain.
             Some(learnt) => {
                 learnt.clone().map(|threads| threads.into_values().map(|stack| (0, stack)).collect())
             }
@@ -249,8 +249,8 @@ fn run(cases: &[Case], interpreter: &Interpreter) -> Outcomes {
     verdicts
 }
 
-/// gdb may come at a bad moment, while a program moves or a thread still waits for the interpreter's lock: it is asked
-/// again, later each time.
+/// Retries `attempt` with growing delays: gdb fails while a program moves or a thread still waits for the
+/// interpreter's lock.
 fn patiently<T>(
     first: Result<T, String>,
     again: impl Fn(Duration) -> Result<T, String>,
@@ -259,7 +259,7 @@ fn patiently<T>(
     pauses.fold(first, |found, pause| found.or_else(|_| again(pause)))
 }
 
-/// gdb's word on all threads that have said their chain.
+/// Returns gdb's stacks of all threads that have printed their chain.
 fn look<'r>(running: impl Iterator<Item = &'r Running>, interpreter: &Interpreter) -> Skeletons {
     let pids: BTreeSet<u32> =
         running.flat_map(|running| running.chains.iter().map(|chain| chain.pid)).collect();
@@ -270,7 +270,7 @@ fn look<'r>(running: impl Iterator<Item = &'r Running>, interpreter: &Interprete
     skeleton::ask(&pids, &interpreter.file(&interpreter.program), interpreter)
 }
 
-/// The stacks of all threads that have said their chain.
+/// Returns the expected stacks of all threads that have printed their chain.
 fn learn(
     running: &Running,
     skeletons: &Skeletons,
@@ -282,7 +282,7 @@ fn learn(
     running.chains.iter().map(|chain| Ok((chain.tid, expected(chain, stack(chain.tid), version)?))).collect()
 }
 
-/// How long the workloads are profiled.
+/// Returns the profiling time of the workloads.
 fn duration() -> Duration {
     let seconds = std::env::var("TRUTH_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let default = if interpreter::is_matrix() { MATRIX_SECONDS } else { SECONDS };

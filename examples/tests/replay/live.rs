@@ -1,4 +1,4 @@
-//! The profile of a workload, taken live and from its recording.
+//! Profile of a workload, taken live and from its recording.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,10 +13,10 @@ use ebpf_profiler_core::live::Health;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::folded;
 
-/// Who may nothing.
+/// User without privileges.
 const NOBODY: u32 = 65_534;
 
-/// A folder that everybody may write to, gone with the test.
+/// A folder that every user may write to; deleted on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -38,18 +38,18 @@ impl Drop for Scratch {
     }
 }
 
-/// A program that goes on until the test ends.
+/// A program that runs until the test ends.
 struct Workload(Child);
 
 impl Workload {
-    /// A script: the profiler looks into its process before the first tick.
+    /// Starts a script: the profiler reads its process before the first sample.
     fn script() -> Workload {
         let script = "while True: sum(i for i in range(1000))";
-        // Who replays may read this one, wherever else there is another.
+        // The replay, without privileges, can read this one; other installations may be unreadable.
         Workload(Command::new("/usr/bin/python3").args(["-c", script]).spawn().unwrap())
     }
 
-    /// One that goes on starting others.
+    /// Starts a program that keeps starting others.
     fn starts_others() -> Workload {
         // None of them waits for a disk.
         let script =
@@ -65,7 +65,7 @@ impl Drop for Workload {
     }
 }
 
-/// The live profile as text, and how the profiler did.
+/// Returns the live profile as text, and the profiler's counters.
 fn profile(workloads: &[Workload], recording: &Path) -> (String, Health) {
     let text = Arc::new(Mutex::new(Vec::new()));
     let sink = text.clone();
@@ -86,9 +86,9 @@ fn profile(workloads: &[Workload], recording: &Path) -> (String, Health) {
     (String::from_utf8(text).unwrap(), health)
 }
 
-/// What the example program makes of the recording, as a user who may nothing.
+/// Replays the recording with the example program as a user without privileges.
 fn replay(scratch: &Scratch, recording: &Path) -> String {
-    // Nobody may not look into the folder where it was built.
+    // That user may not read the build folder.
     let (program, output) = (scratch.file("replay"), scratch.file("replayed.folded"));
     fs::copy(env!("CARGO_BIN_EXE_replay"), &program).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -111,7 +111,7 @@ fn a_replay_without_privileges_equals_the_live_profile() {
     let scratch = Scratch::new();
     let recording = scratch.file("run.ticks");
     let workloads = [Workload::script(), Workload::starts_others()];
-    // Long enough for the script to run.
+    // The script has to run first.
     std::thread::sleep(Duration::from_secs(1));
     let (live, health) = profile(&workloads, &recording);
     let recorded = health.recording.unwrap();
@@ -120,14 +120,14 @@ fn a_replay_without_privileges_equals_the_live_profile() {
     let replayed = replay(&scratch, &recording);
     let (samples, raw) = (health.pipeline.samples, health.pipeline.raw);
     println!("{samples} samples, {raw} walked in user space, {} bytes recorded", recorded.bytes);
-    assert!(samples > 20 && raw > 0, "a workload that says little");
+    assert!(samples > 20 && raw > 0, "too few samples or no raw ones: {samples}, {raw}");
     assert_eq!(count(&live), samples);
     assert!(live.contains("_[k]"));
     assert!(live.lines().any(|line| line.starts_with("python3;") && line.contains(";<module>;")), "{live}");
     assert_eq!(differences(&live, &replayed), Vec::<String>::new());
 }
 
-/// The lines that only one of them has.
+/// Returns the lines that are in only one of both.
 fn differences(live: &str, replayed: &str) -> Vec<String> {
     let only = |mark, these: &str, those: &str| {
         let those: Vec<&str> = those.lines().collect();

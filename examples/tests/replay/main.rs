@@ -1,7 +1,7 @@
 //! Recordings of real programs, replayed without privileges.
 //!
 //! ```text
-//! cargo test -p examples --test replay                                         this process, walked from a copy of its stack
+//! cargo test -p examples --test replay                                         this process, unwound from a copy of its stack
 //! sudo -E cargo test --release -p examples --test replay -- --ignored          a workload, live and replayed
 //! ```
 

@@ -1,6 +1,6 @@
-//! This process takes a tick of itself: its registers and a copy of its stack, as the kernel side would send them.
+//! This process records a raw sample of itself: registers and a copy of its stack, as the kernel side would send them.
 //!
-//! So a stack that the walker gets wrong can be reproduced without root and without BPF, from a few lines.
+//! A stack that is unwound wrongly can be reproduced from a few lines, without root and without BPF.
 
 use std::arch::asm;
 use std::fs::File;
@@ -28,11 +28,11 @@ use examples::RecordedStack;
 
 const DEPTH: usize = 30;
 
-/// Calls itself so often, then takes the tick.
+/// Recurses `depth` times, then takes the raw sample.
 #[inline(never)]
 fn descend(depth: usize) -> FakeTick {
     let tick = if depth > 1 { descend(black_box(depth - 1)) } else { tick_here() };
-    // Something is left to do after the call, so that it stays one.
+    // Work after the call prevents a tail call.
     black_box(tick)
 }
 
@@ -67,7 +67,7 @@ impl Write for Shared {
     }
 }
 
-/// Follows the tick through a pipeline, and records that.
+/// Processes the raw sample in a pipeline and records it.
 fn record(tick: &FakeTick) -> Vec<u8> {
     let out = Shared::default();
     let recorder =
@@ -110,8 +110,8 @@ fn a_stack_of_this_process_is_walked_again_from_its_recording() {
     assert_eq!(descents, DEPTH, "{calls:#?}");
     assert!(calls.last().unwrap().contains("tick_here"), "{calls:#?}");
 
-    // Without tables it ends where it can't go on, and says so: what the code is around the calls of frame
-    // pointers was never asked when it was recorded.
+    // Without tables the walk ends early and reports that: the code at the calls, which frame-pointer unwinding
+    // inspects, was not read during the recording.
     let (stop, calls) = functions(&replay().profile().unwrap());
     assert_ne!(stop, Stop::Root, "{calls:#?}");
     assert!(calls.last().unwrap().contains("tick_here"), "{calls:#?}");
@@ -126,7 +126,7 @@ fn a_stack_of_this_process_becomes_a_case() {
     let case = stacks[0].case("itself");
     assert_eq!(case.expected().stop, Stop::Root, "{case}");
     assert!(case.expected().frames.len() > DEPTH, "{case}");
-    // Without this process, its stack and its files.
+    // The parsed case needs neither this process, nor its stack, nor its files.
     let again: Case = case.to_string().parse().unwrap();
     assert_eq!(again.walk(), *case.expected());
 }

@@ -1,4 +1,4 @@
-//! Folded text, as FlameGraph and its friends read it.
+//! Folded text, as FlameGraph and similar tools read it.
 //!
 //! ```text
 //! comm;root;...;leaf_[k] 12
@@ -11,20 +11,20 @@ pub(crate) struct Stack {
     pub(crate) comm: String,
     /// The frames, root first.
     pub(crate) frames: Vec<Frame>,
-    /// How many samples had it.
+    /// Number of samples with this stack.
     pub(crate) count: u64,
 }
 
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
-    /// The name without the mark behind it.
+    /// Name without its suffix.
     pub(crate) name: String,
-    /// What the mark behind the name says.
+    /// Kind that the suffix of the name stands for.
     pub(crate) kind: Kind,
 }
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `_[k]`
@@ -33,18 +33,18 @@ pub(crate) enum Kind {
     Inlined,
     /// `_[j]`
     RunTime,
-    /// No mark.
+    /// No suffix.
     Native,
 }
 
 impl Stack {
-    /// The frames without those of the kernel.
+    /// Returns the frames without those of the kernel.
     pub(crate) fn user(&self) -> Vec<&Frame> {
         self.frames.iter().filter(|frame| frame.kind != Kind::Kernel).collect()
     }
 }
 
-/// Reads folded text. A line that is none is an error that shows it.
+/// Parses folded text. Fails with the first line that isn't folded text.
 pub(crate) fn parse(text: &str) -> Result<Vec<Stack>, String> {
     text.lines().filter(|line| !line.trim().is_empty()).map(parse_line).collect()
 }

@@ -1,4 +1,4 @@
-//! The kernel's own count of our samples.
+//! The kernel's own count of samples.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,9 +13,9 @@ use crate::compile::Build;
 use crate::process::Running;
 use crate::profiler;
 
-/// How often the programs of a process have been run on a perf event, by the kernel's count.
+/// Returns the kernel's run count of a process's programs for perf events.
 ///
-/// The count stands with each program's file descriptor while the statistics are on:
+/// The count is in the `fdinfo` of each program's file descriptor while the statistics are enabled:
 ///
 /// ```text
 /// prog_type:  7
@@ -29,7 +29,7 @@ fn runs_of(pid: u32) -> Option<u64> {
     (!programs.is_empty()).then(|| programs.values().sum())
 }
 
-/// The number and the runs of a program for perf events.
+/// Parses id and run count of a program for perf events.
 fn runs_in(info: &str) -> Option<(u64, u64)> {
     let value = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name));
@@ -41,7 +41,7 @@ fn runs_in(info: &str) -> Option<(u64, u64)> {
 
 const PERF_EVENT: u64 = 7;
 
-/// The kernel counts runs while this lives.
+/// Enables the kernel's run counts until it is dropped.
 struct Statistics {
     before: String,
 }
@@ -58,13 +58,13 @@ impl Statistics {
 
 impl Drop for Statistics {
     fn drop(&mut self) {
-        // Left on it costs some nanoseconds a run, no more.
+        // If this fails the statistics stay on, which costs a few nanoseconds per run.
         let _ = fs::write(SWITCH, self.before.trim());
     }
 }
 
-/// All processors are kept busy, so that no tick falls into idleness, which is nobody's sample. The profiler runs in
-/// this process: so the last look at the count is one right before its end.
+/// Keeps all CPUs busy, so that no tick interrupts the idle task, which is never sampled. The profiler runs in this
+/// process, so the kernel's count is read right before the profiler's end.
 #[test]
 #[ignore = "profiles: needs root"]
 fn every_sample_is_delivered_or_counted() {
@@ -92,10 +92,10 @@ fn every_sample_is_delivered_or_counted() {
     let health = profiler.stop().expect("it has run until now");
     let delivered = delivered.load(Ordering::Relaxed);
     eprintln!("{runs} runs by the kernel's count a moment before the end; {delivered} samples; {health:#?}");
-    assert!(health.runs >= runs, "its own word on the kernel's count is older than ours");
+    assert!(health.runs >= runs, "the profiler's last reading of the kernel's count precedes this one");
     assert_eq!(health.ticks, health.runs, "each run takes a tick");
     let counted = health.lost + health.filtered + health.pipeline.unwanted + health.pipeline.malformed;
-    assert_eq!(delivered + counted, health.ticks, "a sample is missing and not counted");
+    assert_eq!(delivered + counted, health.ticks, "a tick is neither delivered nor counted");
     assert_eq!(health.lost, 0, "the ring was full");
 }
 

@@ -1,9 +1,9 @@
-//! When two tools mean the same function.
+//! Equality of function names across tools.
 //!
-//! Debuggers and profilers agree on functions, not on how to print them: parameters, hashes of Rust, versions and
-//! aliases of libc, parts that the compiler moved away.
+//! Debuggers and profilers agree on functions, but print them differently: parameters, hashes of Rust, versions and
+//! aliases of libc, parts that the compiler split off.
 
-/// The name without what printers disagree on.
+/// Returns the name without the parts that tools print differently.
 ///
 /// ```text
 /// shop::leaf(int)                      shop::leaf
@@ -28,13 +28,13 @@ pub(crate) fn plain(name: &str) -> String {
     name.trim_start_matches('_').trim().to_owned()
 }
 
-/// What the frame is called that a signal handler returns through.
+/// Name of the frame through which a signal handler returns.
 pub(crate) const SIGNAL: &str = "<signal>";
 
-/// Whether two plain names mean one function.
+/// Returns `true` if two plain names denote one function.
 ///
-/// Debug data names methods after the place of their implementation, the symbol after its type: there the last part
-/// has to do.
+/// Debug data names methods after the module of their `impl`, the symbol after its type: then only the last part is
+/// compared.
 pub(crate) fn same(one: &str, other: &str) -> bool {
     let last = |name: &str| name.rsplit("::").next() == other.rsplit("::").next();
     one == other || ((one.contains("{impl#") || other.contains("{impl#")) && last(one))
@@ -59,7 +59,7 @@ fn without_part(name: &str) -> &str {
     parts.iter().filter_map(|part| name.find(part)).min().map_or(name, |at| &name[..at])
 }
 
-/// Without parameters and type arguments; `<A as B>::f` keeps its front as `A::f`.
+/// Removes parameters and type arguments; `<A as B>::f` becomes `A::f`.
 fn without_groups(name: &str) -> String {
     if let Some(rest) = name.strip_prefix('<')
         && let Some(close) = closing(rest)
@@ -80,12 +80,12 @@ fn without_groups(name: &str) -> String {
     plain.trim_end().trim_end_matches(" const").to_owned()
 }
 
-/// Instances of templates are printed with the type that they give back.
+/// Removes the return type, which is printed before instances of templates.
 fn without_type(name: &str) -> &str {
     if name.contains("operator") { name } else { name.rsplit(' ').next().unwrap_or(name) }
 }
 
-/// Where the group that was open before `text` closes.
+/// Returns the offset in `text` at which the enclosing group closes.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 1;
     for (at, c) in text.char_indices() {
@@ -113,13 +113,13 @@ fn one_closure(name: &str) -> String {
 /// A frame that has no name, as `file+0xaddress` or `[something]`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unnamed<'a> {
-    /// A place in a file.
+    /// An address in a file.
     At(&'a str, u64),
-    /// No file either.
+    /// An address outside of all files.
     Nowhere,
 }
 
-/// What is known of a frame without a name; none if it has one.
+/// Parses a frame without a name; `None` if it has one.
 pub(crate) fn unnamed(name: &str) -> Option<Unnamed<'_>> {
     if let Some((file, address)) = name.rsplit_once("+0x") {
         return u64::from_str_radix(address, 16).ok().map(|address| Unnamed::At(file, address));
@@ -168,7 +168,7 @@ fn functions_stay_apart() {
 }
 
 #[test]
-fn frames_without_names_tell_their_place() {
+fn parses_frames_without_names() {
     assert_eq!(unnamed("libc.so.6+0x27249"), Some(Unnamed::At("libc.so.6", 0x27249)));
     assert_eq!(unnamed("[anonymous]"), Some(Unnamed::Nowhere));
     assert_eq!(unnamed("operator+"), None);

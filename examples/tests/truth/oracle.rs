@@ -1,4 +1,4 @@
-//! gdb's word on the stacks of a running program.
+//! Stacks of a running program, as gdb reports them.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,27 +6,27 @@ use std::process::Command;
 use crate::compare::Expected;
 use crate::name::plain;
 
-/// What gdb has seen, root first.
+/// Stacks reported by gdb, root first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Stacks of the chain.
     pub(crate) stacks: Vec<Vec<Expected>>,
-    /// Stacks on the way to the clock, and how many of their frames are the chain.
+    /// Stacks on the way to the clock, each with the number of its frames that are the chain.
     pub(crate) clocks: Vec<(usize, Vec<Expected>)>,
 }
 
-/// What to look at besides the stacks of all threads.
+/// Observations besides the stacks of all threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Question {
-    /// The stack of one thread after each of so many instructions.
+    /// Number of instructions to step; the stack of one thread is taken after each.
     pub(crate) steps: u32,
-    /// The stack in which this function is called next.
+    /// Function at whose next call the stack is taken.
     pub(crate) stop: &'static str,
     /// Functions with frame pointers and without unwind data.
     pub(crate) frame_pointers: &'static str,
 }
 
-/// Asks about the process `pid`; `symbols` is its program with symbols, which need not be the file that runs.
+/// Asks gdb about the process `pid`; `symbols` is its program with symbols, which may differ from the file that runs.
 pub(crate) fn ask(pid: u32, symbols: &Path, question: Question) -> Seen {
     let output = Command::new("gdb")
         .args(["-nx", "-batch", "-quiet", "-iex", "set debuginfod enabled off", "-p", &pid.to_string(), "-x"])
@@ -50,7 +50,7 @@ fn script() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/truth/oracle.py"))
 }
 
-/// Reads what the script prints, and skips gdb's own lines before it.
+/// Parses the script's output, and skips gdb's own lines before it.
 fn parse(text: &str) -> Seen {
     let mut seen = Seen::default();
     let mut of_clock = false;

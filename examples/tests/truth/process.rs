@@ -1,17 +1,17 @@
-//! A program while it runs.
+//! A running program.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// A truth program that is in its chain; ended with the value, whatever happens.
+/// A truth program that is in its chain; killed on drop.
 pub(crate) struct Running {
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl Running {
-    /// Starts it and waits until it says that it is ready.
+    /// Starts the program and waits until it prints that it is ready.
     pub(crate) fn start(program: &Path, arguments: &[String]) -> Running {
         let mut child = Command::new(program)
             .args(arguments)
@@ -30,12 +30,12 @@ impl Running {
         running
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for its end; what it has printed since it was ready.
+    /// Waits for the end and returns the output since the program was ready.
     pub(crate) fn finish(mut self) -> String {
         let mut rest = String::new();
         let read = self.output.read_to_string(&mut rest);
@@ -47,7 +47,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both fail only if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

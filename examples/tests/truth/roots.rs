@@ -1,4 +1,4 @@
-//! Where whole stacks begin, in files without symbols too.
+//! Roots of whole stacks, in files with and without symbols.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,21 +8,21 @@ use std::path::Path;
 use crate::folded::Stack;
 use crate::name::{Unnamed, plain, unnamed};
 
-/// The entry points of the files that were mapped: their first instructions call main, or the loader.
+/// Entry points of mapped files: their first instructions call main, or the loader.
 #[derive(Debug, Default)]
 pub(crate) struct Roots {
-    /// By the file's name without directory.
+    /// Addresses by file name, without directory.
     entries: BTreeMap<String, Vec<u64>>,
 }
 
-/// What a first frame can be called.
+/// Plain names of root frames.
 const NAMES: &[&str] = &["start", "clone", "clone3", "rt_sigreturn", "dl_start_user"];
 
-/// How far behind its entry point a program makes its first call.
+/// Maximum distance of a program's first call from its entry point, in bytes.
 const NEAR: u64 = 64;
 
 impl Roots {
-    /// Adds the executable files that the processes of the machine have mapped now.
+    /// Adds the executable files that any process of the machine maps now.
     pub(crate) fn scan(&mut self) {
         let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
         for maps in processes.filter_map(|process| fs::read_to_string(process.path().join("maps")).ok()) {
@@ -47,12 +47,12 @@ impl Roots {
         }
     }
 
-    /// Adds a place that is known to be a root.
+    /// Adds the address of a known root.
     pub(crate) fn add_place(&mut self, file: &str, address: u64) {
         self.entries.entry(file.to_owned()).or_default().push(address);
     }
 
-    /// Whether a stack begins where a program or a thread does; none if it has no user frames.
+    /// Returns `true` if the root frame is the start of a program or thread; `None` without user frames.
     pub(crate) fn is_whole(&self, stack: &Stack) -> Option<bool> {
         let user = stack.user();
         let first = user.first()?;
@@ -69,7 +69,7 @@ impl Roots {
     }
 }
 
-/// The entry point in an ELF file's head.
+/// Returns the entry point from an ELF file's header.
 fn entry_of(path: &Path) -> Option<u64> {
     let mut head = [0; 32];
     File::open(path).ok()?.read_exact(&mut head).ok()?;

@@ -1,4 +1,4 @@
-//! A server with a thread for each connection, and clients of its own.
+//! A server with a thread per connection, and its clients.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -34,7 +34,7 @@ fn main() -> std::io::Result<()> {
 fn client(address: std::net::SocketAddr, number: u64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     let mut answers = BufReader::new(stream.try_clone()?).lines();
-    // The last one asks for something that never ends.
+    // The last client sends a request that never ends.
     let words: &[&str] = if number == 2 { &["count", "forever"] } else { &["count", "sum"] };
     for word in words {
         writeln!(stream, "{word}")?;
