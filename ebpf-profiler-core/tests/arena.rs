@@ -1,4 +1,4 @@
-//! The memory in which the kernel side finds what it is told.
+//! The arena, through which mappings and unwind tables are published to the kernel side.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::ops::Range;
@@ -15,7 +15,7 @@ use ebpf_programs::abi::mapping::Process;
 const SECOND: u64 = 1_000_000_000;
 const ARENA: u64 = 1 << 20;
 
-/// Tables that tell the test what they were told lately to be without use.
+/// Tables that record the ranges last reported as unused.
 #[derive(Clone, Default)]
 struct Kernel(Arc<Mutex<(MemoryTables, Vec<Range<u64>>)>>);
 
@@ -47,7 +47,7 @@ impl Tables for Kernel {
     fn remove_process(&mut self, _: u32) {}
 }
 
-/// Tables that write down what they were told.
+/// Tables that log all calls.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -85,7 +85,7 @@ impl Tables for Log {
 const IMAGE: [u8; 64] = [7; 64];
 
 #[test]
-fn what_walks_remember_is_over_before_they_hear_of_a_table() {
+fn invalidates_cached_rules_before_it_publishes_a_table() {
     let program = std::env::current_exe().unwrap();
     let path = program.to_str().unwrap();
     let file = FileId::Inode { device: (8, 1), inode: 3 };
@@ -96,7 +96,7 @@ fn what_walks_remember_is_over_before_they_hear_of_a_table() {
     let mut registry =
         Registry::new(Box::new(system), Box::new(log.clone()), Some(Box::new(compiler)), ARENA);
     registry.publish(7, 0).unwrap();
-    assert!(registry.build_table(7, 0x2000, 0), "a table is built");
+    assert!(registry.build_table(7, 0x2000, 0), "no table was built");
     registry.publish(7, 0).unwrap();
     let said = log.0.lock().unwrap();
     let built = said.iter().position(|said| said == "table").unwrap();
@@ -105,14 +105,14 @@ fn what_walks_remember_is_over_before_they_hear_of_a_table() {
 }
 
 #[test]
-fn memory_is_given_back_when_a_process_is_gone() {
+fn frees_memory_of_exited_process() {
     let map = |number: u64| {
         let file = FileId::Inode { device: (8, 1), inode: number };
         let path = format!("/lib/{number}.so");
         MapEvent::new(number << 12..(number + 1) << 12, 0, file, path)
     };
     let kernel = Kernel::default();
-    // Process 7 is known by its events alone: when it has ended nothing is to be seen of it.
+    // Process 7 exists by its events only: after its exit the system has no data on it.
     let system = FakeSystem::default().process(8, "/bin/b", vec![map(2)]);
     let mut registry = Registry::new(Box::new(system), Box::new(kernel.clone()), None, ARENA);
     registry.apply(&LifeEvent { time: 0, pid: 7, life: Life::Mapped(map(1)) });
@@ -125,13 +125,13 @@ fn memory_is_given_back_when_a_process_is_gone() {
     registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Exited });
     registry.expire(3 * SECOND);
     registry.free_unused(3 * SECOND);
-    assert_eq!(kernel.unused().remove(0), rest, "a walk may still look at it");
+    assert_eq!(kernel.unused().remove(0), rest, "freed while a walk may still read it");
     registry.free_unused(5 * SECOND);
     assert_eq!(kernel.unused(), [0..rest.start / 2, rest]);
 }
 
 #[test]
-fn a_process_whose_first_thread_has_ended_is_known_as_long_as_others_run() {
+fn keeps_process_whose_other_threads_run() {
     let file = FileId::Inode { device: (8, 1), inode: 1 };
     let map = MapEvent::new(0x1000..0x2000, 0, file, "/bin/a");
     let system = FakeSystem::default().process(7, "/bin/a", vec![map]);

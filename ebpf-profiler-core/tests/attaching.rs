@@ -1,4 +1,4 @@
-//! Runtimes that are asked before the loader has done its work.
+//! Attach attempts before the dynamic loader has finished, and after the runtime has changed.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::ops::Range;
@@ -19,10 +19,10 @@ const PID: u32 = 7;
 const START: u64 = 0x40_0000;
 const SECOND: u64 = 1_000_000_000;
 
-/// So often asked, a runtime says something else.
+/// Number of attach attempts after which the runtime returns another walker.
 const CHANGES: u32 = 1 << 20;
 
-/// Is in every file, and gives one answer until it has been asked so often.
+/// A runtime in every file, whose first `answers` attach attempts fail with `first`.
 struct Slow {
     asked: Arc<AtomicU32>,
     answers: u32,
@@ -65,14 +65,14 @@ impl Attached for Named {
     }
 }
 
-/// A process with such a runtime, and how often that has been asked.
+/// Returns a registry with a published process with such a runtime, and the number of attach attempts.
 fn world(first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
     let (mut registry, asked) = untold(START, first, answers);
     assert!(registry.publish(PID, 0).is_some());
     (registry, asked)
 }
 
-/// The same, of which nothing is known yet; the process says that the file is at `place`.
+/// Returns the same before the process is published; its file is mapped at `place`.
 fn untold(place: u64, first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
     let file = std::fs::read("/proc/self/exe").unwrap();
     let system = FakeSystem::default().process(PID, "/bin/slow", vec![map(place)]).file("/bin/slow", &file);
@@ -82,13 +82,13 @@ fn untold(place: u64, first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>)
     (registry, asked)
 }
 
-/// The file, mapped at `start`.
+/// Returns a mapping of the file at `start`.
 fn map(start: u64) -> MapEvent {
     let file = FileId::Inode { device: (8, 1), inode: 1 };
     MapEvent::new(start..start + 0x1000, 0, file, "/bin/slow")
 }
 
-/// A tick in which the loop ran without calls, for so many seconds, a hundred times a second.
+/// Processes 100 samples per second in which the loop ran without script frames.
 fn tick(registry: &mut Registry, seconds: Range<u64>) {
     for number in seconds.start * 100..seconds.end * 100 {
         registry.frames(PID, &[START | LOOP], number * SECOND / 100, &mut Vec::new());
@@ -96,7 +96,7 @@ fn tick(registry: &mut Registry, seconds: Range<u64>) {
 }
 
 #[test]
-fn what_makes_no_sense_at_first_may_do_so_later() {
+fn attaches_after_failed_attempts() {
     for first in [Reason::NotReady, Reason::Implausible, Reason::Unreadable] {
         let (mut registry, asked) = world(first, 5);
         tick(&mut registry, 1..2);
@@ -106,7 +106,7 @@ fn what_makes_no_sense_at_first_may_do_so_later() {
 }
 
 #[test]
-fn a_runtime_that_never_makes_sense_is_left_alone_in_the_end() {
+fn limits_attach_attempts() {
     for (first, most) in [(Reason::Implausible, 64), (Reason::Unsupported, 1)] {
         let (mut registry, asked) = world(first, u32::MAX);
         tick(&mut registry, 1..60);
@@ -115,9 +115,9 @@ fn a_runtime_that_never_makes_sense_is_left_alone_in_the_end() {
     }
 }
 
-/// What was read too early may look right, too, and then leads nowhere.
+/// A runtime read too early may look plausible and lead to no frame.
 #[test]
-fn what_was_believed_is_doubted_until_a_call_has_come_of_it() {
+fn rechecks_runtime_until_its_first_script_frame() {
     let (mut registry, asked) = world(Reason::NotReady, 0);
     assert_eq!(asked.load(Ordering::Relaxed), 1);
     tick(&mut registry, 1..2);
@@ -129,9 +129,9 @@ fn what_was_believed_is_doubted_until_a_call_has_come_of_it() {
     assert!((100..=300).contains(&again), "{again}");
 }
 
-/// As where a program ends its interpreter and begins with another: the functions lie at the same places.
+/// As after a program that replaced its interpreter: the functions have the same addresses.
 #[test]
-fn names_are_those_of_the_interpreter_that_runs_now() {
+fn names_are_those_of_the_current_interpreter() {
     let (mut registry, asked) = world(Reason::NotReady, 0);
     let functions = |registry: &Registry| registry.stats().interpreters.functions;
     let call = |registry: &mut Registry, second: u64| {
@@ -140,7 +140,7 @@ fn names_are_those_of_the_interpreter_that_runs_now() {
     call(&mut registry, 1);
     call(&mut registry, 2);
     assert_eq!(functions(&registry), 1);
-    // A loop without calls is no reason to forget them, but where the runtime says something else.
+    // A loop without script frames keeps the cached names, unless the runtime has changed.
     tick(&mut registry, 3..4);
     call(&mut registry, 4);
     assert_eq!(functions(&registry), 1);
@@ -150,9 +150,9 @@ fn names_are_those_of_the_interpreter_that_runs_now() {
     assert_eq!(functions(&registry), 2);
 }
 
-/// Nothing tells of what is unmapped. Where a file is mapped that was there already, it has been in between.
+/// Unmapping is not reported. A second mapping of a file at the same address implies that it was unmapped in between.
 #[test]
-fn a_runtime_that_is_loaded_where_it_was_is_another_one() {
+fn attaches_again_to_runtime_reloaded_at_same_address() {
     let (mut registry, asked) = world(Reason::NotReady, 0);
     registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], SECOND, &mut Vec::new());
     let before = asked.load(Ordering::Relaxed);
@@ -162,9 +162,9 @@ fn a_runtime_that_is_loaded_where_it_was_is_another_one() {
     assert_eq!(registry.stats().interpreters.functions, 2);
 }
 
-/// Only the last one is mapped still, as the process says when it is asked: it finds a place, where there are only four.
+/// Only the last one is still mapped, according to the process; it gets one of the four slots of a process.
 #[test]
-fn a_runtime_that_is_loaded_again_and_again_finds_room() {
+fn attaches_to_runtime_after_many_reloads() {
     let places: Vec<u64> = (0..40).map(|number| START + number * 0x1000).collect();
     let (mut registry, _) = untold(places[39], Reason::NotReady, 0);
     let life = |place: u64| LifeEvent { time: SECOND, pid: PID, life: Life::Mapped(map(place)) };
@@ -175,9 +175,9 @@ fn a_runtime_that_is_loaded_again_and_again_finds_room() {
     assert_eq!(registry.stats().interpreters.attached, 5);
 }
 
-/// As where a plug-in with an interpreter inside is unloaded and loaded again.
+/// As for a plug-in with an interpreter that is unloaded and loaded again.
 #[test]
-fn a_runtime_that_is_loaded_elsewhere_is_another_one() {
+fn attaches_again_to_runtime_reloaded_at_other_address() {
     const ELSEWHERE: u64 = 0x7000_0000;
     let (mut registry, asked) = world(Reason::NotReady, 0);
     registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], SECOND, &mut Vec::new());

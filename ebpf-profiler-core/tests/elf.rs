@@ -1,4 +1,4 @@
-//! ELF headers against `readelf`, and files that are broken.
+//! ELF headers compared with `readelf`, and damaged files.
 
 use std::fs::File;
 use std::io::Cursor;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use ebpf_profiler_core::elf::{Elf, ElfError, segment_type};
 
-/// Files of this machine: this test, its compiler's linker, the C library.
+/// Returns files of this machine: this test, its compiler's linker, the C library.
 fn files() -> Vec<String> {
     let own = std::env::current_exe().expect("a path").to_str().expect("a path in UTF-8").to_owned();
     let maps = std::fs::read_to_string("/proc/self/maps").expect("mappings");
@@ -106,7 +106,7 @@ fn addresses_and_offsets_lead_to_the_same_bytes() {
     assert!(matches!(elf.fill(elf.size() - 1, &mut loaded), Err(ElfError::OutOfFile { .. })));
 }
 
-/// Asks for everything that headers lead to.
+/// Reads everything that the headers point to.
 fn ask(bytes: Vec<u8>) {
     let Ok(elf) = Elf::open(Cursor::new(bytes)) else { return };
     let _ = elf.build_id();
@@ -137,7 +137,7 @@ fn broken_headers() {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            // Headers of the file and its segments, where a byte leads furthest.
+            // Headers of the file and of its segments, where a changed byte has the largest effect.
             let at = (state >> 8) as usize % 900;
             bytes[at] = if state & 1 == 0 { 0xff } else { state as u8 };
         }
@@ -145,7 +145,7 @@ fn broken_headers() {
     }
 }
 
-/// The header of a file, with these fields.
+/// Returns the header of a file with these fields.
 fn header(segments: (u64, u16), sections: (u64, u16)) -> Vec<u8> {
     let mut bytes = vec![0; 64];
     bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1, 0]);
@@ -158,8 +158,8 @@ fn header(segments: (u64, u16), sections: (u64, u16)) -> Vec<u8> {
 }
 
 #[test]
-fn more_headers_than_any_file_has_are_refused() {
-    // The number of sections is in the first section's header, and the file has holes enough for all of them.
+fn rejects_too_many_headers() {
+    // The number of sections is in the first section's header, and the sparse file is large enough for all of them.
     let mut bytes = header((0, 0), (64, 0));
     bytes.resize(64 + 64, 0);
     bytes[64 + 32..64 + 40].copy_from_slice(&(1u64 << 40).to_le_bytes());
@@ -167,7 +167,7 @@ fn more_headers_than_any_file_has_are_refused() {
 }
 
 #[test]
-fn headers_outside_of_the_file_are_refused() {
+fn rejects_headers_outside_of_the_file() {
     let refused = |bytes| matches!(Elf::open(Cursor::new(bytes)), Err(ElfError::OutOfFile { .. }));
     assert!(refused(header((64, 1), (0, 0))));
     assert!(refused(header((u64::MAX, 1), (0, 0))));
@@ -176,11 +176,9 @@ fn headers_outside_of_the_file_are_refused() {
     assert!(Elf::open(Cursor::new(header((0, 0), (0, 0)))).is_ok());
 }
 
-/// Name and address of the functions and variables of a table, as `readelf` shows it. A name with versions stands in
-/// it several times.
-/// A program runs by its segments; the table of its sections, which comes last, may be cut off or overwritten.
+/// A program runs by its segments; its section table, which comes last, may be truncated or overwritten.
 #[test]
-fn a_program_whose_sections_are_lost_is_known_by_its_segments() {
+fn reads_segments_without_section_table() {
     let path = std::env::current_exe().expect("a path");
     let mut bytes = std::fs::read(&path).expect("a file");
     let whole = Elf::open(Cursor::new(bytes.clone())).expect("an ELF file");
@@ -190,8 +188,10 @@ fn a_program_whose_sections_are_lost_is_known_by_its_segments() {
     assert!(cut.sections().is_empty() && !whole.sections().is_empty());
 }
 
+/// Returns name and address of the functions and variables in a table, as `readelf` shows it. A name with several versions
+/// is repeated.
 fn symbols(option: &str, path: &str) -> Vec<(String, u64)> {
-    // `   12: 0000000000001139    27 FUNC    GLOBAL DEFAULT   14 main`
+    // Row of `readelf`: `   12: 0000000000001139    27 FUNC    GLOBAL DEFAULT   14 main`
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let &[_, address, _, "FUNC" | "OBJECT" | "TLS" | "IFUNC", _, _, section, name] = &words[..] else {
@@ -203,7 +203,7 @@ fn symbols(option: &str, path: &str) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn exported_names_are_found_and_no_others() {
+fn finds_exported_names_only() {
     test_needs::programs!("readelf");
     for path in files() {
         let elf = open(&path);
@@ -224,7 +224,7 @@ fn exported_names_are_found_and_no_others() {
 }
 
 #[test]
-fn all_names_of_a_file_that_is_not_stripped_are_found() {
+fn finds_all_names_of_an_unstripped_file() {
     test_needs::programs!("readelf");
     let [own, ..] = &files()[..] else { panic!("no file") };
     let elf = open(own);
@@ -235,7 +235,7 @@ fn all_names_of_a_file_that_is_not_stripped_are_found() {
     let theirs = symbols("--symbols", own);
     assert!(theirs.len() > 1000);
     let ours: std::collections::HashSet<_> = ours.into_iter().collect();
-    // Longer names are cut there, and versions follow in brackets.
+    // `readelf` truncates longer names, and appends versions in brackets.
     let missing = theirs.iter().find(|row| row.0.len() < 60 && !row.0.contains('(') && !ours.contains(*row));
     assert_eq!(missing, None);
     for (name, _) in theirs.iter().step_by(theirs.len() / 20) {

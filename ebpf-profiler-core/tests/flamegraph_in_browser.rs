@@ -1,6 +1,6 @@
-//! The flame graph in a real browser: it renders, zooms, finds, is walked by keyboard, asks for nothing and runs
-//! no code but its own.
-#![expect(clippy::panic, clippy::print_stdout, reason = "a test fails by panicking and says what it skips")]
+//! The flame graph in a real browser: it renders, zooms, searches, is operated by keyboard, sends no request and runs
+//! only its own code.
+#![expect(clippy::panic, clippy::print_stdout, reason = "a test fails by panicking and prints what it skips")]
 
 mod browser;
 
@@ -19,7 +19,7 @@ const STACKS: &str = "
     server`worker-1;start_thread;[… 976 frames left out];work 5
     cat;main;libc.so.6`read;entry_[k];vfs_read_[k] 100";
 
-/// One browser for all: starting it takes longer than everything that is done with it.
+/// One browser for all checks, because its start takes longer than all of them.
 #[test]
 fn the_page_works_in_a_browser() {
     let Some(browser) = Browser::start() else { return };
@@ -44,7 +44,7 @@ fn draws_every_frame_and_kind(browser: &Browser, page: &Path) {
         browser.ask("find('notes').textContent"),
         "200 samples in 1.0 s  ·  97.5 % of the stacks whole  ·  none lost"
     );
-    // A frame of every kind has a colour of its own, none that of the paper.
+    // Each kind of frame has its color, different from the background.
     let kinds = [
         "server",
         "main",
@@ -74,7 +74,7 @@ fn zooms_by_click_and_resets_by_key(browser: &Browser, page: &Path) {
     click(browser, "serve");
     browser.wait("find('graph').dataset.zoomed", "serve");
     browser.wait("Math.round(flamegraph.place('serve').width) === flamegraph.view.width", "true");
-    // What it stands on is still there, what stands beside it is not.
+    // Frames below it are still drawn, those beside it are not.
     browser.wait("Math.round(flamegraph.place('all').width) === flamegraph.view.width", "true");
     assert!(width(browser, "worker-*") <= 0.0);
     browser.press(ESCAPE);
@@ -87,7 +87,7 @@ fn zooms_by_click_and_resets_by_key(browser: &Browser, page: &Path) {
 fn finds_with_the_right_share(browser: &Browser, page: &Path) {
     browser.open_file(page, "");
     browser.press("/^(vfs_)?read$");
-    // 50 and 100 of 200; what stands in a match counts once.
+    // 50 and 100 of 200; frames above a match count once.
     let matched = "75.0 % matched: 150 samples in 4 frames";
     browser.wait("find('matched').textContent", matched);
     browser.wait("flamegraph.view.found.frames.length", "4");
@@ -104,7 +104,7 @@ fn finds_with_the_right_share(browser: &Browser, page: &Path) {
 
 fn is_walked_by_keyboard(browser: &Browser, page: &Path) {
     browser.open_file(page, "");
-    // The field, two buttons, the graph.
+    // Tab stops: search field, two buttons, graph.
     browser.press(&TAB.repeat(4));
     browser.wait("document.activeElement.id", "graph");
     let spoken = "find('spoken').textContent.split(',')[0]";
@@ -135,9 +135,9 @@ fn keeps_its_state_in_the_address(browser: &Browser, page: &Path) {
     let hash = browser.ask("location.hash.slice(1)");
     browser.open_file(page, &hash);
     browser.wait("find('graph').dataset.zoomed + find('search').value", "serveread");
-    // Those of read, and of start_thread.
+    // Matches: read and start_thread.
     browser.wait("find('matched').textContent.slice(0, 6)", "77.5 %");
-    // Nonsense in the address shows all.
+    // An invalid fragment shows all.
     for nonsense in ["zoom=99999999", "zoom=-1&search=%5B", "zoom=NaN&icicle=perhaps", "%%%"] {
         browser.open_file(page, nonsense);
         browser.wait("find('graph').dataset.zoomed", "all");
@@ -203,9 +203,9 @@ fn many_frames_are_drawn_quickly(browser: &Browser) {
         .map(|what| browser.ask(&format!("timed(() => {what})")).parse().expect("a number"))
         .into();
     println!("57,000 frames: {bytes} bytes, drawn in {:.1} ms, searched in {:.1} ms", times[0], times[1]);
-    // A hundredth of this on an idle machine; this one may be busy.
+    // Ten milliseconds on an idle machine; this one may be busy.
     assert!(times.iter().all(|&time| time < 1_000.0), "{times:?} ms");
-    // Forty frames share a pixel; the one that is searched is the one that is seen.
+    // Forty frames share a pixel; a match is drawn on top.
     let before = color(browser, "c31415");
     browser.press("/^(a0|c31415)$");
     browser.wait("flamegraph.view.found.frames.length", "2");
@@ -218,7 +218,7 @@ fn deep_stacks_are_drawn(browser: &Browser) {
     let page = page("deep", &format!("deep;main{} 3\ndeep;main 1", ";recurse".repeat(2_000)));
     browser.open_file(&page, "zoom=1500");
     assert_eq!(browser.ask("flamegraph.model.rows.length"), "2003");
-    // What the address zooms to is in the window.
+    // The zoomed frame of the address is visible.
     browser
         .wait("flamegraph.view.top(1500) > 0 && flamegraph.view.top(1500) < flamegraph.view.height", "true");
     browser.press(ESCAPE);
@@ -226,13 +226,13 @@ fn deep_stacks_are_drawn(browser: &Browser) {
     quiet(browser);
 }
 
-/// No error, no warning, nothing asked for but the page itself.
+/// Checks that there are no messages and no requests but the page itself.
 fn quiet(browser: &Browser) {
     assert_eq!(browser.complaints(), r#"{"value":[]}"#);
     let page = browser.ask("location.href.split('#')[0]");
     for request in browser.requests() {
         let is_own = request.split('#').next() == Some(&page) || request.starts_with("data:");
-        assert!(is_own || request == "about:blank", "asked for {request}");
+        assert!(is_own || request == "about:blank", "requested {request}");
     }
 }
 
@@ -248,7 +248,7 @@ fn titled(name: &str, title: &str, stacks: &str) -> PathBuf {
     path
 }
 
-/// Clicks on the first frame of a name.
+/// Clicks on the first frame with this name.
 fn click(browser: &Browser, name: &str) {
     let place = browser.ask(&format!("Object.values(flamegraph.place('{name}')).map(Math.round).join(' ')"));
     let numbers: Vec<i32> = place.split(' ').map(|number| number.parse().expect("a number")).collect();
@@ -259,7 +259,7 @@ fn width(browser: &Browser, name: &str) -> f64 {
     browser.ask(&format!("flamegraph.place('{name}').width")).parse().expect("a number")
 }
 
-/// The colour near the left edge of the first frame of a name, as it is drawn now.
+/// Returns the drawn color near the left edge of the first frame with this name.
 fn color(browser: &Browser, name: &str) -> String {
     browser.ask(&format!(
         "(() => {{

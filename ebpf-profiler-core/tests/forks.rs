@@ -1,4 +1,4 @@
-//! What the kernel side knows of processes that fork.
+//! State published to the kernel maps for processes that fork.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 const PARENT: u32 = 7;
 const CHILD: u32 = 8;
 
-/// Tables that the test looks into from outside, as the kernel does.
+/// Tables that the test can read and change, as the kernel does.
 #[derive(Clone, Default)]
 struct Kernel(Arc<Mutex<MemoryTables>>);
 
@@ -22,7 +22,7 @@ impl Kernel {
         self.0.lock().unwrap().process(pid).copied()
     }
 
-    /// What the tracepoint does at a fork.
+    /// Copies the parent's state to the child, as the tracepoint does at a fork.
     fn fork(&mut self) {
         if let Some(process) = self.process(PARENT) {
             self.set_process(CHILD, &process).unwrap();
@@ -62,7 +62,7 @@ fn event(time: u64, pid: u32, life: Life) -> LifeEvent {
     LifeEvent { time, pid, life }
 }
 
-/// The parent has a mapping, and the kernel side knows it.
+/// Returns a registry whose parent process has one published mapping.
 fn world() -> (Kernel, Registry) {
     let kernel = Kernel::default();
     let system = FakeSystem::default().process(PARENT, "/bin/parent", vec![map(1)]);
@@ -72,7 +72,7 @@ fn world() -> (Kernel, Registry) {
 }
 
 #[test]
-fn a_child_is_known_as_its_parent_is() {
+fn child_has_mappings_of_its_parent() {
     let (mut kernel, mut registry) = world();
     kernel.fork();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
@@ -80,36 +80,36 @@ fn a_child_is_known_as_its_parent_is() {
     assert_eq!(kernel.process(CHILD), kernel.process(PARENT));
     registry.apply(&event(2, CHILD, Life::Mapped(map(2))));
     assert_eq!(kernel.process(CHILD).unwrap().count, 2);
-    assert_eq!(kernel.process(PARENT).unwrap().count, 1, "the parent has nothing of it");
+    assert_eq!(kernel.process(PARENT).unwrap().count, 1, "the parent has a mapping of the child");
 }
 
 #[test]
-fn what_a_child_is_known_by_stays_as_long_as_the_child() {
+fn keeps_mappings_shared_with_a_child() {
     let (mut kernel, mut registry) = world();
     kernel.fork();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
     let shared = kernel.process(CHILD).unwrap().mappings;
-    // The parent goes on, and everything that it gives back has rested.
+    // The parent continues, and all memory that it frees is reusable.
     let mut places = Vec::new();
     for number in 2..20 {
         registry.apply(&event(number * 2 * SECOND, PARENT, Life::Mapped(map(number))));
         places.push(kernel.process(PARENT).unwrap().mappings);
     }
-    assert!(!places.contains(&shared), "the child is walked through it");
+    assert!(!places.contains(&shared), "reused memory that the child needs");
     assert_eq!(kernel.process(CHILD).unwrap().mappings, shared);
-    // With the child it is free again.
+    // The child's exec frees it.
     registry.apply(&event(50 * SECOND, CHILD, Life::Executed));
     assert_eq!(kernel.process(CHILD), None);
     for number in 30..50 {
         registry.apply(&event(number * 2 * SECOND, PARENT, Life::Mapped(map(number))));
         places.push(kernel.process(PARENT).unwrap().mappings);
     }
-    assert!(places.contains(&shared), "nothing is left behind");
+    assert!(places.contains(&shared), "the memory is not freed");
 }
 
-/// What the parent mapped reaches user space after the kernel side copied what it knew.
+/// The parent's mapping event arrives after the kernel side has copied the parent's state.
 #[test]
-fn a_child_that_knows_less_than_its_parent_is_told_the_rest() {
+fn publishes_missing_mappings_of_a_child() {
     let (mut kernel, mut registry) = world();
     kernel.fork();
     registry.apply(&event(1, PARENT, Life::Mapped(map(2))));
@@ -119,25 +119,25 @@ fn a_child_that_knows_less_than_its_parent_is_told_the_rest() {
 }
 
 #[test]
-fn a_child_that_is_gone_stays_gone() {
+fn does_not_publish_an_ended_child() {
     let (kernel, mut registry) = world();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
-    assert_eq!(kernel.process(CHILD), None, "it ended, or became another program");
-    assert!(registry.is_walk_valid(CHILD), "its ticks were walked through its parent's mappings");
+    assert_eq!(kernel.process(CHILD), None, "published although it ended or executed another program");
+    assert!(registry.is_walk_valid(CHILD), "its ticks were unwound by its parent's mappings");
 }
 
 #[test]
-fn what_was_walked_before_events_were_lost_holds() {
+fn walks_before_lost_events_stay_valid() {
     let (kernel, mut registry) = world();
     registry.apply(&event(1, 0, Life::Lost { count: 1 }));
-    assert_eq!(kernel.process(PARENT), None, "it may have become anything");
+    assert_eq!(kernel.process(PARENT), None, "published although its mappings may have changed");
     assert!(registry.is_walk_valid(PARENT), "its ticks may be in the ring");
     registry.apply(&event(2, PARENT, Life::Executed));
-    assert!(!registry.is_walk_valid(PARENT), "it was walked through what it no longer is");
+    assert!(!registry.is_walk_valid(PARENT), "unwound by outdated mappings");
 }
 
 #[test]
-fn a_child_of_nobody_known_is_not_known() {
+fn does_not_publish_child_of_unpublished_parent() {
     let (mut kernel, mut registry) = world();
     kernel.fork();
     registry.apply(&event(1, PARENT, Life::Executed));

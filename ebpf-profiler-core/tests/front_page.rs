@@ -1,7 +1,7 @@
-//! The README and this crate's front page say the same where they speak of the same.
+//! Shared passages of the README and this crate's front page are equal.
 //!
-//! Both mark such passages with comments: `<!-- cost --> ... <!-- /cost -->`. The README is the original:
-//! `FRONT_PAGE=write cargo test -p ebpf-profiler-core --test front_page` brings the front page in line.
+//! Both mark these passages with comments: `<!-- cost --> ... <!-- /cost -->`. The README is the original:
+//! `FRONT_PAGE=write cargo test -p ebpf-profiler-core --test front_page` updates the front page.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::fs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs");
 
-/// The passages.
+/// Names of the passages.
 const SHARED: [&str; 6] = ["sentence", "code", "prints", "not", "needs", "cost"];
 
 #[test]
@@ -37,7 +37,7 @@ fn code_comes_early_and_is_short() {
     assert!(code.count() <= 12);
 }
 
-/// The workspace's, or in a package by itself the one that came along.
+/// Returns the workspace's README, or the packaged copy.
 fn readme() -> String {
     let folder = env!("CARGO_MANIFEST_DIR");
     fs::read_to_string(format!("{folder}/../README.md"))
@@ -45,24 +45,24 @@ fn readme() -> String {
         .unwrap()
 }
 
-/// The text of a file's `//!` comments.
+/// Returns the text of a file's `//!` comments.
 fn documentation(source: &str) -> String {
     let text = |line: &str| Some(line.strip_prefix("//!")?.strip_prefix(' ').unwrap_or("").to_owned() + "\n");
     source.lines().filter_map(text).collect()
 }
 
-/// What stands between the marks of a passage.
+/// Returns the text between the marks of a passage.
 fn passage<'a>(text: &'a str, name: &str) -> &'a str {
     let (_, rest) = text.split_once(&format!("<!-- {name} -->\n")).unwrap_or_else(|| panic!("no {name}"));
     rest.split_once(&format!("<!-- /{name} -->")).unwrap_or_else(|| panic!("{name} has no end")).0
 }
 
-/// A passage without the lines that rustdoc hides.
+/// Returns a passage without the lines that rustdoc hides.
 fn shown(passage: &str) -> String {
     passage.lines().filter(|line| !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
 }
 
-/// Takes the passages of the README over, but for those in which the front page hides lines.
+/// Copies the README's passages to the front page, except those in which it hides lines.
 fn write(readme: &str) {
     let mut source = fs::read_to_string(PAGE).unwrap();
     for name in SHARED {

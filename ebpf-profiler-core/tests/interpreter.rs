@@ -1,7 +1,7 @@
-//! Frames of interpreters, taken by the kernel side's walker from lists that were thought up.
+//! Interpreter frames, walked by the kernel side's walker in made-up lists.
 //!
-//! The native stack has two frames of a loop: `leaf, loop, helper, loop, start`. What the list says is another thing in
-//! each test; whatever it says, the native frames are all there.
+//! The native stack has two frames of an interpreter loop: `leaf, loop, helper, loop, start`. The list differs in each
+//! test; all native frames are present in all of them.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -24,7 +24,7 @@ const LOOP_CODE: std::ops::Range<u64> = CODE + 0x200..CODE + 0x300;
 const STACK: u64 = 0x7fff_0000;
 const THREAD: u64 = 0x5000;
 
-/// Where a frame keeps what; a byte at 24 says whether it is marked.
+/// Offsets of a frame's fields; the byte at 24 holds the mark.
 const FRAMES: Frames = Frames {
     function_mask: !0x7,
     size: 32,
@@ -39,7 +39,7 @@ const FRAMES: Frames = Frames {
     end_value: 3,
 };
 
-/// From the thread by two hops.
+/// Path from the thread to its innermost frame, in two hops.
 const TOP: Path =
     Path { from: from::THREAD, hops: 2, next: 0, thread: 0, offsets: [16, 8, 0, 0, 0, 0, 0, 0] };
 
@@ -53,7 +53,7 @@ impl World {
     fn new() -> World {
         let loops = [[LOOP_CODE.start, LOOP_CODE.end], [0; 2], [0; 2], [0; 2]];
         let mut memory = BTreeMap::from([(THREAD + 16, 0x6000), (0x6008, 0x1000)]);
-        // Every native frame takes 16 bytes: `cfa = rsp + 16, ra = [cfa - 8]`.
+        // Each native frame has 16 bytes: `cfa = rsp + 16, ra = [cfa - 8]`.
         for (number, pc) in [0x210u64, 0x110, 0x220, 0x401].into_iter().enumerate() {
             memory.insert(STACK + 16 * number as u64 + 8, CODE + pc);
         }
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// A frame of `function` at `position`, called by the frame at `caller`.
+    /// Adds a frame of `function` at `position`, called by the frame at `caller`.
     fn frame(mut self, at: u64, caller: u64, function: u64, position: u64, mark: u64) -> World {
         for (index, word) in [caller, function, position, mark].into_iter().enumerate() {
             self.memory.insert(at + 8 * index as u64, word);
@@ -76,7 +76,7 @@ impl World {
         self
     }
 
-    /// The stack as text: native frames by their place in the code, `*` for a loop's, calls as `function@position`.
+    /// Returns the stack as text: native frames by code offset, `*` for a loop's, script frames as `function@position`.
     fn walk(&self) -> String {
         let mut tables = MemoryTables::default();
         for (at, words) in [(0, mapping()), (64, table())] {
@@ -116,12 +116,12 @@ fn text(words: &[u64]) -> String {
     parts.join(" ")
 }
 
-/// One mapping, whose file holds interpreter 1: start, end, bias, the place of its table, kind and interpreter.
+/// Returns one mapping, whose file holds interpreter 1: start, end, bias, table offset, kind and interpreter.
 fn mapping() -> Vec<u32> {
     vec![CODE as u32, 0, CODE as u32 + 0x1000, 0, (CODE as u32).wrapping_neg(), u32::MAX, 1, 1 | 1 << 16]
 }
 
-/// One page of two rows: everything calls, but from 0x400 on is the outermost frame.
+/// Returns a table of one page with two rows: from 0x400 on is the outermost frame, everything before is not.
 fn table() -> Vec<u32> {
     let mut words = vec![0, 0, 1, 3, 2, 108, 16 << 16 | VERSION, 0];
     words.extend([1 << 16, 2 << 16 | 0x400]);
@@ -135,7 +135,7 @@ fn table() -> Vec<u32> {
 #[test]
 fn each_loop_runs_one_frame() {
     let world = World::new().frame(0x1000, 0x2000, 0xa000, 7, 0).frame(0x2000, 0, 0xb001, 9, 0);
-    // The low bits of a function's address may mean something else.
+    // The low bits of a function's address may have another meaning.
     assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* b000@9 400");
 }
 
@@ -148,7 +148,7 @@ fn a_run_ends_with_a_marked_frame() {
 }
 
 #[test]
-fn or_before_one() {
+fn a_run_ends_before_a_marked_frame() {
     let world = World::new().with(|it| it.frames.run = run::BEFORE_MARKED);
     let world = world.frame(0x1000, 0x2000, 0xa000, 1, 2).frame(0x2000, 0x3000, 0xb000, 2, 3);
     let world = world.frame(0x3000, 0x4000, 0xc000, 3, 0).frame(0x4000, 0, 0xd000, 3, 3);
@@ -167,7 +167,7 @@ fn a_position_may_be_an_address_and_a_function_have_a_check() {
 }
 
 #[test]
-fn several_words_may_tell_a_function() {
+fn several_words_may_identify_a_function() {
     let check = |last: u64| {
         let world = World::new().with(|it| (it.frames.check, it.check_words) = (0x40, 3));
         let mut world = world.frame(0x1000, 0, 0xa000, 7, 0);
@@ -193,7 +193,7 @@ fn a_thread_that_runs_no_script_has_no_calls() {
     assert_eq!(world.with(|it| it.top.from = from::NOWHERE).walk(), "100 20f* 10f 21f* 400");
 }
 
-/// A list of threads at 0x700: two others, and then this one, whose innermost frame is at 0x1000.
+/// Returns a list of threads at 0x700: two others, then this one, whose innermost frame is at 0x1000.
 fn listed() -> World {
     let world = World::new().with(|it| {
         it.top = Path { from: from::LIST, next: 8, thread: 24, ..TOP };
@@ -209,7 +209,7 @@ fn listed() -> World {
 }
 
 #[test]
-fn a_thread_may_have_to_be_looked_for() {
+fn finds_thread_in_a_list() {
     assert_eq!(listed().walk(), "100 20f* a000@7 10f 21f* 400");
     let mut world = listed();
     world.memory.insert(0x8108, 0);
@@ -218,7 +218,7 @@ fn a_thread_may_have_to_be_looked_for() {
     assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
 }
 
-/// The entry in use is at 0x8000; the thread's own leads to a frame at 0x2000, the one in use to one at 0x1000.
+/// The entry in use is at 0x8000; the thread's entry leads to a frame at 0x2000, the one in use to one at 0x1000.
 fn in_use(thread: u64) -> World {
     let world = World::new().with(|it| {
         it.top = Path { from: from::CURRENT, next: 2, thread: 24, hops: 4, ..TOP };
@@ -241,7 +241,7 @@ fn an_entry_may_be_in_use_by_this_thread_or_another() {
     assert_eq!(world.walk(), "100 20f* 10f 21f* 400");
 }
 
-/// After a fork the page that says which entry is in use may be in the middle of its copy.
+/// After a fork the page that holds the entry in use may be in the middle of its copy.
 #[test]
 fn finds_entry_of_thread_if_entry_in_use_is_unreadable() {
     let mut world = in_use(THREAD);
@@ -251,7 +251,7 @@ fn finds_entry_of_thread_if_entry_in_use_is_unreadable() {
     assert_eq!(world.walk(), "100 20f* 0@0 10f 21f* 400");
 }
 
-/// Two interpreters, each with two entries; of those of this thread, the one in use has one frame, at 0x1000.
+/// Two interpreters with two entries each; of this thread's entries, the one in use has one frame, at 0x1000.
 fn nested() -> World {
     let mut world = in_use(THREAD).with(|it| {
         it.others = Others { head: 0x740, next: 0, entries: 8, link: 0, thread: 24, hop: 3, reserved: 0 };
@@ -272,36 +272,36 @@ fn nested() -> World {
 #[test]
 fn the_frames_of_the_interpreter_that_called_come_next() {
     assert_eq!(nested().walk(), "100 20f* a000@7 10f 21f* b000@7 400");
-    // It runs nothing.
+    // The interpreter runs nothing.
     let mut world = nested();
     world.memory.insert(0x8300 + 32, 0);
     assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* 400");
-    // Its entry is another thread's.
+    // The entry belongs to another thread.
     let mut world = nested();
     world.memory.insert(0x8300 + 24, 3);
     assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* 400");
-    // The one in use runs nothing yet: the loop that was met is the caller's.
+    // The entry in use runs nothing yet: the sampled loop is the caller's.
     let mut world = nested();
     world.memory.insert(0x8000 + 32, 0);
     assert_eq!(world.walk(), "100 20f* b000@7 10f 21f* 400");
 }
 
 #[test]
-fn where_the_first_frames_cannot_be_had_none_are_taken_for_them() {
+fn returns_no_frames_if_the_first_are_unreadable() {
     for from in [from::NOWHERE, from::UNKNOWN] {
         assert_eq!(nested().with(|it| it.top.from = from).walk(), "100 20f* 10f 21f* 400");
     }
 }
 
 #[test]
-fn of_two_that_may_have_called_neither_is_taken() {
+fn takes_neither_of_two_possible_callers() {
     let mut world = nested();
     world.memory.insert(0x8100 + 24, THREAD);
     assert_eq!(world.walk(), "100 20f* a000@7 10f 21f* 0@0 400");
 }
 
 #[test]
-fn where_nothing_is_in_use_the_thread_is_looked_for_among_all() {
+fn searches_all_entries_if_none_is_in_use() {
     let mut world = nested().with(|it| {
         it.top = Path { from: from::CURRENT, next: 0, thread: 24, hops: 2, ..TOP };
         it.top.offsets = [0x700, 32, 0, 0, 0, 0, 0, 0];
@@ -337,7 +337,7 @@ fn a_list_of_threads_may_be_a_circle_or_torn() {
 }
 
 #[test]
-fn what_can_not_be_read_is_marked_and_the_native_stack_goes_on() {
+fn marks_unreadable_frames_and_continues_native_stack() {
     let world = World::new().frame(0x1000, 0x2000, 0xa000, 1, 0);
     assert_eq!(world.walk(), "100 20f* a000@1 10f 21f* 0@0 400");
     let mut world = World::new();
@@ -348,7 +348,7 @@ fn what_can_not_be_read_is_marked_and_the_native_stack_goes_on() {
 }
 
 #[test]
-fn a_circle_has_an_end_and_the_native_stack_goes_on() {
+fn bounds_circular_list_and_continues_native_stack() {
     let world = World::new().with(|it| it.frames.run = run::WITH_MARKED).frame(0x1000, 0x1000, 0xa000, 1, 0);
     let text = world.walk();
     assert_eq!(text.matches("a000@1").count(), MAX_INTERPRETER_FRAMES as usize);
@@ -356,7 +356,7 @@ fn a_circle_has_an_end_and_the_native_stack_goes_on() {
 }
 
 #[test]
-fn numbers_beyond_all_bounds_do_no_harm() {
+fn tolerates_out_of_range_numbers() {
     for value in [0, 1, 7, 127, 128, 4096, u32::MAX] {
         let world = World::new().frame(0x1000, 0x1000, 0xa000, 1, 0).with(|it| {
             let f = &mut it.frames;

@@ -67,7 +67,7 @@ pub(crate) fn fixtures() -> PathBuf {
     if let Some(shared) = env::var_os("XTASK_FIXTURES").map(PathBuf::from)
         && !here.exists()
     {
-        // Without the link everything is made anew.
+        // Without the link everything is rebuilt.
         let _ = fs::create_dir_all(target());
         let _ = fs::create_dir_all(&shared);
         let _ = symlink(shared, &here);

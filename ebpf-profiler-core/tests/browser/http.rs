@@ -1,10 +1,10 @@
-//! Enough HTTP to talk to a server on this machine.
+//! A minimal HTTP client for servers on this machine.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// Sends a request and returns the body of the answer, whatever its status.
+/// Sends a request and returns the body of the response, for any status.
 pub(super) fn request(port: u16, method: &str, path: &str, body: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -18,7 +18,7 @@ pub(super) fn request(port: u16, method: &str, path: &str, body: &str) -> io::Re
     String::from_utf8(bytes).map_err(io::Error::other)
 }
 
-/// Reads the head of an answer.
+/// Reads the head of a response and returns its content length.
 fn content_length(answer: &mut impl BufRead) -> io::Result<usize> {
     let mut length = 0;
     loop {

@@ -1,7 +1,6 @@
 //! A headless Chromium, driven over WebDriver.
 //!
-//! Only what the tests need: commands go as JSON over plain HTTP to a chromedriver on the loopback interface, and
-//! scripts answer with strings.
+//! Commands go as JSON over plain HTTP to a chromedriver on the loopback interface, and scripts return strings.
 
 mod http;
 
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A browser with one window; it ends with the value.
+/// A browser with one window; closed on drop.
 pub(crate) struct Browser {
     driver: Child,
     port: u16,
@@ -19,7 +18,7 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts one; nothing where there is none, unless the variable `CI` says that there must be.
+    /// Starts a browser; `None` if none is installed, which fails in CI.
     pub(crate) fn start() -> Option<Browser> {
         let [chromium, driver] =
             [["chromium", "chromium-browser", "google-chrome"].as_slice(), &["chromedriver"]]
@@ -42,7 +41,7 @@ impl Browser {
         browser
     }
 
-    /// What Chromium opens by itself asks for things that nobody here is to blame for.
+    /// Leaves Chromium's start page, and discards its requests.
     fn leave_first_page(&self) {
         self.post("/url", r#"{"url":"about:blank"}"#);
         self.requests();
@@ -61,22 +60,22 @@ impl Browser {
         )
     }
 
-    /// Opens a file, with a part of the address behind `#`.
+    /// Opens a file, with a fragment (the part of the address after `#`).
     pub(crate) fn open_file(&self, path: &Path, hash: &str) {
-        // A page of the same address but for the part behind # would not be loaded again.
+        // Without this, an address that differs in the fragment only would not be loaded again.
         self.post("/url", r#"{"url":"about:blank"}"#);
         let url = quoted(&format!("file://{}#{hash}", path.display()));
         self.post("/url", &format!("{{\"url\":{url}}}"));
     }
 
-    /// What a script returns, as a string.
+    /// Runs a script and returns its result as a string.
     pub(crate) fn ask(&self, script: &str) -> String {
         let script = quoted(&format!("return String({script})"));
         let answer = self.post("/execute/sync", &format!("{{\"script\":{script},\"args\":[]}}"));
         unquoted(&answer).unwrap_or_else(|| panic!("{script} answered {answer}"))
     }
 
-    /// Waits until a script returns this.
+    /// Waits until a script returns `expected`.
     pub(crate) fn wait(&self, script: &str, expected: &str) {
         let began = Instant::now();
         while self.ask(script) != expected {
@@ -86,7 +85,7 @@ impl Browser {
         }
     }
 
-    /// Moves the mouse to a place in the window and clicks.
+    /// Moves the mouse to a position in the window and clicks.
     pub(crate) fn click(&self, x: i32, y: i32) {
         self.post(
             "/actions",
@@ -112,7 +111,7 @@ impl Browser {
         );
     }
 
-    /// Makes the window prefer light or dark.
+    /// Sets the preferred color scheme, light or dark.
     pub(crate) fn prefer(&self, scheme: &str) {
         self.post(
             "/goog/cdp/execute",
@@ -123,14 +122,14 @@ impl Browser {
         );
     }
 
-    /// What the pages complained about since it was asked last.
+    /// Returns the console messages since the previous call.
     pub(crate) fn complaints(&self) -> String {
         self.post("/se/log", r#"{"type":"browser"}"#)
     }
 
-    /// The addresses that were asked for since this was asked last.
+    /// Returns the addresses requested since the previous call.
     pub(crate) fn requests(&self) -> Vec<String> {
-        // The log is JSON whose messages are strings of JSON again.
+        // Each message of the JSON log is a string that contains JSON.
         let log = self.post("/se/log", r#"{"type":"performance"}"#);
         let requests = log.split(r#"\"method\":\"Network.requestWillBeSent\""#).skip(1);
         let url = |request: &str| {
@@ -148,7 +147,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Whatever fails here has ended already.
+        // A failure here means that the process has already ended.
         let _ = http::request(self.port, "DELETE", &format!("/session{}", self.session), "");
         let _ = self.driver.kill();
         let _ = self.driver.wait();
@@ -156,7 +155,7 @@ impl Drop for Browser {
     }
 }
 
-/// Starts chromedriver on a port that it chooses itself and says.
+/// Starts chromedriver on a port that it chooses and prints.
 fn start_driver(driver: &Path) -> (Child, u16) {
     let mut child = Command::new(driver)
         .arg("--port=0")
@@ -168,7 +167,7 @@ fn start_driver(driver: &Path) -> (Child, u16) {
     let port = |line: String| line.split(" successfully on port ").nth(1)?.trim_end_matches('.').parse().ok();
     let port = output.by_ref().lines().map_while(Result::ok).find_map(port);
     let port = port.expect("chromedriver names its port");
-    // It would end if it wrote to a pipe that nobody holds.
+    // chromedriver would end on a write to a closed pipe.
     child.stdout = Some(output.into_inner());
     (child, port)
 }
@@ -178,7 +177,7 @@ fn installed(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// A JSON string.
+/// Returns `text` as a JSON string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -191,7 +190,7 @@ fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// The text of the JSON string in `{"value":"…"}`.
+/// Returns the text of the JSON string in `{"value":"…"}`.
 fn unquoted(answer: &str) -> Option<String> {
     let mut characters = answer.strip_prefix(r#"{"value":""#)?.chars();
     let mut text = String::new();

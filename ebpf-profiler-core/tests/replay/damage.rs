@@ -22,7 +22,7 @@ fn recording() -> Vec<u8> {
 #[test]
 fn replays_a_truncated_recording_up_to_its_last_whole_record() {
     let complete = recording();
-    // Offsets behind the head and behind each record.
+    // Offsets after the file header and after each record.
     let mut ends = vec![16];
     while let Some(header) = complete[*ends.last().unwrap()..].first_chunk::<8>() {
         let size = u32::from_le_bytes(*header.last_chunk().unwrap()) as usize;
@@ -40,7 +40,7 @@ fn replays_a_truncated_recording_up_to_its_last_whole_record() {
         let replay = Replay::read(Cursor::new(bytes)).unwrap().symbolizer(NoSymbols);
         assert_eq!(replay.incomplete(), Some(Incomplete::Truncated { whole, partial }));
         let count = replay.profile().unwrap().count();
-        assert!(count >= latest, "a longer piece holds no fewer samples");
+        assert!(count >= latest, "a longer prefix has fewer samples");
         latest = count;
     }
     assert_eq!((latest, ends.last()), (5, Some(&complete.len())));

@@ -52,7 +52,7 @@ fn options() -> RecordOptions {
     RecordOptions::new(Clock::default(), Duration::from_millis(10))
 }
 
-/// Some 8 KiB.
+/// Returns a batch of about 8 KiB.
 fn batch() -> Batch {
     let mut batch = Batch::default();
     batch.push_tick(&FakeTick::walked(1, 7, "cat", &[0; 1000]).bytes());

@@ -1,4 +1,4 @@
-//! A file is the one that was recorded, or nothing is named after it.
+//! Names come from the recorded file only, not from another one at its path.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 
 use crate::world::{AnyFile, CODE, batches, map, program, raw, record, record_with, replay, system, text};
 
-/// A file of a test, gone with it.
+/// A test's file; deleted on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -28,7 +28,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Names everything after the last byte of its file.
+/// A symbolizer that names every address after the last byte of its file.
 struct LastByte;
 
 impl Symbolizer for LastByte {
@@ -42,7 +42,7 @@ impl Symbolizer for LastByte {
     fn kernel(&mut self, _: &[u64], _: &mut dyn FnMut(usize, &[Symbol])) {}
 }
 
-/// The name of the first sample's root and its module's build id, when the file of that path is `now`.
+/// Returns the name of the first sample's root and the length of its module's build id, with `now` at the path.
 fn named(file: &Scratch, was: &[u8], now: Option<&[u8]>) -> (String, usize) {
     let path = file.0.to_str().unwrap();
     let (recording, _) = record(system(path).file(path, was), batches(path));
@@ -59,23 +59,23 @@ fn named(file: &Scratch, was: &[u8], now: Option<&[u8]>) -> (String, usize) {
 }
 
 #[test]
-fn the_file_itself_gives_names() {
+fn names_come_from_the_recorded_file() {
     let file = Scratch::new("same", b"");
     assert_eq!(named(&file, &program(1), Some(&program(1))), ("0x90".to_owned(), 20));
 }
 
 #[test]
-fn a_file_that_is_gone_or_another_gives_none() {
+fn missing_or_other_file_gives_no_names() {
     let file = Scratch::new("other", b"");
     let longer = [program(1), vec![0x90]].concat();
     for now in [None, Some(&*program(2)), Some(&*longer), Some(b"no ELF file")] {
-        // What stands in for it is all zeros, and has its build id.
+        // The placeholder has no contents but zeros, and the build id of the recorded file.
         assert_eq!(named(&file, &program(1), now), ("0x0".to_owned(), 20));
     }
 }
 
 #[test]
-fn without_build_id_the_contents_decide() {
+fn compares_contents_without_build_id() {
     let bare: Vec<u8> = [program(1)[..120].to_vec(), vec![0; 56], vec![0x90; 4096 - 176]].concat();
     let mut changed = bare.clone();
     changed[2000] = 0x91;
@@ -85,10 +85,10 @@ fn without_build_id_the_contents_decide() {
 }
 
 #[test]
-fn a_file_that_was_opened_for_another_process_is_known() {
+fn knows_file_opened_for_another_process() {
     const PATH: &str = "/made/up/program";
-    // Process 7 has the file opened before the first tick, and never has one. Process 9 maps the same, and process 10
-    // comes later: of its file the kernel tells the build id.
+    // The file is opened for process 7 before the first tick; process 7 never has one. Process 9 maps it too, and
+    // process 10 comes later, with the build id of its file from the kernel.
     let system = system(PATH).process(9, PATH, vec![map(PATH, 42)]).memory(9, CODE, &[0x90; 4096]);
     let mut mapping = map(PATH, 42);
     mapping.file = FileId::BuildId([1; 20].into());

@@ -1,4 +1,4 @@
-//! Recordings of a machine that was thought up, and what a replay makes of them.
+//! Recordings of a simulated machine, and their replays.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

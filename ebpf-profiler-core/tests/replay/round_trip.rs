@@ -1,4 +1,4 @@
-//! What was recorded comes out again.
+//! A replay returns the recorded profiles.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ fn a_replay_gives_the_profiles_that_were_recorded() {
     let (recording, texts) = record(system(PATH), batches(PATH));
     let profiles: Vec<Profile> = replay(&recording).profiles().unwrap().map(Result::unwrap).collect();
     assert_eq!(profiles.iter().map(text).collect::<Vec<_>>(), texts);
-    // Two callers by frame pointer, and the kernel's name, which no file of this machine has.
+    // Two callers by frame pointer, and the kernel function's name, which is in no file of this machine.
     assert!(texts[0].contains("do_it_[k]"), "{}", texts[0]);
     assert!(texts[0].lines().any(|line| line.matches(';').count() == 3), "{}", texts[0]);
     assert_eq!(texts[1].lines().count(), 3, "{}", texts[1]);
@@ -55,19 +55,19 @@ fn sinks_get_each_profile_and_their_errors_are_kept() {
 }
 
 #[test]
-fn a_process_is_asked_for_what_it_was_at_that_time() {
+fn processes_have_the_state_at_the_time_of_the_event() {
     // The same process id twice, with another program the second time.
     let (mut recording, texts) = record(system(PATH), batches(PATH));
     let again = replay(&recording).profiles().unwrap().map(|profile| text(&profile.unwrap()));
     assert_eq!(again.collect::<Vec<_>>(), texts);
-    // A kind that isn't known yet is passed over.
+    // A record of an unknown kind is skipped.
     let end = recording.len() - 20;
     recording.splice(end..end, [99, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3]);
     assert_eq!(replay(&recording).profile().unwrap().count(), 5);
 }
 
 #[test]
-fn a_process_that_was_looked_into_before_its_first_tick_is_walked_from_that_on() {
+fn walks_process_attached_before_its_first_tick() {
     let mut batch = Batch::default();
     batch.push_life(LifeEvent { time: 50, pid: 8, life: Life::Forked { parent: 7 } });
     batch.push_tick(&FakeTick::walked(100, 7, "cat", &[CODE + 8, CODE + 128]).bytes());
@@ -85,7 +85,7 @@ fn the_events_come_through_the_trait_of_all_sources() {
         let mut batch = Batch::default();
         assert!(source.next(Duration::ZERO, &mut batch).unwrap());
         assert_eq!(batch.life(), expected.life());
-        // Of a malformed record only its time is recorded.
+        // Of a malformed record only the time is recorded.
         assert!(batch.ticks().map(TickRecord::decode).eq(expected.ticks().map(TickRecord::decode)));
     }
     assert!(!source.next(Duration::ZERO, &mut Batch::default()).unwrap());
@@ -93,7 +93,7 @@ fn the_events_come_through_the_trait_of_all_sources() {
 }
 
 #[test]
-fn processes_that_were_not_asked_for_are_left_out() {
+fn filters_processes() {
     let out = Shared::default();
     let mut options = RecordOptions::new(Clock::default(), Duration::from_millis(10));
     options.pids = vec![8];
@@ -105,7 +105,7 @@ fn processes_that_were_not_asked_for_are_left_out() {
     let mut batch = Batch::default();
     assert!(source.next(Duration::ZERO, &mut batch).unwrap());
     let stacks = |batch: &Batch| batch.ticks().filter(|words| words.len() > 7).count();
-    assert_eq!((batch.ticks().count(), stacks(&batch)), (2, 0), "8 was asked for, 7 was seen");
+    assert_eq!((batch.ticks().count(), stacks(&batch)), (2, 0), "8 is selected, 7 was sampled");
     batch.clear();
     assert!(source.next(Duration::ZERO, &mut batch).unwrap());
     assert_eq!((batch.ticks().count(), stacks(&batch)), (4, 2));

@@ -1,4 +1,4 @@
-//! A machine with a process or two, and a pipeline that is recorded while it follows them.
+//! A simulated machine with one or two processes, and a pipeline whose input is recorded.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -20,15 +20,15 @@ use ebpf_profiler_core::sink::folded;
 use ebpf_profiler_core::symbol::{NoSymbols, Symbol, Symbolizer};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
-/// Where the made-up program's code begins.
+/// Start of the simulated program's code.
 pub(crate) const CODE: u64 = 0x40_0000;
 
-/// A function of the kernel.
+/// Address of a kernel function.
 pub(crate) const KERNEL: u64 = 0xffff_ffff_8100_0040;
 
 const STACK: u64 = 0x7fff_0000_0000;
 
-/// A file that can be written from one thread and looked at from another.
+/// A file in memory, written by one thread and read by another.
 #[derive(Clone, Default)]
 pub(crate) struct Shared(pub(crate) Arc<Mutex<Vec<u8>>>);
 
@@ -43,7 +43,7 @@ impl Write for Shared {
     }
 }
 
-/// Knows one function of the kernel.
+/// A symbolizer that names one kernel function.
 struct KernelNames;
 
 impl Symbolizer for KernelNames {
@@ -56,7 +56,7 @@ impl Symbolizer for KernelNames {
     }
 }
 
-/// A language whose runtime is in every file, and never ready.
+/// A language whose runtime is in every file and never ready.
 pub(crate) struct AnyFile;
 
 impl Language for AnyFile {
@@ -79,7 +79,7 @@ impl Runtime for AnyFile {
     }
 }
 
-/// A 64-bit ELF file of one page, all of it code.
+/// Returns a 64-bit ELF file of one page, all of it code.
 pub(crate) fn program(build_id: u8) -> Vec<u8> {
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     file.extend([3, 0, 62, 0, 1, 0, 0, 0]);
@@ -101,7 +101,7 @@ pub(crate) fn map(path: &str, inode: u64) -> MapEvent {
     MapEvent::new(CODE..CODE + 4096, 0, file, path)
 }
 
-/// Process 7 runs `path`; in its code a call ends at every multiple of 64.
+/// Returns a system in which process 7 runs `path`; in its code a call ends at every multiple of 64.
 pub(crate) fn system(path: &str) -> FakeSystem {
     let mut code = vec![0x90; 4096];
     code.iter_mut().skip(59).step_by(64).for_each(|byte| *byte = 0xe8);
@@ -112,7 +112,7 @@ pub(crate) fn system(path: &str) -> FakeSystem {
         .memory(8, CODE, &code)
 }
 
-/// Process 7 is sampled, forks process 8, which is sampled, becomes another program, and ends.
+/// Returns batches: process 7 is sampled, forks process 8, which is sampled, executes another program, and ends.
 pub(crate) fn batches(path: &str) -> Vec<Batch> {
     let mut first = Batch::default();
     first.push_tick(&raw(100, 7).bytes());
@@ -130,7 +130,7 @@ pub(crate) fn batches(path: &str) -> Vec<Batch> {
     vec![first, second]
 }
 
-/// A tick whose stack has two callers, by frame pointer.
+/// Returns a raw sample whose stack has two callers, by frame pointer.
 pub(crate) fn raw(time: u64, pid: u32) -> FakeTick {
     let mut registers = Registers { pc: CODE + 8, ..Registers::default() };
     registers.values[x86_64::SP] = STACK;
@@ -140,18 +140,18 @@ pub(crate) fn raw(time: u64, pid: u32) -> FakeTick {
     FakeTick::raw(time, pid, "cat", &registers, &stack)
 }
 
-/// A recorder into memory.
+/// Returns a recorder that writes to memory.
 pub(crate) fn recorder(out: &Shared) -> Recorder {
     let options = RecordOptions::new(Clock { offset: 1_000 }, Duration::from_millis(10));
     Recorder::new(out.clone(), &options).unwrap()
 }
 
-/// Follows the batches, a profile each, and writes all of it down: the recording, and the profiles' texts.
+/// Processes and records the batches; returns the recording and the text of each batch's profile.
 pub(crate) fn record(system: FakeSystem, batches: Vec<Batch>) -> (Vec<u8>, Vec<String>) {
     record_with(Vec::new(), system, batches)
 }
 
-/// The same, with languages.
+/// Records like [`record`], with languages.
 pub(crate) fn record_with(
     languages: Vec<Box<dyn Language>>,
     system: FakeSystem,

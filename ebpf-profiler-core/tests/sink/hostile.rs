@@ -1,4 +1,4 @@
-//! Names that want more than to be shown.
+//! Names that contain markup, control characters and separators.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +12,7 @@ use crate::written;
 
 const NAME: &str = "</script></title><img src=x onerror=\"a=1\">;'&\n\r\t\0\x1b[2J\u{202e}\u{2028}]]>--> 7";
 
-/// Everything that has a name has this one.
+/// Returns a profile in which everything has this name.
 fn profile() -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(10));
     let mut process = Process::new(0);

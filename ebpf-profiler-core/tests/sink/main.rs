@@ -1,4 +1,4 @@
-//! What the sinks write: compared with files that a person has looked at, and with themselves on random profiles.
+//! Output of the sinks, compared with reviewed files and, on random profiles, with one another.
 
 mod file;
 mod folded;
@@ -11,7 +11,7 @@ mod tree;
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::Format;
 
-/// What a profile looks like in a format.
+/// Returns a profile in a format, as text.
 fn written(profile: &Profile, format: Format) -> String {
     let mut out = Vec::new();
     format.write(profile, &mut out).expect("memory takes everything");

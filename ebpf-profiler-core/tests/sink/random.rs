@@ -8,7 +8,7 @@ use ebpf_profiler_core::testing;
 
 use crate::written;
 
-/// Numbers that are the same in every run.
+/// Pseudo-random numbers, equal in every run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -70,7 +70,7 @@ fn folded_text_says_the_same_as_the_profile() {
     });
 }
 
-/// Every sample in words, apart from the order.
+/// Returns every sample as text, sorted.
 fn contents(profile: &Profile) -> Vec<String> {
     let mut samples: Vec<String> = Vec::new();
     for sample in profile.samples() {
@@ -130,7 +130,7 @@ fn the_page_holds_all_samples() {
     });
 }
 
-/// So wide that each frame has its text.
+/// At this width each frame has its text.
 #[test]
 fn the_svg_holds_all_samples() {
     on_random_profiles(|profile| {
@@ -144,7 +144,7 @@ fn the_svg_holds_all_samples() {
     });
 }
 
-/// The table leaves out what is no function: then the sum is short by that.
+/// The table omits placeholders that aren't functions; the sum is lower by these.
 #[test]
 fn the_table_holds_what_functions_did_themselves() {
     on_random_profiles(|profile| {

@@ -1,4 +1,4 @@
-//! The tree that pictures are drawn from.
+//! The tree from which pictures are drawn.
 
 use std::fmt::Write as _;
 

@@ -1,9 +1,9 @@
-//! What we say about addresses.
+//! Symbolizer results per address.
 
 use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::symbol::{Symbol, SymbolOptions, SymbolStats, Symbolizer, Symbols};
 
-/// What we say about each address; nothing where there is no name.
+/// Returns our symbols at each address; empty without a name.
 pub(crate) fn ours(
     module: &Module,
     addresses: &[u64],
@@ -15,7 +15,7 @@ pub(crate) fn ours(
     (found, symbols.stats())
 }
 
-/// The name as the linker knows it.
+/// Returns the linker's name.
 pub(crate) fn linker_name(symbol: &Symbol) -> &str {
     if symbol.system_name.is_empty() { &symbol.function } else { &symbol.system_name }
 }

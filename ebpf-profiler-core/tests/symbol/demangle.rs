@@ -8,7 +8,7 @@ use crate::address::ours;
 use crate::program::Program;
 use crate::tool::run_with;
 
-/// The pairs of linker's name and name for people at all addresses of a program.
+/// Returns the pairs of linker's name and demangled name at all addresses of a program.
 fn names(program: &Program) -> BTreeSet<(String, String)> {
     let addresses = program.addresses(".text");
     let (found, _) = ours(&program.module(), &addresses, SymbolOptions::default());
@@ -26,7 +26,7 @@ fn differing(names: &BTreeSet<(String, String)>) -> Vec<(String, String)> {
     rows.map(|((_, ours), theirs)| (ours.clone(), theirs.to_owned())).collect()
 }
 
-/// Without what is written in two ways: spaces, the type of numbers, what follows an empty pack, `const`
+/// Removes differences of notation: spaces, the type of numbers, text after an empty pack, `const`
 /// behind a method, hashes of crates and functions.
 fn plain(name: &str) -> String {
     let without_crates = name.split('[').map(|part| match part.split_once(']') {

@@ -1,5 +1,4 @@
-//! Files that are broken, or made to hurt: names may be missing, but nothing panics, and everything ends
-//! soon.
+//! Damaged and malicious files: names may be missing, but nothing panics, and all work is bounded.
 
 use std::io::{self, Cursor};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use ebpf_profiler_core::symbol::{SymbolOptions, SymbolStats, Symbolizer, Symbols
 
 use crate::program::Program;
 
-/// Longer than any file here may take, in a build without optimization on a busy machine.
+/// Upper bound per file, in a build without optimization on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 fn module(bytes: Arc<[u8]>) -> Module {
@@ -27,7 +26,7 @@ fn options() -> SymbolOptions {
     options
 }
 
-/// Asks for addresses all over a file and beside it.
+/// Symbolizes addresses inside and outside of a file.
 fn ask(module: &Module, addresses: &[u64]) -> SymbolStats {
     let mut symbols = Symbols::new(options());
     let start = Instant::now();
@@ -44,7 +43,7 @@ fn addresses(program: &Program) -> Vec<u64> {
     addresses
 }
 
-/// Numbers that are the same in every run.
+/// Pseudo-random numbers, equal in every run.
 struct Random(u64);
 
 impl Random {
@@ -56,7 +55,7 @@ impl Random {
     }
 }
 
-/// Where the parts of a file are that are parsed here.
+/// Returns offset and length of the parts of a file that are parsed here.
 fn parsed_parts(elf: &Elf) -> Vec<(u64, u64)> {
     let is_parsed = |name: &str| {
         let others = [".symtab", ".strtab", ".plt", ".rela.plt", ".dynsym", ".eh_frame_hdr", ".eh_frame"];
@@ -118,7 +117,7 @@ fn cut_files() {
     }
 }
 
-/// A file that is cut after some reads, but goes on to claim its size.
+/// A file that is truncated after some reads, but reports its old size.
 struct Shrinking {
     bytes: Arc<[u8]>,
     reads: AtomicU64,
@@ -156,7 +155,7 @@ fn files_cut_while_they_are_read() {
     assert!(whole > 0);
 }
 
-/// A file that goes on with zeros for a terabyte.
+/// A file followed by a terabyte of zeros.
 struct Hollow(Arc<[u8]>);
 
 impl ReadAt for Hollow {

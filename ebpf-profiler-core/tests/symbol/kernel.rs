@@ -1,4 +1,4 @@
-//! The kernel's functions against its list as it is.
+//! Kernel functions compared with the kernel's list.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use ebpf_profiler_core::symbol::{Symbol, SymbolOptions, Symbolizer, Symbols};
 use crate::address::linker_name;
 use crate::program::folder;
 
-/// A symbolizer that reads `list`.
+/// Returns a symbolizer that reads `list`.
 fn symbols(test: &str, list: &str) -> (Symbols, std::path::PathBuf) {
     let path = folder(test).join("kallsyms");
     fs::write(&path, list).expect("written");
@@ -30,7 +30,7 @@ fn is_code(kind: &str) -> bool {
     ["t", "T", "w", "W"].contains(&kind)
 }
 
-/// The names at each address of code in the kernel's list.
+/// Returns the names at each address of code in the kernel's list.
 fn starts(list: &str) -> BTreeMap<u64, Vec<&str>> {
     let mut starts: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for line in list.lines() {
@@ -59,7 +59,7 @@ fn every_function_of_this_kernel() {
     let found = names(&mut symbols, &addresses);
     assert_eq!(symbols.stats().kernel_reads, 1);
 
-    // BPF programs come and go meanwhile.
+    // BPF programs may be loaded and unloaded meanwhile.
     let after = list();
     let after = starts(&after);
     let mut compared = 0;

@@ -1,6 +1,6 @@
-//! Names and lines against tools that we didn't write, for every address of small programs.
+//! Names and lines compared with independent tools, for every address of small programs.
 //!
-//! The programs are compiled here, so a compiler and binutils have to be there; without them the tests fail
+//! The programs are compiled here, so a compiler and binutils are required; without them the tests fail
 //! and name the package.
 
 #![expect(clippy::panic, reason = "helpers of tests, which fail and tell")]

@@ -15,7 +15,7 @@ pub(crate) struct Listed {
     name: String,
 }
 
-/// All functions with a size.
+/// Returns all functions with a size.
 pub(crate) fn listed(program: &Program, option: &str) -> Vec<Listed> {
     let output = run("binutils", "readelf", &["--wide", option, text(&program.path)]);
     let listed = |line: &str| {
@@ -32,7 +32,7 @@ pub(crate) fn listed(program: &Program, option: &str) -> Vec<Listed> {
     output.lines().filter_map(listed).collect()
 }
 
-/// Every address of every function is named by one of the functions listed there, and no other address by any
+/// Checks that every address of every function has one of the names listed there, and no other address has any
 /// of them.
 fn compare(program: &Program, functions: &[Listed]) {
     let addresses = program.addresses(".text");
@@ -46,7 +46,7 @@ fn compare(program: &Program, functions: &[Listed]) {
                 let name = linker_name(ours);
                 assert!(theirs.any(|function| function.name == name), "{address:#x}: {name}");
             }
-            // Without a size it may be a label of assembler or the start-up code, which has none.
+            // Without a size it may be an assembler label or the start-up code, which has none.
             (Some(ours), false) => {
                 let name = linker_name(ours);
                 assert!(
@@ -138,7 +138,7 @@ fn linkage_table() {
     }
 }
 
-/// What `objdump` calls the entries: `0000000000001030 <puts@plt>:`, without versions.
+/// Returns the linkage entries as `objdump` prints them: `0000000000001030 <puts@plt>:`, without versions.
 fn linkage_entries(program: &Program) -> Vec<(u64, String)> {
     let sections = ["-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got"];
     let output = run("binutils", "objdump", &[&["-d"][..], &sections, &[text(&program.path)]].concat());

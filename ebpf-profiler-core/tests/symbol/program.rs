@@ -1,4 +1,4 @@
-//! Compiles test programs and takes them apart.
+//! Compiles test programs and opens them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,14 +25,14 @@ impl Program {
             _ => ("gcc", "gcc"),
         };
         let arguments = [arguments, &["-o", text(&path), text(&source)]].concat();
-        // Libraries come behind what needs them.
+        // The linker needs libraries after their users.
         let arguments =
             if source.ends_with("plain.c") { [&arguments[..], &["-lm"]].concat() } else { arguments };
         run(package, compiler, &arguments);
         Program { path }
     }
 
-    /// Changes a copy of it with `objcopy`.
+    /// Writes a changed copy with `objcopy`.
     pub(crate) fn copy(&self, name: &str, arguments: &[&str]) -> Program {
         let path = self.path.with_file_name(name);
         run("binutils", "objcopy", &[arguments, &[text(&self.path), text(&path)]].concat());
@@ -52,14 +52,14 @@ impl Program {
         module
     }
 
-    /// Every address of a section.
+    /// Returns every address of a section.
     pub(crate) fn addresses(&self, section: &str) -> Vec<u64> {
         let elf = self.elf();
         elf.section(section).map_or(Vec::new(), |s| (s.address..s.address + s.size).collect())
     }
 }
 
-/// An empty folder for a test.
+/// Returns an empty folder for a test.
 pub(crate) fn folder(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("symbol").join(test);
     let _ = std::fs::remove_dir_all(&folder);

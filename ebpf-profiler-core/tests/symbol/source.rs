@@ -1,6 +1,6 @@
 //! Lines and inlined functions, for every address of `.text`, against `llvm-symbolizer` and `addr2line` of binutils.
 //!
-//! Where the tools and we don't say the same, and why that is meant:
+//! Intended differences between the tools and this crate:
 //!
 //! - A function with several names (aliases): any of them counts as the same, `nm` says which belong together.
 //! - LLVM gives the name of the source file, without line, from the symbol table. We give no file then.
@@ -18,7 +18,7 @@ use crate::address::{linker_name, ours};
 use crate::program::Program;
 use crate::tool::{run, run_with, text};
 
-/// A function with its place: linker's name, file, line.
+/// A function with its source location: linker's name, file, line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Function {
     name: String,
@@ -154,7 +154,7 @@ fn a_unit_that_is_too_large_gives_lines() {
     assert!(stats.units_skipped > 0 && stats.inlined == 0 && stats.malformed == 0, "{stats:?}");
     assert_eq!(stats.named, all.named);
     for (expected, found) in expected.iter().zip(&found) {
-        // The place is that of the innermost function, the name that of the outermost.
+        // File and line are those of the innermost function, the name that of the outermost.
         let place = |functions: &[Symbol]| functions.first().map(|f| (f.file.clone(), f.line, f.column));
         assert_eq!(place(expected), place(found));
         assert_eq!(expected.last().map(|f| &f.function), found.last().map(|f| &f.function));
@@ -244,7 +244,7 @@ fn link(debug: &Path) -> String {
     format!("--add-gnu-debuglink={}", text(debug))
 }
 
-/// Debug files are looked for in the folder of this path only.
+/// Returns options that search debug files in the folder of this path only.
 fn options(path: &Path) -> SymbolOptions {
     let mut options = SymbolOptions::default();
     options.debug_folders = vec![path.parent().expect("a folder").to_owned()];
@@ -255,7 +255,7 @@ fn compare(program: &Program) {
     compare_with(program, program, SymbolOptions::default());
 }
 
-/// Compares what we say about `program` with what tools say about `whole`.
+/// Compares our results for `program` with the tools' results for `whole`.
 fn compare_with(program: &Program, whole: &Program, options: SymbolOptions) -> SymbolStats {
     let addresses = program.addresses(".text");
     let (found, stats) = ours(&program.module(), &addresses, options);
@@ -296,7 +296,7 @@ fn has_line(functions: &[Function]) -> bool {
     functions.first().is_some_and(|function| function.line != 0)
 }
 
-/// The names that belong to one address.
+/// The names of each address.
 struct Aliases(HashMap<String, String>);
 
 impl Aliases {
@@ -321,7 +321,7 @@ impl Aliases {
     }
 }
 
-/// Without the file names that LLVM takes from the symbol table, and with nothing where nothing is known.
+/// Removes the file names that LLVM takes from the symbol table, and functions without any data.
 fn without_guesses(mut functions: Vec<Function>) -> Vec<Function> {
     if let [only] = &mut functions[..]
         && only.line == 0
@@ -333,7 +333,7 @@ fn without_guesses(mut functions: Vec<Function>) -> Vec<Function> {
     functions
 }
 
-/// What LLVM says about each address, innermost first.
+/// Returns LLVM's functions at each address, innermost first.
 fn llvm(program: &Program, addresses: &[u64]) -> Vec<Vec<Function>> {
     let object = format!("--obj={}", text(&program.path));
     let arguments = ["--no-demangle", "--inlines", &object];
@@ -346,7 +346,7 @@ fn llvm(program: &Program, addresses: &[u64]) -> Vec<Vec<Function>> {
     output.trim_end().split("\n\n").map(answer).collect()
 }
 
-/// What binutils says about each address, innermost first.
+/// Returns binutils' functions at each address, innermost first.
 fn binutils(program: &Program, addresses: &[u64]) -> Vec<Vec<Function>> {
     let arguments = ["-a", "-i", "-f", "-e", text(&program.path)];
     let output = run_with("binutils", "addr2line", &arguments, &input(addresses));
@@ -373,7 +373,7 @@ fn function(name: &str, place: &str) -> Function {
     Function { name: known(name), file: known(file), line: line.parse().unwrap_or(0) }
 }
 
-/// Fails if answers differ, and shows the first.
+/// Fails at the first difference and shows it.
 fn assert_same<T: PartialEq + std::fmt::Debug>(what: &str, addresses: &[u64], ours: &[T], theirs: &[T]) {
     assert_eq!(ours.len(), theirs.len(), "{what}: answers");
     let rows = addresses.iter().zip(ours).zip(theirs);

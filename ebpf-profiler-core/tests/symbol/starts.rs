@@ -1,4 +1,4 @@
-//! Where stripped functions begin, against what `readelf` lists of the file before it was stripped.
+//! Start addresses of stripped functions, compared with `readelf` on the file before stripping.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use crate::names::listed;
 use crate::program::Program;
 use crate::tool::{run, text};
 
-/// Where the functions begin that hold `addresses`.
+/// Returns the start of the function that contains each of `addresses`.
 fn starts(program: &Program, addresses: &[u64]) -> HashMap<u64, u64> {
     let mut found = HashMap::new();
     let mut symbols = Symbols::default();
-    // Asked twice: the second answer comes from the cache.
+    // The second result comes from the cache.
     for round in 0..2 {
         symbols.starts(&program.module(), addresses, &mut |number, start| {
             let before = found.insert(addresses[number], start);
@@ -32,7 +32,7 @@ fn compare(program: &Program) {
         let holders: Vec<u64> =
             functions.iter().filter(|f| f.range.contains(address)).map(|f| f.range.start).collect();
         match (found.get(address), &holders[..]) {
-            // A label of assembler has no size, so nobody knows.
+            // An assembler label has no size, so its function is unknown.
             (_, []) => {}
             (found, _) => {
                 assert!(

@@ -15,7 +15,7 @@ use crate::run::Outcome;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Package {
     suite: Suite,
-    /// Such as `3.13`.
+    /// Version, for example `3.13`.
     python: &'static str,
     /// The version that was tested.
     version: &'static str,

@@ -1,6 +1,6 @@
 "use strict";
 
-// The frames of a profile: one array for each property, a frame directly before what it called.
+// The frames of a profile: one array per property, each frame directly before its callees.
 class Model {
   constructor(data) {
     this.data = data;
@@ -79,7 +79,7 @@ class Model {
     return outer <= inner && inner < this.after[outer];
   }
 
-  // Where in its row, from `low` on, the first frame stands that ends behind `position`.
+  // Returns the index in its row, from `low` on, of the first frame that ends behind `position`.
   firstBehind(row, position, low = 0) {
     let high = row.length;
     while (low < high) {
@@ -90,20 +90,20 @@ class Model {
     return low;
   }
 
-  // The frame of a level that covers `position`, or -1.
+  // Returns the frame of a level that covers `position`, or -1.
   at(level, position) {
     const row = this.rows[level] ?? [];
     const frame = row[this.firstBehind(row, position)] ?? -1;
     return frame >= 0 && this.start[frame] <= position ? frame : -1;
   }
 
-  // The frame `step` places along its row.
+  // Returns the frame `step` positions along its row.
   beside(frame, step) {
     const row = this.rows[this.level[frame]];
     return row[this.firstBehind(row, this.start[frame]) + step] ?? frame;
   }
 
-  // The widest that it called.
+  // Returns the widest callee.
   child(frame) {
     return frame + 1 < this.after[frame] ? frame + 1 : frame;
   }
@@ -112,7 +112,7 @@ class Model {
     return this.all > 0 ? count / this.all : 0;
   }
 
-  // Looks for a regular expression; null when it is none.
+  // Searches for a regular expression; null if it is invalid.
   search(pattern) {
     const expression = compile(pattern);
     if (!expression) return null;
@@ -122,7 +122,7 @@ class Model {
     for (let frame = 0; frame < this.count; frame += 1) {
       if (!hits[this.label[frame]]) continue;
       found.frames.push(frame);
-      // What a match called is in it already.
+      // Callees of a match are already included in it.
       if (frame >= covered) {
         found.count += this.total[frame];
         covered = this.after[frame];
@@ -164,7 +164,7 @@ function withoutBrackets(name) {
     else if (depth === 0) plain += character;
     if (depth < 0) return null;
   }
-  // Where types stood between two paths, both separators are left.
+  // The removal of types between two paths leaves both separators.
   plain = plain.trim().replaceAll("::::", "::").replace(/^(::)+|(::)+$/g, "");
   return depth === 0 && plain !== "" ? plain : null;
 }

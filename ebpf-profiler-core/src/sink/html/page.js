@@ -1,4 +1,4 @@
-// The page: what its reader does, and what it tells.
+// The page: handles input and shows the status.
 class Page {
   constructor(data) {
     this.model = new Model(data);
@@ -61,7 +61,7 @@ class Page {
     this.draw();
   }
 
-  // Drawing happens at most once for each picture that the screen shows.
+  // Draws at most once per animation frame.
   draw() {
     this.drawing ??= requestAnimationFrame(() => {
       this.drawing = null;
@@ -77,7 +77,7 @@ class Page {
     view.height = graph.clientHeight;
     this.painter.resize(view.width, view.height);
     find("height").style.height = `${view.depth - view.height}px`;
-    // A flame graph stands on its root.
+    // A flame graph has its root at the bottom.
     graph.scrollTop = view.icicle ? view.scrolled : view.depth - view.height - bottom;
     this.scroll();
     this.painter.draw(view);
@@ -95,7 +95,7 @@ class Page {
     if (this.view.zoomed > 0) this.reveal(this.view.zoomed);
   }
 
-  // Zooms, in a fifth of a second unless the reader prefers stillness.
+  // Zooms, in 0.2 s unless the reader prefers reduced motion.
   zoom(frame) {
     const { view, model } = this;
     view.zoomed = frame;
@@ -121,7 +121,7 @@ class Page {
     step(began);
   }
 
-  // Scrolls so that a frame can be seen.
+  // Scrolls until a frame is visible.
   reveal(frame) {
     const graph = find("graph");
     const y = this.view.top(this.model.level[frame] ?? 0);
@@ -157,14 +157,14 @@ class Page {
     return `${percent(this.model.share(found.count))} matched: ${plural(found.count, "sample")} in ${frames}`;
   }
 
-  // Enter in the search field goes to the first match.
+  // Enter in the search field selects the first match.
   submit(event) {
     event.preventDefault();
     find("graph").focus();
     this.nextMatch(1);
   }
 
-  // Goes to the next match, round at the end.
+  // Selects the next match, and the first one after the last.
   nextMatch(step) {
     const frames = this.view.found?.frames ?? [];
     if (frames.length === 0) return;
@@ -201,7 +201,7 @@ class Page {
     if (this.view.focused < 0 && find("graph").matches(":focus-visible")) this.focus(this.view.zoomed);
   }
 
-  // Moves the keyboard's frame.
+  // Moves the keyboard's selection.
   focus(frame) {
     const { view, model } = this;
     view.focused = model.count > 0 ? frame : -1;
@@ -219,7 +219,7 @@ class Page {
     this.draw();
   }
 
-  // Says what a frame is, in the status line and to screen readers.
+  // Describes a frame in the status line and to screen readers.
   tell(frame) {
     if (this.model.all === 0) return;
     find("status").textContent = find("spoken").textContent = this.words.of(frame);
@@ -286,7 +286,7 @@ class Page {
     moves[event.key]();
   }
 
-  // The address keeps where one is, so that it can be passed on.
+  // The address stores the state of the view, so that it can be shared.
   writeAddress() {
     const parts = new URLSearchParams();
     if (this.view.zoomed > 0) parts.set("zoom", this.view.zoomed);
@@ -297,7 +297,7 @@ class Page {
     try {
       history.replaceState(null, "", hash === "#" ? location.pathname + location.search : hash);
     } catch {
-      // Shown inside another page it may have no address of its own.
+      // Embedded in another page it may have no address.
     }
   }
 
@@ -314,7 +314,7 @@ class Page {
     this.zoom(view.zoomed);
   }
 
-  // Where the first frame of a name is on the page: for scripts.
+  // Returns the position of the first frame with a name, for scripts.
   place(name) {
     const { model, view } = this;
     for (let frame = 0; frame < model.count; frame += 1) {
@@ -331,7 +331,7 @@ function find(id) {
   return document.getElementById(id);
 }
 
-// Names go into the page as text only.
+// Names are inserted into the page as text only.
 function element(tag, text) {
   const made = document.createElement(tag);
   made.textContent = text;

@@ -1,4 +1,4 @@
-// Frames on a canvas; only those that can be seen are touched.
+// Draws frames on a canvas; touches visible ones only.
 class Painter {
   constructor(canvas, model) {
     this.canvas = canvas;
@@ -10,7 +10,7 @@ class Painter {
     this.dress();
   }
 
-  // Takes the colours of the page, which follow the reader's preference.
+  // Reads the colours of the page, which follow the reader's preference.
   dress() {
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim();
@@ -99,13 +99,13 @@ class Painter {
     }
     this.context.fillStyle = fill;
     this.context.fillRect(left, y, right - left, ROW - 1);
-    // Beyond the right edge nothing is seen.
+    // Frames beyond the right edge are invisible.
     return [Math.max(index, first + 1), right];
   }
 
   drawFrame(view, frame, x, y, width) {
     const { context } = this;
-    // A gap tells neighbours apart as long as there is room for one.
+    // A gap separates neighbours where they are wide enough.
     const inner = width > 3 ? width - 1 : width;
     const isMatch = view.found?.labels[this.model.label[frame]];
     context.globalAlpha = view.isStem(frame) && !isMatch ? 0.65 : 1;
@@ -133,7 +133,7 @@ class Painter {
     return fills[model.kinds[label]][this.shades[label] + (model.inlined[label] ? 4 : 0)];
   }
 
-  // Without shades, which nobody sees in one pixel; a match among the frames of a pixel is what is seen.
+  // Without shades, which are invisible in one pixel; a match takes precedence among the frames of a pixel.
   sliverFill(view, row, index, next) {
     const { model } = this;
     for (let at = index; view.found && at < next; at += 1) {
@@ -153,7 +153,7 @@ class Painter {
     this.context.fillText(text, x, y + 0.5);
   }
 
-  // As much of a name as there is room for.
+  // Returns as much of a name as fits.
   fit(label, room) {
     const name = this.model.names[label];
     if (this.measure(name) <= room) return name;

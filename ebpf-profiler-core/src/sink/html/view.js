@@ -1,4 +1,4 @@
-// What is seen of the frames, and where.
+// The visible part of the frames, and their positions.
 class View {
   constructor(model) {
     this.model = model;
@@ -14,12 +14,12 @@ class View {
     this.scrolled = 0;
   }
 
-  // How high everything is; at least as high as the window onto it.
+  // Height of all rows; at least that of the window.
   get depth() {
     return Math.max(this.model.rows.length * ROW + 2 * EDGE, this.height);
   }
 
-  // Where a level is drawn.
+  // Returns the vertical position of a level.
   top(level) {
     const y = this.icicle ? EDGE + level * ROW : this.depth - EDGE - (level + 1) * ROW;
     return y - this.scrolled;
@@ -36,7 +36,7 @@ class View {
     return { x, width: Math.min((this.model.end(frame) - this.from) * scale, this.width) - x };
   }
 
-  // What is drawn at `x`.
+  // Returns the frame drawn at `x`.
   position(x) {
     return this.from + (x / this.width) * (this.to - this.from);
   }
@@ -45,7 +45,7 @@ class View {
     return this.model.at(this.levelAt(y), this.position(x));
   }
 
-  // Whether it stands between the root and what is zoomed to.
+  // Returns true for frames between the root and the zoomed frame.
   isStem(frame) {
     return frame !== this.zoomed && this.model.contains(frame, this.zoomed);
   }

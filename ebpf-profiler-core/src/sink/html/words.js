@@ -1,4 +1,4 @@
-// Frames in words, for tooltips, the status line and screen readers.
+// Describes frames in words, for tooltips, the status line and screen readers.
 class Words {
   constructor(model, view) {
     this.model = model;
@@ -43,7 +43,7 @@ function plural(count, noun) {
   return `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-// Never rounded up to 100 %: who reads that takes it for all.
+// Never rounds up to 100 %, which would mean all.
 function percent(share) {
   const tenths = Math.round(share * 1000);
   return `${((share < 1 ? Math.min(tenths, 999) : tenths) / 10).toFixed(1)} %`;
