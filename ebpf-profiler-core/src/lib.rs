@@ -168,6 +168,18 @@
 //! error and not a signal. Unsafe code is denied outside the modules that talk to the kernel. Parsers have fuzz targets.
 //! A program can still forge its own stack, and a profile shows its readers the activity of all users.
 //!
+//! What other programs make the profiler keep has [`Limits`], set by [`Builder::limits`](live::Builder::limits):
+//!
+//! | bound | default | beyond it |
+//! | --- | --- | --- |
+//! | executable mappings of a process | 16,384 | its samples in others end with `too many mappings` |
+//! | of all processes, shared ones once | 262,144 | idle processes are read again; then the largest are left out for 10 s |
+//! | processes | 32,768 | those without samples are read again |
+//! | files that a process maps as code | 1,024 | frames without names |
+//! | of all processes | 16,384 | unused ones are dropped, then frames without names |
+//! | bytes of their paths | 4 MiB | 64 bytes of each name are kept |
+//! | bytes of events that wait | 4 MiB a batch | samples are lost and counted |
+//!
 //! # Minimum kernel version
 //!
 //! 5.17 for [`live`]; none for everything else.
@@ -217,7 +229,7 @@ pub use live::Profiler;
 
 pub use jit::JitStats;
 pub use pipeline::PipelineStats;
-pub use registry::RegistryStats;
+pub use registry::{Limits, RegistryStats};
 pub use sample::SourceError;
 
 pub mod testing;

@@ -157,6 +157,7 @@ fn attaches_again_to_runtime_reloaded_at_same_address() {
     registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], SECOND, &mut Vec::new());
     let before = asked.load(Ordering::Relaxed);
     registry.apply(&LifeEvent { time: 2 * SECOND, pid: PID, life: Life::Mapped(map(START)) });
+    assert!(registry.publish(PID, 2 * SECOND).is_some());
     assert_eq!(asked.load(Ordering::Relaxed), before + 1);
     registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], 3 * SECOND, &mut Vec::new());
     assert_eq!(registry.stats().interpreters.functions, 2);
@@ -167,10 +168,11 @@ fn attaches_again_to_runtime_reloaded_at_same_address() {
 fn attaches_to_runtime_after_many_reloads() {
     let places: Vec<u64> = (0..40).map(|number| START + number * 0x1000).collect();
     let (mut registry, _) = untold(places[39], Reason::NotReady, 0);
-    let life = |place: u64| LifeEvent { time: SECOND, pid: PID, life: Life::Mapped(map(place)) };
-    for place in places {
-        registry.apply(&life(place));
-        assert!(registry.publish(PID, SECOND).is_some());
+    registry.apply(&LifeEvent { time: 0, pid: PID, life: Life::Executed });
+    for (number, place) in (1..).zip(places) {
+        let time = number * 5 * SECOND;
+        registry.apply(&LifeEvent { time, pid: PID, life: Life::Mapped(map(place)) });
+        assert!(registry.publish(PID, time).is_some());
     }
     assert_eq!(registry.stats().interpreters.attached, 5);
 }
@@ -183,6 +185,7 @@ fn attaches_again_to_runtime_reloaded_at_other_address() {
     registry.frames(PID, &[START | LOOP, INTERPRETED | 0x1000, DETAIL], SECOND, &mut Vec::new());
     let before = asked.load(Ordering::Relaxed);
     registry.apply(&LifeEvent { time: 2 * SECOND, pid: PID, life: Life::Mapped(map(ELSEWHERE)) });
+    assert!(registry.publish(PID, 2 * SECOND).is_some());
     tick(&mut registry, 3..4);
     assert!(asked.load(Ordering::Relaxed) > before);
     assert_eq!(registry.stats().interpreters.attached, 2);

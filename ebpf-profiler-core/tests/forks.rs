@@ -7,6 +7,7 @@ use ebpf_profiler_core::internal::registry::Registry;
 use ebpf_profiler_core::internal::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::internal::tables::{Full, MemoryTables, Tables};
 use ebpf_profiler_core::internal::testing::FakeSystem;
+use ebpf_profiler_core::trace::Stop;
 use ebpf_programs::abi::mapping::Process;
 
 const SECOND: u64 = 1_000_000_000;
@@ -76,9 +77,10 @@ fn child_has_mappings_of_its_parent() {
     let (mut kernel, mut registry) = world();
     kernel.fork();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
-    assert!(registry.is_walk_valid(CHILD));
+    assert_eq!(registry.check_walk(CHILD, 1), Ok(()));
     assert_eq!(kernel.process(CHILD), kernel.process(PARENT));
     registry.apply(&event(2, CHILD, Life::Mapped(map(2))));
+    registry.publish(CHILD, 2);
     assert_eq!(kernel.process(CHILD).unwrap().count, 2);
     assert_eq!(kernel.process(PARENT).unwrap().count, 1, "the parent has a mapping of the child");
 }
@@ -93,6 +95,7 @@ fn keeps_mappings_shared_with_a_child() {
     let mut places = Vec::new();
     for number in 2..20 {
         registry.apply(&event(number * 2 * SECOND, PARENT, Life::Mapped(map(number))));
+        registry.publish(PARENT, number * 2 * SECOND);
         places.push(kernel.process(PARENT).unwrap().mappings);
     }
     assert!(!places.contains(&shared), "reused memory that the child needs");
@@ -102,6 +105,7 @@ fn keeps_mappings_shared_with_a_child() {
     assert_eq!(kernel.process(CHILD), None);
     for number in 30..50 {
         registry.apply(&event(number * 2 * SECOND, PARENT, Life::Mapped(map(number))));
+        registry.publish(PARENT, number * 2 * SECOND);
         places.push(kernel.process(PARENT).unwrap().mappings);
     }
     assert!(places.contains(&shared), "the memory is not freed");
@@ -113,6 +117,7 @@ fn publishes_missing_mappings_of_a_child() {
     let (mut kernel, mut registry) = world();
     kernel.fork();
     registry.apply(&event(1, PARENT, Life::Mapped(map(2))));
+    registry.publish(PARENT, 1);
     assert_ne!(kernel.process(CHILD), kernel.process(PARENT));
     registry.apply(&event(2, CHILD, Life::Forked { parent: PARENT }));
     assert_eq!(kernel.process(CHILD), kernel.process(PARENT));
@@ -123,17 +128,37 @@ fn does_not_publish_an_ended_child() {
     let (kernel, mut registry) = world();
     registry.apply(&event(1, CHILD, Life::Forked { parent: PARENT }));
     assert_eq!(kernel.process(CHILD), None, "published although it ended or executed another program");
-    assert!(registry.is_walk_valid(CHILD), "its ticks were unwound by its parent's mappings");
+    assert_eq!(registry.check_walk(CHILD, 1), Ok(()), "its ticks were unwound by its parent's mappings");
 }
 
 #[test]
-fn walks_before_lost_events_stay_valid() {
+fn walks_hold_after_lost_events_if_the_mappings_are_the_same() {
     let (kernel, mut registry) = world();
-    registry.apply(&event(1, 0, Life::Lost { count: 1 }));
-    assert_eq!(kernel.process(PARENT), None, "published although its mappings may have changed");
-    assert!(registry.is_walk_valid(PARENT), "its ticks may be in the ring");
-    registry.apply(&event(2, PARENT, Life::Executed));
-    assert!(!registry.is_walk_valid(PARENT), "unwound by outdated mappings");
+    registry.apply(&event(SECOND, 0, Life::Lost { count: 1 }));
+    assert_eq!(registry.check_walk(PARENT, 2 * SECOND), Ok(()), "its mappings were read again");
+    assert!(kernel.process(PARENT).is_some());
+    registry.apply(&event(3 * SECOND, PARENT, Life::Executed));
+    assert_eq!(
+        registry.check_walk(PARENT, 3 * SECOND),
+        Err(Stop::Exec),
+        "it was walked through what it no longer is"
+    );
+    assert_eq!(kernel.process(PARENT), None);
+}
+
+#[test]
+fn walks_are_dropped_after_lost_events_if_the_mappings_are_others() {
+    let kernel = Kernel::default();
+    let system = FakeSystem::default().process(PARENT, "/bin/parent", vec![map(1), map(2)]);
+    let mut registry = Registry::new(Box::new(system), Box::new(kernel.clone()), None, 1 << 20);
+    registry.apply(&event(1, PARENT, Life::Executed));
+    registry.apply(&event(2, PARENT, Life::Mapped(map(1))));
+    registry.publish(PARENT, 3);
+    registry.apply(&event(SECOND, 0, Life::Lost { count: 1 }));
+    assert_eq!(registry.check_walk(PARENT, 2 * SECOND), Err(Stop::UnknownProcess));
+    registry.publish_changed(2 * SECOND);
+    assert_eq!(kernel.process(PARENT).unwrap().count, 2);
+    assert_eq!(registry.check_walk(PARENT, 2 * SECOND), Ok(()));
 }
 
 #[test]
@@ -143,5 +168,5 @@ fn does_not_publish_child_of_unpublished_parent() {
     registry.apply(&event(1, PARENT, Life::Executed));
     registry.apply(&event(2, CHILD, Life::Forked { parent: PARENT }));
     assert_eq!(kernel.process(CHILD), None);
-    assert!(!registry.is_walk_valid(CHILD));
+    assert_eq!(registry.check_walk(CHILD, 2), Err(Stop::UnknownProcess));
 }

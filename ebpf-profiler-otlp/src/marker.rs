@@ -36,6 +36,7 @@ pub(crate) fn markers(trace: TraceView<'_>) -> Markers {
     let gap = trace.omitted().map(|(_, gap)| gap.min(frames));
     let end = match trace.stop() {
         Stop::TooDeep => None,
+        Stop::Exec => Some(Marker::Ends(Stop::Exec)),
         _ if frames > 0 && trace.is_whole() => None,
         stop => Some(Marker::Ends(stop)),
     };

@@ -10,7 +10,7 @@ use super::{
     Attached, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason, Runtime, Script,
     ScriptCall, ScriptId, Scripts, Target, Unreadable,
 };
-use crate::process::{Mapped, Module, ModuleId, Region, System};
+use crate::process::{Mapped, Module, ModuleId, Regions, System};
 
 /// Initial delay between attach attempts, in nanoseconds; doubles after every eighth attempt.
 const PATIENCE: u64 = 4_000_000;
@@ -86,7 +86,7 @@ pub struct InterpreterStats {
 pub(crate) struct Context<'a> {
     pub(crate) pid: u32,
     pub(crate) now: u64,
-    pub(crate) regions: &'a [Region],
+    pub(crate) regions: &'a Regions,
     pub(crate) files: &'a dyn RuntimeFiles,
     pub(crate) system: &'a dyn System,
     pub(crate) journal: &'a dyn Journal,
@@ -151,7 +151,7 @@ impl Interpreters {
     }
 
     /// Adds an interpreter, if necessary in place of one whose file is no longer mapped; returns its index.
-    fn place(&mut self, running: Running, regions: &[Region]) -> Option<usize> {
+    fn place(&mut self, running: Running, regions: &Regions) -> Option<usize> {
         if self.running.len() < MAX {
             self.running.push(running);
             return Some(self.running.len() - 1);
@@ -166,7 +166,7 @@ impl Interpreters {
     }
 
     /// Returns `true` if the regions hold an interpreter for which there is no room.
-    pub(crate) fn lack_room(&self, regions: &[Region], modules: &dyn RuntimeFiles) -> bool {
+    pub(crate) fn lack_room(&self, regions: &Regions, modules: &dyn RuntimeFiles) -> bool {
         let holds_runtime = |id: ModuleId| modules.runtime(id).is_some();
         let mut files = regions.iter().filter_map(|region| region.file);
         self.running.len() >= MAX
@@ -431,7 +431,7 @@ fn read(system: &dyn System, pid: u32, address: u64, buffer: &mut [u8]) -> Resul
 }
 
 /// Lists the mapped files, each once.
-fn loaded(regions: &[Region], files: &dyn RuntimeFiles) -> Vec<LoadedFile> {
+fn loaded(regions: &Regions, files: &dyn RuntimeFiles) -> Vec<LoadedFile> {
     let mut seen: Vec<ModuleId> = Vec::new();
     let mut loaded = Vec::new();
     for file in regions.iter().filter_map(|region| region.file) {

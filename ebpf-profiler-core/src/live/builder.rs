@@ -20,7 +20,7 @@ use super::threads::{Parts, Threads};
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline};
 use crate::process::System;
-use crate::registry::Registry;
+use crate::registry::{Limits, Registry};
 use crate::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
 use crate::sink::Sink;
 use crate::symbol::{Symbolizer, Symbols};
@@ -54,6 +54,7 @@ pub struct Builder {
     jitter: f64,
     recording: Option<PathBuf>,
     deadline: Duration,
+    limits: Limits,
 }
 
 impl Builder {
@@ -72,6 +73,7 @@ impl Builder {
             jitter: 0.0,
             recording: None,
             deadline: Duration::from_secs(5),
+            limits: Limits::default(),
         }
     }
 
@@ -167,6 +169,12 @@ impl Builder {
         self
     }
 
+    /// Sets the bounds of what other programs can make the profiler keep: mappings, processes, files.
+    pub fn limits(mut self, limits: Limits) -> Builder {
+        self.limits = limits;
+        self
+    }
+
     /// Sets the longest time that [`finish`](Profiler::finish), [`stop`](Profiler::stop) and drop take; 5 s by default.
     ///
     /// Half of it is for samples that wait to be unwound, a quarter for names, the rest for the sinks. Work that is not
@@ -197,6 +205,7 @@ impl Builder {
         if let Some(recorder) = &recorder {
             registry.set_journal(Box::new(recorder.clone()));
         }
+        registry.set_limits(self.limits);
         registry.set_filter(&self.pids);
         registry.add_languages(self.languages);
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));

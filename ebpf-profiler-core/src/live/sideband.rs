@@ -4,17 +4,18 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::mmap::Mmap;
 use super::perf;
 use crate::sample::{Batch, FileId, Life, LifeEvent, MapEvent};
 
-/// Bytes in the buffer of one CPU; a power of two.
-const SIZE: usize = 64 * 1024;
+/// Bytes in the buffer of one CPU, a power of two: 2,000 mappings. The kernel lets every user lock twice as much.
+const SIZE: usize = 256 * 1024;
 
-/// Wake the reader when this much waits.
-const WATERMARK: u32 = SIZE as u32 / 4;
+/// Bytes that wait when the reader is woken.
+const WATERMARK: u32 = 16 * 1024;
 
 const PAGE: usize = 4096;
 const HEAD: usize = 8;
@@ -29,6 +30,8 @@ pub(super) struct Sideband {
     event: OwnedFd,
     buffer: Mmap,
     record: Vec<u8>,
+    /// The path of the last mapping: the next one often has the same.
+    path: Arc<str>,
 }
 
 impl Sideband {
@@ -36,7 +39,7 @@ impl Sideband {
     pub(super) fn open(cpu: u32) -> io::Result<Sideband> {
         let event = perf::life(cpu, WATERMARK)?;
         let buffer = Mmap::new(event.as_fd(), 0, PAGE + SIZE, true)?;
-        Ok(Sideband { event, buffer, record: Vec::new() })
+        Ok(Sideband { event, buffer, record: Vec::new(), path: Arc::default() })
     }
 
     /// Readable when enough waits.
@@ -53,7 +56,7 @@ impl Sideband {
                 read = written;
                 break;
             };
-            if let Some(event) = decode(&self.record) {
+            if let Some(event) = decode(&self.record, &mut self.path) {
                 batch.push_life(event);
             }
             read += size as u64;
@@ -102,7 +105,7 @@ mod misc {
 }
 
 /// Makes sense of one record; `None` for one that says nothing that matters.
-fn decode(record: &[u8]) -> Option<LifeEvent> {
+fn decode(record: &[u8], last_path: &mut Arc<str>) -> Option<LifeEvent> {
     let body = Fields(record.get(HEAD..record.len().checked_sub(TAIL)?)?);
     let tail = Fields(&record[record.len() - TAIL..]);
     let flags = u16::from_ne_bytes([record[4], record[5]]);
@@ -118,14 +121,14 @@ fn decode(record: &[u8]) -> Option<LifeEvent> {
             if pid == tid { event(pid, Life::Exited) } else { None }
         }
         kind::COMM if flags & misc::COMM_EXEC != 0 => event(body.u32(0)?, Life::Executed),
-        kind::MMAP2 => event(body.u32(0)?, Life::Mapped(mapping(&body, flags)?)),
+        kind::MMAP2 => event(body.u32(0)?, Life::Mapped(mapping(&body, flags, last_path)?)),
         kind::LOST => event(0, Life::Lost { count: body.u64(8)? }),
         _ => None,
     }
 }
 
 /// The body of an `MMAP2` record, if its memory is executable user memory.
-fn mapping(body: &Fields<'_>, flags: u16) -> Option<MapEvent> {
+fn mapping(body: &Fields<'_>, flags: u16, last_path: &mut Arc<str>) -> Option<MapEvent> {
     const PROT_EXEC: u32 = 4;
     let (start, len, offset) = (body.u64(8)?, body.u64(16)?, body.u64(24)?);
     let protection = body.u32(56)?;
@@ -134,14 +137,17 @@ fn mapping(body: &Fields<'_>, flags: u16) -> Option<MapEvent> {
     }
     let path = body.0.get(64..)?;
     let path = &path[..path.iter().position(|&byte| byte == 0)?];
-    let path = String::from_utf8_lossy(path);
+    if path != last_path.as_bytes() {
+        *last_path = String::from_utf8_lossy(path).into();
+    }
+    let path = last_path.clone();
     let file = if flags & misc::BUILD_ID != 0 {
         let size = usize::from(*body.0.get(32)?).min(20);
         FileId::BuildId(body.0.get(36..36 + size)?.into())
     } else {
         FileId::of(&path, (body.u32(32)?, body.u32(36)?), body.u64(40)?)
     };
-    Some(MapEvent { start, end: start.checked_add(len)?, offset, file, path: path.into() })
+    Some(MapEvent { start, end: start.checked_add(len)?, offset, file, path })
 }
 
 /// Numbers at offsets.

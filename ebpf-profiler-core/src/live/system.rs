@@ -1,13 +1,13 @@
 //! The processes of the running machine, through /proc.
 
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read as _};
+use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use procfs::FromBufRead;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps, Process};
+use procfs::process::{MMapPath, Process};
 
 use super::{memory, perf_map};
 use crate::elf::{Elf, ReadAt};
@@ -50,7 +50,7 @@ impl System for LiveSystem {
         let Ok(process) = process_of(pid) else { return description };
         let by_thread = || process_of(other_thread(pid)?).ok()?.exe().ok();
         if let Some(path) = process.exe().ok().or_else(by_thread) {
-            description.executable = path.to_string_lossy().into();
+            description.executable = ending(&path.to_string_lossy()).into();
         }
         if let Ok(stat) = process.stat() {
             let per_second = procfs::ticks_per_second().max(1);
@@ -87,13 +87,68 @@ impl System for LiveSystem {
     }
 }
 
+/// Bytes of the path of an executable that are kept, from its end.
+const MAX_PATH: usize = 512;
+
+/// Returns the last 512 bytes of a path.
+fn ending(path: &str) -> &str {
+    let start = path.len().saturating_sub(MAX_PATH);
+    (start..).find_map(|start| path.get(start..)).unwrap_or_default()
+}
+
+/// Bytes of `/proc/PID/maps` that are read at most: some 40,000 lines. The kernel takes up to 10 ns for each byte.
+const MAX_MAPS: usize = 4 << 20;
+
+/// Executable mappings that are returned at most: more than any process may have in a registry.
+const MAX_MAPPINGS: usize = (1 << 14) + 1;
+
+/// Reads the executable mappings of a process, line by line.
 fn mappings(pid: u32) -> io::Result<Vec<MapEvent>> {
-    let file = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
-    let maps = MemoryMaps::from_buf_read(file).map_err(io::Error::other)?;
-    let executable = |map: &MemoryMap| map.perms.contains(MMPermissions::EXECUTE);
+    let mut lines = BufReader::with_capacity(64 << 10, File::open(format!("/proc/{pid}/maps"))?);
+    let (mut line, mut bytes, mut maps) = (Vec::new(), 0, Vec::<MapEvent>::new());
+    while maps.len() < MAX_MAPPINGS {
+        line.clear();
+        let read = lines.read_until(b'\n', &mut line)?;
+        if read == 0 {
+            break;
+        }
+        bytes += read;
+        if bytes > MAX_MAPS {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        maps.extend(event(&line, maps.last()));
+    }
+    Ok(maps)
+}
+
+/// Parses a line, `start-end permissions offset device inode path`, of executable user memory. A path like that of the
+/// mapping `before` shares its memory.
+fn event(line: &[u8], before: Option<&MapEvent>) -> Option<MapEvent> {
+    let mut rest = line.trim_ascii_end();
+    let mut field = || {
+        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let field = &rest[..end];
+        rest = rest[end..].trim_ascii_start();
+        std::str::from_utf8(field).ok()
+    };
+    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = field()?.split_once('-')?;
     // The page at the top that stands for old system calls has no code that one could be in.
-    let user = |map: &MemoryMap| map.address.0 >> 63 == 0;
-    Ok(maps.into_iter().filter(executable).filter(user).map(event).collect())
+    let (start, end) = (hexadecimal(start).filter(|start| start >> 63 == 0)?, hexadecimal(end)?);
+    if !field()?.contains('x') {
+        return None;
+    }
+    let offset = hexadecimal(field()?)?;
+    let (major, minor) = field()?.split_once(':')?;
+    let device = (hexadecimal(major)? as u32, hexadecimal(minor)? as u32);
+    let inode = field()?.parse().ok()?;
+    let path = match (rest, before) {
+        (b"", _) => "//anon".into(),
+        (path, Some(before)) if path == before.path.as_bytes() => before.path.clone(),
+        (path, _) => String::from_utf8_lossy(path).replace("\\012", "\n").into(),
+    };
+    let file = FileId::of(&path, device, inode);
+    Some(MapEvent { start, end, offset, file, path })
 }
 
 /// A thread that runs on in a process whose first thread has ended.
@@ -114,21 +169,9 @@ fn process_of(pid: u32) -> io::Result<Process> {
     Process::new(pid as i32).map_err(io::Error::other)
 }
 
-fn event(map: MemoryMap) -> MapEvent {
-    let path: Box<str> = match &map.pathname {
-        MMapPath::Path(path) => path.to_string_lossy().into(),
-        MMapPath::Vdso => "[vdso]".into(),
-        MMapPath::Anonymous => "//anon".into(),
-        other => format!("{other:?}").into(),
-    };
-    let device = (map.dev.0 as u32, map.dev.1 as u32);
-    let file = FileId::of(&path, device, map.inode);
-    MapEvent { start: map.address.0, end: map.address.1, offset: map.offset, file, path }
-}
-
 /// Returns the arguments of a process, which end with zero bytes, separated by spaces.
 fn command_line(pid: u32) -> io::Result<Box<str>> {
-    const MAX: u64 = 4096;
+    const MAX: u64 = 1024;
     let mut bytes = Vec::new();
     File::open(format!("/proc/{pid}/cmdline"))?.take(MAX).read_to_end(&mut bytes)?;
     let arguments = bytes.split(|&byte| byte == 0).filter(|argument| !argument.is_empty());
@@ -147,9 +190,35 @@ struct MappedFile {
     pid: u32,
     range: (u64, u64),
     file: FileId,
-    path: Box<str>,
+    path: Arc<str>,
     /// Open from the first time on where no path leads to it any more: deleted, or in a world of its own.
-    held: OnceLock<Arc<File>>,
+    held: OnceLock<HeldFile>,
+}
+
+/// A file that stays open.
+struct HeldFile(File);
+
+/// Files that stay open at most; further ones can be opened only as long as their process has them mapped.
+const MAX_HELD: usize = 256;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+impl HeldFile {
+    fn new(file: &File) -> Option<HeldFile> {
+        if HELD.fetch_add(1, Ordering::Relaxed) < MAX_HELD
+            && let Ok(file) = file.try_clone()
+        {
+            return Some(HeldFile(file));
+        }
+        HELD.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for HeldFile {
+    fn drop(&mut self) {
+        HELD.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Opener for MappedFile {
@@ -158,7 +227,7 @@ impl Opener for MappedFile {
             return Ok(Box::new(Cursor::new(vdso()?)));
         }
         if let Some(file) = self.held.get() {
-            return Ok(Box::new(file.try_clone()?));
+            return Ok(Box::new(file.0.try_clone()?));
         }
         self.open_file().map(|file| Box::new(file) as Box<dyn ReadAt>)
     }
@@ -182,7 +251,7 @@ impl MappedFile {
             if let Ok(file) = open_regular(&way)
                 && self.is_it(&file, false)
             {
-                let _ = self.held.set(Arc::new(file.try_clone()?));
+                HeldFile::new(&file).and_then(|file| self.held.set(file).ok());
                 return Ok(file);
             }
         }

@@ -9,6 +9,8 @@
 //! Events are taken in the order of time. A raw tick is walked here, building the tables that its stack asks
 //! for; the kernel side knows them from then on.
 
+mod exec;
+
 mod raw;
 
 use std::time::{Duration, SystemTime};
@@ -16,6 +18,7 @@ use std::time::{Duration, SystemTime};
 use ebpf_programs::abi::registers::Registers;
 use hashbrown::HashMap;
 
+use self::exec::Execs;
 use crate::language::Splice;
 use crate::process::{Module, ModuleId};
 use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
@@ -31,7 +34,8 @@ const TIDY: u64 = 10_000_000_000;
 pub struct Pipeline {
     registry: Registry,
     builder: ProfileBuilder,
-    threads: HashMap<(u32, u32, [u8; 16]), ThreadId>,
+    /// By process, then by thread id and name.
+    threads: HashMap<u32, HashMap<(u32, [u8; 16]), ThreadId>>,
     walker: Walker,
     splice: Splice,
     frames: Vec<Frame>,
@@ -42,6 +46,7 @@ pub struct Pipeline {
     /// When unused tables were let go last.
     tidied: u64,
     since: SystemTime,
+    execs: Execs,
     stats: PipelineStats,
 }
 
@@ -120,6 +125,7 @@ impl Pipeline {
             now: 0,
             tidied: 0,
             since: SystemTime::now(),
+            execs: Execs::default(),
             stats: PipelineStats::default(),
         }
     }
@@ -160,13 +166,19 @@ impl Pipeline {
     /// lost. Returns their number.
     pub(crate) fn take_until(&mut self, batch: &mut Batch, is_over: &dyn Fn() -> bool) -> u64 {
         let mut late = 0;
+        self.execs.read(batch);
+        for held in self.execs.take_held() {
+            self.tick(&held.record());
+        }
         batch.in_order(|event| match event {
             _ if late > 0 || is_over() => late += u64::from(matches!(event, Event::Tick(_))),
             Event::Life(event) => self.life(event),
+            Event::Tick(Ok(tick)) if self.execs.hold(&tick) => {}
             Event::Tick(Ok(tick)) => self.tick(&tick),
             Event::Tick(Err(_)) => self.stats.malformed += 1,
         });
         self.builder.lose("not unwound before the deadline", late);
+        self.registry.publish_changed(self.now);
         self.registry.expire(self.now);
         if self.now.saturating_sub(self.tidied) > TIDY {
             self.tidied = self.now;
@@ -177,6 +189,9 @@ impl Pipeline {
 
     /// What was seen since the last time that this was asked.
     pub fn finish(&mut self) -> PendingProfile {
+        for held in self.execs.take_held() {
+            self.tick(&held.record());
+        }
         let now = SystemTime::now();
         let start = std::mem::replace(&mut self.since, now);
         self.threads.clear();
@@ -203,7 +218,7 @@ impl Pipeline {
             self.stats.life_lost += count;
         }
         if matches!(event.life, Life::Executed | Life::Exited) {
-            self.threads.retain(|&(pid, ..), _| pid != event.pid);
+            self.threads.remove(&event.pid);
         }
         self.registry.apply(event);
     }
@@ -217,20 +232,30 @@ impl Pipeline {
         self.frames.clear();
         self.kernel_frames(tick.kernel);
         match &tick.body {
-            // The process becomes another program at this moment. The kernel side walked it through what it
-            // was; of that, only the registers are left.
-            Body::Walked { .. } if !self.registry.is_walk_valid(tick.pid) => {
-                self.add(tick, Stop::NoUserStack, None)
-            }
-            Body::Walked { leaf, root: _, omitted: 0 } => {
-                self.splice.clear();
-                self.splice.extend(leaf);
-                self.user_frames(tick, tick.stop == Stop::Root);
-                self.add(tick, tick.stop, None);
-            }
-            Body::Walked { leaf, root, omitted } => self.with_gap(tick, leaf, root, *omitted),
+            Body::Walked { leaf, root, omitted } => self.walked(tick, leaf, root, *omitted),
             Body::Raw { registers, calls, stack } => self.raw(tick, registers, calls, stack),
         }
+    }
+
+    /// A stack that the kernel side walked.
+    fn walked(&mut self, tick: &TickRecord<'_>, leaf: &[u64], root: &[&[u64]], omitted: u32) {
+        if tick.stop == Stop::NoUserStack {
+            return self.add(tick, Stop::NoUserStack, None);
+        }
+        if self.execs.is_before_exec(tick) {
+            return self.add(tick, Stop::Exec, None);
+        }
+        if let Err(stop) = self.registry.check_walk(tick.pid, tick.time) {
+            return self.add(tick, stop, None);
+        }
+        if omitted > 0 {
+            return self.with_gap(tick, leaf, root, omitted);
+        }
+        self.splice.clear();
+        self.splice.extend(leaf);
+        self.user_frames(tick, tick.stop == Stop::Root);
+        let exceeds = tick.stop == Stop::Unmapped && self.registry.exceeds(tick.pid);
+        self.add(tick, if exceeds { Stop::TooManyMappings } else { tick.stop }, None);
     }
 
     /// A stack whose two ends are there.
@@ -250,6 +275,9 @@ impl Pipeline {
     fn raw(&mut self, tick: &TickRecord<'_>, registers: &Registers, calls: &[u64], stack: &[u64]) {
         self.stats.raw += 1;
         let stop = raw::walk(&mut self.walker, &mut self.registry, tick, registers, stack);
+        let is_exec = stop == Stop::NoUserStack
+            && (self.execs.is_before_exec(tick) || self.registry.is_after_exec(tick.pid, tick.time));
+        let stop = if is_exec { Stop::Exec } else { stop };
         self.splice.clear();
         let registry = &self.registry;
         let runs_them = |address| registry.is_of_first_interpreter(tick.pid, address);
@@ -281,8 +309,8 @@ impl Pipeline {
     }
 
     fn thread(&mut self, tick: &TickRecord<'_>) -> ThreadId {
-        let key = (tick.pid, tick.tid, tick.comm);
-        if let Some(&thread) = self.threads.get(&key) {
+        let key = (tick.tid, tick.comm);
+        if let Some(&thread) = self.threads.get(&tick.pid).and_then(|threads| threads.get(&key)) {
             return thread;
         }
         let description = self.registry.describe(tick.pid);
@@ -295,7 +323,7 @@ impl Pipeline {
             command_line: description.command_line.clone(),
         });
         let thread = self.builder.thread(Thread { process, tid: tick.tid, name: tick.name().into() });
-        self.threads.insert(key, thread);
+        self.threads.entry(tick.pid).or_default().insert(key, thread);
         thread
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn walk(
         // The program's memory is gone already: the kernel is taking the process apart.
         return Stop::NoUserStack;
     }
-    let Some(process) = registry.publish(tick.pid, tick.time) else { return Stop::UnknownProcess };
+    let Some(process) = registry.publish(tick.pid, tick.time) else { return registry.stop_of(tick.pid) };
     let mut raw =
         Raw { walker, registry, tick, process, registers, stack, looked_again: false, missed: false };
     for _ in 0..MAX_TABLES {
@@ -78,9 +78,9 @@ impl Raw<'_> {
             Stop::Unmapped if !self.looked_again => {
                 self.looked_again = true;
                 self.registry.reread_mappings(pid, now);
-                let told = self.registry.publish(pid, now);
-                self.process = told.unwrap_or(self.process);
-                told.is_some()
+                let published = self.registry.publish(pid, now);
+                self.process = published.unwrap_or(self.process);
+                published.is_some()
             }
             _ => false,
         }
@@ -93,6 +93,7 @@ impl Raw<'_> {
             Stop::Unmapped if self.walker.frames().is_empty() && !self.tick.kernel.is_empty() => {
                 Stop::NoUserStack
             }
+            Stop::Unmapped if self.registry.exceeds(self.tick.pid) => Stop::TooManyMappings,
             Stop::Unreadable if self.missed => Stop::CopyEnds,
             stop => stop,
         }

@@ -6,7 +6,7 @@ mod layout;
 
 mod system;
 
-pub(crate) use layout::{Mapped, Region, find, insert, keep};
+pub(crate) use layout::{FileName, Mapped, Region, RegionCount, Regions};
 pub use module::{Module, ModuleId, Opener};
 #[doc(hidden)]
 pub use system::{Description, System};

@@ -68,7 +68,8 @@ impl<'p> TraceView<'p> {
     /// Returns the reason for a missing root side.
     fn truncated(&self) -> Option<Stop> {
         let only_the_middle = self.stop() == Stop::TooDeep && self.omitted().is_some();
-        (!self.is_whole() && !only_the_middle).then_some(self.stop())
+        let is_cut = !self.is_whole() && !only_the_middle;
+        (is_cut || self.stop() == Stop::Exec).then_some(self.stop())
     }
 }
 
@@ -132,6 +133,7 @@ impl fmt::Display for Call<'_> {
                 _ => frame.fmt_unnamed(f),
             },
             Call::LeftOut(count) => write!(f, "[… {count} frames left out]"),
+            Call::Truncated(stop @ Stop::Exec) => write!(f, "[{stop}]"),
             Call::Truncated(stop) => write!(f, "[truncated: {stop}]"),
         }
     }

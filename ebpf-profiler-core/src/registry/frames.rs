@@ -4,7 +4,7 @@ use ebpf_programs::abi::record::frame;
 
 use super::Registry;
 use super::modules::Modules;
-use crate::process::{self, Region};
+use crate::process::Regions;
 use crate::trace::{Found, Frame};
 
 impl Registry {
@@ -12,7 +12,8 @@ impl Registry {
     /// now.
     pub fn frames(&mut self, pid: u32, walked: &[u64], now: u64, frames: &mut Vec<Frame>) {
         let Some(entry) = self.processes.get(&pid) else {
-            return frames.extend(walked.iter().map(|&walked| frame_of(walked, &[], &mut self.modules)));
+            let none = Regions::default();
+            return frames.extend(walked.iter().map(|&walked| frame_of(walked, &none, &mut self.modules)));
         };
         let regions = entry.regions.clone();
         let mut words = walked.iter();
@@ -39,10 +40,10 @@ impl Registry {
 }
 
 /// The frame for one address with [flags](ebpf_programs::abi::record::frame).
-fn frame_of(walked: u64, regions: &[Region], modules: &mut Modules) -> Frame {
+fn frame_of(walked: u64, regions: &Regions, modules: &mut Modules) -> Frame {
     let found = if walked & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
     let address = walked & frame::ADDRESS;
-    let mapped = process::find(regions, address).and_then(|index| regions[index].file);
+    let mapped = regions.find(address).and_then(|region| region.file);
     let module = mapped.and_then(|mapped| Some((mapped, modules.get_mut(mapped.module)?)));
     match module {
         Some((mapped, module)) if module.is_elf() => {

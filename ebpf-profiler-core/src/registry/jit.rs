@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Registry;
 use crate::jit::{JitFiles, JitFunction};
 use crate::language::{Function, Lines, NamedCall, Script, ScriptCall};
-use crate::process::Region;
+use crate::process::{Region, Regions};
 use crate::trace::{Found, Frame};
 
 /// The language of functions named by a perf map or a jitdump file, which say nothing of it.
@@ -22,17 +22,20 @@ impl Registry {
     pub(super) fn jit_frame(
         &mut self,
         pid: u32,
-        regions: &[Region],
+        regions: &Regions,
         address: u64,
         found: Found,
         now: u64,
     ) -> Frame {
         let Registry { processes, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return Frame::Anonymous { address, found } };
-        let is_dump = |region: &&Region| is_dump(&region.map.path);
+        let is_dump = |region: &&Region| is_dump(&region.name.path);
         let open = || JitFiles {
             perf_map: system.perf_map(pid).ok(),
-            dump: regions.iter().find(is_dump).and_then(|region| system.opener(pid, &region.map).open().ok()),
+            dump: regions
+                .iter()
+                .find(is_dump)
+                .and_then(|region| system.opener(pid, &region.map()).open().ok()),
         };
         entry.jit.refresh(now, open, &mut stats.jit);
         let hides_trampolines = !entry.interpreters.are_none();

@@ -1,10 +1,10 @@
 //! The scripts that processes run.
 
-use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::{Entry, Registry};
 use crate::language::{Context, Language, Script, ScriptId};
-use crate::process::{self, Region};
+use crate::process::{Region, Regions};
 use crate::trace::{Found, Frame};
 
 impl Registry {
@@ -25,9 +25,13 @@ impl Registry {
         if !self.modules.has_languages() {
             return;
         }
-        let is_wanted = |pid: &u32| self.wanted.as_ref().is_none_or(|wanted| wanted.contains(pid));
-        let pids: Vec<u32> = self.running().into_iter().filter(is_wanted).collect();
+        let is_selected = |pid: &u32| self.is_selected(*pid);
+        let pids: Vec<u32> = self.running().into_iter().filter(is_selected).collect();
+        let begin = Instant::now();
         for pid in pids {
+            if begin.elapsed() > MAX_PREPARE {
+                break;
+            }
             self.ensure_mappings(pid, now);
             self.resolve(pid, now);
             if self.runs_scripts(pid) && self.publish(pid, now).is_some() {
@@ -51,7 +55,7 @@ impl Registry {
     pub(super) fn call(
         &mut self,
         pid: u32,
-        regions: &[Region],
+        regions: &Regions,
         call: u64,
         detail: u64,
         now: u64,
@@ -67,15 +71,16 @@ impl Registry {
 
     /// Finds the interpreters in a process whose files are known.
     pub(super) fn discover_runtimes(&mut self, pid: u32, now: u64) {
+        let lacks_room = |entry: &mut Entry| {
+            entry.interpreters.lack_room(&entry.regions, &self.modules) && entry.unload_limit.allow(now)
+        };
+        // An unmapping sends no event.
+        if self.processes.get_mut(&pid).is_some_and(lacks_room) && self.read_mappings_now(pid, now) {
+            self.resolve(pid, now);
+        }
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
-        if entry.interpreters.lack_room(&entry.regions, &*modules)
-            && let Ok(maps) = system.mappings(pid)
-            && !maps.is_empty()
-        {
-            process::keep(Arc::make_mut(&mut entry.regions), &maps);
-        }
-        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
+        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions);
         entry.interpreters.meet(&mut Context {
             pid,
             now,
@@ -91,7 +96,7 @@ impl Registry {
     /// Whether an address lies in the file of a process's first interpreter.
     pub(crate) fn is_of_first_interpreter(&self, pid: u32, address: u64) -> bool {
         let number = |entry: &Entry| {
-            let file = entry.regions[process::find(&entry.regions, address)?].file?;
+            let file = entry.regions.find(address)?.file?;
             Some(entry.interpreters.number(file.module, file.bias))
         };
         self.processes.get(&pid).and_then(number) == Some(1)
@@ -102,11 +107,14 @@ impl Registry {
     pub(super) fn recheck_runtimes(&mut self, pid: u32, now: u64) {
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
-        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions[..]);
+        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions);
         let mut around =
             Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
         if entry.interpreters.are_waiting(now) || entry.interpreters.reconsider(&mut around) {
-            self.republish(pid, now);
+            entry.is_changed = true;
+            if entry.published.is_some() && self.republish(pid, now).is_none() {
+                self.mark_due(pid);
+            }
         }
     }
 
@@ -127,6 +135,9 @@ impl Registry {
         }
     }
 }
+
+/// Time that all of this takes at most; what is left is published when it is sampled.
+const MAX_PREPARE: Duration = Duration::from_secs(1);
 
 /// Functions of scripts that are remembered at most, between two profiles.
 const MAX_SCRIPTS: usize = 1 << 18;

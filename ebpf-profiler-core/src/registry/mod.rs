@@ -1,12 +1,26 @@
-//! All processes that matter, and what the kernel side knows of them.
+//! The processes of the machine, and their state in the kernel maps.
 //!
 //! ```text
 //!   life events ──► regions of each process ──► modules ──► tables ──► kernel side
 //!                                                 (on demand: when a walk asks)
 //! ```
 //!
-//! Nothing is done ahead of need. A process is published to the kernel side when it is first sampled, a table is
+//! Nothing is done before it is needed. A process is published to the kernel side when it is first sampled, a table is
 //! built when a walk first stands in its file: most files that are mapped never have a frame on a stack.
+//!
+//! # Bounds
+//!
+//! Any program can send life events at full speed. One event costs O(log n), memory has [`Limits`]:
+//!
+//! | event | work at once | work later |
+//! | --- | --- | --- |
+//! | mapping | one chunk of regions | published once, at the end of a batch with a sample of the process |
+//! | fork | one pointer, one kernel map update | a copy of one chunk when parent or child maps something |
+//! | exec, exit | the process is dropped | |
+//! | events lost | a time stamp | the mappings of a process are read again when it is next sampled |
+//!
+//! `/proc/PID/maps` is read for a process with unknown mappings, after a sample in an unknown mapping, and after lost
+//! events: at most every 50 ms a process at first, at most every 3.2 s if it goes on.
 
 mod frames;
 
@@ -14,32 +28,49 @@ mod jit;
 
 mod languages;
 
+mod limits;
+
 mod modules;
+
+mod names;
 
 mod publish;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::sync::Arc;
 
 use ebpf_programs::abi::mapping::{Process, filter};
 use hashbrown::{HashMap, HashSet};
 
+pub use self::limits::Limits;
+use self::limits::{MAX_MAPPINGS, PublishLimit, ReadLimit};
 use self::modules::Modules;
+use self::names::Names;
 use self::publish::Published;
 use crate::jit::{JitNames, JitStats};
 use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
-use crate::process::{self, Description, Module, ModuleId, Region, System};
+use crate::process::{Description, Module, ModuleId, Region, RegionCount, Regions, System};
 use crate::sample::{Life, LifeEvent, MapEvent};
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
 
-/// How long a process is known after its first thread ended, in nanoseconds; after that it is looked whether others run.
+/// Time between the end of a process's first thread and the check for others, in nanoseconds. Doubles with each check.
 const LINGER: u64 = 1_000_000_000;
 
-/// How long a file without processes keeps its table, in nanoseconds.
+/// The longest time between two such checks, in nanoseconds.
+const MAX_LINGER: u64 = 32_000_000_000;
+
+/// Time that a file without processes keeps its table, in nanoseconds.
 const KEEP: u64 = 60_000_000_000;
 
-/// Processes, their files, and the way down to the kernel side.
+/// Time that a process with too many mappings is left out when others need its share, in nanoseconds.
+const EVICTED: u64 = 10_000_000_000;
+
+/// Time without a sample after which a process is idle, in nanoseconds.
+const IDLE: u64 = 1_000_000_000;
+
+/// The processes of the machine, their files, and their state in the kernel maps.
 pub struct Registry {
     system: Box<dyn System>,
     journal: Box<dyn Journal>,
@@ -49,28 +80,46 @@ pub struct Registry {
     modules: Modules,
     scripts: Scripts,
     processes: HashMap<u32, Entry>,
-    /// Processes whose first thread ended, and when, or when others of their threads were last seen to run.
+    /// Processes whose first thread ended, with the time of that or of the last check for other threads.
     leaving: VecDeque<(u64, u32)>,
-    /// The processes that are asked for, with what they fork; all where there is none.
-    wanted: Option<HashSet<u32>>,
+    /// The processes to sample, with those that they fork; `None` for all.
+    selected: Option<HashSet<u32>>,
+    limits: Limits,
+    names: Names,
+    region_count: RegionCount,
+    /// Mappings in the arena.
+    published_mappings: usize,
+    publish_limit: PublishLimit,
+    /// Processes to look at when the batch ends.
+    due: Vec<u32>,
+    /// Time of the last lost life event: what was known before is to be verified.
+    lost: u64,
+    /// The value of `lost` up to which processes that are gone were dropped.
+    swept: u64,
+    /// Time when idle processes were last withdrawn.
+    withdrawn: u64,
     stats: RegistryStats,
 }
 
-/// What a [`Registry`] has done.
+/// Counters of a [`Registry`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryStats {
-    /// Tables that were built.
+    /// Unwind tables that were built.
     pub tables: u64,
-    /// Rows in them that can't be said.
+    /// Rows in them that no rule expresses.
     pub unsupported_rows: u64,
-    /// Bytes of the arena that are taken.
+    /// Bytes of the arena in use.
     pub table_bytes: u64,
     /// Files without a table, by reason.
     pub without_table: BTreeMap<&'static str, u64>,
-    /// Processes that are known.
+    /// Processes in the registry.
     pub processes: u64,
-    /// What was seen of interpreters.
+    /// Executable mappings in the registry, those shared by forked processes once.
+    pub mappings: u64,
+    /// Processes that exceeded their share of the [`Limits`].
+    pub exceeding: u64,
+    /// Counters of interpreters.
     pub interpreters: InterpreterStats,
     /// Counters of perf maps and jitdump files.
     pub jit: JitStats,
@@ -78,20 +127,41 @@ pub struct RegistryStats {
 
 #[derive(Default)]
 struct Entry {
-    regions: Arc<Vec<Region>>,
-    /// What the kernel side was published, as long as it is still so.
+    regions: Regions,
+    /// `true` if `regions` are all executable mappings: read from the system, or followed from an exec or a fork on.
+    is_complete: bool,
+    /// `true` if there are mappings that `regions` has no room for.
+    exceeds: bool,
+    /// The state in the kernel maps.
     published: Option<Arc<Published>>,
+    /// `true` if `regions` changed after that was published.
+    is_changed: bool,
+    /// `true` if it is among [`Registry::due`].
+    is_due: bool,
+    /// Time from which on it may be published again.
+    next_publish: u64,
+    /// Time as of which `regions` were complete.
+    verified: u64,
+    read_limit: ReadLimit,
+    /// For the search for interpreters that were unloaded.
+    unload_limit: ReadLimit,
+    /// Number of file names that the process brought.
+    names: usize,
+    /// Time of the last sample.
+    sampled: u64,
+    /// Time of the last exec.
+    executed: Option<u64>,
     interpreters: Interpreters,
     jit: JitNames,
     description: Option<Description>,
-    /// When its first thread ended, or others were last seen to run after that.
+    /// Time when its first thread ended, or of the last check for other threads after that.
     ended: Option<u64>,
-    /// Whether it was met again after life events were lost: what the kernel side walked before is still to come.
-    rediscovered: bool,
+    /// Time until the next such check.
+    linger: u64,
 }
 
 impl Registry {
-    /// Knows nothing yet. At most `bytes` of tables and mappings are kept.
+    /// Returns an empty registry whose tables and mappings take at most `bytes` of the arena.
     pub fn new(
         system: Box<dyn System>,
         tables: Box<dyn Tables>,
@@ -108,9 +178,24 @@ impl Registry {
             scripts: Scripts::default(),
             processes: HashMap::new(),
             leaving: VecDeque::new(),
-            wanted: None,
+            selected: None,
+            limits: Limits::default(),
+            names: Names::default(),
+            region_count: RegionCount::default(),
+            published_mappings: 0,
+            publish_limit: PublishLimit::default(),
+            due: Vec::new(),
+            lost: 0,
+            swept: 0,
+            withdrawn: 0,
             stats: RegistryStats::default(),
         }
+    }
+
+    /// Sets the bounds of the state that is kept about processes.
+    pub fn set_limits(&mut self, limits: Limits) {
+        let mappings = limits.mappings.min(MAX_MAPPINGS);
+        self.limits = Limits { mappings, ..limits };
     }
 
     /// Takes the names of script functions from `journal` where it has them, and writes the others there.
@@ -118,9 +203,9 @@ impl Registry {
         self.journal = journal;
     }
 
-    /// Leaves out all processes but these and what they fork from now on; all are wanted if there is none.
+    /// Samples these processes and what they fork from now on; all if `pids` is empty.
     pub fn set_filter(&mut self, pids: &[u32]) {
-        self.wanted = (!pids.is_empty()).then(|| pids.iter().copied().collect());
+        self.selected = (!pids.is_empty()).then(|| pids.iter().copied().collect());
         // Processes that the former filter dropped are published again when they are next sampled.
         for (&pid, entry) in &self.processes {
             match &entry.published {
@@ -135,194 +220,295 @@ impl Registry {
     /// Returns the processes that are asked for and have not exited; `None` if all are.
     #[cfg(feature = "live")]
     pub(crate) fn filter(&self) -> Option<impl Iterator<Item = u32> + '_> {
-        self.wanted.as_ref().map(|wanted| wanted.iter().copied())
+        self.selected.as_ref().map(|selected| selected.iter().copied())
     }
 
-    /// Whether the ticks of a process are asked for. Lets the kernel side leave them out if not.
+    /// Returns `true` if samples of a process are requested. Otherwise makes the kernel side drop them.
     pub fn passes_filter(&mut self, pid: u32) -> bool {
-        let wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
-        if !wanted {
+        let is_selected = self.is_selected(pid);
+        if !is_selected {
             let process = Process { filter: filter::DROP, ..Process::default() };
-            // Where there is no room the ticks go on coming, and are left out here.
+            // Without room in the map the samples still arrive, and are dropped here.
             let _ = self.tables.set_process(pid, &process);
         }
-        wanted
+        is_selected
     }
 
-    /// Learns the mappings of all processes that run, so that what they fork is known too.
+    fn is_selected(&self, pid: u32) -> bool {
+        self.selected.as_ref().is_none_or(|selected| selected.contains(&pid))
+    }
+
+    /// Reads the mappings of all running processes, so that what they fork is known from its first sample on.
     pub fn scan(&mut self) {
         for pid in self.running() {
             self.scan_process(pid);
         }
     }
 
-    /// The processes that run: whoever has other things to do may [`scan_process`](Registry::scan_process) them one by one.
+    /// Returns the running processes, for callers that [`scan`](Registry::scan_process) them one by one.
     pub fn running(&self) -> Vec<u32> {
         self.system.processes()
     }
 
-    /// Learns the mappings of a process, if they aren't known yet.
+    /// Reads the mappings of a process, unless they are known.
     pub fn scan_process(&mut self, pid: u32) {
         self.ensure_mappings(pid, 0);
     }
 
-    /// Follows the life of processes.
+    /// Applies a life event.
     pub fn apply(&mut self, event: &LifeEvent) {
+        self.enforce_limits(event.time);
         match &event.life {
             Life::Forked { parent } => self.fork(event.pid, *parent, event.time),
             Life::Executed => {
                 self.forget(event.pid, event.time);
-                self.processes.insert(event.pid, Entry::default());
+                let time = event.time;
+                let entry =
+                    Entry { is_complete: true, executed: Some(time), verified: time, ..Entry::default() };
+                self.processes.insert(event.pid, entry);
             }
             Life::Mapped(map) => self.map(event.pid, map, event.time),
             Life::Exited => {
                 if let Some(entry) = self.processes.get_mut(&event.pid) {
                     entry.ended = Some(event.time);
+                    entry.linger = LINGER;
+                    self.leaving.push_back((event.time.saturating_add(LINGER), event.pid));
                 }
-                self.leaving.push_back((event.time, event.pid));
             }
-            Life::Lost { .. } => self.rescan(event.time),
+            // What is published stays: the kernel side itself drops a process that executes or ends.
+            Life::Lost { .. } => self.lost = self.lost.max(event.time),
         }
     }
 
-    /// What the process is.
+    /// Returns the description of a process.
     pub fn describe(&mut self, pid: u32) -> &Description {
         let system = &self.system;
         let entry = self.processes.entry(pid).or_default();
         entry.description.get_or_insert_with(|| system.describe(pid))
     }
 
-    /// Looks at the mappings of a process again: an address turned up that lies in none that is known.
+    /// Reads the mappings of a process again, after a sample in an unknown mapping.
     pub fn reread_mappings(&mut self, pid: u32, now: u64) {
-        let Ok(maps) = self.system.mappings(pid) else { return };
-        let entry = self.processes.entry(pid).or_default();
-        if same_layout(&entry.regions, &maps) {
-            return;
+        if self.processes.get(&pid).is_none_or(|entry| !entry.exceeds) && self.read_mappings(pid, now) {
+            self.mark_due(pid);
         }
-        entry.regions = Arc::new(maps.into_iter().map(Region::new).collect());
-        self.republish(pid, now);
     }
 
-    /// The arena, for walking on this side of the border.
+    /// Returns the arena, for walks in user space.
     pub fn tables(&self) -> &dyn Tables {
         &*self.tables
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn system(&self) -> &dyn System {
         &*self.system
     }
 
-    /// The modules that occurred in frames since this was asked last.
+    /// Takes the modules that occurred in frames since the previous call.
     pub fn take_modules(&mut self) -> HashMap<ModuleId, Module> {
         self.modules.take_seen()
     }
 
-    /// Forgets the processes that ended a while ago.
+    /// Drops processes that ended.
     pub fn expire(&mut self, now: u64) {
-        while let Some(&(ended, pid)) = self.leaving.front() {
-            if now.saturating_sub(ended) < LINGER {
+        while let Some(&(at, pid)) = self.leaving.front() {
+            if now < at {
                 break;
             }
             self.leaving.pop_front();
-            // Its number may belong to another process by now.
-            let Some(entry) = self.processes.get_mut(&pid).filter(|entry| entry.ended == Some(ended)) else {
-                continue;
+            // The id may belong to another process by now.
+            let is_it = |entry: &&mut Entry| {
+                entry.ended.is_some_and(|ended| ended.saturating_add(entry.linger) == at)
             };
+            let Some(entry) = self.processes.get_mut(&pid).filter(is_it) else { continue };
             if self.system.mappings(pid).is_ok_and(|maps| !maps.is_empty()) {
-                // Other threads run on: of their end no event tells.
+                // Other threads run on, and their end sends no event.
+                entry.linger = (entry.linger * 2).min(MAX_LINGER);
                 entry.ended = Some(now);
-                self.leaving.push_back((now, pid));
+                let at = now.saturating_add(entry.linger);
+                let next = self.leaving.partition_point(|&(other, _)| other <= at);
+                self.leaving.insert(next, (at, pid));
             } else {
                 self.forget(pid, now);
-                if let Some(wanted) = &mut self.wanted {
-                    wanted.remove(&pid);
+                if let Some(selected) = &mut self.selected {
+                    selected.remove(&pid);
                 }
             }
         }
     }
 
-    /// Lets go of the tables of files that no process has mapped for a while, and of the memory of those that were let
-    /// go before.
+    /// Frees the tables of files that no process has had mapped for 60 s, and the memory of those freed before.
     pub fn free_unused(&mut self, now: u64) {
-        let mut mapped: HashSet<ModuleId> = HashSet::new();
-        for entry in self.processes.values().filter(|entry| entry.published.is_some()) {
-            mapped.extend(entry.regions.iter().filter_map(|region| Some(region.file?.module)));
-        }
-        self.modules.retain(&mut self.allocator, now, |id, entry| {
-            mapped.contains(&id) || now.saturating_sub(entry.used) < KEEP
-        });
+        self.modules.drop_unused(&mut self.allocator, now, KEEP);
         for bytes in self.allocator.free_ranges(now) {
             self.tables.unused(bytes);
         }
-        // A region may name a module that is gone; it is looked up anew when the process is published again.
-        let modules = &self.modules;
-        for entry in self.processes.values_mut().filter(|entry| entry.published.is_none()) {
-            if entry.regions.iter().any(|r| r.file.is_some_and(|file| modules.get(file.module).is_none())) {
-                for region in Arc::make_mut(&mut entry.regions) {
-                    region.file = None;
-                }
-            }
+        if self.lost > self.swept {
+            self.swept = self.lost;
+            self.drop_ended(now);
         }
     }
 
-    /// What it has done so far.
+    /// Drops processes whose exit may have been lost.
+    fn drop_ended(&mut self, now: u64) {
+        let running: HashSet<u32> = self.system.processes().into_iter().collect();
+        if running.is_empty() {
+            // A recording without the answer.
+            return;
+        }
+        let is_gone = |(pid, entry): (&u32, &Entry)| {
+            (entry.verified < self.lost && !running.contains(pid)).then_some(*pid)
+        };
+        let gone: Vec<u32> = self.processes.iter().filter_map(is_gone).collect();
+        for pid in gone {
+            self.forget(pid, now);
+        }
+        if let Some(selected) = &mut self.selected {
+            selected.retain(|pid| running.contains(pid));
+        }
+    }
+
+    /// Returns the counters.
     pub fn stats(&self) -> RegistryStats {
         RegistryStats {
             table_bytes: self.allocator.used(),
             processes: self.processes.len() as u64,
+            mappings: self.region_count.get() as u64,
             ..self.stats.clone()
         }
     }
 
     fn ensure_mappings(&mut self, pid: u32, now: u64) {
-        let known = self.processes.get(&pid).is_some_and(|entry| !entry.regions.is_empty());
-        if !known {
-            self.reread_mappings(pid, now);
+        if self.processes.get(&pid).is_none_or(|entry| !entry.is_complete || entry.regions.is_empty()) {
+            self.read_mappings(pid, now);
+        }
+    }
+
+    /// Reads the mappings of a process again if life events were lost since they were complete.
+    ///
+    /// Returns `true` if they differ from what was known.
+    fn verify(&mut self, pid: u32, now: u64) -> bool {
+        let lost = self.lost;
+        self.processes.get(&pid).is_some_and(|entry| entry.verified < lost) && self.read_mappings(pid, now)
+    }
+
+    /// Reads the mappings of a process, if that is allowed at `now`. Returns `true` if they differ from what was known.
+    fn read_mappings(&mut self, pid: u32, now: u64) -> bool {
+        let entry = self.processes.entry(pid).or_default();
+        entry.read_limit.allow(now) && self.read_mappings_now(pid, now)
+    }
+
+    fn read_mappings_now(&mut self, pid: u32, now: u64) -> bool {
+        let entry = self.processes.entry(pid).or_default();
+        entry.verified = entry.verified.max(now);
+        let maps = match self.system.mappings(pid) {
+            Ok(maps) => maps,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::FileTooLarge {
+                    entry.read_limit.postpone(now);
+                    self.mark_exceeding(pid);
+                }
+                return false;
+            }
+        };
+        let Registry { names, limits, region_count, .. } = self;
+        let most = limits.mappings;
+        let Some(entry) = self.processes.get_mut(&pid) else { return false };
+        let exceeds = maps.len() > most;
+        entry.names = 0;
+        let regions = maps.iter().filter_map(|map| {
+            let name = names.intern(map, limits.name_bytes, &mut entry.names, limits.files)?;
+            Some(Region::new(map, name))
+        });
+        let regions = Regions::from_sorted(regions, most, region_count);
+        entry.is_complete = !regions.is_empty();
+        let exceeds = exceeds || entry.names >= limits.files;
+        let is_changed = !entry.regions.is_same_layout(&regions);
+        if is_changed {
+            entry.regions = regions;
+            entry.is_changed = true;
+        }
+        if exceeds {
+            self.mark_exceeding(pid);
+        } else {
+            entry.exceeds = false;
+        }
+        is_changed
+    }
+
+    fn mark_exceeding(&mut self, pid: u32) {
+        if let Some(entry) = self.processes.get_mut(&pid)
+            && !std::mem::replace(&mut entry.exceeds, true)
+        {
+            self.stats.exceeding += 1;
         }
     }
 
     fn fork(&mut self, pid: u32, parent: u32, now: u64) {
         self.forget(pid, now);
-        if let Some(wanted) = &mut self.wanted {
-            // The number may have been that of a process that was wanted.
-            if wanted.contains(&parent) {
-                wanted.insert(pid)
+        if let Some(selected) = &mut self.selected {
+            // The id may have been that of a selected process.
+            if selected.contains(&parent) {
+                selected.insert(pid)
             } else {
-                wanted.remove(&pid)
+                selected.remove(&pid)
             };
         }
-        let is_wanted = self.wanted.as_ref().is_none_or(|wanted| wanted.contains(&pid));
+        let is_selected = self.is_selected(pid);
         let inherited = self.processes.get(&parent).map(|entry| Entry {
             regions: entry.regions.clone(),
+            is_complete: entry.is_complete,
+            exceeds: entry.exceeds,
             published: entry.published.clone(),
+            is_changed: entry.is_changed,
+            next_publish: entry.next_publish,
+            verified: entry.verified,
+            names: entry.names,
             interpreters: entry.interpreters.fork(parent),
             jit: entry.jit.fork(),
             ..Entry::default()
         });
         let entry = inherited.unwrap_or_default();
-        // The kernel side let the child be known as its parent was at that moment. Meanwhile the parent may be known
-        // otherwise, and the child may have ended.
+        // The kernel side gave the child the state of its parent at that moment. Meanwhile that of the parent may be
+        // another, and the child may have ended.
         match &entry.published {
             Some(published) => self.tables.replace_process(pid, &published.process),
-            None if is_wanted => self.tables.remove_process(pid),
+            None if is_selected => self.tables.remove_process(pid),
             None => {}
         }
         self.processes.insert(pid, entry);
     }
 
     fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
-        let Registry { processes, modules, system, .. } = self;
+        let Registry { processes, modules, system, names, limits, region_count, .. } = self;
         let entry = processes.entry(pid).or_default();
-        // Either it was seen already when its mappings were looked at, or it was unmapped since, of which no event tells.
-        let is_seen = entry.regions.iter().any(|region| is_same(&region.map, map));
-        if !is_seen {
-            process::insert(Arc::make_mut(&mut entry.regions), map.clone());
+        // Either it was there when the mappings were read, or it was unmapped since, which sends no event.
+        let is_known = entry.regions.has(map);
+        let mut has_room = true;
+        if !is_known {
+            let name = names.intern(map, limits.name_bytes, &mut entry.names, limits.files);
+            has_room = match name {
+                Some(name) => entry.regions.insert(Region::new(map, name), limits.mappings, region_count),
+                None => {
+                    entry.regions.remove(map.start, map.end, region_count);
+                    false
+                }
+            };
+            entry.is_changed = true;
         }
-        let is_renewed = !entry.interpreters.are_none()
-            && modules.resolve(pid, map, &**system).is_some_and(|file| entry.interpreters.renew(file));
-        if !is_seen || is_renewed {
-            self.republish(pid, now);
+        if !entry.interpreters.are_none()
+            && let Some(region) = entry.regions.find(map.start)
+            && let Some(id) = modules.known(region).or_else(|| modules.add(pid, region, &**system))
+            && modules.place(id, region, now).is_some_and(|file| entry.interpreters.renew(file))
+        {
+            entry.is_changed = true;
+        }
+        let is_sampled = now.saturating_sub(entry.sampled) < IDLE;
+        if entry.is_changed && is_sampled {
+            self.mark_due(pid);
+        }
+        if !has_room {
+            self.mark_exceeding(pid);
         }
     }
 
@@ -333,26 +519,68 @@ impl Registry {
         self.processes.remove(&pid);
     }
 
-    /// Life events were lost: every process is looked at again when it is next sampled.
-    fn rescan(&mut self, now: u64) {
-        let known: Vec<u32> = self.processes.keys().copied().collect();
-        for &pid in &known {
-            self.forget(pid, now);
+    /// Drops what exceeds the limits of all processes together.
+    fn enforce_limits(&mut self, now: u64) {
+        if self.processes.len() > self.limits.processes {
+            let mut pids: Vec<(bool, u64, u32)> = self
+                .processes
+                .iter()
+                .map(|(&pid, entry)| (entry.published.is_some(), entry.sampled, pid))
+                .collect();
+            pids.sort_unstable();
+            for &(_, _, pid) in pids.iter().take(pids.len() / 4) {
+                self.forget(pid, now);
+            }
         }
-        self.scan();
-        for pid in known {
-            if let Some(entry) = self.processes.get_mut(&pid) {
-                entry.rediscovered = true;
+        if self.region_count.get() > self.limits.regions {
+            // Those without samples first: they are read again when they have one.
+            for entry in self.processes.values_mut().filter(|entry| entry.published.is_none()) {
+                entry.regions = Regions::default();
+                entry.is_complete = false;
+            }
+            if self.region_count.get() > self.limits.regions / 4 * 3 {
+                self.evict_largest(now);
             }
         }
     }
-}
 
-fn same_layout(regions: &[Region], maps: &[MapEvent]) -> bool {
-    regions.len() == maps.len() && regions.iter().zip(maps).all(|(a, b)| is_same(&a.map, b))
-}
+    /// Withdraws the processes with the most mappings until a quarter of the limit is free.
+    fn evict_largest(&mut self, now: u64) {
+        let mut largest: Vec<(usize, u32)> =
+            self.processes.iter().map(|(&pid, entry)| (entry.regions.len(), pid)).collect();
+        largest.sort_unstable_by(|a, b| b.cmp(a));
+        let goal = self.limits.regions / 4 * 3;
+        for (_, pid) in largest {
+            if self.region_count.get() <= goal && self.published_mappings <= goal {
+                break;
+            }
+            if self.withdraw(pid, now) {
+                self.tables.remove_process(pid);
+            }
+            self.mark_exceeding(pid);
+            if let Some(entry) = self.processes.get_mut(&pid) {
+                entry.regions = Regions::default();
+                entry.is_complete = false;
+                entry.is_changed = true;
+                entry.next_publish = now.saturating_add(EVICTED);
+            }
+        }
+    }
 
-/// Whether two looks at a process saw one mapping; the two ways to look name its file differently.
-fn is_same(a: &MapEvent, b: &MapEvent) -> bool {
-    (a.start, a.end, a.offset, &a.path) == (b.start, b.end, b.offset, &b.path)
+    /// Withdraws the processes without samples in the last second. Returns `true` if there were any.
+    fn withdraw_idle(&mut self, now: u64) -> bool {
+        if now.saturating_sub(self.withdrawn) < IDLE {
+            return false;
+        }
+        self.withdrawn = now;
+        let is_idle = |(pid, entry): (&u32, &Entry)| {
+            (entry.published.is_some() && now.saturating_sub(entry.sampled) > IDLE).then_some(*pid)
+        };
+        let idle: Vec<u32> = self.processes.iter().filter_map(is_idle).collect();
+        for &pid in &idle {
+            self.withdraw(pid, now);
+            self.tables.remove_process(pid);
+        }
+        !idle.is_empty()
+    }
 }

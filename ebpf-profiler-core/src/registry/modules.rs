@@ -1,13 +1,16 @@
 //! The files that were seen mapped, each once, with their unwind tables.
 
+use std::sync::{Arc, Weak};
+
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
+use super::publish::Published;
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, Language, RuntimeFiles};
-use crate::process::{Mapped, Module, ModuleId, System};
-use crate::sample::{FileId, MapEvent};
+use crate::process::{Mapped, Module, ModuleId, Region, System};
+use crate::sample::FileId;
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
 
@@ -18,6 +21,8 @@ pub(super) struct Modules {
     by_file: HashMap<FileId, ModuleId>,
     next: u32,
     languages: Vec<Box<dyn Language>>,
+    /// Number of modules at which unused ones are dropped.
+    purge_at: usize,
 }
 
 pub(super) struct Entry {
@@ -31,6 +36,21 @@ pub(super) struct Entry {
     pub(super) seen: bool,
     /// When it was last part of a process that was published to the kernel side.
     pub(super) used: u64,
+    /// Number of published states that have it mapped.
+    references: u32,
+    /// Published mappings that wait for its table.
+    waiting: Vec<Waiting>,
+    /// Length of `waiting` at which the mappings that are gone are dropped.
+    prune_at: usize,
+}
+
+/// A published mapping whose module has no table yet.
+pub(super) struct Waiting {
+    pub(super) published: Weak<Published>,
+    /// Index of the mapping in the published array.
+    pub(super) index: u32,
+    /// Its [`interpreter`](ebpf_programs::abi::mapping::Mapping::interpreter).
+    pub(super) interpreter: u16,
 }
 
 /// Where its unwind table is.
@@ -72,21 +92,24 @@ impl Modules {
         })
     }
 
-    /// The module of a mapping and where it lies; none where its file can't be opened.
-    pub(super) fn resolve(&mut self, pid: u32, map: &MapEvent, system: &dyn System) -> Option<Mapped> {
-        let id = match self.by_file.get(&map.file) {
-            Some(&id) => id,
-            None => self.add(pid, map, system)?,
-        };
-        let entry = self.entries.get_mut(&id)?;
-        let address = code_address(&entry.segments, map.offset).unwrap_or(map.offset);
-        entry.module.extend(address, address.saturating_add(map.end - map.start), map.offset);
-        Some(Mapped { module: id, bias: address.wrapping_sub(map.start) })
+    /// Returns the module of a region if its file is known.
+    pub(super) fn known(&self, region: &Region) -> Option<ModuleId> {
+        self.by_file.get(&region.name.file).copied()
     }
 
-    /// Looks at a file for the first time. It may be one that is known by another of its identities.
-    fn add(&mut self, pid: u32, map: &MapEvent, system: &dyn System) -> Option<ModuleId> {
-        let opener = system.opener(pid, map);
+    /// Returns the place of a region in its module.
+    pub(super) fn place(&mut self, id: ModuleId, region: &Region, now: u64) -> Option<Mapped> {
+        let entry = self.entries.get_mut(&id)?;
+        entry.used = now;
+        let address = code_address(&entry.segments, region.offset).unwrap_or(region.offset);
+        entry.module.extend(address, address.saturating_add(region.end - region.start), region.offset);
+        Some(Mapped { module: id, bias: address.wrapping_sub(region.start) })
+    }
+
+    /// Opens the file of a region, which may be known by another of its identities. `None` if that fails.
+    pub(super) fn add(&mut self, pid: u32, region: &Region, system: &dyn System) -> Option<ModuleId> {
+        let map = region.map();
+        let opener = system.opener(pid, &map);
         let elf = opener.open().ok().and_then(|source| Elf::open(source).ok());
         let build_id: Box<[u8]> = elf.as_ref().and_then(Elf::build_id).unwrap_or_default().into();
         if let FileId::BuildId(expected) = &map.file
@@ -99,7 +122,10 @@ impl Modules {
         if !build_id.is_empty()
             && let Some(&id) = self.by_file.get(&same)
         {
-            self.by_file.insert(map.file.clone(), id);
+            // One build may lie in any number of files.
+            if self.by_file.len() < MAX_FILES {
+                self.by_file.insert(map.file.clone(), id);
+            }
             return Some(id);
         }
         let id = ModuleId(self.next);
@@ -124,6 +150,22 @@ impl Modules {
         self.entries.get_mut(&id)
     }
 
+    /// Counts one more published state with the module mapped.
+    pub(super) fn acquire(&mut self, id: ModuleId, now: u64) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.references += 1;
+            entry.used = now;
+        }
+    }
+
+    /// Counts one published state less.
+    pub(super) fn release(&mut self, id: ModuleId, now: u64) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.references = entry.references.saturating_sub(1);
+            entry.used = now;
+        }
+    }
+
     /// The modules that occurred in frames since this was asked last.
     pub(super) fn take_seen(&mut self) -> HashMap<ModuleId, Module> {
         let taken = |(&id, entry): (&ModuleId, &mut Entry)| {
@@ -132,15 +174,20 @@ impl Modules {
         self.entries.iter_mut().filter_map(taken).collect()
     }
 
-    /// Drops the modules that `keep` doesn't want, and gives back their places.
-    pub(super) fn retain(
-        &mut self,
-        allocator: &mut Allocator,
-        now: u64,
-        keep: impl Fn(ModuleId, &Entry) -> bool,
-    ) {
-        self.entries.retain(|&id, entry| {
-            let kept = entry.seen || keep(id, entry);
+    /// Drops unused modules if there are more than `limit`, or as many as half of them have come since the last time.
+    /// Returns `true` if fewer than `limit` are left.
+    pub(super) fn make_room(&mut self, limit: usize, allocator: &mut Allocator, now: u64) -> bool {
+        if self.entries.len() >= limit.min(self.purge_at.max(MANY)) {
+            self.drop_unused(allocator, now, KEEP_AT_LEAST);
+            self.purge_at = self.entries.len() * 2;
+        }
+        self.entries.len() < limit
+    }
+
+    /// Drops the modules that no published process has had mapped for `keep` nanoseconds, and frees their tables.
+    pub(super) fn drop_unused(&mut self, allocator: &mut Allocator, now: u64, keep: u64) {
+        self.entries.retain(|_, entry| {
+            let kept = entry.seen || entry.references > 0 || now.saturating_sub(entry.used) < keep;
             if let (false, Table::Ready { place, bytes }) = (kept, entry.table) {
                 allocator.free(place, bytes, now);
             }
@@ -164,9 +211,35 @@ impl RuntimeFiles for Modules {
 impl Entry {
     fn new(module: Module, elf: Option<&Elf>) -> Entry {
         let segments = elf.map_or(&[][..], Elf::segments);
-        let segments: Vec<Segment> = segments.iter().filter(|segment| segment.is_code()).copied().collect();
+        let segments = segments.iter().filter(|segment| segment.is_code());
+        let segments: Vec<Segment> = segments.take(MAX_SEGMENTS).copied().collect();
         let table = if segments.is_empty() { Table::None } else { Table::Pending };
-        Entry { module, segments, table, runtime: None, seen: false, used: 0 }
+        Entry {
+            module,
+            segments,
+            table,
+            runtime: None,
+            seen: false,
+            used: 0,
+            references: 0,
+            waiting: Vec::new(),
+            prune_at: 0,
+        }
+    }
+
+    /// Adds a published mapping that waits for the table.
+    pub(super) fn wait(&mut self, published: &Arc<Published>, index: u32, interpreter: u16) {
+        if self.waiting.len() >= self.prune_at {
+            self.waiting.retain(|waiting| waiting.published.strong_count() > 0);
+            self.prune_at = (self.waiting.len() * 2).max(64);
+        }
+        self.waiting.push(Waiting { published: Arc::downgrade(published), index, interpreter });
+    }
+
+    /// Takes the mappings that waited for the table.
+    pub(super) fn take_waiting(&mut self) -> Vec<Waiting> {
+        self.prune_at = 0;
+        std::mem::take(&mut self.waiting)
     }
 
     /// Whether its bytes are those of an ELF file's segments, so that addresses in it mean something.
@@ -202,3 +275,15 @@ impl Entry {
         Ok(compiled.unsupported)
     }
 }
+
+/// Number of modules below which unused ones are kept for some time.
+const MANY: usize = 4096;
+
+/// Time that an unused module is kept at least, in nanoseconds.
+const KEEP_AT_LEAST: u64 = 1_000_000_000;
+
+/// File identities at most that lead to modules.
+const MAX_FILES: usize = 1 << 16;
+
+/// Executable segments of a file that are kept.
+const MAX_SEGMENTS: usize = 64;

@@ -1,50 +1,175 @@
-//! What the kernel side is published of processes, and when.
+//! The state of processes in the kernel maps, and when it is written.
+//!
+//! ```text
+//!   life event ──► regions ──► changed ─┐
+//!   sample ────────────────► sampled ───┴──► published once, at the end of the batch
+//! ```
+//!
+//! A mapping event marks its process as changed. A changed process is published when a raw sample of it is walked, or at
+//! the end of a batch with a sample of it; one that is not sampled costs nothing. The more mappings a process has, the
+//! longer it waits until it is published again; samples taken in that time end with
+//! [`Stop::TooManyMappings`].
 
 use std::sync::Arc;
 
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, filter, kind};
+use hashbrown::HashMap;
 
 use super::modules::{Modules, Table};
 use super::{Entry, Registry};
-use crate::process::{self, ModuleId};
+use crate::process::{Mapped, ModuleId};
+use crate::trace::Stop;
 
-/// What the kernel side was published of a process. It holds for what the process forked since, too, for each of them
-/// as long as nothing else is mapped there.
+/// The state of a process in the kernel maps. Forked children share it until their mappings change.
 pub(super) struct Published {
     pub(super) process: Process,
-    /// How many bytes the descriptions of its interpreters take in the arena.
+    /// Bytes of the descriptions of its interpreters in the arena.
     described: usize,
+    /// Its modules, each once.
+    modules: Vec<ModuleId>,
 }
 
 impl Published {
-    /// How many bytes its mappings take in the arena.
+    /// Returns the number of bytes of its mappings in the arena.
     fn mapped(&self) -> usize {
         self.process.count as usize * size_of::<Mapping>()
     }
 }
 
 impl Registry {
-    /// What the kernel side would be published of a process: an up-to-date [`Process`] in the arena.
+    /// Publishes the current mappings of a process. Called for every raw sample.
     ///
-    /// `None` when nothing is mapped in it, or there is no room.
+    /// `None` if it has no mappings, or if it exceeds its [limits](super::Limits): see [`Registry::stop_of`].
     pub fn publish(&mut self, pid: u32, now: u64) -> Option<Process> {
         self.ensure_mappings(pid, now);
-        let published = match &self.processes.get(&pid)?.published {
-            Some(published) => published.process,
-            None => self.write_mappings(pid, now)?,
+        self.verify(pid, now);
+        let entry = self.processes.get_mut(&pid)?;
+        entry.sampled = entry.sampled.max(now);
+        if entry.exceeds && entry.regions.is_empty() {
+            // Without mappings and raw samples its samples cost nothing but their records.
+            self.set_process(pid, &Process { filter: filter::KEEP, ..Process::default() }, now);
+            return None;
+        }
+        let process = match &entry.published {
+            Some(published) if !entry.is_changed => published.process,
+            _ => return self.republish(pid, now),
         };
-        if self.tables.set_process(pid, &published).is_err() {
+        self.set_process(pid, &process, now);
+        Some(process)
+    }
+
+    /// Publishes the processes that changed and were sampled. Called at the end of a batch.
+    pub fn publish_changed(&mut self, now: u64) {
+        let due = std::mem::take(&mut self.due);
+        for pid in due {
+            let Some(entry) = self.processes.get_mut(&pid) else { continue };
+            entry.is_due = false;
+            if entry.published.is_some() && entry.is_changed && self.republish(pid, now).is_none() {
+                self.mark_due(pid);
+            }
+        }
+    }
+
+    /// Lets [`Registry::publish_changed`] look at a process.
+    pub(super) fn mark_due(&mut self, pid: u32) {
+        if let Some(entry) = self.processes.get_mut(&pid)
+            && entry.published.is_some()
+            && !std::mem::replace(&mut entry.is_due, true)
+        {
+            self.due.push(pid);
+        }
+    }
+
+    /// Checks a stack that the kernel side walked: it must have known the process as it is now.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason if the stack must be dropped. The process is published then, so that the next one is right.
+    pub fn check_walk(&mut self, pid: u32, now: u64) -> Result<(), Stop> {
+        let Some(entry) = self.processes.get_mut(&pid).filter(|entry| entry.published.is_some()) else {
+            let is_new = self.is_after_exec(pid, now);
+            if !is_new {
+                self.publish(pid, now);
+            }
+            // The registers are those of the program that the process was before.
+            return Err(if is_new { Stop::Exec } else { self.stop_of(pid) });
+        };
+        entry.sampled = entry.sampled.max(now);
+        if entry.is_changed {
+            let is_postponed = now < entry.next_publish;
+            self.mark_due(pid);
+            return if is_postponed { Err(Stop::TooManyMappings) } else { Ok(()) };
+        }
+        if self.verify(pid, now) {
+            self.mark_due(pid);
+            return Err(Stop::UnknownProcess);
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if a process executed its program within the last second.
+    pub(crate) fn is_after_exec(&self, pid: u32, now: u64) -> bool {
+        let is_after = |entry: &Entry| entry.executed.is_some_and(|at| now.saturating_sub(at) < EXEC);
+        self.processes.get(&pid).is_some_and(is_after)
+    }
+
+    /// Returns the reason for which a process is not published.
+    pub fn stop_of(&self, pid: u32) -> Stop {
+        match self.processes.get(&pid) {
+            Some(entry) if entry.exceeds || entry.is_changed => Stop::TooManyMappings,
+            _ => Stop::UnknownProcess,
+        }
+    }
+
+    /// Returns `true` if mappings of a process are missing because it has too many.
+    pub fn exceeds(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|entry| entry.exceeds)
+    }
+
+    /// Publishes a process anew, if it may by now.
+    pub(super) fn republish(&mut self, pid: u32, now: u64) -> Option<Process> {
+        let entry = self.processes.get_mut(&pid)?;
+        if now < entry.next_publish {
+            return None;
+        }
+        if !self.publish_limit.allow(entry.regions.len(), now) {
+            entry.next_publish = now.saturating_add(NO_WAIT);
+            return None;
+        }
+        let was_published = self.withdraw(pid, now);
+        let process = self.write_mappings(pid, now);
+        match &process {
+            Some(process) => self.set_process(pid, process, now),
+            // The former state lies where other data will lie soon.
+            None if was_published => self.tables.remove_process(pid),
+            None => {}
+        }
+        process
+    }
+
+    fn set_process(&mut self, pid: u32, process: &Process, now: u64) {
+        let mut result = self.tables.set_process(pid, process);
+        if result.is_err() && self.withdraw_idle(now) {
+            result = self.tables.set_process(pid, process);
+        }
+        if result.is_err() {
             *self.stats.without_table.entry("processes beyond what the kernel side knows").or_default() += 1;
         }
-        Some(published)
     }
 
     /// Writes the mappings of a process into the arena.
     fn write_mappings(&mut self, pid: u32, now: u64) -> Option<Process> {
-        self.resolve(pid, now);
+        let opened = self.resolve(pid, now);
         self.discover_runtimes(pid, now);
+        if self.published_mappings + self.processes.get(&pid)?.regions.len() > self.limits.regions {
+            self.evict_largest(now);
+        }
         let entry = self.processes.get_mut(&pid)?;
+        let count = entry.regions.len() as u64;
+        // The first time is free: a program that begins is published while it loads its libraries.
+        let wait = count * MAPPING_WAIT + opened as u64 * FILE_WAIT;
+        entry.next_publish = if wait < NO_WAIT { now } else { now.saturating_add(wait) };
         let bytes = kernel_mappings(entry, &self.modules);
         if bytes.is_empty() {
             return None;
@@ -62,13 +187,30 @@ impl Registry {
             }
         };
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
-        let process = Process { mappings, count, raw_budget: RAW_BUDGET, filter: filter::KEEP, interpreters };
-        let published = Published { process, described: descriptions.len() };
-        self.processes.get_mut(&pid)?.published = Some(Arc::new(published));
+        let entry = self.processes.get_mut(&pid)?;
+        let raw_budget = if entry.exceeds { 0 } else { RAW_BUDGET };
+        let process = Process { mappings, count, raw_budget, filter: filter::KEEP, interpreters };
+        let published =
+            Arc::new(Published { process, described: descriptions.len(), modules: modules_of(entry) });
+        self.published_mappings += count as usize;
+        for &id in &published.modules {
+            self.modules.acquire(id, now);
+        }
+        for (index, region) in entry.regions.iter().enumerate() {
+            let Some(file) = region.file else { continue };
+            let interpreter = entry.interpreters.number(file.module, file.bias);
+            if let Some(module) = self.modules.get_mut(file.module)
+                && module.table == Table::Pending
+            {
+                module.wait(&published, index as u32, interpreter);
+            }
+        }
+        entry.published = Some(published);
+        entry.is_changed = false;
         Some(process)
     }
 
-    /// Lays bytes into the arena; where.
+    /// Copies bytes into the arena and returns their place.
     fn write_bytes(&mut self, bytes: &[u8], now: u64) -> Option<u32> {
         let place = self.allocator.allocate(bytes.len(), now)?;
         if self.tables.write(u64::from(place) * UNIT as u64, bytes).is_err() {
@@ -78,40 +220,34 @@ impl Registry {
         Some(place)
     }
 
-    /// What was published of a process is no longer so.
+    /// Withdraws the published state of a process. Returns `true` if there was one.
     pub(super) fn withdraw(&mut self, pid: u32, now: u64) -> bool {
         let Some(published) = self.processes.get_mut(&pid).and_then(|entry| entry.published.take()) else {
             return false;
         };
         if let Some(published) = Arc::into_inner(published) {
-            // No other process is known by it.
+            // No other process shares it.
             self.allocator.free(published.process.mappings, published.mapped(), now);
             if published.described > 0 {
                 self.allocator.free(published.process.interpreters, published.described, now);
+            }
+            self.published_mappings -= published.process.count as usize;
+            for &id in &published.modules {
+                self.modules.release(id, now);
             }
         }
         true
     }
 
-    /// Lets the kernel side know a process anew, if it knew it.
-    pub(super) fn republish(&mut self, pid: u32, now: u64) {
-        if self.withdraw(pid, now) && self.publish(pid, now).is_none() {
-            // What it knows lies where other things will lie soon.
-            self.tables.remove_process(pid);
-        }
-    }
-
-    /// Whether what the kernel side walked in this process holds: it knows it as it is now, or did so until life events
-    /// were lost.
-    pub fn is_walk_valid(&self, pid: u32) -> bool {
-        self.processes.get(&pid).is_some_and(|entry| entry.published.is_some() || entry.rediscovered)
-    }
-
-    /// Builds the table for the file at `address` of a process, if that wasn't tried yet.
+    /// Builds the table for the file at `address` of a process, unless that was tried before.
     ///
-    /// True when the kernel side knows more of it than before.
+    /// Returns `true` if the kernel side has a new table, or knows now that there is none.
     pub fn build_table(&mut self, pid: u32, address: u64, now: u64) -> bool {
         let Some(id) = self.module_at(pid, address) else { return false };
+        self.build_table_of(id, now)
+    }
+
+    fn build_table_of(&mut self, id: ModuleId, now: u64) -> bool {
         let Some(entry) = self.modules.get_mut(id) else { return false };
         if entry.table != Table::Pending {
             return false;
@@ -130,65 +266,81 @@ impl Registry {
 
     /// Builds the tables of all files of a process.
     pub(crate) fn build_tables(&mut self, pid: u32, now: u64) {
-        let Some(regions) = self.processes.get(&pid).map(|entry| entry.regions.clone()) else { return };
-        for region in regions.iter().filter(|region| region.file.is_some()) {
-            self.build_table(pid, region.map.start, now);
+        let published = self.processes.get(&pid).and_then(|entry| entry.published.clone());
+        for &id in published.iter().flat_map(|published| &published.modules) {
+            self.build_table_of(id, now);
         }
     }
 
-    /// Finds the file of every region.
-    pub(super) fn resolve(&mut self, pid: u32, now: u64) {
-        let Registry { processes, modules, system, .. } = self;
-        let Some(entry) = processes.get_mut(&pid) else { return };
-        if entry.regions.iter().any(|region| region.file.is_none() && !region.is_anonymous()) {
-            for region in Arc::make_mut(&mut entry.regions) {
-                if region.file.is_none() && !region.is_anonymous() {
-                    region.file = modules.resolve(pid, &region.map, &**system);
+    /// Finds the files of all regions. Returns the number of files that were opened for the first time, or in vain.
+    pub(super) fn resolve(&mut self, pid: u32, now: u64) -> usize {
+        let Registry { processes, modules, system, allocator, limits, .. } = self;
+        let Some(entry) = processes.get_mut(&pid) else { return 0 };
+        let mut tried: HashMap<*const _, Option<ModuleId>> = HashMap::new();
+        let mut opened = 0;
+        let mut exceeds = false;
+        entry.regions.resolve(|region| {
+            let is_known = region.file.is_some_and(|file| modules.get(file.module).is_some());
+            if is_known || region.is_anonymous() {
+                return None;
+            }
+            let id = *tried.entry(Arc::as_ptr(&region.name)).or_insert_with(|| {
+                if let Some(id) = modules.known(region) {
+                    return Some(id);
                 }
-            }
-        }
-        for region in entry.regions.iter() {
-            if let Some(module) = region.file.and_then(|file| modules.get_mut(file.module)) {
-                module.used = now;
-            }
-        }
+                if opened >= limits.files || !modules.make_room(limits.modules, allocator, now) {
+                    exceeds = true;
+                    return None;
+                }
+                opened += 1;
+                modules.add(pid, region, &**system)
+            });
+            // A module that is gone leaves the region without a file.
+            let gone = || region.file.map(|_| Mapped { module: ModuleId(u32::MAX), bias: 0 });
+            id.and_then(|id| modules.place(id, region, now)).or_else(gone)
+        });
+        entry.exceeds |= exceeds;
+        opened
     }
 
     fn module_at(&self, pid: u32, address: u64) -> Option<ModuleId> {
-        let regions = &self.processes.get(&pid)?.regions;
-        Some(regions[process::find(regions, address)?].file?.module)
+        Some(self.processes.get(&pid)?.regions.find(address)?.file?.module)
     }
 
-    /// Writes what became of a module's table into the mappings of every process that is published.
+    /// Writes the place of a module's table into the published mappings that wait for it.
     fn publish_table(&mut self, id: ModuleId) {
-        let Some(table) = self.modules.get(id).map(|entry| entry.table) else { return };
-        let (place, kind) = table.words();
-        for entry in self.processes.values() {
-            let Some(at) = entry.published.as_ref().map(|published| published.process.mappings) else {
-                continue;
-            };
-            for (index, region) in entry.regions.iter().take(MAX_MAPPINGS).enumerate() {
-                if let Some(file) = region.file.filter(|file| file.module == id) {
-                    let interpreter = entry.interpreters.number(id, file.bias);
-                    let words = u64::from(place) | u64::from(kind) << 32 | u64::from(interpreter) << 48;
-                    let offset = index * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
-                    // Written before, so the room is there.
-                    let _ =
-                        self.tables.write(u64::from(at) * UNIT as u64 + offset as u64, &words.to_ne_bytes());
-                }
-            }
+        let Some(entry) = self.modules.get_mut(id) else { return };
+        let (place, kind) = entry.table.words();
+        for waiting in entry.take_waiting() {
+            let Some(published) = waiting.published.upgrade() else { continue };
+            let words = u64::from(place) | u64::from(kind) << 32 | u64::from(waiting.interpreter) << 48;
+            let at = u64::from(published.process.mappings) * UNIT as u64;
+            let offset =
+                waiting.index as usize * size_of::<Mapping>() + core::mem::offset_of!(Mapping, table);
+            // Written before, so the room is there.
+            let _ = self.tables.write(at + offset as u64, &words.to_ne_bytes());
         }
     }
+}
+
+/// The modules of a process, each once.
+fn modules_of(entry: &Entry) -> Vec<ModuleId> {
+    let mut modules: Vec<ModuleId> =
+        entry.regions.iter().filter_map(|region| Some(region.file?.module)).collect();
+    modules.sort_unstable();
+    modules.dedup();
+    modules.shrink_to_fit();
+    modules
 }
 
 /// The regions as the kernel side reads them.
 fn kernel_mappings(entry: &Entry, modules: &Modules) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(entry.regions.len() * size_of::<Mapping>());
-    for region in entry.regions.iter().take(MAX_MAPPINGS) {
+    for region in entry.regions.iter() {
         let table = region.file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
         let (place, kind) = table.map_or((0, kind::BARE), Table::words);
-        bytes.extend(region.map.start.to_ne_bytes());
-        bytes.extend(region.map.end.to_ne_bytes());
+        bytes.extend(region.start.to_ne_bytes());
+        bytes.extend(region.end.to_ne_bytes());
         bytes.extend(region.file.map_or(0, |file| file.bias).to_ne_bytes());
         bytes.extend(place.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
@@ -199,8 +351,17 @@ fn kernel_mappings(entry: &Entry, modules: &Modules) -> Vec<u8> {
     bytes
 }
 
-/// How many raw ticks for want of a mapping a process is granted each time that it is published anew.
+/// Raw samples for want of a mapping that a process is granted each time that it is published.
 const RAW_BUDGET: u32 = 16;
 
-/// The most mappings of a process that are published to the kernel side: one search finds any of them.
-const MAX_MAPPINGS: usize = 1 << 14;
+/// Time until a process is published again, in nanoseconds for each of its mappings.
+const MAPPING_WAIT: u64 = 10_000;
+
+/// The same for each file that was opened.
+const FILE_WAIT: u64 = 100_000;
+
+/// Waits below this are none, in nanoseconds: ordinary programs are published in every batch.
+const NO_WAIT: u64 = 100_000_000;
+
+/// Time at most between an exec and the last sample that was walked before it, in nanoseconds.
+const EXEC: u64 = 1_000_000_000;

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::{LifeEvent, Malformed, TickRecord};
+use ebpf_programs::abi::record::kind;
+
+use super::{Life, LifeEvent, Malformed, TickRecord};
 
 /// What happened since the last look: ticks and life events, in no particular order between the two.
 #[derive(Debug, Default)]
@@ -10,6 +12,8 @@ pub struct Batch {
     words: Vec<u64>,
     ticks: Vec<Range<usize>>,
     life: Vec<LifeEvent>,
+    /// Bytes of the paths in the life events.
+    paths: usize,
 }
 
 /// One event of a batch, in the order of time.
@@ -31,6 +35,7 @@ impl Batch {
         self.words.clear();
         self.ticks.clear();
         self.life.clear();
+        self.paths = 0;
     }
 
     /// Whether nothing is in it.
@@ -40,7 +45,7 @@ impl Batch {
 
     /// The memory that its events take, in bytes.
     pub fn size(&self) -> usize {
-        self.words.len() * 8 + self.life.len() * size_of::<LifeEvent>()
+        self.words.len() * 8 + self.life.len() * size_of::<LifeEvent>() + self.paths
     }
 
     /// Takes the bytes of one record of the ring; a rest of fewer than eight is dropped, no record has one.
@@ -58,8 +63,17 @@ impl Batch {
         self.ticks.push(start..self.words.len());
     }
 
+    /// Returns `true` if a sample is still to be unwound.
+    pub fn has_raw(&self) -> bool {
+        let kind = |words: &[u64]| words.get(2).map(|word| (word >> 32) as u8);
+        self.ticks().any(|words| kind(words) == Some(kind::RAW))
+    }
+
     /// Takes a life event.
     pub fn push_life(&mut self, event: LifeEvent) {
+        if let Life::Mapped(map) = &event.life {
+            self.paths += map.path.len();
+        }
         self.life.push(event);
     }
 
@@ -96,7 +110,6 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::Life;
 
     #[test]
     fn events_come_in_the_order_of_time() {

@@ -1,6 +1,7 @@
 //! The life of processes: what happens to them between two ticks.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Something that happened to a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,12 +49,12 @@ pub struct MapEvent {
     /// The file, as far as the kernel told it.
     pub file: FileId,
     /// What the kernel calls it: a path in the process's own view, `//anon`, `[vdso]`.
-    pub path: Box<str>,
+    pub path: Arc<str>,
 }
 
 impl MapEvent {
     /// Creates a mapping of `addresses`, which begins at `offset` in `file`.
-    pub fn new(addresses: Range<u64>, offset: u64, file: FileId, path: impl Into<Box<str>>) -> MapEvent {
+    pub fn new(addresses: Range<u64>, offset: u64, file: FileId, path: impl Into<Arc<str>>) -> MapEvent {
         MapEvent { start: addresses.start, end: addresses.end, offset, file, path: path.into() }
     }
 }

@@ -1,11 +1,11 @@
 //! Who has which part of the arena.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use ebpf_programs::abi::arena::{BLOCK_UNITS, UNIT};
 
-/// Hands out places in the arena, lowest first.
+/// Hands out places in the arena, from the smallest free stretch that has one.
 ///
 /// What is given back rests for a while before it is handed out again: a walk that began before may still
 /// read it.
@@ -25,6 +25,8 @@ use ebpf_programs::abi::arena::{BLOCK_UNITS, UNIT};
 pub struct Allocator {
     /// First unit to number of units, never touching each other.
     free: BTreeMap<u32, u32>,
+    /// The same as number of units and first unit.
+    by_size: BTreeSet<(u32, u32)>,
     /// When it was given back, first unit, number of units.
     resting: VecDeque<(u64, u32, u32)>,
     used: u64,
@@ -37,16 +39,20 @@ impl Allocator {
     /// An arena of `bytes`, all free.
     pub fn new(bytes: u64) -> Allocator {
         let units = u32::try_from(bytes / UNIT as u64).unwrap_or(u32::MAX);
-        Allocator { free: BTreeMap::from([(0, units)]), resting: VecDeque::new(), used: 0 }
+        Allocator {
+            free: BTreeMap::from([(0, units)]),
+            by_size: BTreeSet::from([(units, 0)]),
+            resting: VecDeque::new(),
+            used: 0,
+        }
     }
 
     /// A place for `bytes`: within one block where that is possible, from a block's start otherwise.
     pub fn allocate(&mut self, bytes: usize, now: u64) -> Option<u32> {
         self.release_rested(now);
         let units = units(bytes)?;
-        let (start, len, place) =
-            self.free.iter().find_map(|(&start, &len)| Some((start, len, first_fit(start, len, units)?)))?;
-        self.free.remove(&start);
+        let (start, len, place) = self.best_fit(units)?;
+        self.remove(start);
         self.insert(start, place - start);
         self.insert(place + units, start + len - place - units);
         self.used += u64::from(units);
@@ -83,10 +89,28 @@ impl Allocator {
         }
     }
 
+    /// Returns the smallest free stretch with a place for `units`, and that place.
+    ///
+    /// A stretch that is large enough may have none, because a place may not cross the end of a block. A few of those
+    /// are skipped; among stretches that are larger by a block the first has one.
+    fn best_fit(&self, units: u32) -> Option<(u32, u32, u32)> {
+        let place = |&(len, start): &(u32, u32)| Some((start, len, first_fit(start, len, units)?));
+        let surely = units.checked_add(units.min(BLOCK_UNITS))?;
+        let tight = self.by_size.range((units, 0)..(surely, 0)).take(TRIES).find_map(place);
+        tight.or_else(|| self.by_size.range((surely, 0)..).find_map(place))
+    }
+
     fn insert(&mut self, start: u32, len: u32) {
         if len > 0 {
             self.free.insert(start, len);
+            self.by_size.insert((len, start));
         }
+    }
+
+    fn remove(&mut self, start: u32) -> Option<u32> {
+        let len = self.free.remove(&start)?;
+        self.by_size.remove(&(len, start));
+        Some(len)
     }
 
     /// Makes it free and one with its neighbours.
@@ -94,16 +118,19 @@ impl Allocator {
         if let Some((&before, &before_len)) = self.free.range(..start).next_back()
             && before + before_len == start
         {
-            self.free.remove(&before);
+            self.remove(before);
             start = before;
             len += before_len;
         }
-        if let Some(behind_len) = self.free.remove(&(start + len)) {
+        if let Some(behind_len) = self.remove(start + len) {
             len += behind_len;
         }
         self.insert(start, len);
     }
 }
+
+/// Stretches without a place that are skipped at most.
+const TRIES: usize = 64;
 
 fn units(bytes: usize) -> Option<u32> {
     u32::try_from(bytes.div_ceil(UNIT).max(1)).ok()

@@ -114,7 +114,7 @@ fn lied_to(runtime: &dyn Runtime, seed: u64) -> Result<(), String> {
         // With the check that a frame would carry, naming gets beyond its comparison; every fourth time with another one.
         let read: &dyn Memory = &memory;
         let check = attachment.walker().check(address, |at| read.u64(at)).unwrap_or(0);
-        let check = if seed % 4 == 0 { !check & 0xff_ffff } else { check };
+        let check = if seed.is_multiple_of(4) { !check & 0xff_ffff } else { check };
         let function = attachment.names().function(address, check, &memory);
         memory.check("naming a function")?;
         if let Ok(function) = function

@@ -201,6 +201,9 @@ fn symbol(name: &str) -> Symbol {
 }
 
 fn truncated(part: &str) -> Option<Stop> {
+    if part == "[exec]" {
+        return Some(Stop::Exec);
+    }
     let reason = part.strip_prefix("[truncated: ")?.strip_suffix(']')?;
     Stop::ALL.iter().copied().find(|stop| stop.text() == reason)
 }

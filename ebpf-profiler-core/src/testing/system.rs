@@ -90,7 +90,7 @@ impl System for FakeSystem {
     }
 
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
-        let contents = self.files.get(&mapping.path).cloned();
+        let contents = self.files.get(&*mapping.path).cloned();
         let real = self.own == Some(pid);
         let path = mapping.path.clone();
         Arc::new(move || match &contents {

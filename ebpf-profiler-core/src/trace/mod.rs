@@ -46,6 +46,6 @@ impl Trace<'_> {
     ///
     /// A thread of the kernel has no user side, so its kernel frames are all there is.
     pub fn is_whole(&self) -> bool {
-        matches!(self.stop, Stop::Root | Stop::NoUserStack)
+        matches!(self.stop, Stop::Root | Stop::NoUserStack | Stop::Exec)
     }
 }

@@ -47,7 +47,8 @@ fn stack(trace: TraceView<'_>) -> Vec<String> {
     if let Some((_, gap)) = trace.omitted() {
         lines.insert(gap, "abort-marker [frames left out]".into());
     }
-    if trace.stop() != Stop::TooDeep && (lines.is_empty() || !trace.is_whole()) {
+    if trace.stop() != Stop::TooDeep && (lines.is_empty() || !trace.is_whole() || trace.stop() == Stop::Exec)
+    {
         lines.push(format!("abort-marker [{}]", trace.stop()));
     }
     lines

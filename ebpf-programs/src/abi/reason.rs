@@ -62,6 +62,10 @@ reasons! {
         BadTable = 12, "unwind table is broken";
         /// The copy of the stack in a raw sample ends before the stack does.
         CopyEnds = 13, "the copied part of the stack ends";
+        /// The process has more mappings than its share, or changes them faster than they are followed.
+        TooManyMappings = 14, "too many mappings";
+        /// The thread is within `execve`: its old stack is gone, its new one not there yet.
+        Exec = 15, "exec";
     }
 }
 

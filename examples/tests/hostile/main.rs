@@ -5,6 +5,7 @@
 //!   recordings.rs  recordings that end early, and their access
 //!   names.rs       names and stacks of maximum length
 //!   endings.rs     signals and outputs that fail
+//!   processes.rs   life events at full speed
 //! ```
 //!
 //! Needs root: `cargo test -p examples --test hostile -- --ignored --test-threads=1`.
@@ -15,6 +16,8 @@ mod endings;
 mod files;
 
 mod names;
+
+mod processes;
 
 mod recordings;
 

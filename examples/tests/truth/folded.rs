@@ -59,6 +59,10 @@ fn parse_line(line: &str) -> Result<Stack, String> {
 }
 
 fn parse_frame(text: &str) -> Frame {
+    if text == "[exec]" {
+        // A note that there is no user stack.
+        return Frame { name: text.to_owned(), kind: Kind::Kernel };
+    }
     let marks = [("_[k]", Kind::Kernel), ("_[i]", Kind::Inlined), ("_[j]", Kind::RunTime)];
     for (mark, kind) in marks {
         if let Some(name) = text.strip_suffix(mark) {

@@ -18,7 +18,7 @@ const WAIT: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_millis(2);
 
 /// Maximum size in bytes of a batch that waits for the pipeline. Beyond it the ring fills, and samples are lost.
-const BATCH_BYTES: usize = 32 << 20;
+const BATCH_BYTES: usize = 4 << 20;
 
 /// Empties the kernel's buffers into batches, and ends profiles.
 pub(super) struct Drain {

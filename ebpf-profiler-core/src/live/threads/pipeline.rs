@@ -1,4 +1,15 @@
 //! The pipeline thread: unwinds and aggregates.
+//!
+//! On a busy machine work is done in the order of the samples that wait for it:
+//!
+//! | priority | work | samples that wait for it |
+//! | --- | --- | --- |
+//! | 1 | emptying the kernel's buffers (a thread of its own, nice -10) | all: a full buffer drops them |
+//! | 2 | batches with raw samples (nice -10 meanwhile): mappings and tables of their processes | the next ones of these processes |
+//! | 3 | other batches | none |
+//! | 4 | publishing changed processes, at the end of a batch with a sample of them | those in new mappings |
+//! | 5 | reading the mappings of processes without samples, while there is no batch | the first ones of their children |
+//! | 6 | names (a thread of its own) | none |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -154,11 +165,14 @@ impl PipelineThread {
         if let Some(recorder) = &self.recorder {
             recorder.batch(&batch);
         }
+        // Further samples of these processes stay incomplete until their tables are there.
+        let raised = batch.has_raw().then(priority::raised);
         let ending = &self.shared.ending;
         let late = self.pipeline.take_until(&mut batch, &|| ending.is_past(Stage::Pipeline));
         if late > 0 {
             self.shared.update(|state| state.deadline.samples += late);
         }
+        drop(raised);
         batch.clear();
         let _ = self.used.try_send(batch);
     }

@@ -1,0 +1,93 @@
+//! Samples within `execve`, after the old memory is gone.
+//!
+//! ```text
+//!   old program ──┬── sample: registers of the old program, none of its memory ──┬── exec event ──► new program
+//!                 └ the kernel frees the old memory, up to some milliseconds     ┘
+//! ```
+//!
+//! Such a sample looks like one with an unreadable stack until the exec event is there. Where the batch ends in
+//! between, the sample is held until the next one.
+
+use hashbrown::HashMap;
+
+use crate::sample::{Batch, Body, Life, TickRecord};
+use crate::trace::Stop;
+
+/// Time at most between such a sample and the exec event, in nanoseconds.
+const WINDOW: u64 = 1_000_000_000;
+
+/// Samples that are held at most.
+const MOST: usize = 64;
+
+/// The exec events of a batch, and the samples that wait for the next one.
+#[derive(Default)]
+pub(super) struct Execs {
+    /// Time of the last exec of a process.
+    times: HashMap<u32, u64>,
+    held: Vec<Held>,
+}
+
+/// A sample whose user stack could not be read.
+pub(super) struct Held {
+    time: u64,
+    ids: [u32; 3],
+    comm: [u8; 16],
+    stop: Stop,
+    kernel: Vec<u64>,
+    leaf: Vec<u64>,
+}
+
+impl Held {
+    /// Returns the sample as it was.
+    pub(super) fn record(&self) -> TickRecord<'_> {
+        let [pid, tid, cpu] = self.ids;
+        let body = Body::Walked { leaf: &self.leaf, root: [&[]; 2], omitted: 0 };
+        let Held { time, comm, stop, .. } = *self;
+        TickRecord { time, pid, tid, cpu, comm, stop, kernel: &self.kernel, body }
+    }
+}
+
+impl Execs {
+    /// Reads the exec events of a batch.
+    pub(super) fn read(&mut self, batch: &Batch) {
+        self.times.clear();
+        for event in batch.life().iter().filter(|event| event.life == Life::Executed) {
+            let time = self.times.entry(event.pid).or_default();
+            *time = event.time.max(*time);
+        }
+    }
+
+    /// Returns `true` if the process of a sample without readable stack executes another program right behind it.
+    pub(super) fn is_before_exec(&self, tick: &TickRecord<'_>) -> bool {
+        let is_soon = |&at: &u64| tick.time <= at && at - tick.time < WINDOW;
+        has_no_memory(tick) && self.times.get(&tick.pid).is_some_and(is_soon)
+    }
+
+    /// Holds a sample that may be one before an exec of which the event is not there yet.
+    pub(super) fn hold(&mut self, tick: &TickRecord<'_>) -> bool {
+        let Body::Walked { leaf, .. } = tick.body else { return false };
+        if !has_no_memory(tick) || self.is_before_exec(tick) || self.held.len() >= MOST {
+            return false;
+        }
+        let TickRecord { time, pid, tid, cpu, comm, stop, kernel, .. } = *tick;
+        let (kernel, leaf) = (kernel.to_vec(), leaf.to_vec());
+        self.held.push(Held { time, ids: [pid, tid, cpu], comm, stop, kernel, leaf });
+        true
+    }
+
+    /// Takes the samples that were held.
+    pub(super) fn take_held(&mut self) -> Vec<Held> {
+        std::mem::take(&mut self.held)
+    }
+}
+
+/// Returns `true` if the kernel interrupted itself in a thread of which nothing but the registers could be read.
+fn has_no_memory(tick: &TickRecord<'_>) -> bool {
+    let nothing_read = match tick.body {
+        Body::Walked { leaf, omitted, .. } => {
+            leaf.len() <= 1 && omitted == 0 && matches!(tick.stop, Stop::Unreadable | Stop::Unmapped)
+        }
+        Body::Raw { stack, .. } => stack.is_empty(),
+    };
+    nothing_read && !tick.kernel.is_empty()
+}

@@ -1,0 +1,150 @@
+//! The bounds of what other programs can make the profiler keep.
+
+/// Upper bounds of the state that is kept about processes.
+///
+/// Samples of a process that exceeds its share end with [`Stop::TooManyMappings`](crate::trace::Stop::TooManyMappings)
+/// where a mapping is missing. Other processes are not affected.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::Limits;
+///
+/// let mut limits = Limits::default();
+/// limits.mappings = 1_000;
+/// assert_eq!(limits.regions, 262_144);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// Executable mappings of one process; 16,384 by default, which is also the maximum.
+    pub mappings: usize,
+    /// Executable mappings of all processes; 262,144 by default. Forked processes share those in which they do not
+    /// differ.
+    ///
+    /// Beyond it, processes that were not sampled are read again when they are; then the processes with the most
+    /// mappings are left out for 10 s.
+    pub regions: usize,
+    /// Processes; 32,768 by default. Beyond it, those that were not sampled for the longest time are read again when
+    /// they are.
+    pub processes: usize,
+    /// Files that one process has mapped as code; 1,024 by default. The code of further files is walked by frame
+    /// pointers and has no names.
+    pub files: usize,
+    /// Files that all processes have mapped as code; 16,384 by default.
+    pub modules: usize,
+    /// Bytes of their paths; 4 MiB by default. Beyond it, the last 64 bytes of a file's name are kept.
+    pub name_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            mappings: MAX_MAPPINGS,
+            regions: 1 << 18,
+            processes: 1 << 15,
+            files: 1024,
+            modules: 1 << 14,
+            name_bytes: 4 << 20,
+        }
+    }
+}
+
+/// Mappings at most that the kernel side searches in one process.
+pub(super) const MAX_MAPPINGS: usize = 1 << 14;
+
+/// The shortest and the longest time between two reads of the mappings of a process, in nanoseconds.
+const READ_DELAY: [u64; 2] = [50_000_000, 3_200_000_000];
+
+/// Time without a read after which the shortest delay applies again, in nanoseconds.
+const READ_RESET: u64 = 10_000_000_000;
+
+/// Time until mappings are read again that were too long, in nanoseconds.
+const TOO_LONG: u64 = 60_000_000_000;
+
+/// Limits how often the mappings of a process are read.
+#[derive(Debug, Default)]
+pub(super) struct ReadLimit {
+    next: u64,
+    delay: u64,
+}
+
+impl ReadLimit {
+    /// Returns `true` if a read is allowed at `now`. The delay until the next doubles with every read.
+    pub(super) fn allow(&mut self, now: u64) -> bool {
+        if now < self.next {
+            return false;
+        }
+        let [least, most] = READ_DELAY;
+        let is_rare = now.saturating_sub(self.next) > READ_RESET;
+        self.delay = if is_rare || self.delay == 0 { least } else { (self.delay * 2).min(most) };
+        self.next = now.saturating_add(self.delay);
+        true
+    }
+
+    /// Allows no further read for a minute: the last one was too long.
+    pub(super) fn postpone(&mut self, now: u64) {
+        self.next = now.saturating_add(TOO_LONG);
+    }
+}
+
+/// Bytes of mappings a second that are published for large processes, and the same without interruption.
+const LARGE_BYTES: u64 = 16 << 20;
+
+/// Mappings of a process that is never kept waiting for others.
+const SMALL: usize = 1024;
+
+/// Limits the bytes that are published for processes with many mappings.
+#[derive(Debug, Default)]
+pub(super) struct PublishLimit {
+    /// Bytes published beyond the rate, as of `since`.
+    debt: u64,
+    since: u64,
+}
+
+impl PublishLimit {
+    /// Returns `true` if `count` mappings may be published at `now`, and accounts for them.
+    pub(super) fn allow(&mut self, count: usize, now: u64) -> bool {
+        const SECOND: u64 = 1_000_000_000;
+        let elapsed = now.saturating_sub(self.since).min(SECOND);
+        self.debt = self.debt.saturating_sub(LARGE_BYTES / 1_000_000 * (elapsed / 1_000));
+        self.since = self.since.max(now);
+        if count > SMALL {
+            if self.debt > LARGE_BYTES {
+                return false;
+            }
+            self.debt += count as u64 * 32;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn reads_become_rarer_until_they_are_no_longer_needed() {
+        let mut limit = ReadLimit::default();
+        let mut times = Vec::new();
+        for now in 0..20_000 {
+            if limit.allow(now * MS) {
+                times.push(now);
+            }
+        }
+        assert_eq!(times[..6], [0, 50, 150, 350, 750, 1550]);
+        assert_eq!(times.len(), 12);
+        assert!(limit.allow(40_000 * MS) && !limit.allow(40_049 * MS) && limit.allow(40_050 * MS));
+    }
+
+    #[test]
+    fn small_processes_do_not_wait_for_large_ones() {
+        let mut limit = PublishLimit::default();
+        let large = (0..1000).filter(|_| limit.allow(MAX_MAPPINGS, 0)).count();
+        assert_eq!(large, 33, "16 MiB and one process");
+        assert!(limit.allow(SMALL, 0));
+        assert!(limit.allow(MAX_MAPPINGS, 1_000 * MS));
+    }
+}

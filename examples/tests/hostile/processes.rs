@@ -1,0 +1,222 @@
+//! Processes that send life events at full speed, beside an ordinary one.
+//!
+//! The profiler runs in a control group with a memory limit, where the machine has one that can be made: what it takes
+//! in the kernel counts too.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::scratch::{FLAMEGRAPH, NOBODY, Process, Scratch};
+
+/// Maximum memory of the profiler in bytes.
+const MEMORY: u64 = 100 << 20;
+
+/// Seconds that are sampled.
+const SECONDS: u64 = 4;
+
+/// Time that the profiler may take for them, with its start and the names.
+const DEADLINE: Duration = Duration::from_secs(SECONDS + 20);
+
+/// Processes of the attack with many mappings.
+const FORKS: usize = 40;
+
+#[test]
+#[ignore = "needs root"]
+fn code_that_is_remapped_at_full_speed_costs_no_other_program() {
+    test_needs::root!();
+    let scratch = Scratch::new("remap");
+    let program = compile(&scratch, "remap");
+    let attacker = Process::start(Command::new(program).uid(NOBODY));
+    let profile = profile(&scratch, SECONDS);
+    drop(attacker);
+    profile.require_ordinary();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn forks_with_65000_mappings_of_a_long_path_fit_into_the_memory() {
+    test_needs::root!();
+    let scratch = Scratch::new("mappings");
+    let program = compile(&scratch, "mappings");
+    let folder = scratch.path("");
+    let mut attacker = Process::start(
+        Command::new(program).args([&folder, &FORKS.to_string()]).uid(NOBODY).process_group(0),
+    );
+    ready(&mut attacker);
+    let profile = profile(&scratch, SECONDS);
+    end_group(&attacker);
+    profile.require_ordinary();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn processes_that_fork_with_many_mappings_while_sampled_fit_into_the_memory() {
+    test_needs::root!();
+    let scratch = Scratch::new("forking");
+    let program = compile(&scratch, "mappings");
+    let folder = scratch.path("");
+    let mut command = Command::new(program);
+    command.args([&folder, &FORKS.to_string()]).uid(NOBODY).process_group(0);
+    let mut attacker = None;
+    let profile = profile_with(&scratch, SECONDS, || attacker = Some(Process::start(&mut command)));
+    end_group(&attacker.unwrap());
+    profile.require_ordinary();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn endless_short_programs_leave_nothing_behind() {
+    test_needs::root!();
+    let scratch = Scratch::new("lives");
+    let program = compile(&scratch, "lives");
+    let folder = scratch.path("");
+    let attackers: Vec<_> =
+        (0..2).map(|_| Process::start(Command::new(&program).arg(&folder).uid(NOBODY))).collect();
+    let profile = profile(&scratch, 20);
+    drop(attackers);
+    profile.require_ordinary();
+    let half = profile.memory.len() / 2;
+    let most = |part: &[u64]| part.iter().copied().max().unwrap_or(0);
+    let (early, late) = (most(&profile.memory[..half]), most(&profile.memory[half..]));
+    assert!(late <= early + (12 << 20), "{} MiB, then {} MiB", early >> 20, late >> 20);
+}
+
+/// A profile of the machine, with an ordinary program on it.
+struct Profile {
+    folded: String,
+    said: String,
+    /// Resident bytes, ten times a second.
+    memory: Vec<u64>,
+}
+
+impl Profile {
+    /// Requires that 99.9 % of the samples of the ordinary program are whole, and that there are such.
+    fn require_ordinary(&self) {
+        let (mut all, mut whole, mut other) = (0, 0, Vec::new());
+        for line in self.folded.lines().filter(|line| line.starts_with("ordinary;")) {
+            let Some((stack, count)) = line.rsplit_once(' ') else { continue };
+            let count: u64 = count.parse().unwrap();
+            all += count;
+            if stack.contains(";main;first;second;third;spin") && !stack.contains("[truncated") {
+                whole += count;
+            } else if !stack.contains(";first") && !stack.contains("[truncated") {
+                // Between two turns, or before main.
+                whole += count;
+            } else {
+                other.push(line);
+            }
+        }
+        eprintln!("ordinary: {whole} of {all} stacks whole; {}", self.said);
+        eprintln!("resident: {} MiB at most", self.memory.iter().max().unwrap_or(&0) >> 20);
+        assert!(all > 20, "{}", self.folded);
+        assert!(whole * 1000 >= all * 999, "{whole} of {all}: {other:#?}");
+    }
+}
+
+fn profile(scratch: &Scratch, seconds: u64) -> Profile {
+    profile_with(scratch, seconds, || {})
+}
+
+/// Profiles the machine with an ordinary program on it. Calls `start` when the profiler has begun.
+fn profile_with(scratch: &Scratch, seconds: u64, start: impl FnOnce()) -> Profile {
+    // Attackers run beside it in large numbers; its share of the processors is not what is tested.
+    let program = compile(scratch, "ordinary");
+    let mut ordinary = Process::start(Command::new("nice").args(["-n", "-10"]).arg(program));
+    ready(&mut ordinary);
+    let output = scratch.path("x.folded");
+    let group = Group::new();
+    let seconds = seconds.to_string();
+    let mut command = Command::new("sh");
+    // The shell enters the group before it becomes the profiler.
+    command.args(["-c", "[ -z \"$1\" ] || echo $$ >\"$1\"; shift; exec \"$@\"", "sh", &group.procs()]);
+    command.args([FLAMEGRAPH, "--seconds", &seconds, "--frequency", "97", "--output", &output]);
+    let begun = Instant::now();
+    let mut profiler = Process::start(&mut command);
+    std::thread::sleep(Duration::from_millis(700));
+    start();
+    let mut memory = Vec::new();
+    let limit = DEADLINE + Duration::from_secs(seconds.parse::<u64>().unwrap() - SECONDS);
+    while profiler.0.try_wait().unwrap().is_none() {
+        assert!(begun.elapsed() < limit, "no end within {limit:?}");
+        memory.push(resident(profiler.0.id()));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let most = memory.iter().copied().max().unwrap_or(0);
+    assert!(most <= MEMORY, "{} MiB", most >> 20);
+    let ended = profiler.output();
+    assert!(ended.status.success(), "{ended:?}");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let said = said.lines().find(|line| line.contains(" samples, ")).unwrap_or_default().to_owned();
+    let peak = group.peak().map_or_else(|| "no group".to_owned(), |peak| format!("{} MiB", peak >> 20));
+    Profile { folded: fs::read_to_string(output).unwrap(), said: format!("{said}; group {peak}"), memory }
+}
+
+/// A control group with a memory limit; none where none can be made.
+struct Group(Option<PathBuf>);
+
+impl Group {
+    fn new() -> Group {
+        let name = format!("hostile-{}-{:?}", std::process::id(), std::thread::current().id());
+        let make = |root: &str, limit: &str| {
+            let path = Path::new(root).join(&name);
+            fs::create_dir(&path).ok()?;
+            let group = Group(Some(path.clone()));
+            let mut limit = fs::OpenOptions::new().write(true).open(path.join(limit)).ok()?;
+            limit.write_all(MEMORY.to_string().as_bytes()).ok()?;
+            Some(group)
+        };
+        make("/sys/fs/cgroup", "memory.max")
+            .or_else(|| make("/sys/fs/cgroup/memory", "memory.limit_in_bytes"))
+            .unwrap_or(Group(None))
+    }
+
+    fn procs(&self) -> String {
+        self.0.as_ref().map_or_else(String::new, |path| path.join("cgroup.procs").display().to_string())
+    }
+
+    fn peak(&self) -> Option<u64> {
+        let path = self.0.as_ref()?;
+        let read = |name| fs::read_to_string(path.join(name)).ok()?.trim().parse().ok();
+        read("memory.peak").or_else(|| read("memory.max_usage_in_bytes"))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = fs::remove_dir(path);
+        }
+    }
+}
+
+fn compile(scratch: &Scratch, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile").join(format!("{name}.c"));
+    let program = scratch.compile(&source, &["-O1"]);
+    let named = scratch.0.join(name);
+    fs::rename(program, &named).unwrap();
+    named
+}
+
+/// Waits until a program says that it is ready.
+fn ready(process: &mut Process) {
+    let mut line = String::new();
+    let mut said = BufReader::new(process.0.stdout.as_mut().unwrap());
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+}
+
+/// Ends a process and what it forked.
+fn end_group(process: &Process) {
+    let group = format!("-{}", process.0.id());
+    assert!(Command::new("kill").args(["-s", "KILL", "--", &group]).status().unwrap().success());
+}
+
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
+}
