@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::capability::{self, Capability, PERFMON};
 use crate::files::Refused;
 
-/// Why a profiler can't start.
+/// An error that prevents a profiler from starting.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StartError {
@@ -111,7 +111,7 @@ pub enum OptionError {
     ExcludedSelf,
 }
 
-/// Why a running profiler can't be changed.
+/// An error while changing a running profiler.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -121,7 +121,7 @@ pub enum ChangeError {
     Stop(StopError),
 }
 
-/// Why there is no profile.
+/// An error that ends a running profiler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopError {

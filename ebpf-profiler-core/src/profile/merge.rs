@@ -17,7 +17,7 @@ use crate::process::{Module, ModuleId};
 use crate::symbol::Symbol;
 use crate::trace::{Frame, Trace};
 
-/// Why profiles can't be merged.
+/// An error while merging profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MergeError {

@@ -20,16 +20,19 @@ pub(super) enum Stream {
 impl Stream {
     /// Sets the longest wait of one read or write.
     pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        let socket = match self {
-            Stream::Plain(socket) => socket,
+        match self {
+            Stream::Plain(socket) => set_timeout(socket, timeout),
             #[cfg(feature = "tls")]
-            Stream::Tls(stream) => &stream.socket,
+            Stream::Tls(stream) => set_timeout(&stream.socket, timeout),
             #[cfg(fuzzing)]
-            Stream::Bytes(_) => return Ok(()),
-        };
-        socket.set_read_timeout(Some(timeout))?;
-        socket.set_write_timeout(Some(timeout))
+            Stream::Bytes(_) => Ok(()),
+        }
     }
+}
+
+fn set_timeout(socket: &TcpStream, timeout: Duration) -> io::Result<()> {
+    socket.set_read_timeout(Some(timeout))?;
+    socket.set_write_timeout(Some(timeout))
 }
 
 impl Read for Stream {

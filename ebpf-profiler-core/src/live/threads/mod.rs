@@ -140,7 +140,7 @@ pub(super) struct State {
     pub(super) sinks: SinkStats,
     pub(super) sink_errors: Vec<String>,
     pub(super) deadline: DeadlineStats,
-    /// Why the source failed, if it did.
+    /// The error that ended the source, if any.
     pub(super) broken: Option<String>,
     /// Nothing will be sampled any more: the source ended or failed, a thread panicked, or all processes that were
     /// asked for have exited.

@@ -37,7 +37,7 @@ impl Source for Events {
     }
 }
 
-/// What a test sets up, and its end of the source.
+/// A running profiler with a source fed by the test.
 struct Setup {
     parts: Parts,
     events: Sender<Batch>,
