@@ -51,8 +51,8 @@ impl Resource {
 
     /// Adds the attributes of `OTEL_RESOURCE_ATTRIBUTES`, and `service.name` from `OTEL_SERVICE_NAME`, which takes precedence.
     ///
-    /// Both apply to all processes of the machine. Without a service name, consumers name a process after its executable,
-    /// as a whole-system profiler needs.
+    /// Both apply to all processes of the machine. Set no service name for a whole machine: without one, consumers name each
+    /// process after its executable.
     pub fn with_env(self) -> Resource {
         self.with_variables(|name| std::env::var(name).ok())
     }

@@ -36,7 +36,7 @@ impl Rule {
         self.raw
     }
 
-    /// Returns `true` if there is unwind data.
+    /// Returns `true` if the file has unwind data for the code, even if no rule can express it.
     pub fn is_described(&self) -> bool {
         self.raw.cfa != cfa::NO_DATA
     }

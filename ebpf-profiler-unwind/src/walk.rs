@@ -73,7 +73,7 @@ pub struct NativeFrame {
     pub is_loop: bool,
     /// Index of its mapping in the list for [`Modules::new`]; `None` if the address is unmapped.
     pub mapping: Option<usize>,
-    /// Virtual address in the mapped file.
+    /// `address` as a virtual address in the mapped file, for symbol look-up; equals `address` if `mapping` is `None`.
     pub file_address: u64,
 }
 

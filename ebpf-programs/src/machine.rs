@@ -1,4 +1,4 @@
-//! The environment of a walker.
+//! The trait through which a walker reads memory, tables and cached rules, and emits frames.
 
 use crate::abi::arena::{BLOCK_WORDS, Block};
 use crate::abi::interpreter::FRAME_BYTES;

@@ -12,7 +12,8 @@
 
 use super::{Elf, segment_type};
 
-/// Header of `.eh_frame`, found through the program headers.
+/// The `.eh_frame_hdr` section: the address of `.eh_frame` and a binary search table of its entries (FDEs). Found
+/// through `PT_GNU_EH_FRAME`.
 ///
 /// The contents are what the file claims: neither order nor addresses are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

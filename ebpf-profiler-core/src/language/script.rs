@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use super::{Function, Reason};
 
-/// Number of an interned [`Script`].
+/// Number of an interned [`Script`], a function of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScriptId(pub u32);
 

@@ -42,7 +42,7 @@ pub enum StartError {
         /// Release of the kernel.
         release: String,
     },
-    /// The kernel has no type information.
+    /// The kernel has no BTF (`/sys/kernel/btf/vmlinux`).
     NoTypes,
     /// The kernel's verifier rejects the sampling program.
     Rejected {

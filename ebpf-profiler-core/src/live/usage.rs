@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::perf;
 
-/// Resource usage of this program, including the profiler.
+/// Resource usage of the calling process: the profiler and the program that embeds it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {

@@ -12,7 +12,7 @@ use crate::trace::{Frame, Stop};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Call<'p> {
-    /// A function.
+    /// A function of a frame, called or inlined.
     Function {
         /// Frame of the function.
         frame: FrameView<'p>,
@@ -76,7 +76,7 @@ impl<'p> TraceView<'p> {
 impl<'p> FrameView<'p> {
     /// Returns the functions of the frame: the one that was called, then those inlined into it.
     ///
-    /// There is at least one. Without a name it displays as the frame does.
+    /// Yields at least one call; for a frame without symbols, it displays as the frame.
     pub fn calls(self) -> impl Iterator<Item = Call<'p>> {
         let count = self.symbols().len().max(1);
         (0..count).map(move |depth| Call::Function { frame: self, depth })

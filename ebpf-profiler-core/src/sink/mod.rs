@@ -56,7 +56,7 @@ pub trait Sink: Send {
     /// Fails if the profile cannot be taken. It is not offered again.
     fn take(&mut self, profile: &Profile) -> Result<(), SinkError>;
 
-    /// Delivers what the sink still holds. Called once, at the end.
+    /// Delivers what the sink still holds. Called once, at the end, by the default [`flush_until`](Sink::flush_until).
     ///
     /// # Errors
     ///

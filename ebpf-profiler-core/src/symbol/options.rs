@@ -21,7 +21,8 @@ pub struct SymbolOptions {
     pub kallsyms: PathBuf,
     /// Folders with separate debug files. Default: `/usr/lib/debug`.
     pub debug_folders: Vec<PathBuf>,
-    /// Search for debug files beside the file and in [`debug_folders`](Self::debug_folders). Default: `true`.
+    /// Search for separate debug files, by build id and debug link, beside the file and in
+    /// [`debug_folders`](Self::debug_folders). Default: `true`.
     pub debug_files: bool,
     /// Look up source files and lines; needs feature `symbolize`. Default: `true`.
     pub lines: bool,

@@ -22,9 +22,11 @@ pub struct Trace<'a> {
     pub frames: Cow<'a, [Frame]>,
     /// Why it ends where it ends.
     pub stop: Stop,
-    /// How many frames are missing in the middle, for [`Stop::TooDeep`].
+    /// Number of frames dropped from the middle of a stack that exceeds the buffer; 0 if none.
+    ///
+    /// With a stop reason other than [`Stop::TooDeep`], frames on the root side are missing, too.
     pub omitted: u32,
-    /// Where in `frames` the missing ones would stand, for [`Stop::TooDeep`].
+    /// Index in `frames` before which the dropped frames belong; without meaning if `omitted` is 0.
     pub gap: u32,
 }
 

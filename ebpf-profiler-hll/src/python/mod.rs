@@ -1,5 +1,8 @@
 //! CPython 2.7 and 3.6 on.
 //!
+//! The *loop* is `_PyEval_EvalFrameDefault` (`PyEval_EvalFrameEx` in 2.7); a *run* is the list of Python frames that one native
+//! call of the loop executes.
+//!
 //! ```text
 //!   thread ──key──► PyThreadState ──► frame ──► frame ──► …        2.7: searched in the list of all thread states
 //!                     to 3.10  frame          f_back

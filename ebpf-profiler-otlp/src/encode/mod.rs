@@ -134,7 +134,8 @@ impl Encoder {
         self
     }
 
-    /// Encodes a profile as one message, several if it exceeds the limit, none if it has no samples.
+    /// Encodes a profile as one message, several if it exceeds [`limit`](Self::limit), none if it has no samples. A message of
+    /// a single sample may still exceed the limit.
     pub fn encode(&mut self, profile: &Profile) -> Vec<Bytes> {
         let facts = self.facts(profile);
         let mut batch = Batch::new(profile, &facts, &self.resource, &mut self.dictionary);

@@ -56,7 +56,7 @@ pub enum ExportError {
         /// The operating system's error.
         source: io::Error,
     },
-    /// The exporter's thread panicked; its messages are dropped.
+    /// The exporter's thread panicked; its messages in memory are dropped.
     Panicked,
     /// Messages of a profile were dropped because the queue is full or they are too large.
     #[non_exhaustive]

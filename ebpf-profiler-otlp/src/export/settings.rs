@@ -139,7 +139,7 @@ impl Settings {
         self
     }
 
-    /// Sets the attributes of all processes. Default: [`Resource::of_this_machine`].
+    /// Sets the OTLP resource attributes that all processes share. Default: [`Resource::of_this_machine`].
     pub fn resource(mut self, resource: Resource) -> Settings {
         self.resource = resource;
         self
@@ -196,7 +196,8 @@ impl Settings {
     /// Sets the wait before the second attempt, the longest wait, and the time after which a message is dropped.
     /// Defaults: 5, 30 and 300 seconds.
     ///
-    /// A collector's `Retry-After` prolongs a wait, to at most an hour.
+    /// Waits grow by a factor of 1.5 with jitter. A collector's `Retry-After` prolongs a wait, to at most an hour; if it exceeds
+    /// the remaining time, the message is dropped at once. With a [`spool`](Settings::spool), messages are not dropped.
     pub fn retry(mut self, first: Duration, longest: Duration, give_up: Duration) -> Settings {
         self.policy = Policy { first: first.min(DAY), longest: longest.min(DAY), give_up };
         self
@@ -211,7 +212,11 @@ impl Settings {
         self
     }
 
-    /// Sets a directory for messages that the collector does not take, and its size in bytes. Default: none.
+    /// Sets a directory for messages that cannot be delivered at present, and the maximum size of its files in bytes.
+    /// Default: none.
+    ///
+    /// A message is moved there after the first failed attempt that may be repeated, and at the end if it is unsent. Messages
+    /// that the collector refuses are dropped.
     ///
     /// Messages stay there until they are delivered; after a restart, the next exporter with this directory sends them.
     /// They are not dropped after a time. Only one exporter may use a directory.

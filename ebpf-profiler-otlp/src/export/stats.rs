@@ -33,9 +33,10 @@ pub struct Stats {
     pub abandoned: u64,
     /// Samples that the collector rejected from messages that it accepted.
     pub rejected_samples: u64,
-    /// Messages that were divided because the collector found them too large. Each half counts as a message.
+    /// Messages that were divided because the collector found them too large. Each half then counts as a message of its own,
+    /// and the divided one in no other counter.
     pub divided: u64,
-    /// Attempts after the first one.
+    /// Number of repeated attempts.
     pub retries: u64,
     /// Compressed bytes of all attempts, including failed ones.
     pub bytes: u64,

@@ -108,12 +108,12 @@ impl Case {
         &self.about
     }
 
-    /// Returns the registers of the leaf.
+    /// Returns the registers of the leaf frame, where the walk begins.
     pub fn registers(&self) -> &Registers {
         &self.registers
     }
 
-    /// Returns the memory that the walk read.
+    /// Returns the recorded words of memory that the walk read.
     pub fn memory(&self) -> &Words {
         &self.memory
     }

@@ -13,7 +13,7 @@ use crate::modules::{Mapping, Modules};
 use crate::table::Table;
 use crate::walk::{Frame, NativeFrame, Walk};
 
-/// A mapping and the path and build id of its file.
+/// A mapping of code with the path and build id of its file, for recording a case.
 #[derive(Clone, Debug)]
 pub struct Place<'a> {
     mapping: Mapping<'a>,

@@ -36,7 +36,7 @@ pub enum Origin {
     Path(PathBuf),
     /// This file. The dump does not contain enough to verify it.
     Unproved(PathBuf),
-    /// The memory in the dump: unwind data, and hardly any names.
+    /// The memory in the dump, which has unwind data but hardly any symbol names.
     Memory,
     /// No source: frames are found by frame pointers, if at all.
     Nowhere,

@@ -64,12 +64,12 @@ impl Loaded {
         self.memory.clone()
     }
 
-    /// Returns the files with code.
+    /// Returns the mapped files that contain code.
     pub fn files(&self) -> &[File] {
         &self.files
     }
 
-    /// Returns all mappings of code in [`modules`](Loaded::modules), with their files.
+    /// Returns the mappings of code with path and build id (empty without a file), for recording a case.
     pub fn places(&self) -> Vec<Place<'_>> {
         self.mappings.iter().map(|mapping| mapping.place(&self.files)).collect()
     }

@@ -51,7 +51,7 @@ pub struct Table {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Row {
-    /// Virtual address in the file.
+    /// First virtual address in the file to which the rule applies.
     pub address: u64,
     /// Rule from there on.
     pub rule: Rule,

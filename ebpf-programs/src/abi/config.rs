@@ -8,11 +8,12 @@ pub struct Config {
     pub version: u32,
     /// Number of bytes waiting in the ring at which the kernel side wakes user space.
     pub wakeup_bytes: u32,
-    /// Process id whose samples are dropped, usually the profiler's own; 0 for none.
+    /// Process id whose samples are dropped and counted as `Counter::Filtered`, usually the profiler's own; 0 for none.
     pub excluded_pid: u32,
     /// Byte offset of the thread pointer (`thread.fsbase`) in the kernel's `task_struct`; 0 if unknown.
     pub fsbase_offset: u32,
-    /// Byte offset of the thread id in `task_struct`; 0 if unknown.
+    /// Byte offset of the thread id (`pid`) in `task_struct`, read when a process forks; 0 if unknown: then children do
+    /// not inherit the published state of their parent.
     pub pid_offset: u32,
     /// Byte offset of the process id in `task_struct`; 0 if unknown.
     pub tgid_offset: u32,

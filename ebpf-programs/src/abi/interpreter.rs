@@ -130,7 +130,8 @@ pub mod from {
 pub struct Frames {
     /// Mask of the address in the word at `function`.
     pub function_mask: u64,
-    /// Number of bytes to read of a frame, at most [`FRAME_BYTES`]; covers all offsets below but `check`.
+    /// Number of bytes to read of a frame, at most [`FRAME_BYTES`]. Must cover all fields that the offsets in this struct
+    /// address, except `check`, which is in the function.
     pub size: u32,
     /// Offset of the address of the caller's frame, a multiple of 8.
     pub caller: u32,
@@ -213,7 +214,7 @@ pub const NO_CHECK: u32 = u32::MAX;
 pub mod position {
     /// A number of four bytes.
     pub const NUMBER: u32 = 0;
-    /// An address; the position is its distance from the function's address.
+    /// An instruction address in a word of eight bytes; the position is its distance from the function's address.
     pub const ADDRESS: u32 = 1;
 }
 

@@ -60,7 +60,7 @@ reasons! {
         Implausible = 11, "no unwind data, frame pointer not plausible";
         /// The unwind table is inconsistent.
         BadTable = 12, "unwind table is broken";
-        /// The copy of the stack in a raw sample ends before the stack does.
+        /// The walk in user space needed a word beyond the copied part of the stack; raw samples only.
         CopyEnds = 13, "the copied part of the stack ends";
         /// The process has more mappings than its share, or changes them faster than they are followed.
         TooManyMappings = 14, "too many mappings";
@@ -76,7 +76,7 @@ reasons! {
         Events = 0, "events";
         /// Events dropped because their process is filtered out.
         Filtered = 1, "events of filtered processes";
-        /// Samples sent with an unwound stack.
+        /// Samples whose stack the kernel side unwound; the others are in `Counter::Raw`.
         Samples = 2, "samples";
         /// Samples sent raw, as registers and a copy of the stack.
         Raw = 3, "raw samples";

@@ -86,13 +86,15 @@ pub const MAX_WORDS: usize = 2048;
 /// Number of words kept from the leaf side of a stack that exceeds [`MAX_WORDS`]; the others are from the root side.
 pub const LEAF_WORDS: usize = 1024;
 
-/// Number of words of interpreter frames at which a raw record takes no more; the last frame may exceed it.
+/// Number of words of interpreter frames, 8 bytes each, after which a raw record takes no further one; the last frame may
+/// exceed it.
 pub const MAX_RAW_WORDS: u32 = 1024;
 
 /// Maximum number of kernel frames in one record.
 pub const MAX_KERNEL_FRAMES: usize = 127;
 
-/// Maximum number of steps of a walk. A step may be followed by a run of frames; runs end at the same number of frames.
+/// Maximum number of steps of a walk. After a step, `Walk::run` may emit further native frames, unless that many
+/// frames have been emitted already.
 pub const MAX_STEPS: u32 = 8192;
 
 /// Maximum number of bytes of stack in a raw record.

@@ -33,7 +33,7 @@ pub mod aarch64 {
     pub const FP: usize = 29;
     /// The link register, x30.
     pub const LR: usize = 30;
-    /// The stack pointer.
+    /// DWARF number of the stack pointer, sp.
     pub const SP: usize = 31;
     /// Number of registers.
     pub const COUNT: usize = 32;

@@ -212,7 +212,7 @@ pub mod cfa {
 pub mod ra {
     /// Mask of the kind.
     pub const KIND: u8 = 3;
-    /// `*(cfa - 8)`
+    /// At `*(cfa - 8)`, pushed by the call (x86_64).
     pub const BELOW: u8 = 0;
     /// `*(cfa + aux)`
     pub const SAVED: u8 = 1;
@@ -232,7 +232,7 @@ pub mod fp {
     pub const SAVED: u8 = 1;
     /// `*(fp + fp_offset)`
     pub const DIRECT: u8 = 2;
-    /// Not recoverable.
+    /// The caller's value cannot be recovered.
     pub const UNKNOWN: u8 = 3;
 }
 

@@ -126,7 +126,7 @@ pub(super) fn step_interpreter_frames<M: Machine>(walk: &mut Walk, machine: &mut
         }
         _ => {
             step(walk, machine);
-            false
+            walk.words >= MAX_RAW_WORDS
         }
     }
 }
