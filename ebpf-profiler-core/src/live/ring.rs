@@ -1,13 +1,13 @@
 //! The ring through which the kernel side sends its records.
 //!
 //! ```text
-//!   page 0     the position up to which we have read      ours to write
-//!   page 1     the position up to which there are records
-//!   page 2…    the data, mapped twice in a row: what runs over the end goes on behind it
+//!   page 0     the read position, which we write
+//!   page 1     the write position of the kernel
+//!   page 2…    the data, mapped twice in a row: a record beyond the end continues in the second mapping
 //! ```
 //!
-//! A record is `{ length: u32, page: u32 }` and its bytes, filled up to a multiple of eight. The length's two
-//! highest bits say that it is still being written, or to be left out.
+//! A record is `{ length: u32, page: u32 }` and its bytes, padded to a multiple of eight. The two highest bits
+//! of the length mark a record that is being written, or discarded.
 
 #![expect(unsafe_code, reason = "memory that the kernel shares")]
 
@@ -29,18 +29,18 @@ pub(super) struct Ring {
     map: Map,
     ours: Mmap,
     theirs: Mmap,
-    /// Up to where we have read.
+    /// Our read position.
     read: u64,
     /// Bytes of data, a power of two.
     size: u64,
 }
 
 impl Ring {
-    /// The end of a map that is a ring.
+    /// Returns the reader of a ring buffer map.
     ///
     /// # Errors
     ///
-    /// When it can't be mapped into memory.
+    /// Fails if the map cannot be mapped into memory.
     pub(super) fn new(map: Map) -> io::Result<Ring> {
         let size = map.entries() as usize;
         let ours = Mmap::new(map.as_fd(), 0, PAGE, true)?;
@@ -49,24 +49,24 @@ impl Ring {
         Ok(Ring { map, ours, theirs, read, size: size as u64 })
     }
 
-    /// Readable when the kernel side said that enough waits.
+    /// Returns a descriptor that is readable after a wake-up by the kernel side.
     pub(super) fn as_raw_fd(&self) -> RawFd {
         self.map.as_fd().as_raw_fd()
     }
 
-    /// Shows all records that wait to `take`.
+    /// Passes all records to `take`.
     pub(super) fn drain(&mut self, mut take: impl FnMut(&[u8])) {
         let mut written = self.written();
         while self.read < written {
             let at = PAGE + (self.read & (self.size - 1)) as usize;
-            // What is written before the length is set is seen behind it.
+            // The kernel writes the record before it sets the length.
             let length = self.theirs.word(at).load(Ordering::Acquire) as u32;
             if length & BUSY != 0 {
                 return;
             }
             let bytes = (length & !DISCARDED) as usize;
             if length & DISCARDED == 0 {
-                // SAFETY: the kernel doesn't write to a record that is finished before we say that we read it.
+                // SAFETY: the kernel doesn't write to a finished record before our read position is behind it.
                 let record = unsafe { self.theirs.bytes(at + HEAD as usize, bytes) };
                 record.into_iter().for_each(&mut take);
             }

@@ -1,4 +1,4 @@
-//! What happens to processes, as the kernel tells it: one buffer for each CPU.
+//! The kernel's events about processes: one perf buffer per CPU.
 //!
 //! A record is `{ type: u32, misc: u16, size: u16 }`, a body, and `{ pid: u32, tid: u32, time: u64 }`.
 
@@ -21,7 +21,7 @@ const PAGE: usize = 4096;
 const HEAD: usize = 8;
 const TAIL: usize = 16;
 
-/// Where the kernel's write position and our read position lie in the buffer's first page.
+/// Offsets of the kernel's write position and our read position in the first page of the buffer.
 const WRITTEN: usize = 1024;
 const READ: usize = 1032;
 
@@ -35,19 +35,19 @@ pub(super) struct Sideband {
 }
 
 impl Sideband {
-    /// Starts to listen on `cpu`.
+    /// Opens the events of `cpu`.
     pub(super) fn open(cpu: u32) -> io::Result<Sideband> {
         let event = perf::life(cpu, WATERMARK)?;
         let buffer = Mmap::new(event.as_fd(), 0, PAGE + SIZE, true)?;
         Ok(Sideband { event, buffer, record: Vec::new(), path: Arc::default() })
     }
 
-    /// Readable when enough waits.
+    /// Returns a descriptor that is readable when the watermark is reached.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// Moves all that waits into `batch`.
+    /// Moves all records into `batch`.
     pub(super) fn drain(&mut self, batch: &mut Batch) {
         let written = self.buffer.word(WRITTEN).load(Ordering::Acquire);
         let mut read = self.buffer.word(READ).load(Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Sideband {
         self.buffer.word(READ).store(read, Ordering::Release);
     }
 
-    /// Copies the record at `position` out of the ring; its size.
+    /// Copies the record at `position` out of the ring and returns its size.
     fn next(&mut self, position: u64) -> Option<usize> {
         let mut head = [0; HEAD];
         self.copy(position, &mut head);
@@ -104,7 +104,7 @@ mod misc {
     pub(super) const BUILD_ID: u16 = 1 << 14;
 }
 
-/// Makes sense of one record; `None` for one that says nothing that matters.
+/// Decodes one record; `None` if it is malformed or of no interest.
 fn decode(record: &[u8], last_path: &mut Arc<str>) -> Option<LifeEvent> {
     let body = Fields(record.get(HEAD..record.len().checked_sub(TAIL)?)?);
     let tail = Fields(&record[record.len() - TAIL..]);
@@ -113,7 +113,7 @@ fn decode(record: &[u8], last_path: &mut Arc<str>) -> Option<LifeEvent> {
     match Fields(record).u32(0)? {
         kind::FORK => {
             let (pid, parent) = (body.u32(0)?, body.u32(4)?);
-            // A new thread of a process has the process's own id here twice.
+            // For a new thread both ids are those of its process.
             if pid == parent { None } else { event(pid, Life::Forked { parent }) }
         }
         kind::EXIT => {
@@ -127,7 +127,7 @@ fn decode(record: &[u8], last_path: &mut Arc<str>) -> Option<LifeEvent> {
     }
 }
 
-/// The body of an `MMAP2` record, if its memory is executable user memory.
+/// Decodes the body of an `MMAP2` record; `None` unless it is executable user memory.
 fn mapping(body: &Fields<'_>, flags: u16, last_path: &mut Arc<str>) -> Option<MapEvent> {
     const PROT_EXEC: u32 = 4;
     let (start, len, offset) = (body.u64(8)?, body.u64(16)?, body.u64(24)?);
@@ -150,7 +150,7 @@ fn mapping(body: &Fields<'_>, flags: u16, last_path: &mut Arc<str>) -> Option<Ma
     Some(MapEvent { start, end: start.checked_add(len)?, offset, file, path })
 }
 
-/// Numbers at offsets.
+/// Bytes with integers at offsets.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

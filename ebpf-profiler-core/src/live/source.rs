@@ -10,10 +10,10 @@ use super::sideband::Sideband;
 use super::{bpf, cpus, perf};
 use crate::sample::{Batch, Counts, Source, SourceError};
 
-/// How often the list of CPUs is looked at.
+/// Interval between two reads of the list of CPUs.
 const CPU_CHECK: Duration = Duration::from_secs(1);
 
-/// The shortest time between two looks at the ring: many small batches cost more than a few larger ones.
+/// Minimum time between two reads of the buffers: many small batches cost more than a few larger ones.
 const BREATH: Duration = Duration::from_millis(4);
 
 /// The running kernel.
@@ -28,13 +28,13 @@ pub(super) struct LiveSource {
     wake: PipeReader,
 }
 
-/// What is open on one CPU.
+/// The events of one CPU.
 struct Cpu {
     number: u32,
-    /// Which life of the CPU it is that this belongs to.
+    /// Number of times that the CPU was switched on before these were opened.
     life: u64,
     sideband: Sideband,
-    /// Ticks as long as it is open.
+    /// The sampling clock, which runs while it is open.
     clock: Option<OwnedFd>,
 }
 
@@ -49,9 +49,9 @@ impl Waker {
         Ok((wake, Waker(waker)))
     }
 
-    /// Lets the wait that is under way, or the next one, return.
+    /// Ends the current or the next wait.
     pub(super) fn wake(&self) {
-        // A reader that is gone doesn't wait.
+        // Without a reader there is no wait.
         let _ = (&self.0).write(&[0]);
     }
 }
@@ -75,10 +75,10 @@ impl LiveSource {
         Ok((source, waker))
     }
 
-    /// Listens on CPUs that came, forgets those that went.
+    /// Opens the events of new CPUs and closes those of CPUs that went offline.
     fn follow_cpus(&mut self) -> io::Result<()> {
         let online = cpus::online()?;
-        // A CPU that went took its events with it, even if it comes back.
+        // The events of a CPU end when it goes offline, even if it comes back.
         self.cpus.retain(|cpu| online.contains(&cpu.number) && cpus::life(cpu.number) == cpu.life);
         for number in online {
             if self.cpus.iter().all(|cpu| cpu.number != number) {
@@ -105,7 +105,7 @@ impl LiveSource {
         let mut fds = vec![self.kernel.ring.as_raw_fd(), self.wake.as_raw_fd()];
         fds.extend(self.cpus.iter().map(|cpu| cpu.sideband.fd().as_raw_fd()));
         if perf::poll(&fds, wait)?[1] {
-            // However often it was woken: once is enough.
+            // Several wake-ups end one wait.
             let _ = self.wake.read(&mut [0; 16])?;
         }
         Ok(())
@@ -117,10 +117,10 @@ impl Source for LiveSource {
         self.wait(wait)?;
         if !self.stopped && self.checked.elapsed() > CPU_CHECK {
             self.checked = Instant::now();
-            // A CPU that goes while it is looked at is met again in a second.
+            // A CPU that goes offline meanwhile is tried again in 1 s.
             let _ = self.follow_cpus();
         }
-        // Ticks first: whatever a tick depends on has happened before it, so it is in the other buffers.
+        // Samples first: the life events that a sample depends on are older, so they are in the other buffers by then.
         self.kernel.cpu_buffers.drain(|record| batch.push_tick(record));
         self.kernel.ring.drain(|record| batch.push_tick(record));
         for cpu in &mut self.cpus {

@@ -14,8 +14,8 @@ use crate::elf::{Elf, ReadAt};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
-/// The running machine: what a [`Registry`](crate::registry::Registry) or a
-/// [`Pipeline`](crate::pipeline::Pipeline) of one's own asks about its processes.
+/// The processes of the running machine, for a [`Registry`](crate::registry::Registry) or a
+/// [`Pipeline`](crate::pipeline::Pipeline).
 ///
 /// # Examples
 ///
@@ -133,7 +133,7 @@ fn event(line: &[u8], before: Option<&MapEvent>) -> Option<MapEvent> {
     };
     let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
     let (start, end) = field()?.split_once('-')?;
-    // The page at the top that stands for old system calls has no code that one could be in.
+    // The vsyscall page has no code to be sampled in.
     let (start, end) = (hexadecimal(start).filter(|start| start >> 63 == 0)?, hexadecimal(end)?);
     if !field()?.contains('x') {
         return None;
@@ -151,10 +151,9 @@ fn event(line: &[u8], before: Option<&MapEvent>) -> Option<MapEvent> {
     Some(MapEvent { start, end, offset, file, path })
 }
 
-/// A thread that runs on in a process whose first thread has ended.
+/// Returns a running thread of a process whose first thread has exited.
 ///
-/// By the number of that one, which is the process's, nothing of the process can be seen any more. By the number of any
-/// other thread it can.
+/// `/proc/PID` shows nothing of such a process; `/proc/TID` of another thread does.
 fn other_thread(pid: u32) -> Option<u32> {
     let is_there = |id: u32| std::fs::read_link(format!("/proc/{id}/exe")).is_ok();
     if is_there(pid) {
@@ -179,7 +178,7 @@ fn command_line(pid: u32) -> io::Result<Box<str>> {
     Ok(arguments.join(" ").into())
 }
 
-/// The id of a container in the path of its control group: 64 hexadecimal digits.
+/// Returns the container id in the path of a control group: 64 hexadecimal digits.
 fn container_id(path: &str) -> Option<Box<str>> {
     let is_id = |part: &&str| part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     path.rsplit(['/', '-', '.', ':']).find(is_id).map(Into::into)
@@ -191,7 +190,7 @@ struct MappedFile {
     range: (u64, u64),
     file: FileId,
     path: Arc<str>,
-    /// Open from the first time on where no path leads to it any more: deleted, or in a world of its own.
+    /// Kept open after the first time if its path no longer leads to it: deleted, or in another mount namespace.
     held: OnceLock<HeldFile>,
 }
 
@@ -258,10 +257,10 @@ impl MappedFile {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    /// Whether this is the file that was mapped, and not another one of its name.
+    /// Returns `true` if this is the mapped file, and not another one of the same path.
     ///
-    /// Some file systems show another device in a mapping than in the file itself, so what the process's own
-    /// view leads to needn't have the same; what our view leads to must, or it may be a file of another world.
+    /// Some file systems show another device in a mapping than in the file itself, so a file opened through the process may
+    /// differ in it. A file opened by our own path must not: it may be of another mount namespace.
     fn is_it(&self, file: &File, same_device: bool) -> bool {
         let Ok(metadata) = file.metadata() else { return false };
         match &self.file {
@@ -279,13 +278,13 @@ impl MappedFile {
     }
 }
 
-/// Opens a file of someone else, which may be a pipe or a device by now: opening those can wait for ever.
+/// Opens a file of another user without blocking: it may be a pipe or a device by now.
 fn open_regular(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// The code that the kernel lends to every process; ours is like all others.
+/// Returns the image of the vDSO, which is the same in every process.
 fn vdso() -> io::Result<Vec<u8>> {
     static IMAGE: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let image = IMAGE.get_or_init(|| {

@@ -6,8 +6,8 @@
 //!                   └─ raw ──► Walker (same code) ─┴──► frames ──► ProfileBuilder
 //! ```
 //!
-//! Events are taken in the order of time. A raw tick is walked here, building the tables that its stack asks
-//! for; the kernel side knows them from then on.
+//! Events are taken in the order of time. A raw sample is unwound here, with the tables that its stack needs; they are built
+//! and published then.
 
 mod exec;
 
@@ -27,7 +27,7 @@ use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::symbol::Symbolizer;
 use crate::trace::{Frame, Stop, Trace, Walker};
 
-/// How often unused tables are let go, in nanoseconds.
+/// Interval at which unused tables are freed, in nanoseconds.
 const TIDY: u64 = 10_000_000_000;
 
 /// Turns batches into profiles.
@@ -43,37 +43,37 @@ pub struct Pipeline {
     period: Duration,
     /// The time of the latest event.
     now: u64,
-    /// When unused tables were let go last.
+    /// Time when unused tables were last freed.
     tidied: u64,
     since: SystemTime,
     execs: Execs,
     stats: PipelineStats,
 }
 
-/// What a [`Pipeline`] has seen.
+/// Counters of a [`Pipeline`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PipelineStats {
-    /// Ticks that became samples.
+    /// Samples in profiles.
     pub samples: u64,
-    /// Of those, the ones whose stacks are whole.
+    /// Of those, the number with whole stacks.
     pub whole: u64,
-    /// Of all samples, the ones whose stacks were walked on this side of the border.
+    /// Of all samples, the number that was unwound in user space.
     pub raw: u64,
-    /// Ticks of processes that weren't asked for, before the kernel side knew that.
+    /// Samples of filtered processes that arrived before the kernel side filtered them.
     pub unwanted: u64,
-    /// Records whose bytes made no sense.
+    /// Records that could not be decoded.
     pub malformed: u64,
-    /// Life events that the kernel had no room for.
+    /// Life events lost because the kernel's buffer was full.
     pub life_lost: u64,
-    /// What the registry has done.
+    /// Counters of the registry.
     pub registry: RegistryStats,
 }
 
-/// How `CLOCK_MONOTONIC` and the time of day hang together.
+/// The offset between `CLOCK_MONOTONIC` and the time of day.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
-    /// Added (wrapping) to the first it gives nanoseconds since 1970.
+    /// Added (wrapping) to `CLOCK_MONOTONIC` it gives nanoseconds since 1970.
     pub offset: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct PendingProfile {
 }
 
 impl PendingProfile {
-    /// Gives everything its name.
+    /// Symbolizes all frames and returns the profile.
     pub fn symbolize(self, symbolizer: &mut dyn Symbolizer) -> Profile {
         let PendingProfile { builder, modules, start, duration } = self;
         builder.finish(start, duration, |id| modules.get(&id).cloned(), symbolizer)
@@ -104,14 +104,14 @@ impl PendingProfile {
         (self.start, self.duration) = (start, end.duration_since(start).unwrap_or_default());
     }
 
-    /// Counts ticks that never became samples.
+    /// Counts samples that were lost.
     pub fn record_loss(&mut self, reason: &'static str, count: u64) {
         self.builder.lose(reason, count);
     }
 }
 
 impl Pipeline {
-    /// Starts with nothing seen. `period` is the time between two ticks of a CPU.
+    /// Returns an empty pipeline. `period` is the time between two samples of a CPU.
     pub fn new(registry: Registry, clock: Clock, period: Duration) -> Pipeline {
         Pipeline {
             registry,
@@ -130,14 +130,14 @@ impl Pipeline {
         }
     }
 
-    /// The processes and files.
+    /// Returns the registry of processes and files.
     pub fn registry(&mut self) -> &mut Registry {
         &mut self.registry
     }
 
-    /// Says what time it is from now on, after the time of day was set.
+    /// Sets the clock for later samples, after the time of day was changed.
     ///
-    /// Samples that are taken later have the new time. Between two profiles is the moment for it.
+    /// Called between two profiles.
     pub fn set_clock(&mut self, clock: Clock) {
         self.clock = clock;
     }
@@ -157,7 +157,7 @@ impl Pipeline {
         true
     }
 
-    /// Takes everything in `batch`, in the order of time.
+    /// Takes the events of `batch` in the order of time.
     pub fn take(&mut self, batch: &mut Batch) {
         self.take_until(batch, &|| false);
     }
@@ -187,7 +187,7 @@ impl Pipeline {
         late
     }
 
-    /// What was seen since the last time that this was asked.
+    /// Takes the samples collected since the start or the previous call.
     pub fn finish(&mut self) -> PendingProfile {
         for held in self.execs.take_held() {
             self.tick(&held.record());
@@ -207,7 +207,7 @@ impl Pipeline {
         }
     }
 
-    /// What was seen in all.
+    /// Returns the counters.
     pub fn stats(&self) -> PipelineStats {
         PipelineStats { registry: self.registry.stats(), ..self.stats.clone() }
     }
@@ -237,7 +237,7 @@ impl Pipeline {
         }
     }
 
-    /// A stack that the kernel side walked.
+    /// Adds a sample whose stack the kernel side unwound.
     fn walked(&mut self, tick: &TickRecord<'_>, leaf: &[u64], root: &[&[u64]], omitted: u32) {
         if tick.stop == Stop::NoUserStack {
             return self.add(tick, Stop::NoUserStack, None);
@@ -258,7 +258,7 @@ impl Pipeline {
         self.add(tick, if exceeds { Stop::TooManyMappings } else { tick.stop }, None);
     }
 
-    /// A stack whose two ends are there.
+    /// Adds a sample whose middle frames are dropped.
     fn with_gap(&mut self, tick: &TickRecord<'_>, leaf: &[u64], root: &[&[u64]], omitted: u32) {
         self.splice.clear();
         self.splice.extend(leaf);
@@ -271,7 +271,7 @@ impl Pipeline {
         self.add(tick, tick.stop, Some((omitted, gap)));
     }
 
-    /// A stack that is still to be walked.
+    /// Unwinds a raw sample and adds it.
     fn raw(&mut self, tick: &TickRecord<'_>, registers: &Registers, calls: &[u64], stack: &[u64]) {
         self.stats.raw += 1;
         let stop = raw::walk(&mut self.walker, &mut self.registry, tick, registers, stack);
@@ -293,12 +293,12 @@ impl Pipeline {
         self.frames.extend(frames.map(|address| Frame::Kernel { address }));
     }
 
-    /// Appends the frames of the words that were collected.
+    /// Appends the frames of the collected words.
     fn user_frames(&mut self, tick: &TickRecord<'_>, is_whole: bool) {
         self.registry.frames(tick.pid, self.splice.run(is_whole), tick.time, &mut self.frames);
     }
 
-    /// Adds the frames as a sample; with how many are left out, and where.
+    /// Adds the frames as a sample. `left_out` is the number of dropped frames and their position.
     fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, left_out: Option<(u32, u32)>) {
         let (omitted, gap) = left_out.unwrap_or_default();
         let thread = self.thread(tick);

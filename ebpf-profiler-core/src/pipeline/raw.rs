@@ -1,4 +1,4 @@
-//! Raw ticks: the tables weren't ready in the kernel, so the walk happens here, once they are.
+//! Raw samples: their tables were not published, so they are unwound here after the tables were built.
 
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::registers::{Registers, x86_64};
@@ -9,10 +9,10 @@ use crate::registry::Registry;
 use crate::sample::TickRecord;
 use crate::trace::{Stop, Walker};
 
-/// How many tables one walk may ask for; more than files in any process that is not out to be a nuisance.
+/// Maximum number of tables built for one sample; ordinary processes map fewer files.
 const MAX_TABLES: usize = 256;
 
-/// Walks a raw tick, building the tables that it asks for.
+/// Unwinds a raw sample and builds the tables that it needs. Returns the stop reason.
 pub(super) fn walk(
     walker: &mut Walker,
     registry: &mut Registry,
@@ -22,7 +22,7 @@ pub(super) fn walk(
 ) -> Stop {
     walker.clear();
     if stack.is_empty() {
-        // The program's memory is gone already: the kernel is taking the process apart.
+        // The memory of the process is gone: it exits or executes another program.
         return Stop::NoUserStack;
     }
     let Some(process) = registry.publish(tick.pid, tick.time) else { return registry.stop_of(tick.pid) };
@@ -33,8 +33,8 @@ pub(super) fn walk(
         if !raw.mend(stop) {
             let verdict = raw.verdict(stop);
             if verdict == Stop::CopyEnds {
-                // What lies beyond the copied part can't be asked for by a walk. Only a kernel side that knows all of
-                // it gets there.
+                // The files of the frames beyond the copied part are unknown. The kernel side needs the tables of all files to
+                // reach them.
                 raw.registry.build_tables(tick.pid, tick.time);
             }
             return verdict;
@@ -43,7 +43,7 @@ pub(super) fn walk(
     Stop::Pending
 }
 
-/// A raw tick that is being walked.
+/// A raw sample while it is unwound.
 struct Raw<'a> {
     walker: &'a mut Walker,
     registry: &'a mut Registry,
@@ -52,7 +52,7 @@ struct Raw<'a> {
     registers: &'a Registers,
     stack: &'a [u64],
     looked_again: bool,
-    /// Whether a word behind the copied part of the stack was asked for.
+    /// `true` once a word beyond the copied part of the stack was needed.
     missed: bool,
 }
 
@@ -62,7 +62,7 @@ impl Raw<'_> {
         let system = self.registry.system();
         let mut memory = Memory { stack: self.stack, bottom, pid: self.tick.pid, system, missed: false };
         let mut read = |address| memory.read(address);
-        // Scripts have gone on since: their frames lie in memory that wasn't copied.
+        // Interpreter frames are not in the copied memory and have changed since.
         let registers = Registers { thread: 0, ..*self.registers };
         let tables = self.registry.tables();
         let stop = self.walker.walk::<X86_64>(&registers, &self.process, tables, &mut read);
@@ -70,7 +70,7 @@ impl Raw<'_> {
         stop
     }
 
-    /// Whether what ended the walk is out of its way now.
+    /// Removes the cause of a stop: builds a table, or reads the mappings again. Returns `true` if the walk may succeed now.
     fn mend(&mut self, stop: Stop) -> bool {
         let (pid, now) = (self.tick.pid, self.tick.time);
         match stop {
@@ -86,10 +86,10 @@ impl Raw<'_> {
         }
     }
 
-    /// What the end of the last walk means.
+    /// Returns the stop reason to report for the last walk.
     fn verdict(&self, stop: Stop) -> Stop {
         match stop {
-            // The kernel is about to start another program in it: these are the registers of the former.
+            // Within `execve`: the registers are those of the former program.
             Stop::Unmapped if self.walker.frames().is_empty() && !self.tick.kernel.is_empty() => {
                 Stop::NoUserStack
             }
@@ -100,13 +100,13 @@ impl Raw<'_> {
     }
 }
 
-/// The copied stack, and for everything else the process as it is now: its code, most likely unchanged.
+/// The copied stack; other addresses are read from the process as it is now, which suits code.
 struct Memory<'a> {
     stack: &'a [u64],
     bottom: u64,
     pid: u32,
     system: &'a dyn System,
-    /// Whether a word behind the copied part was asked for.
+    /// `true` once a word beyond the copied part was needed.
     missed: bool,
 }
 
@@ -125,7 +125,7 @@ impl Memory<'_> {
         self.other(address)
     }
 
-    /// Not the stack, which has moved on since: only memory far from it is asked for.
+    /// Reads memory far from the stack, which itself has changed since.
     fn other(&mut self, address: u64) -> Option<u64> {
         const STACK: u64 = 16 << 20;
         if address.wrapping_sub(self.bottom) < STACK {

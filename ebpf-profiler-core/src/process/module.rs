@@ -6,41 +6,41 @@ use std::sync::Arc;
 
 use crate::elf::ReadAt;
 
-/// A file in a [`Profile`](crate::profile::Profile) or in the tables, by number.
+/// Id of a module in a [`Profile`](crate::profile::Profile) or in the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ModuleId(pub u32);
 
-/// A file that holds code: one, however many processes map it.
+/// A file that holds code, shared by all processes that map it.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Module {
-    /// Where the process that mapped it first saw it.
+    /// Path in the mount namespace of the process that mapped it first.
     pub path: Box<str>,
-    /// The GNU build id; empty where it has none.
+    /// The GNU build id; empty if there is none.
     pub build_id: Box<[u8]>,
-    /// The first virtual address of its executable segment that was seen mapped.
+    /// The first mapped virtual address of its executable segment.
     pub start: u64,
     /// The first virtual address behind that.
     pub end: u64,
-    /// Where those addresses begin in the file.
+    /// File offset of `start`.
     pub offset: u64,
-    /// Opens the file, also where its path leads elsewhere by now.
+    /// Opens the file, even if its path leads to another one by now.
     pub opener: Option<Arc<dyn Opener>>,
 }
 
 impl Module {
-    /// A module of this path; the other fields are set afterwards.
+    /// Returns a module of this path; the other fields are set afterwards.
     pub fn new(path: impl Into<Box<str>>) -> Module {
         let path = path.into();
         Module { path, build_id: Box::default(), start: 0, end: 0, offset: 0, opener: None }
     }
 
-    /// The last part of the path.
+    /// Returns the last part of the path.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// Makes the range of its mapped addresses cover this one too.
+    /// Extends the range of mapped addresses.
     pub(crate) fn extend(&mut self, start: u64, end: u64, offset: u64) {
         if self.start == self.end {
             (self.start, self.end, self.offset) = (start, end, offset);
@@ -64,15 +64,15 @@ impl fmt::Debug for Module {
     }
 }
 
-/// Opens a module's file again and again.
+/// Opens the file of a module, any number of times.
 ///
-/// Behind it may be a path, a file of another mount namespace, or one that is deleted but still mapped.
+/// The file may be in another mount namespace, or deleted but still mapped.
 pub trait Opener: Send + Sync {
     /// Opens the file.
     ///
     /// # Errors
     ///
-    /// When it is gone for good.
+    /// Fails if the file can no longer be opened.
     fn open(&self) -> io::Result<Box<dyn ReadAt>>;
 }
 

@@ -1,4 +1,4 @@
-//! What can be asked about the processes of a machine.
+//! Access to the processes of a machine.
 
 use std::io;
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use super::Opener;
 use crate::elf::ReadAt;
 use crate::sample::MapEvent;
 
-/// The processes of a machine: the one that this program runs on, or one that was recorded.
+/// The processes of the running machine, or of a recorded one.
 pub trait System: Send {
-    /// The ids of all processes that have user code.
+    /// Returns the ids of all processes.
     fn processes(&self) -> Vec<u32>;
 
-    /// The executable mappings of a process, in ascending order.
+    /// Returns the executable mappings of a process, in ascending order.
     ///
     /// # Errors
     ///
-    /// When the process is gone, or not ours to look at.
+    /// Fails if the process is gone or access is denied, with `FileTooLarge` if it has too many mappings to read.
     fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>>;
 
-    /// What is known of a process besides.
+    /// Returns the description of a process.
     fn describe(&self, pid: u32) -> Description;
 
-    /// How to open the file behind a mapping of a process, also when the process is gone by then.
+    /// Returns an opener of the file of a mapping, which works after the exit of the process if possible.
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener>;
 
-    /// Fills `buffer` with the memory of a process from `address` on.
+    /// Reads memory of a process at `address` into `buffer`.
     ///
     /// # Errors
     ///
-    /// When not all of it can be read.
+    /// Fails unless all of it can be read.
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()>;
 
     /// Opens the perf map of a process: `/tmp/perf-PID.map` as the process sees it.
@@ -43,15 +43,15 @@ pub trait System: Send {
     }
 }
 
-/// What a process is.
+/// Executable, container and creation time of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
-    /// The path of its executable; empty if it has none or it isn't known.
+    /// Path of the executable; empty if unknown.
     pub executable: Box<str>,
-    /// The container that it runs in; empty outside of any.
+    /// Id of the container; empty outside of containers.
     pub container: Box<str>,
-    /// Nanoseconds between boot and its creation; 0 if unknown.
+    /// Creation time in nanoseconds since boot; 0 if unknown.
     pub created: u64,
     /// Id of the parent process; 0 if unknown.
     pub parent: u32,

@@ -1,4 +1,4 @@
-//! What a walker found, as frames.
+//! Frames from the words of a walker.
 
 use ebpf_programs::abi::record::frame;
 
@@ -8,8 +8,7 @@ use crate::process::Regions;
 use crate::trace::{Found, Frame};
 
 impl Registry {
-    /// Appends the frames for the [words](ebpf_programs::abi::record) that a walker left, as the process is mapped
-    /// now.
+    /// Appends the frames for the [words](ebpf_programs::abi::record) of a walker, by the current mappings of the process.
     pub fn frames(&mut self, pid: u32, walked: &[u64], now: u64, frames: &mut Vec<Frame>) {
         let Some(entry) = self.processes.get(&pid) else {
             let none = Regions::default();
@@ -39,7 +38,7 @@ impl Registry {
     }
 }
 
-/// The frame for one address with [flags](ebpf_programs::abi::record::frame).
+/// Returns the frame for one address with [flags](ebpf_programs::abi::record::frame).
 fn frame_of(walked: u64, regions: &Regions, modules: &mut Modules) -> Frame {
     let found = if walked & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
     let address = walked & frame::ADDRESS;

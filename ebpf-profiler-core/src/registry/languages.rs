@@ -1,4 +1,4 @@
-//! The scripts that processes run.
+//! Interpreters in processes, and the functions of their scripts.
 
 use std::time::{Duration, Instant};
 
@@ -8,16 +8,16 @@ use crate::process::{Region, Regions};
 use crate::trace::{Found, Frame};
 
 impl Registry {
-    /// Looks for the runtimes of these languages in every file that is met from now on.
+    /// Adds languages, whose runtimes are searched for in every file that is opened later.
     pub fn add_languages(&mut self, languages: Vec<Box<dyn Language>>) {
         self.modules.add_languages(languages);
     }
 
-    /// Gets ready for the scripts that run already, before the first tick.
+    /// Publishes the processes that run scripts, before sampling starts.
     ///
-    /// The frames of an interpreter are only to be had at the moment of a tick, by a kernel side that knows the
-    /// process and can walk it: such processes are published, with the tables of all their files, before they are
-    /// sampled. Does nothing without languages, unless the machine is a recorded one, whose profiler had some.
+    /// Interpreter frames can be read only at the moment of a sample, by the kernel side: these processes are published with
+    /// the tables of all their files. Takes at most 1 s. Does nothing without languages, except for a recording made with
+    /// some.
     pub fn prepare(&mut self, now: u64) {
         for pid in self.journal.recall_prepared() {
             self.publish(pid, now);
@@ -51,7 +51,7 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
     }
 
-    /// The frame of a call in a script.
+    /// Returns the frame of a call in a script.
     pub(super) fn call(
         &mut self,
         pid: u32,
@@ -69,7 +69,7 @@ impl Registry {
         Some(Frame::Script { function, line, found: Found::Exactly })
     }
 
-    /// Finds the interpreters in a process whose files are known.
+    /// Discovers the interpreters among the files of a process.
     pub(super) fn discover_runtimes(&mut self, pid: u32, now: u64) {
         let lacks_room = |entry: &mut Entry| {
             entry.interpreters.lack_room(&entry.regions, &self.modules) && entry.unload_limit.allow(now)
@@ -93,7 +93,7 @@ impl Registry {
         });
     }
 
-    /// Whether an address lies in the file of a process's first interpreter.
+    /// Returns `true` if an address lies in the file of the process's first interpreter.
     pub(crate) fn is_of_first_interpreter(&self, pid: u32, address: u64) -> bool {
         let number = |entry: &Entry| {
             let file = entry.regions.find(address)?.file?;
@@ -102,8 +102,8 @@ impl Registry {
         self.processes.get(&pid).and_then(number) == Some(1)
     }
 
-    /// A loop ran without calls, or with such as make no sense: perhaps its interpreter is ready by now, or is another
-    /// one.
+    /// Rechecks the interpreters of a process after a loop without calls or with implausible ones: an interpreter may be
+    /// ready by now, or replaced.
     pub(super) fn recheck_runtimes(&mut self, pid: u32, now: u64) {
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return };
@@ -118,13 +118,12 @@ impl Registry {
         }
     }
 
-    /// The function of a script, as long as it is remembered.
+    /// Returns the function of a script, if it is cached.
     pub fn script(&self, id: ScriptId) -> Option<&Script> {
         self.scripts.get(id).map(|script| &**script)
     }
 
-    /// Forgets the functions of scripts if they have become many: those that still run are asked for their names
-    /// again.
+    /// Clears the cached functions of scripts if there are more than 262,144. Those that still run are named again.
     pub fn limit_scripts(&mut self) {
         if self.scripts.len() > MAX_SCRIPTS {
             self.scripts.clear();
@@ -136,8 +135,8 @@ impl Registry {
     }
 }
 
-/// Time that all of this takes at most; what is left is published when it is sampled.
+/// Maximum time of `prepare`; the remaining processes are published when they are sampled.
 const MAX_PREPARE: Duration = Duration::from_secs(1);
 
-/// Functions of scripts that are remembered at most, between two profiles.
+/// Maximum number of functions of scripts cached between two profiles.
 const MAX_SCRIPTS: usize = 1 << 18;

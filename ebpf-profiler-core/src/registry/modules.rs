@@ -1,4 +1,4 @@
-//! The files that were seen mapped, each once, with their unwind tables.
+//! The mapped files, each once, with their unwind tables.
 
 use std::sync::{Arc, Weak};
 
@@ -14,7 +14,7 @@ use crate::sample::FileId;
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
 
-/// The files that were seen mapped.
+/// The mapped files.
 #[derive(Default)]
 pub(super) struct Modules {
     entries: HashMap<ModuleId, Entry>,
@@ -27,14 +27,14 @@ pub(super) struct Modules {
 
 pub(super) struct Entry {
     pub(super) module: Module,
-    /// The executable segments of an ELF file; none of another file.
+    /// Executable segments; empty for a file that is not ELF.
     segments: Vec<Segment>,
     pub(super) table: Table,
-    /// The runtime of a language that it holds, if any.
+    /// The language runtime in the file.
     pub(super) runtime: Option<FoundRuntime>,
-    /// Whether it occurred in a frame since the last profile was taken.
+    /// `true` if it occurred in a frame of the current profile.
     pub(super) seen: bool,
-    /// When it was last part of a process that was published to the kernel side.
+    /// Time when a process with it was last published or withdrawn.
     pub(super) used: u64,
     /// Number of published states that have it mapped.
     references: u32,
@@ -53,19 +53,19 @@ pub(super) struct Waiting {
     pub(super) interpreter: u16,
 }
 
-/// Where its unwind table is.
+/// The state of its unwind table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
-    /// Not built, because nothing asked for it yet.
+    /// Not built, because no walk needed it.
     Pending,
     /// In the arena.
     Ready { place: u32, bytes: usize },
-    /// There is none and won't be.
+    /// There is no table, and none will be built.
     None,
 }
 
 impl Table {
-    /// The two words that stand for it in a mapping of the kernel side: place and kind.
+    /// Returns the place and the kind in a mapping of the kernel side.
     pub(super) fn words(self) -> (u32, u16) {
         match self {
             Table::Pending => (0, kind::PENDING),
@@ -76,12 +76,12 @@ impl Table {
 }
 
 impl Modules {
-    /// Looks for the runtimes of these languages from now on, besides those that were given before.
+    /// Adds languages, whose runtimes are searched for in files opened later.
     pub(super) fn add_languages(&mut self, languages: Vec<Box<dyn Language>>) {
         self.languages.extend(languages);
     }
 
-    /// Whether there is any language to look for.
+    /// Returns `true` if there are languages.
     pub(super) fn has_languages(&self) -> bool {
         !self.languages.is_empty()
     }
@@ -166,7 +166,7 @@ impl Modules {
         }
     }
 
-    /// The modules that occurred in frames since this was asked last.
+    /// Takes the modules that occurred in frames since the previous call.
     pub(super) fn take_seen(&mut self) -> HashMap<ModuleId, Module> {
         let taken = |(&id, entry): (&ModuleId, &mut Entry)| {
             std::mem::take(&mut entry.seen).then(|| (id, entry.module.clone()))
@@ -174,7 +174,7 @@ impl Modules {
         self.entries.iter_mut().filter_map(taken).collect()
     }
 
-    /// Drops unused modules if there are more than `limit`, or as many as half of them have come since the last time.
+    /// Drops unused modules if there are `limit` of them, or twice as many as after the previous time.
     /// Returns `true` if fewer than `limit` are left.
     pub(super) fn make_room(&mut self, limit: usize, allocator: &mut Allocator, now: u64) -> bool {
         if self.entries.len() >= limit.min(self.purge_at.max(MANY)) {
@@ -242,12 +242,12 @@ impl Entry {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether its bytes are those of an ELF file's segments, so that addresses in it mean something.
+    /// Returns `true` if it is an ELF file, so that it has virtual addresses.
     pub(super) fn is_elf(&self) -> bool {
         !self.segments.is_empty()
     }
 
-    /// Builds the table and lays it into the arena. How many of its rows can't be said is returned.
+    /// Builds the table and writes it into the arena. Returns the number of rows that no rule expresses.
     pub(super) fn build(
         &mut self,
         compiler: Option<&dyn UnwindCompiler>,

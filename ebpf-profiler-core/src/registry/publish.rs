@@ -127,7 +127,7 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.exceeds)
     }
 
-    /// Publishes a process anew, if it may by now.
+    /// Publishes a process anew, unless it has to wait.
     pub(super) fn republish(&mut self, pid: u32, now: u64) -> Option<Process> {
         let entry = self.processes.get_mut(&pid)?;
         if now < entry.next_publish {

@@ -1,4 +1,4 @@
-//! Events that were taken from the kernel together.
+//! Events that were read from the kernel together.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use ebpf_programs::abi::record::kind;
 
 use super::{Life, LifeEvent, Malformed, TickRecord};
 
-/// What happened since the last look: ticks and life events, in no particular order between the two.
+/// Samples and life events that were read together.
 #[derive(Debug, Default)]
 pub struct Batch {
     words: Vec<u64>,
@@ -23,14 +23,14 @@ pub struct Batch {
     reason = "one lives at a time, on the stack; a box would be made for every tick"
 )]
 pub enum Event<'a> {
-    /// A tick, or what should have been one.
+    /// A sample, or a malformed record.
     Tick(Result<TickRecord<'a>, Malformed>),
-    /// Something that happened to a process.
+    /// A life event.
     Life(&'a LifeEvent),
 }
 
 impl Batch {
-    /// Forgets everything, keeps the memory.
+    /// Removes all events and keeps the memory.
     pub fn clear(&mut self) {
         self.words.clear();
         self.ticks.clear();
@@ -38,17 +38,17 @@ impl Batch {
         self.paths = 0;
     }
 
-    /// Whether nothing is in it.
+    /// Returns `true` if there are no events.
     pub fn is_empty(&self) -> bool {
         self.ticks.is_empty() && self.life.is_empty()
     }
 
-    /// The memory that its events take, in bytes.
+    /// Returns the memory of its events in bytes.
     pub fn size(&self) -> usize {
         self.words.len() * 8 + self.life.len() * size_of::<LifeEvent>() + self.paths
     }
 
-    /// Takes the bytes of one record of the ring; a rest of fewer than eight is dropped, no record has one.
+    /// Adds one record. Its length is a multiple of eight bytes; a remainder is dropped.
     pub fn push_tick(&mut self, record: &[u8]) {
         let start = self.words.len();
         let (words, _) = record.as_chunks::<8>();
@@ -69,7 +69,7 @@ impl Batch {
         self.ticks().any(|words| kind(words) == Some(kind::RAW))
     }
 
-    /// Takes a life event.
+    /// Adds a life event.
     pub fn push_life(&mut self, event: LifeEvent) {
         if let Life::Mapped(map) = &event.life {
             self.paths += map.path.len();
@@ -77,12 +77,12 @@ impl Batch {
         self.life.push(event);
     }
 
-    /// The bytes of every record, as words.
+    /// Returns the words of each record.
     pub fn ticks(&self) -> impl Iterator<Item = &[u64]> {
         self.ticks.iter().map(|range| &self.words[range.clone()])
     }
 
-    /// The life events, as they came.
+    /// Returns the life events in the order of arrival.
     pub fn life(&self) -> &[LifeEvent] {
         &self.life
     }
@@ -90,7 +90,7 @@ impl Batch {
     /// Calls `each` for every event in the order of time; of a life event and a tick with one time the life
     /// event comes first.
     pub fn in_order(&mut self, mut each: impl FnMut(Event<'_>)) {
-        // Each CPU's events come in order, so these are a few runs that only want merging.
+        // The events of each CPU are sorted, so this merges a few runs.
         self.life.sort_by_key(|event| event.time);
         let words = &self.words;
         self.ticks.sort_by_key(|range| words.get(range.start).copied().unwrap_or(0));

@@ -1,37 +1,37 @@
-//! The life of processes: what happens to them between two ticks.
+//! The life of processes: forks, execs, mappings and exits.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Something that happened to a process.
+/// An event in the life of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LifeEvent {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
     pub time: u64,
-    /// The process that it happened to.
+    /// The process.
     pub pid: u32,
-    /// What happened.
+    /// The kind of event.
     pub life: Life,
 }
 
-/// What can happen to a process.
+/// Kinds of life events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Life {
-    /// It was made by `parent`, whose mappings it has.
+    /// Created by `parent`, whose mappings it has.
     Forked {
-        /// The process that made it.
+        /// The parent process.
         parent: u32,
     },
-    /// It became another program; its mappings are gone.
+    /// Executed another program; its former mappings are gone.
     Executed,
-    /// It has a new executable mapping.
+    /// Created an executable mapping.
     Mapped(MapEvent),
-    /// It ended.
+    /// The first thread exited.
     Exited,
-    /// Events of any process were lost; what is known of mappings may be old.
+    /// Events of any process were lost; known mappings may be outdated.
     Lost {
-        /// How many.
+        /// Number of lost events.
         count: u64,
     },
 }
@@ -44,11 +44,11 @@ pub struct MapEvent {
     pub start: u64,
     /// The first address behind it.
     pub end: u64,
-    /// Where in the file it begins.
+    /// File offset of the first byte.
     pub offset: u64,
-    /// The file, as far as the kernel told it.
+    /// Identity of the file.
     pub file: FileId,
-    /// What the kernel calls it: a path in the process's own view, `//anon`, `[vdso]`.
+    /// Path in the mount namespace of the process, or a name of the kernel: `//anon`, `[vdso]`.
     pub path: Arc<str>,
 }
 
@@ -59,27 +59,27 @@ impl MapEvent {
     }
 }
 
-/// Which file is mapped.
+/// Identity of a mapped file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileId {
-    /// None: anonymous memory.
+    /// Anonymous memory, without a file.
     Anonymous,
-    /// The file with this number on this device.
+    /// A file by device and inode.
     Inode {
         /// Major and minor number of the device.
         device: (u32, u32),
-        /// The number.
+        /// The inode number.
         inode: u64,
     },
-    /// The file with this GNU build id.
+    /// A file by its GNU build id.
     BuildId(Box<[u8]>),
 }
 
 impl FileId {
-    /// What the kernel says of a mapping: its path, and the device and number of its file.
+    /// Returns the identity for the path, device and inode that the kernel shows for a mapping.
     ///
-    /// The pages that the kernel lends to every process have no file; they are one all the same.
+    /// The vDSO has no file; it has an identity of its own.
     pub fn of(path: &str, device: (u32, u32), inode: u64) -> FileId {
         match (path, inode) {
             ("[vdso]", _) => FileId::VDSO,
@@ -88,6 +88,6 @@ impl FileId {
         }
     }
 
-    /// The code that the kernel lends to every process.
+    /// The vDSO.
     pub const VDSO: FileId = FileId::Inode { device: (0, 0), inode: 1 };
 }

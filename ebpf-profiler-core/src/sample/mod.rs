@@ -1,7 +1,7 @@
-//! What comes out of the kernel: ticks through the ring, and the life of processes.
+//! Events from the kernel: samples, and the life of processes.
 //!
-//! A [`Source`] gives [`Batch`]es. Whatever the bytes of a tick say, decoding ends in a [`TickRecord`] or in
-//! [`Malformed`]; nothing here trusts a length.
+//! A [`Source`] returns [`Batch`]es. Decoding any bytes of a sample returns a [`TickRecord`] or [`Malformed`]; all lengths
+//! are checked.
 
 mod batch;
 
@@ -18,21 +18,21 @@ pub use life::{FileId, Life, LifeEvent, MapEvent};
 pub use tick::{Body, Malformed, TickRecord};
 pub(crate) use tick::{decode_head, encode_head};
 
-/// Where events come from: the running kernel, or a recording of one.
+/// A stream of events: of the running kernel, or of a recording.
 pub trait Source: Send {
-    /// Waits up to `wait` for something to happen and moves all that is there into `batch`.
+    /// Waits up to `wait` for events and moves all of them into `batch`.
     ///
-    /// Returns false when nothing will ever come any more.
+    /// Returns `false` at the end of the stream.
     ///
     /// # Errors
     ///
-    /// When the source is broken for good.
+    /// Fails if no more events can be read.
     fn next(&mut self, wait: Duration, batch: &mut Batch) -> Result<bool, SourceError>;
 
-    /// What the kernel side has counted up to now.
+    /// Returns the current counters of the kernel side.
     fn counts(&self) -> Counts;
 
-    /// Lets no more ticks be taken; those that were taken still come.
+    /// Stops sampling; samples taken before still arrive.
     fn stop(&mut self) {}
 
     /// Sets the time between two samples of a CPU; `None` pauses sampling. Samples taken before still come.
@@ -46,32 +46,32 @@ pub trait Source: Send {
     }
 }
 
-/// What the kernel side has counted.
+/// Counters of the kernel side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// In the order of [`Counter::ALL`].
+    /// Values in the order of [`Counter::ALL`].
     pub counters: Vec<u64>,
-    /// How often the kernel ran the sampling program, where it keeps statistics (`kernel.bpf_stats_enabled`).
+    /// Number of runs of the sampling program, if the kernel keeps statistics (`kernel.bpf_stats_enabled`).
     pub runs: u64,
-    /// How long that took in all.
+    /// Total time of these runs.
     pub run_time: Duration,
 }
 
 impl Counts {
-    /// One counter.
+    /// Returns one counter.
     pub fn get(&self, counter: Counter) -> u64 {
         self.counters.get(counter as usize).copied().unwrap_or(0)
     }
 }
 
-/// Why no more events can come.
+/// Error of a stream of events.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// The system said no.
+    /// A system call failed.
     Io(std::io::Error),
-    /// A recording isn't one, or is of another version.
+    /// The file is no recording, or of another version.
     Format(&'static str),
 }
 

@@ -10,7 +10,7 @@ const HEAD_WORDS: usize = size_of::<Head>() / 8;
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: usize = size_of::<Registers>() / 8;
 
-/// A tick, decoded; it borrows from the words that it came in.
+/// A decoded sample, which borrows from the words of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickRecord<'a> {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -23,31 +23,31 @@ pub struct TickRecord<'a> {
     pub cpu: u32,
     /// The thread's name, ended by a zero byte.
     pub comm: [u8; 16],
-    /// Why the kernel side's walk ended.
+    /// Stop reason of the kernel side's walk.
     pub stop: Stop,
-    /// Return addresses of the kernel, innermost first.
+    /// Kernel addresses, innermost first.
     pub kernel: &'a [u64],
-    /// The user side.
+    /// The user part.
     pub body: Body<'a>,
 }
 
-/// The user side of a tick.
+/// The user part of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "one lives at a time, on the stack; a box would be made for every tick"
 )]
 pub enum Body<'a> {
-    /// The kernel side walked the stack.
+    /// Unwound in the kernel.
     Walked {
         /// [Words of frames](ebpf_programs::abi::record), leaf first.
         leaf: &'a [u64],
         /// The root side in two pieces that follow each other, where `omitted` isn't 0.
         root: [&'a [u64]; 2],
-        /// How many frames are missing between the two sides.
+        /// Number of frames dropped between the two sides.
         omitted: u32,
     },
-    /// The stack is still to be walked.
+    /// Registers and a copy of the stack, to be unwound in user space.
     Raw {
         /// The registers of the leaf.
         registers: Registers,
@@ -58,16 +58,16 @@ pub enum Body<'a> {
     },
 }
 
-/// The bytes of a record contradict themselves.
+/// A record is inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
 impl<'a> TickRecord<'a> {
-    /// Makes sense of one record.
+    /// Decodes one record.
     ///
     /// # Errors
     ///
-    /// When its parts don't add up to its length, or a number in it means nothing.
+    /// Fails if its parts exceed its length, or a number is out of range.
     pub fn decode(words: &'a [u64]) -> Result<TickRecord<'a>, Malformed> {
         let (head, rest) = words.split_at_checked(HEAD_WORDS).ok_or(Malformed)?;
         let head = decode_head(head);
@@ -89,7 +89,7 @@ impl<'a> TickRecord<'a> {
         })
     }
 
-    /// The thread's name, as far as it is text.
+    /// Returns the thread's name, with invalid UTF-8 replaced.
     pub fn name(&self) -> String {
         let end = self.comm.iter().position(|&byte| byte == 0).unwrap_or(self.comm.len());
         String::from_utf8_lossy(&self.comm[..end]).into_owned()

@@ -1,4 +1,4 @@
-//! Who has which part of the arena.
+//! Allocation of places in the arena.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -7,8 +7,7 @@ use ebpf_programs::abi::arena::{BLOCK_UNITS, UNIT};
 
 /// Hands out places in the arena, from the smallest free stretch that has one.
 ///
-/// What is given back rests for a while before it is handed out again: a walk that began before may still
-/// read it.
+/// A freed place is reused after 1 s at the earliest: a walk that began before may still read it.
 ///
 /// # Examples
 ///
@@ -19,7 +18,7 @@ use ebpf_programs::abi::arena::{BLOCK_UNITS, UNIT};
 /// let small = places.allocate(100, 0).unwrap();
 /// let large = places.allocate(100_000, 0).unwrap();
 /// assert_eq!(small, 0);
-/// assert_eq!(large % 1024, 0, "what needs more than a block begins with one");
+/// assert_eq!(large % 1024, 0, "a place larger than a block begins with one");
 /// ```
 #[derive(Debug)]
 pub struct Allocator {
@@ -27,16 +26,16 @@ pub struct Allocator {
     free: BTreeMap<u32, u32>,
     /// The same as number of units and first unit.
     by_size: BTreeSet<(u32, u32)>,
-    /// When it was given back, first unit, number of units.
+    /// Time when it was freed, first unit, number of units.
     resting: VecDeque<(u64, u32, u32)>,
     used: u64,
 }
 
-/// How long a place rests, in the unit of the times that the caller gives: nanoseconds.
+/// Time until a freed place is reused, in nanoseconds.
 const REST: u64 = 1_000_000_000;
 
 impl Allocator {
-    /// An arena of `bytes`, all free.
+    /// Returns an arena of `bytes`, all free.
     pub fn new(bytes: u64) -> Allocator {
         let units = u32::try_from(bytes / UNIT as u64).unwrap_or(u32::MAX);
         Allocator {
@@ -47,7 +46,7 @@ impl Allocator {
         }
     }
 
-    /// A place for `bytes`: within one block where that is possible, from a block's start otherwise.
+    /// Allocates a place for `bytes`: within one block if they fit, else from a block's start. `None` if there is no room.
     pub fn allocate(&mut self, bytes: usize, now: u64) -> Option<u32> {
         self.release_rested(now);
         let units = units(bytes)?;
@@ -59,7 +58,7 @@ impl Allocator {
         Some(place)
     }
 
-    /// Takes back the place of `bytes` at `place`.
+    /// Frees the place of `bytes` at `place`.
     pub fn free(&mut self, place: u32, bytes: usize, now: u64) {
         if let Some(units) = units(bytes) {
             self.used -= u64::from(units);
@@ -67,12 +66,12 @@ impl Allocator {
         }
     }
 
-    /// How many bytes are taken.
+    /// Returns the number of bytes in use.
     pub fn used(&self) -> u64 {
         self.used * UNIT as u64
     }
 
-    /// The bytes that nobody has and that rest no more.
+    /// Returns the free bytes, without those freed in the last second.
     pub fn free_ranges(&mut self, now: u64) -> impl Iterator<Item = Range<u64>> {
         self.release_rested(now);
         let bytes = |units: u32| u64::from(units) * UNIT as u64;
@@ -113,7 +112,7 @@ impl Allocator {
         Some(len)
     }
 
-    /// Makes it free and one with its neighbours.
+    /// Adds a free stretch, merged with its neighbours.
     fn release(&mut self, mut start: u32, mut len: u32) {
         if let Some((&before, &before_len)) = self.free.range(..start).next_back()
             && before + before_len == start
@@ -136,7 +135,7 @@ fn units(bytes: usize) -> Option<u32> {
     u32::try_from(bytes.div_ceil(UNIT).max(1)).ok()
 }
 
-/// The first place in a free stretch where `units` may begin.
+/// Returns the first place in a free stretch where `units` may begin.
 fn first_fit(start: u32, len: u32, units: u32) -> Option<u32> {
     let left_in_block = BLOCK_UNITS - start % BLOCK_UNITS;
     let place =

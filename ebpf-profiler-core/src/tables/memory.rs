@@ -1,4 +1,4 @@
-//! Tables that no kernel sees.
+//! Tables in private memory.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct MemoryTables {
 }
 
 impl MemoryTables {
-    /// What was said last of a process.
+    /// Returns the published state of a process.
     pub fn process(&self, pid: u32) -> Option<&Process> {
         self.processes.get(&pid)
     }

@@ -1,4 +1,4 @@
-//! What goes down to the kernel side: unwind tables and mappings, in the
+//! State for the kernel side: unwind tables and mappings, in the
 //! [arena](ebpf_programs::abi::arena).
 
 mod allocator;
@@ -12,50 +12,50 @@ use ebpf_programs::abi::mapping::Process;
 pub use allocator::Allocator;
 pub use memory::MemoryTables;
 
-/// The memory that the walkers look tables up in, and the list of processes that they know.
+/// The memory in which walkers find tables, and the map of published processes.
 ///
-/// In a live profiler it is shared with the kernel; a replay keeps it to itself.
+/// In a live profiler it is shared with the kernel; in a replay it is private.
 pub trait Tables: Send {
-    /// Copies `bytes` to byte `at` of the arena, a multiple of eight, making room as needed.
+    /// Copies `bytes` to byte `at` of the arena, a multiple of eight, and allocates memory as needed.
     ///
-    /// Eight bytes at a time are written in one go: a walk sees all of them or none.
+    /// Each eight bytes are written atomically.
     ///
     /// # Errors
     ///
-    /// When there is no memory for it.
+    /// Fails if there is no memory.
     fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Full>;
 
-    /// Makes walks forget what they remember of tables, as one was just written, perhaps where another lay.
+    /// Increments the table generation, which invalidates cached rules: a table was written, perhaps in place of another.
     ///
     /// # Errors
     ///
-    /// When they can't be told.
+    /// Fails if the generation cannot be written.
     fn renew(&mut self) -> Result<(), Full> {
         Ok(())
     }
 
-    /// The words of the arena from number `word` on, as many as there are in one piece, which ends where a block ends; `None` in
-    /// blocks where nothing was ever written.
+    /// Returns the words of the arena from number `word` to the end of its block or further; `None` in blocks that were never
+    /// written.
     fn piece(&self, word: u32) -> Option<&[u32]>;
 
-    /// Says that nothing lies in these bytes of the arena any more, so that their memory may be given back.
+    /// Frees the memory of unused bytes of the arena.
     fn unused(&mut self, _bytes: Range<u64>) {}
 
-    /// Lets the kernel side know a process, or know it anew.
+    /// Publishes a process, or replaces its published state.
     ///
     /// # Errors
     ///
-    /// When too many are known already.
+    /// Fails if the map is full.
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full>;
 
-    /// Lets the kernel side know a process anew, if it knows it: the child of a fork, which it took for its parent as
-    /// that was then.
+    /// Replaces the state of a process if it is published: of the child of a fork, which has the state of its parent at that
+    /// moment.
     fn replace_process(&mut self, pid: u32, process: &Process);
 
-    /// Lets the kernel side forget a process.
+    /// Withdraws a process.
     fn remove_process(&mut self, pid: u32);
 }
 
-/// There is no room.
+/// Error: no room in the arena or in a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;

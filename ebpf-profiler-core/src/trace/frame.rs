@@ -21,7 +21,7 @@ pub enum Frame {
         module: ModuleId,
         /// The virtual address in the file, not in the process.
         address: u64,
-        /// How the walker got here.
+        /// Method by which the frame was found.
         found: Found,
     },
     /// A function of a script, in place of its interpreter's loop, or of JIT-compiled code.
@@ -30,19 +30,19 @@ pub enum Frame {
         function: ScriptId,
         /// The current line; 0 if unknown.
         line: u32,
-        /// How the walker found the frame.
+        /// Method by which the frame was found.
         found: Found,
     },
     /// Code that no file holds: made at run time, or no longer there.
     Anonymous {
         /// The address in the process.
         address: u64,
-        /// How the walker got here.
+        /// Method by which the frame was found.
         found: Found,
     },
 }
 
-/// How sure a frame is.
+/// Method by which a frame was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Found {

@@ -1,4 +1,4 @@
-//! Stacks: what the walkers found, before anything has a name.
+//! Stacks, before symbolization.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub use walker::Walker;
 pub struct Trace<'a> {
     /// The frames, leaf first.
     pub frames: Cow<'a, [Frame]>,
-    /// Why it ends where it ends.
+    /// The stop reason.
     pub stop: Stop,
     /// Number of frames dropped from the middle of a stack that exceeds the buffer; 0 if none.
     ///
@@ -44,9 +44,9 @@ impl<'a> Trace<'a> {
 }
 
 impl Trace<'_> {
-    /// Whether the stack reaches from its leaf to its root without a frame that is missing.
+    /// Returns `true` if no frame is missing between leaf and root.
     ///
-    /// A thread of the kernel has no user side, so its kernel frames are all there is.
+    /// Kernel threads, and threads within `execve`, have kernel frames only.
     pub fn is_whole(&self) -> bool {
         matches!(self.stop, Stop::Root | Stop::NoUserStack | Stop::Exec)
     }

@@ -1,4 +1,4 @@
-//! The kernel side's walkers, run on this side of the border.
+//! The kernel side's walkers, run in user space.
 
 use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::mapping::Process;
@@ -13,7 +13,7 @@ use crate::tables::Tables;
 
 /// The memory of a walked thread.
 pub trait Stack {
-    /// Eight bytes at `address`, anywhere in the program; `None` where they can't be had.
+    /// Returns eight bytes at `address`, anywhere in the process; `None` if they cannot be read.
     fn read(&mut self, address: u64) -> Option<u64>;
 }
 
@@ -23,9 +23,9 @@ impl<F: FnMut(u64) -> Option<u64>> Stack for F {
     }
 }
 
-/// Walks one stack over tables and memory of any kind.
+/// Unwinds one stack with tables and memory of any kind.
 ///
-/// It runs the lines that run in the kernel, and searches where those remember.
+/// Runs the same code as the kernel side, without its cache of rules.
 #[derive(Debug, Default)]
 pub struct Walker {
     walk: Walk,
@@ -74,7 +74,7 @@ impl<T: Tables + ?Sized, S: Stack + ?Sized> Machine for World<'_, T, S> {
 }
 
 impl Walker {
-    /// Walks from `registers` through `process`; how it ended.
+    /// Unwinds from `registers` in `process` and returns the stop reason.
     pub fn walk<A: Arch>(
         &mut self,
         registers: &Registers,
@@ -98,17 +98,17 @@ impl Walker {
         Stop::TooLong
     }
 
-    /// Forgets the last walk.
+    /// Removes the frames of the last walk.
     pub fn clear(&mut self) {
         self.frames.clear();
     }
 
-    /// The [words of frames](ebpf_programs::abi::record) of the last walk, leaf first.
+    /// Returns the [words of frames](ebpf_programs::abi::record) of the last walk, leaf first.
     pub fn frames(&self) -> &[u64] {
         &self.frames
     }
 
-    /// The address of the frame in which the last walk ended.
+    /// Returns the address of the frame in which the last walk ended.
     pub fn address(&self) -> u64 {
         let native = self.frames.iter().rfind(|&word| word & (frame::INTERPRETED | frame::DETAIL) == 0);
         native.map_or(self.walk.registers.pc, |frame| frame & frame::ADDRESS)
