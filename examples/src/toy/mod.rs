@@ -27,7 +27,8 @@ impl Language for Toy {
     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
         let exports = elf.exports()?;
         let (run, top) = (exports.get("toy_run")?, exports.get("toy_top")?.address);
-        Some(Box::new(ToyRuntime { loops: [run.address..run.address.checked_add(run.size)?], top }))
+        let code = Range { start: run.address, end: run.address.checked_add(run.size)? };
+        Some(Box::new(ToyRuntime { loops: [code], top }))
     }
 }
 
