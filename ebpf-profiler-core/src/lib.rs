@@ -168,7 +168,7 @@
 //! error and not a signal. Unsafe code is denied outside the modules that talk to the kernel. Parsers have fuzz targets.
 //! A program can still forge its own stack, and a profile shows its readers the activity of all users.
 //!
-//! What other programs make the profiler keep has [`Limits`], set by [`Builder::limits`](live::Builder::limits):
+//! [`Limits`], set by [`Builder::limits`](live::Builder::limits), bound the memory that other programs can cause:
 //!
 //! | bound | default | beyond it |
 //! | --- | --- | --- |

@@ -91,7 +91,7 @@ fn some_files() {
 const LOADER: &str =
     if cfg!(target_arch = "x86_64") { "ld-linux-x86-64.so.2" } else { "ld-linux-aarch64.so.1" };
 
-/// Where in a table a rule is.
+/// Position of a rule in a table.
 fn place(table: &Table, rule: usize) -> usize {
     let header = Header { rows: table.rows().count() as u32, ..Header::default() };
     header.rules_at() as usize + rule * size_of::<table::Rule>()

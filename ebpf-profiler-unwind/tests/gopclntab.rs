@@ -216,7 +216,7 @@ fn a_shared_table_is_not_walked_for_ever() {
     assert!(table.malformed() > 0);
 }
 
-/// What the fuzzers of Go tables and of finished tables start from.
+/// Seeds of the fuzz targets of Go tables and of finished tables.
 #[test]
 #[ignore = "writes files"]
 fn write_seeds() {

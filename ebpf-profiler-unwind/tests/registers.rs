@@ -1,4 +1,4 @@
-//! How many rows start from a register that a callee may have changed: what a walk that knows three registers loses.
+//! Counts rows based on a register that a callee may have changed, which a walk with three registers loses.
 //!
 //! ```sh
 //! cargo test --release -p ebpf-profiler-unwind --test registers -- --ignored --nocapture
@@ -15,7 +15,7 @@ use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_unwind::Table;
 use ebpf_programs::abi::table::{cfa, fp};
 
-/// What was counted of one kind of row.
+/// Counters of one kind of row.
 #[derive(Debug, Default)]
 struct Count {
     rows: u64,
@@ -80,7 +80,7 @@ fn count(elf: &Elf, table: &Table, counts: &mut BTreeMap<String, Count>) -> u64 
     rows.len() as u64
 }
 
-/// What a row needs besides stack and frame pointer; `None` where that is nothing.
+/// Returns the register that a row needs besides stack and frame pointer; `None` if none.
 fn kind(arch: Arch, row: &ebpf_profiler_unwind::Row) -> Option<String> {
     let rule = row.rule.raw();
     let (stack, frame, saved): (u8, u8, &[u8]) = if arch == Arch::X86_64 {
@@ -104,7 +104,7 @@ fn kind(arch: Arch, row: &ebpf_profiler_unwind::Row) -> Option<String> {
     Some(format!("{arch:?} {what}, {class}"))
 }
 
-/// Whether somewhere in a piece of code there is a direct call of other code of the file.
+/// Returns `true` if a piece of code has a direct call of other code of the file.
 fn has_call(elf: &Elf, begin: u64, end: u64) -> bool {
     let mut code = vec![0; usize::try_from(end - begin).unwrap_or(0).min(1 << 16)];
     if elf.read(begin, &mut code).is_err() {

@@ -23,7 +23,7 @@ use ebpf_programs::walk::Walk;
 use ebpf_programs::walk::arch::X86_64;
 use random::Random;
 
-/// Where the table's file is mapped, twice, and where there is code that nothing describes.
+/// Mappings of the table's file, twice, and of code without unwind data.
 const FILES: [u64; 2] = [0x1000_0000_0000, 0x2000_0000_0000];
 const BARE: Range<u64> = 0x3000_0000_0000..0x3000_0010_0000;
 const STACK: u64 = 0x7fff_0000_0000;

@@ -12,7 +12,7 @@ use ebpf_profiler_unwind::Table;
 use ebpf_profiler_unwind::internal::validate;
 use elf::{CODE, DATA, X86_64};
 
-/// What a linker makes: descriptions, and a table that names them.
+/// Output of a linker: descriptions, and a table of them.
 #[derive(Clone, Default)]
 struct Linked {
     frames: Vec<u8>,
@@ -155,7 +155,7 @@ fn functions_that_were_folded() {
 }
 
 impl Linked {
-    /// Where the entry with this number is, counted from zero.
+    /// Returns the position of the entry with this number, from zero.
     fn offset_of(linked: &Linked, number: usize) -> usize {
         (0..number).fold(0, |at, _| {
             at + 4 + u32::from_le_bytes(linked.frames[at..][..4].try_into().unwrap()) as usize
@@ -228,7 +228,7 @@ fn a_description_within_another() {
     assert!(linked.check_with(|pairs| pairs.push((CODE + 0x800, fake_at))) > ONCE);
 }
 
-/// What assemblers leave behind: entries that aren't padded.
+/// Output of assemblers: entries without padding.
 #[test]
 fn entries_of_odd_lengths() {
     let odd = Linked::new(&[

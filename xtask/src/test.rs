@@ -6,7 +6,7 @@ use test_needs::{TOOLS, Tool};
 
 use crate::run::{Outcome, cargo, run, watch};
 use crate::tally::{Tally, is_skipped};
-use crate::{debian, layers};
+use crate::{debian, layers, words};
 
 /// Installs programs that tests need, where that is possible, and runs all steps.
 pub(crate) fn task(_: &[String]) -> Outcome {
@@ -27,6 +27,7 @@ pub(crate) fn steps(tally: &mut Tally) {
         run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
     tally.step("layers", |_| layers::task(&[]));
+    tally.step("words", |_| words::task(&[]));
     tally.step("documentation", |_| {
         run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
     });

@@ -1,4 +1,4 @@
-//! What every language owes the profiler.
+//! The conformance test of languages.
 
 use std::cell::Cell;
 
@@ -134,7 +134,7 @@ struct Lies {
 }
 
 impl Lies {
-    /// Whether not too much was asked since the last time.
+    /// Fails if too much was read since the last call.
     fn check(&self, doing: &str) -> Result<(), String> {
         let (reads, bytes) = (self.reads.take(), self.bytes.take());
         if reads > MAX_READS || bytes > MAX_BYTES {

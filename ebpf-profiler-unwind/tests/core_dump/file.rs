@@ -7,7 +7,7 @@ use ebpf_profiler_unwind::core_dump::{CoreDump, CoreError};
 pub(crate) const X86_64: u16 = 62;
 pub(crate) const AARCH64: u16 = 183;
 
-/// What a core file holds.
+/// The contents of a core file.
 #[derive(Clone, Default)]
 pub(crate) struct CoreFile {
     pub(crate) machine: u16,

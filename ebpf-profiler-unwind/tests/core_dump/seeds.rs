@@ -1,4 +1,4 @@
-//! What the fuzz target of core dumps begins with: dumps whose stacks can be walked, so that changes to them have
+//! Seeds of the fuzz target of core dumps: dumps whose stacks can be walked, so that changes to them have
 //! something to break.
 //!
 //! `SEEDS=write cargo test -p ebpf-profiler-unwind --test core_dump` writes them anew.

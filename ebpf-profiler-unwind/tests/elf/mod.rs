@@ -8,11 +8,11 @@ use ebpf_profiler_core::elf::Elf;
 pub(crate) const X86_64: u16 = 62;
 pub(crate) const AARCH64: u16 = 183;
 
-/// Where the code begins, and how much there is of it.
+/// Start and size of the code.
 pub(crate) const CODE: u64 = DATA - CODE_SIZE;
 pub(crate) const CODE_SIZE: u64 = 0x1000_0000;
 
-/// Where the unwind data is loaded: behind the code, so that real sections point into it.
+/// Address of the unwind data: after the code, so that real sections point into it.
 pub(crate) const DATA: u64 = 0x4000_0000;
 
 const HEADER: usize = 64;

@@ -12,7 +12,7 @@ use gimli::{
 use super::machine::{Bytes, Context, Frame, Said, kept_by, ours};
 use super::sections::{self, Fde, functions};
 
-/// What came out for one file, or for many.
+/// Result of the comparison for one or more files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     /// Files that have unwind data.
@@ -99,7 +99,7 @@ where
     judge.verdict
 }
 
-/// What is compared.
+/// The compared parts of a row.
 #[derive(Clone, Copy, Debug)]
 struct Compare {
     gaps: bool,

@@ -20,7 +20,7 @@ pub(crate) struct Frame {
     pub(crate) signed: bool,
 }
 
-/// What a row says.
+/// The contents of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Frame(Frame),
@@ -53,7 +53,7 @@ fn fp_of(arch: Arch) -> u16 {
     if arch == Arch::X86_64 { 6 } else { 29 }
 }
 
-/// What our rule says about an instruction at `pc`.
+/// Returns our rule for the instruction at `pc`.
 pub(crate) fn ours(rule: Rule, arch: Arch, pc: u64) -> Said {
     let base = plus(register(rule.register.into(), arch, pc), rule.offset);
     let cfa = match rule.cfa {
@@ -105,7 +105,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// What gimli's row says about an instruction at `pc`, and of the register `kept`.
+    /// Returns gimli's row for the instruction at `pc`, with the register `kept`.
     pub(crate) fn theirs(&self, row: &Row, pc: u64, kept: Option<u16>) -> Said {
         let ra = row.register(self.ra);
         if ra == Some(RegisterRule::Undefined) {

@@ -1,4 +1,4 @@
-//! How much is allocated at most: an allocator that counts.
+//! A counting allocator that measures peak allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// What `work` gives, and how many bytes more than before were allocated at most meanwhile.
+/// Returns the result of `work` and its peak allocation in bytes.
 pub(crate) fn during<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);

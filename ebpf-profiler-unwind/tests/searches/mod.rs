@@ -19,7 +19,7 @@ impl Searches {
         Searches { tables, place }
     }
 
-    /// What the kernel's walker finds for an address, what all others find, and what these find where each block lies alone.
+    /// Results for an address: of the kernel's search, of the host's, and of the host's with each block alone.
     pub(crate) fn find(&self, address: u64) -> [Option<Rule>; 3] {
         self.search(address, false)
     }
@@ -41,7 +41,7 @@ impl Searches {
     }
 }
 
-/// What a walker sees of it, in pieces of so many words; the kernel's where it is `VERIFIED`.
+/// A walker's view of the table, in pieces of this many words; the kernel's if `VERIFIED`.
 struct World<'a, const VERIFIED: bool> {
     tables: &'a MemoryTables,
     piece: usize,

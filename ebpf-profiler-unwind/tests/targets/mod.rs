@@ -1,4 +1,4 @@
-//! What may be anything, and what has to hold all the same: one function a fuzz target.
+//! Invariants for arbitrary input, one function per fuzz target.
 //!
 //! `fuzz/` runs them under libFuzzer, `tests/fuzz.rs` with any compiler. Each gives a number that tells what came out,
 //! so that whoever makes the inputs can see which of them lead somewhere new.

@@ -127,7 +127,7 @@ impl Case {
         self
     }
 
-    /// How long the program lives while it is profiled.
+    /// Lifetime of the program while it is profiled.
     pub(crate) fn life(mut self, seconds: f64) -> Case {
         self.life = seconds;
         self
@@ -179,7 +179,7 @@ impl Case {
         Ready { case: self.clone(), built, rules }
     }
 
-    /// What gdb says of the program, in processes of their own.
+    /// Stacks of the program by gdb, in separate processes.
     fn learn(&self, name: &str, built: &Built) -> Rules {
         let once = [Look { arguments: self.arguments.clone(), ..Look::default() }];
         let looks = if self.looks.is_empty() { &once[..] } else { &self.looks };

@@ -17,11 +17,11 @@ pub(crate) struct Expected {
     pub(crate) file: String,
     /// The virtual address in the file; none where only the name is known.
     pub(crate) address: Option<u64>,
-    /// Whether it was inlined into the frame before it, which only debug data tells.
+    /// `true` if it was inlined into the frame before it, by debug data.
     pub(crate) inlined: bool,
 }
 
-/// What is allowed.
+/// Allowed deviations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     /// Whole stacks, root first.
@@ -37,7 +37,7 @@ pub(crate) struct Rules {
     pub(crate) kernel_alone: Vec<String>,
 }
 
-/// How samples fared.
+/// Results of the samples.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) samples: u64,
@@ -116,7 +116,7 @@ impl Rules {
         }
     }
 
-    /// Whether a frame is one of those that, with all above it, are not judged.
+    /// Returns `true` if a frame and all above it are not judged.
     fn is_beyond(&self, name: &str) -> bool {
         let named = |beyond: &String| match unnamed(name) {
             Some(Unnamed::At(file, _)) => file.starts_with(beyond.as_str()),
@@ -133,7 +133,7 @@ fn is_start_of(user: &[&Frame], expected: &[Expected]) -> bool {
         && user.iter().zip(expected).enumerate().all(|(at, (one, other))| same_frame(one, other, is_leaf(at)))
 }
 
-/// Whether a frame of the profile is the expected one.
+/// Returns `true` if a frame of the profile is the expected one.
 ///
 /// A frame without a name is known by its address, which is only certain for callers: the leaf moves.
 fn same_frame(seen: &Frame, expected: &Expected, is_leaf: bool) -> bool {
@@ -160,7 +160,7 @@ fn same_name(seen: &str, expected: &str) -> bool {
     same(&seen, &expected) || aliases.contains(&seen.as_str()) || expected.strip_suffix("@plt") == Some(&seen)
 }
 
-/// What tools that keep neither name nor address of a frame write.
+/// Text of tools that keep neither name nor address of a frame.
 const UNKNOWN: &str = "[unknown]";
 
 impl Verdict {
@@ -173,7 +173,7 @@ impl Verdict {
         self.unequal.sort_by_key(|stack| std::cmp::Reverse(stack.count));
     }
 
-    /// Whether 999 of 1,000 are exact, and there is something to judge.
+    /// Returns `true` if at least 999 of 1,000 samples are exact, and there are samples.
     pub(crate) fn is_good(&self) -> bool {
         self.samples > 0 && self.exact * 1000 >= self.samples * 999
     }

@@ -13,7 +13,7 @@ pub(crate) struct Build {
     pub(crate) flags: Vec<&'static str>,
     /// A shared library that is built beside it: its source and name.
     pub(crate) library: Option<(&'static str, &'static str)>,
-    /// Whether the program that runs has lost its symbols.
+    /// `true` if the running program is stripped.
     pub(crate) stripped: bool,
     /// A number behind the program's name, so that no other has it.
     pub(crate) number: Option<usize>,
@@ -22,7 +22,7 @@ pub(crate) struct Build {
 /// A program that was built.
 #[derive(Clone, Debug)]
 pub(crate) struct Built {
-    /// What runs.
+    /// The program that runs.
     pub(crate) program: PathBuf,
     /// The same with symbols, for the oracle.
     pub(crate) symbols: PathBuf,

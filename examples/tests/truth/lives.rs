@@ -10,7 +10,7 @@ use crate::process::Running;
 use crate::profiler::{self, Order, Outcome};
 use crate::roots::Roots;
 
-/// How the processes of one nursery fared.
+/// Results of the processes of one nursery.
 #[derive(Debug, Default)]
 struct Fate {
     /// Samples that their processor time is worth.
@@ -79,7 +79,7 @@ fn forked_children() {
     assert!(fate.whole * 1000 >= fate.delivered * 999, "{} of {} are whole", fate.whole, fate.delivered);
 }
 
-/// What a profiler keeps of processes that are gone has to go too.
+/// Checks that the state of exited processes is freed.
 #[test]
 #[ignore = "profiles: needs root"]
 fn ten_thousand_lives_leave_nothing_behind() {

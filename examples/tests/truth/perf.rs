@@ -21,7 +21,7 @@ pub(crate) fn command(order: &Order) -> Command {
     command
 }
 
-/// What it recorded, folded.
+/// The recorded stacks, folded.
 pub(crate) fn folded(order: &Order) -> String {
     let output = Command::new("perf")
         .args(["script", "--no-inline"].iter().filter(|word| order.pids.is_empty() || **word == "script"))

@@ -1,4 +1,4 @@
-//! What is judged: the `flamegraph` example, or a stand-in.
+//! The judged profiler: the `flamegraph` example, or another one.
 //!
 //! Everything that depends on how its command line and its last lines look stands here.
 
@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 use crate::folded::{self, Stack};
 use crate::perf;
 
-/// What to profile.
+/// The profiled processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     /// Processes; the whole machine if there are none.
     pub(crate) pids: Vec<u32>,
     pub(crate) seconds: f64,
     pub(crate) frequency: u32,
-    /// Where the folded text goes.
+    /// Path of the folded text.
     pub(crate) output: PathBuf,
 }
 
-/// What came out.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) stacks: Vec<Stack>,
-    /// What it says of itself.
+    /// The profiler's own report.
     pub(crate) summary: Option<Summary>,
 }
 
@@ -129,19 +129,19 @@ impl Drop for Working {
     }
 }
 
-/// Whether the stand-in is judged.
+/// Returns `true` if another profiler is judged.
 pub(crate) fn is_perf() -> bool {
     env::var_os("TRUTH_PROFILER").is_some_and(|profiler| profiler == "perf")
 }
 
-/// Whether a process has a clock of the kernel's that ticks.
+/// Returns `true` if a process has a running clock of the kernel.
 fn ticks(pid: u32) -> bool {
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
     names.into_iter().any(|name| name.to_string_lossy().contains("[perf_event]"))
 }
 
-/// Where what it says goes.
+/// Path of its output.
 fn said_path(order: &Order) -> PathBuf {
     order.output.with_extension("said")
 }

@@ -39,7 +39,7 @@ fn share_of_whole_stacks() {
     assert!(!outcome.stacks.is_empty());
 }
 
-/// Where threads begin in libc, which has no symbol for it: gdb has seen it.
+/// Starts of threads in libc, which have no symbol, as seen by gdb.
 fn add_threads(roots: &mut Roots) {
     let built = Build::new("threads.c").build("rest_threads");
     let running = Running::start(&built.program, &["20".to_owned()]);
@@ -103,7 +103,7 @@ fn print_shares(stacks: &[Stack], roots: &Roots) {
     print_broken(stacks.iter().filter(|stack| roots.is_whole(stack) == Some(false)));
 }
 
-/// How stacks begin that are not whole, the most frequent beginnings first.
+/// Returns the root sides of truncated stacks, the most frequent first.
 fn print_broken<'s>(stacks: impl Iterator<Item = &'s Stack>) {
     let mut beginnings: BTreeMap<String, u64> = BTreeMap::new();
     for stack in stacks {
