@@ -255,7 +255,9 @@ impl Pipeline {
         self.splice.extend(leaf);
         self.user_frames(tick, tick.stop == Stop::Root);
         let exceeds = tick.stop == Stop::Unmapped && self.registry.exceeds(tick.pid);
-        self.add(tick, if exceeds { Stop::TooManyMappings } else { tick.stop }, None);
+        let stop = if exceeds { Stop::TooManyMappings } else { tick.stop };
+        let stop = self.detect_exec(tick, stop);
+        self.add(tick, stop, None);
     }
 
     /// Adds a sample whose middle frames are dropped.
@@ -283,7 +285,22 @@ impl Pipeline {
         let runs_them = |address| registry.is_of_first_interpreter(tick.pid, address);
         self.splice.extend_with(self.walker.frames(), calls, runs_them);
         self.user_frames(tick, stop == Stop::Root);
+        let stop = self.detect_exec(tick, stop);
         self.add(tick, stop, None);
+    }
+
+    /// Drops the frame of the former program from a sample within `execve`, after the exec event. Returns the stop reason.
+    fn detect_exec(&mut self, tick: &TickRecord<'_>, stop: Stop) -> Stop {
+        let user = self.frames.get(tick.kernel.len()..).unwrap_or_default();
+        let is_gone = matches!(stop, Stop::Unreadable | Stop::Unmapped)
+            && !tick.kernel.is_empty()
+            && matches!(user, [] | [Frame::Anonymous { .. }])
+            && self.registry.is_after_exec(tick.pid, tick.time);
+        if !is_gone {
+            return stop;
+        }
+        self.frames.truncate(tick.kernel.len());
+        Stop::Exec
     }
 
     fn kernel_frames(&mut self, addresses: &[u64]) {
@@ -351,5 +368,49 @@ mod tests {
         assert_eq!(time_of_tick(5, Clock { offset: 1_000 }), [1_005]);
         assert_eq!(time_of_tick(6, Clock { offset: 2_000 }), [2_006]);
         assert_eq!(time_of_tick(7, Clock { offset: 1u64.wrapping_neg() }), [6]);
+    }
+
+    /// Takes batches of samples and exec times of one process; returns the stop reasons in the order of time.
+    fn stops(batches: &[(&[(u64, Stop)], &[u64])]) -> Vec<Stop> {
+        let file = crate::sample::FileId::Inode { device: (8, 1), inode: 1 };
+        let maps = vec![crate::sample::MapEvent::new(0x1000..0x2000, 0, file, "/bin/sh")];
+        let system = Box::new(FakeSystem::default().process(7, "/bin/sh", maps));
+        let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+        registry.publish(7, 0);
+        let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
+        for (ticks, execs) in batches {
+            let mut batch = Batch::default();
+            for &(time, stop) in *ticks {
+                let tick = FakeTick::walked(time, 7, "sh", &[0x1800]).kernel(&[0xffff_ffff_8100_0000]);
+                batch.push_tick(&tick.stop(stop).bytes());
+            }
+            execs.iter().for_each(|&time| {
+                batch.push_life(LifeEvent { time, pid: 7, life: Life::Executed });
+            });
+            pipeline.take(&mut batch);
+        }
+        let profile = pipeline.finish().symbolize(&mut NoSymbols);
+        let mut stops: Vec<(u64, Stop)> = Vec::new();
+        for sample in profile.samples() {
+            stops.extend(sample.timestamps().iter().map(|&time| (time, sample.trace().stop())));
+        }
+        stops.sort_unstable_by_key(|&(time, _)| time);
+        stops.into_iter().map(|(_, stop)| stop).collect()
+    }
+
+    #[test]
+    fn unreadable_stack_before_an_exec_is_one_within_it() {
+        let unreadable = (1_000, Stop::Unreadable);
+        assert_eq!(stops(&[(&[unreadable], &[1_500])]), [Stop::Exec]);
+        assert_eq!(stops(&[(&[unreadable], &[]), (&[], &[1_500])]), [Stop::Exec], "event in the next batch");
+        assert_eq!(stops(&[(&[unreadable], &[]), (&[], &[])]), [Stop::Unreadable]);
+        assert_eq!(stops(&[(&[unreadable], &[])]), [Stop::Unreadable], "held until the profile ends");
+        assert_eq!(stops(&[(&[(1_000, Stop::Root)], &[1_500])]), [Stop::Root]);
+    }
+
+    #[test]
+    fn walk_by_the_former_mappings_after_an_exec_is_dropped() {
+        assert_eq!(stops(&[(&[(2_000, Stop::Root)], &[1_500])]), [Stop::Exec]);
+        assert_eq!(stops(&[(&[], &[1_500]), (&[(2_000, Stop::Unreadable)], &[])]), [Stop::Exec]);
     }
 }
