@@ -22,7 +22,7 @@ impl Browser {
     pub(crate) fn start() -> Option<Browser> {
         let [chromium, driver] =
             [["chromium", "chromium-browser", "google-chrome"].as_slice(), &["chromedriver"]]
-                .map(|names| names.iter().find_map(|name| installed(name)));
+                .map(|names| names.iter().find_map(|name| test_needs::find(name)));
         let (Some(chromium), Some(driver)) = (chromium, driver) else {
             test_needs::skip("no chromium and chromedriver, of packages chromium and chromium-driver");
             return None;
@@ -170,11 +170,6 @@ fn start_driver(driver: &Path) -> (Child, u16) {
     // chromedriver would end on a write to a closed pipe.
     child.stdout = Some(output.into_inner());
     (child, port)
-}
-
-fn installed(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Returns `text` as a JSON string.

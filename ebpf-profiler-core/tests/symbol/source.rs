@@ -105,7 +105,7 @@ fn rust_optimized_as_a_whole() {
 
 #[test]
 fn assembler() {
-    test_needs::programs!("gcc");
+    test_needs::programs!("gcc", "llvm-symbolizer");
     let program = Program::compile("assembler", "labels.s", &["-g", "-nostdlib", "-static"]);
     let addresses = program.addresses(".text");
     let (found, _) = ours(&program.module(), &addresses, SymbolOptions::default());
