@@ -20,7 +20,9 @@ fn files() -> Vec<PathBuf> {
 #[test]
 fn a_table_and_little_more() {
     for path in files() {
-        let Ok(file) = std::fs::File::open(&path) else { continue };
+        // Hidden from `cargo xtask newcomer`, it is empty.
+        let is_there = path.metadata().is_ok_and(|file| file.len() > 0);
+        let Some(file) = is_there.then(|| std::fs::File::open(&path).unwrap()) else { continue };
         let elf = Elf::open(file).unwrap();
         let (table, peak) = peak::during(|| Table::of(&elf).unwrap());
         let size = table.image().len();
