@@ -173,16 +173,16 @@ fn agent_rejects_invalid_settings() {
     fs::write(&file, "no certificate, and no folder").unwrap();
     for (words, said) in [
         (&["--endpoint", "collector:4318"][..], "it does not begin with http:// or https://"),
-        (&["--protocol", "carrier-pigeon"], "wanted: http/protobuf or grpc"),
-        (&["--compression", "lzma"], "wanted: gzip, zstd or none"),
-        (&["--compression", "zstd:99"], "zstd:1 to 19"),
+        (&["--protocol", "carrier-pigeon"], "expected http/protobuf or grpc"),
+        (&["--compression", "lzma"], "zstd:1 to zstd:19, or none"),
+        (&["--compression", "zstd:99"], "zstd:1 to zstd:19"),
         (&["--header", "no value"], "give a name and a value: NAME=VALUE"),
         (&["--header", "two words=value"], "a name has no spaces"),
         (&["--interval", "0"], "give a number of seconds from 0.1 to 1000000"),
         (&["--queue-mib", "-1"], "give a number of MiB"),
-        (&["--spool", &file], "wanted: a directory to write to"),
-        (&["--endpoint", "https://127.0.0.1:1", "--certificate", &file], "there is no certificate in it"),
-        (&["--client-key", &file], "a client's certificate and its key, both"),
+        (&["--spool", &file], "Not a directory"),
+        (&["--endpoint", "https://127.0.0.1:1", "--certificate", &file], "it has no PEM certificate"),
+        (&["--client-key", &file], "both a client certificate and its key"),
     ] {
         let sentence = refusal(&run(AGENT, words), 1);
         assert!(sentence.contains(said), "{words:?}: {sentence}");

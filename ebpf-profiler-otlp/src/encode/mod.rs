@@ -68,11 +68,11 @@ pub fn encode(profile: &Profile, resource: &Resource) -> Bytes {
 /// # use ebpf_profiler_core::{profile::{Process, ProfileBuilder, Thread}, symbol::NoSymbols};
 /// # use ebpf_profiler_core::trace::{Frame, Stop, Trace};
 /// # let mut builder = ProfileBuilder::new(Duration::from_millis(50));
-/// # let process = builder.process(Process { pid: 7, ..Process::default() });
-/// # let thread = builder.thread(Thread { process, tid: 7, name: "worker".into() });
+/// # let process = builder.process(Process::new(7));
+/// # let thread = builder.thread(Thread::new(process, 7, "worker"));
 /// # for address in 0..1_000 {
-/// #     let frames = vec![Frame::Kernel { address: (1 << 63) + address }].into();
-/// #     builder.add(thread, &Trace { frames, stop: Stop::NoUserStack, omitted: 0, gap: 0 }, 1_000);
+/// #     let frames = vec![Frame::Kernel { address: (1 << 63) + address }];
+/// #     builder.add(thread, &Trace::new(frames, Stop::NoUserStack), 1_000);
 /// # }
 /// # let profile = builder.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
 ///

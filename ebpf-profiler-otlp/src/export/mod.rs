@@ -76,7 +76,7 @@ use worker::Worker;
 /// # let mut builder = ProfileBuilder::new(Duration::from_millis(50));
 /// # let process = builder.process(Process::new(7));
 /// # let thread = builder.thread(Thread::new(process, 7, "worker"));
-/// # let frames = vec![Frame::Kernel { address: 1 << 63 }].into();
+/// # let frames = vec![Frame::Kernel { address: 1 << 63 }];
 /// # builder.add(thread, &Trace::new(frames, Stop::NoUserStack), 1_000);
 /// # let profile = builder.finish(SystemTime::now(), Duration::from_secs(5), |_| None, &mut NoSymbols);
 ///
