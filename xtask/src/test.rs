@@ -28,7 +28,6 @@ pub(crate) fn steps(tally: &mut Tally) {
     });
     tally.step("layers", |_| layers::task(&[]));
     tally.step("words", |_| words::task(&[]));
-    tally.step("words", |_| words::task(&[]));
     tally.step("documentation", |_| {
         run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
     });
