@@ -370,8 +370,11 @@ mod tests {
         assert_eq!(time_of_tick(7, Clock { offset: 1u64.wrapping_neg() }), [6]);
     }
 
+    /// Times and stop reasons of samples.
+    type Samples<'a> = &'a [(u64, Stop)];
+
     /// Takes batches of samples and exec times of one process; returns the stop reasons in the order of time.
-    fn stops(batches: &[(&[(u64, Stop)], &[u64])]) -> Vec<Stop> {
+    fn stops(batches: &[(Samples<'_>, &[u64])]) -> Vec<Stop> {
         let file = crate::sample::FileId::Inode { device: (8, 1), inode: 1 };
         let maps = vec![crate::sample::MapEvent::new(0x1000..0x2000, 0, file, "/bin/sh")];
         let system = Box::new(FakeSystem::default().process(7, "/bin/sh", maps));
