@@ -2,7 +2,7 @@
 
 use crate::run::{Outcome, cargo};
 use crate::tally::Tally;
-use crate::{collector, crates, debian, fixtures, kernels, newcomer, object, pythons, test};
+use crate::{api, collector, crates, debian, fixtures, kernels, newcomer, object, pythons, test};
 
 /// Debian packages that CI needs, each with its use.
 const PACKAGES: &[&str] = &[
@@ -62,6 +62,7 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     test::steps(&mut tally);
     newcomer::steps(&mut tally);
     crates::steps(&mut tally);
+    tally.step("public items", |_| api::task(&["--check".to_owned()]));
     test::live(&mut tally, test::ALL);
     // Without coverage, but long: the number of inputs bounds it. And all files of the system, which takes too long
     // without optimizations.

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::api;
 use crate::json::Json;
 use crate::run::{Outcome, cargo, command, output, root, run, target};
 use crate::tally::Tally;
@@ -43,7 +42,6 @@ pub(crate) fn steps(tally: &mut Tally) {
     tally.step("arm64", |_| arm64());
     tally.step("packages", |_| packages());
     tally.step("fuzz targets", |_| fuzz_targets());
-    tally.step("public items", |_| api::task(&["--check".to_owned()]));
 }
 
 /// Compiles each library with every set of its features.
