@@ -290,7 +290,7 @@ pub enum Reason {
     Unreadable,
     /// Data that is implausible.
     Implausible,
-    /// The function has been replaced by another one.
+    /// The sampled function was freed, or its address holds another function by now.
     Replaced,
     /// A version or build whose structures are unknown.
     Unsupported,

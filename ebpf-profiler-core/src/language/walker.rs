@@ -580,19 +580,19 @@ impl ThreadLists {
         ThreadLists(Others { head, ..Others::default() })
     }
 
-    /// Sets the offset of the next interpreter in an interpreter.
+    /// Sets the offset, within an interpreter, of the pointer to the next interpreter.
     #[must_use]
     pub fn next(self, offset: u32) -> ThreadLists {
         ThreadLists(Others { next: offset, ..self.0 })
     }
 
-    /// Sets the offset of the first entry in an interpreter.
+    /// Sets the offset, within an interpreter, of the pointer to its first entry.
     #[must_use]
     pub fn entries(self, offset: u32) -> ThreadLists {
         ThreadLists(Others { entries: offset, ..self.0 })
     }
 
-    /// Sets the offset of the next entry in an entry.
+    /// Sets the offset, within an entry, of the pointer to the next entry.
     #[must_use]
     pub fn link(self, offset: u32) -> ThreadLists {
         ThreadLists(Others { link: offset, ..self.0 })

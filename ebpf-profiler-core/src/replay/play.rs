@@ -53,7 +53,7 @@ pub struct Replay {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Replayed {
-    /// Number of profiles that the sinks received.
+    /// Number of profiles offered to each sink, whether or not it took them; see `sink_errors`.
     pub profiles: u64,
     /// Counters of the pipeline.
     pub pipeline: PipelineStats,

@@ -80,7 +80,7 @@ pub struct RecordOptions {
     pub pids: Vec<u32>,
 }
 
-/// Counters of a recording.
+/// Counters of a recording, and the error that ended it early; in [`Health::recording`](crate::live::Health::recording).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {

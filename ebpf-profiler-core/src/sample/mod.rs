@@ -65,13 +65,13 @@ impl Counts {
     }
 }
 
-/// Error of a stream of events.
+/// Error of a [`Source`] or of a replay: events cannot be read, or a file is no valid recording.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SourceError {
     /// A system call failed.
     Io(std::io::Error),
-    /// The file is no recording, or of another version.
+    /// The file is no recording, is damaged, or is from another version or architecture.
     Format(&'static str),
 }
 

@@ -15,7 +15,8 @@ pub struct Config {
     /// Byte offset of the thread id (`pid`) in `task_struct`, read when a process forks; 0 if unknown: then children do
     /// not inherit the published state of their parent.
     pub pid_offset: u32,
-    /// Byte offset of the process id in `task_struct`; 0 if unknown.
+    /// Byte offset of the process id (`tgid`) in `task_struct`, read when a process forks; 0 if unknown, with the effect
+    /// described at [`pid_offset`](Config::pid_offset).
     pub tgid_offset: u32,
     /// Generation of the tables, never 0. User space increments it after each table that it writes, which invalidates
     /// cached rules.

@@ -104,7 +104,8 @@ pub struct Path {
     pub offsets: [i64; HOPS],
 }
 
-/// Start of a [`Path`].
+/// Values for [`Path::from`]: the address from which a path starts (thread pointer, absolute address, or a thread's list
+/// entry), or the reason for having no path.
 pub mod from {
     /// No path: the interpreter is recognized, its frames are not available.
     pub const NOWHERE: u32 = 0;
@@ -139,12 +140,13 @@ pub struct Frames {
     pub function: u32,
     /// Offset of the position in the function, a multiple of its size.
     pub position: u32,
-    /// One of [`position`].
+    /// Encoding of the position, one of [`position`].
     pub position_kind: u32,
     /// Offset in the function of the check, which distinguishes it from a later function at the same address;
     /// [`NO_CHECK`] for none.
     pub check: u32,
-    /// One of [`run`].
+    /// Rule for the end of a run, the frames that one call of the interpreter loop executes; one of [`run`]. The fields `end`,
+    /// `end_mask` and `end_value` are ignored for [`run::ONE`].
     pub run: u32,
     /// Offset of the byte that marks the end of a run.
     pub end: u32,

@@ -26,7 +26,7 @@ pub struct Process {
 pub mod filter {
     /// Samples are recorded.
     pub const KEEP: u32 = 0;
-    /// Samples are counted and dropped.
+    /// Samples of the process are dropped and counted as [`Counter::Filtered`](super::super::reason::Counter::Filtered).
     pub const DROP: u32 = 1;
 }
 
@@ -51,7 +51,8 @@ pub struct Mapping {
 
 /// Kinds of mappings, by their unwind data.
 pub mod kind {
-    /// The unwind table is not published yet; samples are sent raw.
+    /// The unwind table is not published yet: a walk that reaches the mapping stops, and its sample is sent raw, as registers and
+    /// a copy of the stack.
     pub const PENDING: u16 = 0;
     /// The mapping has an unwind table.
     pub const TABLE: u16 = 1;

@@ -23,7 +23,7 @@ pub mod x86_64 {
     pub const FP: usize = 6;
     /// The stack pointer, rsp.
     pub const SP: usize = 7;
-    /// Number of registers.
+    /// Number of general-purpose registers, DWARF numbers 0 to 15; `Registers::values` has [`COUNT`](super::COUNT) entries.
     pub const COUNT: usize = 16;
 }
 
@@ -35,7 +35,7 @@ pub mod aarch64 {
     pub const LR: usize = 30;
     /// DWARF number of the stack pointer, sp.
     pub const SP: usize = 31;
-    /// Number of registers.
+    /// Number of registers, DWARF numbers 0 to 31.
     pub const COUNT: usize = 32;
 }
 

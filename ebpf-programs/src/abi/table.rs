@@ -105,7 +105,8 @@ impl Header {
     }
 }
 
-/// Rows and pages of a group.
+/// Entry of a table's directory for 16 consecutive pages (2^[`GROUP_BITS`]): full index of their first row, and of their
+/// first [`Page`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group {

@@ -15,7 +15,7 @@ pub trait Arch {
     const SP: usize;
     /// The DWARF number of the frame pointer.
     const FP: usize;
-    /// Byte offset of the interrupted program counter in the context of a signal frame.
+    /// Byte offset of the interrupted program counter in the kernel's `ucontext`, the context of a signal frame.
     const SIGNAL_PC: u64;
     /// Byte offset of the interrupted stack pointer in that context.
     const SIGNAL_SP: u64;
