@@ -157,8 +157,13 @@ fn fuzz_targets() -> Outcome {
     let manifests: Vec<PathBuf> = manifests.filter(|manifest| manifest.is_file()).collect();
     for manifest in &manifests {
         let build = ["build", "--quiet", "--bins", "--manifest-path"];
-        // Beside the workspace: most of their dependencies are built there.
-        run(cargo(&build).arg(manifest).arg("--target-dir").arg(target()))?;
+        // As `cargo fuzz` sets it: what targets alone may call is public then.
+        let flags = "--cfg fuzzing";
+        run(cargo(&build)
+            .arg(manifest)
+            .arg("--target-dir")
+            .arg(target().join("fuzz"))
+            .env("RUSTFLAGS", flags))?;
     }
     eprintln!("the targets of {} crates are built", manifests.len());
     Ok(())
