@@ -12,6 +12,13 @@ pub trait Machine {
     /// [`block`](Machine::block)s, and a [run](crate::walk::Walk::run) takes only cached rules.
     const VERIFIED: bool = false;
 
+    /// Returns `true` if the walker with this [number](crate::abi::interpreter::walker) may be used. In the kernel a constant
+    /// of the loaded program, so that the verifier doesn't see the others.
+    fn has_walker(number: u32) -> bool {
+        let _ = number;
+        true
+    }
+
     /// Returns the words of the [arena](crate::abi::arena) from number `word` on, as far as they are contiguous in memory, at
     /// least to the end of a block. `None` beyond the arena, and for machines without tables.
     fn words_from(&self, word: u32) -> Option<&[u32]> {

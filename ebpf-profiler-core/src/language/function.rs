@@ -1,4 +1,4 @@
-//! Functions of scripts and their line tables.
+//! Functions of scripts, their line tables, and functions inlined into them.
 
 /// A function of a script, as read from its process by [`Attached::function`](super::Attached::function).
 ///
@@ -14,6 +14,8 @@ pub struct Function {
     pub start_line: u32,
     /// Lines of the function's positions.
     pub lines: Lines,
+    /// Functions that a compiler inlined into it.
+    pub inlines: Inlines,
 }
 
 impl Function {
@@ -38,6 +40,108 @@ impl Function {
     #[must_use]
     pub fn with_lines(self, lines: Lines) -> Function {
         Function { lines, ..self }
+    }
+
+    /// Sets the functions inlined into it.
+    #[must_use]
+    pub fn with_inlines(self, inlines: Inlines) -> Function {
+        Function { inlines, ..self }
+    }
+}
+
+/// Functions inlined into a compiled function, by position.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::language::{Function, Inlines};
+///
+/// let mut inlines = Inlines::default();
+/// let area = inlines.add(Function::new("Circle.area"));
+/// let square = inlines.add(Function::new("Math.square"));
+/// inlines.push(16, &[(area, 40), (square, 7)]); // `area` at line 40 calls `square`, which is at line 7
+/// inlines.push(48, &[]);
+/// let names = |position| -> Vec<_> { inlines.at(position).map(|(function, line)| (&*function.name, line)).collect() };
+/// assert_eq!(names(20), [("Circle.area", 40), ("Math.square", 7)]);
+/// assert!(names(0).is_empty() && names(48).is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inlines {
+    functions: Vec<Function>,
+    /// First position, and the range of its calls in `calls`.
+    steps: Vec<(u32, u32, u32)>,
+    /// Index of the function and line, outermost first.
+    calls: Vec<(u32, u32)>,
+}
+
+/// Maximum number of functions, of positions and of calls.
+const MAX_INLINES: usize = 1 << 16;
+
+impl Inlines {
+    /// Adds a function and returns its index. Its own lines and inlined functions have no meaning.
+    pub fn add(&mut self, function: Function) -> u32 {
+        if self.functions.len() < MAX_INLINES {
+            self.functions.push(function);
+        }
+        (self.functions.len() - 1) as u32
+    }
+
+    /// Sets the calls inlined from `position` on, up to the next one: index of a function and its line, outermost first.
+    /// Positions ascend; one below the last is dropped.
+    pub fn push(&mut self, position: u32, calls: &[(u32, u32)]) {
+        let is_known = |&(index, _): &(u32, u32)| (index as usize) < self.functions.len();
+        let has_room = self.steps.len() < MAX_INLINES && self.calls.len() + calls.len() <= MAX_INLINES;
+        if !calls.iter().all(is_known) || !has_room {
+            return;
+        }
+        match self.steps.last() {
+            Some(&(last, ..)) if last > position => return,
+            Some(&(last, start, _)) if last == position => {
+                self.steps.pop();
+                self.calls.truncate(start as usize);
+            }
+            None if calls.is_empty() => return,
+            _ => {}
+        }
+        if self
+            .steps
+            .last()
+            .is_some_and(|&(_, start, end)| self.calls[start as usize..end as usize] == *calls)
+        {
+            return;
+        }
+        let start = self.calls.len() as u32;
+        self.calls.extend_from_slice(calls);
+        self.steps.push((position, start, self.calls.len() as u32));
+    }
+
+    /// Returns the functions inlined at a position with their lines, outermost first.
+    pub fn at(&self, position: u32) -> impl DoubleEndedIterator<Item = (&Function, u32)> {
+        self.calls_at(position)
+            .iter()
+            .filter_map(|&(index, line)| Some((self.functions.get(index as usize)?, line)))
+    }
+
+    /// Returns index and line of the functions inlined at a position, outermost first.
+    pub(crate) fn calls_at(&self, position: u32) -> &[(u32, u32)] {
+        let next = self.steps.partition_point(|&(from, ..)| from <= position);
+        let step = next.checked_sub(1).map(|index| self.steps[index]);
+        step.map_or(&[], |(_, start, end)| &self.calls[start as usize..end as usize])
+    }
+
+    /// Returns the functions, by index.
+    pub fn functions(&self) -> &[Function] {
+        &self.functions
+    }
+
+    /// Returns the positions with the calls from there on.
+    pub(crate) fn steps(&self) -> impl ExactSizeIterator<Item = (u32, &[(u32, u32)])> {
+        self.steps.iter().map(|&(position, start, end)| (position, &self.calls[start as usize..end as usize]))
+    }
+
+    /// Returns `true` if nothing is inlined.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
     }
 }
 

@@ -129,6 +129,8 @@
 //! Files and memory belong to programs that may be hostile. A [`Memory`] fails or returns all bytes; implementations bound
 //! each length and each list. Implausible data yields a [`Reason`], which appears in the stack in the place of the name.
 
+mod code;
+
 mod function;
 
 mod journal;
@@ -150,7 +152,8 @@ use std::ops::Range;
 
 use crate::elf::Elf;
 
-pub use function::{Function, Lines};
+pub use code::CodeRanges;
+pub use function::{Function, Inlines, Lines};
 pub use journal::{Journal, NoJournal};
 pub use memory::{Memory, Unreadable};
 pub use runtimes::InterpreterStats;
@@ -194,11 +197,18 @@ pub trait Language: Send + Sync {
     ///
     /// Called once per executable file. Reject other files with as few reads as possible.
     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>>;
+
+    /// Returns the number of the kernel side's walker that its runtimes use.
+    #[doc(hidden)]
+    fn walker(&self) -> u32 {
+        ebpf_programs::abi::interpreter::walker::LIST
+    }
 }
 
 /// The runtime in a file; attaches to the processes that have the file mapped.
 pub trait Runtime: Send + Sync {
-    /// Returns the address ranges of the interpreter loop, as virtual addresses in the file. At most [`MAX_RANGES`].
+    /// Returns the address ranges of the interpreter loop, as virtual addresses in the file. At most [`MAX_RANGES`]; none for
+    /// a runtime all of whose frames are in [memory that it owns](CodeRanges).
     fn loops(&self) -> &[Range<u64>];
 
     /// Attaches to a process that has this file mapped.
@@ -213,13 +223,25 @@ pub trait Runtime: Send + Sync {
 /// A runtime's state in one process: its frames for the kernel side, and its names for user space.
 pub struct Attachment {
     walker: FrameWalker,
+    code: CodeRanges,
     names: Box<dyn Attached>,
 }
 
 impl Attachment {
     /// Combines the walker of the process's frames with the names of its functions.
     pub fn new(walker: FrameWalker, names: impl Attached + 'static) -> Attachment {
-        Attachment { walker, names: Box::new(names) }
+        Attachment { walker, code: CodeRanges::default(), names: Box::new(names) }
+    }
+
+    /// Sets the memory that the runtime owns: its walker unwinds all native frames there.
+    #[must_use]
+    pub fn with_code(self, code: CodeRanges) -> Attachment {
+        Attachment { code, ..self }
+    }
+
+    /// Returns the memory that the runtime owns.
+    pub fn code(&self) -> &CodeRanges {
+        &self.code
     }
 
     /// Returns the walker, without the ranges of the loop.
@@ -232,9 +254,9 @@ impl Attachment {
         &mut *self.names
     }
 
-    /// Separates the walker and the names.
-    pub fn into_parts(self) -> (FrameWalker, Box<dyn Attached>) {
-        (self.walker, self.names)
+    /// Separates the walker, the memory that the runtime owns, and the names.
+    pub fn into_parts(self) -> (FrameWalker, CodeRanges, Box<dyn Attached>) {
+        (self.walker, self.code, self.names)
     }
 }
 

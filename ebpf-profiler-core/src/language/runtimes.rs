@@ -1,16 +1,18 @@
 //! The interpreters of one process: their published walkers and the names of their functions.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use ebpf_programs::abi::interpreter::{Interpreter, MAX};
+use ebpf_programs::abi::interpreter::{Description, MAX};
 use ebpf_programs::abi::record::frame::{self, ADDRESS};
 use hashbrown::HashMap;
 
 use super::{
-    Attached, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason, Runtime, Script,
-    ScriptCall, ScriptId, Scripts, Target, Unreadable,
+    Attached, CodeRanges, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason, Runtime,
+    Script, ScriptCall, ScriptId, Scripts, Target, Unreadable,
 };
-use crate::process::{Mapped, Module, ModuleId, Regions, System};
+use crate::process::{Mapped, Module, ModuleId, Region, Regions, System};
+use crate::trace::{Found, Frame};
 
 /// Initial delay between attach attempts, in nanoseconds; doubles after every eighth attempt.
 const PATIENCE: u64 = 4_000_000;
@@ -42,6 +44,8 @@ struct Running {
     language: &'static str,
     /// The published walker.
     walker: FrameWalker,
+    /// The memory in which it unwinds native frames.
+    code: CodeRanges,
     /// The result of the last attach attempt.
     attached: Result<Option<Box<dyn Attached>>, Reason>,
     /// Time of the last attach attempt, in nanoseconds.
@@ -64,6 +68,8 @@ struct Known {
     /// Hidden functions produce no output frame.
     is_hidden: bool,
     function: Arc<Function>,
+    /// The functions inlined into it, by index.
+    inlined: Box<[ScriptId]>,
 }
 
 /// Counters of interpreters.
@@ -101,6 +107,37 @@ pub(crate) struct FoundRuntime {
     pub(crate) runtime: Box<dyn Runtime>,
 }
 
+/// The memory that the runtimes of a process own.
+#[derive(Debug, Default)]
+pub(crate) struct Owned {
+    /// Ranges, sorted by address, with the numbers of their runtimes.
+    ranges: Vec<(Range<u64>, u16)>,
+    /// Number of the runtime of all executable memory without a file; 0 for none.
+    anonymous: u16,
+}
+
+impl Owned {
+    /// Splits a region where its owner changes: each part with the number of its runtime, 0 for none.
+    pub(crate) fn split(&self, region: &Region, mut part: impl FnMut(u64, u64, u16)) {
+        let default = if region.is_anonymous() { self.anonymous } else { 0 };
+        let mut at = region.start;
+        for (range, number) in &self.ranges {
+            let (start, end) = (range.start.clamp(at, region.end), range.end.clamp(at, region.end));
+            if start >= end {
+                continue;
+            }
+            if at < start {
+                part(at, start, default);
+            }
+            part(start, end, *number);
+            at = end;
+        }
+        if at < region.end {
+            part(at, region.end, default);
+        }
+    }
+}
+
 /// The mapped files, as far as runtimes need them.
 pub(crate) trait RuntimeFiles {
     /// Returns the runtime that a file holds, if it holds one.
@@ -118,6 +155,7 @@ impl Interpreters {
             bias: running.bias,
             language: running.language,
             walker: running.walker,
+            code: running.code.clone(),
             attached: running.attached.as_ref().map(|_| None).map_err(|reason| *reason),
             asked: running.asked,
             times: running.times,
@@ -201,9 +239,24 @@ impl Interpreters {
         self.running.iter().any(|running| running.is_waiting(now))
     }
 
-    /// Returns the published number of the interpreter of a file; 0 for none.
+    /// Returns the published number of the interpreter whose loop a file has; 0 for none.
     pub(crate) fn number(&self, module: ModuleId, bias: u64) -> u16 {
-        self.position(module, bias).map_or(0, |index| index as u16 + 1)
+        let index = self.position(module, bias);
+        let index = index.filter(|&index| self.running[index].walker.ranges().next().is_some());
+        index.map_or(0, |index| index as u16 + 1)
+    }
+
+    /// Returns the memory that runtimes own, sorted by address, with the numbers of the runtimes.
+    pub(crate) fn owned(&self) -> Owned {
+        let mut owned = Owned::default();
+        for (number, running) in (1..).zip(&self.running) {
+            owned.ranges.extend(running.code.ranges().iter().map(|range| (range.clone(), number)));
+            if running.code.has_anonymous() && owned.anonymous == 0 {
+                owned.anonymous = number;
+            }
+        }
+        owned.ranges.sort_by_key(|(range, _)| range.start);
+        owned
     }
 
     fn position(&self, module: ModuleId, bias: u64) -> Option<usize> {
@@ -212,7 +265,7 @@ impl Interpreters {
 
     /// Encodes the walkers for the kernel side.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.running.len() * size_of::<Interpreter>());
+        let mut bytes = Vec::with_capacity(self.running.len() * size_of::<Description>());
         for running in &self.running {
             bytes.extend(running.walker.abi().to_bytes());
         }
@@ -225,13 +278,16 @@ impl Interpreters {
         }
     }
 
-    /// Returns the function and line of an interpreter frame; `None` for a hidden function.
-    pub(crate) fn frame(
+    /// Appends the frame of a function, after those of the functions inlined into it, innermost first. A hidden function has
+    /// none.
+    pub(crate) fn frames(
         &mut self,
         call: u64,
         detail: u64,
         around: &mut Context<'_>,
-    ) -> Option<(ScriptId, u32)> {
+        frames: &mut Vec<Frame>,
+    ) {
+        let found = if call & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
         let number = (call >> frame::INTERPRETER_SHIFT) as usize & (MAX - 1);
         let address = call & ADDRESS;
         let check = (detail >> 32 & frame::CHECK) as u32;
@@ -239,17 +295,28 @@ impl Interpreters {
         if self.running.len() <= number {
             // A replay: the file may not exist here.
             let Some(named) = around.journal.recall(&call) else {
-                return Some(unnamed(around, "script", "process not known"));
+                let function = unnamed(around, "script", "process not known");
+                return frames.push(Frame::Script { function, line: 0, found });
             };
             self.running.resize_with(number + 1, || Running::recorded(named.language));
         }
         let running = &mut self.running[number];
         if address == 0 {
-            return Some(unnamed(around, running.language, "frame not readable"));
+            let function = unnamed(around, running.language, "frame not readable");
+            return frames.push(Frame::Script { function, line: 0, found });
         }
         let known = running.known(&call, around);
-        let line = known.function.lines.at(detail as u32);
-        (!known.is_hidden).then_some((known.script, line))
+        if known.is_hidden {
+            return;
+        }
+        let position = detail as u32;
+        let inlined = known.function.inlines.calls_at(position).iter().rev().filter_map(|&(index, line)| {
+            let &function = known.inlined.get(index as usize)?;
+            Some(Frame::Script { function, line, found: Found::Inlined })
+        });
+        frames.extend(inlined);
+        let line = known.function.lines.at(position);
+        frames.push(Frame::Script { function: known.script, line, found });
     }
 }
 
@@ -265,6 +332,7 @@ impl Running {
             bias,
             language,
             walker,
+            code: CodeRanges::default(),
             attached,
             asked: 0,
             times: 0,
@@ -281,6 +349,7 @@ impl Running {
             bias: 0,
             language,
             walker: FrameWalker::UNAVAILABLE,
+            code: CodeRanges::default(),
             attached: Err(Reason::Unsupported),
             asked: 0,
             times: 0,
@@ -321,6 +390,7 @@ impl Running {
     /// Publishes a walker that finds no frames.
     fn know_nothing(&mut self, walker: FrameWalker) {
         self.walker = walker.with_ranges_of(&self.walker);
+        self.code = CodeRanges::default();
     }
 
     /// Attaches again to a runtime that was ready; returns `true` if the walker changed.
@@ -329,9 +399,9 @@ impl Running {
         if self.attached.is_err() || around.now.saturating_sub(self.asked) < trust {
             return false;
         }
-        let before = self.walker;
+        let before = (self.walker, self.code.clone());
         self.attach(around, around.pid);
-        if self.walker == before {
+        if (self.walker, &self.code) == (before.0, &before.1) {
             self.confirmed = self.confirmed.saturating_add(1);
             return false;
         }
@@ -349,8 +419,9 @@ impl Running {
         let target = Target::new(&memory, self.bias.wrapping_neg(), loaded(around.regions, around.files));
         match runtime.attach(&target) {
             Ok(attachment) => {
-                let (walker, names) = attachment.into_parts();
+                let (walker, code, names) = attachment.into_parts();
                 self.walker = walker.with_ranges_of(&self.walker);
+                self.code = code;
                 self.attached = Ok(Some(names));
             }
             Err(reason) => {
@@ -387,7 +458,7 @@ impl Running {
         let (script, function, unnamed_until) = match named.function {
             Ok(function) => {
                 around.stats.functions += 1;
-                (script(named.language, &function), function, None)
+                (self::script(named.language, &function), function, None)
             }
             Err(reason) => {
                 around.stats.unnamed += 1;
@@ -396,18 +467,21 @@ impl Running {
             }
         };
         let is_hidden = script.name.is_empty();
-        Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function }
+        let inlined = function.inlines.functions().iter();
+        let inlined =
+            inlined.map(|inlined| around.scripts.intern(self::script(named.language, inlined))).collect();
+        Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function, inlined }
     }
 
     fn name(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
             // Forked: attach to the process itself, or else to its parent.
-            let walker = self.walker;
+            let (walker, code) = (self.walker, self.code.clone());
             self.attach(around, around.pid);
             if let (Err(_), Some(parent)) = (&self.attached, self.parent) {
                 self.attach(around, parent);
             }
-            self.walker = walker;
+            (self.walker, self.code) = (walker, code);
         }
         let names = match &mut self.attached {
             Ok(Some(names)) => names,
@@ -462,7 +536,43 @@ fn no_script(language: &'static str, why: &str) -> Script {
     Script { language, name, is_unnamed: true, ..Script::default() }
 }
 
-fn unnamed(around: &mut Context<'_>, language: &'static str, why: &str) -> (ScriptId, u32) {
+fn unnamed(around: &mut Context<'_>, language: &'static str, why: &str) -> ScriptId {
     around.stats.unnamed += 1;
-    (around.scripts.intern(no_script(language, why)), 0)
+    around.scripts.intern(no_script(language, why))
+}
+
+#[test]
+fn regions_are_split_where_their_owner_changes() {
+    use crate::process::FileName;
+    use crate::sample::{FileId, MapEvent};
+    let region = |file: FileId| {
+        let map = MapEvent { start: 0x1000, end: 0x9000, offset: 0, file: file.clone(), path: "".into() };
+        Region::new(&map, Arc::new(FileName { file, path: "".into() }))
+    };
+    let ranges = vec![
+        (0..0x2000, 1),
+        (0x3000..0x4000, 2),
+        (0x3800..0x5000, 3),
+        (0x8000..0xa000, 1),
+        (0xb000..0xc000, 2),
+    ];
+    let owned = Owned { ranges, anonymous: 4 };
+    let parts = |owned: &Owned, file| {
+        let mut parts = Vec::new();
+        owned.split(&region(file), |start, end, number| parts.push((start, end, number)));
+        parts
+    };
+    let expected = |other| {
+        [
+            (0x1000, 0x2000, 1),
+            (0x2000, 0x3000, other),
+            (0x3000, 0x4000, 2),
+            (0x4000, 0x5000, 3),
+            (0x5000, 0x8000, other),
+            (0x8000, 0x9000, 1),
+        ]
+    };
+    assert_eq!(parts(&owned, FileId::Anonymous), expected(4));
+    assert_eq!(parts(&owned, FileId::Inode { device: (8, 1), inode: 1 }), expected(0));
+    assert_eq!(parts(&Owned::default(), FileId::Anonymous), [(0x1000, 0x9000, 0)]);
 }

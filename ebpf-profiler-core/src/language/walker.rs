@@ -9,14 +9,15 @@
 //!   text    kind=2 start=1 hop=ffffffffffffff80 hop=18 frame_caller=8 …             values in hexadecimal
 //! ```
 //!
-//! Fields with their default value are left out. Hops and ranges occur once per item, in order.
+//! Fields with their default value are left out. Hops, ranges and parameters occur once per item, in order.
 
 use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
 use ebpf_programs::abi::interpreter::{
-    CHECK_WORDS, FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, NO_CHECK, Others, Path, from, position, run,
+    CHECK_WORDS, Description, FRAME_BYTES, Frames, HOPS, Interpreter, LOOPS, NO_CHECK, Others, PARAMETERS,
+    Path, from, position, run, walker,
 };
 
 /// Version of the encoding. Fields may be added without a new one; a reader rejects fields that it doesn't know.
@@ -51,7 +52,7 @@ pub const MAX_RANGES: usize = LOOPS;
 /// # Ok::<(), ebpf_profiler_core::language::InvalidWalker>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameWalker(Interpreter);
+pub struct FrameWalker(Description);
 
 /// An error in the parameters of a walker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,15 +136,42 @@ impl FrameWalker {
         };
         let others = Others { head: 0, next: 0, entries: 0, link: 0, thread: 0, hop: 0, reserved: 0 };
         let loops = [[0; 2]; LOOPS];
-        FrameWalker(Interpreter { loops, top: path, frames, others, check_words: 0, reserved: 0 })
+        let interpreter = Interpreter { loops, top: path, frames, others, check_words: 0, reserved: 0 };
+        let parameters = [0; PARAMETERS];
+        FrameWalker(Description { interpreter, walker: walker::LIST, reserved: 0, parameters })
+    }
+
+    /// Returns a walker that the kernel side has for one runtime, by its number, with the parameters that it reads. `path`
+    /// leads to the innermost frame, for frames beside the native stack.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidWalker`] for the number of lists, more than 32 parameters, or an invalid path.
+    #[doc(hidden)]
+    pub fn with_parameters(
+        number: u32,
+        path: Option<FramePath>,
+        parameters: &[u64],
+    ) -> Result<FrameWalker, InvalidWalker> {
+        let mut walker = FrameWalker::UNAVAILABLE;
+        if let Some(path) = path {
+            walker.0.interpreter.top = path.check()?;
+        }
+        let room = walker.0.parameters.get_mut(..parameters.len());
+        room.ok_or(InvalidWalker { reason: "more than 32 parameters" })?.copy_from_slice(parameters);
+        if number == walker::LIST {
+            return Err(InvalidWalker { reason: "parameters of a walker of lists" });
+        }
+        walker.0.walker = number;
+        Ok(walker)
     }
 
     /// Replaces the address ranges of the interpreter loop; ranges beyond [`MAX_RANGES`] are dropped.
     ///
     /// The profiler sets them from [`Runtime::loops`](super::Runtime::loops), so an implementation of `attach` doesn't.
     pub fn with_ranges(mut self, ranges: impl IntoIterator<Item = Range<u64>>) -> FrameWalker {
-        self.0.loops = [[0; 2]; LOOPS];
-        for (slot, range) in self.0.loops.iter_mut().zip(ranges) {
+        self.0.interpreter.loops = [[0; 2]; LOOPS];
+        for (slot, range) in self.0.interpreter.loops.iter_mut().zip(ranges) {
             *slot = [range.start, range.end];
         }
         self
@@ -151,13 +179,13 @@ impl FrameWalker {
 
     /// Returns this walker with the ranges of another one.
     pub(crate) fn with_ranges_of(mut self, other: &FrameWalker) -> FrameWalker {
-        self.0.loops = other.0.loops;
+        self.0.interpreter.loops = other.0.interpreter.loops;
         self
     }
 
     /// Returns the address ranges of the interpreter loop.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.0.loops.iter().filter(|range| **range != [0; 2]).map(|&[start, end]| start..end)
+        self.0.interpreter.loops.iter().filter(|range| **range != [0; 2]).map(|&[start, end]| start..end)
     }
 
     /// Returns the check of the function at `address`, read by `word`: the value that
@@ -167,26 +195,27 @@ impl FrameWalker {
     ///
     /// Returns the error of `word`.
     pub fn check<E>(&self, address: u64, mut word: impl FnMut(u64) -> Result<u64, E>) -> Result<u32, E> {
-        let check = self.0.frames.check;
+        let interpreter = &self.0.interpreter;
+        let check = interpreter.frames.check;
         if check == NO_CHECK {
             return Ok(0);
         }
         let at = address.wrapping_add(check.into());
-        if self.0.check_words == 0 {
+        if interpreter.check_words == 0 {
             // The aligned word holds all four bytes.
             let shift = (at & 4) * 8;
             return Ok((word(at & !7)? >> shift) as u32 & CHECK_BITS);
         }
         let mut words = [0; CHECK_WORDS as usize];
-        for (index, slot) in (0..u64::from(self.0.check_words)).zip(&mut words) {
+        for (index, slot) in (0..u64::from(interpreter.check_words)).zip(&mut words) {
             *slot = word(at.wrapping_add(8 * index))?;
         }
-        Ok(fold(&words, self.0.check_words))
+        Ok(fold(&words, interpreter.check_words))
     }
 
     /// Returns the struct that the kernel side reads.
     #[doc(hidden)]
-    pub fn abi(&self) -> &Interpreter {
+    pub fn abi(&self) -> &Description {
         &self.0
     }
 
@@ -231,7 +260,8 @@ impl FrameWalker {
 
     /// Returns all fields that don't have their default value.
     fn fields(&self) -> Vec<(Field, u64)> {
-        let Interpreter { top, frames, others, check_words, .. } = &self.0;
+        let Description { interpreter, walker, parameters, .. } = &self.0;
+        let Interpreter { top, frames, others, check_words, .. } = interpreter;
         let mut fields = Vec::new();
         let mut add = |field, value: u64| fields.push((field, value));
         add(Field::Kind, self.kind().into());
@@ -239,7 +269,12 @@ impl FrameWalker {
             add(Field::RangeStart, range.start);
             add(Field::RangeEnd, range.end);
         }
-        if self.kind() != kind::LIST {
+        if self.kind() == kind::WITH_PARAMETERS {
+            add(Field::Walker, (*walker).into());
+            let count = parameters.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+            parameters[..count].iter().for_each(|&word| add(Field::Parameter, word));
+        }
+        if top.from == from::NOWHERE || top.from == from::UNKNOWN {
             return fields;
         }
         add(Field::Start, top.from.into());
@@ -267,10 +302,10 @@ impl FrameWalker {
         for (field, value) in numbers.into_iter().filter(|(_, value)| *value != 0) {
             add(field, value.into());
         }
-        if frames.function_mask != !0 {
+        if self.kind() == kind::LIST && frames.function_mask != !0 {
             add(Field::FunctionMask, frames.function_mask);
         }
-        if frames.check != NO_CHECK {
+        if self.kind() == kind::LIST && frames.check != NO_CHECK {
             add(Field::Identity, frames.check.into());
         }
         if others.head != 0 {
@@ -280,7 +315,8 @@ impl FrameWalker {
     }
 
     fn kind(&self) -> u16 {
-        match self.0.top.from {
+        match self.0.interpreter.top.from {
+            _ if self.0.walker != walker::LIST => kind::WITH_PARAMETERS,
             from::NOWHERE => kind::UNAVAILABLE,
             from::UNKNOWN => kind::UNKNOWN,
             _ => kind::LIST,
@@ -293,6 +329,7 @@ impl FrameWalker {
         let mut kind = None;
         let mut list = FrameWalker::list(FramePath::new(from::THREAD, &[]));
         let mut ranges: Vec<Range<u64>> = Vec::new();
+        let (mut walker, mut parameters) = (walker::LIST, Vec::new());
         for field in fields {
             let (field, value) = field?;
             let number =
@@ -326,6 +363,8 @@ impl FrameWalker {
                 Field::ListsLink => others.link = number?,
                 Field::ListsThread => others.thread = number?,
                 Field::ListsHop => others.hop = number?,
+                Field::Walker => walker = number?,
+                Field::Parameter => parameters.push(value),
             }
         }
         if ranges.len() > MAX_RANGES {
@@ -335,6 +374,10 @@ impl FrameWalker {
             Some(kind::UNAVAILABLE) => FrameWalker::UNAVAILABLE,
             Some(kind::UNKNOWN) => FrameWalker::UNKNOWN,
             Some(kind::LIST) => list.build()?,
+            Some(kind::WITH_PARAMETERS) => {
+                let path = (list.path.count > 0).then_some(list.path);
+                FrameWalker::with_parameters(walker, path, &parameters)?
+            }
             _ => return Err(InvalidWalker { reason: "a walker of an unknown kind" }),
         };
         Ok(walker.with_ranges(ranges))
@@ -555,7 +598,8 @@ impl ListWalker {
             return Err(InvalidWalker { reason: "lists of threads whose entries the path doesn't lead to" });
         }
         let loops = [[0; 2]; LOOPS];
-        Ok(FrameWalker(Interpreter { loops, top, frames, others, check_words, reserved: 0 }))
+        let interpreter = Interpreter { loops, top, frames, others, check_words, reserved: 0 };
+        Ok(FrameWalker(Description { interpreter, ..FrameWalker::UNAVAILABLE.0 }))
     }
 
     fn check_identity(&self) -> Result<u32, InvalidWalker> {
@@ -637,6 +681,7 @@ mod kind {
     pub(super) const UNAVAILABLE: u16 = 0;
     pub(super) const UNKNOWN: u16 = 1;
     pub(super) const LIST: u16 = 2;
+    pub(super) const WITH_PARAMETERS: u16 = 3;
 }
 
 /// Fields of the encoding, by number. Numbers are never reused.
@@ -667,11 +712,13 @@ enum Field {
     ListsLink = 34,
     ListsThread = 35,
     ListsHop = 36,
+    Walker = 48,
+    Parameter = 49,
 }
 
 impl Field {
     /// All fields with their names in text.
-    const ALL: [(Field, &'static str); 24] = [
+    const ALL: [(Field, &'static str); 26] = [
         (Field::Kind, "kind"),
         (Field::RangeStart, "range_start"),
         (Field::RangeEnd, "range_end"),
@@ -696,6 +743,8 @@ impl Field {
         (Field::ListsLink, "lists_link"),
         (Field::ListsThread, "lists_thread"),
         (Field::ListsHop, "lists_hop"),
+        (Field::Walker, "walker"),
+        (Field::Parameter, "parameter"),
     ];
 }
 
@@ -723,7 +772,10 @@ mod tests {
 
     #[test]
     fn bytes_and_text_round_trip() {
-        for walker in [full(), minimal(), FrameWalker::UNAVAILABLE, FrameWalker::UNKNOWN] {
+        let own = FrameWalker::with_parameters(walker::V8, None, &[7, 0, u64::MAX]).unwrap();
+        let path = FramePath::from_thread_pointer(&[-8, 16]);
+        let beside = FrameWalker::with_parameters(walker::RUBY, Some(path), &[1; PARAMETERS]).unwrap();
+        for walker in [full(), minimal(), own, beside, FrameWalker::UNAVAILABLE, FrameWalker::UNKNOWN] {
             assert_eq!(FrameWalker::from_bytes(&walker.to_bytes()), Ok(walker));
             assert_eq!(walker.to_string().parse(), Ok(walker), "{walker}");
         }
@@ -744,7 +796,9 @@ mod tests {
         assert!(changed(0, 2).is_err());
         assert_eq!(changed(4, 99), Err(UNKNOWN_FIELD));
         // An unknown kind of walker.
-        assert!(changed(6, 3).is_err());
+        assert!(changed(6, 9).is_err());
+        assert!(FrameWalker::with_parameters(walker::LIST, None, &[]).is_err());
+        assert!(FrameWalker::with_parameters(walker::V8, None, &[0; PARAMETERS + 1]).is_err());
         for text in ["", "kind", "kind=2", "kind=x", "kind=2 start=1", "kind=0 tail=1", "kind=0 range_end=1"]
         {
             assert!(text.parse::<FrameWalker>().is_err(), "{text}");

@@ -195,7 +195,8 @@ impl Builder {
         let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
         let exclude = if includes_self { 0 } else { std::process::id() };
         let raised = priority::raised();
-        let Loaded { kernel, tables } = loader::load(self.ring, exclude)?;
+        let walkers = self.languages.iter().fold(0, |bits, language| bits | 1 << (language.walker() & 31));
+        let Loaded { kernel, tables } = loader::load(self.ring, exclude, walkers)?;
         let period = options::period(self.hertz);
         let clock = clock::now();
         let recorder = self.recorder(clock, period)?;

@@ -56,8 +56,9 @@ pub(super) struct Kernel {
     pub(super) counters: Counters,
 }
 
-/// Loads the kernel side with a ring of `ring` bytes, without samples of process `exclude`; 0 excludes none.
-pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
+/// Loads the kernel side with a ring of `ring` bytes, without samples of process `exclude`; 0 excludes none. `walkers` has a
+/// bit for each [number](abi::interpreter::walker) of a walker that is needed.
+pub(super) fn load(ring: u32, exclude: u32, walkers: u32) -> Result<Loaded, StartError> {
     check_kernel()?;
     check_object(ebpf_programs::OBJECT)?;
     let no_cpus = |error| StartError::system("list the CPUs", &[], error);
@@ -65,7 +66,7 @@ pub(super) fn load(ring: u32, exclude: u32) -> Result<Loaded, StartError> {
     // A CPU that comes online later uses the ring only.
     let buffers = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
     let entries = [("SCRATCH", cpus), ("COUNTERS", cpus), ("CPU_BUFFERS", buffers), ("RING", ring)];
-    let mut object = KernelObject::new(ebpf_programs::OBJECT, &entries)?;
+    let mut object = KernelObject::new(ebpf_programs::OBJECT, &entries, ("WALKERS", &walkers.to_ne_bytes()))?;
     let sampler = object.program("sample")?;
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
     let programs = programs.into_iter().collect::<Result<Vec<_>, StartError>>()?;

@@ -23,9 +23,16 @@ pub(super) struct KernelObject {
 }
 
 impl KernelObject {
-    /// Creates the maps of an object; `entries` overrides the numbers of entries.
-    pub(super) fn new(bytes: &[u8], entries: &[(&str, u32)]) -> Result<KernelObject, StartError> {
+    /// Creates the maps of an object; `entries` overrides the numbers of entries, `constant` the value of a constant, by its
+    /// name.
+    pub(super) fn new(
+        bytes: &[u8],
+        entries: &[(&str, u32)],
+        (constant, value): (&str, &[u8]),
+    ) -> Result<KernelObject, StartError> {
         let mut object = Object::parse(bytes).map_err(|error| wrong(&error))?;
+        let constants = HashMap::from([(constant, (value, true))]);
+        object.patch_map_data(constants).map_err(|error| wrong(&error))?;
         let features = features();
         let types = object.fixup_and_sanitize_btf(&features).map_err(|error| wrong(&error))?;
         let types = types.map(|types| types.to_bytes()).unwrap_or_default();
@@ -86,8 +93,9 @@ fn create(name: &str, map: &aya_obj::Map) -> Result<Map, StartError> {
     let created = inner.and_then(|inner| Map::create(name, shape(map), inner.as_ref()));
     let created = created.map_err(|error| refused("create a map", error))?;
     if !map.data().is_empty() {
-        // Read-only data of the program.
-        created.set(0, map.data()).map_err(|error| refused("fill a map", error))?;
+        // Read-only data of the program; frozen, so that the verifier takes it for constant.
+        let filled = created.set(0, map.data()).and_then(|()| created.freeze());
+        filled.map_err(|error| refused("fill a map", error))?;
     }
     Ok(created)
 }

@@ -99,7 +99,7 @@ impl<'p> Call<'p> {
 
     /// Returns `true` if the function was inlined and has no frame of its own.
     pub fn is_inlined(&self) -> bool {
-        matches!(self, Call::Function { depth, .. } if *depth > 0)
+        matches!(self, Call::Function { frame, depth } if *depth > 0 || frame.is_inlined())
     }
 
     /// Returns `true` if the frame was guessed: found through a frame pointer, without unwind data.

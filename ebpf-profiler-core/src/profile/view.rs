@@ -210,12 +210,21 @@ impl<'p> FrameView<'p> {
 
     /// Returns `true` if the frame was guessed: found through a frame pointer, without unwind data.
     pub fn is_guessed(&self) -> bool {
-        let (Frame::Native { found, .. } | Frame::Anonymous { found, .. } | Frame::Script { found, .. }) =
-            self.frame()
-        else {
-            return false;
-        };
-        found == Found::Guessed
+        self.found() == Some(Found::Guessed)
+    }
+
+    /// Returns `true` if the frame is a function that a runtime's compiler inlined into the next one.
+    pub fn is_inlined(&self) -> bool {
+        self.found() == Some(Found::Inlined)
+    }
+
+    fn found(&self) -> Option<Found> {
+        match self.frame() {
+            Frame::Native { found, .. } | Frame::Anonymous { found, .. } | Frame::Script { found, .. } => {
+                Some(found)
+            }
+            Frame::Kernel { .. } => None,
+        }
     }
 }
 

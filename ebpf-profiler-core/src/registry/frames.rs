@@ -16,15 +16,20 @@ impl Registry {
         };
         let regions = entry.regions.clone();
         let mut words = walked.iter();
-        let mut bare = false;
+        let (mut bare, mut anonymous) = (false, false);
         let unnamed = self.stats.interpreters.unnamed;
         while let Some(&word) = words.next() {
             if word & frame::INTERPRETED != 0 {
                 let detail = words.as_slice().first().filter(|&word| word & frame::DETAIL != 0);
-                frames.extend(detail.and_then(|&detail| self.call(pid, &regions, word, detail, now)));
+                if let Some(&detail) = detail {
+                    self.call(pid, &regions, (word, detail), now, frames);
+                }
             } else if word & frame::DETAIL == 0 {
                 let frame = match frame_of(word, &regions, &mut self.modules) {
-                    Frame::Anonymous { address, found } => self.jit_frame(pid, &regions, address, found, now),
+                    Frame::Anonymous { address, found } => {
+                        anonymous = true;
+                        self.jit_frame(pid, &regions, address, found, now)
+                    }
                     frame => frame,
                 };
                 frames.push(frame);
@@ -32,7 +37,9 @@ impl Registry {
             }
         }
         self.stats.interpreters.bare_loops += u64::from(bare);
-        if bare || self.stats.interpreters.unnamed > unnamed {
+        // Code of a runtime that isn't attached yet.
+        let waits = anonymous && self.waits_for_runtime(pid, now);
+        if bare || waits || self.stats.interpreters.unnamed > unnamed {
             self.recheck_runtimes(pid, now);
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Entry, Registry};
 use crate::language::{Context, Language, Script, ScriptId};
 use crate::process::{Region, Regions};
-use crate::trace::{Found, Frame};
+use crate::trace::Frame;
 
 impl Registry {
     /// Adds languages, whose runtimes are searched for in every file that is opened later.
@@ -51,22 +51,21 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
     }
 
-    /// Returns the frame of a call in a script.
+    /// Appends the frames of a call in a script.
     pub(super) fn call(
         &mut self,
         pid: u32,
         regions: &Regions,
-        call: u64,
-        detail: u64,
+        (call, detail): (u64, u64),
         now: u64,
-    ) -> Option<Frame> {
+        frames: &mut Vec<Frame>,
+    ) {
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
-        let entry = processes.get_mut(&pid)?;
+        let Some(entry) = processes.get_mut(&pid) else { return };
         let (system, stats) = (&**system, &mut stats.interpreters);
         let mut around =
             Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
-        let (function, line) = entry.interpreters.frame(call, detail, &mut around)?;
-        Some(Frame::Script { function, line, found: Found::Exactly })
+        entry.interpreters.frames(call, detail, &mut around, frames);
     }
 
     /// Discovers the interpreters among the files of a process.
@@ -100,6 +99,11 @@ impl Registry {
             Some(entry.interpreters.number(file.module, file.bias))
         };
         self.processes.get(&pid).and_then(number) == Some(1)
+    }
+
+    /// Returns `true` if a runtime of a process waits to be attached.
+    pub(super) fn waits_for_runtime(&self, pid: u32, now: u64) -> bool {
+        self.processes.get(&pid).is_some_and(|entry| entry.interpreters.are_waiting(now))
     }
 
     /// Rechecks the interpreters of a process after a loop without calls or with implausible ones: an interpreter may be

@@ -16,9 +16,11 @@ use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, filter, kind};
 use hashbrown::HashMap;
 
+use super::limits::MAX_MAPPINGS;
 use super::modules::{Modules, Table};
 use super::{Entry, Registry};
-use crate::process::{Mapped, ModuleId};
+use crate::language::Interpreters;
+use crate::process::{Mapped, ModuleId, Region};
 use crate::trace::Stop;
 
 /// The state of a process in the kernel maps. Forked children share it until their mappings change.
@@ -196,13 +198,12 @@ impl Registry {
         for &id in &published.modules {
             self.modules.acquire(id, now);
         }
-        for (index, region) in entry.regions.iter().enumerate() {
-            let Some(file) = region.file else { continue };
-            let interpreter = entry.interpreters.number(file.module, file.bias);
+        for (index, part) in parts(entry).into_iter().enumerate() {
+            let Some(file) = part.region.file.filter(|_| part.owner == 0) else { continue };
             if let Some(module) = self.modules.get_mut(file.module)
                 && module.table == Table::Pending
             {
-                module.wait(&published, index as u32, interpreter);
+                module.wait(&published, index as u32, part.interpreter(&entry.interpreters));
             }
         }
         entry.published = Some(published);
@@ -333,20 +334,52 @@ fn modules_of(entry: &Entry) -> Vec<ModuleId> {
     modules
 }
 
+/// A region, or a part of it that a runtime owns.
+struct Part<'a> {
+    start: u64,
+    end: u64,
+    region: &'a Region,
+    /// Number of the runtime that owns it; 0 for none.
+    owner: u16,
+}
+
+impl Part<'_> {
+    /// Returns the number of the runtime that owns it, or whose loop is in its file; 0 for none.
+    fn interpreter(&self, interpreters: &Interpreters) -> u16 {
+        match (self.owner, self.region.file) {
+            (0, Some(file)) => interpreters.number(file.module, file.bias),
+            (owner, _) => owner,
+        }
+    }
+}
+
+/// The regions of a process, split where their owner changes.
+fn parts(entry: &Entry) -> Vec<Part<'_>> {
+    let owned = entry.interpreters.owned();
+    let mut parts = Vec::with_capacity(entry.regions.len());
+    for region in entry.regions.iter() {
+        owned.split(region, |start, end, owner| parts.push(Part { start, end, region, owner }));
+    }
+    parts.truncate(MAX_MAPPINGS);
+    parts
+}
+
 /// The regions as the kernel side reads them.
 fn kernel_mappings(entry: &Entry, modules: &Modules) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(entry.regions.len() * size_of::<Mapping>());
-    for region in entry.regions.iter() {
-        let table = region.file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
-        let (place, kind) = table.map_or((0, kind::BARE), Table::words);
-        bytes.extend(region.start.to_ne_bytes());
-        bytes.extend(region.end.to_ne_bytes());
-        bytes.extend(region.file.map_or(0, |file| file.bias).to_ne_bytes());
+    for part in parts(entry) {
+        let file = part.region.file;
+        let table = file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
+        let (place, kind) = match part.owner {
+            0 => table.map_or((0, kind::BARE), Table::words),
+            _ => (0, kind::RUNTIME),
+        };
+        bytes.extend(part.start.to_ne_bytes());
+        bytes.extend(part.end.to_ne_bytes());
+        bytes.extend(file.map_or(0, |file| file.bias).to_ne_bytes());
         bytes.extend(place.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
-        bytes.extend(
-            region.file.map_or(0, |file| entry.interpreters.number(file.module, file.bias)).to_ne_bytes(),
-        );
+        bytes.extend(part.interpreter(&entry.interpreters).to_ne_bytes());
     }
     bytes
 }

@@ -13,7 +13,7 @@ use super::record::{
 };
 use super::tick;
 use crate::elf::{Arch, Segment, segment_type};
-use crate::language::{Function, Lines, NamedCall, Reason, ScriptCall, language_name};
+use crate::language::{Function, Inlines, Lines, NamedCall, Reason, ScriptCall, language_name};
 use crate::process::Description;
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent, SourceError};
 use crate::symbol::Symbol;
@@ -241,7 +241,26 @@ impl<'r> Fields<'r> {
         for (position, line) in self.list(8, |fields| Ok((fields.u32()?, fields.u32()?)))? {
             lines.push(position, line);
         }
-        Ok(Function { name, file, start_line, lines })
+        let inlines = if self.0.is_empty() { Inlines::default() } else { self.inlines()? };
+        Ok(Function { name, file, start_line, lines, inlines })
+    }
+
+    fn inlines(&mut self) -> Result<Inlines> {
+        let mut inlines = Inlines::default();
+        let functions = self.list(12, |fields| {
+            let function = Function::new(fields.text()?).with_file(fields.text()?);
+            Ok(function.with_start_line(fields.u32()?))
+        })?;
+        for function in functions {
+            inlines.add(function);
+        }
+        let steps = self.list(8, |fields| {
+            Ok((fields.u32()?, fields.list(8, |fields| Ok((fields.u32()?, fields.u32()?)))?))
+        })?;
+        for (position, calls) in steps {
+            inlines.push(position, &calls);
+        }
+        Ok(inlines)
     }
 
     /// Decodes a list of items that take at least `least` bytes each.

@@ -134,6 +134,23 @@ impl Encoder<'_> {
             self.u32(position);
             self.u32(line);
         }
+        let inlines = &function.inlines;
+        if inlines.is_empty() {
+            return;
+        }
+        self.list(inlines.functions(), |e, function| {
+            e.text(&function.name);
+            e.text(&function.file);
+            e.u32(function.start_line);
+        });
+        self.u32(inlines.steps().len() as u32);
+        for (position, calls) in inlines.steps() {
+            self.u32(position);
+            self.list(calls, |e, &(function, line)| {
+                e.u32(function);
+                e.u32(line);
+            });
+        }
     }
 
     pub(super) fn optional<T>(&mut self, value: Option<T>, each: impl FnOnce(&mut Self, T)) {

@@ -68,7 +68,7 @@
 //! | *file id* | 0 anonymous; 1, device major, device minor, inode `u64`; 2, build id `bytes` |
 //! | *facts* | size `u64`, `optional` (of an ELF file): architecture, build id `bytes`, fingerprint `u64`, `list` of *segment* |
 //! | *segment* | flags, offset `u64`, address `u64`, size in the file `u64`, size in memory `u64` |
-//! | *function* | name `text`, file `text`, first line, `list` of position and line |
+//! | *function* | name `text`, file `text`, first line, `list` of position and line; then, if functions are inlined into it, `list` of name `text`, file `text`, first line, and `list` of position and `list` of index of the function and line |
 //!
 //! A recording that contradicts itself is an [error](crate::SourceError::Format). Reading takes memory in
 //! proportion to the answers in it.

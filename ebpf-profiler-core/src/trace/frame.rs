@@ -50,4 +50,6 @@ pub enum Found {
     Exactly,
     /// Through the frame pointer of code without unwind data; plausible, not proven.
     Guessed,
+    /// In the debug information of its caller, into which a compiler inlined it: it has no frame of its own.
+    Inlined,
 }

@@ -13,7 +13,7 @@ pub(crate) struct Call {
 
 /// Returns the frames of a thread, innermost first.
 pub(crate) fn calls(walker: &FrameWalker, thread_pointer: u64, memory: &dyn Memory) -> Option<Vec<Call>> {
-    let interpreter = walker.abi();
+    let interpreter = &walker.abi().interpreter;
     let top = interpreter.top;
     let mut at = if top.from == from::THREAD { thread_pointer } else { 0 };
     let mut behind = 0;

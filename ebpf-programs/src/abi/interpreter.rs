@@ -12,9 +12,13 @@
 //!   main
 //! ```
 //!
-//! The descriptions of a process's interpreters are consecutive in the [arena](super::arena). User space writes them, the
-//! kernel side reads them. They are all that the kernel side needs for a language whose frames are a linked list. Offsets
-//! are in bytes.
+//! The [descriptions](Description) of a process's interpreters are consecutive in the [arena](super::arena). User space
+//! writes them, the kernel side reads them. They are all that the kernel side needs for a language whose frames are a linked
+//! list. Offsets are in bytes.
+//!
+//! A runtime whose frames are no linked list has a [`walker`] of its own, with [`PARAMETERS`] words whose meaning is the
+//! walker's. Such a walker takes the frames of a loop, as that of lists does, or it unwinds the native frames in the address
+//! ranges that the runtime [owns](super::mapping::kind::RUNTIME).
 
 /// Maximum number of interpreters in a process.
 pub const MAX: usize = 4;
@@ -34,7 +38,58 @@ pub const FRAME_BYTES: usize = 128;
 /// Maximum number of interpreter frames in one walk; a corrupt list may be circular.
 pub const MAX_INTERPRETER_FRAMES: u32 = 4096;
 
-/// Description of one interpreter in a process.
+/// Number of parameters of a [`walker`] other than [`walker::LIST`].
+pub const PARAMETERS: usize = 32;
+
+/// Numbers of walkers.
+pub mod walker {
+    /// Takes frames of a linked list.
+    pub const LIST: u32 = 0;
+    /// Unwinds frames of HotSpot's interpreter and compiled code.
+    pub const HOTSPOT: u32 = 1;
+    /// Unwinds frames of V8's interpreter and compiled code.
+    pub const V8: u32 = 2;
+    /// Takes control frames of Ruby.
+    pub const RUBY: u32 = 3;
+    /// Takes contexts of Perl.
+    pub const PERL: u32 = 4;
+    /// Takes frames of LuaJIT's interpreter and traces.
+    pub const LUAJIT: u32 = 5;
+}
+
+/// Description of one runtime in a process, as it is in the arena.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// Loops, path to the innermost frame, and, for [`walker::LIST`], the layout of its frames.
+    pub interpreter: Interpreter,
+    /// One of [`walker`].
+    pub walker: u32,
+    /// Reserved; must be zero.
+    pub reserved: u32,
+    /// Parameters of the walker, 0 for [`walker::LIST`].
+    pub parameters: [u64; PARAMETERS],
+}
+
+impl Description {
+    /// Returns the bytes of the struct as in the arena: all fields in order, in native byte order, words of eight bytes low
+    /// half first.
+    pub fn to_bytes(&self) -> [u8; size_of::<Description>()] {
+        let Description { interpreter, walker, reserved, parameters } = self;
+        let mut bytes = [0; size_of::<Description>()];
+        let (head, tail) = bytes.split_at_mut(size_of::<Interpreter>());
+        head.copy_from_slice(&interpreter.to_bytes());
+        let halves = parameters.iter().flat_map(|&word| [word as u32, (word >> 32) as u32]);
+        for (to, from) in
+            tail.as_chunks_mut().0.iter_mut().zip([*walker, *reserved].into_iter().chain(halves))
+        {
+            *to = u32::to_ne_bytes(from);
+        }
+        bytes
+    }
+}
+
+/// Description of the loop and the frames of one interpreter in a process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interpreter {
@@ -232,5 +287,6 @@ pub mod run {
 
 const _: () = {
     assert!(size_of::<Interpreter>() == 232);
+    assert!(size_of::<Description>() == 496);
     assert!(FRAME_BYTES.is_power_of_two());
 };

@@ -44,9 +44,17 @@ pub struct Mapping {
     pub table: u32,
     /// One of [`kind`].
     pub kind: u16,
-    /// Index of the process's interpreter that the file contains, counted from 1 to [`MAX`](super::interpreter::MAX); 0
-    /// for none.
+    /// Index of the process's interpreter that the file contains, or whose memory it is, counted from 1 to
+    /// [`MAX`](super::interpreter::MAX); 0 for none.
     pub interpreter: u16,
+}
+
+impl Mapping {
+    /// Returns `true` if the code in it has no unwind data.
+    #[inline(always)]
+    pub const fn is_without_data(&self) -> bool {
+        self.kind >= kind::BARE
+    }
 }
 
 /// Kinds of mappings, by their unwind data.
@@ -58,6 +66,9 @@ pub mod kind {
     pub const TABLE: u16 = 1;
     /// The mapping has no unwind data and never will: code generated at run time, or a file without any.
     pub const BARE: u16 = 2;
+    /// The mapping belongs to the runtime with the number [`interpreter`](super::Mapping::interpreter), whose
+    /// [walker](super::super::interpreter::walker) unwinds all frames in it.
+    pub const RUNTIME: u16 = 3;
 }
 
 const _: () = {

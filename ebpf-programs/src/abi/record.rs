@@ -8,9 +8,12 @@
 //! A native frame is one word: an address with [`frame`] flags in its top byte. An interpreter frame is two words:
 //!
 //! ```text
-//!   INTERPRETED | interpreter 2 bits at 56 | address of the function, 0 if the frame is not readable
+//!   INTERPRETED | GUESSED, for frames on the native stack | interpreter 2 bits at 56 | address of the function, 0 if the frame is not readable
 //!   DETAIL      | check 24 bits at 32      | position in the function, 32 bits
 //! ```
+//!
+//! A walker of a runtime may use bits 48 to 55 of the address, which no address of a program has, for a
+//! [shape](frame::SHAPE_SHIFT): the kind of its frame.
 //!
 //! Frames are ordered leaf first. A native frame of an interpreter [`LOOP`](frame::LOOP) is followed by the interpreter
 //! frames that it runs.
@@ -76,6 +79,8 @@ pub mod frame {
     pub const LOOP: u64 = 1 << 58;
     /// Lowest bit of the interpreter index in the first word of an interpreter frame.
     pub const INTERPRETER_SHIFT: u32 = 56;
+    /// Lowest bit of the shape in the first word of an interpreter frame: eight bits whose meaning is the runtime's.
+    pub const SHAPE_SHIFT: u32 = 48;
     /// Mask of a check, after the shift by 32.
     pub const CHECK: u64 = (1 << 24) - 1;
 }

@@ -71,6 +71,12 @@ pub static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
 #[unsafe(link_section = "abi")]
 static ABI: u32 = abi::VERSION;
 
+/// The walkers that this program has, a bit for each [number](abi::interpreter::walker). The loader clears the bits of those
+/// that no language needs, before the program is verified.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static WALKERS: u32 = u32::MAX;
+
 /// Required by the language; no code here panics.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

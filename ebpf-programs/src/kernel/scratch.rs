@@ -11,6 +11,7 @@ use ebpf_programs::abi::table::Rule;
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
 
+use crate::WALKERS;
 use crate::maps::{ARENA, CONFIG};
 use crate::raw::Copy;
 use crate::user_registers::Saved;
@@ -182,6 +183,12 @@ impl Machine for Scratch {
         // SAFETY: `object` has at least `size` bytes; the helper fails without a fault.
         let error = unsafe { bpf_probe_read_user(to, size, address as *const _) };
         (error == 0).then_some(&self.object)
+    }
+
+    #[inline(always)]
+    fn has_walker(number: u32) -> bool {
+        // SAFETY: it is a constant; volatile, because the loader has replaced it.
+        unsafe { (&raw const WALKERS).read_volatile() >> number & 1 != 0 }
     }
 
     #[inline(always)]

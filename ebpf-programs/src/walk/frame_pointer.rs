@@ -12,7 +12,7 @@
 
 use super::arch::{Arch, CallInstruction};
 use super::{Caller, Walk, native};
-use crate::abi::mapping::{Mapping, kind};
+use crate::abi::mapping::Mapping;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::machine::Machine;
@@ -95,7 +95,7 @@ fn below<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, sp: u64) -> Option<u
 /// Returns `true` if code without unwind data returns to other such code, in `mapping`, whose frame links to a valid one.
 #[inline(always)]
 fn is_chained<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, guess: &Guess, mapping: &Mapping) -> bool {
-    if walk.mapping.kind != kind::BARE || mapping.kind != kind::BARE {
+    if !walk.mapping.is_without_data() || !mapping.is_without_data() {
         return false;
     }
     let Some(fp) = guess.fp.filter(|&fp| is_frame(fp, guess.sp)) else { return false };
@@ -107,7 +107,7 @@ fn is_chained<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, guess: &Guess, 
     match walk.mapping_of(machine, behind.wrapping_sub(1)) {
         None => false,
         Some(mapping) => {
-            mapping.kind == kind::BARE || A::call_before(machine, behind) != CallInstruction::None
+            mapping.is_without_data() || A::call_before(machine, behind) != CallInstruction::None
         }
     }
 }

@@ -5,6 +5,7 @@
 //!                    │          │
 //!                    │          └─ no data: frame_pointer (guess, check, mark)
 //!                    ├─ no table: frame_pointer, or stop
+//!                    ├─ code of a runtime: the runtime's walker
 //!                    └─ an interpreter loop: interpreter (frames of its list, then the caller)
 //! ```
 //!
@@ -21,6 +22,8 @@ mod frame_pointer;
 mod interpreter;
 
 mod native;
+
+mod runtime;
 
 mod table;
 
@@ -160,6 +163,7 @@ impl Walk {
         let is_unwound = match self.mapping.kind {
             kind::TABLE => native::step::<A, M>(self, machine, pc)?,
             kind::BARE => false,
+            kind::RUNTIME => runtime::step(self, machine, pc)?,
             _ => return Err(Stop::Pending),
         };
         if !is_unwound {
@@ -168,19 +172,29 @@ impl Walk {
         Ok(())
     }
 
-    /// Emits the native frame at `pc`. Returns `true` if it is an interpreter loop.
+    /// Finds the mapping of `pc` and emits the native frame there, unless a runtime's walker does. Returns `true` if it is an
+    /// interpreter loop.
     #[inline(always)]
     fn emit<M: Machine>(&mut self, machine: &mut M, pc: u64) -> Result<bool, Stop> {
         if !self.is_in_mapping(pc) {
             let none = self.null_call_at(pc);
             self.mapping = find_mapping(machine, &self.process, pc).or(none).ok_or(Stop::Unmapped)?;
         }
-        let bare = if self.mapping.kind == kind::BARE { frame::BARE } else { 0 };
+        if self.mapping.kind == kind::RUNTIME {
+            return Ok(false);
+        }
         let is_loop = self.mapping.interpreter != 0 && interpreter::is_loop(self, machine, pc);
-        machine.push_frame(pc | self.flags | bare | if is_loop { frame::LOOP } else { 0 });
+        self.emit_native(machine, pc | if is_loop { frame::LOOP } else { 0 });
+        Ok(is_loop)
+    }
+
+    /// Emits a native frame at an address, which may have flags.
+    #[inline(always)]
+    fn emit_native<M: Machine>(&mut self, machine: &mut M, pc: u64) {
+        let bare = if self.mapping.is_without_data() { frame::BARE } else { 0 };
+        machine.push_frame(pc | self.flags | bare);
         self.taken += 1;
         self.words += 1;
-        Ok(is_loop)
     }
 
     /// Returns a mapping without unwind data for the frame of a call through a null pointer.

@@ -34,7 +34,7 @@ impl Scripts {
             for runtime in languages.iter().filter_map(|language| language.find(&elf)) {
                 let target = Target::new(&read, file.bias, files.clone());
                 if let Ok(attachment) = runtime.attach(&target) {
-                    let (walker, names) = attachment.into_parts();
+                    let (walker, _, names) = attachment.into_parts();
                     let walker = with_loops(walker, runtime.loops(), file.bias);
                     scripts.push(Script { path: file.path.to_string(), walker, names });
                 }

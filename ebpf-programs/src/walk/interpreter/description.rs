@@ -1,11 +1,37 @@
 //! Decodes the description of an interpreter from the arena.
 
 use crate::abi::arena::Block;
-use crate::abi::interpreter::{Frames, HOPS, Interpreter, LOOPS};
-use crate::walk::arena::{read_u64, word};
+use crate::abi::interpreter::{Description, Frames, HOPS, Interpreter, LOOPS, PARAMETERS};
+use crate::abi::mapping::Process;
+use crate::walk::arena::{UNIT_WORDS, read_u64, word};
 
 /// Words of four bytes in a description.
-pub(super) const WORDS: u32 = (size_of::<Interpreter>() / 4) as u32;
+const WORDS: u32 = (size_of::<Description>() / 4) as u32;
+
+/// Words of four bytes before the number of the walker.
+const WALKER: u32 = (size_of::<Interpreter>() / 4) as u32;
+
+/// Returns the word of the arena at which the description of interpreter `number` of a process begins, from 1.
+#[inline(always)]
+pub(super) fn place(process: &Process, number: u32) -> u32 {
+    process.interpreters.wrapping_mul(UNIT_WORDS).wrapping_add(number.wrapping_sub(1).wrapping_mul(WORDS))
+}
+
+/// Returns the number of the walker of the description at word `at` of the arena, which lies in `block`.
+#[inline(always)]
+pub(super) fn walker(block: &Block, at: u32) -> u32 {
+    word(block, at + WALKER)
+}
+
+/// Copies the parameters of the description at word `at` of the arena, which lies in `block`.
+#[inline(always)]
+pub(super) fn load_parameters(parameters: &mut [u64; PARAMETERS], block: &Block, at: u32) {
+    let mut index = 0;
+    while index < PARAMETERS {
+        parameters[index] = read_u64(block, at + WALKER + 2 + index as u32 * 2);
+        index += 1;
+    }
+}
 
 /// Copies the description at word `at` of the arena, which lies in `block`.
 #[inline(always)]
@@ -96,11 +122,14 @@ fn loads_what_user_space_writes() {
         reserved: 0,
     };
     let interpreter = Interpreter { loops, top, frames, others, check_words: next(), reserved: 0 };
+    let parameters = core::array::from_fn(|_| wide());
+    let description = Description { interpreter, walker: next(), reserved: 0, parameters };
     let mut block = [0; BLOCK_WORDS];
-    for (to, from) in block[16..].iter_mut().zip(interpreter.to_bytes().as_chunks().0) {
+    for (to, from) in block[16..].iter_mut().zip(description.to_bytes().as_chunks().0) {
         *to = u32::from_ne_bytes(*from);
     }
-    let mut loaded = Interpreter::default();
-    load(&mut loaded, &block, 16);
-    assert_eq!(loaded, interpreter);
+    let mut loaded = Description { walker: walker(&block, 16), ..Description::default() };
+    load(&mut loaded.interpreter, &block, 16);
+    load_parameters(&mut loaded.parameters, &block, 16);
+    assert_eq!(loaded, description);
 }

@@ -15,7 +15,7 @@
 //!   state         state of a walk, and its phases
 //!   description   decodes the description of an interpreter
 //!   top           HOPPING, COMPARING, SEARCHING
-//!   frames        TAKING
+//!   frames        TAKING from a linked list
 //!   others        FIRST to NEXT
 //! ```
 //!
@@ -33,23 +33,35 @@ mod others;
 mod top;
 
 use super::Walk;
-use super::arena::{UNIT_WORDS, block};
-use crate::abi::interpreter::{LOOPS, from};
+use super::arena::block;
+use crate::abi::interpreter::{LOOPS, from, walker};
 use crate::abi::record::{MAX_RAW_WORDS, frame};
 use crate::machine::Machine;
 
 pub(super) use state::{InterpreterState, phase};
 
+/// Loads the description of the current mapping's interpreter. `None` if it lies beyond the arena.
+#[inline(always)]
+pub(super) fn load<M: Machine>(walk: &mut Walk, machine: &M) -> Option<()> {
+    let number = walk.mapping.interpreter as u32;
+    if number != walk.interpreter.number {
+        let at = description::place(&walk.process, number);
+        let block = block(machine, at)?;
+        description::load(&mut walk.interpreter.loaded, block, at);
+        walk.interpreter.walker = description::walker(block, at);
+        if walk.interpreter.walker != walker::LIST {
+            description::load_parameters(&mut walk.interpreter.parameters, block, at);
+        }
+        walk.interpreter.number = number;
+    }
+    Some(())
+}
+
 /// Returns `true` if `pc` lies in the loop of the current mapping's interpreter.
 #[inline(always)]
 pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool {
-    let number = walk.mapping.interpreter as u32;
-    if number != walk.interpreter.number {
-        let at = walk.process.interpreters.wrapping_mul(UNIT_WORDS);
-        let at = at.wrapping_add(number.wrapping_sub(1).wrapping_mul(description::WORDS));
-        let Some(block) = block(machine, at) else { return false };
-        description::load(&mut walk.interpreter.loaded, block, at);
-        walk.interpreter.number = number;
+    if load(walk, machine).is_none() {
+        return false;
     }
     let loops = &walk.interpreter.loaded.loops;
     let mut inside = false;
@@ -131,6 +143,15 @@ pub(super) fn step_interpreter_frames<M: Machine>(walk: &mut Walk, machine: &mut
     }
 }
 
+/// Takes the next frame, as the interpreter's walker does.
+#[inline(always)]
+fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    match walk.interpreter.walker {
+        walker::LIST if M::has_walker(walker::LIST) => frames::take(walk, machine, slot),
+        _ => None,
+    }
+}
+
 /// Takes one step in the frames of an interpreter.
 #[inline(always)]
 pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
@@ -139,7 +160,7 @@ pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
         phase::HOPPING => top::hop(walk, machine, slot),
         phase::COMPARING => top::compare(walk, machine),
         phase::SEARCHING => top::search(walk, machine, slot),
-        phase::TAKING => frames::take(walk, machine, slot),
+        phase::TAKING => take(walk, machine, slot),
         _ => others::seek(walk, machine, slot),
     };
     if done.is_none() {

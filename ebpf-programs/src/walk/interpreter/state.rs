@@ -1,6 +1,6 @@
 //! Interpreter state of a walk.
 
-use crate::abi::interpreter::{Interpreter, MAX, MAX_ENTRIES};
+use crate::abi::interpreter::{Interpreter, MAX, MAX_ENTRIES, PARAMETERS};
 
 /// Interpreter state of a walk.
 #[repr(C)]
@@ -36,6 +36,10 @@ pub(in crate::walk) struct InterpreterState {
     pub(super) found: [u64; 2],
     /// Description of the loaded interpreter.
     pub(super) loaded: Interpreter,
+    /// Its [walker](crate::abi::interpreter::walker).
+    pub(in crate::walk) walker: u32,
+    /// Parameters of its walker; of another one if that has none.
+    pub(in crate::walk) parameters: [u64; PARAMETERS],
 }
 
 /// Phases of a walk: the operation of the next step.
@@ -81,7 +85,7 @@ impl InterpreterState {
     }
 
     /// Returns the index of the loaded interpreter in arrays.
-    pub(super) fn slot(&self) -> usize {
+    pub(in crate::walk) fn slot(&self) -> usize {
         self.number.wrapping_sub(1) as usize & (MAX - 1)
     }
 

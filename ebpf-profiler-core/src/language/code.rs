@@ -1,0 +1,53 @@
+//! Memory that a runtime owns.
+
+use std::ops::Range;
+
+/// The addresses of a process at which a runtime's walker unwinds native frames: code that it compiles while it runs, and
+/// code in files that only the runtime can unwind.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::language::CodeRanges;
+///
+/// // A code heap of 240 MiB, reserved when the runtime starts and filled while it runs.
+/// let heap = CodeRanges::new([0x7f00_0000_0000..0x7f00_0f00_0000]);
+/// assert_eq!(heap.ranges().len(), 1);
+/// // Builtins in a file, and all code that is generated at run time.
+/// let engine = CodeRanges::new([0x40_0000..0x60_0000]).with_anonymous();
+/// assert!(engine.has_anonymous());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CodeRanges {
+    ranges: Vec<Range<u64>>,
+    has_anonymous: bool,
+}
+
+/// Maximum number of ranges; the others are dropped.
+const MAX: usize = 16;
+
+impl CodeRanges {
+    /// Ranges of addresses of the process, with or without a file. Only executable mappings in them count: those that
+    /// exist, and those that come later. At most 16 are kept.
+    pub fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> CodeRanges {
+        let mut ranges: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).take(MAX).collect();
+        ranges.sort_by_key(|range| range.start);
+        CodeRanges { ranges, has_anonymous: false }
+    }
+
+    /// Adds all executable mappings without a file, those that come later included.
+    #[must_use]
+    pub fn with_anonymous(self) -> CodeRanges {
+        CodeRanges { has_anonymous: true, ..self }
+    }
+
+    /// Returns the ranges, sorted.
+    pub fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+
+    /// Returns `true` if all executable mappings without a file belong to the runtime.
+    pub fn has_anonymous(&self) -> bool {
+        self.has_anonymous
+    }
+}
