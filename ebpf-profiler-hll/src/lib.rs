@@ -41,6 +41,7 @@
 //! | language | versions | found by | frames | names |
 //! |---|---|---|---|---|
 //! | [CPython](python) | 2.7, 3.6 to 3.14; free-threaded builds | exported symbols or the symbol table, in any file | all threads and generators, in their exact positions | qualified from 3.11 on; file; line of each frame |
+//! | [PHP](php) | 7.4 to 8.4; not thread-safe (ZTS) builds | exported symbols, in any file | functions of scripts and internal functions, in their exact positions | with class; file; line of each frame |
 //!
 //! # Limits
 //!
@@ -71,7 +72,6 @@
 //!
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
-//! | PHP | `zend_execute_data`, a list; `execute_ex` is the loop, a run ends with a frame that has `ZEND_CALL_TOP` in `This` | everything but JIT code: top from address 0 over `executor_globals`, [`run_ends_with`](ebpf_profiler_core::language::ListWalker::run_ends_with) | ranges of JIT code as loops |
 //! | Ruby | control frames, an array that grows down; `rb_vm_exec` is the loop | the path to the first: a thread-local variable, or the only Ractor | a caller at a fixed distance instead of behind a pointer; a mark behind a pointer (`ep[0]`) |
 //! | Perl | contexts, an array with a count in each of a list of stacks | the path to the list: a key | a walker for arrays with a count |
 //! | LuaJIT | slots of a stack, each with the distance to the next in its type word | the path to the state, from a register of the loop | a walker of its own |
@@ -112,6 +112,8 @@
 
 pub mod python;
 
+pub mod php;
+
 mod accessor;
 
 mod thread_local;
@@ -131,5 +133,5 @@ use ebpf_profiler_core::language::Language;
 /// assert!(languages.iter().any(|language| language.name() == "cpython"));
 /// ```
 pub fn all() -> Vec<Box<dyn Language>> {
-    vec![Box::new(python::Python)]
+    vec![Box::new(python::Python), Box::new(php::Php)]
 }

@@ -3,6 +3,7 @@ use std::fs;
 use std::process::Command;
 
 use ebpf_profiler_core::testing;
+use ebpf_profiler_hll::php::Php;
 use ebpf_profiler_hll::python::Python;
 
 #[test]
@@ -11,6 +12,14 @@ fn python_passes_conformance_test() {
     test_needs::programs!("python3");
     let file = python().expect("a python3 in PATH that holds its runtime");
     assert_eq!(testing::language(&Python, &file), Ok(()));
+}
+
+#[test]
+#[ignore = "needs interpreters"]
+fn php_passes_conformance_test() {
+    test_needs::programs!("php");
+    let file = fs::read(test_needs::find("php").unwrap_or_default()).expect("a readable php in PATH");
+    assert_eq!(testing::language(&Php, &file), Ok(()));
 }
 
 /// Returns the file that holds the runtime of the `python3` in PATH, from the program's own mappings.

@@ -21,6 +21,7 @@ const PACKAGES: &[&str] = &[
     // Profiled, or their core files unwound.
     "nodejs",
     "python3",
+    "php-cli",
     "default-jdk-headless",
     "clang",
     "golang-go",

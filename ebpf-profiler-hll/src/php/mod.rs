@@ -1,0 +1,78 @@
+//! PHP 7.4 to 8.4.
+//!
+//! The *loop* is `execute_ex`; a *run* is the list of frames that one native call of the loop executes: functions of
+//! scripts, and internal functions that are called from them.
+//!
+//! ```text
+//!   executor_globals.current_execute_data ──► zend_execute_data ──prev_execute_data──► …      one list a process
+//!                                               │ func
+//!                                               ▼
+//!   zend_function   type 1: internal   function_name, scope
+//!                   type 2: function of a script, or code of a file; 4: code of eval
+//!                           function_name, scope, filename, line_start, opcodes
+//!   zend_op         32 bytes, lineno at 24                                             a frame's position is an address here
+//! ```
+//!
+//! # Names
+//!
+//! | code | name | file and line |
+//! |---|---|---|
+//! | function | `App\render` | yes |
+//! | method, static or not; of a trait: with the class that uses it | `App\Page::render` | yes |
+//! | closure | `{closure}`, `App\Page::{closure}`; from 8.4 on as PHP names it: `{closure:App\Page::render():12}` | yes |
+//! | method of an anonymous class | `class@anonymous::render` | yes |
+//! | code of a file outside functions: the main script, an included file | `{main}` | file |
+//! | code of `eval` | `{eval}` | as PHP names it: `page.php(3) : eval()'d code` |
+//! | internal function, which is written in C | `usort`, `ArrayIterator::next` | none |
+//!
+//! An internal function stands beside the native frames of its C function (`zif_usort`), which the walk shows too.
+//!
+//! # Reuse of addresses
+//!
+//! A closure's function is part of the closure object, and the memory of a request is reused by the next one. Frames
+//! carry a hash of three words of the function: the numbers of its variables, temporaries and instructions, and the
+//! address of its instructions; for an internal function, those of its C function and module. A later function at the same
+//! address with equal words is not distinguished; its instructions have to be at the same address too.
+
+mod attach;
+
+mod find;
+
+mod lines;
+
+mod name;
+
+mod offsets;
+
+mod text;
+
+mod version;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Language, Runtime};
+
+/// PHP.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::language::Language;
+/// use ebpf_profiler_hll::php::Php;
+///
+/// let own = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+/// assert!(Php.find(&own).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Php;
+
+impl Language for Php {
+    fn name(&self) -> &'static str {
+        "php"
+    }
+
+    fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+        find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
+    }
+}
