@@ -42,6 +42,7 @@
 //! |---|---|---|---|---|
 //! | [CPython](python) | 2.7, 3.6 to 3.14; free-threaded builds | exported symbols or the symbol table, in any file | all threads and generators, in their exact positions | qualified from 3.11 on; file; line of each frame |
 //! | [PHP](php) | 7.4 to 8.4; not thread-safe (ZTS) builds | exported symbols, in any file | functions of scripts and internal functions, in their exact positions | with class; file; line of each frame |
+//! | [HotSpot](hotspot) | 11, 17, 21, 25 | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //!
 //! # Limits
 //!
@@ -75,7 +76,6 @@
 //! | Ruby | control frames, an array that grows down; `rb_vm_exec` is the loop | the path to the first: a thread-local variable, or the only Ractor | a caller at a fixed distance instead of behind a pointer; a mark behind a pointer (`ep[0]`) |
 //! | Perl | contexts, an array with a count in each of a list of stacks | the path to the list: a key | a walker for arrays with a count |
 //! | LuaJIT | slots of a stack, each with the distance to the next in its type word | the path to the state, from a register of the loop | a walker of its own |
-//! | HotSpot | native frames of JIT code, whose size is in the code blob; interpreted frames by frame pointer | naming: a method is a function, a bytecode index or an address a position | a walker that finds blobs by address; its anchor leads over native code without frame pointers |
 //! | V8 | native frames by frame pointer | naming: `JSFunction` is the function, the bytecode offset the position | reads at fixed distances from the frame pointer |
 //! | .NET | native frames by frame pointer | | naming by address: ranges of code, then headers before the code |
 //! | BEAM | words on the process's own stack that point into code | | a walker that scans; naming by address |
@@ -114,6 +114,8 @@ pub mod python;
 
 pub mod php;
 
+pub mod hotspot;
+
 mod accessor;
 
 mod thread_local;
@@ -133,5 +135,5 @@ use ebpf_profiler_core::language::Language;
 /// assert!(languages.iter().any(|language| language.name() == "cpython"));
 /// ```
 pub fn all() -> Vec<Box<dyn Language>> {
-    vec![Box::new(python::Python), Box::new(php::Php)]
+    vec![Box::new(python::Python), Box::new(php::Php), Box::new(hotspot::HotSpot)]
 }

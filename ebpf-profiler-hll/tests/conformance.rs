@@ -3,6 +3,7 @@ use std::fs;
 use std::process::Command;
 
 use ebpf_profiler_core::testing;
+use ebpf_profiler_hll::hotspot::HotSpot;
 use ebpf_profiler_hll::php::Php;
 use ebpf_profiler_hll::python::Python;
 
@@ -20,6 +21,15 @@ fn php_passes_conformance_test() {
     test_needs::programs!("php");
     let file = fs::read(test_needs::find("php").unwrap_or_default()).expect("a readable php in PATH");
     assert_eq!(testing::language(&Php, &file), Ok(()));
+}
+
+#[test]
+#[ignore = "needs interpreters"]
+fn hotspot_passes_conformance_test() {
+    test_needs::programs!("java");
+    let java = fs::canonicalize(test_needs::find("java").unwrap_or_default()).expect("a java in PATH");
+    let library = java.join("../../lib/server/libjvm.so");
+    assert_eq!(testing::language(&HotSpot, &fs::read(library).expect("a readable libjvm.so")), Ok(()));
 }
 
 /// Returns the file that holds the runtime of the `python3` in PATH, from the program's own mappings.

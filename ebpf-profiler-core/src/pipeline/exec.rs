@@ -31,8 +31,6 @@ pub(super) struct Execs {
 pub(super) struct Held {
     time: u64,
     ids: [u32; 3],
-    event: u16,
-    value: u64,
     comm: [u8; 16],
     stop: Stop,
     kernel: Vec<u64>,
@@ -44,8 +42,8 @@ impl Held {
     pub(super) fn record(&self) -> TickRecord<'_> {
         let [pid, tid, cpu] = self.ids;
         let body = Body::Walked { leaf: &self.leaf, root: [&[]; 2], omitted: 0 };
-        let Held { time, event, value, comm, stop, .. } = *self;
-        TickRecord { time, pid, tid, cpu, comm, event, value, stop, kernel: &self.kernel, body }
+        let Held { time, comm, stop, .. } = *self;
+        TickRecord { time, pid, tid, cpu, comm, stop, kernel: &self.kernel, body }
     }
 }
 
@@ -73,8 +71,7 @@ impl Execs {
         }
         let TickRecord { time, pid, tid, cpu, comm, stop, kernel, .. } = *tick;
         let (kernel, leaf) = (kernel.to_vec(), leaf.to_vec());
-        let (event, value) = (tick.event, tick.value);
-        self.held.push(Held { time, ids: [pid, tid, cpu], event, value, comm, stop, kernel, leaf });
+        self.held.push(Held { time, ids: [pid, tid, cpu], comm, stop, kernel, leaf });
         true
     }
 

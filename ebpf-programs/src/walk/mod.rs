@@ -23,6 +23,8 @@ mod interpreter;
 
 mod native;
 
+mod hotspot;
+
 mod runtime;
 
 mod table;
@@ -33,6 +35,7 @@ use crate::abi::record::{MAX_STEPS, frame};
 use crate::abi::registers::Registers;
 use crate::machine::Machine;
 use arch::Arch;
+use hotspot::HotSpotState;
 use interpreter::{InterpreterState, phase};
 use table::Table;
 
@@ -80,6 +83,8 @@ pub struct Walk {
     table: Table,
     /// State of the interpreter frames.
     interpreter: InterpreterState,
+    /// State of the walker of HotSpot's frames.
+    hotspot: HotSpotState,
 }
 
 impl Walk {
@@ -95,6 +100,7 @@ impl Walk {
         self.mapping = Mapping::default();
         self.table.begin();
         self.interpreter.begin();
+        self.hotspot.begin();
     }
 
     /// Emits the current frame and unwinds to its caller. Returns the stop reason when the walk ends.
@@ -163,7 +169,7 @@ impl Walk {
         let is_unwound = match self.mapping.kind {
             kind::TABLE => native::step::<A, M>(self, machine, pc)?,
             kind::BARE => false,
-            kind::RUNTIME => runtime::step(self, machine, pc)?,
+            kind::RUNTIME => runtime::step::<A, M>(self, machine, pc)?,
             _ => return Err(Stop::Pending),
         };
         if !is_unwound {

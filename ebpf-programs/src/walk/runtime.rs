@@ -7,6 +7,7 @@
 //!
 //! | walker | frames |
 //! | --- | --- |
+//! | HOTSPOT | of Java methods: [`hotspot`] |
 //! | any other | native, by guesses |
 //!
 //! A walker emits the frame at `pc`, of which nothing was emitted before: [`Walk::emit_runtime_frame`] for a function of the
@@ -14,34 +15,40 @@
 //! know it. A search that needs more than a few reads keeps its state in [`Walk`], emits nothing and returns `true`: the next
 //! step continues at the same frame.
 
-use super::{Walk, interpreter};
+use super::arch::Arch;
+use super::{Walk, hotspot, interpreter};
+use crate::abi::interpreter::walker;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::machine::Machine;
 
 /// Emits the frame at `pc` in the current mapping and unwinds to its caller. Returns `false` if the caller is unknown.
 #[inline(always)]
-pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
     interpreter::load(walk, machine).ok_or(Stop::BadTable)?;
-    walk.emit_native(machine, pc);
-    Ok(false)
+    match walk.interpreter.walker {
+        walker::HOTSPOT if M::has_walker(walker::HOTSPOT) => hotspot::step::<A, M>(walk, machine, pc),
+        _ => {
+            walk.emit_native(machine, pc);
+            Ok(false)
+        }
+    }
 }
 
 impl Walk {
     /// Emits a frame of the current mapping's runtime. The address is that of the object that names the function; above bit
     /// 48 is the shape.
     #[inline(always)]
-    #[expect(dead_code, reason = "for walkers")]
     pub(super) fn emit_runtime_frame<M: Machine>(
         &mut self,
         machine: &mut M,
-        shape: u64,
+        shape: u8,
         address: u64,
         check: u32,
         position: u32,
     ) {
         let number = (self.interpreter.slot() as u64) << frame::INTERPRETER_SHIFT;
-        let address = address & ((1 << frame::SHAPE_SHIFT) - 1) | shape << frame::SHAPE_SHIFT;
+        let address = address & ((1 << frame::SHAPE_SHIFT) - 1) | (shape as u64) << frame::SHAPE_SHIFT;
         let detail = frame::DETAIL | (check as u64 & frame::CHECK) << 32 | position as u64;
         let guessed = self.flags & frame::GUESSED;
         machine.push_interpreter_frame(frame::INTERPRETED | guessed | number | address, detail);

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::scratch::{AGENT, EMBED, FLAMEGRAPH, Process, RECORD, Scratch, TOP, error};
 
@@ -16,9 +16,7 @@ fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
         let collector = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", collector.local_addr().unwrap());
         let arguments = ["--endpoint", &endpoint, "--interval", "1000", "--timeout", "2"];
-        // The runner of the tests may ignore signals, as `nohup` does, and programs inherit that.
-        let mut command = Command::new("env");
-        let mut agent = Process::start(command.args(["--default-signal", AGENT]).args(arguments));
+        let mut agent = Process::start(Command::new(AGENT).args(arguments));
         let mut said = BufReader::new(agent.0.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains(" sends to ") {
@@ -27,27 +25,13 @@ fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
         }
         std::thread::sleep(Duration::from_secs(1));
         agent.signal(signal);
-        let mut request = accept(&collector).unwrap_or_else(|| panic!("no request after {signal}"));
+        let (mut request, _) = collector.accept().unwrap();
         let mut start = [0; 5];
         request.read_exact(&mut start).unwrap();
         assert_eq!(&start, b"POST ", "after {signal}");
         drop((request, collector));
         assert!(agent.output().status.code().is_some(), "ended by the signal itself: {signal}");
     }
-}
-
-/// Accepts a connection within 20 s.
-fn accept(collector: &TcpListener) -> Option<TcpStream> {
-    collector.set_nonblocking(true).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while Instant::now() < deadline {
-        if let Ok((request, _)) = collector.accept() {
-            request.set_nonblocking(false).unwrap();
-            return Some(request);
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    None
 }
 
 #[test]

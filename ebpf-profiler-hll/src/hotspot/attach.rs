@@ -1,0 +1,154 @@
+//! Attaches to a process that runs HotSpot.
+
+use ebpf_profiler_core::elf::Arch;
+use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Target};
+
+use super::WALKER;
+use super::find::File;
+use super::heap::{CodeMemory, MAX_HEAPS};
+use super::layout::{self, Layout};
+use super::name::Names;
+use super::stub::Stubs;
+use super::tables::Tables;
+
+/// Maximum number of bytes of a part of a blob that the kernel side reads at once.
+const PART: u32 = 128;
+
+/// Offset of a field that does not exist.
+const NONE: u64 = 0xffff;
+
+/// Flags of the layout.
+const RELATIVE: u64 = 1;
+const HANDLERS_IN_SECOND: u64 = 2;
+
+pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Reason> {
+    if file.arch != Arch::X86_64 {
+        return Err(Reason::Unsupported);
+    }
+    let memory = target.memory();
+    let tables = Tables::read(&file.tables, target, layout::is_needed)?;
+    let version = tables.address("Abstract_VM_Version", "_vm_major_version").ok_or(Reason::Unsupported)?;
+    let version = memory.u32(version)? as i32;
+    let layout = Layout::of(&tables, version)?;
+    let code = CodeMemory::read(&tables, &layout, memory)?;
+    let word = |symbol: Option<u64>| symbol.and_then(|symbol| target.word(symbol).ok()).unwrap_or(0);
+    let continuation = [word(file.hidden.return_barrier), word(file.hidden.continuation)];
+    let parameters = parameters(&layout, &code, continuation).ok_or(Reason::Unsupported)?;
+    let walker = FrameWalker::with_parameters(WALKER, None, &parameters).map_err(|_| Reason::Unsupported)?;
+    let ranges = code.heaps.iter().map(|heap| heap.low..heap.high);
+    let ranges = CodeRanges::new(ranges);
+    let stubs = file.hidden.stubs.map(|list| Stubs::read(target.address(list), memory)).unwrap_or_default();
+    Ok(Attachment::new(walker, Names::new(layout, code, stubs)).with_code(ranges))
+}
+
+/// Returns the parameters of the kernel side's walker; `None` if fields are too far apart.
+fn parameters(layout: &Layout, code: &CodeMemory, continuation: [u64; 2]) -> Option<Vec<u64>> {
+    let (blob, nmethod) = (&layout.blob, &layout.nmethod);
+    let handlers = [nmethod.deopt, nmethod.deopt_mh.unwrap_or(nmethod.deopt)];
+    let handler_size = if blob.is_relative { 4 } else { 8 };
+    let mut first = Part::new();
+    first.add(blob.frame_size, 4)?;
+    first.add(blob.frame_complete, 4)?;
+    first.add(blob.code, 8)?;
+    let mut second = Part::new();
+    second.add(nmethod.orig_pc, 4)?;
+    second.add(nmethod.compile_id, 4)?;
+    // The second handler is rarely used, and left out where it doesn't fit.
+    let with_handlers = |part: Part, count: usize| {
+        let mut part = part;
+        handlers[..count].iter().try_for_each(|&at| part.add(at, handler_size))?;
+        Some((part, count))
+    };
+    let fitting = |part: Part| with_handlers(part, 2).or_else(|| with_handlers(part, 1));
+    let (count, in_second) = match (fitting(first), fitting(second)) {
+        (Some((part, count)), _) => {
+            first = part;
+            (count, false)
+        }
+        (None, Some((part, count))) => {
+            second = part;
+            (count, true)
+        }
+        (None, None) => return None,
+    };
+    let of_handlers = if in_second { &second } else { &first };
+    let handler_mh = match nmethod.deopt_mh {
+        Some(at) if count == 2 => of_handlers.offset(at),
+        _ => NONE,
+    };
+    let flags = if blob.is_relative { RELATIVE } else { 0 } | if in_second { HANDLERS_IN_SECOND } else { 0 };
+    let method = &layout.method;
+    let mut parameters = vec![
+        code.interpreter[0],
+        code.interpreter[1],
+        code.call_stub,
+        u64::from(layout.heap.header)
+            | u64::from(code.log2_segment) << 8
+            | flags << 16
+            | u64::from(method.bytecode) << 32
+            | u64::from(method.const_method) << 48,
+        fields([first.start.into(), first.size(), second.start.into(), second.size()]),
+        fields([
+            first.offset(blob.frame_size),
+            first.offset(blob.code),
+            first.offset(blob.frame_complete),
+            0,
+        ]),
+        fields([
+            of_handlers.offset(nmethod.deopt),
+            handler_mh,
+            second.offset(nmethod.orig_pc),
+            second.offset(nmethod.compile_id),
+        ]),
+        continuation[0],
+        continuation[1],
+    ];
+    for heap in code.heaps.iter().take(MAX_HEAPS) {
+        parameters.extend([heap.low, heap.high, heap.segments]);
+    }
+    Some(parameters)
+}
+
+/// Packs four numbers of 16 bits.
+fn fields(numbers: [u64; 4]) -> u64 {
+    numbers.iter().rev().fold(0, |word, number| word << 16 | number & 0xffff)
+}
+
+/// A part of a blob that is read at once: whole words of eight bytes.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    start: u32,
+    end: u32,
+}
+
+impl Part {
+    fn new() -> Part {
+        Part { start: u32::MAX, end: 0 }
+    }
+
+    /// Extends the part by a field; `None` if it becomes too large.
+    fn add(&mut self, at: u32, size: u32) -> Option<()> {
+        let start = self.start.min(at & !7);
+        let end = self.end.max(at.checked_add(size)?.next_multiple_of(8));
+        *self = Part { start, end };
+        (end - start <= PART).then_some(())
+    }
+
+    fn size(&self) -> u64 {
+        u64::from(self.end - self.start)
+    }
+
+    /// Returns the offset of a field in the part.
+    fn offset(&self, at: u32) -> u64 {
+        u64::from(at - self.start)
+    }
+}
+
+#[test]
+fn extends_parts_by_whole_words() {
+    let mut part = Part::new();
+    assert_eq!(part.add(28, 4), Some(()));
+    assert_eq!(part.add(136, 8), Some(()));
+    assert_eq!((part.start, part.size(), part.offset(28)), (24, 120, 4));
+    assert_eq!(part.add(0, 8), None);
+}

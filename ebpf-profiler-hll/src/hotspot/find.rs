@@ -1,0 +1,54 @@
+//! Recognizes files that hold HotSpot.
+
+use std::ops::Range;
+
+use ebpf_profiler_core::elf::{Arch, Elf};
+use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
+
+use super::attach;
+use super::tables::TableSymbols;
+
+/// A file that holds HotSpot.
+#[derive(Clone, Debug)]
+pub(super) struct File {
+    pub(super) arch: Arch,
+    pub(super) tables: TableSymbols,
+    pub(super) hidden: HiddenSymbols,
+}
+
+/// Virtual addresses of variables that are only in the symbol table, if there is one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HiddenSymbols {
+    /// The list of stub routines.
+    pub(super) stubs: Option<u64>,
+    /// Return address of the outermost frame of a virtual thread whose callers are not on the stack.
+    pub(super) return_barrier: Option<u64>,
+    /// Return address into the frame that entered the virtual thread.
+    pub(super) continuation: Option<u64>,
+}
+
+/// Returns the runtime in a file, `None` if it holds none.
+pub(super) fn find(elf: &Elf) -> Option<File> {
+    let tables = TableSymbols::find(elf)?;
+    let mut hidden = HiddenSymbols::default();
+    elf.for_each_symbol(|name, symbol| {
+        let variable = match name {
+            b"_ZN12StubCodeDesc5_listE" => &mut hidden.stubs,
+            b"_ZN12StubRoutines19_cont_returnBarrierE" => &mut hidden.return_barrier,
+            b"_ZN17ContinuationEntry10_return_pcE" => &mut hidden.continuation,
+            _ => return,
+        };
+        *variable = Some(symbol.address);
+    });
+    Some(File { arch: elf.arch(), tables, hidden })
+}
+
+impl Runtime for File {
+    fn loops(&self) -> &[Range<u64>] {
+        &[]
+    }
+
+    fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
+        attach::attach(self, target)
+    }
+}

@@ -1,0 +1,87 @@
+//! Memory of compiled code: the code heaps, the interpreter, the call stub.
+
+use ebpf_profiler_core::language::{Memory, Reason};
+
+use super::layout::Layout;
+use super::tables::Tables;
+
+/// Maximum number of code heaps; a segmented code cache has three.
+pub(super) const MAX_HEAPS: usize = 4;
+
+/// Maximum size of all code heaps, in bytes.
+const MAX_SIZE: u64 = 1 << 31;
+
+/// Maximum size of the interpreter, in bytes.
+const MAX_INTERPRETER: u64 = 1 << 26;
+
+/// Memory of compiled code in one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct CodeMemory {
+    pub(super) heaps: Vec<Heap>,
+    /// Binary logarithm of the size of a segment.
+    pub(super) log2_segment: u32,
+    /// Address range of the interpreter.
+    pub(super) interpreter: [u64; 2],
+    /// Return address of the calls from native code to Java.
+    pub(super) call_stub: u64,
+}
+
+/// A code heap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heap {
+    /// Reserved address range.
+    pub(super) low: u64,
+    pub(super) high: u64,
+    /// Address of the segment map: one byte for each segment.
+    pub(super) segments: u64,
+}
+
+impl CodeMemory {
+    /// Reads the heaps. Fails with [`Reason::NotReady`] until the virtual machine has generated its interpreter.
+    pub(super) fn read(tables: &Tables, layout: &Layout, memory: &dyn Memory) -> Result<CodeMemory, Reason> {
+        let variable = |of, name| {
+            let at = tables.address(of, name).ok_or(Reason::Unsupported)?;
+            Ok::<u64, Reason>(memory.u64(at)?)
+        };
+        let field = |at: u64, offset: u32| memory.u64(at.wrapping_add(offset.into()));
+        let (array, code) = (variable("CodeCache", "_heaps")?, variable("AbstractInterpreter", "_code")?);
+        let call_stub = variable("StubRoutines", "_call_stub_return_address")?;
+        if array == 0 || code == 0 || call_stub == 0 {
+            return Err(Reason::NotReady);
+        }
+        let fields = &layout.heap;
+        let count = field(array, fields.array_length)? as u32 as usize;
+        if count == 0 || count > MAX_HEAPS {
+            return Err(Reason::Implausible);
+        }
+        let data = field(array, fields.array_data)?;
+        let mut found = CodeMemory { call_stub, ..CodeMemory::default() };
+        for index in 0..count as u64 {
+            let heap = memory.u64(data.wrapping_add(8 * index))?;
+            let space = heap.wrapping_add(fields.memory.into());
+            let low = field(space, fields.space_low)?;
+            let high = field(space, fields.space_high)?;
+            let segments = field(heap, fields.segments.wrapping_add(fields.space_low))?;
+            let log2_segment = field(heap, fields.log2_segment)? as u32;
+            let size = high.checked_sub(low).ok_or(Reason::Implausible)?;
+            if low == 0 || size > MAX_SIZE || !(4..=20).contains(&log2_segment) {
+                return Err(Reason::Implausible);
+            }
+            if index != 0 && found.log2_segment != log2_segment {
+                return Err(Reason::Unsupported);
+            }
+            found.log2_segment = log2_segment;
+            found.heaps.push(Heap { low, high, segments });
+        }
+        let start = field(code, tables.offset("StubQueue", "_stub_buffer").ok_or(Reason::Unsupported)?)?;
+        let size = field(code, tables.offset("StubQueue", "_buffer_limit").ok_or(Reason::Unsupported)?)?;
+        let size = u64::from(size as u32);
+        let end = start.checked_add(size).filter(|_| size <= MAX_INTERPRETER).ok_or(Reason::Implausible)?;
+        found.interpreter = [start, end];
+        let is_code = |at: u64| found.heaps.iter().any(|heap| heap.low <= at && at < heap.high);
+        if !is_code(start) || !is_code(call_stub) {
+            return Err(Reason::NotReady);
+        }
+        Ok(found)
+    }
+}

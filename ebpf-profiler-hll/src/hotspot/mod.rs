@@ -1,0 +1,89 @@
+//! HotSpot, the Java virtual machine of OpenJDK 11, 17, 21 and 25: Java, Scala, Kotlin and what else runs on it.
+//!
+//! Frames of Java methods are on the native stack, in memory that the runtime owns: the *code heaps*. The kernel side walks them
+//! by the code blob that an address lies in, or, in the interpreter, by the frame pointer.
+//!
+//! ```text
+//!   gHotSpotVMStructs, …Types, …IntConstants ──► offsets, code heaps, interpreter     once a process
+//!
+//!   frame ──┬─ interpreted: Method, bytecode index ──────────────► class and method, line
+//!           ├─ compiled:    code blob, position ──► PcDesc, scopes ► the same for each inlined method
+//!           └─ stub:        address ──────────────────────────────► name of the stub routine
+//! ```
+//!
+//! # Names
+//!
+//! | method | name |
+//! |---|---|
+//! | of a class | `java.util.HashMap.getNode` |
+//! | of the class of a lambda, whose number differs between runs | `Chain$$Lambda.run` |
+//! | of a hidden class, whose address differs between runs | `java.lang.invoke.LambdaForm$MH.invoke` |
+//! | constructor, class initializer | `java.lang.String.<init>`, `java.lang.String.<clinit>` |
+//!
+//! # Reuse of addresses
+//!
+//! A frame carries the address of the method's `ConstMethod`, or the number of the compilation. If the address holds another
+//! one when it is named, it gets no name.
+//!
+//! # Limits
+//!
+//! * x86_64 only.
+//! * The innermost frame of compiled code has the line of the next safepoint, unless the program runs with
+//!   `-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints`.
+//! * Of a virtual thread that was unmounted, only the frames that returned to the stack are shown.
+
+mod attach;
+
+mod code;
+
+mod compressed;
+
+mod find;
+
+mod heap;
+
+mod layout;
+
+mod method;
+
+mod name;
+
+mod stub;
+
+mod tables;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Language, Runtime};
+
+/// HotSpot.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::language::Language;
+/// use ebpf_profiler_hll::hotspot::HotSpot;
+///
+/// let own = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+/// assert!(HotSpot.find(&own).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HotSpot;
+
+impl Language for HotSpot {
+    fn name(&self) -> &'static str {
+        "jvm"
+    }
+
+    fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+        find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
+    }
+
+    fn walker(&self) -> u32 {
+        WALKER
+    }
+}
+
+/// Number of the kernel side's walker.
+const WALKER: u32 = 1;

@@ -1,0 +1,115 @@
+//! Names the frames of one process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ebpf_profiler_core::language::{Attached, Function, Inlines, Lines, Memory, Reason};
+
+use super::code::{Blob, Call, Compiled};
+use super::heap::CodeMemory;
+use super::layout::Layout;
+use super::method::{Method, const_method};
+use super::stub::Stubs;
+
+/// Maximum number of methods that are cached; the same ones are inlined in many places.
+const MAX_METHODS: usize = 1 << 12;
+
+/// Bits of an address below its shape.
+const SHAPE: u32 = 48;
+
+/// Shapes of frames.
+const INTERPRETED: u64 = 0;
+const COMPILED: u64 = 1;
+const STUB: u64 = 2;
+
+/// Bits of a check.
+const CHECK: u64 = 0xff_ffff;
+
+/// Names the frames of one process.
+pub(super) struct Names {
+    layout: Layout,
+    code: CodeMemory,
+    stubs: Stubs,
+    /// Methods by the addresses of `Method` and `ConstMethod`.
+    methods: HashMap<(u64, u64), Arc<Method>>,
+}
+
+impl Names {
+    pub(super) fn new(layout: Layout, code: CodeMemory, stubs: Stubs) -> Names {
+        Names { layout, code, stubs, methods: HashMap::new() }
+    }
+
+    /// Returns the method at an address.
+    fn method(&mut self, address: u64, memory: &dyn Memory) -> Result<Arc<Method>, Reason> {
+        let const_method = const_method(address, &self.layout, memory)?;
+        let key = (address, const_method);
+        if let Some(method) = self.methods.get(&key) {
+            return Ok(method.clone());
+        }
+        let method = Arc::new(Method::read(const_method, &self.layout, memory)?);
+        if self.methods.len() >= MAX_METHODS {
+            self.methods.clear();
+        }
+        self.methods.insert(key, method.clone());
+        Ok(method)
+    }
+
+    fn interpreted(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        if const_method(address, &self.layout, memory)? >> 3 & CHECK != u64::from(check) {
+            return Err(Reason::Replaced);
+        }
+        let method = self.method(address, memory)?;
+        Ok(method.function().with_lines(method.lines.clone()))
+    }
+
+    fn compiled(&mut self, compiled: &Compiled, memory: &dyn Memory) -> Result<Function, Reason> {
+        let method = self.method(compiled.method, memory)?;
+        let mut lines = Lines::default();
+        let mut inlines = Inlines::default();
+        let mut numbers: HashMap<u64, (u32, Arc<Method>)> = HashMap::new();
+        for (position, chain) in &compiled.ranges {
+            let outer = chain.first().filter(|call| call.method == compiled.method);
+            lines.push(*position, outer.map_or(0, |call| method.lines.at(call.index)));
+            let rest = if outer.is_some() { &chain[1..] } else { &[] };
+            let mut calls = Vec::with_capacity(rest.len());
+            for &Call { method, index } in rest {
+                let (number, method) = match numbers.get(&method) {
+                    Some(known) => known,
+                    None => {
+                        let read = self.method(method, memory)?;
+                        let number = inlines.add(read.function());
+                        numbers.entry(method).or_insert((number, read))
+                    }
+                };
+                calls.push((*number, method.lines.at(index)));
+            }
+            inlines.push(*position, &calls);
+        }
+        Ok(method.function().with_lines(lines).with_inlines(inlines))
+    }
+
+    fn stub(&self, address: u64) -> Function {
+        let [start, end] = self.code.interpreter;
+        let name = match self.stubs.name(address) {
+            Some(name) => name,
+            None if (start..end).contains(&address) => "Interpreter",
+            None => "StubRoutines",
+        };
+        Function::new(name)
+    }
+}
+
+impl Attached for Names {
+    fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        let (shape, address) = (address >> SHAPE, address & ((1 << SHAPE) - 1));
+        match shape {
+            INTERPRETED => self.interpreted(address, check, memory),
+            COMPILED => match Blob::read(address, check, &self.layout, memory)? {
+                Blob::Stub(name) => Ok(Function::new(name)),
+                Blob::Compiled(compiled) => self.compiled(&compiled, memory),
+            },
+            STUB => Ok(self.stub(address)),
+            _ => Err(Reason::Implausible),
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Frames of code blobs: compiled methods, wrappers of native methods, stubs of the runtime.
+//!
+//! ```text
+//!   segment of pc ──► segment map: 0 at the start of a block, else the distance to go back
+//!                 ──► block: header | blob: _frame_size, start of the code, …, deoptimization handlers, _orig_pc_offset, …
+//! ```
+//!
+//! A frame that is to be deoptimized returns to a handler at the end of its code; the address that it stands for is in the
+//! frame.
+
+use super::x86_64::{self, Extent};
+use super::{enter, field16, leave_stub};
+use crate::abi::hotspot::{HEAPS, NONE, flag, parameter, shape};
+use crate::abi::interpreter::FRAME_BYTES;
+use crate::abi::reason::Stop;
+use crate::abi::record::frame;
+use crate::machine::Machine;
+use crate::walk::arch::Arch;
+use crate::walk::{Walk, native};
+
+/// Segment of a block that is free.
+const FREE: u64 = 0xff;
+
+/// Maximum number of steps of a search: of two distances each, which are up to 254 segments.
+const MAX_STEPS: u64 = 256;
+
+/// Maximum size of a frame, in words.
+const MAX_FRAME: u64 = 1 << 16;
+
+/// Words of a part of a blob.
+const WORDS: usize = FRAME_BYTES / 8;
+
+/// A code blob.
+struct Blob {
+    /// Size of a frame, in words; 0 for code whose frames differ.
+    frame_size: u64,
+    /// `true` if the program counter precedes the end of the prologue.
+    is_prologue: bool,
+    /// Offset of the original return address in a frame that is to be deoptimized.
+    orig_pc: u64,
+    /// `true` if the return address is a deoptimization handler.
+    is_deoptimized: bool,
+    check: u32,
+}
+
+/// Emits the frame at `pc` in a code heap and unwinds to its caller.
+#[inline(always)]
+pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+    let address = match find(walk, machine, pc) {
+        Some(0) => return Ok(true),
+        Some(address) => address,
+        None => {
+            walk.hotspot.segment = 0;
+            walk.emit_native(machine, pc);
+            return Ok(false);
+        }
+    };
+    let is_exact = walk.flags & frame::EXACT != 0;
+    let return_address = if is_exact { 0 } else { pc.wrapping_add(1) };
+    let Some(blob) = read(walk, machine, address, pc, return_address) else {
+        walk.emit_native(machine, pc);
+        return Ok(false);
+    };
+    let sp = walk.registers.values[A::SP];
+    let is_call_stub = return_address == walk.parameter(parameter::CALL_STUB) && !is_exact;
+    if blob.frame_size == 0 || is_call_stub {
+        super::emit_stub(walk, machine, pc);
+        return leave_stub::<A, M>(walk, machine, pc);
+    }
+    let mut position = pc.wrapping_sub(address);
+    if blob.is_deoptimized {
+        let original = machine.read_stack(sp.wrapping_add(blob.orig_pc)).ok_or(Stop::Unreadable)?;
+        position = original.wrapping_sub(1).wrapping_sub(address);
+    }
+    walk.emit_runtime_frame(machine, shape::COMPILED, address, blob.check, position as u32);
+    let extent = if is_exact {
+        x86_64::extent(machine, pc, blob.is_prologue).unwrap_or(Extent::Whole)
+    } else {
+        Extent::Whole
+    };
+    // Offset of the return address, and `true` if the frame pointer is saved below it.
+    let (offset, is_saved) = match extent {
+        Extent::Whole => (blob.frame_size.wrapping_sub(1) * 8, true),
+        Extent::Allocated => (blob.frame_size.wrapping_sub(1) * 8, false),
+        Extent::Pushed => (8, true),
+        Extent::None => (0, false),
+    };
+    let at = sp.wrapping_add(offset);
+    let (fp, is_fp_known) = if is_saved {
+        native::known(machine.read_stack(at.wrapping_sub(8)))
+    } else {
+        native::known(walk.register(A::FP as u8))
+    };
+    let return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
+    enter::<A>(walk, return_address, at.wrapping_add(8), fp, is_fp_known)
+}
+
+/// Returns the address of the blob at `pc`; 0 if the search goes on in the next step, `None` if there is no blob.
+#[inline(always)]
+fn find<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Option<u64> {
+    let (mut low, mut map) = (0, 0);
+    let mut index = 0;
+    while index < HEAPS {
+        let start = walk.parameter(parameter::HEAP + 3 * index);
+        let size = walk.parameter(parameter::HEAP + 3 * index + 1).wrapping_sub(start);
+        if pc.wrapping_sub(start) < size {
+            low = start;
+            map = walk.parameter(parameter::HEAP + 3 * index + 2);
+        }
+        index += 1;
+    }
+    if map == 0 {
+        return None;
+    }
+    let sizes = walk.parameter(parameter::SIZES);
+    let (header, shift) = (sizes & 0xff, sizes >> 8 & 31);
+    let mut segment = match walk.hotspot.segment {
+        0 => {
+            walk.hotspot.steps = 0;
+            pc.wrapping_sub(low) >> shift
+        }
+        further => further - 1,
+    };
+    let mut distance = tag(machine, map, segment)?;
+    if distance != 0 {
+        segment = segment.checked_sub(distance)?;
+        distance = tag(machine, map, segment)?;
+    }
+    if distance != 0 {
+        walk.hotspot.segment = segment.checked_sub(distance)? + 1;
+        walk.hotspot.steps += 1;
+        return (walk.hotspot.steps < MAX_STEPS).then_some(0);
+    }
+    walk.hotspot.segment = 0;
+    Some(low.wrapping_add(segment << shift).wrapping_add(header))
+}
+
+/// Returns the distance back from a segment, `None` if it is free.
+#[inline(always)]
+fn tag<M: Machine>(machine: &mut M, map: u64, segment: u64) -> Option<u64> {
+    let at = map.wrapping_add(segment);
+    // Aligned, because the map may end with its page.
+    let distance = machine.read_memory(at & !7)? >> ((at & 7) * 8) & 0xff;
+    (distance != FREE).then_some(distance)
+}
+
+/// Reads the blob at an address.
+#[inline(always)]
+fn read<M: Machine>(
+    walk: &Walk,
+    machine: &mut M,
+    address: u64,
+    pc: u64,
+    return_address: u64,
+) -> Option<Blob> {
+    let flags = walk.parameter(parameter::SIZES) >> 16;
+    let parts = walk.parameter(parameter::PARTS);
+    let frame = walk.parameter(parameter::FRAME);
+    let deoptimization = walk.parameter(parameter::DEOPTIMIZATION);
+    let is_relative = flags & flag::RELATIVE != 0;
+    let is_in_second = flags & flag::HANDLERS_IN_SECOND != 0;
+    let object = machine.read_object(address.wrapping_add(field16(parts, 0)), size(field16(parts, 1)))?;
+    let frame_size = part(object, field16(frame, 0)) & 0xffff_ffff;
+    let code = part(object, field16(frame, 1));
+    let complete = part(object, field16(frame, 2));
+    let mut handler = part(object, field16(deoptimization, 0));
+    let mut handler_mh = part(object, field16(deoptimization, 1));
+    let object = machine.read_object(address.wrapping_add(field16(parts, 2)), size(field16(parts, 3)))?;
+    if is_in_second {
+        handler = part(object, field16(deoptimization, 0));
+        handler_mh = part(object, field16(deoptimization, 1));
+    }
+    let orig_pc = part(object, field16(deoptimization, 2)) & 0xffff_ffff;
+    let check = part(object, field16(deoptimization, 3)) as u32;
+    let (code, handler, handler_mh, complete) = if is_relative {
+        let absolute = |distance: u64| address.wrapping_add(distance & 0xffff_ffff);
+        (absolute(code), absolute(handler), absolute(handler_mh), complete as i16 as i64)
+    } else {
+        (code, handler, handler_mh, complete as i32 as i64)
+    };
+    let is_handler = return_address == handler
+        || return_address == handler_mh && field16(deoptimization, 1) != NONE as u64;
+    if frame_size > MAX_FRAME {
+        return None;
+    }
+    Some(Blob {
+        frame_size,
+        is_prologue: (pc.wrapping_sub(code) as i64) < complete,
+        orig_pc: orig_pc & (MAX_FRAME * 8 - 1),
+        is_deoptimized: is_handler && return_address != 0,
+        check,
+    })
+}
+
+/// Returns the number of bytes to read of a part.
+#[inline(always)]
+fn size(bytes: u64) -> u32 {
+    (bytes & (2 * FRAME_BYTES as u64 - 1)) as u32
+}
+
+/// Returns the eight bytes at an offset, or, if it is not a multiple of eight, those up to the next one.
+#[inline(always)]
+fn part(object: &[u64; WORDS], offset: u64) -> u64 {
+    object[(offset / 8) as usize & (WORDS - 1)] >> (offset % 8 * 8)
+}

@@ -1,0 +1,62 @@
+//! Frames of the interpreter.
+
+use super::{emit_stub, enter, field16, is_frame, leave_stub, x86_64};
+use crate::abi::hotspot::{parameter, shape};
+use crate::abi::reason::Stop;
+use crate::abi::record::frame;
+use crate::machine::Machine;
+use crate::walk::Walk;
+use crate::walk::arch::Arch;
+
+/// Number of bytes of a method, at most.
+const MAX_BYTECODE: u64 = 0xffff;
+
+/// Distance from the frame pointer down to the lowest slot that is read, and the number of bytes from there to the end of the
+/// return address.
+const SLOTS: (u64, u32) = (64, 80);
+
+/// Words of the slots: next bytecode, `Method`, the caller's stack pointer, its frame pointer, the return address.
+const BYTECODE: usize = 0;
+const METHOD: usize = 5;
+const SENDER_SP: usize = 7;
+const SAVED_FP: usize = 8;
+const RETURN_ADDRESS: usize = 9;
+
+/// Emits the frame at `pc` in the interpreter and unwinds to its caller.
+#[inline(always)]
+pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+    if frame(walk, machine, walk.registers.values[A::SP], A::FP as u8).is_none() {
+        // The frame of a method that is being entered or left.
+        emit_stub(walk, machine, pc);
+        return leave_stub::<A, M>(walk, machine, pc);
+    }
+    let fp = walk.registers.values[A::FP];
+    // The caller's registers, which the search for the frame has left in the state.
+    let [return_address, sender_sp, saved_fp] = walk.hotspot.caller;
+    let above = fp.wrapping_add(16);
+    // Below the frame's end, or far from it, is no caller.
+    let sp = if is_frame(sender_sp, above) { sender_sp } else { above };
+    enter::<A>(walk, return_address, sp, saved_fp, true)
+}
+
+/// Emits the frame that the frame pointer leads to and keeps its caller; `None` if that is no frame of the interpreter.
+#[inline(always)]
+fn frame<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64, fp: u8) -> Option<()> {
+    let fp = walk.register(fp).filter(|&fp| is_frame(fp, sp))?;
+    let slots = machine.read_object(fp.wrapping_sub(SLOTS.0), SLOTS.1)?;
+    let (stored, method) = (slots[BYTECODE], slots[METHOD]);
+    walk.hotspot.caller = [slots[RETURN_ADDRESS], slots[SENDER_SP], slots[SAVED_FP]];
+    let sizes = walk.parameter(parameter::SIZES);
+    let const_method = machine.read_memory(method.wrapping_add(field16(sizes, 3)))?;
+    let start = const_method.wrapping_add(field16(sizes, 2));
+    let current = if walk.flags & frame::EXACT != 0 { walk.register(x86_64::BYTECODE) } else { None };
+    let current = current.unwrap_or(stored).wrapping_sub(start);
+    let stored = if stored == 0 { 0 } else { stored.wrapping_sub(start) };
+    // Code that the interpreter calls uses the register for other values. Native methods have no bytecode.
+    let index = if current <= MAX_BYTECODE { current } else { stored };
+    if index > MAX_BYTECODE {
+        return None;
+    }
+    walk.emit_runtime_frame(machine, shape::INTERPRETED, method, (const_method >> 3) as u32, index as u32);
+    Some(())
+}

@@ -1,0 +1,161 @@
+//! Frames of HotSpot, the Java virtual machine: the interpreter's, those of compiled methods, and those of its stubs.
+//!
+//! ```text
+//!   pc ──┬─ in the interpreter ──► interpreted   frame pointer ──► method, bytecode index, caller
+//!        │
+//!        └─ in a code heap ──────► compiled      segment map ──► code blob ──► size of the frame ──► caller
+//! ```
+//!
+//! The stack grows down; one frame of each kind, and a call from native code:
+//!
+//! ```text
+//!   interpreted                       compiled                        call stub
+//!     fp + 8    return address          sp + size - 8  return address   fp + 8   return address (native)
+//!     fp        caller's fp             sp + size - 16 caller's fp      fp       caller's fp
+//!     fp - 8    caller's sp             …                               …
+//!     fp - 24   Method                  sp
+//!     fp - 64   next bytecode
+//! ```
+//!
+//! The caller's stack pointer of an interpreted frame is a slot, because an adapter may have pushed arguments in between. The
+//! next bytecode of the innermost frame is in a register.
+//!
+//! A frame is emitted as two words: its [shape] and its address, then a check and a position:
+//!
+//! | shape | address | check | position |
+//! |---|---|---|---|
+//! | interpreted | `Method` | address of its `ConstMethod` / 8 | bytecode index |
+//! | compiled | code blob | `_compile_id`; of a stub the bytes there | distance from the blob |
+//! | stub | program counter | 0 | 0 |
+//!
+//! Only x86_64 is supported: slots, registers and the code of prologues are those of its port.
+
+mod compiled;
+
+mod interpreted;
+
+mod x86_64;
+
+use super::arch::Arch;
+use super::{Caller, Walk};
+use crate::abi::hotspot::{HEAPS, parameter, shape};
+use crate::abi::reason::Stop;
+use crate::abi::record::frame;
+use crate::machine::Machine;
+
+/// State of a search that takes several steps.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HotSpotState {
+    /// Segment reached, plus 1; 0 if no search is under way.
+    segment: u64,
+    /// Number of steps that the search took.
+    steps: u64,
+    /// Return address, stack pointer and frame pointer of the caller of an interpreted frame.
+    caller: [u64; 3],
+}
+
+impl HotSpotState {
+    /// Resets the state of a previous walk.
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.segment = 0;
+    }
+}
+
+/// Emits the frame at `pc` and unwinds to its caller. Returns `false` if the caller is unknown.
+#[inline(always)]
+pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+    let start = walk.parameter(parameter::INTERPRETER_START);
+    let size = walk.parameter(parameter::INTERPRETER_END).wrapping_sub(start);
+    if pc.wrapping_sub(start) < size {
+        interpreted::step::<A, M>(walk, machine, pc)
+    } else {
+        compiled::step::<A, M>(walk, machine, pc)
+    }
+}
+
+/// Enters the caller at a return address, with its registers.
+#[inline(always)]
+fn enter<A: Arch>(
+    walk: &mut Walk,
+    return_address: u64,
+    sp: u64,
+    fp: u64,
+    is_fp_known: bool,
+) -> Result<bool, Stop> {
+    let is_barrier = return_address == walk.parameter(parameter::RETURN_BARRIER) && return_address != 0;
+    let pc = if is_barrier { walk.parameter(parameter::CONTINUATION) } else { return_address };
+    walk.enter_caller::<A>(&Caller { pc, sp, fp, is_fp_known, kept: None, flags: 0 })?;
+    Ok(true)
+}
+
+/// Emits a frame of a stub.
+#[inline(always)]
+fn emit_stub<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) {
+    walk.emit_runtime_frame(machine, shape::STUB, pc, 0, 0);
+}
+
+/// Unwinds from a stub at `pc`, whose frame was emitted.
+///
+/// Many stubs have no frame, or set one up by the frame pointer; callers use that register for other values. The word at the
+/// stack pointer is a saved register, or a return address into code of the same kind.
+#[inline(always)]
+fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+    let sp = walk.registers.values[A::SP];
+    let is_exact = walk.flags & frame::EXACT != 0;
+    let (fp, is_fp_known) = super::native::known(walk.register(A::FP as u8));
+    if is_exact {
+        let word = machine.read_stack(sp).ok_or(Stop::Unreadable)?;
+        if A::prologue(machine, pc) == Some(8) {
+            let return_address = machine.read_stack(sp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
+            return enter::<A>(walk, return_address, sp.wrapping_add(16), word, true);
+        }
+        if walk.is_java(word) {
+            return enter::<A>(walk, word, sp.wrapping_add(8), fp, is_fp_known);
+        }
+    }
+    if !is_frame(fp, sp) || !is_fp_known {
+        return Ok(false);
+    }
+    // In the order in which the next step reads.
+    let saved = machine.read_stack(fp).ok_or(Stop::Unreadable)?;
+    let return_address = machine.read_stack(fp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
+    enter::<A>(walk, return_address, fp.wrapping_add(16), saved, true)
+}
+
+/// Returns `true` if a frame pointer is plausible.
+#[inline(always)]
+fn is_frame(fp: u64, sp: u64) -> bool {
+    /// Maximum size of a frame, in bytes.
+    const MAX_FRAME: u64 = 1 << 20;
+    fp & 7 == 0 && fp.wrapping_sub(sp) < MAX_FRAME
+}
+
+impl Walk {
+    /// Returns a parameter of the current mapping's walker.
+    #[inline(always)]
+    fn parameter(&self, index: usize) -> u64 {
+        self.interpreter.parameters[index]
+    }
+
+    /// Returns `true` if an address lies in a code heap.
+    #[inline(always)]
+    fn is_java(&self, address: u64) -> bool {
+        let mut is_inside = false;
+        let mut index = 0;
+        while index < HEAPS {
+            let start = self.parameter(parameter::HEAP + 3 * index);
+            let size = self.parameter(parameter::HEAP + 3 * index + 1).wrapping_sub(start);
+            is_inside |= address.wrapping_sub(start) < size;
+            index += 1;
+        }
+        is_inside
+    }
+}
+
+/// Returns field `index` of 16 bits.
+#[inline(always)]
+fn field16(word: u64, index: u32) -> u64 {
+    word >> (index * 16) & 0xffff
+}

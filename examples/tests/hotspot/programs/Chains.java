@@ -1,0 +1,207 @@
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.MethodType;
+import java.lang.reflect.Method;
+import java.security.AccessController;
+import java.security.PrivilegedAction;
+import java.util.Arrays;
+import java.util.List;
+import java.util.concurrent.Callable;
+import java.util.function.IntUnaryOperator;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
+
+/**
+ * Runs known chains of methods: "Chains CHAIN SECONDS".
+ *
+ * Each chain ends in {@code spin}. Before each call that belongs to a chain there is a comment with its name.
+ */
+public class Chains {
+    static volatile int sink;
+
+    /** The leaf of all chains. */
+    static int spin(int seed) {
+        int sum = seed;
+        for (int i = 0; i < 20_000; i++) sum = sum * 31 + (sum >>> 7 ^ i); // spin
+        return sum;
+    }
+
+    // Recursion.
+
+    static int recurse(int depth) {
+        if (depth == 0) return spin(depth) + 1;
+        return recurse(depth - 1) + 1;
+    }
+
+    // Small methods, which are inlined.
+
+    static int small(int seed) {
+        return smaller(seed) + 1;
+    }
+
+    static int smaller(int seed) {
+        return smallest(seed) + 1;
+    }
+
+    static int smallest(int seed) {
+        return spin(seed) + 1;
+    }
+
+    // Interfaces.
+
+    interface Shape {
+        int area(int seed);
+    }
+
+    static class Square implements Shape {
+        public int area(int seed) {
+            return spin(seed) + 1;
+        }
+    }
+
+    static class Circle implements Shape {
+        public int area(int seed) {
+            return spin(seed) + 2;
+        }
+    }
+
+    static class Triangle implements Shape {
+        public int area(int seed) {
+            return spin(seed) + 3;
+        }
+    }
+
+    static final Shape[] SHAPES = {new Square(), new Circle(), new Triangle()};
+
+    static int shapes(int seed) {
+        int sum = 0;
+        for (Shape shape : SHAPES) sum += shape.area(seed);
+        return sum;
+    }
+
+    // Lambdas.
+
+    static int lambdas(int seed) {
+        IntUnaryOperator inner = value -> spin(value) + 1;
+        IntUnaryOperator outer = value -> inner.applyAsInt(value) + 1;
+        return outer.applyAsInt(seed) + 1;
+    }
+
+    // Streams.
+
+    static final List<Integer> NUMBERS = IntStream.range(0, 8).boxed().collect(Collectors.toList());
+
+    static int streams(int seed) {
+        return NUMBERS.stream().filter(number -> number % 2 == 0).mapToInt(Chains::streamed).sum();
+    }
+
+    static int streamed(int number) {
+        return spin(number) + 1;
+    }
+
+    // Exceptions.
+
+    static int exceptions(int seed) {
+        try {
+            return thrower(seed);
+        } catch (IllegalStateException exception) {
+            return handler(seed);
+        }
+    }
+
+    static int thrower(int seed) {
+        if (seed >= 0) throw new IllegalStateException("expected");
+        return seed;
+    }
+
+    static int handler(int seed) {
+        return spin(seed) + 1;
+    }
+
+    // Reflection.
+
+    static Method reflected;
+
+    static int reflection(int seed) throws Exception {
+        return (Integer) reflected.invoke(null, seed) + 1;
+    }
+
+    public static int target(int seed) {
+        return spin(seed) + 1;
+    }
+
+    // Method handles.
+
+    static MethodHandle handle;
+
+    static int handles(int seed) throws Throwable {
+        return (int) handle.invokeExact(seed) + 1;
+    }
+
+    // Synchronized methods and blocks.
+
+    static synchronized int locked(int seed) {
+        synchronized (SHAPES) {
+            return spin(seed) + 1;
+        }
+    }
+
+    // Into native code and back.
+
+    static int natives(int seed) {
+        return AccessController.doPrivileged((PrivilegedAction<Integer>) () -> spin(seed) + 1);
+    }
+
+    // Sorting with a comparator.
+
+    static int sorting(int seed) {
+        Integer[] array = {3, 1, 2};
+        Arrays.sort(array, (a, b) -> spin(a) < 0 ? Integer.compare(a, b) : Integer.compare(a, b));
+        return array[0];
+    }
+
+    // On-stack replacement: one call that never ends.
+
+    static int loop(long end) {
+        int sum = 0;
+        while (System.nanoTime() < end) {
+            for (int i = 0; i < 20_000; i++) sum = sum * 31 + (sum >>> 7 ^ i); // loop
+        }
+        return sum;
+    }
+
+    static Callable<Integer> chain(String name, long end) throws Exception {
+        switch (name) {
+            case "recursion": return () -> recurse(20);
+            case "inlined": return () -> small(1);
+            case "interfaces": return () -> shapes(1);
+            case "lambdas": return () -> lambdas(1);
+            case "streams": return () -> streams(1);
+            case "exceptions": return () -> exceptions(1);
+            case "reflection":
+                reflected = Chains.class.getMethod("target", int.class);
+                return () -> reflection(1);
+            case "handles":
+                MethodType type = MethodType.methodType(int.class, int.class);
+                handle = MethodHandles.lookup().findStatic(Chains.class, "target", type);
+                return () -> {
+                    try {
+                        return handles(1);
+                    } catch (Throwable error) {
+                        throw new AssertionError(error);
+                    }
+                };
+            case "synchronized": return () -> locked(1);
+            case "native": return () -> natives(1);
+            case "sorting": return () -> sorting(1);
+            case "loop": return () -> loop(end);
+            default: throw new IllegalArgumentException(name);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
+        Callable<Integer> chain = chain(arguments[0], end);
+        while (System.nanoTime() < end) sink += chain.call();
+    }
+}
