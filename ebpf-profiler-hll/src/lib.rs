@@ -43,6 +43,7 @@
 //! | [CPython](python) | 2.7, 3.6 to 3.14; free-threaded builds | exported symbols or the symbol table, in any file | all threads and generators, in their exact positions | qualified from 3.11 on; file; line of each frame |
 //! | [PHP](php) | 7.4 to 8.4; not thread-safe (ZTS) builds | exported symbols, in any file | functions of scripts and internal functions, in their exact positions | with class; file; line of each frame |
 //! | [HotSpot](hotspot) | 11, 17, 21, 25 | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
+//! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
 //!
 //! # Limits
 //!
@@ -50,6 +51,7 @@
 //!   there; CPython 2.7 is not supported on arm64, up to 3.11 a thread shows the first interpreter that it worked for, and
 //!   in all versions interpreters that called another one are missing.
 //! * Runtimes that export no symbols and are stripped are not found.
+//! * Ruby: code of its JIT compilers is native code without a name.
 //! * PyPy, Jython and other implementations of Python are not supported.
 //!
 //! # Stages of naming
@@ -73,7 +75,6 @@
 //!
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
-//! | Ruby | control frames, an array that grows down; `rb_vm_exec` is the loop | the path to the first: a thread-local variable, or the only Ractor | a caller at a fixed distance instead of behind a pointer; a mark behind a pointer (`ep[0]`) |
 //! | Perl | contexts, an array with a count in each of a list of stacks | the path to the list: a key | a walker for arrays with a count |
 //! | LuaJIT | slots of a stack, each with the distance to the next in its type word | the path to the state, from a register of the loop | a walker of its own |
 //! | V8 | native frames by frame pointer | naming: `JSFunction` is the function, the bytecode offset the position | reads at fixed distances from the frame pointer |
@@ -116,6 +117,8 @@ pub mod php;
 
 pub mod hotspot;
 
+pub mod ruby;
+
 mod accessor;
 
 mod thread_local;
@@ -135,5 +138,5 @@ use ebpf_profiler_core::language::Language;
 /// assert!(languages.iter().any(|language| language.name() == "cpython"));
 /// ```
 pub fn all() -> Vec<Box<dyn Language>> {
-    vec![Box::new(python::Python), Box::new(php::Php), Box::new(hotspot::HotSpot)]
+    vec![Box::new(python::Python), Box::new(php::Php), Box::new(hotspot::HotSpot), Box::new(ruby::Ruby)]
 }

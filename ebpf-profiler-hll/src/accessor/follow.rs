@@ -25,6 +25,12 @@ pub(super) trait State: Clone + Default {
 
     /// Returns the value of the return register.
     fn result(&self) -> Value;
+
+    /// Returns the first word of the running thread that was dereferenced.
+    fn dereferenced(&self) -> Option<Origin>;
+
+    /// Returns the last variable of the file that was loaded, eight bytes.
+    fn loaded(&self) -> Option<u64>;
 }
 
 /// Control flow behind an instruction.
@@ -53,6 +59,23 @@ pub(super) fn field<S: State>(elf: &Elf, address: u64) -> Option<i64> {
         field.map(|offset| Origin::Static { offset })
     });
     field
+}
+
+/// Returns the origin of the first word of the running thread that the function at `address` dereferences.
+pub(super) fn dereferenced<S: State>(elf: &Elf, address: u64) -> Option<Origin> {
+    follow::<S>(elf, address, &|_| false, |state| state.dereferenced())
+}
+
+/// Returns the addresses of the variables, eight bytes each, that the function at `address` loads, in order.
+pub(super) fn loads<S: State>(elf: &Elf, address: u64) -> Vec<u64> {
+    let mut loads = Vec::new();
+    follow::<S>(elf, address, &|_| false, |state| {
+        if let Some(address) = state.loaded().filter(|address| !loads.contains(address)) {
+            loads.push(address);
+        }
+        None
+    });
+    loads
 }
 
 /// Returns the location of the eight bytes that the function at `address` returns; `None` if it branches.

@@ -86,6 +86,29 @@ pub(crate) fn word(elf: &Elf, address: u64) -> Option<Location> {
     }
 }
 
+/// Returns the origin of the first word of the running thread that the function at `address` dereferences.
+///
+/// ```text
+///   rb_errinfo:
+///     mov  $-8,%rax
+///     mov  %fs:(%rax),%rax        ────►       offset: -8
+///     mov  0x70(%rax),%rax
+/// ```
+pub(crate) fn dereferenced(elf: &Elf, address: u64) -> Option<Origin> {
+    match elf.arch() {
+        Arch::X86_64 => follow::dereferenced::<x86_64::State>(elf, address),
+        _ => follow::dereferenced::<aarch64::State>(elf, address),
+    }
+}
+
+/// Returns the addresses of the variables, eight bytes each, that the function at `address` loads, in order.
+pub(crate) fn loads(elf: &Elf, address: u64) -> Vec<u64> {
+    match elf.arch() {
+        Arch::X86_64 => follow::loads::<x86_64::State>(elf, address),
+        _ => follow::loads::<aarch64::State>(elf, address),
+    }
+}
+
 /// Returns the first distance from the thread pointer that the function at `address` reads at.
 pub(crate) fn field(elf: &Elf, address: u64) -> Option<i64> {
     match elf.arch() {

@@ -13,6 +13,8 @@ pub mod interpreter;
 
 pub mod hotspot;
 
+pub mod ruby;
+
 pub mod registers;
 
 pub mod record;

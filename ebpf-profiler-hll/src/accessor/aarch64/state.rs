@@ -20,6 +20,10 @@ pub(crate) struct State {
     compared: Option<Location>,
     /// The first distance from the thread pointer that was read at.
     field: Option<i64>,
+    /// The first word of the running thread that was dereferenced.
+    dereferenced: Option<Origin>,
+    /// The last variable of the file that was loaded.
+    loaded: Option<u64>,
 }
 
 impl follow::State for State {
@@ -34,6 +38,14 @@ impl follow::State for State {
 
     fn result(&self) -> Value {
         self.registers[X0]
+    }
+
+    fn dereferenced(&self) -> Option<Origin> {
+        self.dereferenced
+    }
+
+    fn loaded(&self) -> Option<u64> {
+        self.loaded
     }
 }
 
@@ -92,6 +104,9 @@ impl State {
             _ if word & 0xffe0_0000 == 0xd280_0000 => Value::Number(i64::from(word >> 5 & 0xffff)),
             // ldr of eight bytes, of four; ldur
             _ if word & 0xffc0_0000 == 0xf940_0000 => {
+                if let Value::ThreadWord(origin) = self.registers[base] {
+                    self.dereferenced = self.dereferenced.or(Some(origin));
+                }
                 self.registers[base].load(i64::from(word >> 10 & 0xfff) * 8, true)
             }
             _ if word & 0xffc0_0000 == 0xb940_0000 => {
@@ -115,6 +130,9 @@ impl State {
         };
         if let Value::ThreadWord(Origin::Static { offset }) = value {
             self.field = self.field.or(Some(offset));
+        }
+        if let Value::Word64(Location { pointer: None, plus }) = value {
+            self.loaded = Some(plus);
         }
         if to != ZERO {
             self.registers[to] = value;

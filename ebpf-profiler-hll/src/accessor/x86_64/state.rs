@@ -26,6 +26,10 @@ pub(crate) struct State {
     compared: Option<Location>,
     /// The first distance from the thread pointer that was read at.
     field: Option<i64>,
+    /// The first word of the running thread that was dereferenced.
+    dereferenced: Option<Origin>,
+    /// The last variable of the file that was loaded.
+    loaded: Option<u64>,
 }
 
 impl follow::State for State {
@@ -41,6 +45,14 @@ impl follow::State for State {
 
     fn result(&self) -> Value {
         self.registers[RAX]
+    }
+
+    fn dereferenced(&self) -> Option<Origin> {
+        self.dereferenced
+    }
+
+    fn loaded(&self) -> Option<u64> {
+        self.loaded
     }
 }
 
@@ -130,9 +142,17 @@ impl State {
     fn load(&mut self, it: &Instruction, operand: Operand, next: u64) -> Value {
         let loaded = match operand {
             _ if it.thread => return self.load_from_thread(operand),
-            Operand::Based(base, plus) => self.registers[base].load(plus, it.wide),
+            Operand::Based(base, plus) => {
+                if let Value::ThreadWord(origin) = self.registers[base] {
+                    self.dereferenced = self.dereferenced.or(Some(origin));
+                }
+                self.registers[base].load(plus, it.wide)
+            }
             _ => self.address(it, operand, next).load(0, it.wide),
         };
+        if let Value::Word64(Location { pointer: None, plus }) = loaded {
+            self.loaded = Some(plus);
+        }
         if let Value::ThreadWord(Origin::Static { offset }) = loaded {
             self.field = self.field.or(Some(offset));
         }

@@ -16,6 +16,7 @@
 //!   description   decodes the description of an interpreter
 //!   top           HOPPING, COMPARING, SEARCHING
 //!   frames        TAKING from a linked list
+//!   ruby          TAKING from an array, with a search for methods
 //!   others        FIRST to NEXT
 //! ```
 //!
@@ -29,6 +30,8 @@ mod description;
 mod frames;
 
 mod others;
+
+mod ruby;
 
 mod top;
 
@@ -148,6 +151,7 @@ pub(super) fn step_interpreter_frames<M: Machine>(walk: &mut Walk, machine: &mut
 fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
     match walk.interpreter.walker {
         walker::LIST if M::has_walker(walker::LIST) => frames::take(walk, machine, slot),
+        walker::RUBY if M::has_walker(walker::RUBY) => ruby::take(walk, machine, slot),
         _ => None,
     }
 }

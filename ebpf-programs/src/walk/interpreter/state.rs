@@ -1,5 +1,6 @@
 //! Interpreter state of a walk.
 
+use super::ruby::RubyFrame;
 use crate::abi::interpreter::{Interpreter, MAX, MAX_ENTRIES, PARAMETERS};
 
 /// Interpreter state of a walk.
@@ -40,6 +41,8 @@ pub(in crate::walk) struct InterpreterState {
     pub(in crate::walk) walker: u32,
     /// Parameters of its walker; of another one if that has none.
     pub(in crate::walk) parameters: [u64; PARAMETERS],
+    /// The frame whose method Ruby's walker searches for.
+    pub(super) ruby: RubyFrame,
 }
 
 /// Phases of a walk: the operation of the next step.
@@ -82,6 +85,7 @@ impl InterpreterState {
         self.begun = 0;
         self.ended = 0;
         self.entered = 0;
+        self.ruby.begin();
     }
 
     /// Returns the index of the loaded interpreter in arrays.

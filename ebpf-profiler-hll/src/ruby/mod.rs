@@ -1,0 +1,97 @@
+//! Ruby 2.7 to 3.4 (CRuby).
+//!
+//! The *loop* is `vm_exec_core`; a *run* is the control frames that one native call of the loop executes. Control frames
+//! are an array that grows down, on a stack of its own per thread and fiber.
+//!
+//! ```text
+//!   thread ──thread-local variable──► execution context ──► control frame, caller, …
+//!
+//!   control frame ──► instruction sequence ──► body ──► label, path, line table
+//!       └──► environment ──► … ──► method entry ──► owner, original name
+//! ```
+//!
+//! # Names
+//!
+//! | frame | name | file, line |
+//! |---|---|---|
+//! | method | `Foo::Bar#baz` | of the source |
+//! | singleton method | `Foo.qux` | of the source |
+//! | block, `rescue`, `ensure` in a method | `block in Foo::Bar#baz` | of the source |
+//! | body of a method that `define_method` defined | `Foo::Bar#baz` | of the block |
+//! | script, body of a class, `eval` | `<main>`, `<class:Bar>`, `<top (required)>` | of the source |
+//! | method in C | `Array#each` | none |
+//! | block in C | its native frames | |
+//!
+//! Methods of anonymous classes and of single objects are named without their class: `baz`.
+//!
+//! # Position of methods in C
+//!
+//! A method in C that Ruby code calls stands between its caller and its native frames. One that C code calls has a
+//! control frame but no loop: it stands beside the next loop toward the root.
+//!
+//! # Loops that begin or end
+//!
+//! C code pushes the control frame before it calls the loop, and the loop pops it before it returns. Between the two the
+//! innermost frame has no loop: it is recognized by its position, which is that of its first instruction, and stands
+//! beside the next loop.
+//!
+//! # Reuse of addresses
+//!
+//! Frames carry a fold of the size, the address and the label of their instructions, which naming compares, and in methods
+//! 24 bits of the address of the method entry, which must lead back to the instructions.
+//!
+//! # Limits
+//!
+//! * In Ruby 2.7 a thread that runs C code without the global lock shows the frames of the thread that holds it.
+//! * Code of YJIT, MJIT and RJIT is native code without a name.
+//! * A runtime that exports no symbols is not found.
+
+mod attach;
+
+mod class;
+
+mod find;
+
+mod lines;
+
+mod name;
+
+mod offsets;
+
+mod object;
+
+mod symbol;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Language, Runtime};
+use ebpf_programs::abi::interpreter::walker;
+
+/// Ruby.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::language::Language;
+/// use ebpf_profiler_hll::ruby::Ruby;
+///
+/// let own = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+/// assert!(Ruby.find(&own).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ruby;
+
+impl Language for Ruby {
+    fn name(&self) -> &'static str {
+        "ruby"
+    }
+
+    fn walker(&self) -> u32 {
+        walker::RUBY
+    }
+
+    fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+        find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
+    }
+}

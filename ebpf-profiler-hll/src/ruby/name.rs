@@ -1,0 +1,214 @@
+//! Reads the names of functions from instruction sequences and method entries.
+
+use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
+use ebpf_programs::abi::interpreter::fold;
+use ebpf_programs::abi::ruby::{self, IDENTITY_SHIFT, KIND, imemo, method_entry};
+
+use super::class::Classes;
+use super::lines;
+use super::object::{self, kind};
+use super::offsets::Offsets;
+use super::symbol::Symbols;
+
+/// The bits of a check that a frame holds.
+const CHECKED: u32 = 0xff_ffff;
+
+/// Distance of the addresses that agree in the bits of a check: 24 bits, and three that are 0.
+const WINDOW: u64 = 1 << 27;
+
+/// Number of windows that are searched on each side of an instruction sequence.
+const WINDOWS: u64 = 64;
+
+/// Maximum number of distant windows that are kept.
+const MAX_DISTANT: usize = 8;
+
+/// Number of bytes that are read of the body of an instruction sequence.
+const BODY: usize = 192;
+
+/// Offsets in the body of an instruction sequence, in all versions.
+const PATH: usize = 64;
+const BASE_LABEL: usize = 72;
+const FIRST_LINE: usize = 88;
+
+/// Types of methods.
+mod definition {
+    pub(super) const MASK: u64 = 15;
+    pub(super) const SEQUENCE: u64 = 0;
+    pub(super) const BLOCK: u64 = 4;
+    /// Offset of the instruction sequence.
+    pub(super) const BODY: usize = 8;
+    /// Offset of the original name.
+    pub(super) const NAME: usize = 32;
+}
+
+/// Names the functions of one process.
+pub(super) struct Names {
+    offsets: Offsets,
+    symbols: Symbols,
+    /// Windows far from instruction sequences in which method entries were found.
+    distant: Vec<u64>,
+}
+
+/// A method: the type of its definition, its identifier, and the class that has it.
+struct Method {
+    definition: u64,
+    name: u64,
+    owner: u64,
+}
+
+impl Names {
+    pub(super) fn new(offsets: Offsets, symbols: Symbols) -> Names {
+        Names { offsets, symbols, distant: Vec::new() }
+    }
+
+    /// Names a method in C.
+    fn c_function(&self, entry: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        let words = words::<{ method_entry::READ as usize }>(entry, memory)?;
+        let word = |at: usize| word(&words, at);
+        let identity = [method_entry::DEFINITION, method_entry::CALLED, method_entry::OWNER].map(word);
+        if !is_entry(word(0)) || fold(&identity, 3) & CHECKED != check & CHECKED {
+            return Err(Reason::Replaced);
+        }
+        let name = memory.u64(word(method_entry::DEFINITION).wrapping_add(definition::NAME as u64))?;
+        let method = Method { definition: 0, name, owner: word(method_entry::OWNER) };
+        Ok(Function::new(self.qualified(&method, memory)?))
+    }
+
+    /// Names an instruction sequence.
+    fn sequence(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        let (kind, sequence) = (address & KIND, address & !KIND & ((1 << IDENTITY_SHIFT) - 1));
+        let body = memory.u64(sequence.wrapping_add(ruby::BODY))?;
+        let words = words::<BODY>(body, memory)?;
+        let word = |at: usize| word(&words, at);
+        let (size, instructions) = ((word(ruby::body::SIZE) >> 32) as u32, word(ruby::body::INSTRUCTIONS));
+        let identity = fold(&[ruby::body::SIZE, ruby::body::INSTRUCTIONS, ruby::body::LABEL].map(word), 3);
+        let is_same = match kind {
+            ruby::kind::PLAIN => identity & CHECKED == check & CHECKED,
+            _ => u64::from(identity) & 0xff == address >> IDENTITY_SHIFT & 0xff,
+        };
+        if !is_same {
+            return Err(Reason::Replaced);
+        }
+        let text = |object: u64| object::text(object, &self.offsets, memory);
+        let label = text(word(ruby::body::LABEL))?;
+        let base = text(word(BASE_LABEL)).unwrap_or_default();
+        let path = self.path(word(PATH), memory).unwrap_or_default();
+        let start_line = (word(FIRST_LINE) as u32) >> self.offsets.first_line_shift;
+        let local = word(self.offsets.local as usize);
+        let method = match kind {
+            ruby::kind::PLAIN => None,
+            _ => self.method(check, sequence, local, memory),
+        };
+        let name = match method {
+            Some(method) => self.in_method(&label, &base, kind, &method, memory),
+            None => label,
+        };
+        // A function with an unreadable line table still has its name.
+        let lines = lines::read(body, instructions, size, &self.offsets, memory);
+        let lines = lines.unwrap_or_else(|_| {
+            let mut lines = Lines::default();
+            lines.push(0, start_line);
+            lines
+        });
+        Ok(Function::new(name).with_file(path).with_start_line(start_line).with_lines(lines))
+    }
+
+    /// Replaces the name at the end of a label by the qualified one: `block in baz` becomes `block in Foo::Bar#baz`.
+    fn in_method(&self, label: &str, base: &str, kind: u64, method: &Method, memory: &dyn Memory) -> String {
+        if method.definition == definition::BLOCK {
+            let Ok(name) = self.qualified(method, memory) else { return label.to_owned() };
+            return if kind == ruby::kind::DEFINED { name } else { format!("block in {name}") };
+        }
+        let classes = Classes { offsets: &self.offsets, symbols: &self.symbols, memory };
+        let prefix = classes.prefix(method.owner).unwrap_or_default();
+        match label.strip_suffix(base) {
+            Some(before) => format!("{before}{prefix}{base}"),
+            None => label.to_owned(),
+        }
+    }
+
+    fn qualified(&self, method: &Method, memory: &dyn Memory) -> Result<String, Reason> {
+        let name = self.symbols.name(method.name, &self.offsets, memory)?;
+        let classes = Classes { offsets: &self.offsets, symbols: &self.symbols, memory };
+        Ok(classes.prefix(method.owner).unwrap_or_default() + &name)
+    }
+
+    /// Finds the method entry of an instruction sequence, of whose address the check holds 24 bits. It leads back to the
+    /// sequence, or to that of its method.
+    fn method(&mut self, check: u32, sequence: u64, local: u64, memory: &dyn Memory) -> Option<Method> {
+        let low = u64::from(check & CHECKED) << 3;
+        let home = sequence & !(WINDOW - 1);
+        let near = (1..=WINDOWS).flat_map(|number| {
+            let distance = number.wrapping_mul(WINDOW);
+            [home.wrapping_add(distance), home.wrapping_sub(distance)]
+        });
+        let windows = std::iter::once(home).chain(self.distant.iter().copied()).chain(near);
+        let (window, method) = windows
+            .filter_map(|window| Some((window, method_at(window | low, [sequence, local], memory)?)))
+            .next()?;
+        if window != home && !self.distant.contains(&window) {
+            self.distant.truncate(MAX_DISTANT - 1);
+            self.distant.insert(0, window);
+        }
+        Some(method)
+    }
+
+    /// Returns the path of a file: a string, or an array of the path as given and the real one.
+    fn path(&self, object: u64, memory: &dyn Memory) -> Result<String, Reason> {
+        let flags = object::flags(object, memory)?;
+        let path = match flags & kind::MASK {
+            kind::ARRAY => object::element(object, 0, &self.offsets, memory)?,
+            _ => object,
+        };
+        object::text(path, &self.offsets, memory)
+    }
+}
+
+impl Attached for Names {
+    fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        match address & KIND {
+            ruby::kind::PLAIN | ruby::kind::METHOD | ruby::kind::DEFINED => {
+                self.sequence(address, check, memory)
+            }
+            ruby::kind::FUNCTION => self.c_function(address & !KIND, check, memory),
+            _ => Err(Reason::Implausible),
+        }
+    }
+}
+
+/// Returns the method of the entry at an address, if it is one of these instruction sequences or a block.
+fn method_at(address: u64, sequences: [u64; 2], memory: &dyn Memory) -> Option<Method> {
+    let words = words::<{ method_entry::READ as usize }>(address, memory).ok()?;
+    if !is_entry(word(&words, 0)) {
+        return None;
+    }
+    let defined: [u8; 40] = self::words(word(&words, method_entry::DEFINITION), memory).ok()?;
+    let definition = word(&defined, 0) & definition::MASK;
+    let is_right = match definition {
+        definition::SEQUENCE => sequences.contains(&word(&defined, definition::BODY)),
+        definition::BLOCK => true,
+        _ => false,
+    };
+    is_right.then(|| Method {
+        definition,
+        name: word(&defined, definition::NAME),
+        owner: word(&words, method_entry::OWNER),
+    })
+}
+
+/// Returns `true` if these are the flags of a method entry.
+fn is_entry(flags: u64) -> bool {
+    flags & kind::MASK == imemo::OBJECT && flags >> imemo::SHIFT & imemo::TYPE == imemo::METHOD_ENTRY
+}
+
+fn words<const N: usize>(address: u64, memory: &dyn Memory) -> Result<[u8; N], Reason> {
+    if !object::is_address(address) {
+        return Err(Reason::Implausible);
+    }
+    Ok(memory.array(address)?)
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let bytes = bytes.get(at..).unwrap_or_default();
+    bytes.first_chunk().copied().map_or(0, u64::from_le_bytes)
+}

@@ -1,0 +1,109 @@
+//! Words of Ruby frames, as their walker emits them.
+//!
+//! ```text
+//!   address    identity 8 bits at 48 | address of an object, a multiple of 8 | one of `kind`, 3 bits
+//!   check      24 bits
+//!   position   low 32 bits of the pc; 0 in a C function
+//!
+//!   kind       object                 check                                              identity
+//!   PLAIN      instruction sequence   fold of three words of its body                    low byte of that fold
+//!   METHOD     instruction sequence   low 24 bits of the method entry's address / 8      low byte of that fold
+//!   DEFINED    instruction sequence   the same                                           the same
+//!   FUNCTION   method entry           fold of three words of the method entry            0
+//! ```
+//!
+//! A block of a method is a frame of kind [`METHOD`](kind::METHOD): the method entry is that of the method.
+
+/// Kinds of frames.
+pub mod kind {
+    /// Code outside of methods: a script, the body of a class, `eval`, and blocks in these.
+    pub const PLAIN: u64 = 0;
+    /// A method in Ruby, or a block in one.
+    pub const METHOD: u64 = 1;
+    /// The block that is the body of a method (`define_method`).
+    pub const DEFINED: u64 = 2;
+    /// A method in C.
+    pub const FUNCTION: u64 = 3;
+}
+
+/// Mask of a [`kind`] in an address.
+pub const KIND: u64 = 7;
+
+/// Lowest bit of the identity in an address.
+pub const IDENTITY_SHIFT: u32 = 48;
+
+/// Flags in the first word of a frame's environment, in all versions from 2.5 on.
+pub mod flag {
+    /// The frame is the last one of a run of the interpreter loop.
+    pub const FINISH: u64 = 0x20;
+    /// The frame runs the body of a method that is a block.
+    pub const DEFINED: u64 = 0x40;
+    /// The environment has no parent.
+    pub const LOCAL: u64 = 0x02;
+    /// Mask of the type.
+    pub const TYPE: u64 = 0x7fff_0001;
+    /// A method in Ruby.
+    pub const METHOD: u64 = 0x1111_0001;
+    /// A method in C.
+    pub const FUNCTION: u64 = 0x5555_0001;
+    /// A block in C.
+    pub const C_BLOCK: u64 = 0x6666_0001;
+    /// The frame below all others.
+    pub const DUMMY: u64 = 0x7999_0001;
+}
+
+/// Offsets in a control frame, in all versions from 2.5 on.
+pub mod control_frame {
+    /// The address of the next instruction; 0 in C functions.
+    pub const PC: usize = 0;
+    /// The instruction sequence.
+    pub const SEQUENCE: usize = 16;
+    /// The environment.
+    pub const ENVIRONMENT: usize = 32;
+    /// Number of bytes that are read.
+    pub const READ: u32 = 40;
+}
+
+/// Offset of the body in an instruction sequence.
+pub const BODY: u64 = 16;
+
+/// Offsets in the body of an instruction sequence.
+pub mod body {
+    /// Type and number of words of instructions.
+    pub const SIZE: usize = 0;
+    /// The address of the instructions.
+    pub const INSTRUCTIONS: usize = 8;
+    /// The label.
+    pub const LABEL: usize = 80;
+    /// Number of bytes that are read.
+    pub const READ: u32 = 88;
+}
+
+/// Offsets in a method entry.
+pub mod method_entry {
+    /// The definition.
+    pub const DEFINITION: usize = 16;
+    /// The name by which the method was called.
+    pub const CALLED: usize = 24;
+    /// The class that has the method.
+    pub const OWNER: usize = 32;
+    /// Number of bytes that are read.
+    pub const READ: u32 = 40;
+}
+
+/// Types of internal objects (`imemo`), in bits 12 to 15 of their flags, whose low five bits are [`OBJECT`](imemo::OBJECT).
+pub mod imemo {
+    /// Lowest bit of the type.
+    pub const SHIFT: u32 = 12;
+    /// Mask of the type, after the shift.
+    pub const TYPE: u64 = 15;
+    /// The low five bits of the flags of all internal objects.
+    pub const OBJECT: u64 = 0x1a;
+    /// The special variables of a method, which lead to its method entry.
+    pub const VARIABLES: u64 = 2;
+    /// A method entry.
+    pub const METHOD_ENTRY: u64 = 6;
+}
+
+/// Number of the parameter that is the size of a control frame, in bytes.
+pub const PARAMETER_FRAME_SIZE: usize = 0;

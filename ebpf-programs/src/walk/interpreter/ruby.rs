@@ -1,0 +1,161 @@
+//! The control frames of Ruby: an array that grows down, in which the caller of a frame is the next element.
+//!
+//! ```text
+//!   control frame   pc | sp | instruction sequence | self | ep | …
+//!   environment     method entry or 0 | parent | flags                 ep points to the flags
+//! ```
+//!
+//! A step reads a control frame and the identity of its code. The method that it belongs to is a further step; for a
+//! block one for each environment between its own and that of the method.
+
+use super::frames::emit;
+use super::state::phase;
+use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
+use crate::abi::record::frame;
+use crate::abi::ruby::{
+    BODY, IDENTITY_SHIFT, PARAMETER_FRAME_SIZE, body, control_frame, flag, imemo, kind, method_entry,
+};
+use crate::machine::Machine;
+use crate::walk::Walk;
+
+/// Maximum number of environments between that of a block and that of its method.
+const MAX_PARENTS: u32 = 32;
+
+/// Size of the words at the end of an environment: method entry, parent, flags.
+const ENVIRONMENT: u32 = 24;
+
+/// A frame whose method entry is searched for.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RubyFrame {
+    /// Number of steps of the search, from 1; 0 if there is no such frame.
+    search: u32,
+    /// 1 if the frame is the last one of its run.
+    is_last: u32,
+    /// Fold of the identity of its code.
+    identity: u32,
+    position: u32,
+    sequence: u64,
+    /// The words of the current environment.
+    entry: u64,
+    parent: u64,
+    flags: u64,
+}
+
+impl RubyFrame {
+    /// Ends the search of a previous walk.
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.search = 0;
+    }
+}
+
+/// Takes the next control frame, or a step of the search for its method. Returns `None` if it is unreadable, or beyond
+/// the limit.
+#[inline(always)]
+pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    let at = walk.interpreter.next[slot];
+    if at == 0 {
+        walk.interpreter.ruby.search = 0;
+        walk.interpreter.phase = phase::BEHIND;
+        return Some(());
+    }
+    if walk.interpreter.ruby.search != 0 {
+        return search(walk, machine);
+    }
+    if walk.interpreter.taken >= MAX_INTERPRETER_FRAMES {
+        return None;
+    }
+    let object = machine.read_object(at, control_frame::READ)?;
+    let pc = object[control_frame::PC / 8];
+    let sequence = object[control_frame::SEQUENCE / 8];
+    let environment = object[control_frame::ENVIRONMENT / 8];
+    let object = machine.read_object(environment.wrapping_sub(16), ENVIRONMENT)?;
+    let [entry, parent, flags] = [object[0], object[1], object[2]];
+    let size = walk.interpreter.parameters[PARAMETER_FRAME_SIZE] & 0xff;
+    walk.interpreter.next[slot] = at.wrapping_add(size);
+    match flags & flag::TYPE {
+        flag::DUMMY => {
+            walk.interpreter.next[slot] = 0;
+            walk.interpreter.phase = phase::BEHIND;
+            return Some(());
+        }
+        // Its native frame stands for it.
+        flag::C_BLOCK => {
+            end(walk, flags & flag::FINISH != 0);
+            return Some(());
+        }
+        flag::FUNCTION => {
+            let object = machine.read_object(entry, method_entry::READ)?;
+            let words = [method_entry::DEFINITION, method_entry::CALLED, method_entry::OWNER];
+            let check = fold(&[object[words[0] / 8], object[words[1] / 8], object[words[2] / 8]], 3);
+            emit(walk, machine, (entry | kind::FUNCTION) & frame::ADDRESS, check, 0);
+            walk.interpreter.taken += 1;
+            end(walk, flags & flag::FINISH != 0);
+            return Some(());
+        }
+        _ => {}
+    }
+    let of_sequence = machine.read_memory(sequence.wrapping_add(BODY))?;
+    let object = machine.read_object(of_sequence, body::READ)?;
+    let instructions = object[body::INSTRUCTIONS / 8];
+    let identity = fold(&[object[body::SIZE / 8], instructions, object[body::LABEL / 8]], 3);
+    // The frame of a loop that hasn't begun: the native loop that was reached is that of its caller.
+    let is_called = walk.flags & frame::EXACT == 0;
+    let is_early = walk.interpreter.taken == 0 && is_called && pc == instructions;
+    walk.interpreter.ruby = RubyFrame {
+        search: 1,
+        is_last: (flags & flag::FINISH != 0 && !is_early) as u32,
+        identity,
+        position: pc as u32,
+        sequence,
+        entry,
+        parent,
+        flags,
+    };
+    Some(())
+}
+
+/// Takes a step of the search for the method of a frame.
+#[inline(always)]
+fn search<M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
+    let found = walk.interpreter.ruby;
+    let is_method = found.flags & flag::TYPE == flag::METHOD;
+    let is_defined = found.flags & flag::DEFINED != 0;
+    let is_local = found.flags & flag::LOCAL != 0;
+    if !is_method && !is_defined && !is_local && found.search < MAX_PARENTS {
+        let object = machine.read_object((found.parent & !3).wrapping_sub(16), ENVIRONMENT)?;
+        let ruby = &mut walk.interpreter.ruby;
+        [ruby.entry, ruby.parent, ruby.flags] = [object[0], object[1], object[2]];
+        ruby.search += 1;
+        return Some(());
+    }
+    let kind = match (is_method, is_defined) {
+        (true, _) => kind::METHOD,
+        (_, true) if found.search == 1 => kind::DEFINED,
+        (_, true) => kind::METHOD,
+        _ => kind::PLAIN,
+    };
+    let mut check = found.identity;
+    if kind != kind::PLAIN {
+        let object = machine.read_object(found.entry, 16)?;
+        let [head, inner] = [object[0], object[1]];
+        let is_variables = head >> imemo::SHIFT & imemo::TYPE == imemo::VARIABLES;
+        check = (if is_variables { inner } else { found.entry } >> 3) as u32;
+    }
+    let identity = (found.identity as u64 & 0xff) << IDENTITY_SHIFT;
+    let address = (found.sequence | kind) & ((1 << IDENTITY_SHIFT) - 1) | identity;
+    emit(walk, machine, address, check, found.position);
+    walk.interpreter.taken += 1;
+    walk.interpreter.ruby.search = 0;
+    end(walk, found.is_last != 0);
+    Some(())
+}
+
+/// Ends the run if the frame was its last one.
+#[inline(always)]
+fn end(walk: &mut Walk, is_last: bool) {
+    if is_last {
+        walk.interpreter.phase = phase::BEHIND;
+    }
+}
