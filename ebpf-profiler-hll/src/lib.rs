@@ -41,6 +41,7 @@
 //! | language | versions | found by | frames | names |
 //! |---|---|---|---|---|
 //! | [CPython](python) | 2.7, 3.6 to 3.14; free-threaded builds | exported symbols or the symbol table, in any file | all threads and generators, in their exact positions | qualified from 3.11 on; file; line of each frame |
+//! | [V8](v8) | Node.js 20 | exported `v8dbg_*` variables and the symbol table, in any file | interpreted, baseline and optimized functions, inlined ones, builtins | as in DevTools; file; line of each frame |
 //! | [PHP](php) | 7.4 to 8.4; not thread-safe (ZTS) builds | exported symbols, in any file | functions of scripts and internal functions, in their exact positions | with class; file; line of each frame |
 //! | [HotSpot](hotspot) | 11, 17, 21, 25 | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
@@ -77,7 +78,6 @@
 //! |---|---|---|---|
 //! | Perl | contexts, an array with a count in each of a list of stacks | the path to the list: a key | a walker for arrays with a count |
 //! | LuaJIT | slots of a stack, each with the distance to the next in its type word | the path to the state, from a register of the loop | a walker of its own |
-//! | V8 | native frames by frame pointer | naming: `JSFunction` is the function, the bytecode offset the position | reads at fixed distances from the frame pointer |
 //! | .NET | native frames by frame pointer | | naming by address: ranges of code, then headers before the code |
 //! | BEAM | words on the process's own stack that point into code | | a walker that scans; naming by address |
 //! | Go | native frames, named by `ebpf-profiler-unwind`'s table | | labels: a path through thread-local storage to words of a whole stack, not of a frame |
@@ -119,6 +119,8 @@ pub mod hotspot;
 
 pub mod ruby;
 
+pub mod v8;
+
 mod accessor;
 
 mod thread_local;
@@ -138,5 +140,11 @@ use ebpf_profiler_core::language::Language;
 /// assert!(languages.iter().any(|language| language.name() == "cpython"));
 /// ```
 pub fn all() -> Vec<Box<dyn Language>> {
-    vec![Box::new(python::Python), Box::new(php::Php), Box::new(hotspot::HotSpot), Box::new(ruby::Ruby)]
+    vec![
+        Box::new(python::Python),
+        Box::new(php::Php),
+        Box::new(hotspot::HotSpot),
+        Box::new(ruby::Ruby),
+        Box::new(v8::V8),
+    ]
 }

@@ -29,6 +29,8 @@ mod runtime;
 
 mod table;
 
+mod v8;
+
 use crate::abi::mapping::{Mapping, Process, kind};
 use crate::abi::reason::Stop;
 use crate::abi::record::{MAX_STEPS, frame};

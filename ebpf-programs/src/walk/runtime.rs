@@ -8,6 +8,7 @@
 //! | walker | frames |
 //! | --- | --- |
 //! | HOTSPOT | of Java methods: [`hotspot`] |
+//! | [V8](super::v8) | by frame pointer, with what the frame holds |
 //! | any other | native, by guesses |
 //!
 //! A walker emits the frame at `pc`, of which nothing was emitted before: [`Walk::emit_runtime_frame`] for a function of the
@@ -16,7 +17,7 @@
 //! step continues at the same frame.
 
 use super::arch::Arch;
-use super::{Walk, hotspot, interpreter};
+use super::{Walk, hotspot, interpreter, v8};
 use crate::abi::interpreter::walker;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -28,6 +29,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     interpreter::load(walk, machine).ok_or(Stop::BadTable)?;
     match walk.interpreter.walker {
         walker::HOTSPOT if M::has_walker(walker::HOTSPOT) => hotspot::step::<A, M>(walk, machine, pc),
+        walker::V8 if M::has_walker(walker::V8) => v8::step::<A, M>(walk, machine, pc),
         _ => {
             walk.emit_native(machine, pc);
             Ok(false)

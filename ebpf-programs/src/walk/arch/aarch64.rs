@@ -1,7 +1,7 @@
 //! The arm64 architecture.
 
-use super::{Arch, CallInstruction};
-use crate::abi::registers::aarch64;
+use super::{Arch, CallInstruction, HalfFrame};
+use crate::abi::registers::{Registers, aarch64};
 use crate::machine::Machine;
 
 /// The arm64 architecture.
@@ -15,6 +15,8 @@ impl Arch for Aarch64 {
     const SIGNAL_FP: u64 = 176 + 8 + 29 * 8;
     const SIGNAL_SP: u64 = 176 + 8 + 31 * 8;
     const SIGNAL_PC: u64 = 176 + 8 + 32 * 8;
+
+    const JS_FUNCTION: usize = 1;
 
     /// Keeps the low 48 bits; a signature is in the bits above them.
     #[inline(always)]
@@ -44,5 +46,10 @@ impl Arch for Aarch64 {
             return CallInstruction::Direct(from.wrapping_add(distance as u64));
         }
         if code & 0xfeff_f000 == 0xd63f_0000 { CallInstruction::Indirect } else { CallInstruction::None }
+    }
+
+    #[inline(always)]
+    fn half_frame<M: Machine>(_: &mut M, _: u64, _: &Registers) -> HalfFrame {
+        HalfFrame::Whole
     }
 }

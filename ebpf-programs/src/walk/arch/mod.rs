@@ -4,6 +4,7 @@ mod aarch64;
 
 mod x86_64;
 
+use crate::abi::registers::Registers;
 use crate::machine::Machine;
 
 pub use aarch64::Aarch64;
@@ -22,6 +23,9 @@ pub trait Arch {
     /// Byte offset of the interrupted frame pointer in that context.
     const SIGNAL_FP: u64;
 
+    /// The DWARF number of the register in which V8's code passes the called function.
+    const JS_FUNCTION: usize;
+
     /// Strips the signature that the CPU may have put into the upper bits of a code address.
     fn strip(address: u64) -> u64;
 
@@ -35,6 +39,29 @@ pub trait Arch {
 
     /// Returns the call instruction that ends at `address`.
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction;
+
+    /// Returns the state of the frame at `pc`, the next instruction of code that V8 generated.
+    fn half_frame<M: Machine>(machine: &mut M, pc: u64, registers: &Registers) -> HalfFrame;
+}
+
+/// The state of a leaf's frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfFrame {
+    /// The frame pointer leads to it.
+    Whole,
+    /// The return address is at the stack pointer; the frame follows within a few instructions.
+    Entered,
+    /// The caller's frame pointer is at the stack pointer, the return address behind it.
+    Pushed,
+    /// The return address is at the stack pointer; the next instructions return.
+    Left,
+    /// The return address is in a register; the next instructions return.
+    Returning {
+        /// The return address.
+        address: u64,
+        /// The caller's stack pointer.
+        sp: u64,
+    },
 }
 
 /// A call instruction.

@@ -1,7 +1,7 @@
 //! The x86_64 architecture.
 
-use super::{Arch, CallInstruction};
-use crate::abi::registers::x86_64;
+use super::{Arch, CallInstruction, HalfFrame};
+use crate::abi::registers::{Registers, x86_64};
 use crate::machine::Machine;
 use crate::walk::is_null;
 
@@ -16,6 +16,8 @@ impl Arch for X86_64 {
     const SIGNAL_FP: u64 = 120;
     const SIGNAL_SP: u64 = 160;
     const SIGNAL_PC: u64 = 168;
+    // rdi
+    const JS_FUNCTION: usize = 5;
 
     #[inline(always)]
     fn strip(address: u64) -> u64 {
@@ -66,6 +68,74 @@ impl Arch for X86_64 {
             || is_indirect(code >> 16)
             || is_indirect(code >> 8);
         if indirect { CallInstruction::Indirect } else { CallInstruction::None }
+    }
+
+    /// Recognizes, at `pc`:
+    ///
+    /// | instructions | state |
+    /// | --- | --- |
+    /// | at most 24 bytes, then `push rbp; mov rbp, rsp` | `Entered` |
+    /// | `mov rbp, rsp`, after `push rbp` | `Pushed` |
+    /// | `ret`; `cmp rcx, n` after `pop rbp` or `leave`; `jg` over `ret n`; `pop r10; lea rsp, [rsp + rcx * 8]`; `pop rcx; add rsp, rbx; push rcx` | `Left` |
+    /// | `lea rsp, [rsp + rcx * 8]; push r10`; `push r10; ret`; `add rsp, rbx; push rcx`; `push rcx; ret` | `Returning` |
+    #[inline(always)]
+    fn half_frame<M: Machine>(machine: &mut M, pc: u64, registers: &Registers) -> HalfFrame {
+        const RCX: usize = 2;
+        const RBX: usize = 3;
+        const R10: usize = 10;
+        const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
+        const PUSH_MOV: [u64; 2] = [0xe589_4855, 0xec8b_4855];
+        let Some(code) = machine.read_object(pc.wrapping_sub(1), 40) else { return HalfFrame::Whole };
+        let before = code[0] & 0xff;
+        let next = [
+            code[0] >> 8 | code[1] << 56,
+            code[1] >> 8 | code[2] << 56,
+            code[2] >> 8 | code[3] << 56,
+            code[3] >> 8 | code[4] << 56,
+        ];
+        let code = next[0];
+        let (one, two, three) = (code & 0xff, code & 0xffff, code & 0xff_ffff);
+        if before == 0x55 && (three == MOV_RBP_RSP[0] || three == MOV_RBP_RSP[1]) {
+            return HalfFrame::Pushed;
+        }
+        // Without a branch for each byte: the sum of two words is above 0 if one of them is the pattern.
+        let mut found = 0;
+        let mut at = 0;
+        while at < 24 {
+            let (word, shift) = (at / 8, at % 8 * 8);
+            let high = if shift == 0 { 0 } else { next[word + 1] << (64 - shift) };
+            let four = (next[word] >> shift | high) & 0xffff_ffff;
+            found |= (four ^ PUSH_MOV[0]).wrapping_sub(1) | (four ^ PUSH_MOV[1]).wrapping_sub(1);
+            at += 1;
+        }
+        if found >> 63 != 0 {
+            return HalfFrame::Entered;
+        }
+        let is_popped = before == 0x5d || before == 0xc9;
+        let is_compare = three == 0xf9_8348 || three == 0xf9_8148;
+        let pops_rcx = one == 0x59 && code >> 32 & 0xffff == 0xc351;
+        if one == 0xc3
+            || one == 0xc2
+            || is_popped && is_compare
+            || code & 0xff_00ff == 0xc2_007f
+            || code & 0xffff_ffff == 0x8d48_5a41
+            || pops_rcx
+        {
+            return HalfFrame::Left;
+        }
+        let sp = registers.values[x86_64::SP];
+        let (rcx, rbx, r10) = (registers.values[RCX], registers.values[RBX], registers.values[R10]);
+        if code & 0xffff_ffff == 0xcc24_8d48 && code >> 32 & 0xffff == 0x5241 {
+            HalfFrame::Returning { address: r10, sp: sp.wrapping_add(rcx.wrapping_mul(8)) }
+        } else if three == 0xc3_5241 {
+            HalfFrame::Returning { address: r10, sp }
+        } else if code & 0xff_00ff == 0xe3_0048 && code >> 24 & 0xffff == 0xc351 {
+            HalfFrame::Returning { address: rcx, sp: sp.wrapping_add(rbx) }
+        } else if two == 0xc351 {
+            HalfFrame::Returning { address: rcx, sp }
+        } else {
+            HalfFrame::Whole
+        }
     }
 }
 

@@ -1,0 +1,195 @@
+//! Reads compiled code: its function, and the calls that were inlined into it.
+//!
+//! ```text
+//!   Code                  instructions │ kind │ positions │ deoptimization data, or bytecode of baseline code
+//!   deoptimization data   … │ literals │ function │ inlined calls │ …
+//!   inlined call          position of the call u64 │ index of its function in the literals i32 │ unused
+//! ```
+
+use ebpf_profiler_core::language::Reason;
+
+use ebpf_programs::abi::v8::code_check;
+
+use super::heap::{Heap, Object};
+use super::positions::Position;
+
+/// Maximum size of a table, in bytes.
+const MAX_TABLE: usize = 1 << 20;
+
+/// Size of an inlined call, in bytes.
+const INLINED_CALL: usize = 16;
+
+/// Offset of the three words of code that are checked.
+const CHECKED: u32 = 40;
+
+/// Maximum size of code that is found by an address in it, in bytes.
+const MAX_CODE: u64 = 1 << 18;
+
+/// Number of bytes of code that are searched at once for its start.
+const PIECE: u64 = 4096;
+
+/// Alignment of instructions.
+const ALIGNMENT: usize = 32;
+
+/// The kind of the code of a regular expression.
+const REGULAR_EXPRESSION: u32 = 3;
+
+/// A `Code` object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code {
+    pub(super) object: Object,
+    pub(super) start: u64,
+    pub(super) size: u32,
+    pub(super) kind: u32,
+    pub(super) check: u32,
+}
+
+/// A call that was inlined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InlinedCall {
+    /// Position of the call in its caller.
+    pub(super) position: Option<Position>,
+    /// Index of the called function.
+    pub(super) function: u32,
+}
+
+/// The deoptimization data of optimized code.
+pub(super) struct Deopt {
+    /// The function that was compiled.
+    pub(super) shared: Object,
+    pub(super) calls: Vec<InlinedCall>,
+    literals: Object,
+}
+
+impl Code {
+    /// Reads a `Code` object.
+    pub(super) fn read(heap: &Heap<'_>, object: Object) -> Result<Code, Reason> {
+        let layout = &heap.layout.code;
+        heap.ensure_kind(object, heap.layout.types.code)?;
+        let words: [u8; 24] = heap.memory.array(object.field(CHECKED))?;
+        let mut checked = [0; 3];
+        for (to, from) in checked.iter_mut().zip(words.as_chunks().0) {
+            *to = u64::from_le_bytes(*from);
+        }
+        let start = match layout.instructions {
+            0 => heap.word(object, layout.start)?,
+            offset => object.field(offset),
+        };
+        let kind = heap.number(object, layout.flags)? >> layout.kind_shift & layout.kind_mask;
+        Ok(Code {
+            object,
+            start,
+            size: heap.number(object, layout.size)?,
+            kind,
+            check: code_check(start, &checked),
+        })
+    }
+
+    /// Returns `true` if it covers an address.
+    pub(super) fn contains(&self, pc: u64) -> bool {
+        pc.wrapping_sub(self.start) < self.size.into()
+    }
+
+    pub(super) fn is_baseline(&self, heap: &Heap<'_>) -> bool {
+        self.kind == heap.layout.code.baseline
+    }
+
+    pub(super) fn is_regular_expression(&self) -> bool {
+        self.kind == REGULAR_EXPRESSION
+    }
+
+    /// Returns the table of positions, of baseline code that of bytecode offsets.
+    pub(super) fn table(&self, heap: &Heap<'_>) -> Result<Vec<u8>, Reason> {
+        heap.bytes(heap.object(self.object, heap.layout.code.positions)?, MAX_TABLE)
+    }
+
+    /// Returns the bytecode that baseline code was compiled from.
+    pub(super) fn bytecode(&self, heap: &Heap<'_>) -> Result<Object, Reason> {
+        let object = heap.object(self.object, heap.layout.code.deopt)?;
+        bytecode(heap, object)
+    }
+
+    /// Reads the deoptimization data of optimized code.
+    pub(super) fn deopt(&self, heap: &Heap<'_>) -> Result<Deopt, Reason> {
+        const IN_WRAPPER: u32 = 8;
+        let layout = &heap.layout.deopt;
+        let data = heap.object(self.object, heap.layout.code.deopt)?;
+        let element = |index| Object::from_word(heap.element(data, index)?).ok_or(Reason::Implausible);
+        let mut shared = element(layout.shared)?;
+        if layout.is_wrapped {
+            shared = heap.object(shared, IN_WRAPPER)?;
+        }
+        let calls = heap.bytes(element(layout.inlinings)?, MAX_TABLE)?;
+        let calls = calls.as_chunks::<INLINED_CALL>().0.iter().map(|bytes| InlinedCall {
+            position: bytes.first_chunk().and_then(|bits| Position::from_bits(u64::from_le_bytes(*bits))),
+            function: u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]),
+        });
+        Ok(Deopt { shared, calls: calls.collect(), literals: element(layout.literals)? })
+    }
+
+    /// Searches for the code that covers an address, backwards from there.
+    ///
+    /// The instructions are preceded by an object that refers to their `Code`, or by the `Code` itself.
+    pub(super) fn find(heap: &Heap<'_>, pc: u64) -> Option<Code> {
+        let layout = &heap.layout.code;
+        // Distance from the word that is searched for to the instructions.
+        let distance = match layout.instructions {
+            0 => u64::from(layout.header).checked_sub(8)?,
+            instructions => instructions.into(),
+        };
+        let mut piece = vec![0; PIECE as usize];
+        let mut end = pc & !(ALIGNMENT as u64 - 1);
+        for _ in 0..MAX_CODE / PIECE {
+            let start = (end.wrapping_sub(distance)).wrapping_sub(PIECE - ALIGNMENT as u64);
+            heap.memory.read(start, &mut piece).ok()?;
+            for at in (0..piece.len()).step_by(ALIGNMENT).rev() {
+                let word = piece.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)?;
+                let object = match layout.instructions {
+                    0 => Object::from_word(word),
+                    _ => Object::at(start + at as u64).ok().filter(|_| Object::from_word(word).is_some()),
+                };
+                let instructions = start.wrapping_add(at as u64).wrapping_add(distance);
+                let code = object.and_then(|object| Code::read(heap, object).ok());
+                if let Some(code) = code.filter(|code| code.start == instructions) {
+                    return code.contains(pc).then_some(code);
+                }
+            }
+            end = end.wrapping_sub(PIECE);
+        }
+        None
+    }
+}
+
+impl Deopt {
+    /// Returns the `SharedFunctionInfo` of an inlined function.
+    pub(super) fn function(&self, heap: &Heap<'_>, index: u32) -> Result<Object, Reason> {
+        match index {
+            u32::MAX => Ok(self.shared),
+            _ => Object::from_word(heap.element(self.literals, index)?).ok_or(Reason::Implausible),
+        }
+    }
+}
+
+/// Returns the `BytecodeArray` of a function's data or of baseline code.
+pub(super) fn bytecode(heap: &Heap<'_>, object: Object) -> Result<Object, Reason> {
+    const IN_DATA: u32 = 8;
+    const IN_TRUSTED_DATA: u32 = 8;
+    let types = &heap.layout.types;
+    match heap.kind(object)? {
+        kind if kind == types.bytecode => Ok(object),
+        kind if kind == types.interpreter_data => {
+            let at = if types.wrapper.is_some() { IN_TRUSTED_DATA } else { IN_DATA };
+            let bytecode = heap.object(object, at)?;
+            heap.ensure_kind(bytecode, types.bytecode)?;
+            Ok(bytecode)
+        }
+        kind if kind == types.code => {
+            let inner = heap.object(object, heap.layout.code.deopt)?;
+            match heap.kind(inner)? {
+                kind if kind == types.code => Err(Reason::Implausible),
+                _ => bytecode(heap, inner),
+            }
+        }
+        _ => Err(Reason::Implausible),
+    }
+}

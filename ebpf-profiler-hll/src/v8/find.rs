@@ -1,0 +1,88 @@
+//! Recognizes files that hold V8, and attaches to their processes.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Runtime, Target};
+use ebpf_programs::abi::interpreter::walker;
+use ebpf_programs::abi::v8::parameter;
+
+use super::builtins::Builtins;
+use super::layout::Layout;
+use super::name::Names;
+
+/// A file that holds V8.
+#[derive(Debug)]
+pub(super) struct File {
+    /// Facts needed to attach, or the reason why they are missing.
+    facts: Result<Arc<Facts>, Reason>,
+}
+
+/// Facts about a runtime that are read once from its file.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) layout: Layout,
+    pub(super) builtins: Builtins,
+}
+
+/// Returns the runtime in a file, `None` if it holds none.
+pub(super) fn find(elf: &Elf) -> Option<File> {
+    let exports = elf.exports()?;
+    exports.get("v8dbg_SmiTag")?;
+    let layout = Layout::find(elf, &exports).ok_or(Reason::Unsupported);
+    let builtins = Builtins::find(elf).ok_or(Reason::Unsupported);
+    let facts = layout.and_then(|layout| Ok(Arc::new(Facts { layout, builtins: builtins? })));
+    Some(File { facts })
+}
+
+impl Runtime for File {
+    fn loops(&self) -> &[Range<u64>] {
+        &[]
+    }
+
+    fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
+        let facts = self.facts.clone()?;
+        let start = target.address(facts.builtins.all.start);
+        let end = target.address(facts.builtins.all.end);
+        let parameters = parameters(&facts, start);
+        let walker =
+            FrameWalker::with_parameters(walker::V8, None, &parameters).map_err(|_| Reason::Unsupported)?;
+        let code = CodeRanges::new(std::iter::once(start..end)).with_anonymous();
+        Ok(Attachment::new(walker, Names::new(facts)).with_code(code))
+    }
+}
+
+/// Returns the parameters of the walker, for builtins at an address.
+fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
+    let Facts { layout, builtins } = facts;
+    let distance = |address: u64| address.wrapping_sub(builtins.all.start);
+    let size = |range: &Range<u64>| range.end.wrapping_sub(range.start);
+    let (identity, identity_mask) = layout.identity();
+    let mut words = [0; parameter::COUNT];
+    words[parameter::BUILTINS] = start;
+    words[parameter::BUILTINS_SIZE] = size(&builtins.all);
+    words[parameter::HANDLERS] = distance(builtins.handlers);
+    words[parameter::ENTRY] = distance(builtins.entry.range.start);
+    words[parameter::ENTRY_SIZE] = size(&builtins.entry.range);
+    words[parameter::ENTRY_FRAME] = builtins.entry.frame;
+    words[parameter::PROLOGUE] = distance(builtins.prologue.range.start);
+    words[parameter::PROLOGUE_SIZE] = size(&builtins.prologue.range);
+    words[parameter::PROLOGUE_FRAME] = builtins.prologue.frame;
+    words[parameter::LEAVE] = distance(builtins.leave.range.start);
+    words[parameter::LEAVE_SIZE] = size(&builtins.leave.range);
+    words[parameter::BUILTINS_OF_CODE] = builtins.all.start;
+    words[parameter::OFFSET_WORD] = layout.offset_word.into();
+    words[parameter::SHARED] = layout.function.shared.into();
+    words[parameter::CODE] = layout.function.code.into();
+    words[parameter::INSTRUCTIONS] = layout.code.instructions.into();
+    words[parameter::SIZE] = layout.code.size.into();
+    words[parameter::FLAGS] = layout.code.flags.into();
+    words[parameter::KIND_SHIFT] = layout.code.kind_shift.into();
+    words[parameter::KIND_MASK] = layout.code.kind_mask.into();
+    words[parameter::BASELINE] = layout.code.baseline.into();
+    words[parameter::IDENTITY] = identity.into();
+    words[parameter::IDENTITY_MASK] = identity_mask;
+    words[parameter::DATA] = layout.shared.data.into();
+    words
+}

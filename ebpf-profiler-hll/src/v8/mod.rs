@@ -1,0 +1,83 @@
+//! V8, as in Node.js 20.
+//!
+//! ```text
+//!   frame ──► JSFunction ──► SharedFunctionInfo ──► name, script, position tables of bytecode
+//!                  └───────► Code ──► position table, deoptimization data ──► inlined functions
+//! ```
+//!
+//! | code | position of a frame | line |
+//! |---|---|---|
+//! | interpreter | bytecode offset | by the bytecode's table, if V8 has built it: it does when an exception is thrown or a function is optimized |
+//! | baseline | offset in the code | by the table of bytecode offsets, then as above |
+//! | optimized | offset in the code | by the code's table, which has the calls: a leaf has the line of the call before it |
+//! | regular expression, builtin | | |
+//!
+//! Optimized code has entries for calls only; a function that was inlined and calls nothing has no frame of its own.
+//!
+//! # Identity
+//!
+//! Functions are identified by objects that live long and move rarely: `SharedFunctionInfo` and `Code`. A frame carries a
+//! hash of what they contain, which naming compares. Code that no object of the function refers to, such as the prologue
+//! of a leaf or a loop that was optimized while it ran, is identified by the address in it; the code is found by the object
+//! before it.
+//!
+//! # Builtins
+//!
+//! Builtins are shown with the names of their symbols: `Builtins_ArrayMap`. Bytecode handlers are part of the interpreted
+//! function and have no frame.
+
+mod version;
+
+mod layout;
+
+mod builtins;
+
+mod find;
+
+mod heap;
+
+mod text;
+
+mod shared;
+
+mod script;
+
+mod positions;
+
+mod code;
+
+mod name;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Language, Runtime};
+use ebpf_programs::abi::interpreter::walker;
+
+/// V8.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::language::Language;
+/// use ebpf_profiler_hll::v8::V8;
+///
+/// let own = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+/// assert!(V8.find(&own).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct V8;
+
+impl Language for V8 {
+    fn name(&self) -> &'static str {
+        "v8js"
+    }
+
+    fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+        find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
+    }
+
+    fn walker(&self) -> u32 {
+        walker::V8
+    }
+}

@@ -1,0 +1,279 @@
+//! Names functions, with the lines of their positions and what was inlined into them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ebpf_profiler_core::language::{Attached, Function, Inlines, Lines, Memory, Reason};
+use ebpf_programs::abi::record::frame;
+use ebpf_programs::abi::v8::{function_check, shape};
+
+use super::code::{self, Code, Deopt};
+use super::find::Facts;
+use super::heap::{Heap, Object};
+use super::positions::{self, Position};
+use super::script::{Script, Scripts};
+use super::shared::{self, Shared};
+
+/// Maximum size of a bytecode array and of its position table, in bytes.
+const MAX_BYTECODE: usize = 1 << 22;
+
+/// Maximum depth of inlined calls.
+const MAX_DEPTH: usize = 64;
+
+/// Maximum number of codes and of functions that are kept.
+const MAX_KEPT: usize = 1 << 14;
+
+/// Names the functions of one process.
+pub(super) struct Names {
+    facts: Arc<Facts>,
+    scripts: Scripts,
+    /// Functions by the bytecode that baseline code refers to.
+    functions: HashMap<Object, Object>,
+    /// Codes that were found by addresses in them, by start.
+    codes: std::collections::BTreeMap<u64, Code>,
+}
+
+impl Names {
+    pub(super) fn new(facts: Arc<Facts>) -> Names {
+        Names { facts, scripts: Scripts::default(), functions: HashMap::new(), codes: Default::default() }
+    }
+
+    /// Reads a function without its lines.
+    fn named(&mut self, heap: &Heap<'_>, shared: Object) -> Result<Named, Reason> {
+        let Shared { name, script, start } = shared::read(heap, shared)?;
+        let script = script.and_then(|script| self.scripts.get(heap, script).ok());
+        let line = script.as_ref().zip(start).map_or(0, |(script, start)| script.line(start));
+        let file = script.as_ref().map_or("", |script| &script.name);
+        let function = Function::new(name).with_file(file).with_start_line(line);
+        Ok(Named { function, script })
+    }
+
+    /// Names an interpreted function. Positions are bytecode offsets as frames hold them.
+    fn interpreted(&mut self, heap: &Heap<'_>, shared: Object) -> Result<Function, Reason> {
+        let named = self.named(heap, shared)?;
+        let lines = self.bytecode_of(heap, shared).and_then(|bytecode| {
+            let header = heap.layout.bytecode.data - 1;
+            let mut lines = Lines::default();
+            // A frame that is being built has offset 0.
+            lines.push(0, named.function.start_line);
+            for (offset, line) in named.bytecode_lines(heap, bytecode)? {
+                lines.push(offset.saturating_add(header), line);
+            }
+            Ok(lines)
+        });
+        Ok(named.function.with_lines(lines.unwrap_or_default()))
+    }
+
+    /// Names a function in baseline code. Positions are offsets in the code.
+    fn baseline(&mut self, heap: &Heap<'_>, shared: Object, code: Option<Code>) -> Result<Function, Reason> {
+        let named = self.named(heap, shared)?;
+        let code = match code {
+            Some(code) => Ok(code),
+            None => heap.object(shared, heap.layout.shared.data).and_then(|data| Code::read(heap, data)),
+        };
+        let lines = code.and_then(|code| {
+            let bytecode = code.bytecode(heap)?;
+            self.keep(bytecode, shared);
+            named.baseline_lines(heap, &code, bytecode, &self.facts.builtins.sizes)
+        });
+        Ok(named.function.with_lines(lines.unwrap_or_default()))
+    }
+
+    /// Names a function in optimized code. Positions are offsets in the code.
+    fn optimized(&mut self, heap: &Heap<'_>, code: &Code) -> Result<Function, Reason> {
+        let deopt = code.deopt(heap)?;
+        let named = self.named(heap, deopt.shared)?;
+        let table = code.table(heap).unwrap_or_default();
+        let mut expansion = Expansion { deopt: &deopt, inlines: Inlines::default(), known: HashMap::new() };
+        let mut lines = Lines::default();
+        lines.push(0, named.function.start_line);
+        for (offset, position) in positions::decode(&table) {
+            let Some(position) = position else { continue };
+            let (outer, calls) = expansion.expand(self, heap, position);
+            lines.push(offset, named.line(outer));
+            expansion.inlines.push(offset, &calls);
+        }
+        Ok(named.function.with_lines(lines).with_inlines(expansion.inlines))
+    }
+
+    /// Names the function whose code covers an address.
+    fn at_address(&mut self, heap: &Heap<'_>, pc: u64) -> Result<Function, Reason> {
+        let code = self.code_at(heap, pc).ok_or(Reason::Implausible)?;
+        if code.is_regular_expression() {
+            return Ok(Function::new("(regular expression)"));
+        }
+        let function = if code.is_baseline(heap) {
+            let bytecode = code.bytecode(heap)?;
+            let shared = self.functions.get(&bytecode).copied().ok_or(Reason::NotReady)?;
+            if self.bytecode_of(heap, shared) != Ok(bytecode) {
+                return Err(Reason::Replaced);
+            }
+            self.baseline(heap, shared, Some(code))?
+        } else {
+            self.optimized(heap, &code)?
+        };
+        // There is but one position.
+        let offset = pc.wrapping_sub(code.start) as u32;
+        let mut lines = Lines::default();
+        lines.push(0, function.lines.at(offset));
+        let mut inlines = Inlines::default();
+        let calls: Vec<_> =
+            function.inlines.at(offset).map(|(inlined, line)| (inlines.add(inlined.clone()), line)).collect();
+        inlines.push(0, &calls);
+        Ok(function.with_lines(lines).with_inlines(inlines))
+    }
+
+    /// Returns the code that covers an address.
+    fn code_at(&mut self, heap: &Heap<'_>, pc: u64) -> Option<Code> {
+        let known =
+            self.codes.range(..=pc).next_back().map(|(_, code)| *code).filter(|code| code.contains(pc));
+        if let Some(known) = known.filter(|known| Code::read(heap, known.object) == Ok(*known)) {
+            return Some(known);
+        }
+        let code = Code::find(heap, pc)?;
+        if self.codes.len() >= MAX_KEPT {
+            self.codes.clear();
+        }
+        self.codes.insert(code.start, code);
+        Some(code)
+    }
+
+    fn bytecode_of(&mut self, heap: &Heap<'_>, shared: Object) -> Result<Object, Reason> {
+        let bytecode = code::bytecode(heap, heap.object(shared, heap.layout.shared.data)?)?;
+        self.keep(bytecode, shared);
+        Ok(bytecode)
+    }
+
+    fn keep(&mut self, bytecode: Object, shared: Object) {
+        if self.functions.len() >= MAX_KEPT {
+            self.functions.clear();
+        }
+        self.functions.insert(bytecode, shared);
+    }
+}
+
+impl Attached for Names {
+    fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        let facts = self.facts.clone();
+        let heap = Heap { memory, layout: &facts.layout };
+        let form = (address >> frame::SHAPE_SHIFT) as u8;
+        let address = address & ((1 << frame::SHAPE_SHIFT) - 1);
+        match form {
+            shape::INTERPRETED | shape::BASELINE => {
+                let shared = Object::at(address)?;
+                if check_of(&heap, shared)? != check {
+                    return Err(Reason::Replaced);
+                }
+                match form {
+                    shape::INTERPRETED => self.interpreted(&heap, shared),
+                    _ => self.baseline(&heap, shared, None),
+                }
+            }
+            shape::OPTIMIZED => {
+                let code = Code::read(&heap, Object::at(address)?)?;
+                if code.check != check {
+                    return Err(Reason::Replaced);
+                }
+                self.optimized(&heap, &code)
+            }
+            shape::ADDRESS => self.at_address(&heap, address),
+            _ => Err(Reason::Implausible),
+        }
+    }
+}
+
+/// Returns the check of a `SharedFunctionInfo`, as the kernel side computes it.
+fn check_of(heap: &Heap<'_>, shared: Object) -> Result<u32, Reason> {
+    heap.ensure_kind(shared, heap.layout.types.shared)?;
+    let (offset, mask) = heap.layout.identity();
+    Ok(function_check(heap.word(shared, offset)?, mask, heap.word(shared, offset + 8)?))
+}
+
+/// A function without its lines, and its script.
+struct Named {
+    function: Function,
+    script: Option<Arc<Script>>,
+}
+
+impl Named {
+    fn line(&self, position: Position) -> u32 {
+        self.script.as_ref().map_or(0, |script| script.line(position.offset))
+    }
+
+    /// Returns the lines of bytecode offsets.
+    fn bytecode_lines(&self, heap: &Heap<'_>, bytecode: Object) -> Result<Vec<(u32, u32)>, Reason> {
+        let table = heap.object(bytecode, heap.layout.bytecode.positions)?;
+        let table = heap.bytes(table, MAX_BYTECODE)?;
+        let entries = positions::decode(&table);
+        Ok(entries.filter_map(|(offset, position)| Some((offset, self.line(position?)))).collect())
+    }
+
+    /// Returns the lines of offsets in baseline code.
+    fn baseline_lines(
+        &self,
+        heap: &Heap<'_>,
+        code: &Code,
+        bytecode: Object,
+        sizes: &[u8],
+    ) -> Result<Lines, Reason> {
+        let mut of_bytecode = Lines::default();
+        for (offset, line) in self.bytecode_lines(heap, bytecode)? {
+            of_bytecode.push(offset, line);
+        }
+        let length = heap.length(bytecode)?;
+        let instructions =
+            heap.memory.bytes(bytecode.field(heap.layout.bytecode.data), length.into(), MAX_BYTECODE)?;
+        let mut lines = Lines::default();
+        lines.push(0, self.function.start_line);
+        let offsets = positions::decode_baseline(&code.table(heap)?, &instructions, sizes);
+        for (offset, bytecode_offset) in offsets.into_iter().skip(1) {
+            lines.push(offset, of_bytecode.at(bytecode_offset));
+        }
+        Ok(lines)
+    }
+}
+
+/// Index of an inlined function in [`Inlines`], and its script.
+type Inlined = (u32, Option<Arc<Script>>);
+
+/// The functions inlined into optimized code.
+struct Expansion<'a> {
+    deopt: &'a Deopt,
+    inlines: Inlines,
+    /// Index in `inlines` and script of each function, by its index in the literals.
+    known: HashMap<u32, Option<Inlined>>,
+}
+
+impl Expansion<'_> {
+    /// Returns the position in the outermost function, and the inlined calls at a position, outermost first.
+    fn expand(
+        &mut self,
+        names: &mut Names,
+        heap: &Heap<'_>,
+        position: Position,
+    ) -> (Position, Vec<(u32, u32)>) {
+        let mut calls = Vec::new();
+        let mut position = position;
+        while let Some(call) = position.inlining.and_then(|index| self.deopt.calls.get(usize::from(index))) {
+            let call = *call;
+            if let Some((index, script)) = self.function(names, heap, call.function) {
+                let line = script.as_ref().map_or(0, |script| script.line(position.offset));
+                calls.push((index, line));
+            }
+            let Some(outer) = call.position.filter(|_| calls.len() < MAX_DEPTH) else { break };
+            position = outer;
+        }
+        calls.reverse();
+        (position, calls)
+    }
+
+    fn function(&mut self, names: &mut Names, heap: &Heap<'_>, index: u32) -> Option<Inlined> {
+        if let Some(known) = self.known.get(&index) {
+            return known.clone();
+        }
+        let named = self.deopt.function(heap, index).and_then(|shared| names.named(heap, shared)).ok();
+        let found = named.map(|named| (self.inlines.add(named.function), named.script));
+        self.known.insert(index, found.clone());
+        found
+    }
+}

@@ -1,0 +1,97 @@
+//! Scripts: their names, and the lines of positions in them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ebpf_profiler_core::language::Reason;
+
+use super::heap::{ELEMENTS, Heap, Object, small_int};
+use super::text;
+
+/// Maximum length of a source that is searched for the ends of lines, in UTF-16 units.
+const MAX_SOURCE: usize = 1 << 25;
+
+/// Maximum number of scripts that are kept.
+const MAX_SCRIPTS: usize = 1024;
+
+/// Maximum number of lines of a script.
+const MAX_LINES: u32 = 1 << 22;
+
+/// A script.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Script {
+    pub(super) name: String,
+    /// Offsets of the ends of lines, ascending.
+    ends: Vec<u32>,
+    /// Number of the first line.
+    first_line: u32,
+}
+
+/// The scripts of a process.
+#[derive(Debug, Default)]
+pub(super) struct Scripts(HashMap<(Object, u64), Arc<Script>>);
+
+impl Script {
+    /// Returns the line of a position, from 1; 0 if it is unknown.
+    pub(super) fn line(&self, offset: u32) -> u32 {
+        if self.ends.is_empty() {
+            return 0;
+        }
+        let line = self.ends.partition_point(|&end| end < offset);
+        u32::try_from(line).map_or(0, |line| line.saturating_add(self.first_line))
+    }
+}
+
+impl Scripts {
+    /// Returns a script, which it reads the first time.
+    pub(super) fn get(&mut self, heap: &Heap<'_>, script: Object) -> Result<Arc<Script>, Reason> {
+        let source = heap.word(script, heap.layout.script.source)?;
+        if let Some(known) = self.0.get(&(script, source)) {
+            return Ok(known.clone());
+        }
+        let read = Arc::new(read(heap, script, source)?);
+        if self.0.len() >= MAX_SCRIPTS {
+            self.0.clear();
+        }
+        self.0.insert((script, source), read.clone());
+        Ok(read)
+    }
+}
+
+fn read(heap: &Heap<'_>, script: Object, source: u64) -> Result<Script, Reason> {
+    let layout = &heap.layout.script;
+    heap.ensure_kind(script, heap.layout.types.script)?;
+    let name =
+        heap.object(script, layout.name).and_then(|name| text::read_name(heap, name)).unwrap_or_default();
+    let name = name.strip_prefix("file://").map(str::to_owned).unwrap_or(name);
+    let first_line = heap.word(script, layout.line_offset).ok().and_then(small_int).unwrap_or(0);
+    let ends = match heap.object(script, layout.line_ends).and_then(|ends| line_ends(heap, ends)) {
+        Ok(ends) if !ends.is_empty() => ends,
+        _ => Object::from_word(source).map(|source| ends_in_source(heap, source)).unwrap_or_default(),
+    };
+    Ok(Script { name, ends, first_line: first_line.saturating_add(1).try_into().unwrap_or(1) })
+}
+
+/// Reads the array of line ends that V8 computes when it needs them.
+fn line_ends(heap: &Heap<'_>, ends: Object) -> Result<Vec<u32>, Reason> {
+    heap.ensure_kind(ends, heap.layout.types.fixed_array)?;
+    let length = heap.length(ends)?.min(MAX_LINES);
+    let bytes = heap.memory.bytes(ends.field(ELEMENTS), u64::from(length) * 8, MAX_LINES as usize * 8)?;
+    let ends = bytes.as_chunks().0.iter().map(|&word| small_int(u64::from_le_bytes(word)));
+    ends.map(|end| end.and_then(|end| u32::try_from(end).ok()).ok_or(Reason::Implausible)).collect()
+}
+
+/// Searches a source for the ends of lines.
+fn ends_in_source(heap: &Heap<'_>, source: Object) -> Vec<u32> {
+    const SEPARATORS: [u16; 2] = [0x2028, 0x2029];
+    let Ok((units, _)) = text::read_units(heap, source, MAX_SOURCE) else { return Vec::new() };
+    let mut ends = Vec::new();
+    for (index, &unit) in units.iter().enumerate() {
+        let is_return = unit == u16::from(b'\r') && units.get(index + 1) != Some(&u16::from(b'\n'));
+        if unit == u16::from(b'\n') || is_return || SEPARATORS.contains(&unit) {
+            ends.push(index as u32);
+        }
+    }
+    ends.push(units.len() as u32);
+    ends
+}

@@ -1,0 +1,98 @@
+//! V8: parameters of its walker, shapes of its frames, and checks of its objects.
+//!
+//! ```text
+//!   frame pointer + 8   return address
+//!                   0   the caller's frame pointer
+//!                 - 8   context, or the type of a frame that isn't JavaScript's: an even number
+//!                 -16   JSFunction ──► SharedFunctionInfo, Code
+//!                 -24   number of arguments
+//!                 -32   BytecodeArray                         interpreted and baseline frames; before 8.7 at -24
+//!                 -40   bytecode offset, shifted by 32        interpreted frames
+//! ```
+//!
+//! Pointers to objects are tagged: the lowest bit is 1.
+
+/// Indices of the walker's parameters. Addresses are those in the process.
+pub mod parameter {
+    /// Start of the embedded builtins.
+    pub const BUILTINS: usize = 0;
+    /// Size of the embedded builtins, in bytes.
+    pub const BUILTINS_SIZE: usize = 1;
+    /// Distance of the bytecode handlers, the last of the builtins, from their start.
+    pub const HANDLERS: usize = 2;
+    /// Distance of `InterpreterEntryTrampoline` from the start of the builtins.
+    pub const ENTRY: usize = 3;
+    /// Size of `InterpreterEntryTrampoline`, in bytes.
+    pub const ENTRY_SIZE: usize = 4;
+    /// Distance of the instruction that pushes the frame pointer from the start of `InterpreterEntryTrampoline`.
+    pub const ENTRY_FRAME: usize = 5;
+    /// Distance of `BaselineOutOfLinePrologue` from the start of the builtins.
+    pub const PROLOGUE: usize = 6;
+    /// Size of `BaselineOutOfLinePrologue`, in bytes; 0 for none.
+    pub const PROLOGUE_SIZE: usize = 7;
+    /// Distance of its push of the frame pointer.
+    pub const PROLOGUE_FRAME: usize = 8;
+    /// Distance of `BaselineLeaveFrame` from the start of the builtins.
+    pub const LEAVE: usize = 9;
+    /// Size of `BaselineLeaveFrame`, in bytes; 0 for none.
+    pub const LEAVE_SIZE: usize = 10;
+    /// Address of the builtins that `Code` objects hold, which may be another mapping of them.
+    pub const BUILTINS_OF_CODE: usize = 11;
+    /// Number of the word from the frame pointer down, from 1 at -8, that holds the bytecode offset.
+    pub const OFFSET_WORD: usize = 12;
+    /// Offset of the `SharedFunctionInfo` in a `JSFunction`: 24 or 32.
+    pub const SHARED: usize = 13;
+    /// Offset of the `Code` in a `JSFunction`, from 24 to 48; 0 for none.
+    pub const CODE: usize = 14;
+    /// Offset of the instructions in a `Code` object that contains them; 0 if it points to them.
+    pub const INSTRUCTIONS: usize = 15;
+    /// Offset of the size of the instructions in `Code`, from 40 to 60.
+    pub const SIZE: usize = 16;
+    /// Offset of the flags in `Code`, from 40 to 60.
+    pub const FLAGS: usize = 17;
+    /// Mask of the kind in these flags.
+    pub const KIND_MASK: usize = 18;
+    /// Number of bits below the kind.
+    pub const KIND_SHIFT: usize = 19;
+    /// The kind of baseline code; beyond the mask for none.
+    pub const BASELINE: usize = 20;
+    /// Offset of the 16 bytes of a `SharedFunctionInfo` that make its [check](super::function_check).
+    pub const IDENTITY: usize = 21;
+    /// Mask of the first eight of them.
+    pub const IDENTITY_MASK: usize = 22;
+    /// Offset of the data of a `SharedFunctionInfo`, which is the baseline code if there is one.
+    pub const DATA: usize = 23;
+    /// Address of the table of entry points, through which functions refer to code; 0 for none.
+    pub const DISPATCH: usize = 24;
+    /// Number of parameters.
+    pub const COUNT: usize = 25;
+}
+
+/// Shapes of frames.
+pub mod shape {
+    /// Interpreted: address of a `SharedFunctionInfo`, bytecode offset as in the frame.
+    pub const INTERPRETED: u8 = 0;
+    /// Baseline code: address of a `SharedFunctionInfo`, offset in its code.
+    pub const BASELINE: u8 = 1;
+    /// Code of an optimizing compiler: address of a `Code` object, offset in it.
+    pub const OPTIMIZED: u8 = 2;
+    /// Code that the function's objects don't refer to: an address in it. Position 0.
+    pub const ADDRESS: u8 = 3;
+}
+
+/// Returns the check of a `SharedFunctionInfo`: a hash of the 16 bytes with its position in the script.
+#[inline(always)]
+pub const fn function_check(identity: u64, mask: u64, literal: u64) -> u32 {
+    fold(identity & mask, literal >> 32)
+}
+
+/// Returns the check of a `Code` object: a hash of the address of its instructions and the three words from offset 40.
+#[inline(always)]
+pub const fn code_check(start: u64, words: &[u64; 3]) -> u32 {
+    fold(start, words[2])
+}
+
+#[inline(always)]
+const fn fold(first: u64, second: u64) -> u32 {
+    ((first ^ second.rotate_left(31)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
+}

@@ -1,0 +1,339 @@
+//! Frames of V8: functions in its interpreter and in the code of its compilers, and its builtins.
+//!
+//! All code of V8 links its frames by the frame pointer; see [`abi::v8`](crate::abi::v8) for their words. The leaf may have
+//! no frame yet, or no longer:
+//!
+//! | code at the leaf | frame |
+//! | --- | --- |
+//! | prologue or epilogue, by its instructions | the return address is at the stack pointer, or in a register |
+//! | builtin that was called without one | the return address is at the stack pointer, behind a call of the builtin |
+//! | bytecode handler without one | that of the interpreted function |
+//!
+//! | frame | emitted as |
+//! | --- | --- |
+//! | JavaScript function | its `SharedFunctionInfo` or `Code`, which the garbage collector moves rarely |
+//! | bytecode handler, which is part of an interpreted function | nothing |
+//! | builtin, stub, regular expression | a native frame |
+
+use super::arch::{Arch, CallInstruction, HalfFrame};
+use super::{Caller, Walk};
+use crate::abi::reason::Stop;
+use crate::abi::record::frame;
+use crate::abi::v8::{code_check, function_check, parameter, shape};
+use crate::machine::Machine;
+
+/// Maximum distance from the stack pointer to the frame pointer, in bytes.
+const MAX_FRAME: u64 = 1 << 24;
+
+/// Maximum size of a builtin, in bytes.
+const MAX_BUILTIN: u64 = 1 << 15;
+
+/// Number of bytes that a prologue takes to push what identifies its function.
+const PUSHES: u64 = 8;
+
+/// Kinds of code.
+mod kind {
+    /// Compiled code.
+    pub(super) const COMPILED: u32 = 0;
+    /// A builtin.
+    pub(super) const BUILTIN: u32 = 1;
+    /// A bytecode handler.
+    pub(super) const HANDLER: u32 = 2;
+    /// `InterpreterEntryTrampoline`.
+    pub(super) const ENTRY: u32 = 3;
+    /// The prologue or epilogue that all baseline code shares.
+    pub(super) const BASELINE: u32 = 4;
+}
+
+/// Locations of a frame's return address.
+mod state {
+    /// Behind the frame pointer.
+    pub(super) const WHOLE: u32 = 0;
+    /// The same, but the function is only in its register.
+    pub(super) const BUILDING: u32 = 1;
+    /// At the stack pointer, with the function in its register.
+    pub(super) const ENTERED: u32 = 2;
+    /// At the stack pointer.
+    pub(super) const LEFT: u32 = 3;
+}
+
+/// Emits the frame at `pc` and unwinds to its caller. Returns `false` if the caller is unknown.
+#[inline(always)]
+pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+    let kind = kind_at(walk, pc);
+    let sp = walk.registers.values[A::SP];
+    let fp = walk.registers.values[A::FP];
+    let mut leaf = Leaf {
+        state: state::WHOLE,
+        caller: Caller { pc: 0, sp, fp, is_fp_known: true, kept: None, flags: 0 },
+    };
+    if walk.flags & frame::EXACT != 0 {
+        look_at_leaf::<A, M>(walk, machine, pc, kind, &mut leaf);
+    }
+    let mut function = walk.registers.values[A::JS_FUNCTION];
+    let mut offset = 0;
+    let mut is_typed = false;
+    if leaf.state <= state::BUILDING {
+        let is_frame = fp & 7 == 0
+            && fp != 0
+            && fp.wrapping_sub(sp) <= MAX_FRAME
+            && walk.register(A::FP as u8).is_some();
+        let words = if is_frame { machine.read_object(fp.wrapping_sub(56), 72) } else { None };
+        let Some(words) = words else {
+            walk.emit_native(machine, pc);
+            return Ok(false);
+        };
+        leaf.caller.fp = words[7];
+        leaf.caller.pc = A::strip(words[8]);
+        leaf.caller.sp = fp.wrapping_add(16);
+        if leaf.state == state::WHOLE {
+            is_typed = words[6] & 1 == 0;
+            function = words[5];
+            offset = words[7u64.wrapping_sub(parameter(walk, parameter::OFFSET_WORD)) as usize & 7];
+        }
+    } else if leaf.state == state::LEFT {
+        function = 0;
+    }
+    match kind {
+        kind::BUILTIN => walk.emit_native(machine, pc),
+        kind::HANDLER | kind::ENTRY if is_typed => {}
+        kind::HANDLER | kind::ENTRY => emit_interpreted(walk, machine, pc, function, (offset >> 32) as u32),
+        _ if is_typed => walk.emit_native(machine, pc),
+        _ => emit_compiled(walk, machine, pc, function),
+    }
+    walk.enter_caller::<A>(&leaf.caller)?;
+    Ok(true)
+}
+
+/// The frame of a leaf.
+struct Leaf {
+    /// One of [`state`].
+    state: u32,
+    /// The caller, unless the state leads to it by the frame pointer.
+    caller: Caller,
+}
+
+#[inline(always)]
+fn parameter(walk: &Walk, index: usize) -> u64 {
+    walk.interpreter.parameters[index]
+}
+
+/// Returns the distance of `pc` from a builtin, if it lies in it.
+#[inline(always)]
+fn within(walk: &Walk, pc: u64, start: usize, size: usize) -> Option<u64> {
+    let distance = pc.wrapping_sub(parameter(walk, parameter::BUILTINS)).wrapping_sub(parameter(walk, start));
+    (distance < parameter(walk, size)).then_some(distance)
+}
+
+/// Returns the [`kind`] of the code at `pc`.
+#[inline(always)]
+fn kind_at(walk: &Walk, pc: u64) -> u32 {
+    let distance = pc.wrapping_sub(parameter(walk, parameter::BUILTINS));
+    if distance >= parameter(walk, parameter::BUILTINS_SIZE) {
+        kind::COMPILED
+    } else if distance >= parameter(walk, parameter::HANDLERS) {
+        kind::HANDLER
+    } else if within(walk, pc, parameter::ENTRY, parameter::ENTRY_SIZE).is_some() {
+        kind::ENTRY
+    } else if within(walk, pc, parameter::PROLOGUE, parameter::PROLOGUE_SIZE).is_some()
+        || within(walk, pc, parameter::LEAVE, parameter::LEAVE_SIZE).is_some()
+    {
+        kind::BASELINE
+    } else {
+        kind::BUILTIN
+    }
+}
+
+/// Finds the return address of the leaf.
+#[inline(always)]
+fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind: u32, leaf: &mut Leaf) {
+    let sp = leaf.caller.sp;
+    // Its own frame, if it has one, is below that of the function.
+    if kind == kind::HANDLER {
+        if sp == leaf.caller.fp {
+            leaf.state = state::BUILDING;
+        }
+        return;
+    }
+    let half = A::half_frame(machine, pc, &walk.registers);
+    let entry = within(walk, pc, parameter::ENTRY, parameter::ENTRY_SIZE);
+    let prologue = within(walk, pc, parameter::PROLOGUE, parameter::PROLOGUE_SIZE);
+    let (at, frame) = match (entry, prologue) {
+        (Some(at), _) => (at, parameter(walk, parameter::ENTRY_FRAME)),
+        (_, Some(at)) => (at, parameter(walk, parameter::PROLOGUE_FRAME)),
+        _ => (0, 0),
+    };
+    // The shared prologue of baseline code pops its own return address before it pushes the frame pointer.
+    let called = if prologue.is_some() && at.wrapping_add(2) <= frame { 8 } else { 0 };
+    let is_entered = frame != 0 && at <= frame;
+    let is_whole = match half {
+        _ if is_entered => false,
+        HalfFrame::Pushed | HalfFrame::Entered | HalfFrame::Left | HalfFrame::Returning { .. } => false,
+        HalfFrame::Whole => true,
+    };
+    if is_whole {
+        if leaf.caller.fp.wrapping_sub(sp) < 16 || frame != 0 && at.wrapping_sub(frame) < PUSHES {
+            leaf.state = state::BUILDING;
+            return;
+        }
+        if kind != kind::BUILTIN || !is_frameless::<A, M>(walk, machine, pc, sp, leaf.caller.fp) {
+            return;
+        }
+    }
+    leaf.state = if is_entered { state::ENTERED } else { state::LEFT };
+    let words = machine.read_object(sp.wrapping_add(called), 16).map_or([0; 2], |words| [words[0], words[1]]);
+    leaf.caller.pc = A::strip(words[0]);
+    leaf.caller.sp = sp.wrapping_add(called).wrapping_add(8);
+    match half {
+        HalfFrame::Pushed => {
+            leaf.caller.fp = words[0];
+            leaf.caller.pc = A::strip(words[1]);
+            leaf.caller.sp = sp.wrapping_add(16);
+            leaf.state = state::ENTERED;
+        }
+        HalfFrame::Entered => leaf.state = state::ENTERED,
+        HalfFrame::Returning { address, sp } => {
+            leaf.caller.pc = A::strip(address);
+            leaf.caller.sp = sp;
+        }
+        _ => {}
+    }
+}
+
+/// Returns `true` if a builtin at the leaf has no frame.
+#[inline(always)]
+fn is_frameless<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, sp: u64, fp: u64) -> bool {
+    let Some(target) = machine.read_stack(sp) else { return false };
+    let target = A::strip(target);
+    if walk.mapping_of(machine, target.wrapping_sub(1)).is_none() {
+        return false;
+    }
+    match A::call_before(machine, target) {
+        CallInstruction::None => false,
+        CallInstruction::Direct(entry) => pc.wrapping_sub(entry) < MAX_BUILTIN,
+        CallInstruction::Indirect => {
+            let Some(words) = machine.read_object(fp.wrapping_sub(16), 16) else { return false };
+            let (function, context) = (words[0], words[1]);
+            // A builtin with a type in its frame, or one that is a function.
+            context & 1 != 0 && !is_own_frame(walk, machine, pc, function)
+        }
+    }
+}
+
+/// Returns `true` if the code of a function is the builtin at `pc`.
+#[inline(always)]
+fn is_own_frame<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, function: u64) -> bool {
+    let Some((_, code)) = objects(walk, machine, function) else { return false };
+    let of_code = pc
+        .wrapping_sub(parameter(walk, parameter::BUILTINS))
+        .wrapping_add(parameter(walk, parameter::BUILTINS_OF_CODE));
+    code_at(walk, machine, code, pc, of_code).is_some()
+}
+
+/// Returns the tagged `SharedFunctionInfo` and `Code` of a tagged `JSFunction`.
+#[inline(always)]
+fn objects<M: Machine>(walk: &Walk, machine: &mut M, function: u64) -> Option<(u64, u64)> {
+    const FIRST: u64 = 24;
+    if function & 3 != 1 {
+        return None;
+    }
+    let words = machine.read_object(function.wrapping_add(FIRST - 1), 32)?;
+    let word = |offset: u64| words[(offset.wrapping_sub(FIRST) >> 3) as usize & 3];
+    let shared = word(parameter(walk, parameter::SHARED));
+    let code = word(parameter(walk, parameter::CODE));
+    let dispatch = parameter(walk, parameter::DISPATCH);
+    if dispatch == 0 {
+        return Some((shared, code));
+    }
+    // {entry point, Code << 16 | parameter count}, 16 bytes each; handles are shifted by 8.
+    let entry = dispatch.wrapping_add((code as u32 as u64 >> 8) << 4);
+    Some((shared, machine.read_memory(entry.wrapping_add(8))? >> 16 | 1))
+}
+
+/// A `Code` object that covers an address.
+struct Code {
+    /// Offset of the address in its instructions.
+    offset: u64,
+    check: u32,
+    is_baseline: bool,
+}
+
+/// Returns the tagged `Code` object `code` if it covers one of two addresses.
+#[inline(always)]
+fn code_at<M: Machine>(walk: &Walk, machine: &mut M, code: u64, pc: u64, other: u64) -> Option<Code> {
+    const FIRST: u64 = 40;
+    if code & 3 != 1 {
+        return None;
+    }
+    let words = machine.read_object(code.wrapping_add(FIRST - 1), 24)?;
+    let words = [words[0], words[1], words[2]];
+    let half = |offset: u64| {
+        let index = offset.wrapping_sub(FIRST);
+        let word = if index < 8 {
+            words[0]
+        } else if index < 16 {
+            words[1]
+        } else {
+            words[2]
+        };
+        word >> ((index & 4) * 8) & 0xffff_ffff
+    };
+    let instructions = parameter(walk, parameter::INSTRUCTIONS);
+    let start = if instructions == 0 { words[0] } else { code.wrapping_sub(1).wrapping_add(instructions) };
+    let size = half(parameter(walk, parameter::SIZE));
+    if pc.wrapping_sub(start) >= size && other.wrapping_sub(start) >= size {
+        return None;
+    }
+    let flags = half(parameter(walk, parameter::FLAGS));
+    let kind = flags >> (parameter(walk, parameter::KIND_SHIFT) & 31) & parameter(walk, parameter::KIND_MASK);
+    let is_baseline = kind == parameter(walk, parameter::BASELINE);
+    Some(Code { offset: pc.wrapping_sub(start), check: code_check(start, &words), is_baseline })
+}
+
+/// Returns the check of a tagged `SharedFunctionInfo`.
+#[inline(always)]
+fn check_of<M: Machine>(walk: &Walk, machine: &mut M, shared: u64) -> Option<u32> {
+    if shared & 3 != 1 {
+        return None;
+    }
+    let at = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::IDENTITY));
+    let words = machine.read_object(at, 16)?;
+    Some(function_check(words[0], parameter(walk, parameter::IDENTITY_MASK), words[1]))
+}
+
+/// Emits a function that the interpreter runs.
+#[inline(always)]
+fn emit_interpreted<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function: u64, offset: u32) {
+    if let Some((shared, _)) = objects(walk, machine, function)
+        && let Some(check) = check_of(walk, machine, shared)
+    {
+        return walk.emit_runtime_frame(machine, shape::INTERPRETED, shared.wrapping_sub(1), check, offset);
+    }
+    walk.emit_native(machine, pc);
+}
+
+/// Emits a function in compiled code.
+#[inline(always)]
+fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function: u64) {
+    let (mut form, mut address, mut check, mut position) = (shape::ADDRESS, pc, 0, 0);
+    if let Some((shared, code)) = objects(walk, machine, function) {
+        let mut found = code_at(walk, machine, code, pc, pc);
+        if let Some(optimized) = found.as_ref().filter(|code| !code.is_baseline) {
+            (form, address) = (shape::OPTIMIZED, code.wrapping_sub(1));
+            (check, position) = (optimized.check, optimized.offset as u32);
+            found = None;
+        } else if found.is_none() {
+            // A function whose code was replaced while it runs.
+            let at = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::DATA));
+            let data = machine.read_memory(at).unwrap_or(0);
+            found = code_at(walk, machine, data, pc, pc).filter(|code| code.is_baseline);
+        }
+        if let Some(baseline) = found
+            && let Some(own) = check_of(walk, machine, shared)
+        {
+            (form, address) = (shape::BASELINE, shared.wrapping_sub(1));
+            (check, position) = (own, baseline.offset as u32);
+        }
+    }
+    walk.emit_runtime_frame(machine, form, address, check, position);
+}
