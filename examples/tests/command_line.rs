@@ -245,7 +245,10 @@ fn top_prints_a_screen_also_in_a_short_run() {
     test_needs::root!();
     let tables = |said: &[u8]| String::from_utf8_lossy(said).matches(" samples in ").count();
     assert_eq!(tables(&run(TOP, &["--seconds", "0.5"]).stdout), 1);
-    let interrupted = Command::new(TOP).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A shell's background job ignores SIGINT, and what it runs inherits that.
+    let mut interrupted = Command::new("env");
+    interrupted.args(["--default-signal=INT", TOP]);
+    let interrupted = interrupted.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(1));
     run("kill", &["-INT", &interrupted.id().to_string()]);
     let output = interrupted.wait_with_output().unwrap();

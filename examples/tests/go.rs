@@ -81,13 +81,18 @@ fn check(version: &str) {
 fn check_in(go: &Path, version: &str) {
     let sources = ["goroutines.go", "goroutines_cgo.go"];
     let mut verdicts = Vec::new();
-    for (name, sources, flags) in [
+    let ways = [
         ("plain", &sources[..1], &[][..]),
         ("pie", &sources[..1], &["-buildmode=pie"][..]),
         ("cgo", &sources[..], &[][..]),
-    ] {
-        let program = build(go, &format!("{name}-{version}"), sources, flags);
-        let verdict = Running::start(&program).judge(version);
+    ];
+    let build = |(name, sources, flags)| (name, build(go, &format!("{name}-{version}"), sources, flags));
+    let programs = ways.map(build);
+    // Programs of one version share the time in which they are profiled.
+    let running: Vec<Running> = programs.iter().map(|(_, program)| Running::start(program)).collect();
+    let profile = profile(&running);
+    for ((name, _), running) in programs.iter().zip(&running) {
+        let verdict = running.judge(&profile, version);
         println!("Go {version} {name}: {verdict:?}");
         println!("share\tgo\t{version}\twhole {name}\t{}\t{}", verdict.whole, verdict.samples);
         verdicts.push(verdict);
@@ -135,17 +140,22 @@ impl Running {
         Running { truth: truth.collect(), child }
     }
 
-    fn judge(&self, version: &str) -> Verdict {
-        let profiler = Profiler::builder()
-            .deadline(std::time::Duration::from_secs(120))
-            .frequency(997)
-            .pid(self.child.id())
-            .unwind(ebpf_profiler_unwind::tables())
-            .start()
-            .unwrap_or_else(|error| panic!("{error}"));
-        let profile = profiler.run_for(Duration::from_secs(4)).unwrap();
-        Verdict::of(&profile, &self.truth, version)
+    fn judge(&self, profile: &Profile, version: &str) -> Verdict {
+        let own = profile.samples().filter(|sample| sample.process().pid == self.child.id());
+        Verdict::of(own, &self.truth, version)
     }
+}
+
+/// Profiles these programs in one run.
+fn profile(running: &[Running]) -> Profile {
+    let builder = Profiler::builder()
+        .deadline(std::time::Duration::from_secs(120))
+        .frequency(997)
+        .unwind(ebpf_profiler_unwind::tables());
+    let builder = running.iter().fold(builder, |builder, running| builder.pid(running.child.id()));
+    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let seconds = if std::env::var_os("TRUTH_MATRIX").is_some() { 12 } else { 6 };
+    profiler.run_for(Duration::from_secs(seconds)).unwrap()
 }
 
 impl Drop for Running {
@@ -178,10 +188,10 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn of(profile: &Profile, truth: &[Vec<String>], version: &str) -> Verdict {
+    fn of<'p>(samples: impl Iterator<Item = Sample<'p>>, truth: &[Vec<String>], version: &str) -> Verdict {
         let chains = truth.iter().map(|chain| (chain.last().unwrap().clone(), 0, 0)).collect();
         let mut verdict = Verdict { chains, ..Verdict::default() };
-        for sample in profile.samples() {
+        for sample in samples {
             verdict.take(&sample, truth, version);
         }
         verdict

@@ -1,6 +1,10 @@
 //! `cargo xtask ci`: the steps of CI, also for a fresh machine.
 
-use crate::run::{Outcome, cargo};
+use std::time::Duration;
+
+use crate::binaries::Binary;
+use crate::crates::Extent;
+use crate::run::Outcome;
 use crate::tally::Tally;
 use crate::{api, collector, crates, debian, fixtures, kernels, newcomer, object, pythons, test};
 
@@ -32,46 +36,51 @@ const PACKAGES: &[&str] = &[
     "libc6-dev-arm64-cross",
 ];
 
-/// Tests that take too long without optimizations.
-const LONG: &[&str] = &[
-    "test",
-    "--release",
-    "-p",
-    "ebpf-profiler-unwind",
-    "--test",
-    "fuzz",
-    "--test",
-    "gimli",
-    "--test",
-    "registers",
-    "--",
-    "--include-ignored",
-    "--nocapture",
-];
+/// The profile of cargo in which all tests are built. Cargo.toml describes it.
+const PROFILE: &str = "ci";
+
+/// Test programs of unwind that run at more length here.
+const LONG: &[&str] = &["fuzz", "gimli", "registers"];
+
+/// Time after which no step works any more. CI ends runs after 90 minutes, without a word on their steps.
+const LIMIT: Duration = Duration::from_secs(80 * 60);
 
 /// Installs packages and runs all steps.
 pub(crate) fn task(_: &[String]) -> Outcome {
-    debian::install(&[PACKAGES, object::PACKAGES].concat())?;
-    let mut tally = Tally::default();
+    let mut tally = Tally::within(LIMIT);
+    tally.limited_step("Debian packages", LIMIT, |_| debian::install(&[PACKAGES, object::PACKAGES].concat()));
     // First: it is the object that is tested.
-    tally.step("kernel object", |_| object::task(&["--check".to_owned()]));
+    tally.limited_step("kernel object", LIMIT, |_| object::task(&["--check".to_owned()]));
     // The live tests send to it.
     tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
     tally.step("fixtures", |_| fixtures::task(&["go".to_owned()]));
     // Without the one that is built from source, which takes minutes.
     tally.step("interpreters", |_| pythons::task(&["packages".to_owned()]));
-    test::steps(&mut tally);
-    newcomer::steps(&mut tally);
-    crates::steps(&mut tally);
+    test::checks(&mut tally);
+    let tests = test::tests(&mut tally, PROFILE);
+    newcomer::steps(&mut tally, PROFILE);
+    crates::steps(&mut tally, Extent::Brief);
     tally.step("public items", |_| api::task(&["--check".to_owned()]));
-    test::live(&mut tally, test::ALL);
-    // Without coverage, but long: the number of inputs bounds it. And all files of the system, which takes too long
-    // without optimizations.
-    tally.step("optimized", |summaries| {
-        let mut long = cargo(LONG);
-        long.env("FUZZ_ROUNDS", "100000");
-        test::tests(long, summaries)
-    });
-    tally.step("kernels", |_| kernels::task(&[]));
+    if test::can_profile(&mut tally) {
+        test::live(&mut tally, &tests);
+    }
+    tally.step("optimized", |summaries| optimized(&tests, summaries));
+    tally.step("kernels", |_| kernels::built_in(PROFILE, &[]));
     tally.close()
+}
+
+/// Runs the tests of unwind that take too long without optimizations: all files of the system, and fuzzing without
+/// coverage, whose number of inputs bounds it.
+fn optimized(tests: &[Binary], summaries: &mut Vec<String>) -> Outcome {
+    let is_long =
+        |test: &&Binary| test.package == "ebpf-profiler-unwind" && LONG.contains(&test.name.as_str());
+    let long: Vec<&Binary> = tests.iter().filter(is_long).collect();
+    if long.len() < LONG.len() {
+        return Err(format!("of {LONG:?} only {} are built", long.len()));
+    }
+    long.iter().try_for_each(|test| {
+        let mut command = test.command(&["--include-ignored", "--nocapture"]);
+        command.env("FUZZ_ROUNDS", "100000");
+        test::watched(command, summaries)
+    })
 }

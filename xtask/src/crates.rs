@@ -28,28 +28,38 @@ const ARM64: &str = "aarch64-unknown-linux-gnu";
 /// Files that each published crate holds, by the beginnings of their names.
 const PUBLISHED: &[&str] = &["README.md", "LICENSE-"];
 
+/// The work of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Every set of features, the compression by Zstandard, and fuzz targets as programs.
+    Full,
+    /// Sets of features with every pair of them, no code in C but that of the cryptography, fuzz targets type-checked.
+    Brief,
+}
+
 /// Does all checks.
 pub(crate) fn task(_: &[String]) -> Outcome {
     let mut tally = Tally::default();
-    steps(&mut tally);
+    steps(&mut tally, Extent::Full);
     tally.close()
 }
 
 /// The checks as steps.
-pub(crate) fn steps(tally: &mut Tally) {
-    tally.step("features", |_| features());
-    tally.step("oldest Rust", |_| oldest_rust());
-    tally.step("arm64", |_| arm64());
+pub(crate) fn steps(tally: &mut Tally, extent: Extent) {
+    tally.step("features", |_| features(extent));
+    tally.step("oldest Rust", |_| oldest_rust(extent));
+    tally.step("arm64", |_| arm64(extent));
     tally.step("packages", |_| packages());
-    tally.step("fuzz targets", |_| fuzz_targets());
+    tally.step("fuzz targets", |_| fuzz_targets(extent));
 }
 
-/// Compiles each library with every set of its features.
-fn features() -> Outcome {
+/// Compiles each library with sets of its features.
+fn features(extent: Extent) -> Outcome {
     let metadata = Json::parse(&output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?)?;
     for library in LIBRARIES {
-        let sets = feature_sets(&features_of(&metadata, library)?);
-        eprintln!("{library}: {} sets of features", sets.len());
+        let all = feature_sets(&features_of(&metadata, library)?);
+        let sets = if extent == Extent::Full { all.clone() } else { with_pairs(&all) };
+        eprintln!("{library}: {} of {} sets of features", sets.len(), all.len());
         for set in sets {
             let features = set.into_iter().collect::<Vec<_>>().join(",");
             let line = ["clippy", "--quiet", "--lib", "-p", library, "--no-default-features", "--features"];
@@ -92,13 +102,32 @@ fn feature_sets(features: &[Feature]) -> BTreeSet<BTreeSet<String>> {
     sets.collect()
 }
 
+/// Few of these sets that have, for any two features, each way in which some set has both, one or none of them.
+fn with_pairs(all: &BTreeSet<BTreeSet<String>>) -> BTreeSet<BTreeSet<String>> {
+    let names: Vec<&String> = all.iter().flatten().collect::<BTreeSet<_>>().into_iter().collect();
+    let ways = |set: &BTreeSet<String>| -> BTreeSet<(usize, usize, bool, bool)> {
+        let has: Vec<bool> = names.iter().map(|name| set.contains(*name)).collect();
+        let pairs = (0..has.len()).flat_map(|one| (one..has.len()).map(move |other| (one, other)));
+        pairs.map(|(one, other)| (one, other, has[one], has[other])).collect()
+    };
+    let mut missing: BTreeSet<_> = all.iter().flat_map(&ways).collect();
+    let mut chosen = BTreeSet::new();
+    while !missing.is_empty() || chosen.is_empty() {
+        let adds = |set: &&BTreeSet<String>| ways(set).intersection(&missing).count();
+        let Some(best) = all.iter().max_by_key(adds) else { break };
+        missing = missing.difference(&ways(best)).copied().collect();
+        chosen.insert(best.clone());
+    }
+    chosen
+}
+
 fn is_feature(features: &[Feature], name: &str) -> bool {
     features.iter().any(|(feature, _)| feature == name)
 }
 
 /// Compiles the libraries with the Rust of `rust-version`, or, where that can't be had, lets clippy look for what is
 /// newer.
-fn oldest_rust() -> Outcome {
+fn oldest_rust(extent: Extent) -> Outcome {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).map_err(|error| error.to_string())?;
     let line = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "));
     let version = line.ok_or("Cargo.toml names no rust-version")?.trim_matches('"');
@@ -112,25 +141,29 @@ fn oldest_rust() -> Outcome {
     }
     eprintln!("Rust {version}");
     let folder = target().join("msrv");
-    run(check(&mut toolchain(version, &["check"])).arg("--target-dir").arg(folder))
+    run(check(&mut toolchain(version, &["check"]), extent).arg("--target-dir").arg(folder))
 }
 
 /// Compiles the libraries for arm64.
-fn arm64() -> Outcome {
+fn arm64(extent: Extent) -> Outcome {
     let installed = output(&mut command(&["rustup", "target", "list", "--installed"]))?;
     if !installed.lines().any(|line| line == ARM64) {
         run(&mut command(&["rustup", "target", "add", ARM64]))?;
     }
-    run(check(&mut cargo(&["check"])).args(["--target", ARM64]))
+    run(check(&mut cargo(&["check"]), extent).args(["--target", ARM64]))
 }
 
 /// Adds the libraries with their usual features and those of the leaf that has most.
-fn check(command: &mut Command) -> &mut Command {
+fn check(command: &mut Command, extent: Extent) -> &mut Command {
     command.args(["--quiet", "--lib"]).args(LIBRARIES.iter().flat_map(|library| ["-p", library])).args([
         "--features",
         "ebpf-programs/object,ebpf-profiler-core/live,ebpf-profiler-core/symbolize,ebpf-profiler-otlp/grpc,\
-         ebpf-profiler-otlp/tls,ebpf-profiler-otlp/zstd",
-    ])
+         ebpf-profiler-otlp/tls",
+    ]);
+    match extent {
+        Extent::Full => command.args(["--features", "ebpf-profiler-otlp/zstd"]),
+        Extent::Brief => command,
+    }
 }
 
 fn toolchain(version: &str, arguments: &[&str]) -> Command {
@@ -151,12 +184,13 @@ fn packages() -> Outcome {
     if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) }
 }
 
-/// Builds all fuzz targets, without a fuzzer's instrumentation.
-fn fuzz_targets() -> Outcome {
+/// Compiles all fuzz targets, without a fuzzer's instrumentation.
+fn fuzz_targets(extent: Extent) -> Outcome {
     let manifests = LIBRARIES.iter().map(|library| root().join(library).join("fuzz/Cargo.toml"));
     let manifests: Vec<PathBuf> = manifests.filter(|manifest| manifest.is_file()).collect();
     for manifest in &manifests {
-        let build = ["build", "--quiet", "--bins", "--manifest-path"];
+        let how = if extent == Extent::Full { "build" } else { "check" };
+        let build = [how, "--quiet", "--bins", "--manifest-path"];
         // As `cargo fuzz` sets it: what targets alone may call is public then.
         let flags = "--cfg fuzzing";
         run(cargo(&build)
@@ -165,7 +199,7 @@ fn fuzz_targets() -> Outcome {
             .arg(target().join("fuzz"))
             .env("RUSTFLAGS", flags))?;
     }
-    eprintln!("the targets of {} crates are built", manifests.len());
+    eprintln!("the targets of {} crates are compiled", manifests.len());
     Ok(())
 }
 
@@ -186,6 +220,24 @@ mod tests {
     fn takes_every_set_of_features() {
         assert_eq!(sets(&[]), [""]);
         assert_eq!(sets(&[("a", &[]), ("b", &["dep:x"])]), ["", "a", "a b", "b"]);
+    }
+
+    #[test]
+    fn has_every_pair_in_few_sets() {
+        let features: Vec<Feature> =
+            ["a", "b", "c", "d", "e", "f"].map(|name| (name.to_owned(), vec![])).to_vec();
+        let all = feature_sets(&features);
+        let few = with_pairs(&all);
+        assert!(all.len() == 64 && few.len() < 10, "{}", few.len());
+        for one in ["a", "b", "c", "d", "e", "f"] {
+            assert!(few.iter().any(|set| set.contains(one)) && few.iter().any(|set| !set.contains(one)));
+            for other in ["a", "b", "c", "d", "e", "f"] {
+                assert!(few.iter().any(|set| set.contains(one) && set.contains(other)));
+                assert!(one == other || few.iter().any(|set| set.contains(one) && !set.contains(other)));
+            }
+        }
+        let alone = with_pairs(&feature_sets(&[]));
+        assert_eq!(alone.len(), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Tasks of the project; `cargo xtask` without arguments lists them.
 
 mod api;
+mod binaries;
 mod ci;
 mod collector;
 mod crates;
@@ -9,6 +10,7 @@ mod fixtures;
 mod json;
 mod kernels;
 mod layers;
+mod limit;
 mod matrix;
 mod newcomer;
 mod object;
@@ -28,7 +30,8 @@ type Task = (&'static str, &'static str, fn(&[String]) -> Outcome);
 const TASKS: &[Task] = &[
     (
         "test",
-        "format, lints, layers, documentation, tests, and as root live tests; installs programs that tests need",
+        "[--profile NAME]: format, lints, layers, documentation, tests, and as root live tests; installs programs that \
+         tests need",
         test::task,
     ),
     ("ci", "installs missing Debian packages, then runs all checks and tests", ci::task),
@@ -40,7 +43,8 @@ const TASKS: &[Task] = &[
     ("layers", "checks that each crate depends only on crates below it", layers::task),
     (
         "matrix",
-        "[truth] [go] [python]: every version of every language, at length, as root; prints the share of exact stacks",
+        "[truth] [go] [python] [hostile] [collector] [crates]: every version of every language, at length, as root; prints the share of \
+         exact stacks",
         matrix::task,
     ),
     (

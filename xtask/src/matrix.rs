@@ -10,10 +10,12 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use crate::crates::Extent;
 use crate::run::{Outcome, cargo, watch};
 use crate::tally::Tally;
-use crate::{fixtures, pythons};
+use crate::{collector, crates, fixtures, pythons};
 
 /// The variable by which tests take all versions.
 const VARIABLE: &str = "TRUTH_MATRIX";
@@ -21,20 +23,32 @@ const VARIABLE: &str = "TRUTH_MATRIX";
 /// The tests that take part.
 const TESTS: &[&str] = &["test", "--release", "-p", "examples", "--no-fail-fast"];
 
-/// Tests whose words are in the arguments, or `truth`, `go` and `python`.
+/// The live tests that are shorter without the variable, and `crates`, the checks of the libraries in full.
+const ALL: &[&str] = &["truth", "go", "python", "hostile", "collector", "crates"];
+
+/// Longest time of a step.
+const LIMIT: Duration = Duration::from_secs(6 * 3600);
+
+/// Tests whose words are in the arguments, or all.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     let named: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let targets = if named.is_empty() { &["truth", "go", "python"] } else { &named[..] };
+    let targets = if named.is_empty() { ALL } else { &named[..] };
     let mut tally = Tally::default();
     let mut table = Table::default();
+    if targets.contains(&"collector") {
+        tally.limited_step("collector", LIMIT, |_| collector::build().map(drop));
+    }
     if targets.contains(&"go") {
         tally.step("Go", |_| fixtures::task(&["go".to_owned()]));
     }
     if targets.contains(&"python") {
-        tally.step("interpreters", |_| pythons::task(&[]));
+        tally.limited_step("interpreters", LIMIT, |_| pythons::task(&[]));
     }
-    for target in targets {
-        tally.step(target, |_| {
+    if targets.contains(&"crates") {
+        crates::steps(&mut tally, Extent::Full);
+    }
+    for target in targets.iter().filter(|target| **target != "crates") {
+        tally.limited_step(target, LIMIT, |_| {
             let mut tests = cargo(TESTS);
             tests.args(["--test", target, "--", "--ignored", "--test-threads=1", "--nocapture"]);
             watch(tests.env(VARIABLE, "1"), |line| table.add(line))

@@ -26,28 +26,32 @@ const FOLDERS: &[&str] = &["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/u
 pub(crate) fn task(_: &[String]) -> Outcome {
     let mut tally = Tally::default();
     if test_needs::is_root() {
-        tally.step("newcomer, root", |_| tests("root"));
+        tally.step("newcomer, root", |_| tests("root", "dev"));
     }
-    steps(&mut tally);
+    steps(&mut tally, "dev");
     tally.close()
 }
 
 /// Runs what CI has time for: the tests as an ordinary user, and the first command of README.md.
-pub(crate) fn steps(tally: &mut Tally) {
+///
+/// `profile` is that in which the tests have been built.
+pub(crate) fn steps(tally: &mut Tally, profile: &str) {
     if !test_needs::is_root() {
         return tally.skip(
             "newcomer",
             "a mount namespace needs root: sudo -E env PATH=\"$PATH\" cargo xtask newcomer",
         );
     }
-    tally.step("newcomer, user", |_| tests("user"));
-    tally.step("newcomer, first command", |_| first_command());
+    tally.step("newcomer, user", |_| tests("user", profile));
+    tally.step("newcomer, first command", |_| first_command(profile));
 }
 
 /// Runs the tests; some of them have to be skipped.
-fn tests(who: &str) -> Outcome {
+fn tests(who: &str, profile: &str) -> Outcome {
     let mut skipped = 0_usize;
-    watch(&mut within(who, &mut cargo(&["xtask", "test"]))?, |line| {
+    // As root it would build the live tests in another one.
+    let options: &[&str] = if profile == "dev" { &[] } else { &["--profile", profile] };
+    watch(&mut within(who, &mut cargo(&[&["xtask", "test"], options].concat()))?, |line| {
         skipped += usize::from(is_skipped(line))
     })?;
     match skipped {
@@ -56,10 +60,12 @@ fn tests(who: &str) -> Outcome {
     }
 }
 
-/// Runs the first command of README.md, for a second, without a release build.
-fn first_command() -> Outcome {
-    let mut flamegraph = cargo(&["run", "--quiet", "--bin", "flamegraph", "--", "--seconds", "1"]);
-    flamegraph.args(["--output", "machine.html"]);
+/// Runs the program of the first command of README.md, for a second, as the tests have built it.
+fn first_command(profile: &str) -> Outcome {
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let program = target().join(folder).join("flamegraph");
+    let program = program.canonicalize().map_err(|error| format!("{}: {error}", program.display()))?;
+    let mut flamegraph = command(&[&program.to_string_lossy(), "--seconds", "1", "--output", "machine.html"]);
     let output = within("user", &mut flamegraph)?.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stderr);
     eprintln!("{text}");

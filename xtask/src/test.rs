@@ -1,27 +1,46 @@
 //! `cargo xtask test`: the tests that every machine can run, in at most ten minutes.
 
 use std::process::Command;
+use std::time::Duration;
 
 use test_needs::{TOOLS, Tool};
 
+use crate::binaries::{self, Binary, skips};
 use crate::run::{Outcome, cargo, run, watch};
 use crate::tally::{Tally, is_skipped};
 use crate::{debian, layers, words};
 
 /// Installs programs that tests need, where that is possible, and runs all steps.
-pub(crate) fn task(_: &[String]) -> Outcome {
+pub(crate) fn task(arguments: &[String]) -> Outcome {
+    let profiles = match arguments {
+        [] => ("dev", "release"),
+        [option, profile] if option == "--profile" => (profile.as_str(), profile.as_str()),
+        _ => return Err("takes nothing or --profile NAME".to_owned()),
+    };
     let mut tally = Tally::default();
     tally.step("programs", |_| {
         prepare();
         Ok(())
     });
-    steps(&mut tally);
-    live(&mut tally, QUICK);
+    checks(&mut tally);
+    let tests = tests(&mut tally, profiles.0);
+    if !can_profile(&mut tally) {
+        return tally.close();
+    }
+    let is_quick = |binary: &Binary| binary.package == "examples" && QUICK.contains(&binary.name.as_str());
+    let quick = if profiles.0 == profiles.1 {
+        tests.into_iter().filter(is_quick).collect()
+    } else {
+        let named = QUICK.iter().flat_map(|name| ["--test", name]);
+        let line: Vec<&str> = ["--profile", profiles.1, "-p", "examples"].into_iter().chain(named).collect();
+        build(&mut tally, "build of live tests", &line)
+    };
+    live(&mut tally, &quick);
     tally.close()
 }
 
-/// The steps that need no privilege, for the tasks that have more of them.
-pub(crate) fn steps(tally: &mut Tally) {
+/// The checks that run no test.
+pub(crate) fn checks(tally: &mut Tally) {
     tally.step("format", |_| run(&mut cargo(&["fmt", "--all", "--check"])));
     tally.step("lints", |_| {
         run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
@@ -31,49 +50,63 @@ pub(crate) fn steps(tally: &mut Tally) {
     tally.step("documentation", |_| {
         run(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
     });
-    tally.step("tests", |summaries| tests(cargo(&["test", "--workspace", "--no-fail-fast"]), summaries));
 }
 
-/// The tests that profile this machine.
-pub(crate) fn live(tally: &mut Tally, parts: &[&[&str]]) {
+/// The tests that need no privilege. Returns the programs of all tests.
+pub(crate) fn tests(tally: &mut Tally, profile: &str) -> Vec<Binary> {
+    let binaries = build(tally, "build of tests", &["--workspace", "--profile", profile]);
+    tally.step("tests", |summaries| binaries::run_all(&binaries, |line| summaries.extend(summary(line))));
+    tally.step("tests of documentation", |summaries| {
+        watched(cargo(&["test", "--workspace", "--doc", "--profile", profile]), summaries)
+    });
+    binaries
+}
+
+/// Limit of a build: it takes three minutes where nothing else runs.
+const BUILD: Duration = Duration::from_secs(20 * 60);
+
+fn build(tally: &mut Tally, name: &str, arguments: &[&str]) -> Vec<Binary> {
+    let mut built = Vec::new();
+    tally.limited_step(name, BUILD, |_| {
+        built = binaries::build(arguments)?;
+        Ok(())
+    });
+    built
+}
+
+/// Returns `true` if live tests can run; otherwise they are counted as skipped.
+pub(crate) fn can_profile(tally: &mut Tally) -> bool {
     if !test_needs::is_root() {
         let why = "they profile, which needs root: sudo -E env PATH=\"$PATH\" cargo xtask test";
-        return tally.skip("live tests", why);
+        tally.skip("live tests", why);
     }
-    for part in parts {
-        let line = [&["test", "--no-fail-fast"], *part, ONE_BY_ONE].concat();
-        tally.step("live tests", |summaries| tests(cargo(&line), summaries));
+    test_needs::is_root()
+}
+
+/// The tests that profile this machine, which are marked as ignored: a step for each program, one test at a time, as two
+/// would disturb each other.
+pub(crate) fn live(tally: &mut Tally, binaries: &[Binary]) {
+    for binary in binaries {
+        match binary.has_ignored(ELSEWHERE) {
+            Ok(false) => {}
+            Ok(true) => {
+                let name = format!("live tests: {} {}", binary.package, binary.name);
+                let line = [ONE_BY_ONE, &skips(ELSEWHERE)].concat();
+                tally.step(&name, |summaries| watched(binary.command(&line), summaries));
+            }
+            Err(reason) => tally.step(&format!("live tests: {}", binary.name), |_| Err(reason)),
+        }
     }
 }
 
 /// Live tests that take minutes in all.
-const QUICK: &[&[&str]] = &[&[
-    "--release",
-    "-p",
-    "examples",
-    "--test",
-    "account",
-    "--test",
-    "cpus",
-    "--test",
-    "replay",
-    "--test",
-    "stripped",
-    "--test",
-    "truth",
-]];
+const QUICK: &[&str] = &["account", "cpus", "replay", "stripped", "truth"];
 
-/// All live tests. Those of the examples measure a profiler as it is used, with optimizations; the others run in the
-/// profile of the other tests, which saves a second build.
-pub(crate) const ALL: &[&[&str]] = &[
-    &["--workspace", "--exclude", "examples", "--exclude", "benches", "--lib", "--bins", "--tests"],
-    &["--release", "-p", "examples", "--lib", "--bins", "--tests"],
-];
+const ONE_BY_ONE: &[&str] = &["--ignored", "--test-threads=1", "--nocapture"];
 
-/// Tests that profile are marked as ignored; two at a time would disturb each other. Those of versions between the oldest
-/// and the newest are for `cargo xtask matrix`, those that need optimizations for `cargo xtask ci`.
-const ONE_BY_ONE: &[&str] =
-    &["--", "--ignored", "--test-threads=1", "--nocapture", "--skip", "matrix::", "--skip", "optimized::"];
+/// Versions between the oldest and the newest are for `cargo xtask matrix`, tests that need optimizations for a step of
+/// `cargo xtask ci`.
+const ELSEWHERE: &[&str] = &["matrix::", "optimized::"];
 
 /// Installs missing programs as root on Debian and Ubuntu, and elsewhere prints the command.
 fn prepare() {
@@ -108,7 +141,7 @@ fn packages(tools: &[&Tool]) -> Vec<&'static str> {
 }
 
 /// Runs tests and keeps the lines with which they close.
-pub(crate) fn tests(mut command: Command, summaries: &mut Vec<String>) -> Outcome {
+pub(crate) fn watched(mut command: Command, summaries: &mut Vec<String>) -> Outcome {
     watch(&mut command, |line| summaries.extend(summary(line)))
 }
 

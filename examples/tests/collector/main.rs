@@ -15,7 +15,7 @@ mod scripts;
 mod workload;
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent::Agent;
 use certificates::Certificates;
@@ -34,22 +34,33 @@ fn the_functions_of_a_workload_arrive_by_each_way() {
     test_needs::root!();
     test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
-    for protocol in ["grpc", "http"] {
-        for compression in ["gzip", "zstd", "zstd:9", "none"] {
-            let scratch = Scratch::new("ways");
-            let mut collector = Otelcol::start(&program, &scratch, &Options::default());
-            let workload = Workload::start(&scratch);
-            let account = Agent::new(&collector.endpoint(protocol))
-                .with(&["--protocol", protocol, "--compression", compression])
-                .with(&["--pid", &workload.pid(), "--seconds", "3", "--interval", "1"])
-                .run();
-            let received = collector.received();
-            println!("{protocol} {compression}: {account}");
-            received.assert_has(&FUNCTIONS);
-            assert_eq!(received.profiles(), account.delivered);
-            assert!(account.delivered >= 2 && account.dropped == 0, "{account}");
-        }
+    let all = ["grpc", "http"].map(|it| ["gzip", "zstd", "zstd:9", "none"].map(|way| (it, way))).concat();
+    // Each protocol and each compression, and in the matrix all pairs of them.
+    let some = [("grpc", "gzip"), ("grpc", "zstd:9"), ("http", "zstd"), ("http", "none")];
+    for (protocol, compression) in if is_matrix() { all } else { some.to_vec() } {
+        let scratch = Scratch::new("ways");
+        let mut collector = Otelcol::start(&program, &scratch, &Options::default());
+        let workload = Workload::start(&scratch);
+        let account = Agent::new(&collector.endpoint(protocol))
+            .with(&["--protocol", protocol, "--compression", compression])
+            .with(&["--pid", &workload.pid(), "--seconds", "3", "--interval", "1"])
+            .run();
+        let received = collector.received();
+        println!("{protocol} {compression}: {account}");
+        received.assert_has(&FUNCTIONS);
+        assert_eq!(received.profiles(), account.delivered);
+        assert!(account.delivered >= 2 && account.dropped == 0, "{account}");
     }
+}
+
+/// Returns `true` if tests run at length, as in `cargo xtask matrix`.
+pub(crate) fn is_matrix() -> bool {
+    std::env::var_os("TRUTH_MATRIX").is_some()
+}
+
+/// Returns both protocols in the matrix, otherwise the first one: the test is on what they share.
+pub(crate) fn protocols(both: [&'static str; 2]) -> Vec<&'static str> {
+    both[..if is_matrix() { 2 } else { 1 }].to_vec()
 }
 
 #[test]
@@ -121,7 +132,7 @@ fn a_spool_loses_nothing_when_the_collector_is_killed_again_and_again() {
     test_needs::root!();
     test_needs::programs!("gcc");
     let Some(program) = otelcol::program() else { return };
-    for protocol in ["grpc", "http"] {
+    for protocol in protocols(["grpc", "http"]) {
         let scratch = Scratch::new("spool");
         // The workload always runs: an interval without samples would send no profile.
         let _workload = Workload::start(&scratch);
@@ -130,7 +141,7 @@ fn a_spool_loses_nothing_when_the_collector_is_killed_again_and_again() {
             .with(&["--protocol", protocol, "--interval", "0.5"])
             .with(&["--spool", &scratch.path("spool")])
             .start();
-        kill_and_restart(&mut collector);
+        (0..2).for_each(|_| kill_and_restart(&mut collector));
         let account = agent.end();
         let received = collector.received();
         println!("{protocol}: {account}; {}", received.summary());
@@ -162,15 +173,20 @@ fn counts_profiles_dropped_without_a_spool() {
     assert!(received.gaps() > 0, "{account}; {}", received.summary());
 }
 
-/// Kills and restarts the collector twice, over `COLLECTOR_SECONDS` (20 by default); it runs when this returns.
+/// Kills the collector, starts it again, and returns after profiles have reached it again, of all intervals.
 fn kill_and_restart(collector: &mut Otelcol) {
-    let seconds = std::env::var("COLLECTOR_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
-    let sixth = seconds.unwrap_or(20) * SECOND / 6;
-    for _ in 0..2 {
-        sleep(sixth);
-        collector.kill();
-        sleep(sixth);
-        collector.start_again();
+    sleep(SECOND * 3 / 2);
+    collector.kill();
+    let before = collector.so_far().profiles();
+    // Several intervals.
+    sleep(SECOND * 5 / 2);
+    collector.start_again();
+    // The agent waits up to 8 s between two attempts.
+    let end = Instant::now() + 60 * SECOND;
+    while collector.so_far().profiles() == before {
+        assert!(Instant::now() < end, "no profile since the collector runs again");
+        sleep(SECOND / 10);
     }
-    sleep(2 * sixth);
+    // Those that were queued first, then those of new intervals.
+    sleep(SECOND * 2);
 }

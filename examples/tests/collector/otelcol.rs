@@ -86,7 +86,13 @@ impl Otelcol {
     /// Ends the collector and returns everything received since the first start.
     pub(crate) fn received(&mut self) -> Received {
         self.kill();
-        Received::new(fs::read_to_string(&self.output).unwrap())
+        self.so_far()
+    }
+
+    /// Returns everything received until now. The last line may be half written.
+    pub(crate) fn so_far(&self) -> Received {
+        let text = fs::read_to_string(&self.output).unwrap();
+        Received::new(text[..text.rfind('\n').map_or(0, |end| end + 1)].to_owned())
     }
 }
 

@@ -18,7 +18,7 @@ fn functions_of_a_script_arrive_with_their_lines_and_shares() {
     test_needs::root!();
     test_needs::programs!("python3");
     let Some(program) = otelcol::program() else { return };
-    for protocol in ["grpc", "http"] {
+    for protocol in crate::protocols(["http", "grpc"]) {
         let scratch = Scratch::new("scripts");
         let file = scratch.path("received.json");
         let options = Options { file: Some(&file), ..Options::default() };

@@ -1,10 +1,10 @@
 //! Signals and outputs that fail.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::TcpListener;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _};
+use std::net::{TcpListener, TcpStream};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::scratch::{AGENT, EMBED, FLAMEGRAPH, Process, RECORD, Scratch, TOP, error};
 
@@ -16,7 +16,7 @@ fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
         let collector = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", collector.local_addr().unwrap());
         let arguments = ["--endpoint", &endpoint, "--interval", "1000", "--timeout", "2"];
-        let mut agent = Process::start(Command::new(AGENT).args(arguments));
+        let mut agent = Process::start(with_default_signals(AGENT).args(arguments));
         let mut said = BufReader::new(agent.0.stderr.take().unwrap());
         let mut line = String::new();
         while !line.contains(" sends to ") {
@@ -25,7 +25,7 @@ fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
         }
         std::thread::sleep(Duration::from_secs(1));
         agent.signal(signal);
-        let (mut request, _) = collector.accept().unwrap();
+        let mut request = connection(&collector);
         let mut start = [0; 5];
         request.read_exact(&mut start).unwrap();
         assert_eq!(&start, b"POST ", "after {signal}");
@@ -33,6 +33,31 @@ fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
         assert!(agent.output().status.code().is_some(), "ended by the signal itself: {signal}");
     }
 }
+
+/// A program that no signal is ignored for: a shell's background job ignores SIGINT, and what `nohup` runs SIGHUP.
+fn with_default_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", program]);
+    command
+}
+
+/// Returns the connection that comes within 30 s, with a limit for what is read from it.
+fn connection(collector: &TcpListener) -> TcpStream {
+    collector.set_nonblocking(true).unwrap();
+    let end = Instant::now() + LIMIT;
+    let stream = loop {
+        match collector.accept() {
+            Ok((stream, _)) => break stream,
+            Err(error) => assert!(error.kind() == ErrorKind::WouldBlock && Instant::now() < end, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    stream.set_nonblocking(false).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    stream
+}
+
+const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 #[ignore = "needs root"]

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::scratch::{FLAMEGRAPH, Process, Scratch};
+use crate::scratch::{FLAMEGRAPH, HANGS, Process, Scratch};
 
 /// Length of a function's name in bytes.
 const NAME: usize = 60_000;
@@ -41,7 +41,9 @@ fn long_names_in_deep_stacks_are_cut() {
         let arguments = ["--seconds", "2", "--pid", &pid, "--output", &output];
         let mut profiler = Process::start(Command::new(FLAMEGRAPH).args(arguments));
         let mut peak = 0;
+        let end = Instant::now() + HANGS;
         while profiler.0.try_wait().unwrap().is_none() {
+            assert!(Instant::now() < end, "the profiler hangs");
             peak = peak.max(profiler.peak_memory());
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -17,7 +17,7 @@ pub(crate) const AGENT: &str = env!("CARGO_BIN_EXE_agent");
 pub(crate) const NOBODY: u32 = 65534;
 
 /// Time after which a program counts as hanging.
-const HANGS: Duration = Duration::from_secs(60);
+pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
 /// A folder of one test that everybody can write, as `/tmp` is; removed at its end.
 pub(crate) struct Scratch(pub(crate) PathBuf);

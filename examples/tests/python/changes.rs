@@ -11,7 +11,9 @@ use crate::seen::{Stack, stacks};
 use crate::workload::Running;
 
 /// Profiling time of each program, in seconds.
-const SECONDS: u32 = 8;
+fn seconds() -> u32 {
+    if interpreter::is_matrix() { 8 } else { 5 }
+}
 
 /// Loads, uses, unloads and reloads the library of an interpreter, at the same address and elsewhere, and another
 /// library at its address.
@@ -56,7 +58,7 @@ fn interpreters_that_call_others() {
         let mut outcomes = Vec::new();
         for (what, nest, above) in [("two", within, 1), ("two libraries", between, 1), ("three", three, 2)] {
             let mut command = Command::new(&host);
-            command.arg(SECONDS.to_string()).args(load(one)).arg(nest);
+            command.arg(seconds().to_string()).args(load(one)).arg(nest);
             let mut running = Running::start(bare(command), 0);
             let (profile, said) = profile(&[running.pid()], || running.rest());
             let phases: Vec<_> = said.iter().filter_map(|line| Phase::parse(line)).collect();
@@ -81,11 +83,11 @@ fn processes_that_become_others() {
     each_with_another("executing", |one, other| {
         let programs = [
             format!("{} {} red", one.program, script("becomes")),
-            format!("{} {SECONDS} native next", host.display()),
+            format!("{} {} native next", host.display(), seconds()),
             format!("{} {} blue", other.program, script("becomes")),
         ];
         let mut command = Command::new(&host);
-        command.args([&SECONDS.to_string(), "next"]).env("NEXT", programs.join("\n"));
+        command.args([&seconds().to_string(), "next"]).env("NEXT", programs.join("\n"));
         judge(&profiled(bare(command)), one, other)
     });
 }
@@ -102,7 +104,7 @@ fn processes_that_are_killed() {
         let child =
             |python: &Interpreter, color| format!("child={} {} {color}", python.program, script("becomes"));
         let mut command = Command::new(&host);
-        command.args([SECONDS.to_string(), child(one, "red"), child(other, "blue")]);
+        command.args([seconds().to_string(), child(one, "red"), child(other, "blue")]);
         judge(&profiled(bare(command)), one, other)
     });
 }
@@ -140,7 +142,7 @@ fn loads(host: &Path, one: &Interpreter, other: &Interpreter) -> Command {
     let [red, blue] = ["red", "blue"].map(|name| format!("run={}", script(name)));
     let mut command = Command::new(host);
     let end = ["unload".to_owned(), "native".to_owned()];
-    command.arg(SECONDS.to_string());
+    command.arg(seconds().to_string());
     command.args(load(one)).args([&red]).args(&end);
     command.args(load(one)).args([&blue, "unload", "squat"]);
     command.args(load(one)).args([&red, &blue, "key", &red, "unload", "block"]);

@@ -26,7 +26,7 @@ struct Case {
 }
 
 /// Profiling time of all workloads together, in seconds, unless `TRUTH_SECONDS` is set; and that of the matrix.
-const SECONDS: f64 = 12.0;
+const SECONDS: f64 = 8.0;
 const MATRIX_SECONDS: f64 = 20.0;
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 995;

@@ -83,6 +83,17 @@ impl Working {
         std::thread::sleep(Duration::from_millis(700));
     }
 
+    /// Ends the sampling before its time: all that is to be seen has run.
+    pub(crate) fn finish_now(self) -> Outcome {
+        // Ticks that are still on their way to the profiler.
+        std::thread::sleep(Duration::from_millis(300));
+        if !is_perf() {
+            let signalled = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+            assert!(signalled.is_ok_and(|status| status.success()), "the profiler has ended too early");
+        }
+        self.finish()
+    }
+
     /// Waits for its end.
     pub(crate) fn finish(self) -> Outcome {
         self.finish_watched(|| {})
@@ -114,6 +125,11 @@ impl Working {
             summary: said.split(['\n', '\r']).rev().find_map(summary),
         }
     }
+}
+
+/// Returns `true` if tests run at length, as in `cargo xtask matrix`.
+pub(crate) fn is_matrix() -> bool {
+    env::var_os("TRUTH_MATRIX").is_some()
 }
 
 /// Held while one test profiles.

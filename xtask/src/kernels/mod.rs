@@ -28,7 +28,12 @@ struct Order {
 
 /// Runs the program under each kernel.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
-    let order = Order::parse(arguments)?.or_profile()?;
+    built_in("release", arguments)
+}
+
+/// Like [`task`]. This profile of cargo is that of flamegraph.
+pub(crate) fn built_in(profile: &str, arguments: &[String]) -> Outcome {
+    let order = Order::parse(arguments)?.or_profile(profile)?;
     let wanted = |kernel: &&Kernel| order.kernel.as_deref().is_none_or(|version| version == kernel.version);
     let kernels: Vec<_> = KERNELS.iter().filter(wanted).collect();
     if kernels.is_empty() {
@@ -65,10 +70,12 @@ impl Order {
     }
 
     /// Without a program: flamegraph, a chain for it to look at, and who judges what it saw.
-    fn or_profile(mut self) -> Result<Order, String> {
+    fn or_profile(mut self, profile: &str) -> Result<Order, String> {
         if self.program.is_empty() {
-            run(&mut cargo(&["build", "--release", "--package", "examples", "--bin", "flamegraph"]))?;
-            self.files.push(target().join("release/flamegraph"));
+            // The workspace's features, as in its tests: what those have built is there.
+            let build = ["build", "--workspace", "--bin", "flamegraph", "--profile", profile];
+            run(&mut cargo(&build))?;
+            self.files.push(target().join(profile).join("flamegraph"));
             self.files.push(compile("examples/tests/programs/chain.c")?);
             self.program.push(compile("xtask/guest/profile.c")?.to_string_lossy().into_owned());
         }

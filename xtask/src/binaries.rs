@@ -1,0 +1,116 @@
+//! Test programs: built by one run of cargo, then run one by one, each with a time limit of its own.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::json::Json;
+use crate::limit::{self, limited};
+use crate::run::{Outcome, cargo, command, output, read, say, shown};
+use crate::tally::exceeded;
+
+/// A program that runs tests of a crate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Binary {
+    /// Name of the crate.
+    pub(crate) package: String,
+    /// Name of the target: that of the file in `tests`, or of the crate for its unit tests.
+    pub(crate) name: String,
+    /// Path of the program.
+    file: PathBuf,
+    /// Folder of the crate, in which tests run.
+    folder: PathBuf,
+}
+
+/// Longest time of one program whose tests don't profile.
+const LIMIT: Duration = Duration::from_secs(5 * 60);
+
+/// Programs that run at the same time.
+const TOGETHER: usize = 2;
+
+/// Builds the tests that these arguments of `cargo test` select, and returns their programs.
+pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Binary>, String> {
+    let mut build = cargo(&["test", "--no-run", "--message-format=json-render-diagnostics"]);
+    build.args(arguments).stderr(Stdio::inherit());
+    eprintln!("+ {}", shown(&build));
+    let messages = output(&mut build)?;
+    let parsed: Result<Vec<Json>, String> = messages.lines().map(Json::parse).collect();
+    Ok(parsed?.iter().filter_map(Binary::of).collect())
+}
+
+impl Binary {
+    /// Reads cargo's message on something that it built; `None` if that runs no tests.
+    fn of(message: &Json) -> Option<Binary> {
+        let text = |value: &Json, name: &str| value.get(name)?.text().map(str::to_owned);
+        let (target, profile) = (message.get("target")?, message.get("profile")?);
+        if profile.get("test") != Some(&Json::True) {
+            return None;
+        }
+        let folder = PathBuf::from(text(message, "manifest_path")?).parent()?.to_owned();
+        Some(Binary {
+            package: folder.file_name()?.to_string_lossy().into_owned(),
+            name: text(target, "name")?,
+            file: PathBuf::from(text(message, "executable")?),
+            folder,
+        })
+    }
+
+    /// Returns `true` if the program has tests that are marked as ignored, besides the skipped ones.
+    pub(crate) fn has_ignored(&self, skipped: &[&str]) -> Result<bool, String> {
+        let list = output(self.command(&["--list", "--format=terse", "--ignored"]).args(skips(skipped)))?;
+        Ok(list.lines().any(|line| line.ends_with(": test")))
+    }
+
+    /// Returns a command that runs the program.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(&[&self.file.to_string_lossy()]);
+        command.args(arguments).current_dir(&self.folder);
+        command
+    }
+
+    /// Runs the tests that are not marked as ignored, and returns the printed lines.
+    fn run(&self) -> (Vec<String>, Outcome) {
+        let mut lines = vec![format!("     Running {} {}", self.package, self.name)];
+        let done = limited(LIMIT, || read(&mut self.command(&[]), |line| lines.push(line.to_owned())));
+        let named = |reason: String| match done.is_exceeded {
+            true => format!("{} {}: {}", self.package, self.name, exceeded(LIMIT, &reason)),
+            false => format!("{} {}: {reason}", self.package, self.name),
+        };
+        (lines, done.result.map_err(named))
+    }
+}
+
+/// Runs the tests of all programs that are not marked as ignored, two programs at a time, and passes their lines on.
+pub(crate) fn run_all(binaries: &[Binary], see: impl FnMut(&str) + Send) -> Outcome {
+    let (rest, see) = (Mutex::new(binaries.iter()), Mutex::new(see));
+    let failed = Mutex::new(Vec::new());
+    let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let steps = limit::steps();
+    let work = || {
+        limit::enter(steps.clone());
+        while let Some(binary) = next() {
+            let (lines, outcome) = binary.run();
+            let mut see = see.lock().unwrap_or_else(PoisonError::into_inner);
+            for line in &lines {
+                say(line);
+                see(line);
+            }
+            failed.lock().unwrap_or_else(PoisonError::into_inner).extend(outcome.err());
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 1..TOGETHER {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+}
+
+/// Arguments by which a test runner skips tests with these words in their names.
+pub(crate) fn skips<'s>(words: &[&'s str]) -> Vec<&'s str> {
+    words.iter().flat_map(|word| ["--skip", word]).collect()
+}
