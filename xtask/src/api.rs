@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
 
-use crate::crates::LIBRARIES;
+use crate::crates::{LIBRARIES, features};
 use crate::json::Json;
 use crate::run::{Outcome, cargo, root, run, target};
 
@@ -21,6 +21,7 @@ use crate::run::{Outcome, cargo, root, run, target};
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     let check = arguments.first().is_some_and(|argument| argument == "--check");
     let mut differing = Vec::new();
+    documents()?;
     for library in LIBRARIES {
         let path = root().join(library).join("public-api.txt");
         let fresh = text(&document(library)?)?;
@@ -42,21 +43,25 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     }
 }
 
-/// rustdoc's JSON of a library with all features but those of the kernel side.
-fn document(library: &str) -> Result<Json, String> {
-    let folder = target().join("api");
-    let mut rustdoc = cargo(&["rustdoc", "--quiet", "--lib", "-p", library, "--target-dir"]);
-    rustdoc.arg(&folder);
-    match library {
-        "ebpf-programs" => rustdoc.args(["--features", "object"]),
-        _ => rustdoc.arg("--all-features"),
-    };
-    rustdoc.args(["--", "-Zunstable-options", "--output-format", "json"]);
+/// Writes rustdoc's JSON of all libraries, with all features but those of the kernel side.
+fn documents() -> Outcome {
+    let mut doc = cargo(&["doc", "--quiet", "--lib", "--no-deps"]);
+    doc.args(LIBRARIES.iter().flat_map(|library| ["-p", library])).arg("--features").arg(features()?);
+    doc.arg("--target-dir").arg(folder());
     // The format is unstable; the parts that are read here have been the same for years.
-    run(rustdoc.env("RUSTC_BOOTSTRAP", "1"))?;
-    let path = folder.join("doc").join(format!("{}.json", library.replace('-', "_")));
+    doc.env("RUSTC_BOOTSTRAP", "1").env("RUSTDOCFLAGS", "-Zunstable-options --output-format json");
+    run(&mut doc)
+}
+
+/// Returns the JSON of a library.
+fn document(library: &str) -> Result<Json, String> {
+    let path = folder().join("doc").join(format!("{}.json", library.replace('-', "_")));
     let json = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     Json::parse(&json)
+}
+
+fn folder() -> PathBuf {
+    target().join("api")
 }
 
 /// Lines of one text that the other lacks, marked as in a diff.

@@ -46,7 +46,7 @@ pub(crate) fn task(_: &[String]) -> Outcome {
 
 /// The checks as steps.
 pub(crate) fn steps(tally: &mut Tally, extent: Extent) {
-    tally.step("features", |_| features(extent));
+    tally.step("features", |_| feature_sets_compile(extent));
     tally.step("oldest Rust", |_| oldest_rust(extent));
     tally.step("arm64", |_| arm64(extent));
     tally.step("packages", |_| packages());
@@ -54,8 +54,8 @@ pub(crate) fn steps(tally: &mut Tally, extent: Extent) {
 }
 
 /// Compiles each library with sets of its features.
-fn features(extent: Extent) -> Outcome {
-    let metadata = Json::parse(&output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?)?;
+fn feature_sets_compile(extent: Extent) -> Outcome {
+    let metadata = metadata()?;
     for library in LIBRARIES {
         let all = feature_sets(&features_of(&metadata, library)?);
         let sets = if extent == Extent::Full { all.clone() } else { with_pairs(&all) };
@@ -67,6 +67,21 @@ fn features(extent: Extent) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Returns all features of all libraries, except those of the kernel side, as cargo's option names them.
+pub(crate) fn features() -> Result<String, String> {
+    let metadata = metadata()?;
+    let mut named = Vec::new();
+    for library in LIBRARIES {
+        let features = features_of(&metadata, library)?;
+        named.extend(features.iter().map(|(feature, _)| format!("{library}/{feature}")));
+    }
+    Ok(named.join(","))
+}
+
+fn metadata() -> Result<Json, String> {
+    Json::parse(&output(&mut cargo(&["metadata", "--format-version", "1", "--no-deps"]))?)
 }
 
 /// A feature and the features of the same crate that it switches on.

@@ -83,15 +83,16 @@ pub(crate) fn can_profile(tally: &mut Tally) -> bool {
     test_needs::is_root()
 }
 
-/// The tests that profile this machine, which are marked as ignored: a step for each program, one test at a time, as two
-/// would disturb each other.
+/// The tests that are marked as ignored, a step for each program. Of those that profile this machine one runs at a time, as
+/// two would disturb each other.
 pub(crate) fn live(tally: &mut Tally, binaries: &[Binary]) {
     for binary in binaries {
         match binary.has_ignored(ELSEWHERE) {
             Ok(false) => {}
             Ok(true) => {
                 let name = format!("live tests: {} {}", binary.package, binary.name);
-                let line = [ONE_BY_ONE, &skips(ELSEWHERE)].concat();
+                let how = if profiles(binary) { ONE_BY_ONE } else { &["--ignored"] };
+                let line = [how, &skips(ELSEWHERE)].concat();
                 tally.step(&name, |summaries| watched(binary.command(&line), summaries));
             }
             Err(reason) => tally.step(&format!("live tests: {}", binary.name), |_| Err(reason)),
@@ -101,6 +102,11 @@ pub(crate) fn live(tally: &mut Tally, binaries: &[Binary]) {
 
 /// Live tests that take minutes in all.
 const QUICK: &[&str] = &["account", "cpus", "replay", "stripped", "truth"];
+
+/// Returns `true` unless the tests only read files and memory of other programs.
+fn profiles(binary: &Binary) -> bool {
+    binary.package == "examples" && binary.name != "core_files"
+}
 
 const ONE_BY_ONE: &[&str] = &["--ignored", "--test-threads=1", "--nocapture"];
 

@@ -36,8 +36,10 @@ struct Interpreter {
     symbols: String,
 }
 
-/// Gets all interpreters, or with `packages` those that need no build; reports and omits those that fail.
+/// Gets all interpreters, or with `packages` those that need no build, or with `ends` the oldest and the newest package
+/// of them; reports and omits those that fail.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
+    let extent = arguments.first().map_or("", String::as_str);
     let mut found = pyenv::installed();
     if found.is_empty() {
         eprintln!(
@@ -52,14 +54,20 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
             left_out.push(error);
         }
     };
-    for package in debian::PACKAGES {
+    let last = debian::PACKAGES.len() - 1;
+    for (_, package) in
+        debian::PACKAGES.iter().enumerate().filter(|(at, _)| extent != "ends" || [0, last].contains(at))
+    {
         keep(package.interpreter());
     }
-    if arguments.first().is_none_or(|what| what != "packages") {
+    if extent.is_empty() {
         keep(built::without_global_lock());
     }
     py_spy()?;
-    pyperformance::fetch()?;
+    // For benches only.
+    if extent != "ends" {
+        pyperformance::fetch()?;
+    }
     let list: String = found.iter().map(Interpreter::line).collect();
     let path = folder().join("list");
     fs::write(&path, list).map_err(|error| format!("{}: {error}", path.display()))?;
