@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `programs/goroutines.go` prints each goroutine's stack by `runtime.Callers` before it spins at the end of it. The
-//! test profiles it, built with four versions of Go, position-independent and not, with C and without, and stripped
+//! test profiles it, built with several versions of Go, position-independent and not, with C and without, and stripped
 //! (`-s -w`): a sample at such an end has to have exactly that stack, inlined functions included, and every stack of the program
 //! has to be whole, those of collector, scheduler and signal handlers too.
 #![expect(
@@ -30,7 +30,7 @@ use ebpf_profiler_core::trace::Frame;
 fn go_1_19() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    check("1.19");
+    check("1.19", &["plain", "cgo"]);
 }
 
 /// Versions between the oldest and the newest.
@@ -40,7 +40,7 @@ mod matrix {
     fn go_1_22() {
         test_needs::root!();
         test_needs::programs!("gcc");
-        super::check("1.22.10");
+        super::check("1.22.10", super::ALL);
     }
 
     #[test]
@@ -48,7 +48,7 @@ mod matrix {
     fn go_1_25() {
         test_needs::root!();
         test_needs::programs!("gcc");
-        super::check("1.25.5");
+        super::check("1.25.5", super::ALL);
     }
 }
 
@@ -57,7 +57,7 @@ mod matrix {
 fn go_1_27() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    check("1.27.3");
+    check("1.27.3", &["plain", "pie"]);
 }
 
 /// The installed Go, without fixtures.
@@ -67,27 +67,32 @@ fn go_installed() {
     test_needs::root!();
     test_needs::programs!("gcc", "go");
     let root = Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local").output().unwrap();
-    check_in(Path::new(String::from_utf8(root.stdout).unwrap().trim()), "installed");
+    check_in(Path::new(String::from_utf8(root.stdout).unwrap().trim()), "installed", &["cgo"]);
 }
 
-fn check(version: &str) {
+/// Ways to build a program: as usual, position-independent, with C.
+const ALL: &[&str] = &["plain", "pie", "cgo"];
+
+/// Tests programs built in some ways, in the matrix in all: each new kind of build compiles Go's library.
+fn check(version: &str, ways: &[&str]) {
     let go = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures").join(format!("go-{version}"));
     if !go.join("bin/go").exists() {
         return test_needs::skip(&format!("no Go {version}: cargo xtask fixtures go"));
     }
-    check_in(&go.canonicalize().unwrap(), version);
+    check_in(&go.canonicalize().unwrap(), version, ways);
 }
 
-fn check_in(go: &Path, version: &str) {
+fn check_in(go: &Path, version: &str, ways: &[&str]) {
     let sources = ["goroutines.go", "goroutines_cgo.go"];
     let mut verdicts = Vec::new();
-    let ways = [
+    let all = [
         ("plain", &sources[..1], &[][..]),
         ("pie", &sources[..1], &["-buildmode=pie"][..]),
         ("cgo", &sources[..], &[][..]),
     ];
+    let chosen = all.into_iter().filter(|(name, ..)| is_matrix() || ways.contains(name));
     let build = |(name, sources, flags)| (name, build(go, &format!("{name}-{version}"), sources, flags));
-    let programs = ways.map(build);
+    let programs: Vec<_> = chosen.map(build).collect();
     // Programs of one version share the time in which they are profiled.
     let running: Vec<Running> = programs.iter().map(|(_, program)| Running::start(program)).collect();
     let profile = profile(&running);
@@ -99,6 +104,11 @@ fn check_in(go: &Path, version: &str) {
     }
     verdicts.iter().for_each(Verdict::assert);
     assert!(verdicts.iter().any(|verdict| verdict.signals > 0), "no signal handler was sampled");
+}
+
+/// Returns `true` if tests run at length, as in `cargo xtask matrix`.
+fn is_matrix() -> bool {
+    std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
 /// Builds a program, stripped.
@@ -154,7 +164,7 @@ fn profile(running: &[Running]) -> Profile {
         .unwind(ebpf_profiler_unwind::tables());
     let builder = running.iter().fold(builder, |builder, running| builder.pid(running.child.id()));
     let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
-    let seconds = if std::env::var_os("TRUTH_MATRIX").is_some() { 12 } else { 6 };
+    let seconds = if is_matrix() { 12 } else { 5 };
     profiler.run_for(Duration::from_secs(seconds)).unwrap()
 }
 

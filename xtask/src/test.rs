@@ -54,13 +54,17 @@ pub(crate) fn checks(tally: &mut Tally) {
 
 /// The tests that need no privilege. Returns the programs of all tests.
 pub(crate) fn tests(tally: &mut Tally, profile: &str) -> Vec<Binary> {
-    let binaries = build(tally, "build of tests", &["--workspace", "--profile", profile]);
+    let line = [&["--workspace", "--profile", profile], WITH_TESTS].concat();
+    let binaries = build(tally, "build of tests", &line);
     tally.step("tests", |summaries| binaries::run_all(&binaries, |line| summaries.extend(summary(line))));
     tally.step("tests of documentation", |summaries| {
         watched(cargo(&["test", "--workspace", "--doc", "--profile", profile]), summaries)
     });
     binaries
 }
+
+/// All targets that have tests. The programs of examples and their like have none; each would be compiled once more.
+const WITH_TESTS: &[&str] = &["--lib", "--test", "*", "--bin", "xtask"];
 
 /// Limit of a build: it takes three minutes where nothing else runs.
 const BUILD: Duration = Duration::from_secs(20 * 60);

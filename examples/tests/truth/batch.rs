@@ -114,7 +114,7 @@ fn prepare(cases: Vec<Named>) -> Vec<(&'static str, Result<Ready, String>)> {
     let next = || numbered.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         while let Some((number, (name, case))) = next() {
-            let ready = caught(|| case.prepare(name, number));
+            let ready = caught(|| case.prepare(&name.replace("::", "_"), number));
             prepared.lock().unwrap_or_else(PoisonError::into_inner).push((number, name, ready));
         }
     };

@@ -3,9 +3,9 @@
 use crate::batch;
 use crate::case::Case;
 
-/// Each line is a test.
+/// Each line is a test. Those of the matrix are variants, which CI has no time for.
 macro_rules! truth {
-    ($($name:ident: $case:expr,)*) => {
+    ({ $($name:ident: $case:expr,)* } matrix { $($variant:ident: $variant_case:expr,)* }) => {
         $(
             #[test]
             #[ignore = "profiles: needs root"]
@@ -16,8 +16,23 @@ macro_rules! truth {
             }
         )*
 
+        mod matrix {
+            $(
+                #[test]
+                #[ignore = "profiles: needs root"]
+                fn $variant() {
+                    test_needs::root!();
+                    test_needs::programs!("gcc", "g++", "strip", "gdb");
+                    super::batch::check(concat!("matrix::", stringify!($variant)), super::all);
+                }
+            )*
+        }
+
         fn all() -> Vec<(&'static str, Case)> {
-            vec![$((stringify!($name), $case)),*]
+            vec![
+                $((stringify!($name), $case),)*
+                $((concat!("matrix::", stringify!($variant)), $variant_case),)*
+            ]
         }
     };
 }
@@ -116,78 +131,82 @@ fn plugin(before: &str) -> Case {
 }
 
 truth! {
-    c: chain(),
-    c_stripped: chain().stripped(),
-    c_fixed_address: chain().flags(&["-no-pie", "-fno-pie"]),
-    c_fixed_address_stripped: chain().flags(&["-no-pie", "-fno-pie"]).stripped(),
-    c_static: chain().flags(&["-static"]),
-    c_static_stripped: chain().flags(&["-static"]).stripped(),
-    c_static_pie: chain().flags(&["-static-pie"]),
-    c_static_pie_stripped: chain().flags(&["-static-pie"]).stripped(),
-    c_unoptimized: chain().flags(&["-O0"]),
-    c_small: chain().flags(&["-Os"]),
-    c_one_segment: chain().flags(&["-Wl,-z,noseparate-code"]),
-    c_with_debug_data: chain().flags(&["-g"]),
+    {
+        c: chain(),
+        c_stripped: chain().stripped(),
+        c_fixed_address_stripped: chain().flags(&["-no-pie", "-fno-pie"]).stripped(),
+        c_static_stripped: chain().flags(&["-static"]).stripped(),
+        c_static_pie: chain().flags(&["-static-pie"]),
+        c_unoptimized: chain().flags(&["-O0"]),
+        c_with_debug_data: chain().flags(&["-g"]),
 
-    calls_and_returns: calls(),
-    calls_and_returns_static: calls().flags(&["-static"]),
-    calls_and_returns_stripped: calls().stripped(),
+        calls_and_returns: calls(),
 
-    cpp_exceptions: exceptions("long"),
-    cpp_exceptions_static: exceptions("long").flags(&["-static"]),
-    cpp_exceptions_quick: exceptions("quick"),
-    cpp_throws: throws(),
-    cpp_throws_static: throws().flags(&["-static"]),
-    cpp_inlines: Case::new("inlines.cpp").flags(&["-g"])
-        .known("main shop::outer shop::Counter::middle shop::Counter::inner shop::leaf"),
-    cpp_inlines_without_debug_data: Case::new("inlines.cpp").known("main shop::outer shop::leaf"),
+        cpp_exceptions: exceptions("long"),
+        cpp_throws: throws(),
+        cpp_inlines: Case::new("inlines.cpp").flags(&["-g"])
+            .known("main shop::outer shop::Counter::middle shop::Counter::inner shop::leaf"),
 
-    rust_release: rust(),
-    rust_stripped: rust().stripped(),
-    rust_static: rust().flags(&["-Ctarget-feature=+crt-static"]),
-    rust_with_lines: rust().flags(&["-Cdebuginfo=1"]).step(200),
-    rust_abort: rust().flags(&["-Cpanic=abort"]).main_is_bare(),
+        rust_release: rust(),
+        rust_stripped: rust().stripped(),
+        rust_abort: rust().flags(&["-Cpanic=abort"]).main_is_bare(),
 
-    recursion_10: recursion("10"),
-    recursion_120: recursion("120"),
-    recursion_900: recursion("900"),
-    recursion_120_static_stripped: recursion("120").flags(&["-static"]).stripped(),
+        recursion_900: recursion("900"),
 
-    signal: signals("normal", "alarm"),
-    signal_on_alternate_stack: signals("alternate", "alarm"),
-    signal_of_profiling_timer: signals("alternate", "profile"),
-    signal_static: signals("alternate", "alarm").flags(&["-static"]),
+        signal_on_alternate_stack: signals("alternate", "alarm"),
 
-    null_pointer_called: null("call", "main l1 calls"),
-    null_pointer_jumped_to: null("jump", "main l1"),
+        null_pointer_called: null("call", "main l1 calls"),
+        null_pointer_jumped_to: null("jump", "main l1"),
 
-    vdso: Case::new("vdso.c").step(400).known("main l1 leaf").prefixes(),
-    vdso_static: Case::new("vdso.c").flags(&["-static"]).step(400).known("main l1 leaf").prefixes(),
+        vdso: Case::new("vdso.c").step(400).known("main l1 leaf").prefixes(),
 
-    plt_lazy: plt().flags(&["-fcf-protection=none"]),
-    plt_with_branch_protection: plt().flags(&["-fcf-protection=branch", "-Wl,-z,ibtplt"]),
+        plt_lazy: plt().flags(&["-fcf-protection=none"]),
+        plt_with_branch_protection: plt().flags(&["-fcf-protection=branch", "-Wl,-z,ibtplt"]),
 
-    threads: Case::new("threads.c").known("shallow w3 leaf").known("deep w2 w3 leaf").known("main wait_for_all leaf"),
-    threads_without_the_first: leader("before"),
-    threads_whose_first_ends: leader("0.3"),
-    threads_static: Case::new("threads.c").flags(&["-static"]).known("deep w2 w3 leaf"),
+        threads: Case::new("threads.c").known("shallow w3 leaf").known("deep w2 w3 leaf").known("main wait_for_all leaf"),
+        threads_whose_first_ends: leader("0.3"),
 
-    realigned: Case::new("realign.c").known("main l1 wide_arguments l2 l3 leaf"),
-    realigned_unoptimized: Case::new("realign.c").flags(&["-O0"]).known("main l1 wide_arguments l2 l3 leaf"),
-    realigned_avx: Case::new("realign.c").flags(&["-O3", "-mavx2"]).known("main l1 wide_arguments l2 l3 leaf"),
+        realigned: Case::new("realign.c").known("main l1 wide_arguments l2 l3 leaf"),
+        realigned_unoptimized: Case::new("realign.c").flags(&["-O0"]).known("main l1 wide_arguments l2 l3 leaf"),
 
-    frame_pointers_only: without_unwind_data(),
-    frame_pointers_only_static: without_unwind_data().flags(&["-static"]),
-    run_time_code: Case::new("jit.c").known("main l1 ? ? leaf"),
+        frame_pointers_only: without_unwind_data(),
+        run_time_code: Case::new("jit.c").known("main l1 ? ? leaf"),
 
-    memory_file: vanish("memfd").alone(),
-    deleted: vanish("delete"),
-    replaced: vanish("replace"),
-    replaced_by_pipe: vanish("pipe"),
-    executes_itself: Case::new("exec.c").arguments(&["both"]).life(4.0).learn_from(&["before"]).learn_from(&["after"])
-        .known("main before1 leaf").known("main after1 after2 leaf").also("main execve").kernel_alone(EXEC).loader().alone(),
-    loads_library: plugin("0"),
-    loads_library_later: plugin("1.5"),
+        memory_file: vanish("memfd").alone(),
+        deleted: vanish("delete"),
+        replaced_by_pipe: vanish("pipe"),
+        executes_itself: Case::new("exec.c").arguments(&["both"]).life(4.0).learn_from(&["before"]).learn_from(&["after"])
+            .known("main before1 leaf").known("main after1 after2 leaf").also("main execve").kernel_alone(EXEC).loader().alone(),
+        loads_library: plugin("0"),
+        loads_library_later: plugin("1.5"),
+    }
+    matrix {
+        c_fixed_address: chain().flags(&["-no-pie", "-fno-pie"]),
+        c_static: chain().flags(&["-static"]),
+        c_static_pie_stripped: chain().flags(&["-static-pie"]).stripped(),
+        c_small: chain().flags(&["-Os"]),
+        c_one_segment: chain().flags(&["-Wl,-z,noseparate-code"]),
+        calls_and_returns_static: calls().flags(&["-static"]),
+        calls_and_returns_stripped: calls().stripped(),
+        cpp_exceptions_static: exceptions("long").flags(&["-static"]),
+        cpp_exceptions_quick: exceptions("quick"),
+        cpp_throws_static: throws().flags(&["-static"]),
+        cpp_inlines_without_debug_data: Case::new("inlines.cpp").known("main shop::outer shop::leaf"),
+        rust_static: rust().flags(&["-Ctarget-feature=+crt-static"]),
+        rust_with_lines: rust().flags(&["-Cdebuginfo=1"]).step(200),
+        recursion_10: recursion("10"),
+        recursion_120: recursion("120"),
+        recursion_120_static_stripped: recursion("120").flags(&["-static"]).stripped(),
+        signal: signals("normal", "alarm"),
+        signal_of_profiling_timer: signals("alternate", "profile"),
+        signal_static: signals("alternate", "alarm").flags(&["-static"]),
+        vdso_static: Case::new("vdso.c").flags(&["-static"]).step(400).known("main l1 leaf").prefixes(),
+        threads_without_the_first: leader("before"),
+        threads_static: Case::new("threads.c").flags(&["-static"]).known("deep w2 w3 leaf"),
+        realigned_avx: Case::new("realign.c").flags(&["-O3", "-mavx2"]).known("main l1 wide_arguments l2 l3 leaf"),
+        frame_pointers_only_static: without_unwind_data().flags(&["-static"]),
+        replaced: vanish("replace"),
+    }
 }
 
 /// Between two programs there is no user stack.

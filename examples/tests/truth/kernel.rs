@@ -79,6 +79,8 @@ fn every_sample_is_delivered_or_counted() {
     let profiler = Profiler::builder()
         .deadline(std::time::Duration::from_secs(120))
         .frequency(997)
+        // Room for all of the samples, however late they are read on a busy machine.
+        .ring_size(64 << 20)
         .unwind(ebpf_profiler_unwind::tables())
         .include_self()
         .sink(move |profile: &Profile| {
