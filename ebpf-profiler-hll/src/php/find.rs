@@ -5,13 +5,19 @@
 
 use std::ops::Range;
 
-use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 
 use super::attach;
 use super::offsets::Offsets;
 use super::version::Version;
 use crate::split;
+
+/// Maximum number of bytes of the loop that are searched.
+const MAX_LOOP: u64 = 1 << 20;
+
+/// Minimum number of jumps to an instruction's code in a loop of that kind; there are some 1,200.
+const MIN_JUMPS: usize = 100;
 
 /// A file that holds PHP.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub(super) struct RuntimeFacts {
     pub(super) offsets: Offsets,
     /// Virtual address of the pointer to the innermost frame.
     pub(super) current: u64,
+    /// DWARF number of the register that holds the current instruction in the loop, if one does.
+    pub(super) opline: Option<u8>,
 }
 
 /// Returns the runtime in a file, `None` if it holds none.
@@ -36,12 +44,27 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     let execute = exports.get("execute_ex")?;
     let main = execute.address..execute.address.checked_add(execute.size)?;
     let loops = split::parts(elf, main);
-    Some(File { loops, facts: facts(elf, globals.address).ok_or(Reason::Unsupported) })
+    let facts = facts(elf, globals.address, &loops).ok_or(Reason::Unsupported);
+    Some(File { loops, facts })
 }
 
-fn facts(elf: &Elf, globals: u64) -> Option<RuntimeFacts> {
+fn facts(elf: &Elf, globals: u64, loops: &[Range<u64>]) -> Option<RuntimeFacts> {
     let offsets = Offsets::of(Version::detect(elf)?)?;
-    Some(RuntimeFacts { offsets, current: globals.checked_add(offsets.current.into())? })
+    let opline = opline(elf, loops);
+    Some(RuntimeFacts { offsets, current: globals.checked_add(offsets.current.into())?, opline })
+}
+
+/// Returns the register that holds the current instruction in a loop whose parts jump to one another (`ZEND_VM_KIND_HYBRID`)
+/// by `jmp *(%r15)`.
+fn opline(elf: &Elf, loops: &[Range<u64>]) -> Option<u8> {
+    const R15: u8 = 15;
+    const JUMP: &[u8] = b"\x41\xff\x27";
+    let main = loops.first()?;
+    let size = (main.end - main.start).min(MAX_LOOP);
+    let mut code = vec![0; size as usize];
+    elf.read(main.start, &mut code).ok()?;
+    let jumps = code.windows(JUMP.len()).filter(|window| *window == JUMP).count();
+    (elf.arch() == Arch::X86_64 && jumps >= MIN_JUMPS).then_some(R15)
 }
 
 impl Runtime for File {

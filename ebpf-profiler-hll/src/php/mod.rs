@@ -75,4 +75,8 @@ impl Language for Php {
     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
         find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
     }
+
+    fn walker(&self) -> u32 {
+        attach::WALKER
+    }
 }

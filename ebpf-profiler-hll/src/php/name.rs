@@ -1,6 +1,6 @@
 //! Reads the names of functions.
 
-use ebpf_profiler_core::language::{Attached, FrameWalker, Function, Lines, Memory, Reason};
+use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
 
 use super::offsets::{CLASS_NAME, Offsets, TO_LINE, function};
 use super::{lines, text};
@@ -13,22 +13,17 @@ const EVAL: u8 = 4;
 /// Flag of a function that stands for `__call` or `__callStatic`; its name is that of the missing method.
 const TRAMPOLINE: u32 = 1 << 18;
 
-/// The bits of a check that a frame holds.
-const CHECKED: u32 = 0xff_ffff;
-
 /// Maximum number of bytes read of a function.
 const MAX_FUNCTION: usize = 256;
 
 /// Names the functions of one process.
 pub(super) struct Names {
     offsets: Offsets,
-    /// Computes checks.
-    walker: FrameWalker,
 }
 
 impl Names {
-    pub(super) fn new(offsets: Offsets, walker: FrameWalker) -> Names {
-        Names { offsets, walker }
+    pub(super) fn new(offsets: Offsets) -> Names {
+        Names { offsets }
     }
 
     fn of_script(
@@ -64,9 +59,7 @@ impl Attached for Names {
             // Overwritten since, or never a function.
             return Err(Reason::Implausible);
         }
-        let in_function =
-            |at: u64| head.word(usize::try_from(at.wrapping_sub(address)).unwrap_or(usize::MAX));
-        if self.walker.check(address, in_function)? != check & CHECKED {
+        if head.check(self.offsets.identity() as usize)? != check {
             return Err(Reason::Replaced);
         }
         let name = qualified(&head, kind, memory)?;
@@ -109,8 +102,23 @@ impl Head {
         bytes.first_chunk().copied().map(u64::from_le_bytes).ok_or(Reason::Implausible)
     }
 
+    /// Returns the check that frames carry: a hash of three words, as the kernel side computes it.
+    fn check(&self, at: usize) -> Result<u32, Reason> {
+        let words = [self.word(at)?, self.word(at + 8)?, self.word(at + 16)?];
+        let hash = words.iter().fold(0, |hash, word| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        Ok((hash >> 40) as u32)
+    }
+
     fn number(&self, at: usize) -> Result<u32, Reason> {
         let bytes = self.0.get(at..).unwrap_or_default();
         bytes.first_chunk().copied().map(u32::from_le_bytes).ok_or(Reason::Implausible)
     }
+}
+
+#[test]
+fn checks_are_those_of_the_kernel_side() {
+    let words = [7, u64::MAX, 0x7f00_1234_5678];
+    let head = Head(words.iter().flat_map(|word| word.to_le_bytes()).collect());
+    assert_eq!(head.check(0), Ok(ebpf_programs::abi::interpreter::fold(&words, 3)));
+    assert_eq!(head.check(8), Err(Reason::Implausible));
 }

@@ -9,6 +9,8 @@
 //! | | `opcodes` | 64 | 72 | 88 | 80 | 104 |
 //! | | `filename`, `line_start` | 136, 144 | 144, 152 | 152, 160 | 144, 152 | 168, 176 |
 //! | `zend_op` | size, `lineno` | 32, 24 | same | same | same | same |
+//! | `zend_generator` | `execute_data`, `node`, `execute_fake` | 64, 160, 200 | 56, 152, 184 | same | same | same |
+//! | its node | `child`: the only child | 24 | 16 | same | same | same |
 //! | `zend_class_entry` | `name` | 8 | same | same | same | same |
 //! | `zend_string` | `len`, `val` | 16, 24 | same | same | same | same |
 //!
@@ -27,17 +29,19 @@ pub(super) struct Offsets {
     pub(super) opcodes: u32,
     /// In a function of a script: the file, and, 8 bytes behind, the first line.
     pub(super) filename: u32,
+    pub(super) generator: GeneratorOffsets,
 }
 
-/// Offsets in a frame, `zend_execute_data`.
-pub(super) mod frame {
-    pub(in crate::php) const OPLINE: u32 = 0;
-    pub(in crate::php) const FUNC: u32 = 24;
-    /// The third byte of `This.u1.type_info`.
-    pub(in crate::php) const CALL_INFO: u32 = 42;
-    /// Bit of that byte: the frame ends a run of the loop (`ZEND_CALL_TOP`).
-    pub(in crate::php) const TOP: u8 = 2;
-    pub(in crate::php) const PREVIOUS: u32 = 48;
+/// Offsets in a generator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct GeneratorOffsets {
+    /// The address of its frame.
+    pub(super) frame: u16,
+    /// The node of the tree of generators that delegate to one another, and in a node the only child.
+    pub(super) node: u16,
+    pub(super) child: u16,
+    /// The frame that stands for those that delegate.
+    pub(super) placeholder: u16,
 }
 
 /// Offsets in a function, `zend_function`.
@@ -67,7 +71,11 @@ impl Offsets {
             Version(8, 4) => (96, 104, 168),
             _ => return None,
         };
-        Some(Offsets { current: 488, last, opcodes, filename })
+        let generator = match version {
+            Version(7, _) => GeneratorOffsets { frame: 64, node: 160, child: 24, placeholder: 200 },
+            _ => GeneratorOffsets { frame: 56, node: 152, child: 16, placeholder: 184 },
+        };
+        Some(Offsets { current: 488, last, opcodes, filename, generator })
     }
 
     /// Returns the offset of the words that identify a function.

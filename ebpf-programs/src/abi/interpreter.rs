@@ -55,6 +55,8 @@ pub mod walker {
     pub const PERL: u32 = 4;
     /// Takes frames of LuaJIT's interpreter and traces.
     pub const LUAJIT: u32 = 5;
+    /// Takes frames of PHP.
+    pub const PHP: u32 = 6;
 }
 
 /// Description of one runtime in a process, as it is in the arena.

@@ -17,6 +17,7 @@
 //!   top           HOPPING, COMPARING, SEARCHING
 //!   frames        TAKING from a linked list
 //!   ruby          TAKING from an array, with a search for methods
+//!   php           TAKING, of PHP
 //!   others        FIRST to NEXT
 //! ```
 //!
@@ -32,6 +33,8 @@ mod frames;
 mod others;
 
 mod ruby;
+
+mod php;
 
 mod top;
 
@@ -93,9 +96,9 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
     state.phase = phase::HOPPING;
     let start = match state.loaded.top.from {
         from::THREAD => machine.thread_pointer(),
-        from::ZERO => Some(0),
-        // The thread pointer is used later; a thread without one is found out now, before frames count as missing.
-        from::LIST | from::CURRENT => machine.thread_pointer().map(|_| 0),
+        // A thread without a thread pointer is found out now, before frames count as missing: its frames are not those of
+        // the memory, which is read later than the stack. Lists need the thread pointer, too.
+        from::ZERO | from::LIST | from::CURRENT => machine.thread_pointer().map(|_| 0),
         from::UNKNOWN => {
             machine.request_wakeup();
             None
@@ -152,6 +155,7 @@ fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()>
     match walk.interpreter.walker {
         walker::LIST if M::has_walker(walker::LIST) => frames::take(walk, machine, slot),
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::take(walk, machine, slot),
+        walker::PHP if M::has_walker(walker::PHP) => php::take(walk, machine, slot),
         _ => None,
     }
 }

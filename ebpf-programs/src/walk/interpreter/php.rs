@@ -1,0 +1,111 @@
+//! The frames of PHP.
+//!
+//! ```text
+//!   zend_execute_data   opline 0   return_value 16   func 24   This 32, its type and call info 40   prev_execute_data 48
+//!   zend_function       type 0 …   identity: three words, the last one is the address of the instructions
+//!   zend_generator      execute_data …   node: parent, children u32, child …   execute_fake: a zend_execute_data
+//! ```
+//!
+//! A run ends with a frame that has `ZEND_CALL_TOP`, unless its function is internal: no loop runs that one. Frames
+//! without a function are placeholders. One of them stands for generators that delegate (`yield from`): the running one is
+//! the root of a tree, whose children lead to the one that was called, which has the placeholder:
+//!
+//! ```text
+//!   frames   running ──previous──► placeholder ──previous──► caller
+//!   tree     running ──child──► … ──child──► called
+//! ```
+//!
+//! | parameter | bits |
+//! | --- | --- |
+//! | 0 | offset in a function: identity, 16; in a generator: node 16, child in the node 16, `execute_fake` 16 |
+//! | 1 | offset in a generator: `execute_data`, 16; DWARF number of the register that holds the instruction in the loop, plus 1, 8 |
+
+use super::frames::emit;
+use super::state::phase;
+use crate::abi::interpreter::{FRAME_BYTES, MAX_INTERPRETER_FRAMES, fold};
+use crate::abi::record::frame;
+use crate::machine::Machine;
+use crate::walk::Walk;
+
+/// Number of bytes that are read of a frame, and of a generator's node.
+const FRAME: u32 = 56;
+const NODE: u32 = 32;
+
+/// Offset of the previous frame in a frame.
+const PREVIOUS: u64 = 48;
+
+/// Bits of a frame's call info.
+const TOP: u64 = 1 << 17;
+const GENERATOR: u64 = 1 << 24;
+
+/// Type of an internal function.
+const INTERNAL: u64 = 1;
+
+/// Words of eight bytes that are read of a function.
+const WORDS: usize = FRAME_BYTES / 8;
+
+/// Takes the next frame. Returns `None` if it is unreadable, or beyond the limit.
+#[inline(always)]
+pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    let at = walk.interpreter.next[slot];
+    if at == 0 {
+        walk.interpreter.phase = phase::BEHIND;
+        return Some(());
+    }
+    if walk.interpreter.taken >= MAX_INTERPRETER_FRAMES {
+        return None;
+    }
+    let [offsets, registers, ..] = walk.interpreter.parameters;
+    let object = machine.read_object(at, FRAME)?;
+    let (opline, result, function, this, info) = (object[0], object[2], object[3], object[4], object[5]);
+    let function = function & frame::ADDRESS;
+    let is_generator = function != 0 && info & GENERATOR != 0;
+    let is_placeholder = function == 0 && this.wrapping_add(offsets >> 48) == at;
+    let mut previous = object[6];
+    let mut is_top = info & TOP != 0;
+    if is_generator {
+        // Its result is the generator, which a placeholder may follow.
+        walk.interpreter.at = result;
+    }
+    if is_generator || is_placeholder {
+        let generator = walk.interpreter.at;
+        let object = machine.read_object(generator.wrapping_add(offsets >> 16 & 0xffff), NODE)?;
+        let (parent, children, child) = (object[0], object[1] as u32, object[(offsets >> 35 & 3) as usize]);
+        let is_delegating = is_generator && parent != 0;
+        let link = match children {
+            1 if is_delegating || is_placeholder => child.wrapping_add(registers & 0xffff),
+            0 if is_delegating => generator.wrapping_add((offsets >> 48) + PREVIOUS),
+            // Which of several children was called is unknown.
+            _ if is_delegating => return None,
+            _ => 0,
+        };
+        if link != 0 {
+            previous = machine.read_memory(link)?;
+        }
+        is_top &= !is_delegating;
+    }
+    walk.interpreter.next[slot] = previous;
+    let is_first = walk.interpreter.taken == 0;
+    walk.interpreter.taken += 1;
+    if function == 0 {
+        return Some(());
+    }
+    let identity = (offsets & 0xff) as usize / 8;
+    let object = machine.read_object(function, (offsets as u32 & 0xff) + 24)?;
+    let words = [0, 1, 2].map(|index| object[(identity + index) & (WORDS - 1)]);
+    if is_top && object[0] & 0xff != INTERNAL {
+        walk.interpreter.phase = phase::BEHIND;
+    }
+    // The loop saves the current instruction only before it calls something that needs it.
+    let register = (registers >> 16 & 0xff) as u8;
+    let exact = if is_first && walk.flags & frame::EXACT != 0 && register != 0 {
+        walk.register(register - 1)
+    } else {
+        None
+    };
+    let place = exact.unwrap_or(opline).wrapping_sub(function) as u32;
+    emit(walk, machine, function, fold(&words, 3), place);
+    Some(())
+}
+
+const _: () = assert!(WORDS.is_power_of_two());

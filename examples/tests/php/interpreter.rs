@@ -1,0 +1,70 @@
+//! Interpreters: the installed one, and those that `cargo xtask fixtures php` has fetched.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One interpreter.
+#[derive(Clone, Debug)]
+pub(crate) struct Interpreter {
+    /// Name, for example `installed` or `8.4-static`.
+    pub(crate) name: String,
+    /// Root folder; `None` for the machine's own root.
+    root: Option<PathBuf>,
+    /// Path of the program, relative to that root.
+    program: PathBuf,
+    options: Vec<&'static str>,
+}
+
+/// Enters the interpreter's root, with the devices and the processes of the machine.
+const ENTER: &str =
+    r#"mount --rbind /dev "$0/dev" && mount --types proc proc "$0/proc" && exec chroot "$0" "$@""#;
+
+impl Interpreter {
+    /// Returns the `php` in `PATH`.
+    pub(crate) fn installed(options: &[&'static str]) -> Interpreter {
+        let name = ["installed"].iter().chain(options).copied().collect::<Vec<_>>().join(" ");
+        Interpreter { name, root: None, program: "php".into(), options: options.to_vec() }
+    }
+
+    /// Returns the command that runs a program of the workloads' folder.
+    pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = self.bare_command();
+        command.arg(self.folder().join(program)).args(arguments);
+        command
+    }
+
+    fn bare_command(&self) -> Command {
+        let mut command = match &self.root {
+            None => Command::new(&self.program),
+            Some(root) => {
+                let mut command = Command::new("unshare");
+                command.args(["--mount", "sh", "-c", ENTER]).arg(root).arg(&self.program);
+                command
+            }
+        };
+        command.args(&self.options);
+        command
+    }
+
+    /// Returns the version, as the interpreter prints it.
+    pub(crate) fn version(&self) -> (u32, u32) {
+        let code = "echo PHP_MAJOR_VERSION, ' ', PHP_MINOR_VERSION;";
+        let output = self.bare_command().args(["-r", code]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (major, minor) = text.split_once(' ').unwrap_or_else(|| panic!("{}: {text}", self.name));
+        (major.parse().unwrap(), minor.parse().unwrap())
+    }
+
+    /// Returns the folder of the workloads as the interpreter sees it; copied if it has a root folder.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let programs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/php/programs"));
+        let Some(root) = &self.root else { return programs.to_path_buf() };
+        let inside = root.join("truth");
+        std::fs::create_dir_all(&inside).unwrap();
+        for entry in std::fs::read_dir(programs).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, inside.join(path.file_name().unwrap())).unwrap();
+        }
+        PathBuf::from("/truth")
+    }
+}

@@ -1,0 +1,148 @@
+//! Stacks of PHP programs compared with PHP's own: every function of a script, with the line of each call, from `_start`
+//! to the leaf.
+//!
+//! ```sh
+//! cargo xtask fixtures php
+//! sudo -E env PATH="$PATH" cargo test --release -p examples --test php -- --ignored --test-threads=1 --nocapture
+//! ```
+//!
+//! `programs/chains.php` builds a chain of calls, prints PHP's backtrace of it, and spins at its end. A sample is exact if its
+//! script frames are that backtrace, with file and line of each; if native frames of the C function that calls back stand
+//! behind each internal function that calls a function of a script, and behind no other; if it begins at the root and no
+//! native frame of the loop is left. The innermost function may be on the lines with the comment "spin", and on two lines with
+//! the same code equally often.
+//!
+//! `TRUTH_PHP=8.2,static` leaves only the interpreters with one of these in their names, `TRUTH_CHAIN=regex,eval` only such
+//! chains.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
+
+mod chain;
+mod interpreter;
+mod judge;
+mod seen;
+
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
+
+use chain::Running;
+use interpreter::Interpreter;
+use judge::Verdict;
+
+/// Profiling time of all chains together, in seconds.
+const SECONDS: f64 = 8.0;
+
+/// Minimum number of exact samples, of 1,000.
+const PER_MILLE: u64 = 990;
+
+/// Time before the samples that count.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// Sampling frequency per CPU, in Hz.
+const FREQUENCY: u32 = 997;
+
+/// A chain, its argument, and the first version that has it.
+struct Case {
+    name: &'static str,
+    chain: &'static str,
+    argument: &'static str,
+    since: (u32, u32),
+}
+
+const fn case(name: &'static str) -> Case {
+    Case { name, chain: name, argument: "0", since: (7, 4) }
+}
+
+const CASES: &[Case] = &[
+    Case { name: "recursion_20", chain: "recursion", argument: "20", since: (7, 4) },
+    Case { name: "recursion_300", chain: "recursion", argument: "300", since: (7, 4) },
+    case("methods"),
+    case("constructor"),
+    case("destructor"),
+    case("closures"),
+    case("usort"),
+    case("array_map"),
+    case("array_reduce"),
+    case("array_walk"),
+    case("regex"),
+    case("autoload"),
+    case("error_handler"),
+    case("output"),
+    case("generators"),
+    case("next"),
+    case("delegates"),
+    case("exceptions"),
+    case("finally"),
+    case("include"),
+    case("eval"),
+    case("names"),
+    Case { name: "fiber", chain: "fiber", argument: "0", since: (8, 1) },
+    case("internals"),
+    case("two_lines"),
+];
+
+/// The PHP of this machine.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_of_installed_php() {
+    test_needs::root!();
+    test_needs::programs!("php");
+    check(&Interpreter::installed(&[]));
+}
+
+/// Runs all chains at the same time under one interpreter, and fails if one of them isn't good.
+fn check(interpreter: &Interpreter) {
+    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
+    let version = interpreter.version();
+    let is_wanted =
+        |case: &&Case| case.since <= version && wanted.split(',').any(|part| case.name.contains(part));
+    let cases: Vec<_> = CASES.iter().filter(is_wanted).collect();
+    let running: Vec<_> = cases
+        .iter()
+        .map(|case| {
+            let running = Running::start(interpreter.command("chains.php", &[case.chain, case.argument]));
+            running.signal("STOP");
+            running
+        })
+        .collect();
+    running.iter().for_each(|running| running.signal("CONT"));
+    let pids: Vec<_> = running.iter().map(Running::pid).collect();
+    let profile = profile(&pids, || std::thread::sleep(Duration::from_secs_f64(SECONDS)));
+    let stacks = seen::stacks(&profile);
+    let mut failures = String::new();
+    for (case, running) in cases.iter().zip(&running) {
+        let own: Vec<_> = stacks.iter().filter(|stack| stack.pid == running.pid()).cloned().collect();
+        let verdict = Verdict::on(&own, &running.chain);
+        println!("share\tphp\t{}\t{}\t{}\t{}", interpreter.name, case.name, verdict.exact, verdict.samples);
+        if case.name == "two_lines" && !verdict.has_equal_lines() {
+            failures += &format!("\n{} under {}: lines {:?}", case.name, interpreter.name, verdict.lines);
+        }
+        if !verdict.is_good(PER_MILLE) {
+            failures += &format!("\n{} under {}: {verdict}", case.name, interpreter.name);
+        }
+    }
+    assert!(failures.is_empty(), "{failures}");
+}
+
+/// Profiles processes while `meanwhile` runs.
+fn profile(pids: &[u32], meanwhile: impl FnOnce()) -> Profile {
+    let builder = Profiler::builder()
+        .deadline(Duration::from_secs(120))
+        .frequency(FREQUENCY)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
+    let builder = pids.iter().fold(builder, |builder, &pid| builder.pid(pid));
+    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    // Until the tables are ready, stacks are copied, and deep ones truncated.
+    std::thread::sleep(WARM_UP);
+    drop(profiler.take_profile().unwrap_or_else(|error| panic!("{error}")));
+    meanwhile();
+    let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+    profile
+}

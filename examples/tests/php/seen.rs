@@ -1,0 +1,82 @@
+//! Sampled stacks, in the terms of the comparison.
+
+use std::fmt;
+
+use ebpf_profiler_core::profile::{Call, FrameView, Profile};
+use ebpf_profiler_core::trace::Frame;
+
+/// One distinct stack of a process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stack {
+    pub(crate) pid: u32,
+    /// Frames, root first, without those of the kernel.
+    pub(crate) frames: Vec<Seen>,
+    /// Reason for which the root side is missing, or omitted frames.
+    pub(crate) cut: Option<String>,
+    pub(crate) count: u64,
+}
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Its symbol; empty if there is none.
+    Native(String),
+    Script {
+        name: String,
+        file: String,
+        line: u32,
+        is_unnamed: bool,
+    },
+}
+
+/// Returns all stacks of a profile.
+pub(crate) fn stacks(profile: &Profile) -> Vec<Stack> {
+    let samples = profile.samples().map(|sample| {
+        let mut stack = Stack { pid: sample.process().pid, count: sample.count(), ..Stack::default() };
+        sample.trace().calls().for_each(|call| stack.add(call));
+        stack
+    });
+    samples.collect()
+}
+
+impl Stack {
+    fn add(&mut self, call: Call<'_>) {
+        match call {
+            Call::LeftOut(count) => self.cut = Some(format!("{count} frames left out")),
+            Call::Truncated(stop) => self.cut = Some(stop.to_string()),
+            // Inlined functions share the frame of their caller.
+            Call::Function { depth: 1.., .. } => {}
+            Call::Function { frame, .. } if matches!(frame.frame(), Frame::Kernel { .. }) => {}
+            Call::Function { frame, .. } => self.frames.push(Seen::new(frame)),
+            _ => {}
+        }
+    }
+}
+
+impl Seen {
+    fn new(frame: FrameView<'_>) -> Seen {
+        let symbol = frame.symbols().last();
+        match frame.script() {
+            Some(script) => Seen::Script {
+                name: script.name.to_string(),
+                file: script.file.to_string(),
+                line: symbol.map_or(0, |symbol| symbol.line),
+                is_unnamed: script.is_unnamed,
+            },
+            None => Seen::Native(symbol.map_or_else(String::new, |symbol| symbol.function.to_string())),
+        }
+    }
+}
+
+/// As people read it.
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Seen::Native(name) if name.is_empty() => f.write_str("?"),
+            Seen::Native(name) => f.write_str(name),
+            Seen::Script { name, file, line, .. } => {
+                write!(f, "{name}({}:{line})", file.rsplit('/').next().unwrap_or_default())
+            }
+        }
+    }
+}
