@@ -36,6 +36,43 @@ impl fmt::Display for Number {
     }
 }
 
+/// Nanoseconds as time with three digits: `1.23 ms`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seconds(pub(crate) u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&scaled(self.0, 1_000, &["ns", "µs", "ms", "s"]))
+    }
+}
+
+/// A number of bytes with three digits: `1.23 MiB`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&scaled(self.0, 1_024, &["B", "KiB", "MiB", "GiB", "TiB"]))
+    }
+}
+
+/// Formats a number in the largest unit in which it is at least 1.
+fn scaled(number: u64, step: u64, units: &[&str]) -> String {
+    let (mut value, mut unit) = (number as f64, 0);
+    while value >= step as f64 && unit + 1 < units.len() {
+        value /= step as f64;
+        unit += 1;
+    }
+    let digits = match value {
+        _ if unit == 0 || value >= 100.0 => 0,
+        10.0.. => 1,
+        _ => 2,
+    };
+    let text = format!("{value:.digits$}");
+    let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
+    format!("{text} {}", units[unit])
+}
+
 /// Never rounds up to 100 %, which would read as all.
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,6 +151,15 @@ fn plain(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn amounts_have_the_largest_unit_and_three_digits() {
+        let times =
+            [0, 999, 1_000, 1_234_567, 12_345_678_901, 9_000_000_000_000].map(|it| Seconds(it).to_string());
+        assert_eq!(times, ["0 ns", "999 ns", "1 µs", "1.23 ms", "12.3 s", "9000 s"]);
+        let bytes = [5, 1_536, 3 << 30].map(|it| Bytes(it).to_string());
+        assert_eq!(bytes, ["5 B", "1.5 KiB", "3 GiB"]);
+    }
 
     #[test]
     fn numbers_have_thousands() {

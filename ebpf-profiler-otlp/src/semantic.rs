@@ -9,6 +9,8 @@
 //! [host]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/host/
 //! [service]: https://opentelemetry.io/docs/specs/semconv/registry/attributes/service/
 
+use ebpf_profiler_core::profile::SampleKind;
+
 /// The schema URL of this version of the conventions.
 pub(crate) const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.44.0";
 
@@ -87,8 +89,10 @@ pub(crate) const SAMPLES: (&str, &str) = ("samples", "count");
 /// Period type and unit of ticks.
 pub(crate) const CPU: (&str, &str) = ("cpu", "nanoseconds");
 
-/// Sample type and unit of the time that threads did not run.
-pub(crate) const OFF_CPU: (&str, &str) = ("off_cpu", "nanoseconds");
+/// Returns the sample type of a kind other than CPU time: `off_cpu` for `off-cpu`.
+pub(crate) fn type_name(kind: &SampleKind) -> String {
+    kind.name().replace('-', "_")
+}
 
 /// The name of the instrumentation scope.
 pub(crate) const SCOPE_NAME: &str = "ebpf-profiler";

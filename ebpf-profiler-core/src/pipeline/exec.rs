@@ -31,6 +31,8 @@ pub(super) struct Execs {
 pub(super) struct Held {
     time: u64,
     ids: [u32; 3],
+    event: u16,
+    value: u64,
     comm: [u8; 16],
     stop: Stop,
     kernel: Vec<u64>,
@@ -42,8 +44,8 @@ impl Held {
     pub(super) fn record(&self) -> TickRecord<'_> {
         let [pid, tid, cpu] = self.ids;
         let body = Body::Walked { leaf: &self.leaf, root: [&[]; 2], omitted: 0 };
-        let Held { time, comm, stop, .. } = *self;
-        TickRecord { time, pid, tid, cpu, comm, stop, kernel: &self.kernel, body }
+        let Held { time, event, value, comm, stop, .. } = *self;
+        TickRecord { time, pid, tid, cpu, comm, event, value, stop, kernel: &self.kernel, body }
     }
 }
 
@@ -71,7 +73,8 @@ impl Execs {
         }
         let TickRecord { time, pid, tid, cpu, comm, stop, kernel, .. } = *tick;
         let (kernel, leaf) = (kernel.to_vec(), leaf.to_vec());
-        self.held.push(Held { time, ids: [pid, tid, cpu], comm, stop, kernel, leaf });
+        let (event, value) = (tick.event, tick.value);
+        self.held.push(Held { time, ids: [pid, tid, cpu], event, value, comm, stop, kernel, leaf });
         true
     }
 

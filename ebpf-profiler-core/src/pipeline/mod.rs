@@ -21,7 +21,7 @@ use hashbrown::HashMap;
 use self::exec::Execs;
 use crate::language::Splice;
 use crate::process::{Module, ModuleId};
-use crate::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
+use crate::profile::{Process, Profile, ProfileBuilder, SampleKind, Thread, ThreadId};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::symbol::Symbolizer;
@@ -41,6 +41,7 @@ pub struct Pipeline {
     frames: Vec<Frame>,
     clock: Clock,
     period: Duration,
+    kinds: Vec<SampleKind>,
     /// The time of the latest event.
     now: u64,
     /// Time when unused tables were last freed.
@@ -111,7 +112,7 @@ impl PendingProfile {
 }
 
 impl Pipeline {
-    /// Returns an empty pipeline. `period` is the time between two samples of a CPU.
+    /// Returns an empty pipeline for samples of CPU time. `period` is the time between two samples of a CPU.
     pub fn new(registry: Registry, clock: Clock, period: Duration) -> Pipeline {
         Pipeline {
             registry,
@@ -122,6 +123,7 @@ impl Pipeline {
             frames: Vec::new(),
             clock,
             period,
+            kinds: vec![SampleKind::cpu(period)],
             now: 0,
             tidied: 0,
             since: SystemTime::now(),
@@ -133,6 +135,12 @@ impl Pipeline {
     /// Returns the registry of processes and files.
     pub fn registry(&mut self) -> &mut Registry {
         &mut self.registry
+    }
+
+    /// Sets the kinds of samples; their numbers are those of the records. Called before the first sample.
+    pub fn set_kinds(&mut self, kinds: Vec<SampleKind>) {
+        self.kinds = kinds;
+        self.builder = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
     }
 
     /// Sets the clock for later samples, after the time of day was changed.
@@ -153,7 +161,10 @@ impl Pipeline {
             return false;
         }
         self.period = period;
-        self.builder = ProfileBuilder::new(period);
+        for kind in self.kinds.iter_mut().filter(|kind| kind.is_cpu()) {
+            *kind = kind.with_period(period);
+        }
+        self.builder = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
         true
     }
 
@@ -195,7 +206,8 @@ impl Pipeline {
         let now = SystemTime::now();
         let start = std::mem::replace(&mut self.since, now);
         self.threads.clear();
-        let mut builder = std::mem::replace(&mut self.builder, ProfileBuilder::new(self.period));
+        let next = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
+        let mut builder = std::mem::replace(&mut self.builder, next);
         let script = |id| self.registry.script(id).cloned();
         builder.know_scripts(script);
         self.registry.limit_scripts();
@@ -320,7 +332,8 @@ impl Pipeline {
         let (omitted, gap) = left_out.unwrap_or_default();
         let thread = self.thread(tick);
         let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
-        self.builder.add_on_cpu(tick.cpu, thread, &trace, tick.time.wrapping_add(self.clock.offset));
+        let time = tick.time.wrapping_add(self.clock.offset);
+        self.builder.add_value(tick.event.into(), tick.value, Some(tick.cpu), thread, &trace, time);
         self.stats.samples += 1;
         self.stats.whole += u64::from(trace.is_whole());
     }

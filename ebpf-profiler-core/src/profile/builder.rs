@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use hashbrown::HashMap;
 
 use super::names::{Namer, Names};
-use super::samples::{NO_CPU, SampleInterner};
+use super::samples::{Event, NO_CPU, SampleInterner};
 use super::traces::TraceInterner;
-use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, Thread, ThreadId};
+use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, Thread, ThreadId};
 use crate::language::{Script, ScriptId};
 use crate::process::{Module, ModuleId};
 use crate::symbol::{Symbol, Symbolizer};
@@ -40,8 +40,7 @@ use crate::trace::{Frame, Trace};
 /// ```
 #[derive(Debug, Default)]
 pub struct ProfileBuilder {
-    period: Duration,
-    is_off_cpu: bool,
+    kinds: Vec<SampleKind>,
     losses: BTreeMap<&'static str, u64>,
     processes: Interner<Process>,
     threads: Interner<Thread>,
@@ -52,14 +51,33 @@ pub struct ProfileBuilder {
 }
 
 impl ProfileBuilder {
-    /// Creates a builder for samples that are `period` apart on each CPU.
+    /// Creates a builder for samples of CPU time that are `period` apart on each CPU.
     pub fn new(period: Duration) -> ProfileBuilder {
-        ProfileBuilder { period, ..ProfileBuilder::default() }
+        ProfileBuilder::of_kinds([SampleKind::cpu(period)])
     }
 
-    /// Creates a builder for off-CPU time: time that threads did not run.
-    pub fn off_cpu() -> ProfileBuilder {
-        ProfileBuilder { is_off_cpu: true, ..ProfileBuilder::default() }
+    /// Creates a builder for samples of several kinds; at most 65,535.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use ebpf_profiler_core::profile::{Process, ProfileBuilder, SampleKind, Thread};
+    /// use ebpf_profiler_core::{symbol::NoSymbols, trace::{Stop, Trace}};
+    ///
+    /// let kinds = [SampleKind::cpu(Duration::from_millis(10)), SampleKind::off_cpu()];
+    /// let mut builder = ProfileBuilder::of_kinds(kinds);
+    /// let process = builder.process(Process::new(7));
+    /// let thread = builder.thread(Thread::new(process, 7, "cat"));
+    /// let trace = Trace::new([].as_slice(), Stop::NoUserStack);
+    /// builder.add_value(1, 2_500_000, None, thread, &trace, 1_000);
+    ///
+    /// let profile = builder.finish(SystemTime::now(), Duration::from_secs(1), |_| None, &mut NoSymbols);
+    /// assert_eq!(profile.of_kind(1).total(), 2_500_000);
+    /// ```
+    pub fn of_kinds(kinds: impl IntoIterator<Item = SampleKind>) -> ProfileBuilder {
+        let kinds = kinds.into_iter().take(u16::MAX.into()).collect();
+        ProfileBuilder { kinds, ..ProfileBuilder::default() }
     }
 
     /// Interns a process and returns its number.
@@ -72,30 +90,35 @@ impl ProfileBuilder {
         ThreadId(self.threads.intern(thread))
     }
 
-    /// Adds a sample of an unknown CPU, taken at `time` nanoseconds since 1970.
+    /// Adds a sample of the first kind with value 1, of an unknown CPU, taken at `time` nanoseconds since 1970.
     pub fn add(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64) {
-        self.insert(NO_CPU, thread, trace, time, Duration::ZERO);
+        self.add_value(0, 1, None, thread, trace, time);
     }
 
-    /// Adds a sample of CPU `cpu`, taken at `time` nanoseconds since 1970.
+    /// Adds a sample of the first kind with value 1, of CPU `cpu`, taken at `time` nanoseconds since 1970.
     pub fn add_on_cpu(&mut self, cpu: u32, thread: ThreadId, trace: &Trace<'_>, time: u64) {
-        self.insert(cpu, thread, trace, time, Duration::ZERO);
+        self.add_value(0, 1, Some(cpu), thread, trace, time);
     }
 
-    /// Adds a stretch of time in which a thread did not run, which ended at `time` nanoseconds since 1970.
+    /// Adds a sample of kind number `kind` with a value in the kind's unit, taken at `time` nanoseconds since 1970.
     ///
-    /// `waited` is kept only by a profile of [off-CPU time](ProfileBuilder::off_cpu).
-    pub fn add_wait(&mut self, thread: ThreadId, trace: &Trace<'_>, time: u64, waited: Duration) {
-        self.insert(NO_CPU, thread, trace, time, waited);
-    }
-
-    fn insert(&mut self, cpu: u32, thread: ThreadId, trace: &Trace<'_>, time: u64, waited: Duration) {
+    /// A sample of a kind that the builder does not have is counted as lost.
+    pub fn add_value(
+        &mut self,
+        kind: usize,
+        value: u64,
+        cpu: Option<u32>,
+        thread: ThreadId,
+        trace: &Trace<'_>,
+        time: u64,
+    ) {
+        if kind >= self.kinds.len() {
+            return self.lose("of an unknown kind", 1);
+        }
         let frames = trace.frames.iter().map(|&frame| FrameId(self.frames.intern(frame)));
         let trace = self.traces.intern(trace, frames);
-        self.samples.add(thread, trace, time, cpu);
-        if self.is_off_cpu {
-            self.samples.wait(u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX));
-        }
+        let event = Event { time, cpu: cpu.unwrap_or(NO_CPU), value };
+        self.samples.add(kind as u16, thread, trace, event);
     }
 
     /// Adds the functions of scripts that occur in traces, as far as `script` returns them.
@@ -145,8 +168,7 @@ impl ProfileBuilder {
         Profile::new(Data {
             start,
             duration,
-            period: self.period,
-            is_off_cpu: self.is_off_cpu,
+            kinds: self.kinds,
             losses: self.losses,
             modules,
             scripts,

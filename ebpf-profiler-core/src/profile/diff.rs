@@ -26,12 +26,15 @@ pub struct StackChange<'p> {
 struct Amount {
     count: u64,
     time: Duration,
-    /// Seconds per second of the profile.
+    value: u64,
+    /// Seconds per second of the profile; values per second for a kind that is no time.
     rate: f64,
 }
 
 impl Profile {
     /// Compares this profile with an earlier one, stack by stack.
+    ///
+    /// Of profiles with several kinds of samples, the first kind is compared.
     ///
     /// Two stacks are equal if their frames are, by content: function names and module of a frame with names; module
     /// and address of one without. Lines, processes, threads and the reason why a stack ends don't count.
@@ -78,12 +81,18 @@ impl<'p> StackChange<'p> {
         (self.before.count, self.after.count)
     }
 
-    /// Returns the times in the earlier and in the later profile: CPU time, or time that threads did not run.
+    /// Returns the values in the earlier and in the later profile, in the kind's unit.
+    pub fn values(&self) -> (u64, u64) {
+        (self.before.value, self.after.value)
+    }
+
+    /// Returns the times in the earlier and in the later profile: CPU time, or time that threads did not run. Zero for a
+    /// kind that is no time.
     pub fn times(&self) -> (Duration, Duration) {
         (self.before.time, self.after.time)
     }
 
-    /// Returns the change in seconds per second, so that profiles of different lengths and frequencies compare:
+    /// Returns the change in seconds per second, or in values per second for a kind that is no time, so that profiles of different lengths and frequencies compare:
     /// 0.5 is half a CPU more.
     pub fn change(&self) -> f64 {
         self.after.rate - self.before.rate
@@ -139,7 +148,7 @@ impl<'p> Stacks<'p> {
                 *self.frames.entry(Content::of(frame)).or_insert(next)
             })
             .collect();
-        for sample in profile.samples() {
+        for sample in profile.samples_of_first_kind() {
             let trace = sample.trace();
             let stack: Vec<u32> = trace.frames().map(|frame| frames[frame.id().0 as usize]).collect();
             let number = *self.stacks.entry(stack).or_insert(self.changes.len());
@@ -147,17 +156,14 @@ impl<'p> Stacks<'p> {
                 let (before, after) = Default::default();
                 self.changes.push(StackChange { trace, before, after });
             }
-            let time = match profile.is_off_cpu() {
-                true => {
-                    Duration::from_nanos(sample.waits().iter().fold(0, |sum, wait| wait.saturating_add(sum)))
-                }
-                false => profile.period().mul_f64(sample.count() as f64),
-            };
+            let time = sample.kind().time(sample.value());
             let amount = side(&mut self.changes[number]);
             amount.count += sample.count();
-            amount.time += time;
+            amount.value = amount.value.saturating_add(sample.value());
+            amount.time += time.unwrap_or_default();
+            let all = if time.is_some() { amount.time.as_secs_f64() } else { amount.value as f64 };
             let length = profile.duration().as_secs_f64();
-            amount.rate = if length > 0.0 { amount.time.as_secs_f64() / length } else { 0.0 };
+            amount.rate = if length > 0.0 { all / length } else { 0.0 };
         }
     }
 }

@@ -11,7 +11,7 @@ use super::builder::{Interner, order};
 use super::names::Namer;
 use super::samples::SampleInterner;
 use super::traces::TraceInterner;
-use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, Thread, ThreadId, TraceId};
+use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, Thread, ThreadId, TraceId};
 use crate::language::{Script, ScriptId};
 use crate::process::{Module, ModuleId};
 use crate::symbol::Symbol;
@@ -30,7 +30,7 @@ pub enum MergeError {
         /// The period of the other profile.
         other: Duration,
     },
-    /// One is of CPU time, the other of off-CPU time.
+    /// Their kinds of samples differ.
     Kind,
 }
 
@@ -43,7 +43,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Fails if there is no profile, or if period or kind of time differ.
+    /// Fails if there is no profile, or if period or kinds of samples differ.
     ///
     /// # Examples
     ///
@@ -62,26 +62,23 @@ impl Profile {
         let first = profiles.next().ok_or(MergeError::Empty)?;
         let mut merger = Merger::default();
         let (mut start, mut end) = (first.start(), first.start() + first.duration());
-        merger.add(&first.data);
+        merger.add(first);
         for profile in profiles {
+            let kinds = |profile: &Profile| -> Vec<SampleKind> {
+                profile.kinds().iter().map(|kind| kind.with_period(Duration::ZERO)).collect()
+            };
+            if kinds(profile) != kinds(first) {
+                return Err(MergeError::Kind);
+            }
             if profile.period() != first.period() {
                 return Err(MergeError::Period { first: first.period(), other: profile.period() });
             }
-            if profile.is_off_cpu() != first.is_off_cpu() {
-                return Err(MergeError::Kind);
-            }
             start = start.min(profile.start());
             end = end.max(profile.start() + profile.duration());
-            merger.add(&profile.data);
+            merger.add(profile);
         }
         let duration = end.duration_since(start).unwrap_or_default();
-        Ok(merger.finish(|data| Data {
-            start,
-            duration,
-            period: first.period(),
-            is_off_cpu: first.is_off_cpu(),
-            ..data
-        }))
+        Ok(merger.finish(|data| Data { start, duration, kinds: first.kinds().to_vec(), ..data }))
     }
 }
 
@@ -109,7 +106,8 @@ struct NamedContent {
 }
 
 impl Merger {
-    fn add(&mut self, data: &Data) {
+    fn add(&mut self, profile: &Profile) {
+        let (data, first) = (&*profile.data, profile.selected.start);
         for (&reason, &count) in &data.losses {
             *self.losses.entry(reason).or_default() += count;
         }
@@ -155,14 +153,10 @@ impl Merger {
                 self.traces.intern(&trace, frames)
             })
             .collect();
-        for sample in data.samples.iter() {
+        for sample in data.samples.of_kinds(&profile.selected) {
             let (thread, trace) = (threads[sample.thread.0 as usize], traces[sample.trace.0 as usize]);
-            let (times, cpus) = (data.samples.times(sample), data.samples.cpus(sample));
-            for (index, (&time, &cpu)) in times.iter().zip(cpus).enumerate() {
-                self.samples.add(thread, trace, time, cpu);
-                if let Some(&wait) = data.samples.waits(sample).get(index) {
-                    self.samples.wait(wait);
-                }
+            for event in data.samples.events(sample) {
+                self.samples.add(sample.kind - first, thread, trace, event);
             }
         }
     }
@@ -202,8 +196,7 @@ impl Merger {
         Profile::new(complete(Data {
             start: std::time::SystemTime::UNIX_EPOCH,
             duration: Duration::ZERO,
-            period: Duration::ZERO,
-            is_off_cpu: false,
+            kinds: Vec::new(),
             losses: self.losses,
             modules: self.modules,
             scripts: self.scripts,
@@ -226,7 +219,7 @@ impl fmt::Display for MergeError {
                 f,
                 "cannot merge profiles with periods of {first:?} and {other:?}; merge those of one frequency"
             ),
-            MergeError::Kind => f.write_str("cannot merge profiles of CPU time and of off-CPU time"),
+            MergeError::Kind => f.write_str("cannot merge profiles with different kinds of samples; merge each kind alone: Profile::of_kind"),
         }
     }
 }

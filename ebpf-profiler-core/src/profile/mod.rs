@@ -1,7 +1,7 @@
-//! Finished profiles: samples with their counts, threads and named stacks.
+//! Finished profiles: samples with their values, threads and named stacks.
 //!
 //! ```text
-//!   Sample ── count, timestamps
+//!   Sample ── kind, timestamps, values
 //!     ├── Thread ── Process
 //!     └── Trace ── stop reason
 //!           └── frames, leaf first ── Symbol, innermost first
@@ -15,6 +15,7 @@ mod call;
 mod diff;
 mod merge;
 mod names;
+mod sample_kind;
 mod samples;
 mod summary;
 mod traces;
@@ -41,6 +42,7 @@ pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
 pub use diff::{ProfileDiff, StackChange};
 pub use merge::MergeError;
+pub use sample_kind::{SampleKind, Unit};
 pub use summary::Summary;
 pub use tree::{Label, Layout, Limits, Placed, Tree};
 pub use view::{FrameView, Sample, TraceView};
@@ -64,6 +66,8 @@ pub use view::{FrameView, Sample, TraceView};
 #[derive(Clone)]
 pub struct Profile {
     data: Arc<Data>,
+    /// The kinds that this handle shows, as indices in [`Data::kinds`].
+    selected: Range<u16>,
 }
 
 /// The contents of a profile.
@@ -71,8 +75,7 @@ pub struct Profile {
 struct Data {
     start: SystemTime,
     duration: Duration,
-    period: Duration,
-    is_off_cpu: bool,
+    kinds: Vec<SampleKind>,
     losses: BTreeMap<&'static str, u64>,
     modules: Vec<Module>,
     scripts: Vec<Script>,
@@ -154,6 +157,9 @@ pub struct StackId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TraceId(pub u32);
 
+/// The kind of a profile without kinds.
+static NO_KIND: SampleKind = SampleKind::NONE;
+
 #[derive(Clone, Debug)]
 struct NamedFrame {
     frame: Frame,
@@ -165,7 +171,8 @@ struct NamedFrame {
 
 impl Profile {
     fn new(data: Data) -> Profile {
-        Profile { data: Arc::new(data) }
+        let selected = 0..data.kinds.len() as u16;
+        Profile { data: Arc::new(data), selected }
     }
 
     /// Returns the time at which the profile begins.
@@ -178,28 +185,71 @@ impl Profile {
         self.data.duration
     }
 
-    /// Returns `true` if the samples stand for time that threads did not run. Such a profile has no period, and each
-    /// sample has [`waits`](Sample::waits).
-    pub fn is_off_cpu(&self) -> bool {
-        self.data.is_off_cpu
+    /// Returns the kinds of samples, those without a sample included.
+    pub fn kinds(&self) -> &[SampleKind] {
+        self.data.kinds.get(self.selected_indices()).unwrap_or_default()
     }
 
-    /// Returns the time between two samples of a CPU, which is the CPU time that one count stands for.
-    pub fn period(&self) -> Duration {
-        self.data.period
+    /// Returns the first kind of samples, which is the one that pictures, tables and folded text show.
+    pub fn kind(&self) -> &SampleKind {
+        self.kinds().first().unwrap_or(&NO_KIND)
     }
 
-    /// Returns the samples: one for each distinct pair of thread and trace.
+    /// Returns the profile with samples of kind `index` in [`kinds`](Profile::kinds) only; without samples if there is no
+    /// such kind. Shares memory with this one.
     ///
-    /// Samples of a process are adjacent, processes in the order of [`ProcessId`]; otherwise they are in the order
-    /// of first occurrence.
-    pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample<'_>> {
-        self.data.samples.iter().map(|stored| Sample { profile: &self.data, stored })
+    /// # Examples
+    ///
+    /// ```
+    /// let profile = ebpf_profiler_core::testing::profile("cat;main;read 3");
+    /// assert_eq!(profile.kind().name(), "cpu");
+    /// assert_eq!(profile.of_kind(0).count(), 3);
+    /// assert_eq!(profile.of_kind(1).count(), 0);
+    /// ```
+    #[must_use = "returns another profile"]
+    pub fn of_kind(&self, index: usize) -> Profile {
+        let at = usize::from(self.selected.start).saturating_add(index);
+        let at = at.min(self.selected.end.into()) as u16;
+        Profile { data: self.data.clone(), selected: at..self.selected.end.min(at.saturating_add(1)) }
     }
 
-    /// Returns the sum of the counts of all samples.
+    /// Returns a profile for each kind, in the order of [`kinds`](Profile::kinds).
+    pub fn by_kind(&self) -> impl ExactSizeIterator<Item = Profile> + '_ {
+        (0..self.kinds().len()).map(|index| self.of_kind(index))
+    }
+
+    /// Returns the time between two samples of a CPU, which is the CPU time that one sample of the kind
+    /// [`cpu`](SampleKind::cpu) stands for; zero without that kind.
+    pub fn period(&self) -> Duration {
+        self.kinds().iter().find(|kind| kind.is_cpu()).map_or(Duration::ZERO, SampleKind::period)
+    }
+
+    /// Returns the samples: one for each distinct kind, thread and trace.
+    ///
+    /// Samples of a kind are adjacent, kinds in the order of [`kinds`](Profile::kinds). Within a kind those of a process
+    /// are adjacent, processes in the order of [`ProcessId`]; otherwise they are in the order of first occurrence.
+    pub fn samples(&self) -> impl ExactSizeIterator<Item = Sample<'_>> {
+        self.data.samples.of_kinds(&self.selected).map(|stored| Sample { profile: &self.data, stored })
+    }
+
+    /// Returns the samples of the first kind.
+    pub(crate) fn samples_of_first_kind(&self) -> impl ExactSizeIterator<Item = Sample<'_>> {
+        let first = self.selected.start..self.selected.end.min(self.selected.start.saturating_add(1));
+        self.data.samples.of_kinds(&first).map(|stored| Sample { profile: &self.data, stored })
+    }
+
+    /// Returns the number of events of all samples.
     pub fn count(&self) -> u64 {
         self.samples().map(|sample| sample.count()).sum()
+    }
+
+    /// Returns the sum of the values of all samples of the first kind, in its [unit](SampleKind::unit).
+    pub fn total(&self) -> u64 {
+        self.samples_of_first_kind().fold(0, |sum, sample| sample.value().saturating_add(sum))
+    }
+
+    fn selected_indices(&self) -> Range<usize> {
+        self.selected.start.into()..self.selected.end.into()
     }
 
     /// Returns the number of events that never became samples, by reason. Reasons with a count of 0 are absent.
@@ -265,9 +315,10 @@ impl Profile {
 
     /// Names code made at run time, as an interpreter or a map of its compiler would.
     pub(crate) fn name_anonymous<'s>(self, names: impl Fn(u64) -> &'s [Symbol]) -> Profile {
-        let mut data = match Arc::try_unwrap(self.data) {
+        let Profile { data, selected } = self;
+        let mut data = match Arc::try_unwrap(data) {
             Ok(data) => data,
-            Err(data) => return Profile { data },
+            Err(data) => return Profile { data, selected },
         };
         let mut namer = Namer::default();
         for id in &data.by_place {
@@ -299,7 +350,7 @@ impl fmt::Debug for Profile {
         f.debug_struct("Profile")
             .field("start", &self.start())
             .field("duration", &self.duration())
-            .field("period", &self.period())
+            .field("kinds", &self.kinds())
             .field("samples", &self.samples().len())
             .field("count", &self.count())
             .finish_non_exhaustive()

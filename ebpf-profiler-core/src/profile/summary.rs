@@ -23,6 +23,8 @@ pub struct Summary {
     pub samples: u64,
     /// Number of samples whose stack reaches from leaf to root.
     pub whole: u64,
+    /// Totals of the kinds of samples other than CPU time, such as `1.5 s off-cpu`.
+    pub totals: Vec<String>,
     /// Number of events that did not become samples, by reason.
     pub losses: Vec<(&'static str, u64)>,
 }
@@ -35,6 +37,11 @@ impl Profile {
             duration: self.duration(),
             samples: self.count(),
             whole: whole.map(|sample| sample.count()).sum(),
+            totals: self
+                .by_kind()
+                .filter(|profile| !profile.kind().is_cpu())
+                .map(|profile| format!("{} {}", profile.kind().format(profile.total()), profile.kind()))
+                .collect(),
             losses: self.losses().collect(),
         }
     }
@@ -44,7 +51,8 @@ impl Summary {
     /// Returns the parts of the line: samples, whole stacks, losses.
     pub fn parts(&self) -> [String; 3] {
         let seconds = self.duration.as_secs_f64();
-        let samples = format!("{} in {seconds:.1} s", Number(self.samples).of("sample"));
+        let totals: String = self.totals.iter().map(|total| format!(" ({total})")).collect();
+        let samples = format!("{}{totals} in {seconds:.1} s", Number(self.samples).of("sample"));
         [samples, self.whole_part(), self.lost_part()]
     }
 

@@ -4,13 +4,13 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use super::samples::{NO_CPU, StoredSample};
-use super::{Data, FrameId, FunctionId, Process, StackId, Thread, ThreadId, TraceId};
+use super::{Data, FrameId, FunctionId, NO_KIND, Process, SampleKind, StackId, Thread, ThreadId, TraceId};
 use crate::language::Script;
 use crate::process::Module;
 use crate::symbol::Symbol;
 use crate::trace::{Found, Frame, Stop};
 
-/// A distinct pair of thread and trace, with the timestamps of its events.
+/// A distinct combination of kind, thread and trace, with the timestamps and values of its events.
 ///
 /// # Examples
 ///
@@ -29,6 +29,21 @@ pub struct Sample<'p> {
 }
 
 impl<'p> Sample<'p> {
+    /// Returns the kind of the sample, which has the unit of its value.
+    pub fn kind(&self) -> &'p SampleKind {
+        self.profile.kinds.get(usize::from(self.stored.kind)).unwrap_or(&NO_KIND)
+    }
+
+    /// Returns the sum of the values of its events, in the kind's unit.
+    ///
+    /// For CPU time that is the number of events.
+    pub fn value(&self) -> u64 {
+        match self.values() {
+            [] => self.count(),
+            values => values.iter().fold(0, |sum, value| value.saturating_add(sum)),
+        }
+    }
+
     /// Returns the number of events.
     pub fn count(&self) -> u64 {
         self.timestamps().len() as u64
@@ -45,11 +60,10 @@ impl<'p> Sample<'p> {
         self.profile.samples.cpus(self.stored).iter().map(|&cpu| (cpu != NO_CPU).then_some(cpu))
     }
 
-    /// Returns the time that the thread did not run before each timestamp, in nanoseconds; empty in a profile of CPU
-    /// time.
+    /// Returns the value of the event at each timestamp, in the kind's unit; may be empty if all are 1.
     #[inline]
-    pub fn waits(&self) -> &'p [u64] {
-        self.profile.samples.waits(self.stored)
+    pub fn values(&self) -> &'p [u64] {
+        self.profile.samples.values(self.stored)
     }
 
     /// Returns the thread.

@@ -15,6 +15,7 @@ use super::tick;
 use crate::elf::{Arch, Segment, segment_type};
 use crate::language::{Function, Inlines, Lines, NamedCall, Reason, ScriptCall, language_name};
 use crate::process::Description;
+use crate::profile::{SampleKind, Unit};
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent, SourceError};
 use crate::symbol::Symbol;
 
@@ -68,13 +69,13 @@ pub(super) fn start(kind: u32, body: &[u8]) -> Result<Start> {
         return Err(SourceError::Format("it was recorded on another architecture"));
     }
     fields.u32()?;
-    Ok(Start {
-        clock: fields.u64()?,
-        period: fields.u64()?,
-        time: fields.u64()?,
-        memory: fields.u64()?,
-        pids: fields.pids()?,
-    })
+    let (clock, period, time, memory) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?);
+    let pids = fields.pids()?;
+    let tick = Duration::from_nanos(period);
+    // Version 2 had CPU time only.
+    let is_old = fields.0.is_empty();
+    let kinds = if is_old { vec![SampleKind::cpu(tick)] } else { fields.kinds(tick)? };
+    Ok(Start { clock, period, time, memory, pids, kinds })
 }
 
 /// The fields of a record that are not yet decoded.
@@ -131,6 +132,21 @@ impl<'r> Fields<'r> {
             return Err(SourceError::Format("memory is not as long as requested"));
         }
         Ok((Question::Memory(pid, address, size), Answer::Memory(bytes)))
+    }
+
+    /// Decodes kinds of samples.
+    fn kinds(&mut self, tick: Duration) -> Result<Vec<SampleKind>> {
+        self.list(8, |fields| {
+            let name = fields.text()?.to_owned();
+            let unit = match fields.u32()? {
+                0 => Unit::Count,
+                1 => Unit::Nanoseconds,
+                2 => Unit::Bytes,
+                _ => return Err(SourceError::Format("a kind of samples is of an unknown unit")),
+            };
+            let kind = SampleKind::new(name, unit);
+            Ok(if kind.is_cpu() { kind.with_period(tick) } else { kind })
+        })
     }
 
     fn pids(&mut self) -> Result<Vec<u32>> {

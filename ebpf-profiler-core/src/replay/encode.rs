@@ -7,6 +7,7 @@ use super::tick;
 use crate::elf::{Arch, Segment};
 use crate::language::{Function, NamedCall, Reason, ScriptCall};
 use crate::process::Description;
+use crate::profile::Unit;
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent};
 use crate::symbol::Symbol;
 
@@ -34,6 +35,10 @@ impl Encoder<'_> {
         self.u64(start.time);
         self.u64(start.memory);
         self.pids(&start.pids);
+        self.list(&start.kinds, |e, kind| {
+            e.text(kind.name());
+            e.u32(unit_number(kind.unit()));
+        });
     }
 
     pub(super) fn tick(&mut self, words: &[u64]) {
@@ -208,6 +213,15 @@ impl Encoder<'_> {
     fn list<T>(&mut self, items: &[T], each: impl Fn(&mut Self, &T)) {
         self.u32(items.len() as u32);
         items.iter().for_each(|item| each(self, item));
+    }
+}
+
+/// Returns the number of a unit in the format.
+fn unit_number(unit: Unit) -> u32 {
+    match unit {
+        Unit::Count => 0,
+        Unit::Nanoseconds => 1,
+        Unit::Bytes => 2,
     }
 }
 

@@ -216,5 +216,8 @@ fn pipeline(
     registry.set_filter(&start.pids);
     registry.scan();
     registry.prepare(0);
-    Pipeline::new(registry, Clock { offset: start.clock }, Duration::from_nanos(start.period))
+    let clock = Clock { offset: start.clock };
+    let mut pipeline = Pipeline::new(registry, clock, Duration::from_nanos(start.period));
+    pipeline.set_kinds(start.kinds.clone());
+    pipeline
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use ebpf_programs::abi::record::{Head, kind};
+use ebpf_programs::abi::record::{HEAD_WORDS, kind};
 use hashbrown::HashMap;
 
 use crate::sample::{Batch, Life, LifeEvent};
@@ -22,8 +22,6 @@ const MANY: usize = 4096;
 
 /// Time that a process is kept after its exit, in nanoseconds: longer than in the pipeline.
 const LINGER: u64 = 60_000_000_000;
-
-const HEAD_WORDS: usize = size_of::<Head>() / 8;
 
 impl ProcessFilter {
     pub(super) fn new(pids: &[u32]) -> ProcessFilter {
@@ -65,7 +63,9 @@ impl ProcessFilter {
 /// Returns a sample without frames, of a thread without name.
 fn anonymous(head: &[u64]) -> Vec<u64> {
     const CPU: u64 = 0xffff_ffff;
-    vec![head[0], head[1], head[2] & CPU | u64::from(kind::WALKED) << 32, 0, 0, 0, 0]
+    let kinds = u64::from(kind::WALKED) << 32 | (HEAD_WORDS as u64) << 56;
+    // The kind of the sample and its value stay.
+    vec![head[0], head[1], head[2] & CPU | kinds, 0, head[4] & 0xffff_0000, 0, 0, head[7]]
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::{BufReader, Read, Seek};
 
 use super::decode;
-use super::record::{MAGIC, MAX_RECORD, Start, VERSION};
+use super::record::{MAGIC, MAX_RECORD, OLDEST, Start, VERSION};
 use crate::sample::SourceError;
 
 /// An input that can be read twice.
@@ -75,7 +75,7 @@ impl<R: Read> Reader<R> {
         if !is_whole {
             return Err(TRUNCATED);
         }
-        if self.body[MAGIC.len()..HEAD - 4] != VERSION.to_le_bytes() {
+        if !(OLDEST..=VERSION).contains(&self.word(MAGIC.len())) {
             return Err(SourceError::Format("it was written by another version of this library"));
         }
         self.whole = HEAD as u64;

@@ -3,6 +3,7 @@
 use crate::elf::{Arch, Segment};
 use crate::language::{NamedCall, ScriptCall};
 use crate::process::Description;
+use crate::profile::SampleKind;
 use crate::sample::{Counts, LifeEvent, MapEvent};
 use crate::symbol::Symbol;
 
@@ -10,7 +11,10 @@ use crate::symbol::Symbol;
 pub(super) const MAGIC: [u8; 8] = *b"EBPFTICK";
 
 /// Version of the format, incremented when the meaning of a record changes.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
+
+/// Oldest version that can be read. Version 2 has samples of CPU time only, without kind and value.
+pub(super) const OLDEST: u32 = 2;
 
 /// Maximum size of a record's body, in bytes.
 pub(super) const MAX_RECORD: usize = 16 << 20;
@@ -76,6 +80,8 @@ pub(super) struct Start {
     pub(super) memory: u64,
     /// Processes that were profiled; empty for all.
     pub(super) pids: Vec<u32>,
+    /// Kinds of samples; that of CPU time has the period above.
+    pub(super) kinds: Vec<SampleKind>,
 }
 
 /// A record of the event stream, in the order in which the pipeline took them.

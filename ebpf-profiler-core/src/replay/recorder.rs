@@ -20,6 +20,7 @@ use super::process_filter::ProcessFilter;
 use super::record::{MAGIC, MAX_RECORD, Start, VERSION, kind};
 use crate::files;
 use crate::pipeline::Clock;
+use crate::profile::SampleKind;
 use crate::sample::{Batch, Counts};
 use crate::symbol::Symbol;
 
@@ -78,6 +79,8 @@ pub struct RecordOptions {
     pub table_memory: u64,
     /// Processes that are profiled; empty for all.
     pub pids: Vec<u32>,
+    /// Kinds of samples; CPU time alone by default.
+    pub kinds: Vec<SampleKind>,
 }
 
 /// Counters of a recording, and the error that ended it early; in [`Health::recording`](crate::live::Health::recording).
@@ -111,7 +114,14 @@ struct State {
 impl RecordOptions {
     /// Returns the configuration for all processes, starting now.
     pub fn new(clock: Clock, period: Duration) -> RecordOptions {
-        RecordOptions { clock, period, start: SystemTime::now(), table_memory: 1 << 30, pids: Vec::new() }
+        RecordOptions {
+            clock,
+            period,
+            start: SystemTime::now(),
+            table_memory: 1 << 30,
+            pids: Vec::new(),
+            kinds: vec![SampleKind::cpu(period)],
+        }
     }
 
     fn start(&self) -> Start {
@@ -121,6 +131,7 @@ impl RecordOptions {
             time: since_1970(self.start),
             memory: self.table_memory,
             pids: self.pids.clone(),
+            kinds: self.kinds.clone(),
         }
     }
 }

@@ -2,15 +2,12 @@
 //!
 //! The kernel ABI may change without a new version of the format; then only this file converts between the two.
 
-use ebpf_programs::abi::record::{Head, kind};
+use ebpf_programs::abi::record::{HEAD_WORDS, Head, kind};
 use ebpf_programs::abi::registers::{COUNT, Registers};
 
 use super::decode::{Fields, Result};
 use super::encode::Encoder;
-use crate::sample::{SourceError, decode_head, encode_head};
-
-/// Words of eight bytes in the head of a ring record.
-const HEAD_WORDS: usize = size_of::<Head>() / 8;
+use crate::sample::{SourceError, encode_head, split_head};
 
 /// Words of eight bytes in the registers of a ring record: pc, known, values, thread.
 const REGISTER_WORDS: usize = size_of::<Registers>() / 8;
@@ -49,6 +46,8 @@ pub(super) fn encode(e: &mut Encoder<'_>, words: &[u64]) {
         stored.for_each(|(_, &value)| e.u64(value));
         e.words(stack);
     }
+    e.u32(head.event.into());
+    e.u64(head.value);
 }
 
 /// Decodes the body of a sample to the words of a ring record; none for a malformed one.
@@ -74,12 +73,15 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
         cpu,
         kind: if is_raw { kind::RAW } else { kind::WALKED },
         stop: u8::try_from(stop).map_err(|_| RANGE)?,
-        kernel: u16::try_from(kernel_frames.len()).map_err(|_| RANGE)?,
+        kernel: u8::try_from(kernel_frames.len()).map_err(|_| RANGE)?,
+        length: HEAD_WORDS as u8,
         user: u32::try_from(user_words.len()).map_err(|_| RANGE)?,
         omitted,
         copied: 0,
+        event: 0,
         taken,
         comm: comm.ok_or(SourceError::Format("the name of a thread is truncated"))?,
+        value: 1,
     };
     let mut words = vec![0; HEAD_WORDS];
     words.extend(kernel_frames);
@@ -95,12 +97,15 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
         words.push(thread);
         words.extend(&user_words);
         let stack = fields.words()?;
-        copied = u32::try_from(stack.len() * 8).map_err(|_| RANGE)?;
+        copied = u16::try_from(stack.len() * 8).map_err(|_| RANGE)?;
         words.extend(stack);
     } else {
         words.extend(&user_words);
     }
-    words[..HEAD_WORDS].copy_from_slice(&encode_head(&Head { copied, ..head }));
+    // Version 2 had CPU time only.
+    let (event, value) = if fields.0.is_empty() { (0, 1) } else { (fields.u32()?, fields.u64()?) };
+    let event = u16::try_from(event).map_err(|_| RANGE)?;
+    words[..HEAD_WORDS].copy_from_slice(&encode_head(&Head { copied, event, value, ..head }));
     Ok((time, words))
 }
 
@@ -118,8 +123,7 @@ struct Parts<'w> {
 impl<'w> Parts<'w> {
     /// Splits the words of a ring record; `None` if it is malformed.
     fn split(words: &'w [u64]) -> Option<Parts<'w>> {
-        let (head, rest) = words.split_at_checked(HEAD_WORDS)?;
-        let head = decode_head(head);
+        let (head, rest) = split_head(words)?;
         let (kernel, rest) = rest.split_at_checked(head.kernel.into())?;
         let (registers, rest) = match head.kind {
             kind::WALKED => (None, rest),
@@ -148,7 +152,9 @@ mod tests {
         let mut fields = Fields(&bytes);
         let (time, decoded) = decode(&mut fields).unwrap();
         assert_eq!((time, fields.0.len()), (words.first().copied().unwrap_or(0), 0));
-        for len in 0..bytes.len() {
+        // The body of a sample of version 2 ends before kind and value.
+        let old = if decoded.is_empty() { bytes.len() } else { bytes.len() - 12 };
+        for len in (0..bytes.len()).filter(|&len| len != old) {
             assert!(decode(&mut Fields(&bytes[..len])).is_err(), "{len}");
         }
         decoded
@@ -160,8 +166,17 @@ mod tests {
         assert_eq!(round_trip(&words(&walked)), words(&walked));
         let mut registers = Registers { pc: 1, known: 1 << 7 | 1 << 16, thread: 5, ..Registers::default() };
         (registers.values[7], registers.values[16]) = (0x1000, 0x2000);
-        let raw = FakeTick::raw(7, 8, "cat", &registers, &[4, 5]).kernel(&[9, 10]);
+        let raw = FakeTick::raw(7, 8, "cat", &registers, &[4, 5]).kernel(&[9, 10]).value(3, u64::MAX);
         assert_eq!(round_trip(&words(&raw)), words(&raw));
+    }
+
+    #[test]
+    fn samples_without_kind_are_of_cpu_time() {
+        let tick = FakeTick::walked(7, 8, "cat", &[1, 2, 3]);
+        let mut bytes = Vec::new();
+        encode(&mut Encoder(&mut bytes), &words(&tick.clone().value(5, 6)));
+        let (_, decoded) = decode(&mut Fields(&bytes[..bytes.len() - 12])).unwrap();
+        assert_eq!(decoded, words(&tick));
     }
 
     #[test]

@@ -115,9 +115,9 @@ mod tests {
     fn events_come_in_the_order_of_time() {
         let mut batch = Batch::default();
         for time in [5u64, 3, 9] {
-            let mut record = vec![0u8; 56];
+            let mut record = vec![0u8; 64];
             record[..8].copy_from_slice(&time.to_ne_bytes());
-            record[20] = 1;
+            (record[20], record[23]) = (1, 8);
             batch.push_tick(&record);
         }
         batch.push_life(LifeEvent { time: 4, pid: 1, life: Life::Exited });

@@ -16,7 +16,7 @@ use ebpf_programs::abi::reason::Counter;
 pub use batch::{Batch, Event};
 pub use life::{FileId, Life, LifeEvent, MapEvent};
 pub use tick::{Body, Malformed, TickRecord};
-pub(crate) use tick::{decode_head, encode_head};
+pub(crate) use tick::{encode_head, split_head};
 
 /// A stream of events: of the running kernel, or of a recording.
 pub trait Source: Send {

@@ -1,11 +1,8 @@
 //! One record of the ring.
 
 use ebpf_programs::abi::reason::Stop;
-use ebpf_programs::abi::record::{Head, LEAF_WORDS, MAX_WORDS, frame, kind};
+use ebpf_programs::abi::record::{HEAD_WORDS, Head, LEAF_WORDS, MAX_WORDS, frame, kind};
 use ebpf_programs::abi::registers::{self, Registers};
-
-/// Words of eight bytes in the head of a record.
-const HEAD_WORDS: usize = size_of::<Head>() / 8;
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: usize = size_of::<Registers>() / 8;
@@ -23,6 +20,10 @@ pub struct TickRecord<'a> {
     pub cpu: u32,
     /// The thread's name, ended by a zero byte.
     pub comm: [u8; 16],
+    /// Number of the sample's kind in the run.
+    pub event: u16,
+    /// Value in the unit of that kind.
+    pub value: u64,
     /// Stop reason of the kernel side's walk.
     pub stop: Stop,
     /// Kernel addresses, innermost first.
@@ -69,8 +70,7 @@ impl<'a> TickRecord<'a> {
     ///
     /// Fails if its parts exceed its length, or a number is out of range.
     pub fn decode(words: &'a [u64]) -> Result<TickRecord<'a>, Malformed> {
-        let (head, rest) = words.split_at_checked(HEAD_WORDS).ok_or(Malformed)?;
-        let head = decode_head(head);
+        let (head, rest) = split_head(words).ok_or(Malformed)?;
         let (kernel, rest) = rest.split_at_checked(head.kernel.into()).ok_or(Malformed)?;
         let body = match head.kind {
             kind::WALKED => walked(&head, rest)?,
@@ -83,6 +83,8 @@ impl<'a> TickRecord<'a> {
             tid: head.tid,
             cpu: head.cpu,
             comm: head.comm,
+            event: head.event,
+            value: head.value,
             stop: Stop::from_number(head.stop).ok_or(Malformed)?,
             kernel,
             body,
@@ -96,26 +98,33 @@ impl<'a> TickRecord<'a> {
     }
 }
 
-/// Decodes the head of a ring record from its [`HEAD_WORDS`] words.
-pub(crate) fn decode_head(words: &[u64]) -> Head {
+/// Splits the words of a ring record behind its head; `None` if it is truncated.
+pub(crate) fn split_head(words: &[u64]) -> Option<(Head, &[u64])> {
+    let head = decode_head(words.first_chunk()?);
+    let rest = words.get(usize::from(head.length)..).filter(|_| usize::from(head.length) >= HEAD_WORDS)?;
+    Some((head, rest))
+}
+
+/// Decodes the fields of the head of a ring record.
+fn decode_head(words: &[u64; HEAD_WORDS]) -> Head {
     let halves = |word: u64| (word as u32, (word >> 32) as u32);
     let (pid, tid) = halves(words[1]);
     let (cpu, kinds) = halves(words[2]);
     let (user, omitted) = halves(words[3]);
     let (copied, taken) = halves(words[4]);
+    let (copied, event) = (copied as u16, (copied >> 16) as u16);
     let mut comm = [0; 16];
     comm[..8].copy_from_slice(&words[5].to_ne_bytes());
     comm[8..].copy_from_slice(&words[6].to_ne_bytes());
-    let [kind, stop, low, high] = kinds.to_ne_bytes();
-    let kernel = u16::from_ne_bytes([low, high]);
-    Head { time: words[0], pid, tid, cpu, kind, stop, kernel, user, omitted, copied, taken, comm }
+    let [kind, stop, kernel, length] = kinds.to_ne_bytes();
+    let (time, value) = (words[0], words[7]);
+    Head { time, pid, tid, cpu, kind, stop, kernel, length, user, omitted, copied, event, taken, comm, value }
 }
 
 /// Encodes the head of a ring record.
 pub(crate) fn encode_head(head: &Head) -> [u64; HEAD_WORDS] {
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-    let [low, high] = head.kernel.to_ne_bytes();
-    let kinds = u32::from_ne_bytes([head.kind, head.stop, low, high]);
+    let kinds = u32::from_ne_bytes([head.kind, head.stop, head.kernel, head.length]);
     let [first, second] = [0, 8].map(|at| {
         let half = head.comm[at..].first_chunk().copied().unwrap_or_default();
         u64::from_ne_bytes(half)
@@ -125,9 +134,10 @@ pub(crate) fn encode_head(head: &Head) -> [u64; HEAD_WORDS] {
         pair(head.pid, head.tid),
         pair(head.cpu, kinds),
         pair(head.user, head.omitted),
-        pair(head.copied, head.taken),
+        pair(u32::from(head.copied) | u32::from(head.event) << 16, head.taken),
         first,
         second,
+        head.value,
     ]
 }
 
@@ -159,13 +169,21 @@ fn raw<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
 mod tests {
     use super::*;
 
-    fn record(kind: u8, kernel: u16, user: u32, omitted: u32, copied: u32, rest: &[u64]) -> Vec<u64> {
+    fn record(kind: u8, kernel: u8, user: u32, omitted: u32, copied: u32, rest: &[u64]) -> Vec<u64> {
         let taken = user + omitted;
-        let kinds = u32::from_ne_bytes([kind, 0, kernel.to_ne_bytes()[0], kernel.to_ne_bytes()[1]]);
+        let kinds = u32::from_ne_bytes([kind, 0, kernel, HEAD_WORDS as u8]);
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let name = u64::from_ne_bytes(*b"cat\0\0\0\0\0");
-        let mut words =
-            vec![9, pair(1, 2), pair(3, kinds), pair(user, omitted), pair(copied, taken), name, 0];
+        let mut words = vec![
+            9,
+            pair(1, 2),
+            pair(3, kinds),
+            pair(user, omitted),
+            pair(copied | 3 << 16, taken),
+            name,
+            0,
+            77,
+        ];
         words.extend_from_slice(rest);
         words
     }
@@ -175,9 +193,23 @@ mod tests {
         let words = record(kind::WALKED, 1, 2, 0, 0, &[0xffff, 10, 20]);
         let tick = TickRecord::decode(&words).unwrap();
         assert_eq!((tick.time, tick.pid, tick.tid, tick.cpu), (9, 1, 2, 3));
-        assert_eq!(tick.name(), "cat");
+        assert_eq!((tick.name().as_str(), tick.event, tick.value), ("cat", 3, 77));
         assert_eq!(tick.kernel, &[0xffff]);
         assert_eq!(tick.body, Body::Walked { leaf: &[10, 20], root: [&[]; 2], omitted: 0 });
+    }
+
+    #[test]
+    fn words_behind_the_fields_of_the_head_are_skipped() {
+        let mut words = record(kind::WALKED, 1, 1, 0, 0, &[1, 2, 0xffff, 10]);
+        words[2] += 2 << 56;
+        let tick = TickRecord::decode(&words).unwrap();
+        assert_eq!(tick.kernel, &[0xffff]);
+        assert_eq!(tick.body, Body::Walked { leaf: &[10], root: [&[]; 2], omitted: 0 });
+        // A head that is shorter than its fields, or longer than the record.
+        for length in [0, HEAD_WORDS as u64 - 1, 255] {
+            words[2] = words[2] & u64::MAX >> 8 | length << 56;
+            assert_eq!(TickRecord::decode(&words), Err(Malformed), "{length}");
+        }
     }
 
     #[test]

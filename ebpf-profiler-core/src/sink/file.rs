@@ -57,6 +57,9 @@ impl Format {
 impl Profile {
     /// Writes the profile to a file in the [`Format`] that the ending of the path names.
     ///
+    /// A profile with several kinds of samples becomes a file for each, with the name of the kind before the ending:
+    /// `machine.cpu.folded`, `machine.off-cpu.folded`.
+    ///
     /// A regular file is written under a hidden name in the same folder and renamed when it is complete. A file that it
     /// replaces keeps its mode if it belongs to this user. A pipe or a character device is written to.
     ///
@@ -75,8 +78,11 @@ impl Profile {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
         let path = path.as_ref();
         let format = Format::of(path)?;
-        files::replace(path, |out| format.write(self, out))
-            .map_err(|source| WriteError::Io { path: path.into(), source })
+        for (path, profile) in parts(path, self) {
+            files::replace(&path, |out| format.write(&profile, out))
+                .map_err(|source| WriteError::Io { path, source })?;
+        }
+        Ok(())
     }
 }
 
@@ -200,6 +206,24 @@ impl Error for WriteError {
             WriteError::Io { source, .. } => Some(source),
         }
     }
+}
+
+/// Returns the files of a profile: one for each kind of samples.
+fn parts(path: &Path, profile: &Profile) -> Vec<(PathBuf, Profile)> {
+    if profile.kinds().len() < 2 {
+        return vec![(path.into(), profile.clone())];
+    }
+    profile.by_kind().map(|profile| (kind_path(path, profile.kind().name()), profile)).collect()
+}
+
+/// Returns the path of the file for a kind of samples: its name before the ending. Names come from options, and only
+/// characters that are safe in file names are kept.
+fn kind_path(path: &Path, kind: &str) -> PathBuf {
+    let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, ending) = (part(path.file_stem()), part(path.extension()));
+    let is_safe = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let kind: String = kind.chars().map(|it| if is_safe(it) { it } else { '-' }).take(100).collect();
+    path.with_file_name(format!("{stem}.{kind}.{ending}"))
 }
 
 fn remedy(error: &io::Error) -> &'static str {

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A line is the thread's name (that of the command, unless the thread has set another), the functions from root to leaf,
-//! a space and the count. Equal stacks are one line; lines are sorted, so equal profiles give equal text.
+//! a space and the value: the number of samples of CPU time, nanoseconds of off-CPU time, in general the unit of the
+//! [kind](crate::profile::SampleKind). Of several kinds the first is written. Equal stacks are one line; lines are sorted, so equal profiles give equal text.
 //!
 //! | part | meaning |
 //! | --- | --- |
@@ -75,7 +76,7 @@ const BOUNDS: Bounds = Bounds { line: 256 << 10, total: 256 << 20 };
 /// ```
 pub fn write(profile: &Profile, out: &mut dyn io::Write) -> io::Result<()> {
     let mut lines = Lines::default();
-    for sample in profile.samples() {
+    for sample in profile.samples_of_first_kind() {
         lines.add(&sample);
     }
     lines.write(&BOUNDS, out)
@@ -92,7 +93,7 @@ struct Lines {
 struct Line {
     /// The names, in `stacks`.
     names: Range<usize>,
-    count: u64,
+    value: u64,
 }
 
 impl Lines {
@@ -103,7 +104,7 @@ impl Lines {
         for call in sample.trace().calls() {
             self.stacks.push(self.names.of(&call));
         }
-        self.lines.push(Line { names: start..self.stacks.len(), count: sample.count() });
+        self.lines.push(Line { names: start..self.stacks.len(), value: sample.value() });
     }
 
     fn write(mut self, bounds: &Bounds, out: &mut dyn io::Write) -> io::Result<()> {
@@ -111,7 +112,7 @@ impl Lines {
         lines.sort_unstable_by(|a, b| self.compare(a, b));
         lines.dedup_by(|next, line| {
             let is_same = self.stacks[next.names.clone()] == self.stacks[line.names.clone()];
-            line.count += if is_same { next.count } else { 0 };
+            line.value = line.value.saturating_add(if is_same { next.value } else { 0 });
             is_same
         });
         let limit = self.line_limit(&lines, bounds);
@@ -168,7 +169,7 @@ impl Lines {
             text.push_str(name.ending);
         }
         // Writing to a string does not fail.
-        let _ = writeln!(text, " {}", line.count);
+        let _ = writeln!(text, " {}", line.value);
     }
 }
 
@@ -246,7 +247,7 @@ mod tests {
             let start = all.stacks.len();
             let names: Vec<u32> = names.iter().map(|name| all.names.intern(name, "")).collect();
             all.stacks.extend(names);
-            all.lines.push(Line { names: start..all.stacks.len(), count: *count });
+            all.lines.push(Line { names: start..all.stacks.len(), value: *count });
         }
         let mut out = Vec::new();
         all.write(bounds, &mut out).unwrap();

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 use std::io;
 
 use super::palette::{DARK_PAPER, LIGHT_PAPER, LOOKS, Look, Rgb, SHADES, number, shade};
-use crate::profile::{Kind, Layout, Limits, Placed, Profile, Tree};
+use crate::profile::{Kind, Layout, Limits, Placed, Profile, SampleKind, Tree};
 use crate::text::{Number, Share, clean, clip, fit};
 
 /// A flame graph in SVG: without script, for documents.
 ///
-/// A tooltip shows name, count and share of a frame wider than a pixel. Colours follow the reader's preference for light or
+/// It shows the first kind of samples. A tooltip shows name, value and share of a frame wider than a pixel. Colours follow the reader's preference for light or
 /// dark. Frames narrower than a pixel or beyond the limits are merged, and the picture shows their number.
 ///
 /// # Examples
@@ -74,7 +74,7 @@ impl<'p> Svg<'p> {
 struct Drawing<'d> {
     svg: &'d Svg<'d>,
     layout: Layout<'d, 'd>,
-    /// Pixels per sample.
+    /// Pixels per unit of value.
     scale: f64,
 }
 
@@ -161,7 +161,8 @@ impl Drawing<'_> {
     }
 
     fn wide(&self, out: &mut String, placed: &Placed<'_, '_>, [x, y, width]: [f64; 3], all: u64) {
-        let _ = write!(out, "<g><title>{}</title>", escape(&describe(placed, all)));
+        let described = describe(placed, all, self.svg.profile.kind());
+        let _ = write!(out, "<g><title>{}</title>", escape(&described));
         rect(out, &class(placed), x, y, width);
         if placed.guessed {
             rect(out, "g", x, y, width);
@@ -176,7 +177,7 @@ impl Drawing<'_> {
 }
 
 /// `read (libc.so.6), inlined, guessed: 1,234 samples, 12.3 %`
-fn describe(placed: &Placed<'_, '_>, all: u64) -> String {
+fn describe(placed: &Placed<'_, '_>, all: u64, kind: &SampleKind) -> String {
     let mut text = clip(&placed.label.name, LONGEST_NAME).into_owned();
     match placed.label.kind {
         Kind::Kernel => text.push_str(" (kernel)"),
@@ -187,7 +188,7 @@ fn describe(placed: &Placed<'_, '_>, all: u64) -> String {
     }
     text.push_str(if placed.label.inlined { ", inlined" } else { "" });
     text.push_str(if placed.guessed { ", guessed" } else { "" });
-    let _ = write!(text, ": {}, {}", Number(placed.total).of("sample"), Share { part: placed.total, all });
+    let _ = write!(text, ": {}, {}", kind.format(placed.total), Share { part: placed.total, all });
     text
 }
 

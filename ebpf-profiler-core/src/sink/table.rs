@@ -6,12 +6,13 @@ use std::fmt;
 
 use hashbrown::HashMap;
 
-use crate::profile::{Kind, Label, Profile, Tree};
+use crate::profile::{Kind, Label, Profile, SampleKind, Tree, Unit};
 use crate::text::{Number, Share, clip};
 
 /// The hottest functions as text, sorted by samples in the function itself.
 ///
-/// `self` counts samples in the function, `total` stacks that contain it, recursion once. Shares are of all samples.
+/// `self` counts samples in the function, `total` stacks that contain it, recursion once. Shares are of all samples. Of
+/// several kinds of samples the first is shown; values other than counts have their unit: `1.5 s`, `3 MiB`.
 ///
 /// # Examples
 ///
@@ -32,6 +33,7 @@ use crate::text::{Number, Share, clip};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Table<'p> {
+    kind: &'p SampleKind,
     all: u64,
     functions: Vec<Function<'p>>,
     rows: usize,
@@ -55,7 +57,7 @@ impl<'p> Table<'p> {
             let order = |function: &Function<'_>| (Reverse(function.own), Reverse(function.total));
             order(a).cmp(&order(b)).then_with(|| (&a.name, &a.module).cmp(&(&b.name, &b.module)))
         });
-        Table { all: tree.total(), functions, rows: 20, width: 100 }
+        Table { kind: profile.kind(), all: tree.total(), functions, rows: 20, width: 100 }
     }
 
     /// Sets the maximum number of functions.
@@ -77,28 +79,31 @@ impl fmt::Display for Table<'_> {
             return writeln!(f, "no samples");
         }
         let shown = &self.functions[..self.functions.len().min(self.rows)];
-        let columns = Columns::of(shown, self.all, self.width);
+        let columns = Columns::of(self.kind, shown, self.all, self.width);
         columns.fmt_head(f)?;
         shown.iter().try_for_each(|function| columns.fmt_row(f, function, self.all))
     }
 }
 
 /// Widths of the columns.
-struct Columns {
+struct Columns<'p> {
+    kind: &'p SampleKind,
     count: usize,
     name: usize,
     module: usize,
 }
 
-impl Columns {
-    fn of(shown: &[Function<'_>], all: u64, width: usize) -> Columns {
-        let count = Number(all).to_string().len().max("total".len());
+impl<'p> Columns<'p> {
+    fn of(kind: &'p SampleKind, shown: &[Function<'_>], all: u64, width: usize) -> Columns<'p> {
+        let numbers = shown.iter().flat_map(|function| [function.own, function.total]).chain([all]);
+        let count = numbers.map(|number| amount(kind, number).chars().count()).max().unwrap_or(0);
+        let count = count.max("total".len());
         let left = width.saturating_sub(2 * (count + SHARE) + 2);
         let modules = shown.iter().map(|function| &*function.module);
         let module = longest(modules).min(left / 3).max("module".len());
         let names = shown.iter().map(|function| &*function.name);
         let name = longest(names).min(left.saturating_sub(module)).max("function".len());
-        Columns { count, name, module }
+        Columns { kind, count, name, module }
     }
 
     fn fmt_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -109,12 +114,21 @@ impl Columns {
 
     fn fmt_row(&self, f: &mut fmt::Formatter<'_>, function: &Function<'_>, all: u64) -> fmt::Result {
         for part in [function.own, function.total] {
-            write!(f, "{:>count$}  {:>7}   ", Number(part), Share { part, all }, count = self.count)?;
+            let amount = amount(self.kind, part);
+            write!(f, "{amount:>count$}  {:>7}   ", Share { part, all }, count = self.count)?;
         }
         let name = clip(&function.name, self.name);
         let module = clip(&function.module, self.module);
         let line = format!("{name:width$}  {module}", width = self.name);
         writeln!(f, "{}", line.trim_end())
+    }
+}
+
+/// Returns a value with its unit; without one for counts.
+fn amount(kind: &SampleKind, value: u64) -> String {
+    match kind.unit() {
+        Unit::Count => Number(value).to_string(),
+        _ => kind.format(value),
     }
 }
 

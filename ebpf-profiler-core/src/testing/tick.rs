@@ -1,7 +1,7 @@
 //! Records of samples with given contents.
 
 use ebpf_programs::abi::reason::Stop;
-use ebpf_programs::abi::record::kind;
+use ebpf_programs::abi::record::{HEAD_WORDS, kind};
 use ebpf_programs::abi::registers::Registers;
 
 /// A sample of the clock, as the bytes of its record in the ring buffer.
@@ -23,6 +23,8 @@ pub struct FakeTick {
     pid: u32,
     name: [u8; 16],
     kind: u8,
+    event: u16,
+    value: u64,
     stop: Stop,
     kernel: Vec<u64>,
     /// Frames, or registers and stack.
@@ -51,6 +53,12 @@ impl FakeTick {
         FakeTick { kernel: addresses.to_vec(), ..self }
     }
 
+    /// Sets the number of the sample's kind, and its value; 0 and 1 by default.
+    #[must_use = "returns the changed sample"]
+    pub fn value(self, event: u16, value: u64) -> FakeTick {
+        FakeTick { event, value, ..self }
+    }
+
     /// Sets the stop reason of the walk.
     #[must_use = "returns the changed sample"]
     pub fn stop(self, stop: Stop) -> FakeTick {
@@ -66,7 +74,8 @@ impl FakeTick {
         let mut comm = [0; 16];
         let len = name.len().min(15);
         comm[..len].copy_from_slice(&name.as_bytes()[..len]);
-        FakeTick { time, pid, name: comm, kind, stop: Stop::Root, kernel: Vec::new(), rest }
+        let (kernel, event, value) = (Vec::new(), 0, 1);
+        FakeTick { time, pid, name: comm, kind, event, value, stop: Stop::Root, kernel, rest }
     }
 
     fn words(&self) -> Vec<u64> {
@@ -76,8 +85,8 @@ impl FakeTick {
             _ => (0, (self.rest.len() - REGISTERS) * 8),
         };
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        let [low, high] = (self.kernel.len() as u16).to_ne_bytes();
-        let kinds = u32::from_ne_bytes([self.kind, self.stop as u8, low, high]);
+        let kernel = self.kernel.len() as u8;
+        let kinds = u32::from_ne_bytes([self.kind, self.stop as u8, kernel, HEAD_WORDS as u8]);
         let (left, right) = self.name.split_at(8);
         let text = |half: &[u8]| half.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
         let mut words = vec![
@@ -85,9 +94,10 @@ impl FakeTick {
             pair(self.pid, self.pid),
             pair(0, kinds),
             pair(user as u32, 0),
-            pair(copied as u32, 0),
+            pair(copied as u32 | u32::from(self.event) << 16, 0),
             text(left),
             text(right),
+            self.value,
         ];
         words.extend(&self.kernel);
         words.extend(&self.rest);

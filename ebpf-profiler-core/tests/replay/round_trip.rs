@@ -8,6 +8,7 @@ use ebpf_profiler_core::internal::replay::{RecordOptions, Recorder};
 use ebpf_profiler_core::internal::sample::{Batch, Counts, Life, LifeEvent, Source, TickRecord};
 use ebpf_profiler_core::internal::testing::FakeTick;
 use ebpf_profiler_core::profile::Profile;
+use ebpf_programs::abi::record::HEAD_WORDS;
 
 use crate::world::{AnyFile, CODE, Shared, batches, record, record_with, recorder, replay, system, text};
 
@@ -104,7 +105,7 @@ fn filters_processes() {
     let mut source = replay(&recording).source().unwrap();
     let mut batch = Batch::default();
     assert!(source.next(Duration::ZERO, &mut batch).unwrap());
-    let stacks = |batch: &Batch| batch.ticks().filter(|words| words.len() > 7).count();
+    let stacks = |batch: &Batch| batch.ticks().filter(|words| words.len() > HEAD_WORDS).count();
     assert_eq!((batch.ticks().count(), stacks(&batch)), (2, 0), "8 is selected, 7 was sampled");
     batch.clear();
     assert!(source.next(Duration::ZERO, &mut batch).unwrap());

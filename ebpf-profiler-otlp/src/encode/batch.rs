@@ -1,4 +1,4 @@
-//! The samples of one message and the message around them.
+//! The samples of one message and the message around them: a `ResourceProfiles` for each kind of samples and process.
 
 use std::ops::Range;
 use std::slice::from_ref;
@@ -16,7 +16,7 @@ use crate::wire::{Wire, bytes_len, varint_len};
 
 /// Builds a message in two passes.
 ///
-/// Samples are ordered by process. The first pass encodes everything that they refer to, after which all lengths are known;
+/// Samples are ordered by kind and process. The first pass encodes everything that they refer to, after which all lengths are known;
 /// the second one writes the message into a buffer of that size.
 #[derive(Debug)]
 pub(super) struct Batch<'p> {
@@ -30,9 +30,11 @@ pub(super) struct Batch<'p> {
     groups: Vec<Group>,
 }
 
-/// The samples of one process.
+/// The samples of one kind and process.
 #[derive(Debug)]
 struct Group {
+    /// Number of their kind.
+    kind: usize,
     process: u32,
     resource: Vec<u8>,
     /// Number of samples, before equal ones are joined.
@@ -45,6 +47,7 @@ struct Group {
 #[derive(Clone, Copy, Debug)]
 struct Numbered<'p> {
     sample: Sample<'p>,
+    kind: usize,
     thread: ThreadId,
     stack: HasStack,
 }
@@ -103,17 +106,18 @@ impl<'p> Batch<'p> {
 
     #[inline]
     fn number(&mut self, sample: Sample<'p>) -> Numbered<'p> {
-        Numbered { sample, thread: sample.thread_id(), stack: self.numbers.stack(sample.trace()) }
+        let kind = self.envelope.kind_number(sample.kind());
+        Numbered { sample, kind, thread: sample.thread_id(), stack: self.numbers.stack(sample.trace()) }
     }
 
     /// Adds the size of samples that differ only in their times.
     #[inline]
     fn count(&mut self, same: &[Numbered<'p>]) {
         let Some(first) = same.first() else { return };
-        let process = first.process();
-        if self.groups.last().is_none_or(|group| group.process != process) {
+        let (kind, process) = (first.kind, first.process());
+        if self.groups.last().is_none_or(|group| (group.kind, group.process) != (kind, process)) {
             let resource = self.envelope.resource(first.sample.process());
-            self.groups.push(Group { process, resource, samples: 0, len: 0 });
+            self.groups.push(Group { kind, process, resource, samples: 0, len: 0 });
         }
         let thread = self.numbers.thread(first.thread);
         if let Some(group) = self.groups.last_mut() {
@@ -124,7 +128,8 @@ impl<'p> Batch<'p> {
 
     /// Returns the size of the message in bytes.
     pub(super) fn size(&mut self) -> usize {
-        let groups = self.groups.iter().map(|group| bytes_len(self.envelope.len(&group.resource, group.len)));
+        let len = |group: &Group| self.envelope.len(&group.resource, group.kind, group.len);
+        let groups = self.groups.iter().map(|group| bytes_len(len(group)));
         groups.sum::<usize>() + bytes_len(self.numbers.dictionary().len())
     }
 
@@ -133,16 +138,16 @@ impl<'p> Batch<'p> {
         let mut out = Buffer::with_room(self.size());
         let (mut samples, mut joined) = (self.samples(), 0);
         for index in 0..self.groups.len() {
-            let Group { ref resource, len, samples: count, .. } = self.groups[index];
-            out.message(RESOURCE_PROFILES, self.envelope.len(resource, len));
-            self.envelope.open(resource, len, &mut out);
+            let Group { kind, ref resource, len, samples: count, .. } = self.groups[index];
+            out.message(RESOURCE_PROFILES, self.envelope.len(resource, kind, len));
+            self.envelope.open(resource, kind, len, &mut out);
             if self.joined.is_empty() {
                 samples.by_ref().take(count).for_each(|sample| self.put(sample, &mut out));
             } else {
                 self.put_joined(joined..joined + count, &mut out);
                 joined += count;
             }
-            self.envelope.close(&mut out);
+            self.envelope.close(kind, &mut out);
         }
         out.message(DICTIONARY, self.numbers.dictionary().len());
         self.numbers.dictionary().put(&mut out);
@@ -167,8 +172,13 @@ impl Numbered<'_> {
         self.sample.thread().process.0
     }
 
-    fn identity(&self) -> (u32, ThreadId, HasStack) {
-        (self.process(), self.thread, self.stack)
+    fn identity(&self) -> (usize, u32, ThreadId, HasStack) {
+        (self.kind, self.process(), self.thread, self.stack)
+    }
+
+    /// Returns `true` if the events have values. Those of CPU time have none: each timestamp counts one.
+    fn has_values(&self) -> bool {
+        !self.sample.kind().is_cpu() && !self.sample.values().is_empty()
     }
 
     fn is_same(&self, other: &Self) -> bool {
@@ -189,8 +199,8 @@ impl Lengths {
     fn of(same: &[Numbered<'_>], thread: Attributes) -> Lengths {
         let times = same.iter().map(|numbered| 8 * numbered.sample.timestamps().len()).sum();
         let (stack, has_values) =
-            same.first().map_or((0, false), |first| (first.stack.len(), !first.sample.waits().is_empty()));
-        let values = if has_values { waits(same).map(varint_len).sum() } else { 0 };
+            same.first().map_or((0, false), |first| (first.stack.len(), first.has_values()));
+        let values = if has_values { values(same).map(varint_len).sum() } else { 0 };
         let values_field = if has_values { bytes_len(values) } else { 0 };
         Lengths { values, times, all: stack + thread.len() + values_field + bytes_len(times) }
     }
@@ -207,15 +217,15 @@ fn put_sample(same: &[Numbered<'_>], thread: Attributes, out: &mut Buffer) {
     // Ticks have no values: each timestamp counts one.
     if lengths.values > 0 {
         out.message(sample::VALUES, lengths.values);
-        waits(same).for_each(|value| out.varint(value));
+        values(same).for_each(|value| out.varint(value));
     }
     out.message(sample::TIMESTAMPS, lengths.times);
     same.iter().for_each(|numbered| out.fixed64s(numbered.sample.timestamps()));
 }
 
 #[inline]
-fn waits(same: &[Numbered<'_>]) -> impl Iterator<Item = u64> {
-    let all = same.iter().flat_map(|numbered| numbered.sample.waits());
+fn values(same: &[Numbered<'_>]) -> impl Iterator<Item = u64> {
+    let all = same.iter().flat_map(|numbered| numbered.sample.values());
     // The schema has signed numbers.
-    all.map(|&nanos| nanos.min(i64::MAX as u64))
+    all.map(|&value| value.min(i64::MAX as u64))
 }

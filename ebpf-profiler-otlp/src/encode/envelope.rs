@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebpf_profiler_core::profile::{Process, Profile};
+use ebpf_profiler_core::profile::{Process, Profile, SampleKind};
 
 use super::dictionary::Dictionary;
 use super::fields::{
@@ -17,48 +17,60 @@ use crate::wire::{Wire, bytes_len, number_len};
 #[derive(Debug)]
 pub(super) struct Envelope<'p> {
     machine: &'p Resource,
-    is_off_cpu: bool,
+    kinds: &'p [SampleKind],
     /// Encoded attributes of all processes.
     shared: Vec<u8>,
     scope: Vec<u8>,
     schema: Vec<u8>,
     scope_schema: Vec<u8>,
+    /// Encoded types of each kind of samples.
+    types: Vec<Types>,
+    time: Vec<u8>,
+}
+
+/// Encoded fields of a `Profile` that depend on its kind of samples.
+#[derive(Debug, Default)]
+struct Types {
     sample_type: Vec<u8>,
     period_type: Vec<u8>,
-    time: Vec<u8>,
     period: Vec<u8>,
 }
 
 impl<'p> Envelope<'p> {
-    pub(super) fn new(from: &Profile, machine: &'p Resource) -> Envelope<'p> {
+    pub(super) fn new(from: &'p Profile, machine: &'p Resource) -> Envelope<'p> {
         let mut shared = Vec::new();
         for (key, value) in machine.attributes() {
             put_text(key, value, &mut shared);
         }
         Envelope {
             machine,
-            is_off_cpu: from.is_off_cpu(),
+            kinds: from.kinds(),
             shared,
             scope: scope(),
             schema: field(resource_profiles::SCHEMA_URL, semantic::SCHEMA_URL.as_bytes()),
             scope_schema: field(scope_profiles::SCHEMA_URL, semantic::SCHEMA_URL.as_bytes()),
-            sample_type: Vec::new(),
-            period_type: Vec::new(),
+            types: Vec::new(),
             time: time(&window(from)),
-            period: period(from.period()),
         }
     }
 
     /// Adds the type names to a fresh dictionary.
     ///
-    /// Consumers know these two shapes. The second has no period, but an empty period type: Parca rejects a profile without.
+    /// Kinds other than CPU time have no period, but an empty period type: Parca rejects a profile without.
     pub(super) fn intern_types(&mut self, dictionary: &mut Dictionary) {
-        let (sample, period) = match self.is_off_cpu {
-            false => (semantic::SAMPLES, semantic::CPU),
-            true => (semantic::OFF_CPU, ("", "")),
-        };
-        self.sample_type = value_type(profile::SAMPLE_TYPE, sample, dictionary);
-        self.period_type = value_type(profile::PERIOD_TYPE, period, dictionary);
+        let types = self.kinds.iter().map(|kind| {
+            let name = semantic::type_name(kind);
+            let (sample, period_type) = match kind.is_cpu() {
+                true => (semantic::SAMPLES, semantic::CPU),
+                false => ((&*name, kind.unit().name()), ("", "")),
+            };
+            Types {
+                sample_type: value_type(profile::SAMPLE_TYPE, sample, dictionary),
+                period_type: value_type(profile::PERIOD_TYPE, period_type, dictionary),
+                period: period(kind.period()),
+            }
+        });
+        self.types = types.collect();
     }
 
     /// Encodes the `Resource` of a process.
@@ -82,33 +94,46 @@ impl<'p> Envelope<'p> {
         out
     }
 
-    /// Returns the size of a `ResourceProfiles` with `samples` bytes of samples.
-    pub(super) fn len(&self, resource: &[u8], samples: usize) -> usize {
-        bytes_len(resource.len()) + bytes_len(self.scope_profiles_len(samples)) + self.schema.len()
+    /// Returns the size of a `ResourceProfiles` with `samples` bytes of samples of kind number `kind`.
+    pub(super) fn len(&self, resource: &[u8], kind: usize, samples: usize) -> usize {
+        bytes_len(resource.len()) + bytes_len(self.scope_profiles_len(kind, samples)) + self.schema.len()
     }
 
-    fn scope_profiles_len(&self, samples: usize) -> usize {
-        self.scope.len() + bytes_len(self.profile_len(samples)) + self.scope_schema.len()
+    fn scope_profiles_len(&self, kind: usize, samples: usize) -> usize {
+        self.scope.len() + bytes_len(self.profile_len(kind, samples)) + self.scope_schema.len()
     }
 
-    fn profile_len(&self, samples: usize) -> usize {
-        self.sample_type.len() + samples + self.time.len() + self.period_type.len() + self.period.len()
+    fn profile_len(&self, kind: usize, samples: usize) -> usize {
+        let types = self.types.get(kind);
+        let types = types.map_or(0, |it| it.sample_type.len() + it.period_type.len() + it.period.len());
+        types + samples + self.time.len()
     }
 
     /// Appends the part before the samples.
-    pub(super) fn open(&self, resource: &[u8], samples: usize, out: &mut Buffer) {
+    pub(super) fn open(&self, resource: &[u8], kind: usize, samples: usize, out: &mut Buffer) {
         out.bytes(resource_profiles::RESOURCE, resource);
-        out.message(resource_profiles::SCOPE_PROFILES, self.scope_profiles_len(samples));
+        out.message(resource_profiles::SCOPE_PROFILES, self.scope_profiles_len(kind, samples));
         out.put(&self.scope);
-        out.message(scope_profiles::PROFILES, self.profile_len(samples));
-        out.put(&self.sample_type);
+        out.message(scope_profiles::PROFILES, self.profile_len(kind, samples));
+        if let Some(types) = self.types.get(kind) {
+            out.put(&types.sample_type);
+        }
     }
 
     /// Appends the part after the samples.
-    pub(super) fn close(&self, out: &mut Buffer) {
-        for part in [&self.time, &self.period_type, &self.period, &self.scope_schema, &self.schema] {
-            out.put(part);
+    pub(super) fn close(&self, kind: usize, out: &mut Buffer) {
+        out.put(&self.time);
+        if let Some(types) = self.types.get(kind) {
+            out.put(&types.period_type);
+            out.put(&types.period);
         }
+        out.put(&self.scope_schema);
+        out.put(&self.schema);
+    }
+
+    /// Returns the number of the kind of a sample.
+    pub(super) fn kind_number(&self, kind: &SampleKind) -> usize {
+        self.kinds.iter().position(|known| std::ptr::eq(known, kind)).unwrap_or(0)
     }
 }
 

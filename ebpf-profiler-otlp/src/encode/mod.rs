@@ -34,7 +34,8 @@ use facts::Facts;
 
 /// Encodes a profile as one OTLP `ProfilesData`, which is also an `ExportProfilesServiceRequest`.
 ///
-/// Each process has a resource. A profile without samples is encoded as no bytes, an empty message that should not be sent.
+/// Each process has a resource, and in it a profile of one kind of samples; with several kinds, each has resources and
+/// profiles of its own. A profile without samples is encoded as no bytes, an empty message that should not be sent.
 ///
 /// To encode several profiles, or to limit the size of messages, use an [`Encoder`].
 ///

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! sample      labels process.pid, process.executable.name, container.id, thread.id, thread.name
-//!             values samples/count, cpu/nanoseconds = count * period or off_cpu/nanoseconds
+//!             values of CPU time samples/count, cpu/nanoseconds = count * period;
+//!             of each other kind its value, such as off_cpu/nanoseconds; samples/count = events if there is no CPU time
 //! location    mapping, address in the file, functions innermost first
 //! mapping     file, addresses, GNU build id
 //! ```
@@ -15,7 +16,7 @@ mod tables;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use ebpf_profiler_core::profile::{Profile, Sample};
+use ebpf_profiler_core::profile::{Profile, Sample, SampleKind};
 use flate2::Compression;
 use hashbrown::HashMap;
 
@@ -46,13 +47,15 @@ pub fn pprof(profile: &Profile) -> Bytes {
 fn encode(from: &Profile) -> Vec<u8> {
     let mut tables = Tables::new(from);
     let mut out = Vec::new();
-    let time = if from.is_off_cpu() { semantic::OFF_CPU } else { semantic::CPU };
-    for types in [semantic::SAMPLES, time] {
-        put_type(profile::SAMPLE_TYPE, types, &mut tables, &mut out);
+    put_type(profile::SAMPLE_TYPE, semantic::SAMPLES, &mut tables, &mut out);
+    for kind in from.kinds() {
+        let name = semantic::type_name(kind);
+        let kind = if kind.is_cpu() { semantic::CPU } else { (&*name, kind.unit().name()) };
+        put_type(profile::SAMPLE_TYPE, kind, &mut tables, &mut out);
     }
     put_samples(from, &mut tables, &mut out);
     put_times(from, &mut out);
-    if !from.is_off_cpu() {
+    if has_cpu(from) {
         put_type(profile::PERIOD_TYPE, semantic::CPU, &mut tables, &mut out);
         out.number(profile::PERIOD, nanos(from.period()));
     }
@@ -84,31 +87,31 @@ fn put_comments(from: &Profile, tables: &mut Tables<'_>, out: &mut Vec<u8>) {
 /// Appends samples. Traces with equal locations and thread become one sample.
 fn put_samples<'p>(from: &'p Profile, tables: &mut Tables<'p>, out: &mut Vec<u8>) {
     let mut numbers: HashMap<(Box<[u32]>, u32), usize> = HashMap::new();
-    let mut samples: Vec<(Vec<u8>, [u64; 2])> = Vec::new();
-    let (mut stack, period) = (Vec::new(), nanos(from.period()));
+    let mut samples: Vec<(Vec<u8>, Vec<u64>)> = Vec::new();
+    let (mut stack, period, kinds) = (Vec::new(), nanos(from.period()), from.kinds());
+    let counts_cpu_only = has_cpu(from);
     for sample in from.samples() {
         tables.stack(sample.trace(), &mut stack);
         let number = *numbers.entry((stack.as_slice().into(), sample.thread_id().0)).or_insert(samples.len());
         if number == samples.len() {
-            samples.push((identity(&sample, &stack, tables), [0; 2]));
+            samples.push((identity(&sample, &stack, tables), vec![0; 1 + kinds.len()]));
         }
-        add(&mut samples[number].1, [sample.count(), time(&sample, period)]);
+        let is_cpu = sample.kind().is_cpu();
+        let count = if is_cpu || !counts_cpu_only { sample.count() } else { 0 };
+        let value = if is_cpu { sample.count().saturating_mul(period) } else { sample.value() };
+        let kind = kinds.iter().position(|kind| std::ptr::eq(kind, sample.kind())).unwrap_or(0);
+        for (index, more) in [(0, count), (1 + kind, value)] {
+            let sum = &mut samples[number].1[index];
+            *sum = sum.saturating_add(more).min(i64::MAX as u64);
+        }
     }
     for (identity, values) in samples {
-        put_sample(&identity, values, out);
+        put_sample(&identity, &values, out);
     }
 }
 
-fn add(values: &mut [u64; 2], more: [u64; 2]) {
-    for (value, more) in values.iter_mut().zip(more) {
-        *value = value.saturating_add(more).min(i64::MAX as u64);
-    }
-}
-
-/// Returns the time of a sample in nanoseconds: ticks multiplied by the period, or the sum of its waits.
-fn time(sample: &Sample<'_>, period: u64) -> u64 {
-    let waited = sample.waits().iter().fold(0u64, |sum, &wait| sum.saturating_add(wait));
-    waited.saturating_add(sample.count().saturating_mul(period))
+fn has_cpu(profile: &Profile) -> bool {
+    profile.kinds().iter().any(SampleKind::is_cpu)
 }
 
 /// Encodes a sample without its values.
@@ -138,7 +141,7 @@ fn put_label(key: &str, text: &str, tables: &mut Tables<'_>, out: &mut Vec<u8>) 
     out.number(label::TEXT, text);
 }
 
-fn put_sample(identity: &[u8], values: [u64; 2], out: &mut Vec<u8>) {
+fn put_sample(identity: &[u8], values: &[u64], out: &mut Vec<u8>) {
     let len = values.iter().map(|&value| varint_len(value)).sum();
     out.message(profile::SAMPLE, identity.len() + bytes_len(len));
     out.extend_from_slice(identity);

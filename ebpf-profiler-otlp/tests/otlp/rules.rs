@@ -289,7 +289,9 @@ fn reference_checker_accepts_the_messages() {
         eprintln!("skipped: PROFCHECK doesn't name the reference checker");
         return;
     };
-    let profiles = (0..20).map(|seed| fake::profile(seed, SMALL)).chain([crate::off_cpu::waits()]);
+    let profiles = (0..20)
+        .map(|seed| fake::profile(seed, SMALL))
+        .chain([crate::off_cpu::waits(), crate::off_cpu::three_kinds()]);
     for (seed, profile) in profiles.enumerate() {
         let bytes = encode(&profile, &Resource::new());
         let path = std::env::temp_dir().join(format!("profcheck-{}-{seed}.otlp", std::process::id()));

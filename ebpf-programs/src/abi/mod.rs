@@ -30,4 +30,4 @@ pub mod config;
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;

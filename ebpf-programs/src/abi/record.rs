@@ -5,6 +5,8 @@
 //!   raw      Head | kernel frames: u64 × kernel | Registers | words of interpreter frames: u64 × user | stack: u8 × copied
 //! ```
 //!
+//! The head says its own length: what follows the fields of [`Head`] up to that length is for later versions.
+//!
 //! A native frame is one word: an address with [`frame`] flags in its top byte. An interpreter frame is two words:
 //!
 //! ```text
@@ -40,18 +42,27 @@ pub struct Head {
     /// Number of a [`Stop`](super::reason::Stop).
     pub stop: u8,
     /// Number of kernel frames that follow, at most [`MAX_KERNEL_FRAMES`].
-    pub kernel: u16,
+    pub kernel: u8,
+    /// Length of the head in words of eight bytes, at least [`HEAD_WORDS`].
+    pub length: u8,
     /// Number of words of user frames that follow, at most [`MAX_WORDS`]; in [`kind::RAW`], of interpreter frames.
     pub user: u32,
     /// Number of words dropped between the leaf side and the root side ([`kind::WALKED`]).
     pub omitted: u32,
     /// Number of bytes of stack that follow, at most [`MAX_COPY`] ([`kind::RAW`]).
-    pub copied: u32,
+    pub copied: u16,
+    /// Number of the sample's kind (CPU time, off-CPU time, …) in the run: user space assigns them from 0.
+    pub event: u16,
     /// Number of user frames that were unwound, dropped ones included ([`kind::WALKED`]).
     pub taken: u32,
     /// Thread name, terminated by a zero byte.
     pub comm: [u8; 16],
+    /// Value of the sample, in the unit of its kind.
+    pub value: u64,
 }
+
+/// Words of eight bytes in the fields of [`Head`].
+pub const HEAD_WORDS: usize = size_of::<Head>() / 8;
 
 /// Kinds of records, by what follows the head.
 pub mod kind {
@@ -106,6 +117,8 @@ pub const MAX_STEPS: u32 = 8192;
 pub const MAX_COPY: usize = 60 * 1024;
 
 const _: () = {
-    assert!(size_of::<Head>() == 56);
+    assert!(
+        size_of::<Head>() == 64 && MAX_KERNEL_FRAMES <= u8::MAX as usize && MAX_COPY <= u16::MAX as usize
+    );
     assert!(size_of::<Registers>().is_multiple_of(8));
 };

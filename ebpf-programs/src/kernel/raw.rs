@@ -61,7 +61,7 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) 
     let head = scratch.head();
     head.kind = kind::RAW;
     head.user = user;
-    head.copied = copied;
+    head.copied = copied as u16;
     let words = at + copied / 8;
     output::send(scratch, words, true, Counter::Raw, config, counters);
 }

@@ -63,7 +63,8 @@ fn head(head: &mut Head, ids: u64, cpu: u32, kernel: u32) {
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
     // SAFETY: the helper has no conditions.
     let time = unsafe { bpf_ktime_get_ns() };
-    *head = Head { time, pid, tid, cpu, kernel: kernel as u16, ..Head::default() };
+    let length = HEAD_WORDS as u8;
+    *head = Head { time, pid, tid, cpu, kernel: kernel as u8, length, value: 1, ..Head::default() };
     // SAFETY: the helper writes at most the 16 bytes that it is given.
     unsafe { bpf_get_current_comm((&raw mut head.comm).cast(), 16) };
 }

@@ -6,7 +6,7 @@ use aya_ebpf::helpers::generated::{
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
 use ebpf_programs::abi::interpreter::FRAME_BYTES;
 use ebpf_programs::abi::mapping::Process;
-use ebpf_programs::abi::record::{Head, LEAF_WORDS, MAX_WORDS};
+use ebpf_programs::abi::record::{self, Head, LEAF_WORDS, MAX_WORDS};
 use ebpf_programs::abi::table::Rule;
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
@@ -23,7 +23,7 @@ const WINDOW: usize = 2048;
 pub(crate) const RECORD_WORDS: usize = 8192;
 
 /// Words of eight bytes in the head of a record.
-pub(crate) const HEAD_WORDS: u32 = (size_of::<Head>() / 8) as u32;
+pub(crate) const HEAD_WORDS: u32 = record::HEAD_WORDS as u32;
 
 /// Entries in a CPU's cache of reported functions; a power of two.
 const REPORTED: usize = 1024;

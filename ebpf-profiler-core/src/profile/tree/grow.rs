@@ -36,7 +36,8 @@ impl<'p> Grower<'p> {
             node = self.child(node, label);
             self.nodes[node as usize].guessed |= call.is_guessed();
         }
-        self.nodes[node as usize].own += sample.count();
+        let own = &mut self.nodes[node as usize].own;
+        *own = own.saturating_add(sample.value());
     }
 
     fn child(&mut self, parent: u32, label: u32) -> u32 {
@@ -52,11 +53,11 @@ impl<'p> Grower<'p> {
     pub(super) fn finish(mut self) -> Tree<'p> {
         for index in (0..self.nodes.len()).rev() {
             let node = &mut self.nodes[index];
-            node.total += node.own;
+            node.total = node.total.saturating_add(node.own);
             let Node { parent, total, size, .. } = *node;
             if index > 0 {
                 let parent = &mut self.nodes[parent as usize];
-                parent.total += total;
+                parent.total = parent.total.saturating_add(total);
                 parent.size += size;
             }
         }

@@ -72,16 +72,16 @@ pub(crate) struct Node {
 }
 
 impl<'p> Tree<'p> {
-    /// Builds the tree of a profile.
+    /// Builds the tree of a profile's first kind of samples. Totals are values in the unit of that kind.
     pub fn new(profile: &'p Profile) -> Tree<'p> {
         let mut grower = Grower::new();
-        for sample in profile.samples() {
+        for sample in profile.samples_of_first_kind() {
             grower.add(&sample);
         }
         grower.finish()
     }
 
-    /// Returns the number of samples.
+    /// Returns the sum of all values; of CPU time, the number of samples.
     pub fn total(&self) -> u64 {
         self.nodes[0].total
     }

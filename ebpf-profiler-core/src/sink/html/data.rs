@@ -1,7 +1,7 @@
 //! Data of a page: JSON, with the frames as two strings of numbers.
 //!
 //! ```text
-//!   { "title": "…", "start": 1700000000000, "period": 0.01, "notes": ["12 samples in 1.0 s", …],
+//!   { "title": "…", "start": 1700000000000, "kind": "cpu", "unit": "count", "period": 0.01, "notes": ["12 samples in 1.0 s", …],
 //!     "looks": [["kernel", "#8fb7f5", "#34609f"], …],
 //!     "modules": ["", "libc.so.6", …],
 //!     "names": ["all", "cat", "main", "read", …],
@@ -31,10 +31,13 @@ pub(super) fn write(
     layout: &Layout<'_, '_>,
 ) -> io::Result<()> {
     let start = profile.start().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let period = profile.period().as_secs_f64();
+    let kind = profile.kind();
     out.write_all(b"{\"title\":")?;
     write_string(out, title)?;
-    write!(out, ",\"start\":{start},\"period\":{period},\"notes\":")?;
+    write!(out, ",\"start\":{start},\"kind\":")?;
+    write_string(out, kind.name())?;
+    let (unit, period) = (kind.unit().name(), kind.period().as_secs_f64());
+    write!(out, ",\"unit\":\"{unit}\",\"period\":{period},\"notes\":")?;
     write_strings(out, notes(profile, layout))?;
     out.write_all(b",\"looks\":")?;
     write_looks(out)?;

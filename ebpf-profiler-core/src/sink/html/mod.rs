@@ -23,7 +23,7 @@ use std::io;
 use crate::profile::{Limits, Profile, Tree};
 use crate::text::clean;
 
-/// An interactive flame graph with search, as one self-contained HTML file.
+/// An interactive flame graph with search, as one self-contained HTML file. It shows the first kind of samples.
 ///
 /// Click or Enter zooms, Escape resets, `/` searches (a regular expression), arrows select the next frame, `n` and `N` the
 /// next and the previous match. The URL keeps zoom and search. It draws at most 250,000 frames: the narrowest of more are

@@ -154,7 +154,7 @@ class Page {
   matched(found) {
     if (!found) return "not a regular expression";
     const frames = plural(found.frames.length, "frame");
-    return `${percent(this.model.share(found.count))} matched: ${plural(found.count, "sample")} in ${frames}`;
+    return `${percent(this.model.share(found.count))} matched: ${amount(this.model.data, found.count)} in ${frames}`;
   }
 
   // Enter in the search field selects the first match.

@@ -29,7 +29,7 @@ class Words {
   counts(frame) {
     const { model, view } = this;
     const total = model.total[frame];
-    const parts = [`${plural(total, "sample")}, ${percent(model.share(total))}`];
+    const parts = [`${amount(model.data, total)}, ${percent(model.share(total))}`];
     if (view.zoomed > 0 && model.contains(view.zoomed, frame)) {
       parts.push(`${percent(total / model.total[view.zoomed])} of this view`);
     }
@@ -37,6 +37,20 @@ class Words {
     if (model.own[frame] > 0) parts.push(`itself ${percent(model.share(model.own[frame]))}`);
     return parts.join(", ");
   }
+}
+
+// A value with its unit, as `SampleKind::format` of the profile.
+function amount(data, value) {
+  if (data.unit === "nanoseconds") return scaled(value, 1000, ["ns", "µs", "ms", "s"]);
+  if (data.unit === "bytes") return scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
+  return data.kind === "cpu" ? plural(value, "sample") : value.toLocaleString("en-US");
+}
+
+function scaled(value, step, units) {
+  let unit = 0;
+  for (; value >= step && unit + 1 < units.length; unit++) value /= step;
+  const digits = unit === 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return `${Number(value.toFixed(digits))} ${units[unit]}`;
 }
 
 function plural(count, noun) {
