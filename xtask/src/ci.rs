@@ -11,6 +11,7 @@ use crate::{api, collector, crates, debian, fixtures, kernels, newcomer, object,
 /// Debian packages that CI needs, each with its use.
 const PACKAGES: &[&str] = &[
     "procps",          // sends signals to them
+    "procps",          // sends signals to them
     "gcc",             // compiles C test programs
     "g++",             // compiles C test programs
     "libc6-dev",       // links static ones

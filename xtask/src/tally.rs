@@ -1,6 +1,7 @@
 //! The results of a task's steps.
 
 use std::env;
+use std::fs;
 use std::time::{Duration, Instant};
 
 use crate::limit::limited;
@@ -39,6 +40,8 @@ struct Step {
     name: String,
     verdict: Verdict,
     duration: Duration,
+    /// Processor time of its processes: much less than the duration is waiting, also for other work on the machine.
+    cpu: Duration,
 }
 
 #[derive(Debug)]
@@ -66,7 +69,7 @@ impl Tally {
         limit: Duration,
         step: impl FnOnce(&mut Vec<String>) -> Outcome,
     ) {
-        let start = Instant::now();
+        let (start, cpu) = (Instant::now(), cpu_of_children());
         let left = self.limit.saturating_sub(self.begin.elapsed());
         let limit = limit.min(left);
         eprintln!("= {name} begins after {:.0} s", self.begin.elapsed().as_secs_f64());
@@ -81,30 +84,34 @@ impl Tally {
                 Err(reason) => Verdict::Failed(reason),
             }
         };
-        let duration = start.elapsed();
-        eprintln!("= {name}: {:.0} s", duration.as_secs_f64());
-        self.steps.push(Step { name: name.to_owned(), verdict, duration });
+        let (duration, cpu) = (start.elapsed(), cpu_of_children().saturating_sub(cpu));
+        eprintln!("= {name}: {:.0} s, {:.0} s of CPU", duration.as_secs_f64(), cpu.as_secs_f64());
+        self.steps.push(Step { name: name.to_owned(), verdict, duration, cpu });
     }
 
     /// Records a step that can't run here.
     pub(crate) fn skip(&mut self, name: &str, why: &str) {
         let verdict = Verdict::Skipped(why.to_owned());
-        self.steps.push(Step { name: name.to_owned(), verdict, duration: Duration::ZERO });
+        let (duration, cpu) = (Duration::ZERO, Duration::ZERO);
+        self.steps.push(Step { name: name.to_owned(), verdict, duration, cpu });
     }
 
     /// Prints the results, the closing lines of test runners last.
     pub(crate) fn close(self) -> Outcome {
         let in_ci = env::var_os("CI").is_some();
         eprintln!();
-        for Step { name, verdict, duration } in &self.steps {
-            let seconds = duration.as_secs_f64();
+        for Step { name, verdict, duration, cpu } in &self.steps {
+            let times = times(*duration, *cpu);
             match verdict {
-                Verdict::Passed => eprintln!("passed  {seconds:>5.0} s  {name}"),
-                Verdict::Failed(reason) => eprintln!("FAILED  {seconds:>5.0} s  {name}: {reason}"),
-                Verdict::Skipped(why) => eprintln!("skipped          {name}: {why}"),
+                Verdict::Passed => eprintln!("passed  {times}  {name}"),
+                Verdict::Failed(reason) => eprintln!("FAILED  {times}  {name}: {reason}"),
+                Verdict::Skipped(why) => {
+                    eprintln!("skipped {:times$}  {name}: {why}", "", times = times.len())
+                }
             }
         }
-        eprintln!("        {:>5.0} s  in all", self.begin.elapsed().as_secs_f64());
+        let cpu = self.steps.iter().map(|step| step.cpu).sum();
+        eprintln!("        {}  in all", times(self.begin.elapsed(), cpu));
         let outcome = judge(&self.steps, in_ci);
         print_lines(&self.summaries);
         let skipped = self.summaries.iter().filter(|line| is_skipped(line)).count();
@@ -113,6 +120,20 @@ impl Tally {
         }
         outcome
     }
+}
+
+fn times(duration: Duration, cpu: Duration) -> String {
+    format!("{:>5.0} s {:>5.0} s of CPU", duration.as_secs_f64(), cpu.as_secs_f64())
+}
+
+/// Returns the processor time of all processes that this one has waited for, and that they have.
+fn cpu_of_children() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, which ends with the last parenthesis, the 14th and 15th fields are user and system time of children.
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let ticks: u64 = fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    // A hundred ticks a second, on all architectures of Linux that Rust has.
+    Duration::from_millis(ticks * 10)
 }
 
 /// The reason of a step that was ended because of its limit.
@@ -145,7 +166,10 @@ mod tests {
     use super::*;
 
     fn steps(verdicts: Vec<Verdict>) -> Vec<Step> {
-        let step = |verdict| Step { name: "step".to_owned(), verdict, duration: Duration::ZERO };
+        let step = |verdict| {
+            let (duration, cpu) = (Duration::ZERO, Duration::ZERO);
+            Step { name: "step".to_owned(), verdict, duration, cpu }
+        };
         verdicts.into_iter().map(step).collect()
     }
 
@@ -172,6 +196,14 @@ mod tests {
         });
         let Verdict::Failed(reason) = &tally.steps[0].verdict else { unreachable!("it has to fail") };
         assert!(reason.contains("was ended at `test chains::hangs`"), "{reason}");
+    }
+
+    #[test]
+    fn counts_processor_time_of_processes() {
+        let mut tally = Tally::default();
+        let script = "end=$(($(date +%s) + 2)); while [ $(date +%s) -lt $end ]; do :; done";
+        tally.step("busy", |_| run::run(&mut run::command(&["sh", "-c", script])));
+        assert!(tally.steps[0].cpu > Duration::ZERO);
     }
 
     #[test]
