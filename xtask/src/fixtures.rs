@@ -1,6 +1,8 @@
-//! `cargo xtask fixtures`: kernels, the collector and Go, which tests need and the repository doesn't hold.
+//! `cargo xtask fixtures`: kernels, the collector, Go and Java, which tests need and the repository doesn't hold.
 
 pub(crate) mod go;
+
+mod hotspot;
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,20 +35,25 @@ pub(crate) const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// Fetches missing fixtures, with the argument `go` Go alone.
+/// Fetches missing fixtures, with the argument `go` Go alone, with `hotspot` Java, with `hotspot-latest` its latest version.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     if arguments.first().is_some_and(|what| what == "go") {
         return go::fetch();
     }
-    let all = KERNELS.len() + 2;
+    if let Some(java) = arguments.first().filter(|what| what.starts_with("hotspot")) {
+        return hotspot::fetch(java == "hotspot-latest");
+    }
+    let all = KERNELS.len() + 3;
     for (number, kernel) in KERNELS.iter().enumerate() {
         eprintln!("[{}/{all}] Linux {}", number + 1, kernel.version);
         eprintln!("      {}", kernel.image()?.display());
     }
-    eprintln!("[{}/{all}] OpenTelemetry collector", all - 1);
+    eprintln!("[{}/{all}] OpenTelemetry collector", all - 2);
     eprintln!("      {}", collector::build()?.display());
-    eprintln!("[{all}/{all}] Go");
-    go::fetch()
+    eprintln!("[{}/{all}] Go", all - 1);
+    go::fetch()?;
+    eprintln!("[{all}/{all}] Java");
+    hotspot::fetch(false)
 }
 
 impl Kernel {

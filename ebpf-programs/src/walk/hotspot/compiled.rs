@@ -180,9 +180,8 @@ fn read<M: Machine>(
     };
     let is_handler = return_address == handler
         || return_address == handler_mh && field16(deoptimization, 1) != NONE as u64;
-    if frame_size > MAX_FRAME {
-        return None;
-    }
+    // Some stubs have a negative size.
+    let frame_size = if frame_size > MAX_FRAME { 0 } else { frame_size };
     Some(Blob {
         frame_size,
         is_prologue: (pc.wrapping_sub(code) as i64) < complete,

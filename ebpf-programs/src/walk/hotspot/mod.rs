@@ -120,9 +120,17 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
     }
     // In the order in which the next step reads.
     let saved = machine.read_stack(fp).ok_or(Stop::Unreadable)?;
-    let return_address = machine.read_stack(fp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
-    enter::<A>(walk, return_address, fp.wrapping_add(16), saved, true)
+    let mut at = fp.wrapping_add(8);
+    let mut return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
+    if return_address == COOKIE {
+        at = fp.wrapping_add(16);
+        return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
+    }
+    enter::<A>(walk, return_address, at.wrapping_add(8), saved, true)
 }
+
+/// A word that the barrier at the entry of compiled methods pushes below its return address.
+const COOKIE: u64 = u64::MAX;
 
 /// Returns `true` if a frame pointer is plausible.
 #[inline(always)]

@@ -5,22 +5,45 @@ import java.lang.reflect.Method;
 import java.security.AccessController;
 import java.security.PrivilegedAction;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.IntUnaryOperator;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
 /**
- * Runs known chains of methods: "Chains CHAIN SECONDS".
+ * Runs a chain of methods that ends in {@code spin}: "Chains CHAIN WARM-UP SECONDS".
  *
- * Each chain ends in {@code spin}. Before each call that belongs to a chain there is a comment with its name.
+ * After the first seconds it prints the stacks of the leaf as the virtual machine itself reports them, then "ready".
  */
 public class Chains {
     static volatile int sink;
 
+    /** Set while the stacks of the leaf are collected. */
+    static volatile boolean isCollecting;
+
+    static final Set<String> TRUTHS = ConcurrentHashMap.newKeySet();
+
+    static final StackWalker WALKER = StackWalker.getInstance(StackWalker.Option.SHOW_HIDDEN_FRAMES);
+
+    /** Records the stack of the caller as the virtual machine reports it, root first. */
+    static void collect() {
+        List<String> frames = WALKER.walk(all -> all.skip(1).map(Chains::text).collect(Collectors.toList()));
+        Collections.reverse(frames);
+        TRUTHS.add(String.join(" ", frames));
+    }
+
+    /** Class, method, and line; -2 for a native method. */
+    static String text(StackWalker.StackFrame frame) {
+        return frame.getClassName() + "." + frame.getMethodName() + ":" + frame.getLineNumber();
+    }
+
     /** The leaf of all chains. */
     static int spin(int seed) {
+        if (isCollecting) collect();
         int sum = seed;
         for (int i = 0; i < 20_000; i++) sum = sum * 31 + (sum >>> 7 ^ i); // spin
         return sum;
@@ -146,6 +169,16 @@ public class Chains {
         }
     }
 
+    // Blocking, so that a virtual thread leaves its carrier and comes back.
+
+    static int yielding(int depth) throws InterruptedException {
+        if (depth == 0) {
+            Thread.sleep(1);
+            return spin(depth) + 1;
+        }
+        return yielding(depth - 1) + 1;
+    }
+
     // Into native code and back.
 
     static int natives(int seed) {
@@ -192,6 +225,7 @@ public class Chains {
                     }
                 };
             case "synchronized": return () -> locked(1);
+            case "yielding": return () -> yielding(8);
             case "native": return () -> natives(1);
             case "sorting": return () -> sorting(1);
             case "loop": return () -> loop(end);
@@ -199,9 +233,42 @@ public class Chains {
         }
     }
 
-    public static void main(String[] arguments) throws Exception {
-        long end = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
-        Callable<Integer> chain = chain(arguments[0], end);
+    /** Calls a chain as often as the time allows. */
+    static void run(Callable<Integer> chain, double seconds) throws Exception {
+        long end = System.nanoTime() + (long) (seconds * 1e9);
         while (System.nanoTime() < end) sink += chain.call();
+    }
+
+    /** Lets the code be compiled, prints the stacks of the leaf, and runs on. */
+    static void work(String name, double warmUp, double seconds) {
+        try {
+            Callable<Integer> chain = chain(name, System.nanoTime() + (long) (seconds * 1e9));
+            // One call for all phases, so that all stacks have its line.
+            double[] phases = {warmUp, 0.2, warmUp, seconds};
+            for (int phase = name.equals("loop") ? 3 : 0; phase < phases.length; phase++) {
+                isCollecting = phase == 1;
+                if (phase == 3) {
+                    for (String truth : TRUTHS) System.out.println("truth " + truth);
+                    System.out.println("ready");
+                }
+                run(chain, phases[phase]);
+            }
+        } catch (Exception error) {
+            error.printStackTrace();
+            System.exit(1);
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        double warmUp = Double.parseDouble(arguments[1]);
+        double seconds = Double.parseDouble(arguments[2]);
+        if (!arguments[0].startsWith("virtual-")) {
+            work(arguments[0], warmUp, seconds);
+            return;
+        }
+        // Not in the classes that this file is compiled against.
+        Runnable task = () -> work(arguments[0].substring("virtual-".length()), warmUp, seconds);
+        Thread thread = (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, task);
+        thread.join();
     }
 }
