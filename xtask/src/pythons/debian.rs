@@ -80,13 +80,12 @@ impl Package {
         let _ = fs::remove_dir_all(root);
         let _ = fs::remove_dir_all(symbols);
         fs::create_dir_all(root).map_err(|error| format!("{}: {error}", root.display()))?;
-        for library in self.libraries {
-            self.suite.unpack(library, "", root)?;
-        }
-        for package in self.parts() {
-            self.suite.unpack(&package, self.version, root)?;
-        }
-        self.suite.unpack(&format!("python{}-dbg", self.python), self.version, symbols)?;
+        let parts = self.parts();
+        let libraries = self.libraries.iter().map(|&library| (library, ""));
+        let packages: Vec<_> =
+            libraries.chain(parts.iter().map(|part| (part.as_str(), self.version))).collect();
+        self.suite.unpack(&packages, root)?;
+        self.suite.unpack(&[(&format!("python{}-dbg", self.python), self.version)], symbols)?;
         furnish(root).map_err(|error| format!("{}: {error}", root.display()))
     }
 

@@ -17,20 +17,31 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Suite {
-    /// Fetches a package in this version, or in the suite's current one if that is gone, and unpacks it.
-    pub(super) fn unpack(self, package: &str, version: &str, into: &Path) -> Outcome {
+    /// Fetches packages, each in this version, or in the suite's current one if that is gone or none is named, and unpacks
+    /// them.
+    pub(super) fn unpack(self, packages: &[(&str, &str)], into: &Path) -> Outcome {
         let fetched = PathBuf::from(format!("{}.fetched", into.display()));
         // Left behind by an interrupted attempt.
         let _ = fs::remove_dir_all(&fetched);
         create(&fetched)?;
-        let pinned = format!("{package}={version}");
-        let latest = format!("{package}/{}", self.0);
-        let fetch = |what: &str| output(self.apt("apt-get")?.args(["download", what]).current_dir(&fetched));
-        if version.is_empty() {
-            fetch(&latest)?;
-        } else if fetch(&pinned).is_err() {
-            eprintln!("      {pinned} is no longer available, using the version in {}", self.0);
-            fetch(&latest)?;
+        let fetch =
+            |names: &[String]| output(self.apt("apt-get")?.arg("download").args(names).current_dir(&fetched));
+        let name = |(package, version): &(&str, &str)| match *version {
+            "" => format!("{package}/{}", self.0),
+            version => format!("{package}={version}"),
+        };
+        // apt reads its lists at each start: seconds.
+        if fetch(&packages.iter().map(name).collect::<Vec<_>>()).is_err() {
+            for package in packages {
+                if fetch(&[name(package)]).is_err() {
+                    eprintln!(
+                        "      {} is no longer available, using the version in {}",
+                        name(package),
+                        self.0
+                    );
+                    fetch(&[name(&(package.0, ""))])?;
+                }
+            }
         }
         for file in files_in(&fetched, "deb") {
             output(command(&["dpkg-deb", "--extract"]).arg(&file).arg(into))?;
