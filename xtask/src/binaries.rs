@@ -14,7 +14,7 @@ use crate::tally::exceeded;
 /// A program that runs tests of a crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Binary {
-    /// Name of the crate.
+    /// Name of the crate's folder.
     pub(crate) package: String,
     /// Name of the target: that of the file in `tests`, or of the crate for its unit tests.
     pub(crate) name: String,
@@ -113,4 +113,23 @@ pub(crate) fn run_all(binaries: &[Binary], see: impl FnMut(&str) + Send) -> Outc
 /// Arguments by which a test runner skips tests with these words in their names.
 pub(crate) fn skips<'s>(words: &[&'s str]) -> Vec<&'s str> {
     words.iter().flat_map(|word| ["--skip", word]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_and_runs_tests_of_a_crate() {
+        let binaries = build(&["-p", "test-needs", "--lib"]).unwrap_or_default();
+        let names: Vec<_> = binaries.iter().map(|binary| (&*binary.package, &*binary.name)).collect();
+        assert_eq!(names, [("needs", "test_needs")]);
+        assert_eq!(binaries[0].has_ignored(&[]), Ok(false));
+        let lines = Mutex::new(Vec::new());
+        let outcome = run_all(&binaries, |line| {
+            lines.lock().map(|mut lines| lines.push(line.to_owned())).unwrap_or(())
+        });
+        assert_eq!(outcome, Ok(()));
+        assert!(lines.into_inner().is_ok_and(|lines| lines.iter().any(|line| line.ends_with(" ... ok"))));
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::binaries::Binary;
 use crate::crates::Extent;
-use crate::run::Outcome;
+use crate::run::{Outcome, target};
 use crate::tally::Tally;
 use crate::{api, collector, crates, debian, fixtures, kernels, newcomer, object, pythons, test};
 
@@ -68,7 +68,7 @@ pub(crate) fn task(_: &[String]) -> Outcome {
         test::live(&mut tally, &tests);
     }
     tally.step("optimized", |summaries| optimized(&tests, summaries));
-    tally.step("kernels", |_| kernels::built_in(PROFILE, &[]));
+    tally.step("kernels", |_| kernels::profile_by(target().join(PROFILE).join("flamegraph")));
     tally.close()
 }
 

@@ -28,25 +28,37 @@ struct Order {
 
 /// Runs the program under each kernel.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
-    built_in("release", arguments)
+    let mut order = Order::parse(arguments)?;
+    if order.program.is_empty() {
+        run(&mut cargo(&["build", "--release", "--package", "examples", "--bin", "flamegraph"]))?;
+        order.profile_by(target().join("release/flamegraph"))?;
+    }
+    order.run()
 }
 
-/// Like [`task`]. This profile of cargo is that of flamegraph.
-pub(crate) fn built_in(profile: &str, arguments: &[String]) -> Outcome {
-    let order = Order::parse(arguments)?.or_profile(profile)?;
-    let wanted = |kernel: &&Kernel| order.kernel.as_deref().is_none_or(|version| version == kernel.version);
-    let kernels: Vec<_> = KERNELS.iter().filter(wanted).collect();
-    if kernels.is_empty() {
-        return Err(format!("no such kernel; there are {}", versions()));
-    }
-    let archive = order.archive()?;
-    let results = kernels.iter().map(|kernel| (kernel.version, order.boot(kernel, &archive)));
-    let failed: Vec<_> =
-        results.filter_map(|(version, result)| Some(format!("{version}: {}", result.err()?))).collect();
-    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+/// Profiles a known chain under each kernel, by this program.
+pub(crate) fn profile_by(flamegraph: PathBuf) -> Outcome {
+    let mut order = Order::default();
+    order.profile_by(flamegraph)?;
+    order.run()
 }
 
 impl Order {
+    /// Runs the program under each kernel.
+    fn run(&self) -> Outcome {
+        let wanted =
+            |kernel: &&Kernel| self.kernel.as_deref().is_none_or(|version| version == kernel.version);
+        let kernels: Vec<_> = KERNELS.iter().filter(wanted).collect();
+        if kernels.is_empty() {
+            return Err(format!("no such kernel; there are {}", versions()));
+        }
+        let archive = self.archive()?;
+        let results = kernels.iter().map(|kernel| (kernel.version, self.boot(kernel, &archive)));
+        let failed: Vec<_> =
+            results.filter_map(|(version, result)| Some(format!("{version}: {}", result.err()?))).collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    }
+
     fn parse(arguments: &[String]) -> Result<Order, String> {
         let mut order = Order::default();
         let mut arguments = arguments.iter();
@@ -69,17 +81,11 @@ impl Order {
         Ok(order)
     }
 
-    /// Without a program: flamegraph, a chain for it to look at, and who judges what it saw.
-    fn or_profile(mut self, profile: &str) -> Result<Order, String> {
-        if self.program.is_empty() {
-            // The workspace's features, as in its tests: what those have built is there.
-            let build = ["build", "--workspace", "--bin", "flamegraph", "--profile", profile];
-            run(&mut cargo(&build))?;
-            self.files.push(target().join(profile).join("flamegraph"));
-            self.files.push(compile("examples/tests/programs/chain.c")?);
-            self.program.push(compile("xtask/guest/profile.c")?.to_string_lossy().into_owned());
-        }
-        Ok(self)
+    /// Takes flamegraph along, a chain for it to look at, and, as the program, who judges what it saw.
+    fn profile_by(&mut self, flamegraph: PathBuf) -> Outcome {
+        self.files.extend([flamegraph, compile("examples/tests/programs/chain.c")?]);
+        self.program.push(compile("xtask/guest/profile.c")?.to_string_lossy().into_owned());
+        Ok(())
     }
 
     /// Writes the initial file system.
