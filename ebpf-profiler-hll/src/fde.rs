@@ -48,7 +48,8 @@ impl<'a> Fdes<'a> {
             |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|&four| u32::from_le_bytes(four));
         let length = u32_at(&fde, 0)? as usize;
         let cie_at = at.wrapping_add(4).wrapping_sub(u32_at(&fde, 4)?.into());
-        let encoding = encoding(&read::<ENTRY>(self.elf, cie_at)?)?;
+        let cie: [u8; ENTRY] = read(self.elf, cie_at)?;
+        let encoding = encoding(&cie)?;
         let (start, size, rules) = match encoding & 0x0f {
             // Four bytes, relative to their own address.
             0x03 | 0x0b if encoding & 0x70 == 0x10 => {
@@ -60,9 +61,37 @@ impl<'a> Fdes<'a> {
         let end = (length + 4).min(ENTRY);
         // The rules follow the augmentation data, which begins with its length.
         let rules = rules + 1 + usize::from(*fde.get(rules)?);
-        let continues_frame = continues_frame(fde.get(rules..end).unwrap_or_default());
+        let continues_frame =
+            continues_frame(fde.get(rules..end).unwrap_or_default()) || has_frame(&cie).unwrap_or(false);
         Some(Fde { range: start..start.checked_add(size)?, continues_frame })
     }
+}
+
+/// Maximum size of a section that is read completely, in bytes.
+const MAX_SECTION: u64 = 32 << 20;
+
+/// Returns the ranges of all functions of a file without a search table, from its `.eh_frame`.
+pub(crate) fn all(elf: &Elf) -> Vec<Range<u64>> {
+    let Some(section) = elf.section(".eh_frame").filter(|section| section.size <= MAX_SECTION) else {
+        return Vec::new();
+    };
+    let Ok(bytes) = elf.data(section) else { return Vec::new() };
+    let u32_at = |at: usize| bytes.get(at..)?.first_chunk().map(|&four| u32::from_le_bytes(four));
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while let Some(length) = u32_at(at).filter(|&length| length != 0 && length != u32::MAX) {
+        let (Some(cie), Some(start), Some(size)) = (u32_at(at + 4), u32_at(at + 8), u32_at(at + 12)) else {
+            break;
+        };
+        // All compilers for 64-bit machines write four bytes, relative to their own address.
+        if cie != 0 && (cie as usize) <= at + 4 {
+            let own = section.address.wrapping_add(at as u64 + 8);
+            let start = own.wrapping_add_signed(i64::from(start as i32));
+            ranges.push(start..start.saturating_add(size.into()));
+        }
+        at += 4 + length as usize;
+    }
+    ranges
 }
 
 /// Returns the pointer encoding of a CIE with augmentation `zR…`.
@@ -105,6 +134,38 @@ fn continues_frame(rules: &[u8]) -> bool {
     const LINKAGE_TABLE: &[u8] = &[DEF_CFA_OFFSET, 16, 0x46, DEF_CFA_OFFSET, 24, 0x4a, DEF_CFA_EXPRESSION];
     let first = [DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET, DEF_CFA_EXPRESSION];
     rules.first().is_some_and(|rule| first.contains(rule)) && !rules.starts_with(LINKAGE_TABLE)
+}
+
+/// Returns `true` if the initial rules of a CIE with augmentation `zR…` are those of a frame that is set up: a linker merges the
+/// beginnings of rules that several functions share.
+fn has_frame(cie: &[u8; ENTRY]) -> Option<bool> {
+    const DEF_CFA: u8 = 0x0c;
+    const DEF_CFA_OFFSET: u8 = 0x0e;
+    const OFFSET: std::ops::RangeInclusive<u8> = 0x80..=0xbf;
+    let length = u32::from_le_bytes(*cie.first_chunk()?) as usize;
+    let mut rest = cie.get(9..(length + 4).min(ENTRY))?.iter().copied();
+    rest.find(|&byte| byte == 0)?;
+    let skip_number =
+        |rest: &mut std::iter::Copied<std::slice::Iter<'_, u8>>| rest.find(|byte| byte & 0x80 == 0);
+    // Code alignment, data alignment, return address register; the length of the augmentation data.
+    (0..3).try_for_each(|_| skip_number(&mut rest).map(drop))?;
+    let augmentation = rest.next()?;
+    if augmentation > 0 {
+        rest.nth(usize::from(augmentation) - 1)?;
+    }
+    let mut definitions = 0;
+    while let Some(rule) = rest.next() {
+        match rule {
+            DEF_CFA => {
+                definitions += 1;
+                (0..2).try_for_each(|_| skip_number(&mut rest).map(drop))?;
+            }
+            DEF_CFA_OFFSET => return Some(true),
+            _ if OFFSET.contains(&rule) => drop(skip_number(&mut rest)?),
+            _ => break,
+        }
+    }
+    Some(definitions > 1)
 }
 
 fn read<const N: usize>(elf: &Elf, address: u64) -> Option<[u8; N]> {

@@ -1,6 +1,7 @@
 //! `cargo xtask fixtures`: kernels, the collector, Go and Java, which tests need and the repository doesn't hold.
 
 pub(crate) mod go;
+pub(crate) mod php;
 
 mod hotspot;
 
@@ -35,10 +36,13 @@ pub(crate) const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// Fetches missing fixtures, with the argument `go` Go alone, with `hotspot` Java, with `hotspot-latest` its latest version.
+/// Fetches missing fixtures, with the argument `go` Go alone, with `hotspot` Java, with `hotspot-latest` its latest version, with `php`
+/// PHP, with `php ends` its versions that need no root.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
-    if arguments.first().is_some_and(|what| what == "go") {
-        return go::fetch();
+    match arguments.first().map(String::as_str) {
+        Some("go") => return go::fetch(),
+        Some("php") => return php::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
+        _ => {}
     }
     if let Some(java) = arguments.first().filter(|what| what.starts_with("hotspot")) {
         return hotspot::fetch(java == "hotspot-latest");

@@ -26,7 +26,7 @@ fn parameters(offsets: &Offsets, opline: Option<u8>) -> [u64; 2] {
             | u64::from(generator.node) << 16
             | u64::from(generator.child) << 32
             | u64::from(generator.placeholder) << 48,
-        u64::from(generator.frame) | register << 16,
+        u64::from(generator.frame) | register << 16 | u64::from(offsets.last_shift()) << 24,
     ]
 }
 
@@ -39,4 +39,6 @@ fn parameters_are_those_of_the_kernel_side() {
     let offsets = Offsets::of(Version(8, 2)).unwrap();
     assert_eq!(parameters(&offsets, Some(15)), [0x00b8_0010_0098_0048, 0x10_0038]);
     assert_eq!(parameters(&offsets, None)[1], 56);
+    let offsets = Offsets::of(Version(8, 3)).unwrap();
+    assert_eq!(parameters(&offsets, None)[1], 0x2000_0038);
 }

@@ -1,7 +1,8 @@
 //! Recognizes files that hold PHP.
 //!
 //! PHP exports its functions and variables to extensions, whatever the name of the file: `php8.2`, `php-fpm8.2`,
-//! `libphp8.2.so` (Apache's module and the embedding library).
+//! `libphp8.2.so` (Apache's module and the embedding library). Static programs have no extensions to load; there it is found by
+//! its code.
 
 use std::ops::Range;
 
@@ -10,14 +11,9 @@ use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 
 use super::attach;
 use super::offsets::Offsets;
+use super::stripped;
 use super::version::Version;
 use crate::split;
-
-/// Maximum number of bytes of the loop that are searched.
-const MAX_LOOP: u64 = 1 << 20;
-
-/// Minimum number of jumps to an instruction's code in a loop of that kind; there are some 1,200.
-const MIN_JUMPS: usize = 100;
 
 /// A file that holds PHP.
 #[derive(Debug)]
@@ -39,32 +35,46 @@ pub(super) struct RuntimeFacts {
 
 /// Returns the runtime in a file, `None` if it holds none.
 pub(super) fn find(elf: &Elf) -> Option<File> {
-    let exports = elf.exports()?;
-    let globals = exports.get("executor_globals")?;
-    let execute = exports.get("execute_ex")?;
-    let main = execute.address..execute.address.checked_add(execute.size)?;
+    let (main, globals, version) = match exported(elf) {
+        Some((main, globals)) => (main, globals, Version::detect(elf)),
+        None => hidden(elf)?,
+    };
     let loops = split::parts(elf, main);
-    let facts = facts(elf, globals.address, &loops).ok_or(Reason::Unsupported);
+    let facts = facts(elf, globals, version, &loops).ok_or(Reason::Unsupported);
     Some(File { loops, facts })
 }
 
-fn facts(elf: &Elf, globals: u64, loops: &[Range<u64>]) -> Option<RuntimeFacts> {
-    let offsets = Offsets::of(Version::detect(elf)?)?;
+/// Returns the loop and the address of the globals, if they are exported.
+fn exported(elf: &Elf) -> Option<(Range<u64>, u64)> {
+    let exports = elf.exports()?;
+    let globals = exports.get("executor_globals")?;
+    let execute = exports.get("execute_ex")?;
+    Some((execute.address..execute.address.checked_add(execute.size)?, globals.address))
+}
+
+/// Returns the loop, the address of the globals and the version of a static program.
+fn hidden(elf: &Elf) -> Option<(Range<u64>, u64, Option<Version>)> {
+    if !stripped::is_static(elf) {
+        return None;
+    }
+    let version = Version::detect(elf)?;
+    let found = stripped::find(elf, Offsets::of(version)?.current)?;
+    Some((found.main, found.globals, Some(version)))
+}
+
+fn facts(elf: &Elf, globals: u64, version: Option<Version>, loops: &[Range<u64>]) -> Option<RuntimeFacts> {
+    let offsets = Offsets::of(version?)?;
     let opline = opline(elf, loops);
     Some(RuntimeFacts { offsets, current: globals.checked_add(offsets.current.into())?, opline })
 }
 
-/// Returns the register that holds the current instruction in a loop whose parts jump to one another (`ZEND_VM_KIND_HYBRID`)
-/// by `jmp *(%r15)`.
+/// Returns the register that holds the current instruction in a loop whose parts jump to one another
+/// (`ZEND_VM_KIND_HYBRID`).
 fn opline(elf: &Elf, loops: &[Range<u64>]) -> Option<u8> {
     const R15: u8 = 15;
-    const JUMP: &[u8] = b"\x41\xff\x27";
-    let main = loops.first()?;
-    let size = (main.end - main.start).min(MAX_LOOP);
-    let mut code = vec![0; size as usize];
-    elf.read(main.start, &mut code).ok()?;
-    let jumps = code.windows(JUMP.len()).filter(|window| *window == JUMP).count();
-    (elf.arch() == Arch::X86_64 && jumps >= MIN_JUMPS).then_some(R15)
+    let code = stripped::code(elf, loops.first()?)?;
+    let is_hybrid = stripped::dispatches(&code) >= stripped::MIN_DISPATCHES;
+    (elf.arch() == Arch::X86_64 && is_hybrid).then_some(R15)
 }
 
 impl Runtime for File {

@@ -13,6 +13,16 @@
 //!   zend_op         32 bytes, lineno at 24                                             a frame's position is an address here
 //! ```
 //!
+//! # Frames
+//!
+//! * The innermost function's line comes from the register of the loop (`r15`), if the loop keeps the instruction there and the value is
+//!   one of the function: the frame's own `opline` is saved only before calls.
+//! * An internal function that C code calls, like `strrev` in `array_map('strrev', …)`, doesn't end a run.
+//! * Generators that delegate by `yield from` stand between the running one and its caller, as in PHP's backtraces.
+//! * A fiber has a native stack of its own, which ends with the fiber; the functions that resumed it are not in it.
+//! * From 8.4 on calls of some internal functions have no frame (`ZEND_FRAMELESS_ICALL`); only their native frames are shown.
+//! * Code of the JIT replaces the loop on the native stack, so the functions that it runs are missing.
+//!
 //! # Names
 //!
 //! | code | name | file and line |
@@ -43,6 +53,8 @@ mod lines;
 mod name;
 
 mod offsets;
+
+mod stripped;
 
 mod text;
 

@@ -82,4 +82,9 @@ impl Offsets {
     pub(super) fn identity(&self) -> u32 {
         self.opcodes - (IDENTITY_WORDS - 1) * 8
     }
+
+    /// Returns the lowest bit of the number of instructions in the second word of the identity.
+    pub(super) fn last_shift(&self) -> u32 {
+        self.last % 8 * 8
+    }
 }

@@ -58,8 +58,16 @@ fn search(elf: &Elf, offset: u64, size: u64) -> Option<Version> {
 
 /// Returns the bytes behind each mark.
 fn occurrences(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let starts = bytes.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);
-    starts.map(|(at, _)| &bytes[at + MARK.len()..])
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            // One byte first, which is faster.
+            at += bytes[at..].iter().position(|&byte| byte == MARK[0])? + 1;
+            if let Some(behind) = bytes[at - 1..].strip_prefix(MARK) {
+                return Some(behind);
+            }
+        }
+    })
 }
 
 /// Parses `8.2.36`.

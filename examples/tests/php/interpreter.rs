@@ -26,6 +26,19 @@ impl Interpreter {
         Interpreter { name, root: None, program: "php".into(), options: options.to_vec() }
     }
 
+    /// Returns one that was fetched, `None` if it wasn't; `program` is relative to its folder, which is its root if `program`
+    /// is absolute.
+    pub(crate) fn fetched(name: &str, program: &str, options: &[&'static str]) -> Option<Interpreter> {
+        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures/php");
+        let folder = fixtures.join(name).canonicalize().ok()?;
+        let (root, program) = match program.starts_with('/') {
+            true => (Some(folder), PathBuf::from(program)),
+            false => (None, folder.join(program)),
+        };
+        let name = [name].iter().chain(options).copied().collect::<Vec<_>>().join(" ");
+        Some(Interpreter { name, root, program, options: options.to_vec() })
+    }
+
     /// Returns the command that runs a program of the workloads' folder.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = self.bare_command();
@@ -42,7 +55,8 @@ impl Interpreter {
                 command
             }
         };
-        command.args(&self.options);
+        // A root without time zones makes it warn.
+        command.arg("-ddisplay_startup_errors=0").args(&self.options);
         command
     }
 

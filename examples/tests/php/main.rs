@@ -96,6 +96,51 @@ fn every_chain_of_installed_php() {
     check(&Interpreter::installed(&[]));
 }
 
+/// A static program without symbols.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_of_static_php() {
+    test_needs::root!();
+    check_fetched("8.4-static", "resources/php", &[]);
+}
+
+/// Other versions and kinds.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_php_7_4() {
+        test_needs::root!();
+        check_fetched("7.4", "/usr/bin/php7.4", &[]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_php_8_4() {
+        test_needs::root!();
+        check_fetched("8.4", "/usr/bin/php8.4", &[]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_with_opcache() {
+        test_needs::root!();
+        test_needs::programs!("php");
+        check(&Interpreter::installed(OPCACHE));
+    }
+}
+
+/// Compiled scripts are kept in shared memory, optimized.
+const OPCACHE: &[&str] = &["-dopcache.enable_cli=1", "-dopcache.jit=off"];
+
+fn check_fetched(name: &str, program: &str, options: &[&'static str]) {
+    match Interpreter::fetched(name, program, options) {
+        Some(interpreter) => check(&interpreter),
+        None => test_needs::skip(&format!("no PHP {name}: cargo xtask fixtures php")),
+    }
+}
+
 /// Runs all chains at the same time under one interpreter, and fails if one of them isn't good.
 fn check(interpreter: &Interpreter) {
     let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();

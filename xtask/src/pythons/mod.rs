@@ -16,6 +16,8 @@ mod pyenv;
 mod pyperformance;
 mod suite;
 
+pub(crate) use suite::Suite;
+
 use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -11,7 +11,7 @@ use crate::run::{Outcome, command, output};
 
 /// A Debian suite.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Suite(pub(super) &'static str);
+pub(crate) struct Suite(pub(crate) &'static str);
 
 const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
@@ -19,7 +19,7 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 impl Suite {
     /// Fetches packages, each in this version, or in the suite's current one if that is gone or none is named, and unpacks
     /// them.
-    pub(super) fn unpack(self, packages: &[(&str, &str)], into: &Path) -> Outcome {
+    pub(crate) fn unpack(self, packages: &[(&str, &str)], into: &Path) -> Outcome {
         let fetched = PathBuf::from(format!("{}.fetched", into.display()));
         // Left behind by an interrupted attempt.
         let _ = fs::remove_dir_all(&fetched);

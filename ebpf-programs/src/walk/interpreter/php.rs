@@ -18,7 +18,8 @@
 //! | parameter | bits |
 //! | --- | --- |
 //! | 0 | offset in a function: identity, 16; in a generator: node 16, child in the node 16, `execute_fake` 16 |
-//! | 1 | offset in a generator: `execute_data`, 16; DWARF number of the register that holds the instruction in the loop, plus 1, 8 |
+//! | 1 | offset in a generator: `execute_data`, 16; DWARF number of the register that holds the instruction in the loop, plus 1, 8; |
+//! | | lowest bit of the number of instructions in the second word of the identity, 8 |
 
 use super::frames::emit;
 use super::state::phase;
@@ -96,14 +97,14 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     if is_top && object[0] & 0xff != INTERNAL {
         walk.interpreter.phase = phase::BEHIND;
     }
-    // The loop saves the current instruction only before it calls something that needs it.
-    let register = (registers >> 16 & 0xff) as u8;
-    let exact = if is_first && walk.flags & frame::EXACT != 0 && register != 0 {
-        walk.register(register - 1)
-    } else {
-        None
-    };
-    let place = exact.unwrap_or(opline).wrapping_sub(function) as u32;
+    // The loop keeps the current instruction in a register, and saves it only before it calls something that needs it. The
+    // value at the leaf is still the loop's if it is an instruction of the function.
+    let register = (registers >> 16 & 0xff) as u32;
+    let inner = walk.registers.values[(register.wrapping_sub(1) & 31) as usize];
+    let distance = inner.wrapping_sub(words[2]);
+    let count = words[1] >> (registers >> 24 & 63) & 0xffff_ffff;
+    let is_inner = is_first && register != 0 && distance < count << 5 && distance & 31 == 0;
+    let place = if is_inner { inner } else { opline }.wrapping_sub(function) as u32;
     emit(walk, machine, function, fold(&words, 3), place);
     Some(())
 }
