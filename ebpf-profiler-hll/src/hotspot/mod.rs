@@ -30,7 +30,8 @@
 //! * x86_64 only.
 //! * The innermost frame of compiled code has the line of the next safepoint, unless the program runs with
 //!   `-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints`.
-//! * Of a virtual thread that was unmounted, only the frames that returned to the stack are shown.
+//! * The callers of a virtual thread that was unmounted stay in the heap until they are returned to; one frame, marked as not
+//!   readable, stands for them.
 
 mod attach;
 

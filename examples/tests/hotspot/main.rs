@@ -40,7 +40,8 @@ const CHAINS: &[&str] = &[
 ];
 
 /// Chains in a virtual thread, from JDK 21 on.
-const VIRTUAL: &[&str] = &["virtual-recursion", "virtual-streams", "virtual-reflection", "virtual-handles"];
+const VIRTUAL: &[&str] =
+    &["virtual-recursion", "virtual-streams", "virtual-reflection", "virtual-handles", "virtual-yielding"];
 
 /// Flags that leave one kind of code.
 const MODES: &[(&str, &[&str])] =

@@ -14,6 +14,7 @@ use crate::abi::hotspot::{HEAPS, NONE, flag, parameter, shape};
 use crate::abi::interpreter::FRAME_BYTES;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
+use crate::abi::table::Rule;
 use crate::machine::Machine;
 use crate::walk::arch::Arch;
 use crate::walk::{Walk, native};
@@ -25,7 +26,7 @@ const FREE: u64 = 0xff;
 const MAX_STEPS: u64 = 256;
 
 /// Maximum size of a frame, in words.
-const MAX_FRAME: u64 = 1 << 16;
+const MAX_FRAME: u64 = (1 << 17) - 1;
 
 /// Words of a part of a blob.
 const WORDS: usize = FRAME_BYTES / 8;
@@ -46,23 +47,33 @@ struct Blob {
 /// Emits the frame at `pc` in a code heap and unwinds to its caller.
 #[inline(always)]
 pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
-    let address = match find(walk, machine, pc) {
-        Some(0) => return Ok(true),
-        Some(address) => address,
+    let is_exact = walk.flags & frame::EXACT != 0;
+    let cached = if is_exact { None } else { cached(walk, machine, pc) };
+    let (address, blob) = match cached {
+        Some(found) => found,
         None => {
-            walk.hotspot.segment = 0;
-            walk.emit_native(machine, pc);
-            return Ok(false);
+            let address = match find(walk, machine, pc) {
+                Some(0) => return Ok(true),
+                Some(address) => address,
+                None => {
+                    walk.hotspot.segment = 0;
+                    walk.emit_native(machine, pc);
+                    return Ok(false);
+                }
+            };
+            let return_address = if is_exact { 0 } else { pc.wrapping_add(1) };
+            let Some(blob) = read(walk, machine, address, pc, return_address) else {
+                walk.emit_native(machine, pc);
+                return Ok(false);
+            };
+            if !is_exact {
+                cache(walk, machine, pc, address, &blob);
+            }
+            (address, blob)
         }
     };
-    let is_exact = walk.flags & frame::EXACT != 0;
-    let return_address = if is_exact { 0 } else { pc.wrapping_add(1) };
-    let Some(blob) = read(walk, machine, address, pc, return_address) else {
-        walk.emit_native(machine, pc);
-        return Ok(false);
-    };
     let sp = walk.registers.values[A::SP];
-    let is_call_stub = return_address == walk.parameter(parameter::CALL_STUB) && !is_exact;
+    let is_call_stub = !is_exact && pc.wrapping_add(1) == walk.parameter(parameter::CALL_STUB);
     if blob.frame_size == 0 || is_call_stub {
         super::emit_stub(walk, machine, pc);
         return leave_stub::<A, M>(walk, machine, pc);
@@ -78,13 +89,8 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     } else {
         Extent::Whole
     };
-    // Offset of the return address, and `true` if the frame pointer is saved below it.
-    let (offset, is_saved) = match extent {
-        Extent::Whole => (blob.frame_size.wrapping_sub(1) * 8, true),
-        Extent::Allocated => (blob.frame_size.wrapping_sub(1) * 8, false),
-        Extent::Pushed => (8, true),
-        Extent::None => (0, false),
-    };
+    let extent = if is_exact { checked(walk, machine, sp, blob.frame_size, extent)? } else { extent };
+    let (offset, is_saved) = place(extent, blob.frame_size);
     let at = sp.wrapping_add(offset);
     let (fp, is_fp_known) = if is_saved {
         native::known(machine.read_stack(at.wrapping_sub(8)))
@@ -92,7 +98,75 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         native::known(walk.register(A::FP as u8))
     };
     let return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
-    enter::<A>(walk, return_address, at.wrapping_add(8), fp, is_fp_known)
+    enter::<A, M>(walk, machine, return_address, at.wrapping_add(8), fp, is_fp_known)
+}
+
+/// Returns the offset of the return address from the stack pointer, and `true` if the frame pointer is saved below it.
+#[inline(always)]
+fn place(extent: Extent, frame_size: u64) -> (u64, bool) {
+    match extent {
+        Extent::Whole => (frame_size.wrapping_sub(1) * 8, true),
+        Extent::Allocated => (frame_size.wrapping_sub(1) * 8, false),
+        Extent::Pushed => (8, true),
+        Extent::None => (0, false),
+    }
+}
+
+/// Returns the extent of the innermost frame if its return address is in a code heap, where all callers are; else the one for
+/// which that is so. Code behind a method runs without a frame, and stubs have prologues of other kinds.
+#[inline(always)]
+fn checked<M: Machine>(
+    walk: &Walk,
+    machine: &mut M,
+    sp: u64,
+    frame_size: u64,
+    extent: Extent,
+) -> Result<Extent, Stop> {
+    let word = machine.read_stack(sp.wrapping_add(place(extent, frame_size).0)).ok_or(Stop::Unreadable)?;
+    if walk.is_java(word) {
+        return Ok(extent);
+    }
+    let words = [machine.read_stack(sp), machine.read_stack(sp.wrapping_add(8))];
+    Ok(match words {
+        [Some(word), _] if walk.is_java(word) => Extent::None,
+        [_, Some(word)] if walk.is_java(word) => Extent::Pushed,
+        _ => extent,
+    })
+}
+
+/// Number of no table; the cache of rules holds blobs under it, for each process.
+const CACHED: u32 = 1 << 31;
+
+/// Returns the blob that was cached for a return address, if it is still there: its check is unique to a compilation.
+#[inline(always)]
+fn cached<M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Option<(u64, Blob)> {
+    let rule = machine.cached_rule(walk.process.mappings | CACHED, pc)?;
+    let address = pc.wrapping_sub(rule.offset as u32 as u64);
+    let (parts, fields) = (walk.parameter(parameter::PARTS), walk.parameter(parameter::DEOPTIMIZATION));
+    let at = address.wrapping_add(field16(parts, 2)).wrapping_add(field16(fields, 3));
+    let check = rule.fp_offset as u32;
+    if machine.read_memory(at)? as u32 != check {
+        return None;
+    }
+    let (frame_size, orig_pc) = (rule.aux as u32 as u64 & MAX_FRAME, rule.aux as u32 as u64 >> 17 << 3);
+    let blob = Blob { frame_size, is_prologue: false, orig_pc, is_deoptimized: rule.cfa != 0, check };
+    Some((address, blob))
+}
+
+/// Caches the blob of a return address.
+#[inline(always)]
+fn cache<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, address: u64, blob: &Blob) {
+    let rule = Rule {
+        cfa: blob.is_deoptimized as u8,
+        register: 0,
+        ra: 0,
+        fp: 0,
+        offset: pc.wrapping_sub(address) as i32,
+        // 17 bits of words, and 15 of words.
+        aux: (blob.frame_size | blob.orig_pc >> 3 << 17) as i32,
+        fp_offset: blob.check as i32,
+    };
+    machine.cache_rule(walk.process.mappings | CACHED, pc, &rule);
 }
 
 /// Returns the address of the blob at `pc`; 0 if the search goes on in the next step, `None` if there is no blob.
@@ -185,7 +259,7 @@ fn read<M: Machine>(
     Some(Blob {
         frame_size,
         is_prologue: (pc.wrapping_sub(code) as i64) < complete,
-        orig_pc: orig_pc & (MAX_FRAME * 8 - 1),
+        orig_pc: orig_pc & 0x3_fff8,
         is_deoptimized: is_handler && return_address != 0,
         check,
     })

@@ -25,18 +25,38 @@ const RETURN_ADDRESS: usize = 9;
 /// Emits the frame at `pc` in the interpreter and unwinds to its caller.
 #[inline(always)]
 pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
-    if frame(walk, machine, walk.registers.values[A::SP], A::FP as u8).is_none() {
-        // The frame of a method that is being entered or left.
+    let sp = walk.registers.values[A::SP];
+    let fp = walk.registers.values[A::FP];
+    let is_partial = walk.flags & frame::EXACT != 0 && fp.wrapping_sub(sp) < SLOTS.0;
+    if is_partial {
+        emit_stub(walk, machine, pc);
+        return leave_partial::<A, M>(walk, machine, fp);
+    }
+    if frame(walk, machine, sp, A::FP as u8).is_none() {
+        // A method is being entered or left: the frame pointer is that of its caller.
         emit_stub(walk, machine, pc);
         return leave_stub::<A, M>(walk, machine, pc);
     }
-    let fp = walk.registers.values[A::FP];
     // The caller's registers, which the search for the frame has left in the state.
     let [return_address, sender_sp, saved_fp] = walk.hotspot.caller;
-    let above = fp.wrapping_add(16);
-    // Below the frame's end, or far from it, is no caller.
-    let sp = if is_frame(sender_sp, above) { sender_sp } else { above };
-    enter::<A>(walk, return_address, sp, saved_fp, true)
+    enter::<A, M>(walk, machine, return_address, sender(sender_sp, fp), saved_fp, true)
+}
+
+/// Unwinds from a frame that is being built: it has a frame pointer, but not all slots. Its caller's stack pointer is in the
+/// register that will hold the bytecode.
+#[inline(always)]
+fn leave_partial<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, fp: u64) -> Result<bool, Stop> {
+    let saved_fp = machine.read_stack(fp).ok_or(Stop::Unreadable)?;
+    let return_address = machine.read_stack(fp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
+    let sp = sender(walk.registers.values[x86_64::BYTECODE as usize], fp);
+    enter::<A, M>(walk, machine, return_address, sp, saved_fp, true)
+}
+
+/// Returns the caller's stack pointer, the end of the frame if the given one is below it or far away.
+#[inline(always)]
+fn sender(sp: u64, fp: u64) -> u64 {
+    let end = fp.wrapping_add(16);
+    if is_frame(sp, end) { sp } else { end }
 }
 
 /// Emits the frame that the frame pointer leads to and keeps its caller; `None` if that is no frame of the interpreter.

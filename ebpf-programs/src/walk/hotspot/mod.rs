@@ -77,15 +77,20 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
 
 /// Enters the caller at a return address, with its registers.
 #[inline(always)]
-fn enter<A: Arch>(
+fn enter<A: Arch, M: Machine>(
     walk: &mut Walk,
+    machine: &mut M,
     return_address: u64,
     sp: u64,
     fp: u64,
     is_fp_known: bool,
 ) -> Result<bool, Stop> {
-    let is_barrier = return_address == walk.parameter(parameter::RETURN_BARRIER) && return_address != 0;
-    let pc = if is_barrier { walk.parameter(parameter::CONTINUATION) } else { return_address };
+    let mut pc = return_address;
+    if pc != 0 && pc == walk.parameter(parameter::RETURN_BARRIER) {
+        // The callers are in the heap until this frame returns: a frame without an address marks them.
+        walk.emit_runtime_frame(machine, shape::INTERPRETED, 0, 0, 0);
+        pc = walk.parameter(parameter::CONTINUATION);
+    }
     walk.enter_caller::<A>(&Caller { pc, sp, fp, is_fp_known, kept: None, flags: 0 })?;
     Ok(true)
 }
@@ -109,10 +114,10 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
         let word = machine.read_stack(sp).ok_or(Stop::Unreadable)?;
         if A::prologue(machine, pc) == Some(8) {
             let return_address = machine.read_stack(sp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
-            return enter::<A>(walk, return_address, sp.wrapping_add(16), word, true);
+            return enter::<A, M>(walk, machine, return_address, sp.wrapping_add(16), word, true);
         }
         if walk.is_java(word) {
-            return enter::<A>(walk, word, sp.wrapping_add(8), fp, is_fp_known);
+            return enter::<A, M>(walk, machine, word, sp.wrapping_add(8), fp, is_fp_known);
         }
     }
     if !is_frame(fp, sp) || !is_fp_known {
@@ -126,7 +131,7 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
         at = fp.wrapping_add(16);
         return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
     }
-    enter::<A>(walk, return_address, at.wrapping_add(8), saved, true)
+    enter::<A, M>(walk, machine, return_address, at.wrapping_add(8), saved, true)
 }
 
 /// A word that the barrier at the entry of compiled methods pushes below its return address.
