@@ -1,11 +1,13 @@
 //! The conformance test of languages on an installed interpreter.
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ebpf_profiler_core::testing;
 use ebpf_profiler_hll::hotspot::HotSpot;
 use ebpf_profiler_hll::php::Php;
 use ebpf_profiler_hll::python::Python;
+use ebpf_profiler_hll::ruby::Ruby;
 
 #[test]
 #[ignore = "needs interpreters"]
@@ -30,6 +32,23 @@ fn hotspot_passes_conformance_test() {
     let java = fs::canonicalize(test_needs::find("java").unwrap_or_default()).expect("a java in PATH");
     let library = java.ancestors().nth(2).expect("a folder above").join("lib/server/libjvm.so");
     assert_eq!(testing::language(&HotSpot, &fs::read(library).expect("a readable libjvm.so")), Ok(()));
+}
+
+#[test]
+#[ignore = "needs cargo xtask fixtures ruby"]
+fn ruby_passes_conformance_test() {
+    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
+    let fixtures = std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from);
+    let files = [
+        "ruby/debian-2.7/usr/lib/x86_64-linux-gnu/libruby-2.7.so.2.7",
+        "ruby/wheel-3.4.7/pact_cli/lib/ruby/bin.real/ruby",
+    ];
+    for file in files.map(|file| fixtures.join(file)) {
+        match fs::read(&file) {
+            Ok(bytes) => assert_eq!(testing::language(&Ruby, &bytes), Ok(()), "{}", file.display()),
+            Err(_) => test_needs::skip("no Ruby: cargo xtask fixtures ruby"),
+        }
+    }
 }
 
 /// Returns the file that holds the runtime of the `python3` in PATH, from the program's own mappings.

@@ -2,6 +2,7 @@
 
 pub(crate) mod go;
 pub(crate) mod php;
+pub(crate) mod ruby;
 
 mod hotspot;
 
@@ -37,11 +38,13 @@ pub(crate) const KERNELS: &[Kernel] = &[
 ];
 
 /// Fetches missing fixtures, with the argument `go` Go alone, with `hotspot` Java, with `hotspot-latest` its latest version, with `php`
-/// PHP, with `php ends` its versions that need no root.
+/// PHP, with `php ends` its versions that need no root, with `ruby` Ruby, with `ruby ends`
+/// its oldest and newest.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     match arguments.first().map(String::as_str) {
         Some("go") => return go::fetch(),
         Some("php") => return php::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
+        Some("ruby") => return ruby::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
         _ => {}
     }
     if let Some(java) = arguments.first().filter(|what| what.starts_with("hotspot")) {

@@ -24,7 +24,7 @@ const VARIABLE: &str = "TRUTH_MATRIX";
 const TESTS: &[&str] = &["test", "--release", "-p", "examples", "--no-fail-fast"];
 
 /// The live tests that are shorter without the variable, and `crates`, the checks of the libraries in full.
-const ALL: &[&str] = &["truth", "go", "hotspot", "python", "php", "hostile", "collector", "crates"];
+const ALL: &[&str] = &["truth", "go", "hotspot", "python", "php", "ruby", "hostile", "collector", "crates"];
 
 /// Longest time of a step.
 const LIMIT: Duration = Duration::from_secs(6 * 3600);
@@ -46,6 +46,9 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     }
     if targets.contains(&"php") {
         tally.step("PHP", |_| fixtures::task(&["php".to_owned()]));
+    }
+    if targets.contains(&"ruby") {
+        tally.step("Ruby", |_| fixtures::task(&["ruby".to_owned()]));
     }
     if targets.contains(&"python") {
         tally.limited_step("interpreters", LIMIT, |_| pythons::task(&[]));

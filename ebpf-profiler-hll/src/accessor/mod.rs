@@ -117,6 +117,14 @@ pub(crate) fn field(elf: &Elf, address: u64) -> Option<i64> {
     }
 }
 
+/// Returns the addresses of what looks like direct calls of `callee` in code that begins at `start`.
+pub(crate) fn calls(arch: Arch, code: &[u8], start: u64, callee: u64) -> Vec<u64> {
+    match arch {
+        Arch::X86_64 => x86_64::calls(code, start, callee),
+        _ => aarch64::calls(code, start, callee),
+    }
+}
+
 /// Returns the targets of the jumps that leave a function, sorted. Calls are not jumps.
 pub(crate) fn jumps(elf: &Elf, function: &Range<u64>) -> Vec<u64> {
     let size = function.end.saturating_sub(function.start).min(MAX_FUNCTION);

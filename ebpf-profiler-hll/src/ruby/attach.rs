@@ -1,5 +1,7 @@
 //! Attaches to a process that runs Ruby.
 
+use std::ops::Range;
+
 use ebpf_profiler_core::language::{Attachment, FramePath, FrameWalker, Reason, Target};
 
 use ebpf_programs::abi::interpreter::walker;
@@ -17,10 +19,10 @@ const INNERMOST: i64 = 16;
 #[derive(Clone, Debug)]
 pub(super) struct RuntimeFacts {
     pub(super) offsets: Offsets,
-    /// Origin of the thread's execution context, from 3.0 on.
-    pub(super) context: Option<Origin>,
-    /// Virtual address of the pointer to the execution context in use, up to 2.7.
-    pub(super) global: Option<u64>,
+    /// Origin of the thread's execution context; up to 2.7 of the thread's structure, which leads to it.
+    pub(super) context: Origin,
+    /// Ranges of the loop's caller, in virtual addresses.
+    pub(super) callers: Vec<Range<u64>>,
     /// Virtual addresses of variables, one of which is the global symbol table.
     pub(super) tables: Vec<u64>,
 }
@@ -29,16 +31,15 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     let offsets = facts.offsets;
     let variables = facts.tables.iter().map(|variable| target.address(*variable));
     let symbols = Symbols::find(variables, &offsets, target.memory())?;
-    let path = match (facts.global, facts.context) {
-        (Some(global), _) => FramePath::from_address(target.address(global), &[INNERMOST]),
-        (None, Some(origin)) => {
-            let mut path = thread_local::path(origin, target)?;
-            path.push(INNERMOST);
-            FramePath::from_thread_pointer(&path)
-        }
-        (None, None) => return Err(Reason::Unsupported),
-    };
-    let walker = FrameWalker::with_parameters(walker::RUBY, Some(path), &[offsets.frame_size.into()]);
+    let mut path = thread_local::path(facts.context, target)?;
+    path.extend(offsets.thread_context.map(i64::from));
+    path.push(INNERMOST);
+    let path = FramePath::from_thread_pointer(&path);
+    let mut parameters = vec![u64::from(offsets.frame_size)];
+    for range in &facts.callers {
+        parameters.extend([range.start, range.end].map(|address| target.address(address)));
+    }
+    let walker = FrameWalker::with_parameters(walker::RUBY, Some(path), &parameters);
     let walker = walker.map_err(|_| Reason::Unsupported)?;
     Ok(Attachment::new(walker, Names::new(offsets, symbols)))
 }

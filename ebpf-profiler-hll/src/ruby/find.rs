@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use ebpf_profiler_core::elf::{Arch, Elf, Exports};
-use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
+use ebpf_profiler_core::elf::{Arch, Elf, Exports, Segment};
+use ebpf_profiler_core::language::{Attachment, MAX_RANGES, Reason, Runtime, Target};
 
 use super::attach::{self, RuntimeFacts};
 use super::offsets::Offsets;
@@ -27,21 +27,32 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     let exports = elf.exports()?;
     let version = exports.get("ruby_version")?.address;
     exports.get("rb_errinfo")?;
-    let main = loop_range(elf)?;
-    Some(File { loops: split::parts(elf, main), facts: facts(elf, &exports, version) })
+    let code = code(elf);
+    let main = loop_range(elf, &code)?;
+    let mut loops = split::parts(elf, main.clone());
+    let mut callers = caller(elf, &code, main.start).map_or(Vec::new(), |range| split::parts(elf, range));
+    callers.truncate(CALLERS.min(MAX_RANGES.saturating_sub(loops.len())));
+    loops.extend_from_slice(&callers);
+    Some(File { loops, facts: facts(elf, &exports, version, callers) })
 }
 
-fn facts(elf: &Elf, exports: &Exports<'_>, version: u64) -> Result<RuntimeFacts, Reason> {
+fn facts(
+    elf: &Elf,
+    exports: &Exports<'_>,
+    version: u64,
+    callers: Vec<Range<u64>>,
+) -> Result<RuntimeFacts, Reason> {
     let offsets = version_text(elf, version).and_then(|text| Offsets::find(&text));
     let offsets = offsets.ok_or(Reason::Unsupported)?;
     let address = |name: &str| exports.get(name).map(|symbol| symbol.address);
-    let context = address("rb_errinfo").and_then(|at| accessor::dereferenced(elf, at));
-    let global = address("ruby_current_execution_context_ptr");
+    // Up to 2.7 the context in use is a global variable, and each thread has its own structure.
+    let context = match offsets.thread_context {
+        None => address("rb_errinfo").and_then(|at| accessor::dereferenced(elf, at)),
+        Some(_) => address("ruby_native_thread_p").and_then(|at| accessor::returned(elf, at, &|_| false)),
+    };
+    let context = context.ok_or(Reason::Unsupported)?;
     let tables = address("rb_id2str").map(|at| accessor::loads(elf, at)).unwrap_or_default();
-    if context.is_none() && global.is_none() {
-        return Err(Reason::Unsupported);
-    }
-    Ok(RuntimeFacts { offsets, context, global, tables })
+    Ok(RuntimeFacts { offsets, context, tables, callers })
 }
 
 /// Reads a version such as `3.3.8`.
@@ -58,17 +69,33 @@ const MIN_JUMPS: usize = 80;
 /// Upper bound of the size of the loop, in bytes: it has 17 to 27 kB.
 const MAX_LOOP: u64 = 48 << 10;
 
+/// Maximum number of ranges of the loop's caller.
+const CALLERS: usize = 2;
+
 /// Maximum number of bytes of code that are searched.
 const MAX_CODE: u64 = 64 << 20;
 
+/// Reads the code of a file: its addresses and bytes.
+fn code(elf: &Elf) -> Vec<(u64, Vec<u8>)> {
+    let segments = elf.segments().iter().filter(|segment| segment.is_code());
+    let bytes = |segment: &Segment| elf.bytes(segment.offset, segment.file_size.min(MAX_CODE)).ok();
+    segments.filter_map(|segment| Some((segment.address, bytes(segment)?))).collect()
+}
+
+/// Returns the range of the loop's caller, `rb_vm_exec`: the function that calls the address.
+fn caller(elf: &Elf, code: &[(u64, Vec<u8>)], callee: u64) -> Option<Range<u64>> {
+    let fdes = Fdes::open(elf)?;
+    let calls = |(start, code): &(u64, Vec<u8>)| accessor::calls(elf.arch(), code, *start, callee);
+    let site = code.iter().flat_map(calls).next()?;
+    fdes.at(site).map(|fde| fde.range)
+}
+
 /// Returns the range of the loop: the function with the most indirect jumps.
-fn loop_range(elf: &Elf) -> Option<Range<u64>> {
+fn loop_range(elf: &Elf, code: &[(u64, Vec<u8>)]) -> Option<Range<u64>> {
     let fdes = Fdes::open(elf)?;
     let mut jumps = Vec::new();
-    for segment in elf.segments().iter().filter(|segment| segment.is_code()) {
-        let size = segment.file_size.min(MAX_CODE);
-        let Ok(code) = elf.bytes(segment.offset, size) else { continue };
-        jumps.extend(indirect_jumps(elf.arch(), &code).map(|at| segment.address.wrapping_add(at)));
+    for (start, code) in code {
+        jumps.extend(indirect_jumps(elf.arch(), code).map(|at| start.wrapping_add(at)));
     }
     jumps.sort_unstable();
     let count = |range: &Range<u64>| {

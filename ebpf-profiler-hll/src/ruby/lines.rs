@@ -13,10 +13,10 @@ use ebpf_profiler_core::language::{Lines, Memory, Reason};
 use super::offsets::Offsets;
 
 /// Maximum number of entries.
-const MAX_ENTRIES: u64 = 1 << 20;
+const MAX_ENTRIES: u64 = 1 << 17;
 
 /// Maximum number of words of instructions.
-const MAX_SIZE: u32 = 1 << 22;
+const MAX_SIZE: u32 = 1 << 20;
 
 /// Number of positions whose rank is stored.
 const RANKED: u32 = 54;

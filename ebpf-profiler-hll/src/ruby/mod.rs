@@ -4,7 +4,7 @@
 //! are an array that grows down, on a stack of its own per thread and fiber.
 //!
 //! ```text
-//!   thread ──thread-local variable──► execution context ──► control frame, caller, …
+//!   thread ──thread-local variable──► execution context ──► control frame, caller, …       2.7: over a key
 //!
 //!   control frame ──► instruction sequence ──► body ──► label, path, line table
 //!       └──► environment ──► … ──► method entry ──► owner, original name
@@ -42,7 +42,8 @@
 //!
 //! # Limits
 //!
-//! * In Ruby 2.7 a thread that runs C code without the global lock shows the frames of the thread that holds it.
+//! * Methods in C that a fiber begins with (`Enumerator#next`) are not shown: no loop is below them.
+//! * Ruby 3.0 is not tested.
 //! * Code of YJIT, MJIT and RJIT is native code without a name.
 //! * A runtime that exports no symbols is not found.
 

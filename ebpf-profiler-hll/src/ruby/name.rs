@@ -30,6 +30,12 @@ const PATH: usize = 64;
 const BASE_LABEL: usize = 72;
 const FIRST_LINE: usize = 88;
 
+/// Type of evaluated code, in the first four bytes of a body.
+const EVALUATED: u64 = 6;
+
+/// Maximum depth of evaluated code in evaluated code.
+const MAX_EVALUATED: usize = 8;
+
 /// Types of methods.
 mod definition {
     pub(super) const MASK: u64 = 15;
@@ -90,11 +96,12 @@ impl Names {
             return Err(Reason::Replaced);
         }
         let text = |object: u64| object::text(object, &self.offsets, memory);
-        let label = text(word(ruby::body::LABEL))?;
-        let base = text(word(BASE_LABEL)).unwrap_or_default();
+        let named = self.named_by(&words, memory);
+        let label = text(self::word(&named, ruby::body::LABEL))?;
+        let base = text(self::word(&named, BASE_LABEL)).unwrap_or_default();
         let path = self.path(word(PATH), memory).unwrap_or_default();
         let start_line = (word(FIRST_LINE) as u32) >> self.offsets.first_line_shift;
-        let local = word(self.offsets.local as usize);
+        let local = self::word(&named, self.offsets.local as usize);
         let method = match kind {
             ruby::kind::PLAIN => None,
             _ => self.method(check, sequence, local, memory),
@@ -111,6 +118,22 @@ impl Names {
             lines
         });
         Ok(Function::new(name).with_file(path).with_start_line(start_line).with_lines(lines))
+    }
+
+    /// Returns the body that has the label of a body: for evaluated code, which has a label of its own from 3.4 on, that of
+    /// the code around it.
+    fn named_by(&self, body: &[u8; BODY], memory: &dyn Memory) -> [u8; BODY] {
+        let mut body = *body;
+        for _ in 0..MAX_EVALUATED {
+            let parent = word(&body, self.offsets.parent as usize);
+            if word(&body, ruby::body::SIZE) & u64::from(u32::MAX) != EVALUATED || parent == 0 {
+                break;
+            }
+            let of_parent = memory.u64(parent.wrapping_add(ruby::BODY)).map_err(Reason::from);
+            let Ok(of_parent) = of_parent.and_then(|at| words(at, memory)) else { break };
+            body = of_parent;
+        }
+        body
     }
 
     /// Replaces the name at the end of a label by the qualified one: `block in baz` becomes `block in Foo::Bar#baz`.

@@ -3,12 +3,16 @@
 /// Offsets of the fields of a version's structures, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Offsets {
+    /// In the structure of a thread: the execution context; up to 2.7.
+    pub(super) thread_context: Option<u32>,
     /// Size of a control frame.
     pub(super) frame_size: u32,
     /// In the body of an instruction sequence: the line table.
     pub(super) lines: u32,
     /// In the body of an instruction sequence: the sequence of its method.
     pub(super) local: u32,
+    /// In the body of an instruction sequence: the sequence around it.
+    pub(super) parent: u32,
     /// Size of an entry of the line table.
     pub(super) line_size: u32,
     /// Number of tag bits of a first line.
@@ -64,9 +68,11 @@ impl Offsets {
             _ => NameOffsets::Fields { path: of("class.path")?, attached: of("class.attached")? },
         };
         Some(Offsets {
+            thread_context: of("thread.context"),
             frame_size: of("frame.size")?,
             lines: of("body.lines")?,
             local: of("body.local")?,
+            parent: of("body.parent")?,
             line_size: of("line.size")?,
             first_line_shift: of("first_line.shift")?,
             text: TextOffsets { length: of("string.length"), data: of("string.data")? },

@@ -8,8 +8,7 @@ use ebpf_profiler_core::elf::{Elf, Exports};
 use super::version::Version;
 
 /// Versions whose holes are measured.
-const MEASURED: [Version; 5] =
-    [Version(8, 4), Version(10, 2), Version(11, 3), Version(12, 4), Version(13, 6)];
+const MEASURED: [Version; 1] = [Version(11, 3)];
 
 /// Offsets in bytes, and numbers of types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

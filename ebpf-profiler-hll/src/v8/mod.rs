@@ -1,4 +1,4 @@
-//! V8, as in Node.js 14, 18, 20, 22 and 24.
+//! V8, as in Node.js 20.
 //!
 //! ```text
 //!   frame ──► JSFunction ──► SharedFunctionInfo ──► name, script, position tables of bytecode

@@ -7,7 +7,7 @@
 //!   UncompiledData       inferred name │ start │ end
 //! ```
 //!
-//! From 13 on a `ScopeInfo` has its position before the locals, before that behind the names.
+//! From 12 on a `ScopeInfo` has its position before the locals, before that behind the names.
 
 use ebpf_profiler_core::language::Reason;
 
@@ -79,7 +79,7 @@ fn script(heap: &Heap<'_>, object: Object) -> Result<Object, Reason> {
 fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
     // Before 9 it is an array, whose length precedes the fields.
     let first: u32 = if heap.layout.version < Version(9, 0) { 16 } else { 8 };
-    let has_position_first = heap.layout.version >= Version(13, 0);
+    let has_position_first = heap.layout.version >= Version(12, 0);
     let locals = small_int(heap.word(scope, first + 16)?).and_then(|count| u32::try_from(count).ok());
     let locals = locals.filter(|&count| count <= MAX_LOCALS).ok_or(Reason::Implausible)?;
     let mut found = Found::default();

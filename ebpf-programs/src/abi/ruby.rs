@@ -107,3 +107,7 @@ pub mod imemo {
 
 /// Number of the parameter that is the size of a control frame, in bytes.
 pub const PARAMETER_FRAME_SIZE: usize = 0;
+
+/// Number of the first of four parameters that are the address ranges of the loop's caller: start and end (exclusive) of each.
+/// They are ranges of the loop, too.
+pub const PARAMETER_CALLERS: usize = 1;

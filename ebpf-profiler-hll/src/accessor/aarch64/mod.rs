@@ -13,6 +13,15 @@ pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
         .collect()
 }
 
+pub(super) fn calls(code: &[u8], start: u64, callee: u64) -> Vec<u64> {
+    let words = code.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word));
+    let is_call = |(at, word): &(u64, u32)| {
+        let distance = i64::from((*word << 6) as i32 >> 4);
+        word & 0xfc00_0000 == 0x9400_0000 && at.wrapping_add_signed(distance) == callee
+    };
+    (start..).step_by(4).zip(words).filter(is_call).map(|(at, _)| at).collect()
+}
+
 /// Returns the distance of a jump; `None` for calls and other instructions.
 fn distance(word: u32) -> Option<i64> {
     // (mask, value, lowest bit of the distance, number of bits)

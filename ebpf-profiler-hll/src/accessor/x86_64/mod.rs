@@ -28,6 +28,16 @@ pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {
     targets
 }
 
+pub(super) fn calls(code: &[u8], start: u64, callee: u64) -> Vec<u64> {
+    const CALL: u8 = 0xe8;
+    let is_call = |(at, code): &(usize, &[u8])| {
+        let [CALL, distance @ ..] = code else { return false };
+        let distance = distance.first_chunk().copied().map_or(0, i32::from_le_bytes);
+        start.wrapping_add(*at as u64 + 5).wrapping_add_signed(distance.into()) == callee
+    };
+    code.windows(5).enumerate().filter(is_call).map(|(at, _)| start.wrapping_add(at as u64)).collect()
+}
+
 /// Returns the length of an instruction, 0 if it cannot be decoded.
 #[cfg(test)]
 pub(super) fn len(bytes: &[u8]) -> u64 {

@@ -76,6 +76,9 @@ pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool
         inside |= pc.wrapping_sub(loops[index][0]) < loops[index][1].wrapping_sub(loops[index][0]);
         index += 1;
     }
+    if inside && walk.interpreter.walker == walker::RUBY && M::has_walker(walker::RUBY) {
+        return ruby::takes_run(walk, pc);
+    }
     inside
 }
 

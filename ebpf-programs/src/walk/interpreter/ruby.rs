@@ -13,7 +13,8 @@ use super::state::phase;
 use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
 use crate::abi::record::frame;
 use crate::abi::ruby::{
-    BODY, IDENTITY_SHIFT, PARAMETER_FRAME_SIZE, body, control_frame, flag, imemo, kind, method_entry,
+    BODY, IDENTITY_SHIFT, PARAMETER_CALLERS, PARAMETER_FRAME_SIZE, body, control_frame, flag, imemo, kind,
+    method_entry,
 };
 use crate::machine::Machine;
 use crate::walk::Walk;
@@ -24,10 +25,12 @@ const MAX_PARENTS: u32 = 32;
 /// Size of the words at the end of an environment: method entry, parent, flags.
 const ENVIRONMENT: u32 = 24;
 
-/// A frame whose method entry is searched for.
+/// State of a walk through Ruby's frames: the frame whose method entry is searched for.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RubyFrame {
+pub(super) struct RubyState {
+    /// 1 after a frame of the loop, whose caller takes no frames.
+    is_inside: u32,
     /// Number of steps of the search, from 1; 0 if there is no such frame.
     search: u32,
     /// 1 if the frame is the last one of its run.
@@ -42,12 +45,25 @@ pub(super) struct RubyFrame {
     flags: u64,
 }
 
-impl RubyFrame {
+impl RubyState {
     /// Ends the search of a previous walk.
     #[inline(always)]
     pub(super) fn begin(&mut self) {
         self.search = 0;
+        self.is_inside = 0;
     }
+}
+
+/// Returns `true` if the frame at `pc`, in one of the loop's ranges, takes a run of frames: the loop, or its caller if that
+/// runs without it, to handle an exception or in compiled code.
+#[inline(always)]
+pub(super) fn takes_run(walk: &mut Walk, pc: u64) -> bool {
+    let parameters = &walk.interpreter.parameters;
+    let is_in = |at: usize| pc.wrapping_sub(parameters[at]) < parameters[at + 1].wrapping_sub(parameters[at]);
+    let is_caller = is_in(PARAMETER_CALLERS) | is_in(PARAMETER_CALLERS + 2);
+    let was_inside = walk.interpreter.ruby.is_inside != 0;
+    walk.interpreter.ruby.is_inside = !is_caller as u32;
+    !(is_caller && was_inside)
 }
 
 /// Takes the next control frame, or a step of the search for its method. Returns `None` if it is unreadable, or beyond
@@ -101,18 +117,17 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     let instructions = object[body::INSTRUCTIONS / 8];
     let identity = fold(&[object[body::SIZE / 8], instructions, object[body::LABEL / 8]], 3);
     // The frame of a loop that hasn't begun: the native loop that was reached is that of its caller.
-    let is_called = walk.flags & frame::EXACT == 0;
+    let is_called = walk.flags & frame::EXACT == 0 && walk.interpreter.ruby.is_inside != 0;
     let is_early = walk.interpreter.taken == 0 && is_called && pc == instructions;
-    walk.interpreter.ruby = RubyFrame {
-        search: 1,
-        is_last: (flags & flag::FINISH != 0 && !is_early) as u32,
-        identity,
-        position: pc as u32,
-        sequence,
-        entry,
-        parent,
-        flags,
-    };
+    let ruby = &mut walk.interpreter.ruby;
+    ruby.search = 1;
+    ruby.is_last = (flags & flag::FINISH != 0 && !is_early) as u32;
+    ruby.identity = identity;
+    ruby.position = pc as u32;
+    ruby.sequence = sequence;
+    ruby.entry = entry;
+    ruby.parent = parent;
+    ruby.flags = flags;
     Some(())
 }
 

@@ -1,6 +1,6 @@
 //! Interpreter state of a walk.
 
-use super::ruby::RubyFrame;
+use super::ruby::RubyState;
 use crate::abi::interpreter::{Interpreter, MAX, MAX_ENTRIES, PARAMETERS};
 
 /// Interpreter state of a walk.
@@ -41,8 +41,8 @@ pub(in crate::walk) struct InterpreterState {
     pub(in crate::walk) walker: u32,
     /// Parameters of its walker; of another one if that has none.
     pub(in crate::walk) parameters: [u64; PARAMETERS],
-    /// The frame whose method Ruby's walker searches for.
-    pub(super) ruby: RubyFrame,
+    /// State of Ruby's walker.
+    pub(super) ruby: RubyState,
 }
 
 /// Phases of a walk: the operation of the next step.

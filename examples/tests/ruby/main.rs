@@ -1,0 +1,129 @@
+//! Stacks of Ruby programs compared with Ruby's own backtraces and with written chains, from the root to the leaf.
+//!
+//! ```sh
+//! cargo xtask fixtures ruby
+//! sudo -E env PATH="$PATH" cargo test --release -p examples --test ruby -- --ignored --test-threads=1 --nocapture
+//! ```
+//!
+//! `programs/chains.rb` runs a chain of calls that ends in a method that spins, and prints its backtrace before. All
+//! chains of a version run and are profiled at once. A sample is exact if
+//!
+//! * its stack is whole, from `_start` or the beginning of a thread or fiber to the leaf,
+//! * its Ruby frames have the names of `programs/chains.txt`, in order, no other ones between,
+//! * their lines and files are those of the backtrace, and the leaf is on a line of the loop,
+//! * its native frames between Ruby frames are those of most samples.
+//!
+//! Samples before the first Ruby frame of a process are counted apart: it runs already when the profiler starts, whose
+//! runtime is attached to its process within 0.1 s.
+//!
+//! `programs/moves.rb` calls and returns all the time: its stacks have to be beginnings of its chains.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
+
+mod judge;
+mod moves;
+mod program;
+mod seen;
+
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
+
+use judge::{Expected, Verdict};
+use program::{Ruby, Running};
+
+/// Sampling frequency per CPU, in Hz.
+const FREQUENCY: u32 = 997;
+
+/// Profiling time of all chains of a version.
+const TIME: Duration = Duration::from_secs(8);
+
+/// Minimum number of exact samples, of 1,000.
+const PER_MILLE: u64 = 990;
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn ruby_2_7() {
+    test_needs::root!();
+    check("debian-2.7");
+}
+
+/// Versions between the oldest and the newest.
+mod matrix {
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn ruby_3_1() {
+        test_needs::root!();
+        super::check("debian-3.1");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn ruby_3_2() {
+        test_needs::root!();
+        super::check("wheel-3.2.2");
+        super::check("wheel-3.2.3");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn ruby_3_3() {
+        test_needs::root!();
+        super::check("wheel-3.3.5");
+        super::check("debian-3.3");
+        super::check("wheel-3.3.9");
+    }
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn ruby_3_4() {
+    test_needs::root!();
+    check("wheel-3.4.7");
+}
+
+fn check(version: &str) {
+    let Some(ruby) = Ruby::find(version) else {
+        return test_needs::skip(&format!("no Ruby {version}: cargo xtask fixtures ruby"));
+    };
+    let mut wrong = Vec::new();
+    let mut report = |name: &str, verdict: &Verdict| {
+        println!("share\truby\t{version}\t{name}\t{}\t{}", verdict.exact, verdict.samples);
+        if verdict.samples == 0 || verdict.exact * 1000 < verdict.samples * PER_MILLE {
+            println!("{version} {name}: {verdict}");
+            wrong.push(name.to_owned());
+        }
+    };
+    let chains = Expected::all();
+    let running: Vec<_> = chains.iter().map(|chain| ruby.chain(&chain.name)).collect();
+    let profile = profile(&running, || std::thread::sleep(TIME));
+    let stacks = seen::stacks(&profile);
+    for (chain, running) in chains.iter().zip(&running) {
+        report(&chain.name, &chain.judge(running, &stacks));
+    }
+    drop(running);
+    report("moves", &moves::check(&ruby));
+    report("first samples", &moves::first_samples(&ruby));
+    assert!(wrong.is_empty(), "{version}: {wrong:?}");
+}
+
+/// Profiles processes while `meanwhile` runs.
+fn profile(running: &[Running], meanwhile: impl FnOnce()) -> Profile {
+    let mut builder = Profiler::builder()
+        .deadline(Duration::from_secs(120))
+        .frequency(FREQUENCY)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
+    for each in running {
+        builder = builder.pid(each.pid());
+    }
+    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    meanwhile();
+    let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+    profile
+}

@@ -1,0 +1,100 @@
+//! Rubies, and programs that run under them.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A Ruby of `cargo xtask fixtures ruby`.
+pub(crate) struct Ruby {
+    /// Folder to use as root; empty for the machine's own.
+    root: PathBuf,
+    program: PathBuf,
+    libraries: PathBuf,
+}
+
+/// A frame of a backtrace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Location {
+    pub(crate) line: u32,
+    pub(crate) label: String,
+    pub(crate) path: String,
+}
+
+/// A running program; killed on drop.
+pub(crate) struct Running {
+    child: Child,
+    /// Its process id, which is not that of the child if that is `chroot`.
+    pid: u32,
+    /// The backtrace of its chain, root first.
+    pub(crate) backtrace: Vec<Location>,
+}
+
+impl Ruby {
+    /// Returns the Ruby with this name, `None` if it isn't there.
+    pub(crate) fn find(name: &str) -> Option<Ruby> {
+        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
+        let fixtures = std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from);
+        let folder = fixtures.join("ruby").join(name).canonicalize().ok()?;
+        let list = std::fs::read_to_string(folder.join("complete")).ok()?;
+        let [root, program, libraries] = list.lines().collect::<Vec<_>>()[..] else { return None };
+        let inside = |path: &str| if path.is_empty() { PathBuf::new() } else { folder.join(path) };
+        let program = if root.is_empty() { inside(program) } else { program.into() };
+        Some(Ruby { root: inside(root), program, libraries: inside(libraries) })
+    }
+
+    /// Returns a command that runs one of the programs.
+    pub(crate) fn command(&self, program: &str) -> Command {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ruby/programs").join(program);
+        if self.root.as_os_str().is_empty() {
+            let mut command = Command::new(&self.program);
+            command.env("LD_LIBRARY_PATH", &self.libraries).arg("--disable-gems").arg(source);
+            return command;
+        }
+        let copy = self.root.join("tmp").join(program);
+        std::fs::copy(&source, &copy).unwrap_or_else(|error| panic!("{}: {error}", copy.display()));
+        let mut command = Command::new("chroot");
+        command.arg(&self.root).arg(&self.program).arg("--disable-gems").arg(Path::new("/tmp").join(program));
+        command
+    }
+
+    /// Starts a chain and waits until it spins.
+    pub(crate) fn chain(&self, name: &str) -> Running {
+        let mut command = self.command("chains.rb");
+        command.args(name.split('+'));
+        Running::start(command)
+    }
+}
+
+impl Running {
+    /// Starts a program and waits until it is ready.
+    pub(crate) fn start(mut command: Command) -> Running {
+        let command = command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut running = Running { pid: child.id(), child, backtrace: Vec::new() };
+        for line in lines {
+            match line.split('\t').collect::<Vec<_>>()[..] {
+                ["chain", pid] => running.pid = pid.parse().unwrap(),
+                ["frame", line, label, path] => {
+                    let (label, path) = (label.to_owned(), path.to_owned());
+                    running.backtrace.insert(0, Location { line: line.parse().unwrap(), label, path });
+                }
+                ["ready"] => return running,
+                _ => panic!("{command:?}: {line}"),
+            }
+        }
+        panic!("{command:?} ended before it was ready");
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Fails only if the process has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
