@@ -20,6 +20,8 @@ mod signal;
 
 pub mod toy;
 
+mod trigger;
+
 pub use core_file::{Call, CoreFile, Stack};
 pub use memory::give_back;
 pub use options::{Options, Usage};
@@ -29,6 +31,7 @@ pub use progress::Progress;
 pub use recorded_stack::RecordedStack;
 pub use report::Reporter;
 pub use signal::{Signals, interrupted, notice_interrupts, sleep_until_interrupted};
+pub use trigger::{print_triggers_on_request, triggers};
 
 /// Programs of the README, compiled as documentation tests.
 #[cfg(doctest)]

@@ -197,6 +197,19 @@ pub(super) fn attach(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd
     unsafe { open(command::TRACEPOINT_OPEN, &mut request) }
 }
 
+/// Attaches a program to a perf event as long as the returned link is open. The program reads `cookie`.
+///
+/// # Errors
+///
+/// Fails if the program is of another type than the event.
+pub(super) fn link(program: &OwnedFd, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
+    const PERF_EVENT: u32 = 41;
+    let (program, target) = (program.as_raw_fd(), event.as_raw_fd());
+    let mut request = LinkCreate { program, target, attach_type: PERF_EVENT, flags: 0, cookie };
+    // SAFETY: the request holds no address.
+    unsafe { open(command::LINK_CREATE, &mut request) }
+}
+
 /// Runs a raw-tracepoint program once with these arguments and returns its result.
 ///
 /// # Errors
@@ -242,6 +255,7 @@ mod command {
     pub(super) const TRACEPOINT_OPEN: libc::c_long = 17;
     pub(super) const TYPES_LOAD: libc::c_long = 18;
     pub(super) const MAP_FREEZE: libc::c_long = 22;
+    pub(super) const LINK_CREATE: libc::c_long = 28;
 }
 
 #[repr(C)]
@@ -308,6 +322,15 @@ struct TracepointOpen {
     name: u64,
     program: i32,
     reserved: u32,
+}
+
+#[repr(C)]
+struct LinkCreate {
+    program: i32,
+    target: i32,
+    attach_type: u32,
+    flags: u32,
+    cookie: u64,
 }
 
 #[repr(C)]

@@ -17,9 +17,11 @@ use super::profiler::Profiler;
 use super::source::LiveSource;
 use super::system::LiveSystem;
 use super::threads::{Parts, Threads};
+use super::trigger::Trigger;
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline};
 use crate::process::System;
+use crate::profile::SampleKind;
 use crate::registry::{Limits, Registry};
 use crate::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
 use crate::sink::Sink;
@@ -42,6 +44,7 @@ use crate::unwind::UnwindCompiler;
 #[must_use = "nothing runs before `start`"]
 pub struct Builder {
     hertz: u32,
+    triggers: Vec<Trigger>,
     ring: u32,
     memory: u64,
     exclude_self: bool,
@@ -61,6 +64,7 @@ impl Builder {
     pub(super) fn new() -> Builder {
         Builder {
             hertz: 19,
+            triggers: Vec::new(),
             ring: 4 << 20,
             memory: u64::from(CHUNKS) * u64::from(CHUNK_BLOCKS) * BLOCK as u64,
             exclude_self: true,
@@ -82,6 +86,26 @@ impl Builder {
     /// A prime number avoids sampling in step with periodic work.
     pub fn frequency(mut self, hertz: u32) -> Builder {
         self.hertz = hertz;
+        self
+    }
+
+    /// Samples at the events of a trigger, and not at others: CPU time is one of them, and the default without this call. May be
+    /// called several times; a profile has the kinds of samples of all triggers.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use ebpf_profiler_core::{Profiler, live::{OffCpu, Trigger}};
+    /// use std::time::Duration;
+    ///
+    /// let waits = OffCpu::longer_than(Duration::from_millis(1));
+    /// let profiler = Profiler::builder().on(Trigger::cpu()).on(waits).start()?;
+    /// let profile = profiler.run_for(Duration::from_secs(10))?;
+    /// profile.write("machine.folded")?; // machine.cpu.folded, machine.off-cpu.folded
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on(mut self, trigger: impl Into<Trigger>) -> Builder {
+        self.triggers.push(trigger.into());
         self
     }
 
@@ -196,10 +220,12 @@ impl Builder {
         let exclude = if includes_self { 0 } else { std::process::id() };
         let raised = priority::raised();
         let walkers = self.languages.iter().fold(0, |bits, language| bits | 1 << (language.walker() & 31));
-        let Loaded { kernel, tables } = loader::load(self.ring, exclude, walkers)?;
+        let triggers = self.triggers();
+        let Loaded { kernel, tables } = loader::load(self.ring, exclude, walkers, &triggers)?;
         let period = options::period(self.hertz);
+        let kinds: Vec<SampleKind> = triggers.iter().map(|trigger| trigger.kind(period)).collect();
         let clock = clock::now();
-        let recorder = self.recorder(clock, period)?;
+        let recorder = self.recorder(clock, period, &kinds)?;
         let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols()));
         let (system, symbolizer) = recorded(recorder.as_ref(), symbolizer);
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
@@ -210,13 +236,15 @@ impl Builder {
         registry.set_filter(&self.pids);
         registry.add_languages(self.languages);
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
-        let (source, waker) = LiveSource::start(kernel, period)?;
+        let (source, waker) = LiveSource::start(kernel, period, &self.pids)?;
+        let mut pipeline = Pipeline::new(registry, clock, period);
+        pipeline.set_kinds(kinds);
         // The threads start with the priority that this one had.
         drop(raised);
         let parts = Parts {
             source: Box::new(source),
             waker,
-            pipeline: Pipeline::new(registry, clock, period),
+            pipeline,
             period,
             pids: self.pids,
             symbolizer,
@@ -232,14 +260,30 @@ impl Builder {
     }
 
     /// Creates the recording, after all checks that are likely to fail.
-    fn recorder(&self, clock: Clock, period: Duration) -> Result<Option<Recorder>, StartError> {
+    fn recorder(
+        &self,
+        clock: Clock,
+        period: Duration,
+        kinds: &[SampleKind],
+    ) -> Result<Option<Recorder>, StartError> {
         let Some(path) = &self.recording else { return Ok(None) };
         let mut options = RecordOptions::new(clock, period);
         options.table_memory = self.memory;
+        options.kinds = kinds.to_vec();
         options.pids.clone_from(&self.pids);
         Recorder::create(path, &options)
             .map(Some)
             .map_err(|error| StartError::Recording { path: path.clone(), error })
+    }
+
+    /// Returns the triggers, CPU time first: its program counts on number 0.
+    fn triggers(&self) -> Vec<Trigger> {
+        let mut triggers = self.triggers.clone();
+        if triggers.is_empty() {
+            triggers.push(Trigger::cpu());
+        }
+        triggers.sort_by_key(|trigger| !trigger.is_cpu());
+        triggers
     }
 
     fn check(&self) -> Result<(), StartError> {
@@ -261,6 +305,7 @@ impl Builder {
             }
         }
         options::check_jitter(self.jitter)?;
+        options::check_triggers(&self.triggers)?;
         options::check_ring(self.ring)
     }
 }

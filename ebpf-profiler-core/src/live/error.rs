@@ -58,6 +58,13 @@ pub enum StartError {
         /// Error of the system.
         error: io::Error,
     },
+    /// A trigger cannot be attached.
+    Trigger {
+        /// The trigger as text.
+        trigger: String,
+        /// The reason.
+        what: String,
+    },
     /// The kernel object does not match this library.
     Object(String),
     /// The file of a recording can't be created.
@@ -104,6 +111,11 @@ pub enum OptionError {
         tid: u32,
         /// The id of its process.
         pid: u32,
+    },
+    /// The same trigger twice, or more than 64.
+    Triggers {
+        /// The trigger as text.
+        trigger: String,
     },
     /// An interval without a sink that takes the profiles.
     NoSink,
@@ -198,6 +210,7 @@ impl fmt::Display for StartError {
                 "the kernel's verifier rejects the sampling program: {error}; please report this log:\n{log}"
             ),
             StartError::System { what, error } => write!(f, "cannot {what}: {error}"),
+            StartError::Trigger { trigger, what } => write!(f, "cannot sample on {trigger}: {what}"),
             StartError::Object(error) => {
                 write!(
                     f,
@@ -253,6 +266,9 @@ impl fmt::Display for OptionError {
             }
             OptionError::Thread { tid, pid } => {
                 write!(f, "{tid} is a thread of process {pid}; choose the process: {pid}")
+            }
+            OptionError::Triggers { trigger } => {
+                write!(f, "cannot sample on {trigger}; choose at most 64 triggers, each once")
             }
             OptionError::ExcludedSelf => {
                 f.write_str("this program is excluded from the profiler; start it with Builder::include_self")

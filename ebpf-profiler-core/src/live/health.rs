@@ -19,7 +19,8 @@ pub struct Health {
     pub ticks: u64,
     /// Of those, samples of processes that weren't asked for.
     pub filtered: u64,
-    /// Of those, samples that did not fit into the ring.
+    /// Samples lost in the kernel: of those, samples that did not fit into the ring; events that interrupted too many others, and
+    /// waits whose thread was not followed.
     pub lost: u64,
     /// Bytes that went through the kernel's buffers.
     pub bytes: u64,
@@ -91,7 +92,7 @@ impl Health {
         Health {
             ticks: counts.get(Counter::Events),
             filtered: counts.get(Counter::Filtered),
-            lost: counts.get(Counter::RingFull),
+            lost: counts.losses().iter().sum(),
             bytes: counts.get(Counter::Bytes),
             wakeups: counts.get(Counter::Wakeups),
             runs: counts.runs,

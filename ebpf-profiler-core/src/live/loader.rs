@@ -11,7 +11,7 @@ use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ebpf_programs::abi;
-use ebpf_programs::abi::config::Config;
+use ebpf_programs::abi::config::{Config, MAX_LEVELS};
 use ebpf_programs::abi::reason::Counter;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
@@ -28,6 +28,7 @@ use super::mmap::Mmap;
 use super::object::KernelObject;
 use super::ring::Ring;
 use super::settings::Settings;
+use super::trigger::{Attached, Trigger};
 
 /// The programs that follow the life of processes, and their tracepoints.
 const TRACEPOINTS: [(&str, &CStr); 3] = [
@@ -44,8 +45,12 @@ pub(super) struct Loaded {
 
 /// Programs and buffers in the kernel.
 pub(super) struct Kernel {
-    /// The sampling program.
-    pub(super) sampler: OwnedFd,
+    /// The clock's program; `None` without CPU time.
+    pub(super) sampler: Option<OwnedFd>,
+    /// All other triggers.
+    pub(super) attached: Attached,
+    /// Processes that are wanted.
+    pub(super) wanted: Wanted,
     /// Links of the programs at tracepoints, which run as long as these are open.
     pub(super) _links: Vec<OwnedFd>,
     /// The short way up.
@@ -57,17 +62,50 @@ pub(super) struct Kernel {
 }
 
 /// Loads the kernel side with a ring of `ring` bytes, without samples of process `exclude`; 0 excludes none. `walkers` has a
-/// bit for each [number](abi::interpreter::walker) of a walker that is needed.
-pub(super) fn load(ring: u32, exclude: u32, walkers: u32) -> Result<Loaded, StartError> {
+/// bit for each [number](abi::interpreter::walker) of a walker that is needed. CPU time is the first of `triggers`, if it is one.
+pub(super) fn load(
+    ring: u32,
+    exclude: u32,
+    walkers: u32,
+    triggers: &[Trigger],
+) -> Result<Loaded, StartError> {
     check_kernel()?;
     check_object(ebpf_programs::OBJECT)?;
     let no_cpus = |error| StartError::system("list the CPUs", &[], error);
     let cpus = cpus::possible().map_err(no_cpus)?;
     // A CPU that comes online later uses the ring only.
     let buffers = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
-    let entries = [("SCRATCH", cpus), ("COUNTERS", cpus), ("CPU_BUFFERS", buffers), ("RING", ring)];
-    let mut object = KernelObject::new(ebpf_programs::OBJECT, &entries, ("WALKERS", &walkers.to_ne_bytes()))?;
-    let sampler = object.program("sample")?;
+    // The clock does not interrupt itself.
+    let is_clock_alone = triggers.iter().all(Trigger::is_cpu);
+    let levels = if is_clock_alone { 1 } else { MAX_LEVELS };
+    let (slots, has_off_cpu) = (cpus * levels, triggers.iter().any(Trigger::is_off_cpu));
+    let threads = if has_off_cpu { abi::off_cpu::MAX_THREADS } else { 1 };
+    let mut entries = vec![
+        ("SCRATCH", slots),
+        ("CLAIMS", cpus),
+        ("COUNTERS", slots),
+        ("CPU_BUFFERS", buffers),
+        ("RING", ring),
+        ("SWITCHED", threads),
+        ("WOKEN", cpus),
+    ];
+    let mut unused = Vec::new();
+    if has_off_cpu {
+        entries.push(("KICKS", cpus))
+    } else {
+        unused.push("KICKS")
+    }
+    let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
+    programs.extend(triggers.iter().flat_map(Trigger::programs));
+    let (walkers, levels) = (walkers.to_ne_bytes(), levels.to_ne_bytes());
+    let constants: [(&str, &[u8]); 2] = [("WALKERS", &walkers), ("LEVELS", &levels)];
+    let mut object = KernelObject::new(ebpf_programs::OBJECT, &programs, &unused, &entries, &constants)?;
+    if has_off_cpu {
+        object.fill_with_inner("KICKS", cpus)?;
+    }
+    let has_clock = triggers.iter().any(Trigger::is_cpu);
+    let sampler = has_clock.then(|| object.program("sample")).transpose()?;
+    let attached = Attached::load(&mut object, triggers)?;
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
     let programs = programs.into_iter().collect::<Result<Vec<_>, StartError>>()?;
     // All programs are loaded: maps can be taken out of the object.
@@ -80,10 +118,12 @@ pub(super) fn load(ring: u32, exclude: u32, walkers: u32) -> Result<Loaded, Star
     Ok(Loaded {
         kernel: Kernel {
             sampler,
+            attached,
+            wanted: Wanted { map: object.map("WANTED")?, pids: Vec::new() },
             _links: links.map_err(follow)?,
             ring: Ring::new(object.map("RING")?).map_err(map_ring)?,
             cpu_buffers: CpuBuffers::new(object.map("CPU_BUFFERS")?.as_fd(), buffers).map_err(map_buffers)?,
-            counters: Counters::new(&object.map("COUNTERS")?, cpus)?,
+            counters: Counters::new(&object.map("COUNTERS")?, slots)?,
         },
         tables: KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings),
     })
@@ -107,27 +147,51 @@ fn configure(map: Map, ring: u32, exclude: u32) -> Result<Settings, StartError> 
     Settings::new(map, config).map_err(failed)
 }
 
-/// Counters of the kernel side in shared memory, one row for each CPU.
+/// The processes whose samples the kernel side takes before their state is published.
+pub(super) struct Wanted {
+    map: Map,
+    pids: Vec<u32>,
+}
+
+impl Wanted {
+    /// Replaces the processes; all if empty.
+    pub(super) fn set(&mut self, pids: &[u32]) {
+        /// Key of the entry that says that there are others.
+        const OTHERS: u32 = 0;
+        for pid in self.pids.drain(..).chain([OTHERS]) {
+            // It may have been evicted.
+            let _ = self.map.remove(pid);
+        }
+        self.pids.extend(pids);
+        let others = (!pids.is_empty()).then_some(OTHERS);
+        for pid in self.pids.iter().copied().chain(others) {
+            // Without it, samples of others are sent, and dropped in user space.
+            let _ = self.map.set(pid, &[0; 4]);
+        }
+    }
+}
+
+/// Counters of the kernel side in shared memory, one row for each CPU and level.
 pub(super) struct Counters {
     memory: Mmap,
-    cpus: usize,
+    rows: usize,
 }
 
 impl Counters {
-    fn new(map: &Map, cpus: u32) -> Result<Counters, StartError> {
-        let cpus = cpus as usize;
-        let len = (cpus * Counter::WORDS * 8).next_multiple_of(4096);
+    fn new(map: &Map, rows: u32) -> Result<Counters, StartError> {
+        let rows = rows as usize;
+        let len = (rows * Counter::WORDS * 8).next_multiple_of(4096);
         let memory = Mmap::new(map.as_fd(), 0, len, false)
             .map_err(|error| StartError::system("map the counters", &[BPF], error))?;
-        Ok(Counters { memory, cpus })
+        Ok(Counters { memory, rows })
     }
 
-    /// Returns the sums over all CPUs.
+    /// Returns the sums over all rows.
     pub(super) fn sums(&self) -> Vec<u64> {
-        let word = |cpu: usize, counter| {
-            self.memory.word((cpu * Counter::WORDS + counter) * 8).load(std::sync::atomic::Ordering::Relaxed)
+        let word = |row: usize, counter| {
+            self.memory.word((row * Counter::WORDS + counter) * 8).load(std::sync::atomic::Ordering::Relaxed)
         };
-        (0..Counter::ALL.len()).map(|counter| (0..self.cpus).map(|cpu| word(cpu, counter)).sum()).collect()
+        (0..Counter::ALL.len()).map(|counter| (0..self.rows).map(|row| word(row, counter)).sum()).collect()
     }
 }
 

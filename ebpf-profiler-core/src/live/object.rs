@@ -23,20 +23,28 @@ pub(super) struct KernelObject {
 }
 
 impl KernelObject {
-    /// Creates the maps of an object; `entries` overrides the numbers of entries, `constant` the value of a constant, by its
-    /// name.
+    /// Creates the maps of an object for `programs`, without the maps `unused`; `entries` overrides the numbers of entries,
+    /// `constants` the values of constants, by their names.
     pub(super) fn new(
         bytes: &[u8],
+        programs: &[&str],
+        unused: &[&str],
         entries: &[(&str, u32)],
-        (constant, value): (&str, &[u8]),
+        constants: &[(&str, &[u8])],
     ) -> Result<KernelObject, StartError> {
         let mut object = Object::parse(bytes).map_err(|error| wrong(&error))?;
-        let constants = HashMap::from([(constant, (value, true))]);
+        let dropped: Vec<String> =
+            object.programs.keys().filter(|name| !programs.contains(&name.as_str())).cloned().collect();
+        for program in dropped.iter().filter_map(|name| object.programs.remove(name)) {
+            object.functions.remove(&program.function_key());
+        }
+        let constants = constants.iter().map(|&(name, value)| (name, (value, true))).collect();
         object.patch_map_data(constants).map_err(|error| wrong(&error))?;
         let features = features();
         let types = object.fixup_and_sanitize_btf(&features).map_err(|error| wrong(&error))?;
         let types = types.map(|types| types.to_bytes()).unwrap_or_default();
         let types = bpf::load_types(&types).map_err(|error| refused("load type information", error))?;
+        object.maps.retain(|name, _| !unused.contains(&name.as_str()));
         for &(name, entries) in entries {
             object.maps.get_mut(name).ok_or_else(|| missing("map", name))?.set_max_entries(entries);
         }
@@ -44,6 +52,18 @@ impl KernelObject {
         let maps = maps.collect::<Result<HashMap<_, _>, StartError>>()?;
         link(&mut object, &maps)?;
         Ok(KernelObject { object, types, maps })
+    }
+
+    /// Creates elements for all keys of a map of maps.
+    pub(super) fn fill_with_inner(&self, name: &str, entries: u32) -> Result<(), StartError> {
+        let outer = self.maps.get(name).ok_or_else(|| missing("map", name))?;
+        let inner = self.object.maps.get(name).and_then(|map| map.inner());
+        let inner = shape(&inner.ok_or_else(|| missing("map", name))?);
+        for key in 0..entries {
+            let element = Map::create(name, inner, None).and_then(|map| outer.set_map(key, &map));
+            element.map_err(|error| refused("create a map", error))?;
+        }
+        Ok(())
     }
 
     /// Removes a map from the object and returns it.
@@ -82,6 +102,8 @@ fn log(code: &Code<'_>) -> String {
 /// Returns the kernel's number of a program type.
 fn kind(section: &ProgramSection) -> Option<u32> {
     match section {
+        ProgramSection::UProbe { .. } => Some(2),
+        ProgramSection::TracePoint => Some(5),
         ProgramSection::PerfEvent => Some(7),
         ProgramSection::RawTracePoint => Some(17),
         _ => None,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::error::OptionError;
 use super::system::LiveSystem;
+use super::trigger::Trigger;
 use crate::process::System as _;
 
 /// Smallest interval between two profiles.
@@ -35,6 +36,19 @@ pub(super) fn check_interval(interval: Duration) -> Result<(), OptionError> {
 pub(super) fn check_jitter(share: f64) -> Result<(), OptionError> {
     // Not a number is in no range.
     if (0.0..=1.0).contains(&share) { Ok(()) } else { Err(OptionError::Jitter { share }) }
+}
+
+/// Checks that each kind of samples has one trigger.
+pub(super) fn check_triggers(triggers: &[Trigger]) -> Result<(), OptionError> {
+    const MAX: usize = 64;
+    let kind = |trigger: &Trigger| trigger.kind(Duration::ZERO);
+    let wrong = (0..triggers.len()).find(|&index| {
+        index >= MAX || triggers[..index].iter().any(|other| kind(other) == kind(&triggers[index]))
+    });
+    match wrong {
+        Some(index) => Err(OptionError::Triggers { trigger: triggers[index].to_string() }),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn check_ring(bytes: u32) -> Result<(), OptionError> {

@@ -1,7 +1,8 @@
-//! Perf events: sampling clocks, and buffers of life events.
+//! Perf events: sampling clocks, probes, tracepoints, counters, and buffers of life events.
 
 #![expect(unsafe_code, reason = "system calls that the standard library does not have")]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -32,6 +33,7 @@ struct Attributes {
 }
 
 const SOFTWARE: u32 = 1;
+const TRACEPOINT: u32 = 2;
 const CPU_CLOCK: u64 = 0;
 const DUMMY: u64 = 9;
 const SAMPLE_TID: u64 = 1 << 1;
@@ -55,6 +57,7 @@ mod flag {
 pub(super) fn clock(cpu: u32, period: Duration, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let event = open(
         Attributes {
+            kind: SOFTWARE,
             config: CPU_CLOCK,
             // A period, not a frequency: the kernel throttles frequencies on a busy machine.
             period: period.as_nanos() as u64,
@@ -69,10 +72,36 @@ pub(super) fn clock(cpu: u32, period: Duration, program: BorrowedFd<'_>) -> io::
     if error < 0 { Err(io::Error::last_os_error()) } else { Ok(event) }
 }
 
+/// Opens a probe at offset `at` of the file at `path`, in all processes. `kind` is the number of the kernel's interface for
+/// probes.
+pub(super) fn probe(kind: u32, path: &CStr, at: u64, is_return: bool) -> io::Result<OwnedFd> {
+    let attributes = Attributes {
+        kind,
+        config: u64::from(is_return),
+        config1: path.as_ptr() as u64,
+        config2: at,
+        ..Attributes::default()
+    };
+    // Probes of all processes run their program on every CPU.
+    open(attributes, 0)
+}
+
+/// Opens tracepoint number `id`. Its program runs on every CPU.
+pub(super) fn tracepoint(id: u64) -> io::Result<OwnedFd> {
+    open(Attributes { kind: TRACEPOINT, config: id, period: 1, ..Attributes::default() }, 0)
+}
+
+/// Opens a software event on `cpu` that triggers at every `period`-th event.
+pub(super) fn counter(number: u64, period: u32, cpu: u32) -> io::Result<OwnedFd> {
+    let attributes = Attributes { config: number, period: period.into(), ..Attributes::default() };
+    open(Attributes { kind: SOFTWARE, ..attributes }, cpu)
+}
+
 /// Opens a stream of life events on `cpu`, which is readable once `watermark` bytes wait.
 pub(super) fn life(cpu: u32, watermark: u32) -> io::Result<OwnedFd> {
     open(
         Attributes {
+            kind: SOFTWARE,
             config: DUMMY,
             sample_type: SAMPLE_TID | SAMPLE_TIME,
             flags: flag::MMAP
@@ -96,7 +125,6 @@ fn open(mut attributes: Attributes, cpu: u32) -> io::Result<OwnedFd> {
     const EVERY_PROCESS: i32 = -1;
     const NO_GROUP: i32 = -1;
     const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
-    attributes.kind = SOFTWARE;
     attributes.size = size_of::<Attributes>() as u32;
     // SAFETY: the attributes have the size that they state, and the call keeps no reference to them.
     let fd = unsafe {

@@ -57,8 +57,12 @@ impl Waker {
 }
 
 impl LiveSource {
-    /// Starts the clocks of all CPUs.
-    pub(super) fn start(kernel: Kernel, period: Duration) -> Result<(LiveSource, Waker), StartError> {
+    /// Starts the clocks of all CPUs, and attaches all other triggers.
+    pub(super) fn start(
+        kernel: Kernel,
+        period: Duration,
+        pids: &[u32],
+    ) -> Result<(LiveSource, Waker), StartError> {
         let (wake, waker) =
             Waker::new().map_err(|error| StartError::System { what: "create a pipe", error })?;
         let now = Instant::now();
@@ -72,6 +76,8 @@ impl LiveSource {
             wake,
         };
         source.follow_cpus().map_err(StartError::sampling)?;
+        source.kernel.wanted.set(pids);
+        source.kernel.attached.attach()?;
         Ok((source, waker))
     }
 
@@ -91,10 +97,10 @@ impl LiveSource {
         Ok(())
     }
 
-    /// Opens the clock of a CPU; `None` while sampling is paused.
+    /// Opens the clock of a CPU; `None` while sampling is paused, and without CPU time.
     fn clock(&self, cpu: u32) -> io::Result<Option<OwnedFd>> {
-        let open = |period| perf::clock(cpu, period, self.kernel.sampler.as_fd());
-        self.period.map(open).transpose()
+        let (Some(sampler), Some(period)) = (&self.kernel.sampler, self.period) else { return Ok(None) };
+        perf::clock(cpu, period, sampler.as_fd()).map(Some)
     }
 
     fn wait(&mut self, wait: Duration) -> io::Result<()> {
@@ -131,19 +137,28 @@ impl Source for LiveSource {
     }
 
     fn counts(&self) -> Counts {
-        let (runs, run_time) = bpf::runs(&self.kernel.sampler).unwrap_or_default();
+        let programs = self.kernel.sampler.iter().chain(self.kernel.attached.programs());
+        let each = programs.map(|program| bpf::runs(program).unwrap_or_default());
+        let add = |sum: (u64, Duration), runs: (u64, Duration)| (sum.0 + runs.0, sum.1 + runs.1);
+        let (runs, run_time) = each.fold((0, Duration::ZERO), add);
         Counts { counters: self.kernel.counters.sums(), runs, run_time }
     }
 
     fn stop(&mut self) {
         self.stopped = true;
+        self.kernel.attached.detach();
         for cpu in &mut self.cpus {
             cpu.clock = None;
         }
     }
 
+    fn set_pids(&mut self, pids: &[u32]) {
+        self.kernel.wanted.set(pids);
+    }
+
     fn set_period(&mut self, period: Option<Duration>) -> Result<(), SourceError> {
         self.period = period;
+        self.kernel.attached.detach();
         for cpu in &mut self.cpus {
             cpu.clock = None;
         }
@@ -154,6 +169,9 @@ impl Source for LiveSource {
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+        if self.period.is_some() {
+            self.kernel.attached.attach().map_err(|error| io::Error::other(error.to_string()))?;
         }
         Ok(())
     }

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use ebpf_programs::abi::reason::Counter;
-
 use super::decode::from_1970;
 use super::kernel_names::RecordedNames;
 use super::reader::Input;
@@ -12,7 +10,7 @@ use super::record::Settings;
 use super::source::{Boundary, RecordedSource};
 use crate::pipeline::{Pipeline, PipelineStats};
 use crate::profile::Profile;
-use crate::sample::{Batch, SourceError};
+use crate::sample::{Batch, Counts, SourceError};
 
 /// Iterator over the profiles of a recording, which ends after the first error.
 pub struct Profiles(pub(super) Run);
@@ -26,7 +24,7 @@ pub(super) struct Run {
     since: SystemTime,
     now: SystemTime,
     /// Lost samples up to now, and up to the previous profile.
-    lost: (u64, u64),
+    lost: [[u64; 3]; 2],
     /// `true` if the pipeline took a batch since the previous profile.
     pending: bool,
     ended: bool,
@@ -46,7 +44,7 @@ impl Run {
             batch: Batch::default(),
             since: start,
             now: start,
-            lost: (0, 0),
+            lost: [[0; 3]; 2],
             pending: false,
             ended: false,
         }
@@ -86,7 +84,9 @@ impl Run {
             Boundary::Batch => Ok(false),
             Boundary::Flush(flush) => {
                 self.now = from_1970(flush.time);
-                self.lost.0 = self.lost.0.max(flush.counts.get(Counter::RingFull));
+                for (lost, now) in self.lost[0].iter_mut().zip(flush.counts.losses()) {
+                    *lost = now.max(*lost);
+                }
                 Ok(true)
             }
             Boundary::Settings(Settings { period, pids }) => {
@@ -116,9 +116,12 @@ impl Run {
 
     fn finish(&mut self) -> Profile {
         let mut pending = self.pipeline.finish();
-        pending.record_loss(Counter::RingFull.text(), self.lost.0 - self.lost.1);
+        let [now, before] = self.lost;
+        for (index, counter) in Counts::LOSSES.iter().enumerate() {
+            pending.record_loss(counter.text(), now[index] - before[index]);
+        }
         pending.set_time(self.since, self.now);
-        (self.since, self.lost.1, self.pending) = (self.now, self.lost.0, false);
+        (self.since, self.lost[1], self.pending) = (self.now, now, false);
         pending.symbolize(&mut self.names)
     }
 }

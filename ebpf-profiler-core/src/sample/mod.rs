@@ -35,6 +35,11 @@ pub trait Source: Send {
     /// Stops sampling; samples taken before still arrive.
     fn stop(&mut self) {}
 
+    /// Sets the processes that are wanted, with their descendants from now on; all if empty. Samples of others may still come.
+    fn set_pids(&mut self, pids: &[u32]) {
+        let _ = pids;
+    }
+
     /// Sets the time between two samples of a CPU; `None` pauses sampling. Samples taken before still come.
     ///
     /// # Errors
@@ -59,6 +64,14 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Counters of samples that were lost in the kernel.
+    pub(crate) const LOSSES: [Counter; 3] = [Counter::RingFull, Counter::Nested, Counter::Untracked];
+
+    /// Returns the numbers of samples that were lost in the kernel, in the order of [`LOSSES`](Counts::LOSSES).
+    pub(crate) fn losses(&self) -> [u64; 3] {
+        Counts::LOSSES.map(|counter| self.get(counter))
+    }
+
     /// Returns one counter.
     pub fn get(&self, counter: Counter) -> u64 {
         self.counters.get(counter as usize).copied().unwrap_or(0)

@@ -23,4 +23,7 @@ pub struct Config {
     pub table_generation: u32,
 }
 
+/// Number of levels of per-CPU state, if events can interrupt one another: a program that interrupts that many others is not run.
+pub const MAX_LEVELS: u32 = 4;
+
 const _: () = assert!(size_of::<Config>() == 28);

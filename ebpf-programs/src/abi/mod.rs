@@ -27,7 +27,11 @@ pub mod reason;
 
 pub mod config;
 
+pub mod off_cpu;
+
+pub mod cookie;
+
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;

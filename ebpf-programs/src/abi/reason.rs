@@ -88,6 +88,10 @@ reasons! {
         Wakeups = 6, "wake-ups";
         /// Native and interpreter frames of user stacks that were unwound.
         Frames = 7, "user frames";
+        /// Events lost because all levels of the CPU were in use: see [`MAX_LEVELS`](super::config::MAX_LEVELS).
+        Nested = 8, "samples lost because events interrupted one another";
+        /// Waits lost because too many threads wait, or because the thread was switched off its CPU again at once.
+        Untracked = 9, "waits lost because their thread was not followed";
     }
 }
 

@@ -3,14 +3,26 @@
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use ebpf_programs::abi::cpu_buffer::{MAX_RECORD_WORDS, WORDS};
 
+use crate::level;
 use crate::maps::CPU_BUFFERS;
 use crate::scratch::Record;
 
-/// Copies the first `words` words of `record` into the buffer of `cpu`. Returns `false` if they do not fit.
+/// Copies the first `words` words of `record` into the buffer of `cpu`. Returns `false` if they do not fit, or if an
+/// interrupted program writes to it.
 #[inline(always)]
 pub(crate) fn put(cpu: u32, record: &Record, words: u32) -> bool {
+    if !level::claim_buffer(cpu) {
+        return false;
+    }
+    let is_done = put_alone(cpu, record, words);
+    level::release_buffer(cpu);
+    is_done
+}
+
+#[inline(always)]
+fn put_alone(cpu: u32, record: &Record, words: u32) -> bool {
     let Some(buffer) = CPU_BUFFERS.get_ptr_mut(cpu) else { return false };
-    // SAFETY: the value belongs to this CPU, and a sample does not interrupt another; user space only writes `read`.
+    // SAFETY: the value belongs to this CPU and is claimed; user space only writes `read`.
     let (written, read) = unsafe { ((*buffer).written, (&raw const (*buffer).read).read_volatile()) };
     let taken = written.wrapping_sub(read);
     if words >= MAX_RECORD_WORDS as u32 || taken >= (WORDS - MAX_RECORD_WORDS) as u64 {

@@ -9,7 +9,13 @@
 use aya_ebpf::helpers::generated::{bpf_get_current_pid_tgid, bpf_probe_read_kernel};
 use aya_ebpf::programs::RawTracePointContext;
 
-use crate::maps::{CONFIG, PROCESSES};
+use crate::maps::{CONFIG, PROCESSES, WANTED};
+
+/// Returns `true` if samples of a process without published state are dropped: it is not one of those that are wanted.
+#[inline(always)]
+pub(crate) fn is_unwanted(pid: u32) -> bool {
+    WANTED.get_ptr_mut(0).is_some() && WANTED.get_ptr_mut(pid).is_none()
+}
 
 /// Removes the published state of the current process, if this is its first thread.
 #[inline(always)]
@@ -38,6 +44,10 @@ pub(crate) fn inherit(context: &RawTracePointContext) {
     if pid != tgid || tgid == parent {
         // A thread.
         return;
+    }
+    if WANTED.get_ptr_mut(parent).is_some() {
+        // Fails for lack of memory only: then the child's samples are dropped until user space knows it.
+        let _ = WANTED.insert(tgid, 0, 0);
     }
     // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
     if let Some(process) = unsafe { PROCESSES.get(parent) }.copied() {

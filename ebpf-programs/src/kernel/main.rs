@@ -1,4 +1,4 @@
-//! The sampling program: turns one event of a CPU's clock into one record.
+//! The sampling programs: each turns an event into a record. The clock's is the first of them.
 //!
 //! ```text
 //!   event ──► filter ──► registers, kernel stack ──► walk (one bpf_loop) ──► walked record ──► per-CPU buffer
@@ -11,12 +11,20 @@
 //! branch-free, because each branch doubles the number of paths that the verifier follows.
 #![no_std]
 #![no_main]
+// An atomic exchange has no other name on this target.
+#![feature(asm_experimental_arch)]
+
+mod context;
 
 mod cpu_buffer;
+
+mod level;
 
 mod life;
 
 mod maps;
+
+mod off_cpu;
 
 mod output;
 
@@ -26,17 +34,54 @@ mod scratch;
 
 mod sample;
 
+mod event;
+
 mod user_registers;
 
-use aya_ebpf::macros::{perf_event, raw_tracepoint};
+use aya_ebpf::macros::{perf_event, raw_tracepoint, tracepoint, uprobe};
 use ebpf_programs::abi;
 
-use aya_ebpf::programs::{PerfEventContext, RawTracePointContext};
+use aya_ebpf::programs::{PerfEventContext, ProbeContext, RawTracePointContext, TracePointContext};
 
 /// Takes a sample, on each CPU at each event of its clock.
 #[perf_event]
 fn sample(context: PerfEventContext) -> u32 {
-    sample::take(&context);
+    sample::take(&context, 0, 1);
+    0
+}
+
+/// Handles a switch from one thread to another.
+#[raw_tracepoint(tracepoint = "sched_switch")]
+fn switched(context: RawTracePointContext) -> i32 {
+    off_cpu::switched(&context);
+    0
+}
+
+/// Takes the sample that [`switched`] requested.
+#[raw_tracepoint(tracepoint = "irq_work_entry")]
+fn resumed(context: RawTracePointContext) -> i32 {
+    off_cpu::resumed(&context);
+    0
+}
+
+/// Takes a sample at an event of a counter.
+#[perf_event]
+fn counted(context: PerfEventContext) -> u32 {
+    event::take(&context);
+    0
+}
+
+/// Takes a sample at a function's entry or return.
+#[uprobe]
+fn probed(context: ProbeContext) -> u32 {
+    event::take_probe(&context);
+    0
+}
+
+/// Takes a sample at a tracepoint.
+#[tracepoint]
+fn traced(context: TracePointContext) -> u32 {
+    event::take(&context);
     0
 }
 
@@ -76,6 +121,12 @@ static ABI: u32 = abi::VERSION;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".rodata")]
 static WALKERS: u32 = u32::MAX;
+
+/// Number of levels of per-CPU state: 1 if no event can interrupt another, else
+/// [`MAX_LEVELS`](abi::config::MAX_LEVELS). Set by the loader.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static LEVELS: u32 = abi::config::MAX_LEVELS;
 
 /// Required by the language; no code here panics.
 #[panic_handler]

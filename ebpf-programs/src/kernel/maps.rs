@@ -1,14 +1,17 @@
 //! The maps, by the names that the loader uses.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
-use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, RingBuf};
+use aya_ebpf::bindings::bpf_map_type::BPF_MAP_TYPE_USER_RINGBUF;
+use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, RingBuf};
 use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::mapping::Process;
+use ebpf_programs::abi::off_cpu::{OffCpu, SwitchedAt, Woken};
 use ebpf_programs::abi::reason::Counter;
 
+use crate::level::Claims;
 use crate::scratch::Scratch;
 
 const MMAPABLE: usize = BPF_F_MMAPABLE as usize;
@@ -24,15 +27,24 @@ pub(crate) static CONFIG: Array<Config, 1> = Array::new();
 #[btf_map]
 pub(crate) static PROCESSES: HashMap<u32, Process, 16384> = HashMap::new();
 
+/// Processes whose samples are wanted, and their descendants; the key 0 is there if others are not. A process without published
+/// state is looked up here.
+#[btf_map]
+pub(crate) static WANTED: LruHashMap<u32, u32, 16384> = LruHashMap::new();
+
 /// Unwind tables, mappings and interpreter descriptions.
 #[btf_map]
 pub(crate) static ARENA: ArrayOfMaps<Chunk, { CHUNKS as usize }> = ArrayOfMaps::new();
 
-/// Working memory, one value per possible CPU; the loader sets the number.
+/// Working memory, one value per possible CPU and [level](crate::level); the loader sets the number.
 #[btf_map]
 pub(crate) static SCRATCH: Array<Scratch, 1> = Array::new();
 
-/// Counters, one value per possible CPU; the loader sets the number.
+/// Claimed levels, one value per possible CPU; the loader sets the number.
+#[btf_map]
+pub(crate) static CLAIMS: Array<Claims, 1> = Array::new();
+
+/// Counters, one value per possible CPU and level; the loader sets the number.
 #[btf_map]
 pub(crate) static COUNTERS: Array<[u64; Counter::WORDS], 1, MMAPABLE> = Array::new();
 
@@ -43,3 +55,30 @@ pub(crate) static CPU_BUFFERS: Array<CpuBuffer, 1, MMAPABLE> = Array::new();
 /// Ring for urgent and long records; the loader sets its size.
 #[btf_map]
 pub(crate) static RING: RingBuf<u8, 4096> = RingBuf::new();
+
+/// Settings of off-CPU time, one value.
+#[btf_map]
+pub(crate) static OFF_CPU: Array<OffCpu, 1> = Array::new();
+
+/// Threads that were switched off their CPU; the loader sets the number.
+#[btf_map]
+pub(crate) static SWITCHED: HashMap<u32, SwitchedAt, 1> = HashMap::new();
+
+/// Threads whose sample is due, one value per possible CPU; the loader sets the number.
+#[btf_map]
+pub(crate) static WOKEN: Array<Woken, 1> = Array::new();
+
+/// A ring of user space. It stays empty.
+#[repr(C)]
+pub(crate) struct UserRing {
+    r#type: *const [i32; BPF_MAP_TYPE_USER_RINGBUF as usize],
+    key: *const (),
+    value: *const (),
+    max_entries: *const [i32; 4096],
+    map_flags: *const [i32; 0],
+    value_size: *const [i32; 0],
+}
+
+/// Rings by which programs request an interrupt of their CPU, one per possible CPU; the loader sets the number.
+#[btf_map]
+pub(crate) static KICKS: ArrayOfMaps<UserRing, 1> = ArrayOfMaps::new();

@@ -14,16 +14,27 @@ use crate::scratch::{RECORD_WORDS, Scratch};
 pub(crate) struct Counters(*mut [u64; Counter::WORDS]);
 
 impl Counters {
-    /// Returns the counters of `cpu`.
+    /// Returns the counters of a [slot](crate::level).
     #[inline(always)]
-    pub(crate) fn of(cpu: u32) -> Option<Counters> {
-        COUNTERS.get_ptr_mut(cpu).map(Counters)
+    pub(crate) fn of(slot: u32) -> Option<Counters> {
+        COUNTERS.get_ptr_mut(slot).map(Counters)
+    }
+
+    /// Counts one lost event, outside of any level. Only these counters are written by several programs.
+    #[inline(always)]
+    pub(crate) fn lose(cpu: u32, counter: Counter) {
+        let Some(counters) = COUNTERS.get_ptr_mut(cpu) else { return };
+        // SAFETY: the index is in bounds, and the addition is atomic.
+        unsafe {
+            let word = &raw mut (*counters)[counter as usize];
+            core::arch::asm!("lock *(u64 *)({word} + 0) += {one}", word = in(reg) word, one = in(reg) 1u64);
+        }
     }
 
     /// Adds `count` to a counter.
     #[inline(always)]
     pub(crate) fn add(&self, counter: Counter, count: u64) {
-        // SAFETY: the value belongs to this CPU; user space only reads it, a word at a time.
+        // SAFETY: the value belongs to this level of the CPU; user space only reads it, a word at a time.
         unsafe { (*self.0)[counter as usize] += count };
     }
 

@@ -1,32 +1,45 @@
 //! One sample, from the event to the record.
 
-use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{
     bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_get_stack,
     bpf_ktime_get_ns, bpf_loop,
 };
-use aya_ebpf::programs::PerfEventContext;
 use core::ffi::{c_long, c_void};
 use ebpf_programs::abi::mapping::filter;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{Head, MAX_KERNEL_FRAMES, MAX_STEPS};
 use ebpf_programs::walk::arch::X86_64;
 
+use crate::context::Context;
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
 use crate::scratch::{HEAD_WORDS, Scratch};
-use crate::{raw, user_registers};
+use crate::{level, life, raw, user_registers};
 
-/// Takes one sample.
+/// Takes one sample of kind number `event` with a value.
 #[inline(always)]
-pub(crate) fn take(context: &PerfEventContext) {
-    // SAFETY: neither helper has conditions.
-    let (ids, cpu) = unsafe { (bpf_get_current_pid_tgid(), bpf_get_smp_processor_id()) };
+pub(crate) fn take<C: Context>(context: &C, event: u16, value: u64) {
+    // SAFETY: the helper has no conditions.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    match level::claim(cpu) {
+        Some(slot) => {
+            take_in(slot, cpu, context, event, value);
+            level::release(slot);
+        }
+        None => Counters::lose(cpu, Counter::Nested),
+    }
+}
+
+/// Takes one sample with the state of a slot.
+#[inline(always)]
+fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, value: u64) {
+    // SAFETY: the helper has no conditions.
+    let ids = unsafe { bpf_get_current_pid_tgid() };
     let pid = (ids >> 32) as u32;
-    let (Some(counters), Some(config)) = (Counters::of(cpu), CONFIG.get(0)) else { return };
+    let (Some(counters), Some(config)) = (Counters::of(slot), CONFIG.get(0)) else { return };
     counters.add(Counter::Events, 1);
-    let Some(scratch) = SCRATCH.get_ptr_mut(cpu) else { return };
-    // SAFETY: the value belongs to this CPU, and a sample does not interrupt another.
+    let Some(scratch) = SCRATCH.get_ptr_mut(slot) else { return };
+    // SAFETY: the value belongs to this slot, which is claimed.
     let scratch = unsafe { &mut *scratch };
     // Read before any table offset: rules cached under this generation are from tables that are published by now.
     // SAFETY: the settings outlive the sample, and user space writes them word by word.
@@ -37,9 +50,13 @@ pub(crate) fn take(context: &PerfEventContext) {
     if pid == config.excluded_pid || scratch.walk.process.filter != filter::KEEP {
         return counters.add(Counter::Filtered, 1);
     }
-    let kernel = if user_registers::hit_user_code(context) { 0 } else { kernel_stack(context, scratch) };
+    if known.is_none() && life::is_unwanted(pid) {
+        return counters.add(Counter::Filtered, 1);
+    }
+    let kernel = if context.hit_user_code() { 0 } else { kernel_stack(context, scratch) };
     scratch.user_at = HEAD_WORDS + kernel;
     head(scratch.head(), ids, cpu, kernel);
+    (scratch.head().event, scratch.head().value) = (event, value);
     let stop = if !user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved) {
         Stop::NoUserStack
     } else if known.is_none() {
@@ -64,17 +81,18 @@ fn head(head: &mut Head, ids: u64, cpu: u32, kernel: u32) {
     // SAFETY: the helper has no conditions.
     let time = unsafe { bpf_ktime_get_ns() };
     let length = HEAD_WORDS as u8;
-    *head = Head { time, pid, tid, cpu, kernel: kernel as u8, length, value: 1, ..Head::default() };
+    *head = Head { time, pid, tid, cpu, kernel: kernel as u8, length, ..Head::default() };
     // SAFETY: the helper writes at most the 16 bytes that it is given.
     unsafe { bpf_get_current_comm((&raw mut head.comm).cast(), 16) };
 }
 
 /// Copies the kernel stack into the record, after the head. Returns its number of frames.
 #[inline(always)]
-fn kernel_stack(context: &PerfEventContext, scratch: &mut Scratch) -> u32 {
+fn kernel_stack<C: Context>(context: &C, scratch: &mut Scratch) -> u32 {
     let at = (&raw mut scratch.record[HEAD_WORDS as usize]).cast();
+    let flags = context.skipped_frames() as u64 & 0xff;
     // SAFETY: the record has room for that many frames after its head.
-    let bytes = unsafe { bpf_get_stack(context.as_ptr(), at, (MAX_KERNEL_FRAMES * 8) as u32, 0) };
+    let bytes = unsafe { bpf_get_stack(context.pointer(), at, (MAX_KERNEL_FRAMES * 8) as u32, flags) };
     if bytes < 0 { 0 } else { (bytes as u32 / 8) & 127 }
 }
 

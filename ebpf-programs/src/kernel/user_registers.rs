@@ -1,9 +1,9 @@
 //! The user registers of the current thread.
 
-use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_probe_read_kernel, bpf_task_pt_regs};
-use aya_ebpf::programs::PerfEventContext;
 use ebpf_programs::abi::registers::{Registers, x86_64};
+
+use crate::context::{CS, Context};
 
 /// `struct pt_regs` of x86_64, as words of eight bytes.
 pub(crate) type Saved = [u64; 21];
@@ -11,26 +11,19 @@ pub(crate) type Saved = [u64; 21];
 /// Word numbers in [`Saved`].
 mod saved {
     pub(super) const RIP: usize = 16;
-    pub(super) const CS: usize = 17;
     /// Word number for each DWARF register number.
     pub(super) const BY_DWARF: [usize; 16] = [10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0];
 }
 
-/// Returns `true` if the event interrupted user code.
-#[inline(always)]
-pub(crate) fn hit_user_code(context: &PerfEventContext) -> bool {
-    word(context, saved::CS) & 3 == 3
-}
-
 /// Fills `registers` with the thread's user registers. Returns `false` for a thread without user code.
 #[inline(always)]
-pub(crate) fn fill(context: &PerfEventContext, registers: &mut Registers, saved: &mut Saved) -> bool {
+pub(crate) fn fill<C: Context>(context: &C, registers: &mut Registers, saved: &mut Saved) -> bool {
     // Evaluated again: with an argument, the verifier would follow the whole walk for both of its values.
-    if hit_user_code(context) {
-        take(registers, |at| word(context, at));
+    if context.hit_user_code() {
+        take(registers, |at| context.word(at));
         return true;
     }
-    if !copy_saved(saved) || saved[saved::CS] & 3 != 3 {
+    if !copy_saved(saved) || saved[CS] & 3 != 3 {
         return false;
     }
     take(registers, |at| saved[at]);
@@ -55,14 +48,4 @@ fn take(registers: &mut Registers, word: impl Fn(usize) -> u64) {
     for (value, at) in registers.values.iter_mut().zip(saved::BY_DWARF) {
         *value = word(at);
     }
-}
-
-/// Returns word `index` of the registers in the context.
-///
-/// The read is volatile, or the compiler would merge it with a read of saved registers, and the verifier rejects a pointer
-/// to either.
-#[inline(always)]
-fn word(context: &PerfEventContext, index: usize) -> u64 {
-    // SAFETY: the context starts with a complete `pt_regs`.
-    unsafe { context.as_ptr().cast::<u64>().add(index).read_volatile() }
 }

@@ -35,6 +35,7 @@ const USAGE: Usage = Usage {
         ("attribute", "KEY=VALUE", "further resource attribute; repeatable"),
         ("interval", "SECONDS", "time between two profiles, 20 % more or less at random (5)"),
         ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (19)"),
+        ("on", "TRIGGER", "event to sample on: cpu, off-cpu:1ms, …, or help; repeatable (cpu)"),
         ("pid", "PID", "only this process and its descendants; repeatable"),
         ("health", "SECONDS", "time between two lines of counters (60)"),
         ("seconds", "N", "duration (until SIGTERM)"),
@@ -47,6 +48,7 @@ const JITTER: f64 = 0.2;
 
 fn main() {
     let options = Options::parse(USAGE);
+    examples::print_triggers_on_request(&options);
     examples::give_back();
     // Threads inherit the signal mask.
     let signals = Signals::hold();
@@ -77,6 +79,9 @@ fn builder(options: &Options) -> Builder {
         .jitter(JITTER);
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
+    }
+    for trigger in examples::triggers(options) {
+        profiler = profiler.on(trigger);
     }
     profiler
 }

@@ -23,6 +23,7 @@ const USAGE: Usage = Usage {
         ("seconds", "N", "duration (10)"),
         ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (97)"),
         ("pid", "PID", "only this process and its descendants; repeatable"),
+        ("on", "TRIGGER", "event to sample on: cpu, off-cpu:1ms, …, or help; repeatable (cpu)"),
         ("output", "FILE", "name ending in .html, .svg or .folded (flamegraph.html)"),
     ],
     arguments: "",
@@ -33,6 +34,7 @@ const END: Duration = Duration::from_secs(8);
 
 fn main() {
     let options = Options::parse(USAGE);
+    examples::print_triggers_on_request(&options);
     let output = options.get("output", PathBuf::from("flamegraph.html"));
     let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(10));
     let file = check(&output);
@@ -45,6 +47,9 @@ fn main() {
         .languages(ebpf_profiler_hll::all());
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
+    }
+    for trigger in examples::triggers(&options) {
+        profiler = profiler.on(trigger);
     }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
     let mut file = file.unwrap_or_else(|error| fail(error));
@@ -93,13 +98,16 @@ fn remedy() -> &'static str {
 }
 
 fn report(profile: &Profile, health: &Health, output: &Path) {
-    let (table, lost) = (Table::new(profile).rows(15), health.lost + health.deadline.samples);
-    let (all, whole) = (profile.count(), whole(profile));
-    let share = if all == 0 { 0.0 } else { 100.0 * whole as f64 / all as f64 };
-    print(format_args!(
-        "{table}\n{all} samples, {whole} whole ({share:.1} %), {lost} lost\n{}\n",
-        output.display()
-    ));
+    let lost = health.lost + health.deadline.samples;
+    for profile in profile.by_kind() {
+        let (table, kind) = (Table::new(&profile).rows(15), profile.kind());
+        let (all, whole) = (profile.count(), whole(&profile));
+        let share = if all == 0 { 0.0 } else { 100.0 * whole as f64 / all as f64 };
+        let total =
+            if kind.is_cpu() { String::new() } else { format!("{kind}: {}, ", kind.format(profile.total())) };
+        print(format_args!("{table}\n{total}{all} samples, {whole} whole ({share:.1} %), {lost} lost\n"));
+    }
+    print(format_args!("{}\n", output.display()));
     let late = &health.deadline;
     if late.samples + late.addresses > 0 {
         say(format_args!(

@@ -80,11 +80,11 @@ impl Drain {
             self.set_clocks(None);
         }
         self.drain(Duration::ZERO);
-        match change {
-            Change::Period(period) => self.period = period,
+        match &change {
+            Change::Period(period) => self.period = *period,
             Change::Pause => self.is_paused = true,
             Change::Resume => self.is_paused = false,
-            Change::Pids(_) => {}
+            Change::Pids(pids) => self.source.set_pids(pids),
         }
         self.flush(Some(reply), Some(change), false);
         if !self.is_paused {

@@ -16,13 +16,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use ebpf_programs::abi::reason::Counter;
-
 use super::super::{clock, priority};
 use super::{Change, Flush, Job, Message, Shared, Stage};
 use crate::pipeline::Pipeline;
 use crate::replay::Recorder;
-use crate::sample::Batch;
+use crate::sample::{Batch, Counts};
 
 /// Jobs of the names thread beyond which a profile goes on instead of being finished at its interval.
 const MAX_JOBS: usize = 2;
@@ -48,7 +46,7 @@ pub(super) struct PipelineThread {
     period: Duration,
     pids: Vec<u32>,
     /// Samples lost up to the last finished profile.
-    lost: u64,
+    lost: [u64; 3],
     /// Intervals that passed since the last finished profile.
     merged: u64,
     checked: Instant,
@@ -76,7 +74,7 @@ impl PipelineThread {
             recorder,
             is_alive,
             shared,
-            lost: 0,
+            lost: [0; 3],
             merged: 0,
             checked: Instant::now(),
             exited: None,
@@ -189,8 +187,10 @@ impl PipelineThread {
             recorder.flush(&counts);
         }
         let mut profile = self.pipeline.finish();
-        let lost = counts.get(Counter::RingFull);
-        profile.record_loss(Counter::RingFull.text(), lost - self.lost);
+        let lost = counts.losses();
+        for (index, counter) in Counts::LOSSES.iter().enumerate() {
+            profile.record_loss(counter.text(), lost[index].saturating_sub(self.lost[index]));
+        }
         self.lost = lost;
         // The time of day may have been set.
         self.pipeline.set_clock(clock::now());

@@ -1,0 +1,158 @@
+//! Attachment of the programs of triggers.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ebpf_programs::abi::{cookie, off_cpu as abi};
+
+use super::super::bpf::{self, Map};
+use super::super::error::StartError;
+use super::super::object::KernelObject;
+use super::super::{cpus, perf};
+use super::{Event, Trigger, off_cpu};
+
+/// The triggers of a profiler other than the clock, with their programs.
+pub(in super::super) struct Attached {
+    programs: HashMap<&'static str, OwnedFd>,
+    triggers: Vec<(Trigger, Point)>,
+    /// Links and events, which trigger samples as long as they are open.
+    links: Vec<OwnedFd>,
+}
+
+/// The point of a trigger in the running kernel.
+enum Point {
+    OffCpu { map: Map, settings: abi::OffCpu },
+    Probe { kind: u32, path: CString, offset: u64, cookie: u64, is_return: bool },
+    Tracepoint { id: u64, cookie: u64 },
+    Counter { number: u64, period: u32, cookie: u64 },
+}
+
+/// The tracepoints of off-CPU time, in the order in which their programs are attached.
+const SWITCHES: [(&str, &CStr); 2] = [("resumed", c"irq_work_entry"), ("switched", c"sched_switch")];
+
+impl Attached {
+    /// Loads the programs of `triggers`, whose index is the number of their kind of samples.
+    pub(in super::super) fn load(
+        object: &mut KernelObject,
+        triggers: &[Trigger],
+    ) -> Result<Attached, StartError> {
+        let mut programs = HashMap::new();
+        for &name in triggers.iter().filter(|it| !it.is_cpu()).flat_map(Trigger::programs) {
+            if !programs.contains_key(name) {
+                programs.insert(name, object.program(name)?);
+            }
+        }
+        let mut points = Vec::new();
+        for (event, trigger) in (0..).zip(triggers).filter(|(_, trigger)| !trigger.is_cpu()) {
+            let point = point(object, trigger, event).map_err(|what| failed(trigger, what))?;
+            points.push((trigger.clone(), point));
+        }
+        Ok(Attached { programs, triggers: points, links: Vec::new() })
+    }
+
+    /// Attaches all programs.
+    pub(in super::super) fn attach(&mut self) -> Result<(), StartError> {
+        for (trigger, point) in &self.triggers {
+            let links = self.links_of(point).map_err(|error| failed(trigger, error.to_string()));
+            match links {
+                Ok(links) => self.links.extend(links),
+                Err(error) => {
+                    self.links.clear();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches all programs.
+    pub(in super::super) fn detach(&mut self) {
+        // The last first: no thread is switched off without being followed.
+        while self.links.pop().is_some() {}
+    }
+
+    /// Returns the programs.
+    pub(in super::super) fn programs(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.programs.values()
+    }
+
+    fn links_of(&self, point: &Point) -> io::Result<Vec<OwnedFd>> {
+        let program = |name| self.programs.get(name).ok_or(io::Error::from(io::ErrorKind::NotFound));
+        match point {
+            Point::OffCpu { map, settings } => {
+                let start = perf::clock_now(libc::CLOCK_MONOTONIC);
+                map.set(0, &off_cpu::bytes(&abi::OffCpu { start, ..*settings }))?;
+                SWITCHES.iter().map(|&(name, tracepoint)| bpf::attach(program(name)?, tracepoint)).collect()
+            }
+            Point::Probe { kind, path, offset, cookie, is_return } => {
+                let event = perf::probe(*kind, path, *offset, *is_return)?;
+                Ok(vec![bpf::link(program("probed")?, event.as_fd(), *cookie)?, event])
+            }
+            Point::Tracepoint { id, cookie } => {
+                let event = perf::tracepoint(*id)?;
+                Ok(vec![bpf::link(program("traced")?, event.as_fd(), *cookie)?, event])
+            }
+            Point::Counter { number, period, cookie } => {
+                let mut links = Vec::new();
+                for cpu in cpus::online()? {
+                    let event = perf::counter(*number, *period, cpu)?;
+                    links.push(bpf::link(program("counted")?, event.as_fd(), *cookie)?);
+                    links.push(event);
+                }
+                Ok(links)
+            }
+        }
+    }
+}
+
+/// Looks up the point of a trigger.
+fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Point, String> {
+    let number = u64::from(event);
+    match &trigger.event {
+        Event::Cpu => Err("the clock is no probe".to_owned()),
+        Event::OffCpu(off_cpu) => {
+            let map =
+                object.map("OFF_CPU").map_err(|_| "there can be one off-CPU trigger only".to_owned())?;
+            Ok(Point::OffCpu { map, settings: off_cpu.settings(event)? })
+        }
+        Event::Uprobe(probe) => {
+            let (path, offset) = probe.location()?;
+            let kind = fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
+            let kind = kind.and_then(|kind| kind.trim().parse().ok());
+            let kind = kind.ok_or("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")?;
+            let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+            let cookie = number | probe.register << cookie::REGISTER_SHIFT;
+            Ok(Point::Probe { kind, path, offset, cookie, is_return: probe.is_return })
+        }
+        Event::Tracepoint { group, name } => {
+            Ok(Point::Tracepoint { id: tracepoint(group, name)?, cookie: number | 1 << cookie::VALUE_SHIFT })
+        }
+        Event::Counter { counter, period } => Ok(Point::Counter {
+            number: counter.number,
+            period: *period,
+            cookie: number | u64::from(*period) << cookie::VALUE_SHIFT,
+        }),
+    }
+}
+
+/// Returns the number of a tracepoint, from tracefs.
+fn tracepoint(group: &str, name: &str) -> Result<u64, String> {
+    const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
+    let Some(events) = FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir()) else {
+        return Err(
+            "tracefs is not mounted; mount it: mount -t tracefs tracefs /sys/kernel/tracing".to_owned()
+        );
+    };
+    let id = fs::read_to_string(events.join(group).join(name).join("id")).ok();
+    let id = id.and_then(|id| id.trim().parse().ok());
+    id.ok_or_else(|| format!("there is no tracepoint; list those of this kernel: ls {}", events.display()))
+}
+
+fn failed(trigger: &Trigger, what: String) -> StartError {
+    StartError::Trigger { trigger: trigger.to_string(), what }
+}

@@ -1,0 +1,158 @@
+//! Triggers: the events at which samples are taken.
+//!
+//! ```text
+//!   Trigger ──► programs to load ──► attached to ──────────────► kind of samples
+//!   cpu         sample               a clock on each CPU         cpu: count
+//!   off-cpu     switched, resumed    sched_switch                off-cpu: nanoseconds
+//!   uprobe      probed               a function of a file        uprobe:FILE:FUNCTION: count
+//!   tracepoint  traced               an event of the kernel      tracepoint:GROUP:NAME: count
+//!   counters    counted              a software event, each CPU  page-faults: count
+//! ```
+
+mod attach;
+
+mod parse;
+
+mod off_cpu;
+
+mod probe;
+
+use std::time::Duration;
+
+pub(super) use attach::Attached;
+pub use off_cpu::OffCpu;
+pub use parse::TriggerError;
+pub use probe::Uprobe;
+
+use crate::profile::{SampleKind, Unit};
+
+/// An event at which samples are taken, for [`Builder::on`](super::Builder::on).
+///
+/// It is parsed from text, as in a program's option; [`Trigger::FORMS`] lists the forms.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::live::Trigger;
+///
+/// let trigger: Trigger = "off-cpu:1ms".parse()?;
+/// assert_eq!(trigger.to_string(), "off-cpu:1ms");
+/// assert!("off-cpu:1m".parse::<Trigger>().is_err());
+/// # Ok::<(), ebpf_profiler_core::live::TriggerError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trigger {
+    pub(super) event: Event,
+}
+
+/// The event of a trigger.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Event {
+    Cpu,
+    OffCpu(OffCpu),
+    Uprobe(Uprobe),
+    Tracepoint {
+        group: String,
+        name: String,
+    },
+    Counter {
+        counter: Counter,
+        /// Number of events for each sample.
+        period: u32,
+    },
+}
+
+/// A software event of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counter {
+    pub(super) name: &'static str,
+    /// Number of the event in the kernel's interface.
+    pub(super) number: u64,
+}
+
+pub(super) const COUNTERS: [Counter; 3] = [
+    Counter { name: "page-faults", number: 2 },
+    Counter { name: "minor-faults", number: 5 },
+    Counter { name: "major-faults", number: 6 },
+];
+
+impl Trigger {
+    /// The forms of triggers as text, each with its meaning.
+    pub const FORMS: &'static [(&'static str, &'static str)] = &[
+        ("cpu", "CPU time: a clock on each CPU; the default"),
+        (
+            "off-cpu[:1ms[:0.1]]",
+            "time off the CPU: waits of at least 1 ms, a share of 0.1 of them (kernel 6.1)",
+        ),
+        (
+            "uprobe:FILE:FUNCTION[:argN]",
+            "calls of a function of a program or library; argN: its N-th argument, from 0",
+        ),
+        ("uretprobe:FILE:FUNCTION[:result]", "returns of a function; result: the value that it returns"),
+        (
+            "tracepoint:GROUP:NAME",
+            "an event of the kernel, such as tracepoint:syscalls:sys_enter_read (tracefs)",
+        ),
+        ("page-faults[:N]", "every N-th page fault; also minor-faults, major-faults"),
+        ("malloc", "allocations of the C library by bytes: malloc"),
+    ];
+
+    /// Returns the trigger of CPU time: a clock on each CPU, with the [frequency](super::Builder::frequency).
+    pub fn cpu() -> Trigger {
+        Trigger { event: Event::Cpu }
+    }
+
+    /// Returns the trigger of a tracepoint, with a count of events. Needs tracefs, at `/sys/kernel/tracing`.
+    pub fn tracepoint(group: impl Into<String>, name: impl Into<String>) -> Trigger {
+        Trigger { event: Event::Tracepoint { group: group.into(), name: name.into() } }
+    }
+
+    /// Returns the trigger of every `period`-th page fault, with a count of page faults.
+    pub fn page_faults(period: u32) -> Trigger {
+        Trigger { event: Event::Counter { counter: COUNTERS[0], period: period.max(1) } }
+    }
+
+    /// Returns the kind of its samples. `period` is that of the clock.
+    pub(super) fn kind(&self, period: Duration) -> SampleKind {
+        match &self.event {
+            Event::Cpu => SampleKind::cpu(period),
+            Event::OffCpu(_) => SampleKind::off_cpu(),
+            Event::Uprobe(probe) => probe.kind(),
+            Event::Tracepoint { .. } => SampleKind::new(self.to_string(), Unit::Count),
+            Event::Counter { counter, .. } => SampleKind::new(counter.name, Unit::Count),
+        }
+    }
+
+    /// Returns `true` for CPU time.
+    pub(super) fn is_cpu(&self) -> bool {
+        self.event == Event::Cpu
+    }
+
+    /// Returns `true` for off-CPU time.
+    pub(super) fn is_off_cpu(&self) -> bool {
+        matches!(self.event, Event::OffCpu(_))
+    }
+
+    /// Returns the names of the programs that it needs.
+    pub(super) fn programs(&self) -> &'static [&'static str] {
+        match &self.event {
+            Event::Cpu => &["sample"],
+            Event::OffCpu(_) => &["switched", "resumed"],
+            Event::Uprobe(_) => &["probed"],
+            Event::Tracepoint { .. } => &["traced"],
+            Event::Counter { .. } => &["counted"],
+        }
+    }
+}
+
+impl From<OffCpu> for Trigger {
+    fn from(off_cpu: OffCpu) -> Trigger {
+        Trigger { event: Event::OffCpu(off_cpu) }
+    }
+}
+
+impl From<Uprobe> for Trigger {
+    fn from(probe: Uprobe) -> Trigger {
+        Trigger { event: Event::Uprobe(probe) }
+    }
+}

@@ -1,0 +1,120 @@
+//! Off-CPU time.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::time::Duration;
+
+use ebpf_programs::abi::off_cpu;
+
+use super::super::kernel_types::KernelTypes;
+use super::super::kernel_version;
+
+/// The trigger of off-CPU time: the time from the switch that takes a thread off its CPU to the switch that brings it back,
+/// with the stack that went to sleep.
+///
+/// That is the time in which a thread sleeps, waits for a lock, a disk or a CPU. Threads of the kernel are included. A wait that
+/// began before the profiler counts from its start. A wait counts when it ends: in the profile in which the thread is back on
+/// its CPU, at its whole length. A thread that never wakes has no sample.
+///
+/// # Minimum kernel version
+///
+/// 6.1
+///
+/// # Examples
+///
+/// ```no_run
+/// use ebpf_profiler_core::{Profiler, live::OffCpu};
+/// use std::time::Duration;
+///
+/// let profiler = Profiler::builder().on(OffCpu::longer_than(Duration::from_millis(1))).start()?;
+/// let profile = profiler.run_for(Duration::from_secs(10))?;
+/// println!("{:?} off the CPU", Duration::from_nanos(profile.total()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OffCpu {
+    pub(super) threshold: Duration,
+    pub(super) probability: f64,
+}
+
+impl OffCpu {
+    /// Samples waits of at least `threshold`. Shorter ones are dropped, so totals do not contain them; with zero every switch is
+    /// a sample.
+    pub fn longer_than(threshold: Duration) -> OffCpu {
+        OffCpu { threshold, probability: 1.0 }
+    }
+
+    /// Samples each wait with a probability above 0 and up to 1, 1 by default. The values of sampled waits are divided by it, so
+    /// that totals are right on average.
+    #[must_use = "returns the changed trigger"]
+    pub fn probability(self, probability: f64) -> OffCpu {
+        OffCpu { probability, ..self }
+    }
+
+    /// Returns the settings for the kernel side.
+    pub(super) fn settings(&self, event: u16) -> Result<off_cpu::OffCpu, String> {
+        let release = kernel_version::release();
+        if kernel_version::parse(&release).is_some_and(|version| version < (6, 1)) {
+            return Err(format!("kernel {release} is too old for off-CPU time; 6.1 or newer is needed"));
+        }
+        // Not a number is in no range.
+        if !(1e-6..=1.0).contains(&self.probability) {
+            return Err(format!(
+                "the probability cannot be {}; choose one from 0.000001 to 1",
+                self.probability
+            ));
+        }
+        let types = KernelTypes::of_this_kernel().ok();
+        let start_time = types.and_then(|mut types| types.offset("task_struct", "start_time"));
+        let start_time_offset =
+            start_time.ok_or_else(|| "this kernel's task_struct has no start_time".to_owned())?;
+        Ok(off_cpu::OffCpu {
+            start: 0,
+            threshold: u64::try_from(self.threshold.as_nanos()).unwrap_or(u64::MAX),
+            probability: (self.probability * 2f64.powi(32)) as u64,
+            weight: (2f64.powi(16) / self.probability) as u64,
+            interrupt: interrupt().unwrap_or_default(),
+            start_time_offset,
+            event: event.into(),
+            is_full: 0,
+        })
+    }
+}
+
+/// Returns the address range of the code that enters the interrupt that a CPU requests of itself; `None` if the kernel does not
+/// show its symbols.
+fn interrupt() -> Option<[u64; 2]> {
+    let mut from = None;
+    for line in BufReader::new(fs::File::open("/proc/kallsyms").ok()?).lines() {
+        let line = line.ok()?;
+        let mut parts = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(parts.next()?, 16).ok().filter(|&address| address != 0)?;
+        match (from, parts.nth(1)?) {
+            (None, "asm_sysvec_irq_work") => from = Some(address),
+            // The list is in the order of addresses.
+            (Some(from), _) if address > from => return Some([from, address]),
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns the bytes of the settings, as the map has them.
+pub(super) fn bytes(settings: &off_cpu::OffCpu) -> Vec<u8> {
+    let off_cpu::OffCpu {
+        start,
+        threshold,
+        probability,
+        weight,
+        interrupt,
+        start_time_offset,
+        event,
+        is_full,
+    } = *settings;
+    let words = [start, threshold, probability, weight, interrupt[0], interrupt[1]];
+    let halves = [start_time_offset, event];
+    let mut bytes = words.map(u64::to_ne_bytes).concat();
+    bytes.extend(halves.map(u32::to_ne_bytes).concat());
+    bytes.extend(is_full.to_ne_bytes());
+    bytes
+}

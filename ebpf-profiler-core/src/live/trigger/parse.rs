@@ -1,0 +1,168 @@
+//! Triggers as text.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ebpf_programs::abi::cookie;
+
+use super::{COUNTERS, Event, OffCpu, Trigger, Uprobe};
+
+/// A text that is no [`Trigger`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TriggerError {
+    text: String,
+}
+
+impl fmt::Display for TriggerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let forms: Vec<&str> = Trigger::FORMS.iter().map(|&(form, _)| form).collect();
+        write!(f, "{:?} is no trigger; choose one of: {}", self.text, forms.join(", "))
+    }
+}
+
+impl std::error::Error for TriggerError {}
+
+impl FromStr for Trigger {
+    type Err = TriggerError;
+
+    fn from_str(text: &str) -> Result<Trigger, TriggerError> {
+        parse(text).ok_or_else(|| TriggerError { text: text.to_owned() })
+    }
+}
+
+fn parse(text: &str) -> Option<Trigger> {
+    let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
+    if let Some(&counter) = COUNTERS.iter().find(|counter| counter.name == name) {
+        let period = rest.map_or(Some(1), |rest| rest.parse().ok().filter(|&period| period > 0))?;
+        return Some(Trigger { event: Event::Counter { counter, period } });
+    }
+    match (name, rest) {
+        ("cpu", None) => Some(Trigger::cpu()),
+        ("malloc", None) => Some(Uprobe::malloc().into()),
+        ("off-cpu", rest) => off_cpu(rest).map(Trigger::from),
+        ("uprobe", Some(rest)) => probe(rest, false).map(Trigger::from),
+        ("uretprobe", Some(rest)) => probe(rest, true).map(Trigger::from),
+        ("tracepoint", Some(rest)) => {
+            let (group, name) = rest.split_once(':')?;
+            let is_name = |text: &str| {
+                !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            };
+            (is_name(group) && is_name(name)).then(|| Trigger::tracepoint(group, name))
+        }
+        _ => None,
+    }
+}
+
+fn off_cpu(rest: Option<&str>) -> Option<OffCpu> {
+    let Some(rest) = rest else { return Some(OffCpu::longer_than(Duration::ZERO)) };
+    let (threshold, probability) = rest.split_once(':').unwrap_or((rest, "1"));
+    let probability = probability.parse().ok().filter(|share| (1e-6..=1.0).contains(share))?;
+    Some(OffCpu::longer_than(duration(threshold)?).probability(probability))
+}
+
+fn probe(rest: &str, is_return: bool) -> Option<Uprobe> {
+    let mut parts = rest.split(':');
+    let (file, function) = (parts.next()?, parts.next()?);
+    if file.is_empty() || function.is_empty() {
+        return None;
+    }
+    let probe = if is_return { Uprobe::exit(file, function) } else { Uprobe::entry(file, function) };
+    let value = parts.next();
+    if parts.next().is_some() {
+        return None;
+    }
+    match value {
+        None => Some(probe),
+        Some("result") if is_return => Some(probe.result()),
+        Some(value) if !is_return => {
+            let index = value.strip_prefix("arg")?.parse().ok().filter(|&index| index < 6)?;
+            Some(probe.argument(index))
+        }
+        _ => None,
+    }
+}
+
+/// Parses a number of `ns`, `us`, `ms` or `s`.
+fn duration(text: &str) -> Option<Duration> {
+    let units = [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let (number, unit) = units.iter().find_map(|&(unit, nanos)| Some((text.strip_suffix(unit)?, nanos)))?;
+    let number: u64 = number.parse().ok()?;
+    Some(Duration::from_nanos(number.checked_mul(unit)?))
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.event {
+            Event::Cpu => f.write_str("cpu"),
+            Event::OffCpu(OffCpu { threshold, probability }) => {
+                f.write_str("off-cpu")?;
+                if !threshold.is_zero() || *probability < 1.0 {
+                    write!(f, ":{threshold:?}")?;
+                }
+                if *probability < 1.0 { write!(f, ":{probability}") } else { Ok(()) }
+            }
+            Event::Uprobe(probe) if probe.named.is_some() => f.write_str("malloc"),
+            Event::Uprobe(probe) => {
+                let name = if probe.is_return { "uretprobe" } else { "uprobe" };
+                write!(f, "{name}:{}:{}", probe.file.display(), probe.function)?;
+                match probe.register {
+                    0 => Ok(()),
+                    cookie::RESULT => f.write_str(":result"),
+                    argument => write!(f, ":arg{}", argument - 1),
+                }
+            }
+            Event::Tracepoint { group, name } => write!(f, "tracepoint:{group}:{name}"),
+            Event::Counter { counter, period: 1 } => f.write_str(counter.name),
+            Event::Counter { counter, period } => write!(f, "{}:{period}", counter.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_round_trip() {
+        for text in [
+            "cpu",
+            "off-cpu",
+            "off-cpu:1ms",
+            "off-cpu:250µs:0.1",
+            "uprobe:libc.so.6:malloc",
+            "uprobe:/bin/cat:main:arg5",
+            "uretprobe:libc.so.6:read:result",
+            "tracepoint:syscalls:sys_enter_read",
+            "page-faults",
+            "major-faults:100",
+            "malloc",
+        ] {
+            assert_eq!(text.parse::<Trigger>().map(|trigger| trigger.to_string()).as_deref(), Ok(text));
+        }
+    }
+
+    #[test]
+    fn other_texts_are_rejected_with_the_forms() {
+        for text in [
+            "",
+            "cpu:1",
+            "off-cpu:",
+            "off-cpu:1",
+            "off-cpu:1ms:0",
+            "off-cpu:1ms:2",
+            "off-cpu:99999999999999999999s",
+            "uprobe:libc.so.6",
+            "uprobe::malloc",
+            "uprobe:libc.so.6:malloc:arg6",
+            "uprobe:libc.so.6:malloc:result",
+            "uretprobe:libc.so.6:malloc:arg0",
+            "tracepoint:syscalls",
+            "tracepoint:../../x:y",
+            "page-faults:0",
+        ] {
+            let error = text.parse::<Trigger>().unwrap_err().to_string();
+            assert!(error.contains("uretprobe:FILE:FUNCTION"), "{error}");
+        }
+    }
+}

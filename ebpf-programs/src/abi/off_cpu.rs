@@ -1,0 +1,44 @@
+//! Off-CPU time: settings, and the state of waiting threads.
+
+/// The value of the map `OFF_CPU`. User space writes it, the kernel side reads it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffCpu {
+    /// Start of sampling, in nanoseconds of `CLOCK_MONOTONIC`: a wait that began earlier counts from here.
+    pub start: u64,
+    /// Shorter waits are dropped, in nanoseconds.
+    pub threshold: u64,
+    /// A wait is sampled with this probability, in units of 2⁻³².
+    pub probability: u64,
+    /// Weight of a sampled wait, in units of 2⁻¹⁶: the inverse of the probability.
+    pub weight: u64,
+    /// Addresses of the code that enters an interrupt requested by a CPU of itself; equal if unknown. Frames up to it are not
+    /// part of the stack that went to sleep.
+    pub interrupt: [u64; 2],
+    /// Byte offset of `start_time` in the kernel's `task_struct`.
+    pub start_time_offset: u32,
+    /// Number of the kind of samples.
+    pub event: u32,
+    /// Not 0 once there was no room for the state of a thread. Written by the kernel side.
+    pub is_full: u64,
+}
+
+/// The value of the map `WOKEN`, one for each possible CPU: the thread that the CPU switches to, until its sample is taken.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Woken {
+    /// Thread id; 0 if no sample is due.
+    pub tid: u32,
+    /// Number of frames of the interrupt, plus 1; 0 if unknown. Written by the kernel side.
+    pub skip: u32,
+    /// Value of the sample in nanoseconds.
+    pub value: u64,
+}
+
+/// State of a thread, when it was last switched off its CPU: nanoseconds of `CLOCK_MONOTONIC`. The key is the thread id.
+pub type SwitchedAt = u64;
+
+/// Maximum number of threads whose state is kept.
+pub const MAX_THREADS: u32 = 1 << 16;
+
+const _: () = assert!(size_of::<OffCpu>() == 64 && size_of::<Woken>() == 16);

@@ -1,0 +1,94 @@
+//! Contexts of programs: the part of a sample that depends on the sort of event.
+
+use core::ffi::c_void;
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::programs::{PerfEventContext, ProbeContext, RawTracePointContext, TracePointContext};
+
+/// Word number of `cs` in `struct pt_regs` of x86_64.
+pub(crate) const CS: usize = 17;
+
+/// The context of a program at an event.
+pub(crate) trait Context {
+    /// Returns the context for helpers.
+    fn pointer(&self) -> *mut c_void;
+
+    /// Returns `true` if the context has the registers of the user code at which the event happened. Otherwise the kernel's
+    /// stack precedes the user's, whose registers are those that the kernel saved on entry.
+    fn hit_user_code(&self) -> bool {
+        false
+    }
+
+    /// Returns the number of kernel frames to drop on the leaf's side.
+    fn skipped_frames(&self) -> u32 {
+        0
+    }
+
+    /// Returns word `index` of the context's `pt_regs`. Called only if the context [has](Context::hit_user_code) them.
+    fn word(&self, index: usize) -> u64 {
+        let _ = index;
+        0
+    }
+}
+
+/// Returns word `index` of the registers at the start of a context.
+///
+/// The read is volatile, or the compiler would merge it with a read of saved registers, and the verifier rejects a pointer
+/// to either.
+#[inline(always)]
+fn word(context: *mut c_void, index: usize) -> u64 {
+    // SAFETY: the context starts with a complete `pt_regs`.
+    unsafe { context.cast::<u64>().add(index).read_volatile() }
+}
+
+/// A clock or counter, which interrupts user code or the kernel.
+impl Context for PerfEventContext {
+    #[inline(always)]
+    fn pointer(&self) -> *mut c_void {
+        self.as_ptr()
+    }
+
+    #[inline(always)]
+    fn hit_user_code(&self) -> bool {
+        word(self.as_ptr(), CS) & 3 == 3
+    }
+
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        word(self.as_ptr(), index)
+    }
+}
+
+/// A uprobe or uretprobe, in user code.
+impl Context for ProbeContext {
+    #[inline(always)]
+    fn pointer(&self) -> *mut c_void {
+        self.as_ptr()
+    }
+
+    #[inline(always)]
+    fn hit_user_code(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn word(&self, index: usize) -> u64 {
+        word(self.as_ptr(), index)
+    }
+}
+
+/// A tracepoint, in the kernel.
+impl Context for RawTracePointContext {
+    #[inline(always)]
+    fn pointer(&self) -> *mut c_void {
+        self.as_ptr()
+    }
+}
+
+/// A tracepoint by name, in the kernel.
+impl Context for TracePointContext {
+    #[inline(always)]
+    fn pointer(&self) -> *mut c_void {
+        self.as_ptr()
+    }
+}

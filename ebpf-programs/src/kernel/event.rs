@@ -1,0 +1,34 @@
+//! Events that a link's cookie describes: probes, tracepoints and counters by name.
+
+use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
+use aya_ebpf::programs::ProbeContext;
+use ebpf_programs::abi::cookie;
+
+use crate::context::Context;
+use crate::sample;
+
+/// Takes a sample with the value in the cookie.
+#[inline(always)]
+pub(crate) fn take<C: Context>(context: &C) {
+    // SAFETY: the helper returns 0 for a program without cookie.
+    let cookie = unsafe { bpf_get_attach_cookie(context.pointer()) };
+    sample::take(context, cookie as u16, cookie >> cookie::VALUE_SHIFT);
+}
+
+/// Takes a sample with the value of an argument or of the function's result, as the cookie says.
+#[inline(always)]
+pub(crate) fn take_probe(context: &ProbeContext) {
+    // SAFETY: as above.
+    let cookie = unsafe { bpf_get_attach_cookie(context.pointer()) };
+    let register = cookie >> cookie::REGISTER_SHIFT & 0xff;
+    // Read before the choice: the verifier requires constant positions in the context, and the compiler would choose one.
+    // Word numbers are those of `struct pt_regs`.
+    let registers = [14, 13, 12, 11, 9, 8, 10].map(|index| context.word(index));
+    let mut value = 1;
+    for (number, &register_value) in (1..).zip(&registers) {
+        if register == number {
+            value = register_value;
+        }
+    }
+    sample::take(context, cookie as u16, value);
+}

@@ -1,0 +1,200 @@
+//! Off-CPU time: from the switch that takes a thread off its CPU to the switch that brings it back.
+//!
+//! ```text
+//!   sched_switch   previous thread: SWITCHED[tid] = now
+//!   (switched)     next thread: waited = now - SWITCHED[tid], threshold, probability ──► WOKEN[cpu], an interrupt
+//!   irq_work_entry the next thread: sample with the stack that went to sleep
+//!   (resumed)
+//! ```
+//!
+//! At `sched_switch` the memory of the next thread is not accessible, and a walk of the previous thread's stack would cost as
+//! much for each of the short waits that no one asks for. So a wait that counts requests an interrupt of this CPU, which it
+//! takes as soon as the switch is complete: in the next thread, before that leaves the scheduler. The helper that drains a ring
+//! of user space requests such an interrupt, and does nothing else with an empty ring.
+
+use core::ffi::{c_long, c_void};
+
+use aya_ebpf::EbpfContext;
+use aya_ebpf::bindings::BPF_RB_FORCE_WAKEUP;
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_pid_tgid, bpf_get_prandom_u32, bpf_get_smp_processor_id, bpf_get_stack, bpf_ktime_get_ns,
+    bpf_probe_read_kernel, bpf_user_ringbuf_drain,
+};
+use aya_ebpf::programs::RawTracePointContext;
+use ebpf_programs::abi::off_cpu::OffCpu;
+use ebpf_programs::abi::reason::Counter;
+
+use crate::context::Context;
+use crate::maps::{CONFIG, KICKS, OFF_CPU, SWITCHED, WOKEN};
+use crate::output::Counters;
+use crate::sample;
+
+/// Indices of arguments of `sched_switch`: the next thread's `task_struct`, and the previous thread's state.
+const NEXT: usize = 2;
+const PREVIOUS_STATE: usize = 3;
+
+/// State of a thread that has exited.
+const TASK_DEAD: u64 = 0x80;
+
+/// Handles a switch from one thread to another.
+#[inline(always)]
+pub(crate) fn switched(context: &RawTracePointContext) {
+    let (Some(settings), Some(config)) = (OFF_CPU.get(0), CONFIG.get(0)) else { return };
+    // SAFETY: the helpers have no conditions.
+    let (now, previous, cpu) =
+        unsafe { (bpf_ktime_get_ns(), bpf_get_current_pid_tgid() as u32, bpf_get_smp_processor_id()) };
+    let state: u64 = context.arg(PREVIOUS_STATE);
+    leave(previous, state, now, cpu);
+    let next: u64 = context.arg(NEXT);
+    let tid: u32 = read(next, config.pid_offset);
+    if tid == 0 {
+        // The CPU becomes idle.
+        return;
+    }
+    let waited = now.saturating_sub(since(tid, next, settings));
+    if waited < settings.threshold || waited == 0 {
+        return;
+    }
+    // SAFETY: the helper has no conditions.
+    if unsafe { bpf_get_prandom_u32() } as u64 >= settings.probability {
+        return;
+    }
+    let Some(woken) = WOKEN.get_ptr_mut(cpu) else { return };
+    // In two parts, so that hours of nanoseconds do not overflow.
+    let value = waited * (settings.weight >> 16) + (waited * (settings.weight & 0xffff) >> 16);
+    // SAFETY: the value belongs to this CPU, and interrupts are off.
+    unsafe {
+        if (*woken).tid != 0 {
+            // The interrupt of the previous switch is late.
+            Counters::lose(cpu, Counter::Untracked);
+        }
+        (*woken).value = value;
+        (*woken).tid = tid;
+    }
+    interrupt(cpu);
+}
+
+/// Records that a thread leaves its CPU.
+#[inline(always)]
+fn leave(tid: u32, state: u64, now: u64, cpu: u32) {
+    if tid == 0 {
+        return;
+    }
+    if state & TASK_DEAD != 0 {
+        // It may never have been switched off before.
+        let _ = SWITCHED.remove(tid);
+    } else if let Some(at) = SWITCHED.get_ptr_mut(tid) {
+        // SAFETY: a thread leaves one CPU at a time.
+        unsafe { *at = now };
+    } else if SWITCHED.insert(tid, now, 0).is_err() {
+        if let Some(settings) = OFF_CPU.get_ptr_mut(0) {
+            // SAFETY: the value stays allocated while the program runs.
+            unsafe { (*settings).is_full = 1 };
+        }
+        Counters::lose(cpu, Counter::Untracked);
+    }
+}
+
+/// Returns the time since when a thread waits: since its last switch, its start, or the start of sampling. Without a switch, the
+/// thread has not run since either, unless there was no room for its state: then it returns a time that drops the wait.
+#[inline(always)]
+fn since(tid: u32, task: u64, settings: &OffCpu) -> u64 {
+    let at = match SWITCHED.get_ptr_mut(tid) {
+        // SAFETY: the value stays allocated while the program runs.
+        Some(at) => unsafe { *at },
+        None if settings.is_full != 0 => return u64::MAX,
+        None => read(task, settings.start_time_offset),
+    };
+    if at > settings.start { at } else { settings.start }
+}
+
+/// Requests an interrupt of this CPU.
+#[inline(always)]
+fn interrupt(cpu: u32) {
+    let Some(ring) = KICKS.get(cpu) else { return };
+    let ring = core::ptr::from_ref(ring).cast_mut().cast();
+    // SAFETY: `ring` is a ring of user space, and the callback has the signature that the helper requires.
+    unsafe {
+        bpf_user_ringbuf_drain(ring, ignore as *mut c_void, core::ptr::null_mut(), BPF_RB_FORCE_WAKEUP as u64)
+    };
+}
+
+/// Ignores what user space wrote, and ends the drain.
+extern "C" fn ignore(_: *mut c_void, _: *mut c_void) -> c_long {
+    1
+}
+
+/// Takes the sample of a thread that is back on its CPU.
+#[inline(always)]
+pub(crate) fn resumed(context: &RawTracePointContext) {
+    // SAFETY: the helpers have no conditions.
+    let (ids, cpu) = unsafe { (bpf_get_current_pid_tgid(), bpf_get_smp_processor_id()) };
+    let Some(woken) = WOKEN.get_ptr_mut(cpu) else { return };
+    // SAFETY: the value belongs to this CPU, and interrupts are off.
+    let (tid, value) = unsafe {
+        let due = ((*woken).tid, (*woken).value);
+        (*woken).tid = 0;
+        due
+    };
+    if tid == 0 {
+        // An interrupt for something else.
+        return;
+    }
+    let Some(settings) = OFF_CPU.get(0) else { return };
+    if tid != ids as u32 {
+        return Counters::lose(cpu, Counter::Untracked);
+    }
+    // SAFETY: as above.
+    let skip = unsafe {
+        if (*woken).skip == 0 {
+            (*woken).skip = frames_of_interrupt(context.as_ptr(), settings) + 1;
+        }
+        (*woken).skip - 1
+    };
+    sample::take(&Resumed { context, skip }, settings.event as u16, value);
+}
+
+/// The context of [`resumed`].
+struct Resumed<'c> {
+    context: &'c RawTracePointContext,
+    skip: u32,
+}
+
+impl Context for Resumed<'_> {
+    #[inline(always)]
+    fn pointer(&self) -> *mut c_void {
+        self.context.as_ptr()
+    }
+
+    #[inline(always)]
+    fn skipped_frames(&self) -> u32 {
+        self.skip
+    }
+}
+
+/// Returns the number of frames from the leaf to the entry of the interrupt; 0 if it is not among the first 16.
+#[inline(never)]
+fn frames_of_interrupt(context: *mut c_void, settings: &OffCpu) -> u32 {
+    let mut frames = [0u64; 16];
+    // SAFETY: the helper writes at most the given number of bytes.
+    unsafe { bpf_get_stack(context, frames.as_mut_ptr().cast(), size_of_val(&frames) as u32, 0) };
+    let [from, to] = settings.interrupt;
+    let mut count = 0;
+    for (index, &frame) in frames.iter().enumerate() {
+        if frame >= from && frame < to {
+            count = index as u32 + 1;
+        }
+    }
+    count
+}
+
+/// Returns the number at byte offset `at` of a `task_struct`, with as many bytes as the type has; 0 if it is not readable.
+#[inline(always)]
+fn read<T: Default>(task: u64, at: u32) -> T {
+    let mut value = T::default();
+    let to = (&raw mut value).cast();
+    // SAFETY: `value` has that many bytes; the helper fails without a fault.
+    let error =
+        unsafe { bpf_probe_read_kernel(to, size_of::<T>() as u32, task.wrapping_add(at as u64) as *const _) };
+    if error == 0 { value } else { T::default() }
+}

@@ -1,0 +1,15 @@
+//! Totals of every kind of sample against an independent count, and their stacks against known chains.
+//!
+//! Needs root: `cargo test -p examples --test events -- --ignored --test-threads=1`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
+
+mod off_cpu;
+
+mod probes;
+
+mod workload;

@@ -1,0 +1,90 @@
+//! Probes, tracepoints and page faults against the program's own counts.
+
+use std::ffi::CStr;
+use std::io;
+
+use crate::workload::{Program, chain};
+
+/// Calls of a function, as the program says.
+const CALLS: u64 = 20_000;
+
+#[test]
+#[ignore = "needs root"]
+fn calls_arguments_and_results_are_counted() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let program = Program::build("probes");
+    let path = program.0.display();
+    let triggers = [
+        format!("uprobe:{path}:called"),
+        format!("uprobe:{path}:called:arg0"),
+        format!("uretprobe:{path}:called:result"),
+    ];
+    let run = program.profile("calls", &triggers.each_ref().map(String::as_str));
+    run.assert_none_lost();
+    let arguments: u64 = (0..CALLS).sum();
+    let totals = [0, 1, 2].map(|kind| run.total(kind, "caller"));
+    assert_eq!(totals, [CALLS, arguments, 2 * arguments]);
+    let known = run.sum(0, |sample| {
+        let names = chain(sample);
+        names.ends_with(&["start_thread", "work", "caller", "called"].map(str::to_owned))
+    });
+    assert_eq!(known, CALLS, "with the known chain");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn page_faults_agree_with_getrusage() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let run = Program::build("faults").profile("calls", &["page-faults"]);
+    run.assert_none_lost();
+    let (sampled, truth) = (run.total(0, "toucher"), run.threads["toucher"].faults);
+    println!("{sampled} page faults, {truth} by getrusage");
+    // Faults at the thread's start and end are sampled, but not counted.
+    assert!(truth >= 20_000 && (truth..truth + 100).contains(&sampled), "{sampled}, {truth}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn tracepoint_is_counted_with_its_stack() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    mount_tracefs().unwrap();
+    let run = Program::build("tracepoint").profile("calls", &["tracepoint:syscalls:sys_enter_read"]);
+    run.assert_none_lost();
+    let reads = run.sum(0, |sample| chain(sample).contains(&"reader".to_owned()));
+    // And one of its own statistics.
+    assert_eq!(reads, CALLS);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn missing_functions_files_and_tracepoints_are_errors() {
+    test_needs::root!();
+    mount_tracefs().unwrap();
+    for (trigger, reason) in [
+        ("uprobe:libc.so.6:no_such_function", "has no function no_such_function"),
+        ("uprobe:/no/such/file:main", "/no/such/file cannot be read"),
+        ("uprobe:no-such.so:main", "no library no-such.so"),
+        ("tracepoint:syscalls:no_such_event", "there is no tracepoint"),
+    ] {
+        let builder = ebpf_profiler_core::Profiler::builder();
+        let error = builder.on(trigger.parse::<ebpf_profiler_core::live::Trigger>().unwrap()).start();
+        let error = error.map(drop).unwrap_err().to_string();
+        assert!(error.contains(trigger) && error.contains(reason), "{error}");
+    }
+}
+
+/// Mounts tracefs for this thread and those that it starts.
+fn mount_tracefs() -> io::Result<()> {
+    let call = |result: libc::c_int| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    let mount = |kind: &CStr, target: &CStr, flags| {
+        // SAFETY: the strings end with a zero byte and outlive the call.
+        call(unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) })
+    };
+    // SAFETY: both calls change this thread's view of the file system alone.
+    call(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_FS) })?;
+    mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE)?;
+    mount(c"tracefs", c"/sys/kernel/tracing", 0)
+}

@@ -1,0 +1,148 @@
+//! The program that counts its own events.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::{Builder, Health, Trigger};
+use ebpf_profiler_core::profile::{Profile, Sample};
+
+/// The built program.
+pub(crate) struct Program(pub(crate) PathBuf);
+
+/// Counts of one thread, by its own word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) tid: u32,
+    /// Time off the CPU in nanoseconds.
+    pub(crate) off_cpu: u64,
+    /// Page faults.
+    pub(crate) faults: u64,
+}
+
+/// One profiled run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) profile: Profile,
+    pub(crate) health: Health,
+    pub(crate) threads: BTreeMap<String, Counts>,
+    /// Time that the hypervisor gave to others, of all CPUs, in nanoseconds.
+    pub(crate) stolen: u64,
+}
+
+impl Program {
+    /// Builds the program for one test.
+    pub(crate) fn build(test: &str) -> Program {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events").join(test);
+        fs::create_dir_all(&folder).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/events.c");
+        let program = folder.join("events");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread", "-o"]).arg(&program).arg(source);
+        assert!(gcc.status().unwrap().success());
+        Program(program)
+    }
+
+    /// Profiles the threads of `mode` on these triggers.
+    pub(crate) fn profile(&self, mode: &str, triggers: &[&str]) -> Run {
+        let triggers = triggers.iter().map(|text| text.parse::<Trigger>().unwrap());
+        self.profile_with(mode, triggers.fold(Profiler::builder(), Builder::on))
+    }
+
+    /// Profiles the threads of `mode` with this profiler.
+    pub(crate) fn profile_with(&self, mode: &str, builder: Builder) -> Run {
+        let (mut child, mut lines) = self.start(mode);
+        // Room for all events of a kind: they come within milliseconds.
+        let builder = builder.pid(child.id()).ring_size(64 << 20).deadline(Duration::from_secs(120));
+        let profiler =
+            builder.unwind(ebpf_profiler_unwind::tables()).start().unwrap_or_else(|error| panic!("{error}"));
+        let stolen = stolen();
+        let threads = work(&mut child, &mut lines, mode);
+        let stolen = self::stolen() - stolen;
+        let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+        end(&mut child);
+        Run { profile, health, threads, stolen }
+    }
+
+    /// Starts the program, which waits.
+    fn start(&self, mode: &str) -> (Child, BufReader<ChildStdout>) {
+        let mut command = Command::new(&self.0);
+        let mut child = command.arg(mode).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        (child, lines)
+    }
+}
+
+/// Starts the work and waits for its end. Returns the counts of the threads.
+fn work(child: &mut Child, lines: &mut BufReader<ChildStdout>, mode: &str) -> BTreeMap<String, Counts> {
+    writeln!(child.stdin.as_mut().unwrap()).unwrap();
+    let threads = if mode == "waits" { 8 } else { 3 };
+    let counts = lines.lines().take(threads).map(|line| {
+        let line = line.unwrap();
+        let mut parts = line.split(' ');
+        let name = parts.next().unwrap().to_owned();
+        let mut number = || parts.next().unwrap().parse::<u64>().unwrap();
+        (name, Counts { tid: number() as u32, off_cpu: number(), faults: number() })
+    });
+    counts.collect()
+}
+
+/// Returns the time that the hypervisor gave to others since boot.
+fn stolen() -> u64 {
+    const TICK: u64 = 10_000_000;
+    let stat = fs::read_to_string("/proc/stat").unwrap();
+    let steal = stat.lines().next().unwrap().split_ascii_whitespace().nth(8).unwrap();
+    steal.parse::<u64>().unwrap() * TICK
+}
+
+fn end(child: &mut Child) {
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+impl Run {
+    /// Returns the sum of the values of a thread's samples of kind number `kind`, those before it had its name included.
+    pub(crate) fn total(&self, kind: usize, thread: &str) -> u64 {
+        let Counts { tid, .. } = self.threads[thread];
+        self.sum(kind, |sample| sample.thread().tid == tid)
+    }
+
+    /// Returns the number of events of a thread of kind number `kind`.
+    pub(crate) fn events(&self, kind: usize, thread: &str) -> u64 {
+        let (Counts { tid, .. }, profile) = (self.threads[thread], self.profile.of_kind(kind));
+        profile.samples().filter(|sample| sample.thread().tid == tid).map(|sample| sample.count()).sum()
+    }
+
+    /// Returns the sum of the values of the samples of kind number `kind` that `is_wanted` accepts.
+    pub(crate) fn sum(&self, kind: usize, is_wanted: impl Fn(&Sample<'_>) -> bool) -> u64 {
+        let profile = self.profile.of_kind(kind);
+        profile.samples().filter(|sample| is_wanted(sample)).map(|sample| sample.value()).sum()
+    }
+
+    /// Asserts that no sample was lost.
+    #[track_caller]
+    pub(crate) fn assert_none_lost(&self) {
+        assert_eq!((self.health.lost, self.health.pipeline.malformed), (0, 0), "{:?}", self.health);
+        assert_eq!(self.profile.losses().collect::<Vec<_>>(), []);
+    }
+
+    /// Asserts that at most ten, and 2 of 1,000, waits of the whole machine were lost: an interrupt can be late on a virtual machine.
+    #[track_caller]
+    pub(crate) fn assert_few_lost(&self) {
+        let Health { lost, ticks, .. } = self.health;
+        println!("{lost} of {ticks} waits lost: {:?}", self.profile.losses().collect::<Vec<_>>());
+        assert!(lost <= 10 + 2 * ticks / 1_000, "{:?}", self.health);
+    }
+}
+
+/// Returns the functions of a sample from root to leaf.
+pub(crate) fn chain(sample: &Sample<'_>) -> Vec<String> {
+    sample.trace().calls().map(|call| call.to_string()).collect()
+}
