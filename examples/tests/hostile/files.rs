@@ -1,7 +1,8 @@
 //! Outputs that are links, pipes and files of other users.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::process::Command;
 use std::time::Duration;
 
@@ -77,8 +78,12 @@ fn a_reader_that_stalls_does_not_keep_a_signal_from_ending_the_program() {
     test_needs::root!();
     let scratch = Scratch::new("stalled");
     let pipe = scratch.pipe("x.html");
-    // Opened for both directions, a pipe has a reader, which never reads.
-    let _reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    // Opened for both directions, a pipe has a reader, which never reads. It is full from the beginning.
+    let mut options = fs::File::options();
+    let mut reader = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&pipe).unwrap();
+    for size in [4096, 1] {
+        while reader.write(&[0; 4096][..size]).is_ok() {}
+    }
     for signal in [None, Some("TERM")] {
         let arguments = ["--seconds", "0.5", "--output", &pipe];
         let program = Process::start(Command::new(FLAMEGRAPH).args(arguments));

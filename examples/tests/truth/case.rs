@@ -8,7 +8,7 @@ use crate::folded::Stack;
 use crate::name::{plain, same};
 use crate::oracle::{self, Question};
 use crate::process::Running;
-use crate::profiler::{Order, is_matrix, profile};
+use crate::profiler::{Order, profile};
 
 /// A case: built, asked of gdb, profiled, judged.
 #[derive(Clone, Debug)]
@@ -40,9 +40,9 @@ struct Look {
     question: Question,
 }
 
-/// Seconds for which one program is profiled, and those that each further one adds; in the matrix, and otherwise.
-const MATRIX_SECONDS: (f64, f64) = (3.0, 0.8);
-const SECONDS: (f64, f64) = (2.0, 0.5);
+/// Seconds for which one program is profiled, and those that each further one adds.
+const SECONDS: f64 = 3.0;
+const SECONDS_MORE: f64 = 0.8;
 /// Maximum life of a program, in seconds.
 const LIFE: f64 = 30.0;
 const FREQUENCY: u32 = 997;
@@ -235,10 +235,9 @@ impl Ready {
     /// Profiles the programs of all these cases in one run, and judges each.
     pub(crate) fn profile(cases: &[&Ready]) -> Vec<Verdict> {
         let running: Vec<Running> = cases.iter().map(|ready| ready.start()).collect();
-        let (one, more) = if is_matrix() { MATRIX_SECONDS } else { SECONDS };
         let outcome = profile(&Order {
             pids: running.iter().map(Running::pid).collect(),
-            seconds: one + more * (cases.len() - 1) as f64,
+            seconds: SECONDS + SECONDS_MORE * (cases.len() - 1) as f64,
             frequency: FREQUENCY,
             output: cases[0].built.directory.join("profile.folded"),
         });
