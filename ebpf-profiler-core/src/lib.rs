@@ -56,7 +56,7 @@
 //! # Limitations
 //!
 //! <!-- not -->
-//! - Languages: only CPython, PHP, Java, Ruby and V8 (Node.js 20). Other interpreters show their native functions. JIT-compiled code is walked through with checked
+//! - Languages: only CPython, PHP, Perl, Java, Ruby and V8 (Node.js 20). Other interpreters show their native functions. JIT-compiled code is walked through with checked
 //!   guesses, and has names only if its runtime writes a perf map or a jitdump file.
 //! - The first sample of a script that starts after the profiler shows the interpreter's functions, not the script's.
 //! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.

@@ -43,6 +43,7 @@
 //! | [CPython](python) | 2.7, 3.6 to 3.14; free-threaded builds | exported symbols or the symbol table, in any file | all threads and generators, in their exact positions | qualified from 3.11 on; file; line of each frame |
 //! | [V8](v8) | Node.js 20 | exported `v8dbg_*` variables and the symbol table, in any file | interpreted, baseline and optimized functions, inlined ones, builtins | as in DevTools; file; line of each frame |
 //! | [PHP](php) | 7.4 to 8.4; not thread-safe (ZTS) builds | exported symbols in any file, or the code of a static program | functions of scripts and internal functions, in their exact positions | with class; file; line of each frame |
+//! | [Perl](perl) | 5.32 to 5.42, tested on 5.36; builds with threads | exported symbols, in any file | subs, formats and evals, in their exact positions | with package; file; line of each frame |
 //! | [HotSpot](hotspot) | 11, 17, 21, 25 | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
 //!
@@ -76,7 +77,6 @@
 //!
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
-//! | Perl | contexts, an array with a count in each of a list of stacks | the path to the list: a key | a walker for arrays with a count |
 //! | LuaJIT | slots of a stack, each with the distance to the next in its type word | the path to the state, from a register of the loop | a walker of its own |
 //! | .NET | native frames by frame pointer | | naming by address: ranges of code, then headers before the code |
 //! | BEAM | words on the process's own stack that point into code | | a walker that scans; naming by address |
@@ -115,6 +115,8 @@ pub mod python;
 
 pub mod php;
 
+pub mod perl;
+
 pub mod hotspot;
 
 pub mod ruby;
@@ -143,6 +145,7 @@ pub fn all() -> Vec<Box<dyn Language>> {
     vec![
         Box::new(python::Python),
         Box::new(php::Php),
+        Box::new(perl::Perl),
         Box::new(hotspot::HotSpot),
         Box::new(ruby::Ruby),
         Box::new(v8::V8),

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use ebpf_profiler_core::testing;
 use ebpf_profiler_hll::hotspot::HotSpot;
+use ebpf_profiler_hll::perl::Perl;
 use ebpf_profiler_hll::php::Php;
 use ebpf_profiler_hll::python::Python;
 use ebpf_profiler_hll::ruby::Ruby;
@@ -15,6 +16,14 @@ fn python_passes_conformance_test() {
     test_needs::programs!("python3");
     let file = python().expect("a python3 in PATH that holds its runtime");
     assert_eq!(testing::language(&Python, &file), Ok(()));
+}
+
+#[test]
+#[ignore = "needs interpreters"]
+fn perl_passes_conformance_test() {
+    test_needs::programs!("perl");
+    let file = fs::read(test_needs::find("perl").unwrap_or_default()).expect("a readable perl in PATH");
+    assert_eq!(testing::language(&Perl, &file), Ok(()));
 }
 
 #[test]

@@ -161,6 +161,9 @@ impl Inlines {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines(Vec<(u32, u32)>);
 
+/// The line of entries whose positions are lines.
+const POSITION: u32 = u32::MAX;
+
 impl Lines {
     /// Appends an entry: positions from `position` on are on `line`, 0 for no line. Positions ascend; one below the last is
     /// dropped.
@@ -173,6 +176,11 @@ impl Lines {
         }
     }
 
+    /// Returns the table of a function whose positions are lines.
+    pub fn of_positions() -> Lines {
+        Lines(vec![(0, POSITION)])
+    }
+
     /// Returns the entries: first position and line.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = (u32, u32)> + '_ {
         self.0.iter().copied()
@@ -181,7 +189,10 @@ impl Lines {
     /// Returns the line of a position, 0 if it has none.
     pub fn at(&self, position: u32) -> u32 {
         let next = self.0.partition_point(|&(from, _)| from <= position);
-        next.checked_sub(1).map_or(0, |index| self.0[index].1)
+        match next.checked_sub(1).map_or(0, |index| self.0[index].1) {
+            POSITION => position,
+            line => line,
+        }
     }
 
     /// Returns the number of entries.

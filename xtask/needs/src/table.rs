@@ -36,6 +36,7 @@ pub const TOOLS: &[Tool] = &[
     tool("chromedriver", "chromium-driver", "drives chromium"),
     tool("python3", "python3", "is profiled"),
     tool("php", "php-cli", "is profiled"),
+    tool("perl", "perl", "is profiled"),
     tool("node", "nodejs", "is profiled"),
     tool("java", "default-jdk-headless", "is profiled"),
     tool("javac", "default-jdk-headless", "compiles Java programs that are profiled"),

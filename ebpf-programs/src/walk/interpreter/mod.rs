@@ -18,6 +18,7 @@
 //!   frames        TAKING from a linked list
 //!   ruby          TAKING from an array, with a search for methods
 //!   php           TAKING, of PHP
+//!   perl          TAKING from arrays of contexts
 //!   others        FIRST to NEXT
 //! ```
 //!
@@ -33,6 +34,8 @@ mod frames;
 mod others;
 
 mod ruby;
+
+mod perl;
 
 mod php;
 
@@ -158,6 +161,7 @@ fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()>
     match walk.interpreter.walker {
         walker::LIST if M::has_walker(walker::LIST) => frames::take(walk, machine, slot),
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::take(walk, machine, slot),
+        walker::PERL if M::has_walker(walker::PERL) => perl::take(walk, machine, slot),
         walker::PHP if M::has_walker(walker::PHP) => php::take(walk, machine, slot),
         _ => None,
     }

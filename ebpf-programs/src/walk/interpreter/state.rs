@@ -1,5 +1,6 @@
 //! Interpreter state of a walk.
 
+use super::perl::PerlContexts;
 use super::ruby::RubyState;
 use crate::abi::interpreter::{Interpreter, MAX, MAX_ENTRIES, PARAMETERS};
 
@@ -43,6 +44,8 @@ pub(in crate::walk) struct InterpreterState {
     pub(in crate::walk) parameters: [u64; PARAMETERS],
     /// State of Ruby's walker.
     pub(super) ruby: RubyState,
+    /// Position in the contexts of Perl.
+    pub(super) perl: PerlContexts,
 }
 
 /// Phases of a walk: the operation of the next step.
@@ -86,6 +89,7 @@ impl InterpreterState {
         self.ended = 0;
         self.entered = 0;
         self.ruby.begin();
+        self.perl.begin();
     }
 
     /// Returns the index of the loaded interpreter in arrays.

@@ -1,0 +1,67 @@
+//! Perl 5.32 to 5.42, threaded builds.
+//!
+//! The *loop* is `Perl_runops_standard`, with a debugger `Perl_runops_debug`; a *run* is the list of subs and evals that one
+//! native call of the loop executes.
+//!
+//! ```text
+//!   thread ──PL_thr_key──► interpreter ──► curstackinfo ──► contexts, an array ──prev──► contexts ──► …
+//!                               └────────► curcop: the statement
+//!
+//!   context of a sub ──► CV ──► GV or name, stash, file
+//! ```
+//!
+//! # Names
+//!
+//! | code | name | file and line |
+//! |---|---|---|
+//! | sub, format | `Package::name` | yes |
+//! | anonymous sub | `Package::__ANON__` | yes |
+//! | `eval`, `require`, `use` | `(eval)`, as `caller` names it | yes |
+//! | code of the program outside subs | `{main}` | yes |
+//!
+//! Subs in C (XS) have no context: their native frames are shown. The line is that of the current statement.
+//!
+//! # Limits
+//!
+//! * A loop that `eval` begins inside a sub that C code called (`sort { eval … }`) isn't marked in the contexts: functions
+//!   are complete and in order, but a run stands one loop too close to the leaf.
+//! * Builds without threads are not found.
+
+mod attach;
+
+mod find;
+
+mod name;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Language, Runtime};
+
+/// Perl.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::language::Language;
+/// use ebpf_profiler_hll::perl::Perl;
+///
+/// let own = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+/// assert!(Perl.find(&own).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Perl;
+
+impl Language for Perl {
+    fn name(&self) -> &'static str {
+        "perl"
+    }
+
+    fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+        find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
+    }
+
+    fn walker(&self) -> u32 {
+        attach::WALKER
+    }
+}

@@ -1,0 +1,144 @@
+//! The contexts of Perl: an array with the index of the last element in each of a list of stacks.
+//!
+//! ```text
+//!   interpreter    … curcop, 8 bytes, curstackinfo …                   the statement, and the innermost stack
+//!   stack          cxstack 8   prev 16   cxix i32 32
+//!   context        type u8 0   oldcop 16   retop 48   cv 72            104 bytes; types: sub 9, format 10, eval 11
+//!   statement      line u32 36   file 48
+//! ```
+//!
+//! The statement of a frame is the one that the next inner context saved. A run ends with a sub that C code called, which
+//! has no operation to return to, and at the end of a stack, which C code pushed. Each step visits one context.
+//!
+//! | shape of a frame's address | address |
+//! | --- | --- |
+//! | 0 | the code value of a sub |
+//! | 1, 2 | the name of the file: of the main program, of an eval |
+//!
+//! The position of a frame is its line. The parameter is the offset of `curcop` in the interpreter.
+
+use super::frames::emit;
+use super::state::phase;
+use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
+use crate::abi::record::frame;
+use crate::machine::Machine;
+use crate::walk::Walk;
+
+/// Size of a context.
+const CONTEXT: u64 = 104;
+
+/// Types of contexts.
+const SUB: u64 = 9;
+const FORMAT: u64 = 10;
+const EVAL: u64 = 11;
+
+/// Shapes of frames.
+const MAIN_SHAPE: u64 = 1;
+const EVAL_SHAPE: u64 = 2;
+
+/// Position in the contexts of a thread.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PerlContexts {
+    /// Address of the array of contexts; 0 before the first step.
+    contexts: u64,
+    /// The stack that C code pushed the current one on; 0 for none.
+    outer: u64,
+    /// The statement of the next frame.
+    statement: u64,
+    /// Number of contexts that are left.
+    left: u32,
+    /// 1 if the last frame ended a run.
+    is_ended: u32,
+}
+
+impl PerlContexts {
+    /// Ends the previous walk.
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.contexts = 0;
+        self.is_ended = 0;
+    }
+}
+
+/// Visits the next context, and takes its frame if it has one. Returns `None` if it is unreadable, or beyond the limit.
+#[inline(always)]
+pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    let interpreter = walk.interpreter.next[slot];
+    if interpreter == 0 {
+        walk.interpreter.phase = phase::BEHIND;
+        return Some(());
+    }
+    if walk.interpreter.taken >= MAX_INTERPRETER_FRAMES {
+        return None;
+    }
+    let contexts = walk.interpreter.perl;
+    if contexts.contexts == 0 {
+        let object = machine.read_object(interpreter.wrapping_add(walk.interpreter.parameters[0]), 24)?;
+        let (statement, stack) = (object[0], object[2]);
+        walk.interpreter.perl.statement = statement;
+        return enter(walk, machine, stack);
+    }
+    if contexts.left == 0 {
+        if contexts.outer == 0 {
+            walk.interpreter.next[slot] = 0;
+            walk.interpreter.phase = phase::BEHIND;
+            return emit_code(walk, machine, MAIN_SHAPE);
+        }
+        if contexts.is_ended == 0 {
+            // A block that C code runs, such as that of `sort`.
+            walk.interpreter.phase = phase::BEHIND;
+        }
+        walk.interpreter.perl.is_ended = 0;
+        return enter(walk, machine, contexts.outer);
+    }
+    let at = contexts.contexts.wrapping_add((contexts.left as u64 - 1).wrapping_mul(CONTEXT));
+    let object = machine.read_object(at, 80)?;
+    let (kind, outer, back, function) = (object[0] & 15, object[2], object[6], object[9]);
+    walk.interpreter.perl.left = contexts.left - 1;
+    if kind != EVAL {
+        // C code may call a sub within an eval.
+        walk.interpreter.perl.is_ended = 0;
+    }
+    if kind == SUB || kind == FORMAT {
+        if back == 0 {
+            walk.interpreter.perl.is_ended = 1;
+            walk.interpreter.phase = phase::BEHIND;
+        }
+        let line = machine.read_memory(contexts.statement.wrapping_add(36))? as u32;
+        let function = function & frame::ADDRESS;
+        let body = machine.read_memory(function)?;
+        emit(walk, machine, function, fold(&[body, 0, 0], 1), line);
+        walk.interpreter.taken += 1;
+        walk.interpreter.perl.statement = outer;
+    } else if kind == EVAL {
+        emit_code(walk, machine, EVAL_SHAPE)?;
+        walk.interpreter.perl.statement = outer;
+    }
+    Some(())
+}
+
+/// Begins with the contexts of a stack.
+#[inline(always)]
+fn enter<M: Machine>(walk: &mut Walk, machine: &mut M, stack: u64) -> Option<()> {
+    let object = machine.read_object(stack, 40)?;
+    let (contexts, outer, last) = (object[1], object[2], object[4] as u32);
+    let perl = &mut walk.interpreter.perl;
+    perl.contexts = contexts;
+    perl.outer = outer;
+    // The index of the last context is -1 if there is none.
+    perl.left = if last >> 31 == 0 { last + 1 } else { 0 };
+    // Without contexts there is nothing to read.
+    (contexts != 0).then_some(())
+}
+
+/// Emits a frame of code that is no sub, by the file of its statement.
+#[inline(always)]
+fn emit_code<M: Machine>(walk: &mut Walk, machine: &mut M, shape: u64) -> Option<()> {
+    let object = machine.read_object(walk.interpreter.perl.statement, 56)?;
+    let (line, file) = ((object[4] >> 32) as u32, object[6] & ((1 << frame::SHAPE_SHIFT) - 1));
+    let text = machine.read_memory(file)?;
+    emit(walk, machine, file | shape << frame::SHAPE_SHIFT, fold(&[text, 0, 0], 1), line);
+    walk.interpreter.taken += 1;
+    Some(())
+}

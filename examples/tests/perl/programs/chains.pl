@@ -1,0 +1,112 @@
+# Calls the chain named by the first argument and spins at its end, after having printed Perl's own backtrace:
+#
+#     chain
+#     frame<TAB>sub<TAB>file<TAB>line         leaf first
+#     ready
+#
+# Lines with the comment "spin" are those on which the innermost sub may be.
+
+package Chains;
+
+use strict;
+use warnings;
+use utf8;
+
+my $ends = time + 120;
+
+# Prints the chain that leads here.
+sub announce {
+    my @frames;
+    for (my $depth = 0; my @caller = caller $depth; $depth++) {
+        my $sub = (caller $depth + 1)[3] // '{main}';
+        push @frames, "frame\t$sub\t$caller[1]\t$caller[2]\n";
+    }
+    binmode STDOUT, ':utf8';
+    $| = 1;
+    print "chain\n", @frames, "ready\n";
+}
+
+# The end of every chain.
+sub leaf {
+    announce();
+    my $sum = 0;
+    while (time < $ends) {                              # spin
+        for my $i (1 .. 20000) {                        # spin
+            $sum = ($sum * 31 + $i) % 65521;            # spin
+            $sum ^= $i;                                 # spin
+        }
+    }
+    return $sum;
+}
+
+sub recursion {
+    my ($depth) = @_;
+    if ($depth > 0) {
+        for my $step (1) {
+            return 1 + recursion($depth - 1);
+        }
+    }
+    return leaf();
+}
+
+sub compare {
+    leaf();
+    return $a <=> $b;
+}
+
+package Derived {
+    our @ISA = ('Base');
+    sub method { my ($self) = @_; return $self->SUPER::method(3); }
+    sub AUTOLOAD { return if our $AUTOLOAD =~ /DESTROY/; return Chains::recursion(2); }
+}
+
+package Base {
+    sub new { return bless {}, $_[1] // 'Derived'; }
+    sub method {
+        my ($self, $depth) = @_;
+        return $depth > 0 ? Base::method($self, $depth - 1) : $self->missing;
+    }
+}
+
+package Overloaded {
+    use overload '+' => sub { return Chains::recursion(1); }, '""' => \&text;
+    sub text { return 1 + shift; }
+}
+
+package Tied {
+    sub TIESCALAR { return bless []; }
+    sub FETCH { return Chains::leaf(); }
+}
+
+package Dying {
+    sub DESTROY { Chains::leaf(); }
+}
+
+package Chains;
+
+sub größe { return leaf(); }
+
+my %chains = (
+    recursion => sub { recursion($_[0]) },
+    methods => sub { Base->new('Derived')->method },
+    sort_sub => sub { my @sorted = sort compare 3, 1, 2; },
+    sort_block => sub { my @sorted = sort { recursion(1); $a <=> $b } 3, 1, 2; },
+    map => sub { map { recursion(1) } 1 },
+    eval_block => sub { eval { recursion(1) } },
+    eval_string => sub { eval "\n\nrecursion(1)\n" },
+    closures => sub { my $inner = sub { leaf() }; my $outer = sub { $inner->() }; $outer->() },
+    overload => sub { my $text = 'x' . bless([], 'Overloaded'); },
+    tie => sub { tie my $tied, 'Tied'; my $value = $tied + 1; },
+    destructor => sub { my $dying = bless [], 'Dying'; undef $dying; },
+    goto => sub { goto &leaf },
+    die => sub { local $SIG{__DIE__} = sub { leaf() }; eval { die "expected\n" } },
+    warn => sub { local $SIG{__WARN__} = sub { leaf() }; warn "expected\n" },
+    substitution => sub { (my $text = 'abc') =~ s/b/leaf()/e },
+    names => sub {
+        no strict 'refs';
+        *{'Chains::' . 'long' x 250} = sub { größe() };
+        größe();
+    },
+);
+
+$chains{$ARGV[0]}->($ARGV[1] // 0);
