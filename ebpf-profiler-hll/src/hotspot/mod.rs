@@ -28,8 +28,9 @@
 //! # Limits
 //!
 //! * x86_64 only.
-//! * The innermost frame of compiled code has the line of the next safepoint, unless the program runs with
-//!   `-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints`.
+//! * Compiled code describes calls and safepoints only, so its innermost frame has the line of the next one. A loop of an inlined
+//!   method without a safepoint, as Serial and Parallel GC have them, shows as the method that it is inlined into. With
+//!   `-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints` both are exact.
 //! * The callers of a virtual thread that was unmounted stay in the heap until they are returned to; one frame, marked as not
 //!   readable, stands for them.
 

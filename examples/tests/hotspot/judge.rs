@@ -27,7 +27,7 @@ pub(crate) struct Verdict {
     pub(crate) samples: u64,
     pub(crate) exact: u64,
     /// Samples, of the exact ones, that are in the leaf.
-    leaf: u64,
+    pub(crate) leaf: u64,
     /// Samples of virtual threads with a mark for callers that are not on the stack.
     pub(crate) marked: u64,
     /// Wrong observations, with their number and a stack.

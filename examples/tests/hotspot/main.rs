@@ -127,8 +127,15 @@ mod matrix {
         test_needs::programs!("javac");
         for version in ["11", "17", "21", "25"] {
             for (name, flags) in [
-                ("Serial", &["-XX:+UseSerialGC"][..]),
-                ("Parallel", &["-XX:+UseParallelGC"]),
+                // Their loops have no safepoints.
+                (
+                    "Serial",
+                    &["-XX:+UseSerialGC", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"][..],
+                ),
+                (
+                    "Parallel",
+                    &["-XX:+UseParallelGC", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"],
+                ),
                 ("Z", &["-XX:+UnlockExperimentalVMOptions", "-XX:+UseZGC"]),
                 ("Shenandoah", &["-XX:+UnlockExperimentalVMOptions", "-XX:+UseShenandoahGC"]),
                 ("wide class pointers", &["-XX:-UseCompressedClassPointers"]),
