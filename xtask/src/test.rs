@@ -67,7 +67,7 @@ pub(crate) fn tests(tally: &mut Tally, profile: &str) -> Vec<Binary> {
 const WITH_TESTS: &[&str] = &["--lib", "--test", "*", "--bin", "xtask"];
 
 /// Limit of a build: it takes three minutes where nothing else runs.
-const BUILD: Duration = Duration::from_secs(20 * 60);
+const BUILD: Duration = Duration::from_secs(30 * 60);
 
 fn build(tally: &mut Tally, name: &str, arguments: &[&str]) -> Vec<Binary> {
     let mut built = Vec::new();
