@@ -42,13 +42,33 @@ impl<'a> Fdes<'a> {
         self.entry(entry).filter(|fde| fde.range.contains(&address))
     }
 
+    /// Returns the first function of at least `size` bytes whose rules begin with `rules`.
+    pub(crate) fn with_rules(&self, size: u64, rules: &[u8]) -> Option<Range<u64>> {
+        let count = self.header.count();
+        let pairs = u64::from(count) * EhFrameHdr::PAIR as u64;
+        let table = self.elf.bytes(self.header.offset_of(0)?, pairs).ok()?;
+        let (pairs, _) = table.as_chunks();
+        let functions: Vec<_> = pairs.iter().map(|&pair| self.header.decode(pair)).collect();
+        let behind = functions.iter().skip(1).map(|&(start, _)| start).chain([u64::MAX]);
+        let large =
+            functions.iter().zip(behind).filter(|((start, _), end)| end.saturating_sub(*start) >= size);
+        large.map(|((_, entry), _)| *entry).find_map(|entry| {
+            let (fde, found) = self.entry_with_rules(entry)?;
+            (found.starts_with(rules) && fde.range.end - fde.range.start >= size).then_some(fde.range)
+        })
+    }
+
     fn entry(&self, at: u64) -> Option<Fde> {
-        let fde: [u8; ENTRY] = read(self.elf, at)?;
+        self.entry_with_rules(at).map(|(fde, _)| fde)
+    }
+
+    fn entry_with_rules(&self, at: u64) -> Option<(Fde, Vec<u8>)> {
+        let fde = read_entry(self.elf, at)?;
         let u32_at =
             |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|&four| u32::from_le_bytes(four));
         let length = u32_at(&fde, 0)? as usize;
         let cie_at = at.wrapping_add(4).wrapping_sub(u32_at(&fde, 4)?.into());
-        let cie: [u8; ENTRY] = read(self.elf, cie_at)?;
+        let cie = read_entry(self.elf, cie_at)?;
         let encoding = encoding(&cie)?;
         let (start, size, rules) = match encoding & 0x0f {
             // Four bytes, relative to their own address.
@@ -61,9 +81,9 @@ impl<'a> Fdes<'a> {
         let end = (length + 4).min(ENTRY);
         // The rules follow the augmentation data, which begins with its length.
         let rules = rules + 1 + usize::from(*fde.get(rules)?);
-        let continues_frame =
-            continues_frame(fde.get(rules..end).unwrap_or_default()) || has_frame(&cie).unwrap_or(false);
-        Some(Fde { range: start..start.checked_add(size)?, continues_frame })
+        let rules = fde.get(rules..end).unwrap_or_default();
+        let continues_frame = continues_frame(rules) || has_frame(&cie).unwrap_or(false);
+        Some((Fde { range: start..start.checked_add(size)?, continues_frame }, rules.to_vec()))
     }
 }
 
@@ -168,7 +188,9 @@ fn has_frame(cie: &[u8; ENTRY]) -> Option<bool> {
     Some(definitions > 1)
 }
 
-fn read<const N: usize>(elf: &Elf, address: u64) -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    elf.read(address, &mut bytes).ok().map(|()| bytes)
+/// Reads the first bytes of an entry. Behind the last one fewer may be readable; the others are zero.
+fn read_entry(elf: &Elf, address: u64) -> Option<[u8; ENTRY]> {
+    let mut bytes = [0; ENTRY];
+    let sizes = [ENTRY, ENTRY / 4 * 3, ENTRY / 2, ENTRY / 8 * 3];
+    sizes.iter().find_map(|&size| elf.read(address, &mut bytes[..size]).ok()).map(|()| bytes)
 }

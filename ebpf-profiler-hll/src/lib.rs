@@ -46,6 +46,7 @@
 //! | [Perl](perl) | 5.32 to 5.42, tested on 5.36; builds with threads | exported symbols, in any file | subs, formats and evals, in their exact positions | with package; file; line of each frame |
 //! | [HotSpot](hotspot) | 11, 17, 21, 25 | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
+//! | [LuaJIT](luajit) | 2.1 on x86_64, interpreter | exported symbols or the symbol table, and unwind rules | functions in Lua and in C, coroutines, several states, in their exact positions | as the caller names them; file; line of each frame |
 //!
 //! # Limits
 //!
@@ -77,7 +78,6 @@
 //!
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
-//! | LuaJIT | slots of a stack, each with the distance to the next in its type word | the path to the state, from a register of the loop | a walker of its own |
 //! | .NET | native frames by frame pointer | | naming by address: ranges of code, then headers before the code |
 //! | BEAM | words on the process's own stack that point into code | | a walker that scans; naming by address |
 //! | Go | native frames, named by `ebpf-profiler-unwind`'s table | | labels: a path through thread-local storage to words of a whole stack, not of a frame |
@@ -123,6 +123,8 @@ pub mod ruby;
 
 pub mod v8;
 
+pub mod luajit;
+
 mod accessor;
 
 mod thread_local;
@@ -149,5 +151,6 @@ pub fn all() -> Vec<Box<dyn Language>> {
         Box::new(hotspot::HotSpot),
         Box::new(ruby::Ruby),
         Box::new(v8::V8),
+        Box::new(luajit::LuaJit),
     ]
 }

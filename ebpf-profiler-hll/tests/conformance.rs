@@ -5,6 +5,7 @@ use std::process::Command;
 
 use ebpf_profiler_core::testing;
 use ebpf_profiler_hll::hotspot::HotSpot;
+use ebpf_profiler_hll::luajit::LuaJit;
 use ebpf_profiler_hll::perl::Perl;
 use ebpf_profiler_hll::php::Php;
 use ebpf_profiler_hll::python::Python;
@@ -58,6 +59,14 @@ fn ruby_passes_conformance_test() {
             Err(_) => test_needs::skip("no Ruby: cargo xtask fixtures ruby"),
         }
     }
+}
+
+#[test]
+#[ignore = "needs interpreters"]
+fn luajit_passes_conformance_test() {
+    test_needs::programs!("luajit");
+    let file = fs::read(test_needs::find("luajit").unwrap_or_default()).expect("a readable luajit in PATH");
+    assert_eq!(testing::language(&LuaJit, &file), Ok(()));
 }
 
 /// Returns the file that holds the runtime of the `python3` in PATH, from the program's own mappings.

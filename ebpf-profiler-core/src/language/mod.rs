@@ -158,7 +158,7 @@ pub use journal::{Journal, NoJournal};
 pub use memory::{Memory, Unreadable};
 pub use runtimes::InterpreterStats;
 pub(crate) use runtimes::{Context, FoundRuntime, Interpreters, RuntimeFiles};
-pub(crate) use script::Scripts;
+pub(crate) use script::{Caller, Scripts};
 pub use script::{NamedCall, Script, ScriptCall, ScriptId};
 pub(crate) use splice::Splice;
 pub use target::{LoadedFile, Target};
@@ -278,6 +278,24 @@ pub trait Attached: Send {
     ///
     /// The [`Reason`] for a missing name.
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason>;
+
+    /// Returns the function at `address` with the name by which its caller called it. `caller` is the address of the calling
+    /// function and the position in it. For languages whose functions have no names of their own.
+    ///
+    /// # Errors
+    ///
+    /// As [`function`](Attached::function).
+    #[doc(hidden)]
+    fn called_function(
+        &mut self,
+        address: u64,
+        check: u32,
+        caller: (u64, u32),
+        memory: &dyn Memory,
+    ) -> Result<Function, Reason> {
+        let _ = caller;
+        self.function(address, check, memory)
+    }
 }
 
 /// Names of languages in OpenTelemetry's conventions.

@@ -8,8 +8,8 @@ use ebpf_programs::abi::record::frame::{self, ADDRESS};
 use hashbrown::HashMap;
 
 use super::{
-    Attached, CodeRanges, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason, Runtime,
-    Script, ScriptCall, ScriptId, Scripts, Target, Unreadable,
+    Attached, Caller, CodeRanges, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason,
+    Runtime, Script, ScriptCall, ScriptId, Scripts, Target, Unreadable,
 };
 use crate::process::{Mapped, Module, ModuleId, Region, Regions, System};
 use crate::trace::{Found, Frame};
@@ -54,8 +54,8 @@ struct Running {
     times: u32,
     /// Number of rechecks that changed nothing.
     confirmed: u32,
-    /// The functions seen so far, by address and check; shared with forked processes.
-    known: Arc<HashMap<(u64, u32), Known>>,
+    /// The functions seen so far, by address, check and site; shared with forked processes.
+    known: Arc<HashMap<(u64, u32, u32), Known>>,
     /// The process that forked this one: its functions have the same addresses, and it may live longer.
     parent: Option<u32>,
 }
@@ -284,6 +284,7 @@ impl Interpreters {
         &mut self,
         call: u64,
         detail: u64,
+        caller: Option<Caller>,
         around: &mut Context<'_>,
         frames: &mut Vec<Frame>,
     ) {
@@ -291,7 +292,8 @@ impl Interpreters {
         let number = (call >> frame::INTERPRETER_SHIFT) as usize & (MAX - 1);
         let address = call & ADDRESS;
         let check = (detail >> 32 & frame::CHECK) as u32;
-        let call = ScriptCall { pid: around.pid, interpreter: number as u32, address, check };
+        let site = caller.map_or(0, |caller| caller.site());
+        let call = ScriptCall { pid: around.pid, interpreter: number as u32, address, check, site };
         if self.running.len() <= number {
             // A replay: the file may not exist here.
             let Some(named) = around.journal.recall(&call) else {
@@ -305,7 +307,7 @@ impl Interpreters {
             let function = unnamed(around, running.language, "frame not readable");
             return frames.push(Frame::Script { function, line: 0, found });
         }
-        let known = running.known(&call, around);
+        let known = running.known(&call, caller, around);
         if known.is_hidden {
             return;
         }
@@ -434,11 +436,11 @@ impl Running {
     }
 
     /// Returns the function of a frame, naming it the first time.
-    fn known(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> &Known {
-        let key = (call.address, call.check);
+    fn known(&mut self, call: &ScriptCall, caller: Option<Caller>, around: &mut Context<'_>) -> &Known {
+        let key = (call.address, call.check, call.site);
         let known = self.known.get(&key);
         if known.is_none_or(|known| known.unnamed_until.is_some_and(|until| around.now >= until)) {
-            let known = self.learn(call, around);
+            let known = self.learn(call, caller, around);
             let all = Arc::make_mut(&mut self.known);
             if all.len() >= MAX_KNOWN {
                 all.clear();
@@ -448,9 +450,9 @@ impl Running {
         &self.known[&key]
     }
 
-    fn learn(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> Known {
+    fn learn(&mut self, call: &ScriptCall, caller: Option<Caller>, around: &mut Context<'_>) -> Known {
         let named = around.journal.recall(call).unwrap_or_else(|| {
-            let function = self.name(call, around).map(Arc::new);
+            let function = self.name(call, caller, around).map(Arc::new);
             let named = NamedCall { language: self.language, function };
             around.journal.record(call, &named);
             named
@@ -473,7 +475,12 @@ impl Running {
         Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function, inlined }
     }
 
-    fn name(&mut self, call: &ScriptCall, around: &mut Context<'_>) -> Result<Function, Reason> {
+    fn name(
+        &mut self,
+        call: &ScriptCall,
+        caller: Option<Caller>,
+        around: &mut Context<'_>,
+    ) -> Result<Function, Reason> {
         if let Ok(None) = self.attached {
             // Forked: attach to the process itself, or else to its parent.
             let (walker, code) = (self.walker, self.code.clone());
@@ -491,7 +498,13 @@ impl Running {
         let system = around.system;
         let mut ask = |pid: u32| {
             let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
-            names.function(call.address, call.check, &memory as &dyn Memory)
+            let memory = &memory as &dyn Memory;
+            match caller {
+                None => names.function(call.address, call.check, memory),
+                Some(Caller { address, position }) => {
+                    names.called_function(call.address, call.check, (address, position), memory)
+                }
+            }
         };
         match (ask(around.pid), self.parent) {
             (Err(Reason::Unreadable), Some(parent)) => ask(parent),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ebpf_programs::abi::record::frame::{ADDRESS, DETAIL, INTERPRETED, NAMED_BY_CALLER};
 use hashbrown::HashMap;
 
 use super::{Function, Reason};
@@ -38,6 +39,52 @@ pub struct ScriptCall {
     pub address: u64,
     /// [Check](super::FrameWalker::check) of the function.
     pub check: u32,
+    /// Hash of the caller and its position, 24 bits, for a function that has the name by which it was called; 0 for others.
+    pub site: u32,
+}
+
+impl ScriptCall {
+    /// Creates a call from its parts, as a recording holds them: see [`numbers`](ScriptCall::numbers).
+    pub(crate) fn new(pid: u32, numbers: u32, address: u64, check: u32) -> ScriptCall {
+        let (interpreter, site) =
+            if numbers == u32::MAX { (numbers, 0) } else { (numbers & 0xff, numbers >> 8) };
+        ScriptCall { pid, interpreter, address, check, site }
+    }
+
+    /// Returns index of the interpreter, in the low eight bits, and site. All bits are set for code without an interpreter.
+    pub(crate) fn numbers(&self) -> u32 {
+        self.interpreter | self.site << 8
+    }
+}
+
+/// The frame that called a function which has the name by which it was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// Address of its function.
+    pub(crate) address: u64,
+    /// Position in it.
+    pub(crate) position: u32,
+}
+
+impl Caller {
+    /// Returns the caller of the frame with the word `detail`, if its name depends on it. `behind` are the words that follow.
+    pub(crate) fn of(detail: u64, behind: &[u64]) -> Option<Caller> {
+        match *behind {
+            [word, next, ..]
+                if detail & NAMED_BY_CALLER != 0 && word & INTERPRETED != 0 && next & DETAIL != 0 =>
+            {
+                Some(Caller { address: word & ADDRESS, position: next as u32 })
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the hash of the caller and its position: 24 bits, not 0.
+    pub(crate) fn site(&self) -> u32 {
+        let mixed =
+            (self.address ^ u64::from(self.position).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((mixed >> 40) as u32).max(1)
+    }
 }
 
 /// The name of a [`ScriptCall`].

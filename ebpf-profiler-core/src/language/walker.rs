@@ -417,6 +417,12 @@ impl FramePath {
         FramePath::new(from::THREAD, offsets)
     }
 
+    /// Path from the stack pointer of the loop's frame on the native stack. It is taken anew for each such frame.
+    #[doc(hidden)]
+    pub fn from_stack_pointer(offsets: &[i64]) -> FramePath {
+        FramePath::new(from::STACK, offsets)
+    }
+
     /// Path from the word at an absolute address of the process, for data that all threads share.
     pub fn from_address(address: u64, offsets: &[i64]) -> FramePath {
         FramePath::after(from::ZERO, address, offsets)
@@ -473,7 +479,7 @@ impl FramePath {
             return Err(InvalidWalker { reason: "a path without an offset" });
         }
         match from {
-            from::THREAD | from::ZERO | from::LIST => Ok(self.path),
+            from::THREAD | from::ZERO | from::LIST | from::STACK => Ok(self.path),
             from::CURRENT if next < hops => Ok(self.path),
             _ => Err(InvalidWalker { reason: "a path with an unknown start" }),
         }

@@ -20,9 +20,10 @@ impl Registry {
         let unnamed = self.stats.interpreters.unnamed;
         while let Some(&word) = words.next() {
             if word & frame::INTERPRETED != 0 {
-                let detail = words.as_slice().first().filter(|&word| word & frame::DETAIL != 0);
-                if let Some(&detail) = detail {
-                    self.call(pid, &regions, (word, detail), now, frames);
+                if let [detail, behind @ ..] = words.as_slice()
+                    && detail & frame::DETAIL != 0
+                {
+                    self.call(pid, &regions, (word, *detail), behind, now, frames);
                 }
             } else if word & frame::DETAIL == 0 {
                 let frame = match frame_of(word, &regions, &mut self.modules) {

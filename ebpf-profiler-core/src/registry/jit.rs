@@ -40,7 +40,7 @@ impl Registry {
         entry.jit.refresh(now, open, &mut stats.jit);
         let hides_trampolines = !entry.interpreters.are_none();
         let named = entry.jit.cached(address, |names| {
-            let call = ScriptCall { pid, interpreter: NO_INTERPRETER, address, check: 0 };
+            let call = ScriptCall { pid, interpreter: NO_INTERPRETER, address, check: 0, site: 0 };
             let function = match journal.recall(&call) {
                 Some(named) => named.function.ok()?,
                 None => {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Entry, Registry};
-use crate::language::{Context, Language, Script, ScriptId};
+use crate::language::{Caller, Context, Language, Script, ScriptId};
 use crate::process::{Region, Regions};
 use crate::trace::Frame;
 
@@ -51,12 +51,13 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
     }
 
-    /// Appends the frames of a call in a script.
+    /// Appends the frames of a call in a script. `behind` are the words that follow it.
     pub(super) fn call(
         &mut self,
         pid: u32,
         regions: &Regions,
         (call, detail): (u64, u64),
+        behind: &[u64],
         now: u64,
         frames: &mut Vec<Frame>,
     ) {
@@ -65,7 +66,7 @@ impl Registry {
         let (system, stats) = (&**system, &mut stats.interpreters);
         let mut around =
             Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
-        entry.interpreters.frames(call, detail, &mut around, frames);
+        entry.interpreters.frames(call, detail, Caller::of(detail, behind), &mut around, frames);
     }
 
     /// Discovers the interpreters among the files of a process.

@@ -236,8 +236,8 @@ impl<'r> Fields<'r> {
     }
 
     fn script(&mut self) -> Result<Entry> {
-        let (pid, interpreter) = (self.u32()?, self.u32()?);
-        let call = ScriptCall { pid, interpreter, address: self.u64()?, check: self.u32()? };
+        let (pid, numbers) = (self.u32()?, self.u32()?);
+        let call = ScriptCall::new(pid, numbers, self.u64()?, self.u32()?);
         let language = language_name(self.text()?);
         let function = match self.u32()? {
             0 => Ok(Arc::new(self.function()?)),

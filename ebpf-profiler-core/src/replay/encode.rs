@@ -117,7 +117,7 @@ impl Encoder<'_> {
 
     pub(super) fn script(&mut self, call: &ScriptCall, named: &NamedCall) {
         self.u32(call.pid);
-        self.u32(call.interpreter);
+        self.u32(call.numbers());
         self.u64(call.address);
         self.u32(call.check);
         self.text(named.language);

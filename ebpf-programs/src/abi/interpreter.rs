@@ -161,8 +161,8 @@ pub struct Path {
     pub offsets: [i64; HOPS],
 }
 
-/// Values for [`Path::from`]: the address from which a path starts (thread pointer, absolute address, or a thread's list
-/// entry), or the reason for having no path.
+/// Values for [`Path::from`]: the address from which a path starts (thread pointer, stack pointer, absolute address, or a
+/// thread's list entry), or the reason for having no path.
 pub mod from {
     /// No path: the interpreter is recognized, its frames are not available.
     pub const NOWHERE: u32 = 0;
@@ -180,6 +180,8 @@ pub mod from {
     pub const CURRENT: u32 = 4;
     /// Unknown; wake user space when the loop is next sampled.
     pub const UNKNOWN: u32 = 5;
+    /// The stack pointer of the loop's frame, anew at each loop. The interpreter's walker takes the path itself.
+    pub const STACK: u32 = 6;
 }
 
 /// Layout of an interpreter frame in memory.

@@ -15,6 +15,8 @@ pub mod hotspot;
 
 pub mod ruby;
 
+pub mod luajit;
+
 pub mod v8;
 
 pub mod registers;

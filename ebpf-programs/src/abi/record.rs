@@ -92,6 +92,8 @@ pub mod frame {
     pub const INTERPRETER_SHIFT: u32 = 56;
     /// Lowest bit of the shape in the first word of an interpreter frame: eight bits whose meaning is the runtime's.
     pub const SHAPE_SHIFT: u32 = 48;
+    /// In the second word of an interpreter frame: the function has the name by which the next frame called it.
+    pub const NAMED_BY_CALLER: u64 = 1 << 57;
     /// Mask of a check, after the shift by 32.
     pub const CHECK: u64 = (1 << 24) - 1;
 }

@@ -25,6 +25,8 @@ mod native;
 
 mod hotspot;
 
+mod luajit;
+
 mod runtime;
 
 mod table;
@@ -152,7 +154,7 @@ impl Walk {
         match self.interpreter.phase {
             phase::OUTSIDE if self.guesses == 0 => {
                 if self.emit(machine, pc)? {
-                    interpreter::enter(self, machine);
+                    interpreter::enter(self, machine, self.registers.values[A::SP]);
                     return Ok(());
                 }
             }

@@ -19,6 +19,7 @@
 //!   ruby          TAKING from an array, with a search for methods
 //!   php           TAKING, of PHP
 //!   perl          TAKING from arrays of contexts
+//!   luajit        TAKING from the stacks of states
 //!   others        FIRST to NEXT
 //! ```
 //!
@@ -30,6 +31,8 @@ mod state;
 mod description;
 
 mod frames;
+
+pub(super) mod luajit;
 
 mod others;
 
@@ -85,10 +88,18 @@ pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool
     inside
 }
 
-/// Starts with the interpreter frames of the loop that was just emitted.
+/// Starts with the interpreter frames of the loop that was just emitted, whose stack pointer is `sp`, 0 if unknown.
 #[inline(always)]
-pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M) {
+pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64) {
     let state = &mut walk.interpreter;
+    let is_ended = state.ended >> state.slot() & 1 != 0;
+    if state.loaded.top.from == from::STACK && sp != 0 && !is_ended {
+        let slot = state.slot();
+        state.next[slot] = sp;
+        state.lua.enter();
+        state.phase = phase::TAKING;
+        return;
+    }
     if state.begun >> state.slot() & 1 != 0 {
         state.phase = phase::TAKING;
         let is_over = state.next[state.slot()] == 0 && state.ended >> state.slot() & 1 == 0;
@@ -139,7 +150,7 @@ pub(super) fn step_interpreter_frames<M: Machine>(walk: &mut Walk, machine: &mut
         phase::ALONE => {
             walk.mapping.interpreter = 1;
             is_loop(walk, machine, 0);
-            enter(walk, machine);
+            enter(walk, machine, 0);
             false
         }
         phase::BEHIND => {
@@ -160,6 +171,7 @@ pub(super) fn step_interpreter_frames<M: Machine>(walk: &mut Walk, machine: &mut
 fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
     match walk.interpreter.walker {
         walker::LIST if M::has_walker(walker::LIST) => frames::take(walk, machine, slot),
+        walker::LUAJIT if M::has_walker(walker::LUAJIT) => luajit::take(walk, machine, slot),
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::take(walk, machine, slot),
         walker::PERL if M::has_walker(walker::PERL) => perl::take(walk, machine, slot),
         walker::PHP if M::has_walker(walker::PHP) => php::take(walk, machine, slot),

@@ -1,5 +1,6 @@
 //! Interpreter state of a walk.
 
+use super::luajit::LuaStacks;
 use super::perl::PerlContexts;
 use super::ruby::RubyState;
 use crate::abi::interpreter::{Interpreter, MAX, MAX_ENTRIES, PARAMETERS};
@@ -44,6 +45,8 @@ pub(in crate::walk) struct InterpreterState {
     pub(in crate::walk) parameters: [u64; PARAMETERS],
     /// State of Ruby's walker.
     pub(super) ruby: RubyState,
+    /// The stacks whose frames LuaJIT's walker takes.
+    pub(in crate::walk) lua: LuaStacks,
     /// Position in the contexts of Perl.
     pub(super) perl: PerlContexts,
 }
@@ -89,6 +92,7 @@ impl InterpreterState {
         self.ended = 0;
         self.entered = 0;
         self.ruby.begin();
+        self.lua.begin();
         self.perl.begin();
     }
 

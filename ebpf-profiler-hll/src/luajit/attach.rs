@@ -1,0 +1,17 @@
+//! Attaches to a process that runs LuaJIT.
+//!
+//! Nothing of the process is read: each frame of the loop leads to its state. All code that is generated at run time belongs
+//! to the runtime, as far as its frames are recognized there.
+
+use ebpf_profiler_core::language::{Attachment, CodeRanges, FramePath, FrameWalker, Reason};
+use ebpf_programs::abi::interpreter::walker;
+use ebpf_programs::abi::luajit::{native_frame, parameter};
+
+use super::name::Names;
+
+pub(super) fn attach(parameters: &[u64; parameter::COUNT]) -> Result<Attachment, Reason> {
+    let path = FramePath::from_stack_pointer(&[native_frame::STATE as i64]);
+    let walker = FrameWalker::with_parameters(walker::LUAJIT, Some(path), parameters);
+    let walker = walker.map_err(|_| Reason::Unsupported)?;
+    Ok(Attachment::new(walker, Names).with_code(CodeRanges::new([]).with_anonymous()))
+}

@@ -1,0 +1,88 @@
+//! LuaJIT 2.1 on x86_64, builds with 64-bit references (GC64): its interpreter, and traces, the code that it compiles.
+//!
+//! The *loop* is the interpreter's assembler code (`lj_vm_call`, `lj_BC_ADDVV`, …), one range of a file. A *run* is the list of
+//! frames on the Lua stack from the innermost one to the function that C called: functions in Lua, in C (`string.gsub`), and
+//! in assembler (`pcall`).
+//!
+//! ```text
+//!   native frame of the loop          lua_State                       Lua stack
+//!   stack pointer + 16  ────────────► base, stack      ────────────►  … | function | link | slots … | function | link | slots …
+//!                     one a coroutine                                       │
+//!                                                                           ▼
+//!   GCfunc ──pc──► instructions, directly behind their GCproto: chunkname, firstline, lineinfo, constants, names of variables
+//! ```
+//!
+//! # Traces
+//!
+//! A trace runs in the frame of the loop that entered it. It is shown as the functions on the Lua stack, the innermost of
+//! which is that in which the trace began, on the line where it began. Functions that the trace inlines have no frames.
+//!
+//! # Names
+//!
+//! A function has no name of its own. It has the name by which its caller called it, as in `debug.traceback`: the
+//! instructions before the call load it from there.
+//!
+//! | called as | name |
+//! |---|---|
+//! | global, local variable, upvalue, field, method: `area(x)`, `shape:area()` | `area` |
+//! | operator, `__index`, … | `__add` |
+//! | without a name; from C: a callback of `table.sort`; by `pcall`; start of a coroutine | `shapes.lua:12` |
+//! | code of a file outside functions | `main chunk` |
+//! | function in C without a name | `[C]` |
+//!
+//! After a tail call, `return f(x)`, the name is that of the function that is gone, as in `debug.traceback`.
+//!
+//! # Reuse of addresses
+//!
+//! Frames carry a hash of three words of the prototype: its chunk, its lines, and the address of its line table. A later
+//! function at the same address with equal words is not distinguished.
+
+mod attach;
+
+mod caller;
+
+mod find;
+
+mod instruction;
+
+mod name;
+
+mod offsets;
+
+mod prototype;
+
+mod text;
+
+use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::language::{Language, Runtime};
+use ebpf_programs::abi::interpreter::walker;
+
+/// LuaJIT.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::elf::Elf;
+/// use ebpf_profiler_core::language::Language;
+/// use ebpf_profiler_hll::luajit::LuaJit;
+///
+/// let own = Elf::open(std::fs::File::open("/proc/self/exe")?)?;
+/// assert!(LuaJit.find(&own).is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LuaJit;
+
+impl Language for LuaJit {
+    fn name(&self) -> &'static str {
+        "luajit"
+    }
+
+    fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {
+        find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
+    }
+
+    fn walker(&self) -> u32 {
+        walker::LUAJIT
+    }
+}

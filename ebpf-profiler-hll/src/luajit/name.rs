@@ -1,0 +1,108 @@
+//! Reads the names of functions.
+
+use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
+use ebpf_programs::abi::interpreter::fold;
+use ebpf_programs::abi::luajit::{function, kind, shape, value};
+use ebpf_programs::abi::record::frame::SHAPE_SHIFT;
+
+use super::caller;
+use super::prototype::Prototype;
+
+/// The bits of a check that a frame holds.
+const CHECKED: u32 = 0xff_ffff;
+
+/// Name of functions in C that have none.
+const NATIVE: &str = "[C]";
+
+/// Name of code of a file outside functions.
+const MAIN: &str = "main chunk";
+
+/// Maximum length of the source text in the name of a chunk, in bytes.
+const MAX_SOURCE: usize = 48;
+
+/// Names the functions of one process.
+pub(super) struct Names;
+
+impl Attached for Names {
+    fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        named(address, check, None, memory)
+    }
+
+    fn called_function(
+        &mut self,
+        address: u64,
+        check: u32,
+        caller: (u64, u32),
+        memory: &dyn Memory,
+    ) -> Result<Function, Reason> {
+        // A caller that cannot be read names nothing.
+        let name = call_name(caller, memory).ok().flatten();
+        named(address, check, name, memory)
+    }
+}
+
+/// Returns the name by which a caller's instruction calls a function.
+fn call_name((address, position): (u64, u32), memory: &dyn Memory) -> Result<Option<String>, Reason> {
+    if address >> SHAPE_SHIFT != shape::LUA {
+        return Ok(None);
+    }
+    caller::name(&Prototype::read(address, memory)?, position, memory)
+}
+
+fn named(address: u64, check: u32, name: Option<String>, memory: &dyn Memory) -> Result<Function, Reason> {
+    match address >> SHAPE_SHIFT {
+        shape::LUA => lua(address, check, name, memory),
+        shape::NATIVE => native(address & value::ADDRESS, check, name, memory),
+        _ => Err(Reason::Implausible),
+    }
+}
+
+fn lua(address: u64, check: u32, name: Option<String>, memory: &dyn Memory) -> Result<Function, Reason> {
+    let prototype = Prototype::read(address, memory)?;
+    if prototype.check() & CHECKED != check & CHECKED {
+        return Err(Reason::Replaced);
+    }
+    let chunk = prototype.chunk(memory)?;
+    let file = file(&chunk);
+    let start_line = prototype.first_line();
+    let name = match name {
+        Some(name) => name,
+        None if start_line == 0 => MAIN.to_owned(),
+        None => format!("{}:{start_line}", file.rsplit('/').next().unwrap_or(&file)),
+    };
+    // A function with an unreadable line table still has its name.
+    let lines = prototype.lines(memory).unwrap_or_else(|_| Lines::default());
+    Ok(Function::new(name).with_file(file).with_start_line(start_line).with_lines(lines))
+}
+
+fn native(address: u64, check: u32, name: Option<String>, memory: &dyn Memory) -> Result<Function, Reason> {
+    let head: [u8; 16] = memory.array(address)?;
+    if head[kind::OFFSET as usize] != kind::FUNCTION || head[function::NUMBER as usize] == 0 {
+        return Err(Reason::Implausible);
+    }
+    let code = memory.u64(address.wrapping_add(function::NATIVE as u64))?;
+    if fold(&[code, 0, 0], 1) & CHECKED != check & CHECKED {
+        return Err(Reason::Replaced);
+    }
+    Ok(Function::new(name.unwrap_or_else(|| NATIVE.to_owned())))
+}
+
+/// Returns the file of a chunk, from its name.
+fn file(chunk: &str) -> String {
+    if let Some(rest) = chunk.strip_prefix(['@', '=']) {
+        return rest.to_owned();
+    }
+    let line = chunk.lines().next().unwrap_or_default();
+    let end = (0..=line.len().min(MAX_SOURCE)).rev().find(|&end| line.is_char_boundary(end)).unwrap_or(0);
+    let dots = if end < chunk.len() { "…" } else { "" };
+    format!("[string \"{}{dots}\"]", &line[..end])
+}
+
+#[test]
+fn chunks_have_files_names_or_source() {
+    assert_eq!(file("@/app/shapes.lua"), "/app/shapes.lua");
+    assert_eq!(file("=stdin"), "stdin");
+    assert_eq!(file("return 1"), "[string \"return 1\"]");
+    assert_eq!(file("x = 1\ny = 2"), "[string \"x = 1…\"]");
+    assert_eq!(file(&"é".repeat(50)), format!("[string \"{}…\"]", "é".repeat(24)));
+}

@@ -1,0 +1,326 @@
+//! The frames of LuaJIT: slots of a Lua stack, each with the distance to its caller's.
+//!
+//! The loop is the interpreter's assembler code. Each of its frames on the native stack holds the address of its state, and
+//! each coroutine has a state with a stack of its own:
+//!
+//! ```text
+//!   native stack            states
+//!   loop ─────────────────► coroutine   inner ──► outer
+//!   loop ─────────────────► main        resume ──► middle     one run, it ends with a function that C called
+//!   lua_call, sort, …
+//!   loop ─────────────────► main                              sort ──► main chunk
+//! ```
+//!
+//! See [`abi::luajit`](crate::abi::luajit) for the words of a frame.
+
+use super::state::phase;
+use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
+use crate::abi::luajit::{
+    INSTRUCTION, NO_POSITION, TRACE_START, function, kind, native_frame, parameter, prototype, shape, state,
+    value,
+};
+use crate::abi::record::frame;
+use crate::abi::registers::x86_64;
+use crate::machine::Machine;
+use crate::walk::Walk;
+
+/// Maximum number of states whose frames a walk takes; a power of two.
+const STATES: usize = 8;
+
+/// DWARF numbers of the registers that hold the innermost frame's slot 0 and the next instruction, in the loop.
+const BASE: u8 = 1;
+const PC: u8 = 3;
+
+/// DWARF number of the register that holds slot 0 while the loop calls a function that knows no state.
+const SAVED_BASE: u8 = 6;
+
+/// Kinds of links.
+const LINK: u64 = 7;
+const METAMETHOD: u64 = 2;
+const VARIABLE: u64 = 3;
+
+/// Value of the third word below the link of a metamethod's frame: a call from C through the foreign function interface.
+const CALLBACK: u64 = 1;
+
+/// Distance between addresses that are searched for the loop's frame, in bytes.
+const WORD: u64 = 8;
+
+/// Maximum number of addresses that are searched for the loop's frame.
+const SEARCHED: u64 = 192;
+
+/// The Lua stacks of a walk.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::walk) struct LuaStacks {
+    /// 1 if the frame of the current loop was not found yet.
+    is_entered: u32,
+    /// Number of states.
+    count: u32,
+    /// Index of the current state.
+    current: u32,
+    /// Number of addresses that were searched for the loop's frame.
+    searched: u32,
+    /// Address of the loop's frame below which the current trace runs; 0 if it isn't found yet.
+    trace: u64,
+    /// Addresses of the states.
+    states: [u64; STATES],
+    /// The next frame of each state.
+    frames: [u64; STATES],
+    /// The lowest frame of the current state, which has no function.
+    bottom: u64,
+    /// The address after the current instruction of the next frame; 0 if unknown.
+    pc: u64,
+}
+
+impl LuaStacks {
+    /// Forgets the states of a previous walk.
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.count = 0;
+        self.leave();
+    }
+
+    /// Begins the search for the frame of a loop.
+    #[inline(always)]
+    pub(super) fn enter(&mut self) {
+        self.is_entered = 1;
+        self.searched = 0;
+    }
+
+    /// Ends a search.
+    #[inline(always)]
+    pub(in crate::walk) fn leave(&mut self) {
+        self.is_entered = 0;
+        self.searched = 0;
+        self.trace = 0;
+    }
+
+    /// Returns the address of the loop's frame below which the current trace runs; 0 if it isn't found yet.
+    #[inline(always)]
+    pub(in crate::walk) fn trace(&self) -> u64 {
+        self.trace
+    }
+}
+
+/// Takes the next frame. Returns `None` if it is unreadable, or beyond the limit.
+#[inline(always)]
+pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
+    if walk.interpreter.lua.is_entered != 0 {
+        search(walk, machine, slot);
+        return Some(());
+    }
+    if walk.interpreter.next[slot] == 0 {
+        walk.interpreter.phase = phase::BEHIND;
+        return Some(());
+    }
+    let lua = &walk.interpreter.lua;
+    let index = lua.current as usize & (STATES - 1);
+    let (at, pc) = (lua.frames[index], lua.pc);
+    if at <= lua.bottom {
+        walk.interpreter.phase = phase::BEHIND;
+        return Some(());
+    }
+    if walk.interpreter.taken >= MAX_INTERPRETER_FRAMES {
+        return None;
+    }
+    let object = machine.read_object(at.wrapping_sub(24), 32)?;
+    let [is_callback, saved_pc, called, link] = [object[0], object[1], object[2], object[3]];
+    let is_lua = link & 3 == 0;
+    let (distance, caller_pc) = if is_lua {
+        let instruction = machine.read_memory(link.wrapping_sub(INSTRUCTION))?;
+        ((instruction >> 8 & 0xff) * 8 + 16, link)
+    } else {
+        let pc = match link & LINK {
+            METAMETHOD => saved_pc,
+            VARIABLE => pc,
+            _ => 0,
+        };
+        (link & !LINK, pc)
+    };
+    let caller = at.wrapping_sub(distance);
+    if caller >= at {
+        return None;
+    }
+    let is_last = link & 3 == 1 || link & LINK == METAMETHOD && is_callback == CALLBACK;
+    let lua = &mut walk.interpreter.lua;
+    lua.frames[index] = caller;
+    lua.pc = caller_pc;
+    if is_last {
+        walk.interpreter.phase = phase::BEHIND;
+    }
+    let tag = called >> value::TAG_SHIFT;
+    if link & LINK == VARIABLE || tag == value::STATE {
+        return Some(());
+    }
+    let is_named = is_lua || link & LINK == METAMETHOD && !is_last;
+    emit(walk, machine, called & value::ADDRESS, pc, is_named)
+}
+
+/// Looks for the loop's frame at one address: at the stack pointer, or, in a subroutine of the loop and where it leaves a
+/// trace, above it.
+#[inline(always)]
+fn search<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) {
+    let searched = walk.interpreter.lua.searched as u64;
+    let at = walk.interpreter.next[slot].wrapping_add(searched * WORD);
+    walk.interpreter.lua.searched += 1;
+    let is_found = find(walk, machine, at, false);
+    if is_found {
+        walk.registers.values[x86_64::SP] = at;
+    }
+    if is_found || searched >= SEARCHED {
+        walk.interpreter.lua.is_entered = 0;
+    }
+    if !is_found && searched >= SEARCHED {
+        walk.interpreter.phase = phase::BEHIND;
+    }
+}
+
+/// Looks for the frame below which the current trace runs at one address. Returns `None` after the last one, `false` if it
+/// isn't there. If it is, the next steps take its Lua frames.
+#[inline(always)]
+pub(in crate::walk) fn find_trace<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64) -> Option<bool> {
+    let searched = walk.interpreter.lua.searched as u64;
+    let at = sp.wrapping_add((searched + 1) * 2 * WORD);
+    walk.interpreter.lua.searched += 1;
+    if find(walk, machine, at, true) {
+        let slot = walk.interpreter.slot();
+        walk.interpreter.lua.trace = at;
+        walk.interpreter.lua.is_entered = 0;
+        walk.interpreter.next[slot] = at;
+        walk.interpreter.phase = phase::TAKING;
+        return Some(true);
+    }
+    (searched < SEARCHED).then_some(false)
+}
+
+/// Returns `true` if the frame of a loop is at an address, and prepares to take its Lua frames.
+#[inline(always)]
+fn find<M: Machine>(walk: &mut Walk, machine: &mut M, at: u64, is_trace: bool) -> bool {
+    let Some(address) = machine.read_stack(at.wrapping_add(native_frame::STATE)) else { return false };
+    if address & 7 != 0 || address >> value::TAG_SHIFT != 0 || address == 0 {
+        return false;
+    }
+    let Some(object) = machine.read_object(address, state::READ) else { return false };
+    let is_innermost = object[state::NATIVE_FRAME / 8] & !3 == at;
+    let is_state = is_kind(object[1], kind::STATE);
+    let [global, base] = [object[state::GLOBAL / 8], object[state::BASE / 8]];
+    let [start, end] = [object[state::STACK / 8], object[state::MAX_STACK / 8]];
+    // Above the stack pointer the address could be another copy.
+    let is_certain = !is_trace && walk.interpreter.lua.searched == 1;
+    if !is_state || !is_certain && !is_innermost {
+        return false;
+    }
+    let (top, pc) =
+        if is_trace { trace(walk, machine, global, base) } else { innermost(walk, machine, at, base) };
+    let top = if checked(machine, top, start, end) { top } else { base };
+    let results = machine.read_stack(at.wrapping_add(native_frame::RESULTS)).unwrap_or(0) as i32;
+    let lua = &mut walk.interpreter.lua;
+    let mut found = lua.count;
+    let mut index = 0;
+    while index < STATES {
+        if (index as u32) < lua.count && lua.states[index] == address {
+            found = index as u32;
+        }
+        index += 1;
+    }
+    let index = found as usize & (STATES - 1);
+    if found >= lua.count {
+        lua.count = found + 1;
+        lua.states[index] = address;
+        lua.frames[index] = top.wrapping_sub(8);
+    }
+    lua.current = index as u32;
+    lua.bottom = start.wrapping_add(8);
+    lua.pc = pc;
+    // A call of C by `lj_vm_cpcall` has frames only above the stack that was in use.
+    let used = start.wrapping_sub(results as i64 as u64);
+    if results < 0 && lua.frames[index] < used {
+        lua.bottom = u64::MAX;
+    }
+    true
+}
+
+/// Returns slot 0 of the innermost frame and its next instruction, for the loop whose frame is at an address.
+#[inline(always)]
+fn innermost<M: Machine>(walk: &Walk, machine: &mut M, at: u64, base: u64) -> (u64, u64) {
+    let is_leaf = walk.flags & frame::EXACT != 0;
+    let top = walk.register(if is_leaf { BASE } else { SAVED_BASE }).unwrap_or(base);
+    let pc = match walk.register(PC) {
+        Some(pc) if is_leaf => pc,
+        _ => machine.read_stack(at.wrapping_add(native_frame::PC)).unwrap_or(0),
+    };
+    (top, pc)
+}
+
+/// Returns slot 0 of the frame in which the running trace began, and the instruction behind its first one.
+#[inline(always)]
+fn trace<M: Machine>(walk: &Walk, machine: &mut M, global: u64, base: u64) -> (u64, u64) {
+    let parameters = &walk.interpreter.parameters;
+    let [base_at, number_at, traces_at] = [
+        parameters[parameter::TRACE_BASE],
+        parameters[parameter::TRACE_NUMBER],
+        parameters[parameter::TRACES],
+    ];
+    if base_at == 0 {
+        return (base, 0);
+    }
+    let top = machine.read_memory(global.wrapping_add(base_at)).unwrap_or(base);
+    let number = machine.read_memory(global.wrapping_add(number_at)).unwrap_or(u64::MAX) as u32;
+    let traces = machine.read_memory(global.wrapping_add(traces_at)).unwrap_or(0);
+    if number >> 16 != 0 {
+        return (top, 0);
+    }
+    let trace = machine.read_memory(traces.wrapping_add(number as u64 * 8)).unwrap_or(0);
+    let start = machine.read_memory(trace.wrapping_add(TRACE_START)).unwrap_or(0);
+    (top, start.wrapping_add(INSTRUCTION))
+}
+
+/// Returns `true` if an address on a stack is slot 0 of a frame.
+#[inline(always)]
+fn checked<M: Machine>(machine: &mut M, base: u64, start: u64, end: u64) -> bool {
+    if base & 7 != 0 || base.wrapping_sub(start) > end.wrapping_sub(start) {
+        return false;
+    }
+    let called = machine.read_memory(base.wrapping_sub(16)).unwrap_or(0);
+    called >> value::TAG_SHIFT == value::FUNCTION
+}
+
+/// Emits the frame of a function, whose next instruction is at `pc`. `is_named` if the next frame is that of the caller,
+/// whose instruction holds the name.
+#[inline(always)]
+fn emit<M: Machine>(walk: &mut Walk, machine: &mut M, called: u64, pc: u64, is_named: bool) -> Option<()> {
+    let object = machine.read_object(called, function::READ)?;
+    let (head, code, native) = (object[1], object[function::INSTRUCTIONS / 8], object[function::NATIVE / 8]);
+    if !is_kind(head, kind::FUNCTION) {
+        return None;
+    }
+    let (address, shape, check, position) = if head >> (8 * (function::NUMBER & 7)) & 0xff == 0 {
+        let address = code.wrapping_sub(prototype::SIZE);
+        let object = machine.read_object(address, prototype::READ)?;
+        let bytes = (object[prototype::COUNT / 8] >> 32) * INSTRUCTION;
+        const FIRST: usize = prototype::IDENTITY / 8;
+        let check = fold(&[object[FIRST], object[FIRST + 1], object[FIRST + 2]], 3);
+        let distance = pc.wrapping_sub(INSTRUCTION).wrapping_sub(code);
+        let position = if distance < bytes { (distance / INSTRUCTION) as u32 } else { NO_POSITION };
+        (address, shape::LUA, check, position)
+    } else {
+        (called, shape::NATIVE, fold(&[native, 0, 0], 1), 0)
+    };
+    let interpreter = (walk.interpreter.slot() as u64) << frame::INTERPRETER_SHIFT;
+    let address = address & value::ADDRESS | shape << frame::SHAPE_SHIFT;
+    let named = if is_named { frame::NAMED_BY_CALLER } else { 0 };
+    let detail = frame::DETAIL | named | (check as u64 & frame::CHECK) << 32 | position as u64;
+    machine.push_interpreter_frame(frame::INTERPRETED | interpreter | address, detail);
+    walk.taken += 1;
+    walk.words += 2;
+    walk.interpreter.taken += 1;
+    Some(())
+}
+
+/// Returns `true` if the second word of an object is that of a kind of objects.
+#[inline(always)]
+fn is_kind(head: u64, kind: u8) -> bool {
+    head >> (8 * (kind::OFFSET & 7)) & 0xff == kind as u64
+}
+
+const _: () = assert!(STATES.is_power_of_two());

@@ -1,0 +1,3 @@
+-- Run by `dofile`.
+local sum = 1
+return sum + callback()
