@@ -44,7 +44,8 @@
 //!
 //! * Methods in C that a fiber begins with (`Enumerator#next`) are not shown: no loop is below them.
 //! * Ruby 3.0 is not tested.
-//! * Code of YJIT, MJIT and RJIT is native code without a name.
+//! * Code of YJIT (`--yjit` of 3.1), MJIT and RJIT is native code without a name, and guesses lead over it. They miss calls of the
+//!   loop: the innermost run then stands in the place of an outer one, and the outer frames are missing.
 //! * A runtime that exports no symbols is not found.
 
 mod attach;

@@ -142,7 +142,7 @@ fn plain(label: &str) -> String {
 /// Returns the native frames between Ruby frames that most samples have.
 fn native(stacks: &[&Stack]) -> String {
     let mut shapes: BTreeMap<String, u64> = BTreeMap::new();
-    for stack in stacks {
+    for stack in stacks.iter().filter(|stack| stack.ruby().next().is_some()) {
         *shapes.entry(shape(stack)).or_default() += stack.count;
     }
     shapes.into_iter().max_by_key(|(_, count)| *count).map(|(shape, _)| shape).unwrap_or_default()
