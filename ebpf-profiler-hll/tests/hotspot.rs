@@ -3,7 +3,7 @@
 //! ```sh
 //! cargo test -p ebpf-profiler-hll --test hotspot -- --ignored
 //! ```
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
