@@ -115,10 +115,68 @@ impl Head {
     }
 }
 
-#[test]
-fn checks_are_those_of_the_kernel_side() {
-    let words = [7, u64::MAX, 0x7f00_1234_5678];
-    let head = Head(words.iter().flat_map(|word| word.to_le_bytes()).collect());
-    assert_eq!(head.check(0), Ok(ebpf_programs::abi::interpreter::fold(&words, 3)));
-    assert_eq!(head.check(8), Err(Reason::Implausible));
+#[cfg(test)]
+mod tests {
+    use ebpf_profiler_core::language::Unreadable;
+
+    use super::*;
+    use crate::php::version::Version;
+
+    const FUNCTION: u64 = 0x1000;
+    const NAME: u64 = 0x2000;
+    const CLASS: u64 = 0x3000;
+
+    /// Names a function of 8.2: `kind`, addresses of name and class, with a check of the same words or not.
+    fn named(kind: u64, name: u64, class: u64, is_current: bool) -> Result<Function, Reason> {
+        let mut words = [0u64; 32];
+        words[..3].copy_from_slice(&[kind, name, class]);
+        // One instruction, the file, the first line.
+        (words[10], words[11], words[19], words[20]) = (1, 0x4000, NAME, 7);
+        let check = Head(words.iter().flat_map(|word| word.to_le_bytes()).collect()).check(72).unwrap();
+        let memory = move |address: u64, buffer: &mut [u8]| {
+            let from: Vec<u64> = match address & !0xfff {
+                FUNCTION => words.to_vec(),
+                NAME => vec![0, 0, 4, u64::from_le_bytes(*b"draw\0\0\0\0")],
+                CLASS => vec![0, NAME],
+                0x4000 => vec![0, 0, 0, 9],
+                _ => return Err(Unreadable),
+            };
+            let bytes: Vec<u8> = from.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let at = (address & 0xfff) as usize;
+            buffer
+                .copy_from_slice(bytes.get(at..).unwrap_or_default().get(..buffer.len()).ok_or(Unreadable)?);
+            Ok(())
+        };
+        let mut names = Names::new(Offsets::of(Version(8, 2)).unwrap());
+        names.function(FUNCTION, if is_current { check } else { check ^ 1 }, &memory)
+    }
+
+    #[test]
+    fn names_functions_methods_and_files() {
+        let function = named(2, NAME, 0, true).unwrap();
+        assert_eq!((&*function.name, &*function.file, function.start_line), ("draw", "draw", 7));
+        assert_eq!([0x3000, 0x301f, 0x3020].map(|at| function.lines.at(at)), [9, 9, 0]);
+        assert_eq!(&*named(2, NAME, CLASS, true).unwrap().name, "draw::draw");
+        assert_eq!(&*named(2, 0, CLASS, true).unwrap().name, "{main}");
+        assert_eq!(&*named(4, 0, 0, true).unwrap().name, "{eval}");
+        let internal = named(1, NAME, 0, true).unwrap();
+        assert_eq!((&*internal.name, &*internal.file), ("draw", ""));
+    }
+
+    #[test]
+    fn rejects_other_functions_and_other_data() {
+        assert_eq!(named(2, NAME, 0, false), Err(Reason::Replaced));
+        assert_eq!(named(3, NAME, 0, true), Err(Reason::Implausible));
+        assert_eq!(named(2, 0x5000, 0, true), Err(Reason::Unreadable));
+        assert_eq!(named(2, NAME + 1, 0, true), Err(Reason::Implausible));
+        assert_eq!(named(2, NAME, 0x7000, true), Err(Reason::Unreadable));
+    }
+
+    #[test]
+    fn checks_are_those_of_the_kernel_side() {
+        let words = [7, u64::MAX, 0x7f00_1234_5678];
+        let head = Head(words.iter().flat_map(|word| word.to_le_bytes()).collect());
+        assert_eq!(head.check(0), Ok(ebpf_programs::abi::interpreter::fold(&words, 3)));
+        assert_eq!(head.check(8), Err(Reason::Implausible));
+    }
 }
