@@ -28,6 +28,7 @@ const PACKAGES: &[&str] = &[
     "nodejs",
     "python3",
     "php-cli",
+    "luajit",
     "perl",
     "default-jdk-headless",
     "clang",
