@@ -56,13 +56,13 @@
 //! # Limitations
 //!
 //! <!-- not -->
-//! - Languages: only CPython, PHP, Perl, Java, Ruby and V8 (Node.js 20). Other interpreters show their native functions. JIT-compiled code is walked through with checked
+//! - Languages: only CPython, PHP, Perl, Java, Ruby, V8 (Node.js 14, 18, 20, 22 and 24) and LuaJIT 2.1. Other interpreters show their native functions. JIT-compiled code is walked through with checked
 //!   guesses, and has names only if its runtime writes a perf map or a jitdump file.
 //! - The first sample of a script that starts after the profiler shows the interpreter's functions, not the script's.
 //! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.
 //! - No stacks of 32-bit programs.
-//! - Other events than the clock's ([`Trigger`](live::Trigger)): off-CPU time, probes, tracepoints, page faults, `malloc` by bytes; no
-//!   live bytes, locks or disks. A stack at each event: rates beyond some 100,000 a second lose samples, which are counted.
+//! - Other events than the clock's (`Trigger`): off-CPU time, probes, tracepoints, page faults, `malloc` by bytes; no live bytes, locks or
+//!   disks. A stack at each event: rates beyond some 100,000 a second lose samples, which are counted.
 //! - Debug information in `.gnu_debugdata`, zstd-compressed sections, split DWARF and debuginfod servers is not read.
 //! <!-- /not -->
 //!
