@@ -21,13 +21,15 @@ use aya_ebpf::helpers::generated::{
     bpf_probe_read_kernel, bpf_user_ringbuf_drain,
 };
 use aya_ebpf::programs::RawTracePointContext;
+use ebpf_programs::abi::config::Config;
+use ebpf_programs::abi::mapping::filter;
 use ebpf_programs::abi::off_cpu::OffCpu;
 use ebpf_programs::abi::reason::Counter;
 
 use crate::context::Context;
-use crate::maps::{CONFIG, KICKS, OFF_CPU, SWITCHED, WOKEN};
+use crate::maps::{CONFIG, KICKS, OFF_CPU, PROCESSES, SWITCHED, WOKEN};
 use crate::output::Counters;
-use crate::sample;
+use crate::{life, sample};
 
 /// Indices of arguments of `sched_switch`: the next thread's `task_struct`, and the previous thread's state.
 const NEXT: usize = 2;
@@ -55,6 +57,10 @@ pub(crate) fn switched(context: &RawTracePointContext) {
     if waited < settings.threshold || waited == 0 {
         return;
     }
+    // Before the interrupt, which costs more.
+    if is_filtered(read(next, config.tgid_offset), config) {
+        return;
+    }
     // SAFETY: the helper has no conditions.
     if unsafe { bpf_get_prandom_u32() } as u64 >= settings.probability {
         return;
@@ -72,6 +78,19 @@ pub(crate) fn switched(context: &RawTracePointContext) {
         (*woken).tid = tid;
     }
     interrupt(cpu);
+}
+
+/// Returns `true` if samples of a process are dropped.
+#[inline(always)]
+fn is_filtered(pid: u32, config: &Config) -> bool {
+    if pid == config.excluded_pid {
+        return true;
+    }
+    match PROCESSES.get_ptr_mut(pid) {
+        // SAFETY: the value stays allocated while the program runs.
+        Some(process) => unsafe { (*process).filter != filter::KEEP },
+        None => life::is_unwanted(pid),
+    }
 }
 
 /// Records that a thread leaves its CPU.

@@ -21,6 +21,8 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int there[2], back[2];
 static volatile int spins;
+// All threads begin together: spinning ones would preempt the creation of others, after its time was taken.
+static pthread_barrier_t all;
 
 static long now(void) {
     struct timespec time;
@@ -126,6 +128,7 @@ static void *work(void *argument) {
     struct thread *thread = argument;
     prctl(PR_SET_NAME, thread->work->name);
     thread->tid = gettid();
+    pthread_barrier_wait(&all);
     long before = faults();
     thread->work->run();
     thread->faults = faults() - before;
@@ -142,6 +145,9 @@ int main(int count, char **arguments) {
     puts("ready");
     fflush(stdout);
     if (!fgets(line, sizeof line, stdin)) return 1;
+    count = 0;
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++) count += !strcmp(works[i].mode, mode);
+    pthread_barrier_init(&all, 0, count);
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         if (!strcmp(works[i].mode, mode)) {
             struct thread *thread = &threads[started++];
