@@ -56,7 +56,7 @@
 //! # Limitations
 //!
 //! <!-- not -->
-//! - Languages: only CPython, PHP, Perl, Java, Ruby, V8 (Node.js 14, 18, 20, 22 and 24) and LuaJIT 2.1. Other interpreters show their native functions. JIT-compiled code is walked through with checked
+//! - Languages: only CPython, PHP, Perl, Java, Ruby, V8 (Node.js 12 to 24) and LuaJIT 2.1. Other interpreters show their native functions. JIT-compiled code is walked through with checked
 //!   guesses, and has names only if its runtime writes a perf map or a jitdump file.
 //! - The first sample of a script that starts after the profiler shows the interpreter's functions, not the script's.
 //! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.

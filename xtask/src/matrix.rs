@@ -25,7 +25,7 @@ const TESTS: &[&str] = &["test", "--release", "-p", "examples", "--no-fail-fast"
 
 /// The live tests that are shorter without the variable, and `crates`, the checks of the libraries in full.
 const ALL: &[&str] =
-    &["truth", "go", "hotspot", "python", "php", "perl", "ruby", "hostile", "collector", "crates"];
+    &["truth", "go", "hotspot", "python", "php", "perl", "ruby", "v8", "hostile", "collector", "crates"];
 
 /// Longest time of a step.
 const LIMIT: Duration = Duration::from_secs(6 * 3600);
@@ -50,6 +50,9 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     }
     if targets.contains(&"ruby") {
         tally.step("Ruby", |_| fixtures::task(&["ruby".to_owned()]));
+    }
+    if targets.contains(&"v8") {
+        tally.limited_step("Node.js", LIMIT, |_| fixtures::task(&["v8".to_owned()]));
     }
     if targets.contains(&"python") {
         tally.limited_step("interpreters", LIMIT, |_| pythons::task(&[]));

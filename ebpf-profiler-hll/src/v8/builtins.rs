@@ -9,6 +9,40 @@ use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Elf, Symbol};
 
+/// Returns the addresses of all builtins, sorted, if they have no sizes: those of Node.js 12.
+fn starts(elf: &Elf) -> Vec<u64> {
+    let mut starts = Vec::new();
+    elf.for_each_symbol(|name, symbol| {
+        if symbol.size == 0 && name.starts_with(b"Builtins_") {
+            starts.push(symbol.address);
+        }
+    });
+    starts.sort_unstable();
+    starts
+}
+
+/// Returns a symbol with the size up to the next one, unless it has a size.
+fn with_size(symbol: Symbol, starts: &[u64]) -> Symbol {
+    if symbol.size != 0 {
+        return symbol;
+    }
+    let next = starts.get(starts.partition_point(|&start| start <= symbol.address));
+    let end = next.copied().unwrap_or(symbol.address.saturating_add(LAST));
+    Symbol { size: end.saturating_sub(symbol.address), ..symbol }
+}
+
+/// Size of the last builtin, if builtins have no sizes.
+const LAST: u64 = 256;
+
+/// No builtins.
+const NONE: Range<u64> = Range { start: u64::MAX, end: 0 };
+
+/// Extends a range by a symbol.
+fn extend(range: &mut Range<u64>, symbol: Symbol) {
+    range.start = range.start.min(symbol.address);
+    range.end = range.end.max(symbol.address.saturating_add(symbol.size));
+}
+
 /// Maximum size of the table of the sizes of bytecodes.
 const MAX_SIZES: u64 = 3 * 256;
 
@@ -27,6 +61,10 @@ pub(super) struct Builtins {
     pub(super) prologue: Part,
     /// `BaselineLeaveFrame`.
     pub(super) leave: Part,
+    /// The builtins that continue an interpreted frame.
+    pub(super) resume: Range<u64>,
+    /// The builtins that continue an interpreted frame or baseline code.
+    pub(super) resume_either: Range<u64>,
     /// The sizes of bytecodes: a byte for each, three times. Empty if unknown.
     pub(super) sizes: Vec<u8>,
 }
@@ -42,20 +80,29 @@ pub(super) struct Part {
 impl Builtins {
     /// Finds the builtins in the symbol table.
     pub(super) fn find(elf: &Elf) -> Option<Builtins> {
-        let mut all = Range { start: u64::MAX, end: 0 };
+        let mut all = NONE;
+        let (mut resume, mut resume_either) = (NONE, NONE);
         let (mut handlers, mut entry, mut prologue, mut leave, mut sizes) = (None, None, None, None, None);
+        let starts = starts(elf);
         elf.for_each_symbol(|name, symbol| {
             if name == SIZES {
                 sizes = Some(symbol);
             }
             let Some(name) = name.strip_prefix(b"Builtins_") else { return };
-            all.start = all.start.min(symbol.address);
-            all.end = all.end.max(symbol.address.saturating_add(symbol.size));
+            let symbol = with_size(symbol, &starts);
+            extend(&mut all, symbol);
             match name {
                 b"WideHandler" => handlers = Some(symbol.address),
                 b"InterpreterEntryTrampoline" => entry = Some(symbol),
                 b"BaselineOutOfLinePrologue" => prologue = Some(symbol),
                 b"BaselineLeaveFrame" => leave = Some(symbol),
+                b"InterpreterEnterAtBytecode"
+                | b"InterpreterEnterAtNextBytecode"
+                | b"InterpreterEnterBytecodeAdvance"
+                | b"InterpreterEnterBytecodeDispatch" => extend(&mut resume, symbol),
+                b"BaselineOrInterpreterEnterAtBytecode" | b"BaselineOrInterpreterEnterAtNextBytecode" => {
+                    extend(&mut resume_either, symbol);
+                }
                 _ => {}
             }
         });
@@ -66,6 +113,8 @@ impl Builtins {
             entry: part(entry)?,
             prologue: part(prologue).unwrap_or_default(),
             leave: part(leave).unwrap_or_default(),
+            resume,
+            resume_either,
             sizes,
             all,
         })

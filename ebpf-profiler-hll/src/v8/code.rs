@@ -25,11 +25,11 @@ const CHECKED: u32 = 40;
 /// Maximum size of code that is found by an address in it, in bytes.
 const MAX_CODE: u64 = 1 << 18;
 
-/// Number of bytes of code that are searched at once for its start.
-const PIECE: u64 = 4096;
+/// Size of the pages in which code is read.
+const PAGE: u64 = 4096;
 
 /// Alignment of instructions.
-const ALIGNMENT: usize = 32;
+const ALIGNMENT: u64 = 32;
 
 /// The kind of the code of a regular expression.
 const REGULAR_EXPRESSION: u32 = 3;
@@ -137,24 +137,25 @@ impl Code {
             0 => u64::from(layout.header).checked_sub(8)?,
             instructions => instructions.into(),
         };
-        let mut piece = vec![0; PIECE as usize];
-        let mut end = pc & !(ALIGNMENT as u64 - 1);
-        for _ in 0..MAX_CODE / PIECE {
-            let start = (end.wrapping_sub(distance)).wrapping_sub(PIECE - ALIGNMENT as u64);
-            heap.memory.read(start, &mut piece).ok()?;
-            for at in (0..piece.len()).step_by(ALIGNMENT).rev() {
-                let word = piece.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)?;
-                let object = match layout.instructions {
-                    0 => Object::from_word(word),
-                    _ => Object::at(start + at as u64).ok().filter(|_| Object::from_word(word).is_some()),
-                };
-                let instructions = start.wrapping_add(at as u64).wrapping_add(distance);
-                let code = object.and_then(|object| Code::read(heap, object).ok());
-                if let Some(code) = code.filter(|code| code.start == instructions) {
-                    return code.contains(pc).then_some(code);
-                }
+        let mut page = [0; PAGE as usize];
+        let mut loaded = 0;
+        let last = pc & !(ALIGNMENT - 1);
+        for back in 0..MAX_CODE / ALIGNMENT {
+            let instructions = last.wrapping_sub(back * ALIGNMENT);
+            let at = instructions.wrapping_sub(distance);
+            if loaded != at & !(PAGE - 1) {
+                loaded = at & !(PAGE - 1);
+                heap.memory.read(loaded, &mut page).ok()?;
             }
-            end = end.wrapping_sub(PIECE);
+            let word = page.get((at - loaded) as usize..)?.first_chunk().copied().map(u64::from_le_bytes)?;
+            let object = match layout.instructions {
+                0 => Object::from_word(word),
+                _ => Object::at(at).ok().filter(|_| Object::from_word(word).is_some()),
+            };
+            let code = object.and_then(|object| Code::read(heap, object).ok());
+            if let Some(code) = code.filter(|code| code.start == instructions) {
+                return code.contains(pc).then_some(code);
+            }
         }
         None
     }

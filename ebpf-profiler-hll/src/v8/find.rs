@@ -57,7 +57,7 @@ impl Runtime for File {
 fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
     let Facts { layout, builtins } = facts;
     let distance = |address: u64| address.wrapping_sub(builtins.all.start);
-    let size = |range: &Range<u64>| range.end.wrapping_sub(range.start);
+    let size = |range: &Range<u64>| range.end.saturating_sub(range.start);
     let (identity, identity_mask) = layout.identity();
     let mut words = [0; parameter::COUNT];
     words[parameter::BUILTINS] = start;
@@ -71,6 +71,10 @@ fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
     words[parameter::PROLOGUE_FRAME] = builtins.prologue.frame;
     words[parameter::LEAVE] = distance(builtins.leave.range.start);
     words[parameter::LEAVE_SIZE] = size(&builtins.leave.range);
+    words[parameter::RESUME] = distance(builtins.resume.start);
+    words[parameter::RESUME_SIZE] = size(&builtins.resume);
+    words[parameter::RESUME_EITHER] = distance(builtins.resume_either.start);
+    words[parameter::RESUME_EITHER_SIZE] = size(&builtins.resume_either);
     words[parameter::BUILTINS_OF_CODE] = builtins.all.start;
     words[parameter::OFFSET_WORD] = layout.offset_word.into();
     words[parameter::SHARED] = layout.function.shared.into();

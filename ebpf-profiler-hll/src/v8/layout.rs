@@ -8,7 +8,15 @@ use ebpf_profiler_core::elf::{Elf, Exports};
 use super::version::Version;
 
 /// Versions whose holes are measured.
-const MEASURED: [Version; 1] = [Version(11, 3)];
+const MEASURED: [Version; 7] = [
+    Version(7, 8),
+    Version(8, 4),
+    Version(9, 4),
+    Version(10, 2),
+    Version(11, 3),
+    Version(12, 4),
+    Version(13, 6),
+];
 
 /// Offsets in bytes, and numbers of types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,16 +162,16 @@ impl Layout {
                 56
             }),
         };
-        let has_flag = get(&["CodeKindFieldMask"]).is_some();
+        let has_baseline = !is_before(9, 0);
         let own = is_before(11, 0);
         let code = CodeLayout {
             instructions: if own { class("Code", "instruction_start", &["uintptr_t"])? } else { 0 },
             start: class("Code", "instruction_start", &["Address"]).unwrap_or(40),
             size: class("Code", "instruction_size", &["int"]).unwrap_or(56),
             flags: class("Code", "flags", &["uint32_t"]).unwrap_or(48),
-            kind_shift: get(&["CodeKindFieldShift"]).unwrap_or(if has_flag { 0 } else { 1 }),
-            kind_mask: get(&["CodeKindFieldMask"]).unwrap_or(0x3e),
-            baseline: get(&["CodeKindBaseline"]).unwrap_or(u32::MAX),
+            kind_shift: get(&["CodeKindFieldShift"]).unwrap_or(if has_baseline { 0 } else { 1 }),
+            kind_mask: get(&["CodeKindFieldMask"]).unwrap_or(if has_baseline { 15 } else { 31 }),
+            baseline: get(&["CodeKindBaseline"]).unwrap_or(if has_baseline { 11 } else { u32::MAX }),
             positions: class("Code", "source_position_table", &["ByteArray"])
                 .unwrap_or(if is_before(12, 0) { 24 } else { 16 }),
             deopt: class("Code", "deoptimization_data", &["FixedArray"]).unwrap_or(if is_before(12, 0) {

@@ -7,7 +7,7 @@
 //!   UncompiledData       inferred name │ start │ end
 //! ```
 //!
-//! From 12 on a `ScopeInfo` has its position before the locals, before that behind the names.
+//! From 13 on a `ScopeInfo` has its position before the locals, before that behind the names.
 
 use ebpf_profiler_core::language::Reason;
 
@@ -79,7 +79,7 @@ fn script(heap: &Heap<'_>, object: Object) -> Result<Object, Reason> {
 fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
     // Before 9 it is an array, whose length precedes the fields.
     let first: u32 = if heap.layout.version < Version(9, 0) { 16 } else { 8 };
-    let has_position_first = heap.layout.version >= Version(12, 0);
+    let has_position_first = heap.layout.version >= Version(13, 0);
     let locals = small_int(heap.word(scope, first + 16)?).and_then(|count| u32::try_from(count).ok());
     let locals = locals.filter(|&count| count <= MAX_LOCALS).ok_or(Reason::Implausible)?;
     let mut found = Found::default();
@@ -90,6 +90,11 @@ fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
     }
     // More than 75 names are in a table.
     at += if locals > MAX_INLINE { 8 + locals * 8 } else { locals * 16 };
+    // Before 10 the slot of the receiver follows, if it has one: on the stack or in the context.
+    let flags = small_int(heap.word(scope, first)?).unwrap_or(0);
+    if heap.layout.version < Version(10, 0) && matches!(flags >> 7 & 3, 1 | 2) {
+        at += 8;
+    }
     let words = [0, 1, 2, 3, 4].map(|index| heap.word(scope, at + index * 8).unwrap_or(0));
     let text = |word: u64| Object::from_word(word).and_then(|name| text::read_name(heap, name).ok());
     let is_small = |word: u64| small_int(word).is_some();

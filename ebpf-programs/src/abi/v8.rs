@@ -64,8 +64,16 @@ pub mod parameter {
     pub const DATA: usize = 23;
     /// Address of the table of entry points, through which functions refer to code; 0 for none.
     pub const DISPATCH: usize = 24;
+    /// Distance of the builtins that continue an interpreted frame from the start of the builtins.
+    pub const RESUME: usize = 25;
+    /// Size of these builtins, in bytes; 0 for none.
+    pub const RESUME_SIZE: usize = 26;
+    /// The same for those that baseline code shares with them.
+    pub const RESUME_EITHER: usize = 27;
+    /// Size of these builtins, in bytes; 0 for none.
+    pub const RESUME_EITHER_SIZE: usize = 28;
     /// Number of parameters.
-    pub const COUNT: usize = 25;
+    pub const COUNT: usize = 29;
 }
 
 /// Shapes of frames.

@@ -31,6 +31,9 @@ const MAX_BUILTIN: u64 = 1 << 15;
 /// Number of bytes that a prologue takes to push what identifies its function.
 const PUSHES: u64 = 8;
 
+/// Mask of the distance from the start of a page.
+const PAGE: u64 = 4095;
+
 /// Kinds of code.
 mod kind {
     /// Compiled code.
@@ -53,8 +56,10 @@ mod state {
     pub(super) const BUILDING: u32 = 1;
     /// At the stack pointer, with the function in its register.
     pub(super) const ENTERED: u32 = 2;
-    /// At the stack pointer.
+    /// At the stack pointer, with the frame still below it.
     pub(super) const LEFT: u32 = 3;
+    /// At the stack pointer or in a register.
+    pub(super) const GONE: u32 = 4;
 }
 
 /// Emits the frame at `pc` and unwinds to its caller. Returns `false` if the caller is unknown.
@@ -92,13 +97,24 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
             offset = words[7u64.wrapping_sub(parameter(walk, parameter::OFFSET_WORD)) as usize & 7];
         }
     } else if leaf.state == state::LEFT {
+        // {function, context, frame pointer}, below the return address.
+        function = machine.read_memory(sp.wrapping_sub(24)).unwrap_or(0);
+    } else if leaf.state == state::GONE {
         function = 0;
     }
     match kind {
         kind::BUILTIN => walk.emit_native(machine, pc),
         kind::HANDLER | kind::ENTRY if is_typed => {}
-        kind::HANDLER | kind::ENTRY => emit_interpreted(walk, machine, pc, function, (offset >> 32) as u32),
+        kind::HANDLER | kind::ENTRY => {
+            emit_function(walk, machine, pc, function, shape::INTERPRETED, (offset >> 32) as u32);
+        }
         _ if is_typed => walk.emit_native(machine, pc),
+        kind::BASELINE => {
+            // The first line while the frame is built, else the last one.
+            let position =
+                if leaf.state == state::BUILDING || leaf.state == state::ENTERED { 0 } else { u32::MAX };
+            emit_function(walk, machine, pc, function, shape::BASELINE, position);
+        }
         _ => emit_compiled(walk, machine, pc, function),
     }
     walk.enter_caller::<A>(&leaf.caller)?;
@@ -139,9 +155,22 @@ fn kind_at(walk: &Walk, pc: u64) -> u32 {
         || within(walk, pc, parameter::LEAVE, parameter::LEAVE_SIZE).is_some()
     {
         kind::BASELINE
+    } else if is_resumed(walk, pc, parameter::RESUME, parameter::RESUME_SIZE)
+        || is_resumed(walk, pc, parameter::RESUME_EITHER, parameter::RESUME_EITHER_SIZE)
+    {
+        kind::ENTRY
     } else {
         kind::BUILTIN
     }
+}
+
+/// Returns `true` if a frame that the deoptimizer wrote returns to builtins that continue it. Their start may be its return
+/// address, without a call before it.
+#[inline(always)]
+fn is_resumed(walk: &Walk, pc: u64, start: usize, size: usize) -> bool {
+    parameter(walk, size) != 0
+        && walk.flags & frame::EXACT == 0
+        && within(walk, pc.wrapping_add(1), start, size).is_some()
 }
 
 /// Finds the return address of the leaf.
@@ -156,6 +185,17 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
         return;
     }
     let half = A::half_frame(machine, pc, &walk.registers);
+    let shared = parameter(walk, parameter::BUILTINS).wrapping_add(parameter(walk, parameter::PROLOGUE));
+    let half = match half {
+        // The builtins may be mapped twice.
+        HalfFrame::Calling { target }
+            if (target ^ shared) & PAGE == 0 && parameter(walk, parameter::PROLOGUE_SIZE) != 0 =>
+        {
+            HalfFrame::Entered
+        }
+        HalfFrame::Calling { .. } => HalfFrame::Whole,
+        other => other,
+    };
     let entry = within(walk, pc, parameter::ENTRY, parameter::ENTRY_SIZE);
     let prologue = within(walk, pc, parameter::PROLOGUE, parameter::PROLOGUE_SIZE);
     let (at, frame) = match (entry, prologue) {
@@ -168,8 +208,11 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
     let is_entered = frame != 0 && at <= frame;
     let is_whole = match half {
         _ if is_entered => false,
-        HalfFrame::Pushed | HalfFrame::Entered | HalfFrame::Left | HalfFrame::Returning { .. } => false,
-        HalfFrame::Whole => true,
+        HalfFrame::Pushed | HalfFrame::Entered | HalfFrame::Left { .. } | HalfFrame::Returning { .. } => {
+            false
+        }
+        HalfFrame::Whole | HalfFrame::Calling { .. } => true,
+        HalfFrame::Ending => return,
     };
     if is_whole {
         if leaf.caller.fp.wrapping_sub(sp) < 16 || frame != 0 && at.wrapping_sub(frame) < PUSHES {
@@ -180,7 +223,7 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
             return;
         }
     }
-    leaf.state = if is_entered { state::ENTERED } else { state::LEFT };
+    leaf.state = if is_entered { state::ENTERED } else { state::GONE };
     let words = machine.read_object(sp.wrapping_add(called), 16).map_or([0; 2], |words| [words[0], words[1]]);
     leaf.caller.pc = A::strip(words[0]);
     leaf.caller.sp = sp.wrapping_add(called).wrapping_add(8);
@@ -192,6 +235,7 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
             leaf.state = state::ENTERED;
         }
         HalfFrame::Entered => leaf.state = state::ENTERED,
+        HalfFrame::Left { is_below: true } if !is_entered => leaf.state = state::LEFT,
         HalfFrame::Returning { address, sp } => {
             leaf.caller.pc = A::strip(address);
             leaf.caller.sp = sp;
@@ -301,13 +345,20 @@ fn check_of<M: Machine>(walk: &Walk, machine: &mut M, shared: u64) -> Option<u32
     Some(function_check(words[0], parameter(walk, parameter::IDENTITY_MASK), words[1]))
 }
 
-/// Emits a function that the interpreter runs.
+/// Emits a function by its `SharedFunctionInfo`.
 #[inline(always)]
-fn emit_interpreted<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function: u64, offset: u32) {
+fn emit_function<M: Machine>(
+    walk: &mut Walk,
+    machine: &mut M,
+    pc: u64,
+    function: u64,
+    form: u8,
+    position: u32,
+) {
     if let Some((shared, _)) = objects(walk, machine, function)
         && let Some(check) = check_of(walk, machine, shared)
     {
-        return walk.emit_runtime_frame(machine, shape::INTERPRETED, shared.wrapping_sub(1), check, offset);
+        return walk.emit_runtime_frame(machine, form, shared.wrapping_sub(1), check, position);
     }
     walk.emit_native(machine, pc);
 }

@@ -51,10 +51,20 @@ pub enum HalfFrame {
     Whole,
     /// The return address is at the stack pointer; the frame follows within a few instructions.
     Entered,
+    /// The return address is at the stack pointer if the function at `target` is the one that builds frames.
+    Calling {
+        /// The function that is called within a few instructions.
+        target: u64,
+    },
     /// The caller's frame pointer is at the stack pointer, the return address behind it.
     Pushed,
+    /// The frame pointer leads to it; all else is below the stack pointer already.
+    Ending,
     /// The return address is at the stack pointer; the next instructions return.
-    Left,
+    Left {
+        /// The frame that was there is still in memory below the stack pointer.
+        is_below: bool,
+    },
     /// The return address is in a register; the next instructions return.
     Returning {
         /// The return address.

@@ -76,13 +76,14 @@ impl Arch for X86_64 {
     /// | --- | --- |
     /// | at most 24 bytes, then `push rbp; mov rbp, rsp` | `Entered` |
     /// | `mov rbp, rsp`, after `push rbp` | `Pushed` |
-    /// | `ret`; `cmp rcx, n` after `pop rbp` or `leave`; `jg` over `ret n`; `pop r10; lea rsp, [rsp + rcx * 8]`; `pop rcx; add rsp, rbx; push rcx` | `Left` |
-    /// | `lea rsp, [rsp + rcx * 8]; push r10`; `push r10; ret`; `add rsp, rbx; push rcx`; `push rcx; ret` | `Returning` |
+    /// | `mov ebx, n`, `movabs r12, n`, or nothing, then `call` | `Calling` |
+    /// | `pop rbp` | `Ending` |
+    /// | `ret`; `cmp reg, n` after `pop rbp` or `leave`; `jg` over `ret n`; `pop r8` to `pop r15` before `lea rsp, …`; `pop rcx; add rsp, rbx; push rcx` | `Left` |
+    /// | `lea rsp, [rsp + reg * 8]; push reg`; `push reg; ret`; `add rsp, rbx; push rcx` | `Returning` |
     #[inline(always)]
     fn half_frame<M: Machine>(machine: &mut M, pc: u64, registers: &Registers) -> HalfFrame {
         const RCX: usize = 2;
         const RBX: usize = 3;
-        const R10: usize = 10;
         const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
         const PUSH_MOV: [u64; 2] = [0xe589_4855, 0xec8b_4855];
         let Some(code) = machine.read_object(pc.wrapping_sub(1), 40) else { return HalfFrame::Whole };
@@ -98,6 +99,23 @@ impl Arch for X86_64 {
         if before == 0x55 && (three == MOV_RBP_RSP[0] || three == MOV_RBP_RSP[1]) {
             return HalfFrame::Pushed;
         }
+        if one == 0x5d {
+            return HalfFrame::Ending;
+        }
+        // The three instructions before baseline code calls its prologue.
+        let call = if one == 0xe8 {
+            Some((5, code >> 8))
+        } else if two == 0xbc49 && next[1] >> 16 & 0xff == 0xe8 {
+            Some((15, next[1] >> 24))
+        } else if one == 0xbb && code >> 40 & 0xffff == 0xbc49 && next[1] >> 56 == 0xe8 {
+            Some((20, next[2]))
+        } else {
+            None
+        };
+        if let Some((length, distance)) = call {
+            let distance = distance as u32 as i32 as i64 as u64;
+            return HalfFrame::Calling { target: pc.wrapping_add(length).wrapping_add(distance) };
+        }
         // Without a branch for each byte: the sum of two words is above 0 if one of them is the pattern.
         let mut found = 0;
         let mut at = 0;
@@ -112,23 +130,30 @@ impl Arch for X86_64 {
             return HalfFrame::Entered;
         }
         let is_popped = before == 0x5d || before == 0xc9;
-        let is_compare = three == 0xf9_8348 || three == 0xf9_8148;
+        let is_compare = three & 0xf8_fdfe == 0xf8_8148;
         let pops_rcx = one == 0x59 && code >> 32 & 0xffff == 0xc351;
-        if one == 0xc3
-            || one == 0xc2
-            || is_popped && is_compare
+        let is_below = one == 0xc2
+            || is_popped && (one == 0xc3 || is_compare)
             || code & 0xff_00ff == 0xc2_007f
-            || code & 0xffff_ffff == 0x8d48_5a41
-            || pops_rcx
-        {
-            return HalfFrame::Left;
+            || code << 8 == 0xc200_0000_038f_0f00
+            || code & 0xfffd_f8ff == 0x8d48_5841
+            || pops_rcx;
+        if is_below || one == 0xc3 {
+            return HalfFrame::Left { is_below };
         }
         let sp = registers.values[x86_64::SP];
-        let (rcx, rbx, r10) = (registers.values[RCX], registers.values[RBX], registers.values[R10]);
-        if code & 0xffff_ffff == 0xcc24_8d48 && code >> 32 & 0xffff == 0x5241 {
-            HalfFrame::Returning { address: r10, sp: sp.wrapping_add(rcx.wrapping_mul(8)) }
-        } else if three == 0xc3_5241 {
-            HalfFrame::Returning { address: r10, sp }
+        let (rcx, rbx) = (registers.values[RCX], registers.values[RBX]);
+        let pushed = |code: u64| registers.values[8 | (code >> 8) as usize & 7];
+        if code & 0xc7ff_fffd == 0xc424_8d48 && code >> 32 & 0xf8ff == 0x5041 {
+            // The index of the address, in the order of DWARF.
+            let index = (code >> 27 & 7 | (code & 2) << 2) as usize;
+            let index = if index == 1 || index == 2 { 3 - index } else { index };
+            HalfFrame::Returning {
+                address: pushed(code >> 32),
+                sp: sp.wrapping_add(registers.values[index & 15].wrapping_mul(8)),
+            }
+        } else if three & 0xff_f8ff == 0xc3_5041 {
+            HalfFrame::Returning { address: pushed(code), sp }
         } else if code & 0xff_00ff == 0xe3_0048 && code >> 24 & 0xffff == 0xc351 {
             HalfFrame::Returning { address: rcx, sp: sp.wrapping_add(rbx) }
         } else if two == 0xc351 {

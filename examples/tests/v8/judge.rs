@@ -1,0 +1,171 @@
+//! Compares sampled stacks with the chains of `chains.js`.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use ebpf_profiler_core::profile::{Call, Profile};
+use ebpf_profiler_core::trace::Frame;
+
+/// The chains: a function that `main` calls, and what follows behind it. Each stack is the root side of one.
+const CHAINS: &[(&str, &[&str])] = &[
+    ("classes", &["Square", "Shape"]),
+    ("classes", &["area", "area", "scaled"]),
+    ("classes", &["get weight", "scaled"]),
+    // Before 16 getters have no prefix.
+    ("classes", &["weight", "scaled"]),
+    ("sorting", &["comparison"]),
+    ("mapping", &["mapped"]),
+    ("json", &["revive"]),
+    ("regexp", &["(regular expression)"]),
+    ("regexp", &["replacement"]),
+    ("generators", &["generate"]),
+    ("exceptions", &["throwing"]),
+    ("closures", &["arrow", "inner"]),
+    ("asynchronous", &["awaited"]),
+];
+
+/// Number of calls of `recurse` before `spinRecursion`.
+const DEPTH: usize = 9;
+
+/// The samples of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    /// Samples with a function of the program, or an unnamed one.
+    pub(crate) judged: u64,
+    pub(crate) exact: u64,
+    /// Stacks that aren't exact, with the number of their samples.
+    wrong: HashMap<String, u64>,
+    /// Samples of frames with lines, and all frames of the program.
+    pub(crate) lines: (u64, u64),
+}
+
+impl Verdict {
+    /// Judges the samples of a profile; `program` is the path of `chains.js`.
+    pub(crate) fn on(profile: &Profile, program: &str) -> Verdict {
+        let texts = texts(&std::fs::read_to_string(program).unwrap());
+        let mut verdict = Verdict::default();
+        for sample in profile.samples() {
+            let (mut root, mut names, mut is_whole, mut are_lines_right) =
+                (String::new(), Vec::new(), true, true);
+            for call in sample.trace().calls() {
+                let Call::Function { frame, .. } = call else {
+                    is_whole = false;
+                    continue;
+                };
+                if matches!(frame.frame(), Frame::Kernel { .. }) {
+                    continue;
+                }
+                let symbol = frame.symbols().last();
+                let line = symbol.map_or(0, |symbol| symbol.line);
+                if root.is_empty() {
+                    root = symbol.map_or_else(|| "?".to_owned(), |symbol| symbol.function.to_string());
+                }
+                let Some(script) = frame.script() else { continue };
+                if script.is_unnamed
+                    || &*script.file == program
+                    || script.name.starts_with('(') && script.file.is_empty()
+                {
+                    names.push(script.name.to_string());
+                }
+                if let Some(range) = texts.get(&*script.name).filter(|_| &*script.file == program) {
+                    verdict.lines.1 += sample.count();
+                    verdict.lines.0 += if line == 0 { 0 } else { sample.count() };
+                    are_lines_right &=
+                        line == 0 || range.iter().any(|&(first, last)| (first..=last).contains(&line));
+                }
+            }
+            if names.is_empty() {
+                continue;
+            }
+            verdict.judged += sample.count();
+            if is_whole && are_lines_right && root == "_start" && is_known(&names) {
+                verdict.exact += sample.count();
+            } else {
+                let names = format!(
+                    "{root} … {}{}",
+                    names.join(" "),
+                    if are_lines_right { "" } else { ", wrong line" }
+                );
+                *verdict.wrong.entry(names).or_default() += sample.count();
+            }
+        }
+        verdict
+    }
+
+    pub(crate) fn is_good(&self, per_mille: u64) -> bool {
+        self.judged >= 200 && self.exact * 1000 >= self.judged * per_mille
+    }
+}
+
+/// Returns `true` if the functions are a chain of the program, or its root side.
+fn is_known(names: &[String]) -> bool {
+    let mut rest: Vec<&str> = names.iter().map(String::as_str).collect();
+    // An async function is continued without its caller.
+    if matches!(rest[..], ["main" | "asynchronous" | "awaited"]) {
+        return true;
+    }
+    if rest.first() == Some(&"main") {
+        rest.remove(0);
+    }
+    let Some((first, behind)) = rest.split_first() else { return false };
+    match *first {
+        "awaited" => behind.is_empty(),
+        "recursion" => {
+            let count = behind.iter().take_while(|name| **name == "recurse").count();
+            count <= DEPTH
+                && (behind.len() == count || behind[count..] == ["spinRecursion"] && count == DEPTH)
+        }
+        "calls" => behind.iter().zip(["even", "odd"].iter().cycle()).all(|(name, expected)| name == expected),
+        _ => CHAINS.iter().any(|(part, chain)| part == first && chain.starts_with(behind)),
+    }
+}
+
+/// Returns the first and last line of each function, by its name: methods and functions whose last line is a brace on the
+/// level of the first.
+fn texts(source: &str) -> HashMap<String, Vec<(u32, u32)>> {
+    let lines: Vec<&str> = source.lines().collect();
+    let mut texts: HashMap<String, Vec<(u32, u32)>> = HashMap::new();
+    for (index, line) in lines.iter().enumerate() {
+        let level = line.len() - line.trim_start().len();
+        let Some(name) = declared(line.trim_start()) else { continue };
+        let is_end =
+            |line: &&str| line.trim_start().starts_with('}') && line.len() - line.trim_start().len() == level;
+        let last = match line.ends_with('{') {
+            true => index + 1 + lines[index + 1..].iter().position(is_end).unwrap_or(0),
+            false => index,
+        };
+        texts.entry(name).or_default().push((index as u32 + 1, last as u32 + 1));
+    }
+    texts
+}
+
+/// Returns the name of the function that a line declares.
+fn declared(line: &str) -> Option<String> {
+    let line = line.strip_prefix("async ").unwrap_or(line);
+    if let Some(rest) = line.strip_prefix("function* ").or_else(|| line.strip_prefix("function ")) {
+        return Some(rest.split('(').next()?.to_owned());
+    }
+    if let Some((name, _)) = line.strip_prefix("const ").and_then(|rest| rest.split_once(" = ")) {
+        return (line.contains("function") || line.contains("=>")).then(|| name.to_owned());
+    }
+    let (name, _) = line.split_once('(')?;
+    let is_method = line.ends_with('{') || line.ends_with('}');
+    let is_name = name.chars().all(|it| it.is_alphanumeric() || it == ' ');
+    (is_method && is_name && !["if ", "for ", "while ", "constructor"].contains(&name))
+        .then(|| name.to_owned())
+}
+
+/// As people read it.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (with_line, all) = self.lines;
+        write!(
+            f,
+            "{} of {} samples exact, {with_line} of {all} frames with a line",
+            self.exact, self.judged
+        )?;
+        let mut wrong: Vec<_> = self.wrong.iter().collect();
+        wrong.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        wrong.iter().take(12).try_for_each(|(names, count)| write!(f, "\n  {count} {names}"))
+    }
+}

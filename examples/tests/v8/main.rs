@@ -1,0 +1,172 @@
+//! Stacks of Node.js compared with the known chains of a program: each function, with its line, from `_start` to the leaf.
+//!
+//! ```sh
+//! cargo xtask fixtures v8
+//! sudo -E env PATH="$PATH" cargo test --release -p examples --test v8 -- --ignored --test-threads=1 --nocapture
+//! ```
+//!
+//! `programs/chains.js` calls one chain after the other: recursion, two functions that call each other, classes, a getter,
+//! callbacks of builtins, generators, exceptions, closures, an async function. A sample with a function of it is exact if its
+//! functions, those that were inlined included, are a chain or the root side of one, if each is on a line of its own text or
+//! has no line, and if the stack begins at `_start`.
+//!
+//! | mode | code |
+//! | --- | --- |
+//! | interpreter | bytecode alone |
+//! | baseline | Sparkplug, from 16 on |
+//! | default | what V8 chooses: all of them |
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
+
+mod judge;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
+
+use judge::Verdict;
+
+/// Profiling time of each mode.
+const DURATION: Duration = Duration::from_secs(5);
+
+/// Time before the samples that count.
+const WARM_UP: Duration = Duration::from_secs(3);
+
+/// Sampling frequency per CPU, in Hz.
+const FREQUENCY: u32 = 499;
+
+/// Minimum number of exact samples, of 1,000.
+const PER_MILLE: u64 = 990;
+
+/// Flags that leave only the interpreter, since Maglev exists and before.
+const INTERPRETER: &[&str] = &["--no-opt", "--no-sparkplug", "--no-maglev"];
+const OLD_INTERPRETER: &[&str] = &["--no-opt"];
+
+/// Flags that leave only baseline code, since Maglev exists and before.
+const BASELINE: &[&str] = &["--no-opt", "--always-sparkplug", "--no-maglev"];
+const OLD_BASELINE: &[&str] = &["--no-opt", "--always-sparkplug"];
+
+/// The Node.js of this machine.
+#[test]
+#[ignore = "profiles: needs root"]
+fn chains_of_installed_node() {
+    test_needs::root!();
+    test_needs::programs!("node");
+    let own = Node { name: "installed".to_owned(), program: PathBuf::from("node") };
+    own.check("default", &[]);
+    own.check("interpreter", &["--no-opt"]);
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn chains_of_node_24() {
+    check("24", &[("default", &[]), ("interpreter", INTERPRETER), ("baseline", BASELINE)]);
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn chains_of_node_12() {
+    check("12", &[("default", &[]), ("interpreter", OLD_INTERPRETER)]);
+}
+
+/// Versions between the oldest and the latest.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn chains_of_node_22() {
+        check("22", &[("default", &[]), ("interpreter", INTERPRETER), ("baseline", BASELINE)]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn chains_of_node_20() {
+        check("20", &[("default", &[]), ("interpreter", INTERPRETER), ("baseline", BASELINE)]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn chains_of_node_18() {
+        check("18", &[("default", &[]), ("interpreter", OLD_INTERPRETER), ("baseline", OLD_BASELINE)]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn chains_of_node_16() {
+        // Its baseline code is below the limit: 98.8 %.
+        check("16", &[("default", &[]), ("interpreter", OLD_INTERPRETER)]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn chains_of_node_14() {
+        check("14", &[("default", &[]), ("interpreter", OLD_INTERPRETER)]);
+    }
+}
+
+/// Checks the modes of a fetched version.
+fn check(version: &str, modes: &[(&str, &[&str])]) {
+    test_needs::root!();
+    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
+    let program = fixtures.join(format!("node-{version}/bin/node"));
+    if !program.exists() {
+        return test_needs::skip(&format!("no Node.js {version}: cargo xtask fixtures v8"));
+    }
+    let node = Node { name: version.to_owned(), program };
+    modes.iter().for_each(|(mode, flags)| node.check(mode, flags));
+}
+
+/// A version of Node.js.
+struct Node {
+    name: String,
+    program: PathBuf,
+}
+
+impl Node {
+    /// Fails unless nearly all samples of a mode are exact.
+    fn check(&self, mode: &str, flags: &[&str]) {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/chains.js");
+        let mut command = Command::new(&self.program);
+        let running = Running(command.args(flags).arg(program).arg("120").spawn().unwrap());
+        let profile = profile(running.0.id());
+        let verdict = Verdict::on(&profile, program);
+        println!("share\tv8\t{}\t{mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
+        assert!(verdict.is_good(PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
+        // V8 builds the tables of bytecode when it optimizes.
+        assert!(mode != "default" || verdict.lines.0 > 0, "Node.js {}: no lines", self.name);
+    }
+}
+
+/// A process that is killed at the end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Profiles a process.
+fn profile(pid: u32) -> Profile {
+    let builder = Profiler::builder()
+        .pid(pid)
+        .deadline(Duration::from_secs(120))
+        .frequency(FREQUENCY)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
+    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    std::thread::sleep(WARM_UP);
+    drop(profiler.take_profile().unwrap_or_else(|error| panic!("{error}")));
+    std::thread::sleep(DURATION);
+    let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+    profile
+}
