@@ -32,6 +32,12 @@
 //!
 //! After a tail call, `return f(x)`, the name is that of the function that is gone, as in `debug.traceback`.
 //!
+//! # Limits
+//!
+//! Not supported: LuaJIT 2.0, and builds with 32-bit references. A sample in one of the few instructions that set up the
+//! loop's native frame, or take it down, is cut there, or misses the native frames up to the next loop: 0.6 % of a program
+//! that sorts and replaces with callbacks. A stripped program that contains LuaJIT and exports nothing is not found.
+//!
 //! # Reuse of addresses
 //!
 //! Frames carry a hash of three words of the prototype: its chunk, its lines, and the address of its line table. A later
