@@ -75,18 +75,20 @@ fn is_asleep(sample: &Sample<'_>) -> bool {
     kernel.last().is_some_and(is_scheduler) && !kernel.iter().any(|name| name.contains("irq_work"))
 }
 
-/// Asserts that the time off the CPU of each thread is within 1 %, and 5 µs for each wait: the scheduler counts a thread as
-/// running from the clock of its wake-up, which is some µs before the switch. If the hypervisor runs others in between, the
-/// difference is longer; that time is added.
+/// Asserts that the time off the CPU of each thread is within 1 % of the scheduler's, or longer by at most 20 µs for each wait.
+///
+/// The scheduler counts a thread that is woken on an idle CPU as running from its wake-up: the switch that follows doesn't
+/// read the clock again (`rq_clock_skip_update`). On a virtual machine the CPU takes 2 to 10 µs from there to the switch. If the
+/// hypervisor runs others in between, that time is added, too.
 #[track_caller]
 fn assert_agree(run: &Run, kind: usize) {
     let mut wrong = Vec::new();
     for (name, counts) in &run.threads {
         let (sampled, truth, waits) = (run.total(kind, name), counts.off_cpu, run.events(kind, name));
-        let error = sampled.abs_diff(truth);
         let share = 100.0 * (sampled as f64 / truth as f64 - 1.0);
         println!("{name}: {sampled} ns in {waits} waits, {truth} ns by the scheduler, {share:+.2} %");
-        if error > truth / 100 + 5_000 * waits + run.stolen {
+        let longest = truth + truth / 100 + 20_000 * waits + run.stolen;
+        if !(truth - truth / 100..=longest).contains(&sampled) {
             wrong.push(name);
         }
     }
