@@ -41,7 +41,7 @@
 //! | language | versions | found by | frames | names |
 //! |---|---|---|---|---|
 //! | [CPython](python) | 2.7, 3.6 to 3.14; free-threaded builds | exported symbols or the symbol table, in any file | all threads and generators, in their exact positions | qualified from 3.11 on; file; line of each frame |
-//! | [V8](v8) | Node.js 12 to 24 | exported `v8dbg_*` variables and the symbol table, in any file | interpreted, baseline and optimized functions, inlined ones, builtins | as in DevTools; file; line of each frame |
+//! | [V8](v8) | Node.js 12 to 24 | exported `v8dbg_*` variables and the symbol table, in any file | interpreted, baseline and optimized functions, inlined ones, builtins | as in DevTools; file; lines of functions that V8 has optimized, or that threw |
 //! | [PHP](php) | 7.4 to 8.4; not thread-safe (ZTS) builds | exported symbols in any file, or the code of a static program | functions of scripts and internal functions, in their exact positions | with class; file; line of each frame |
 //! | [Perl](perl) | 5.32 to 5.42, tested on 5.36; builds with threads | exported symbols, in any file | subs, formats and evals, in their exact positions | with package; file; line of each frame |
 //! | [HotSpot](hotspot) | 11, 17, 21, 25 | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
@@ -50,11 +50,13 @@
 //!
 //! # Limits
 //!
-//! * x86_64 is tested on live processes. For arm64 all is implemented and tested on compiler output, but nothing has run
-//!   there; CPython 2.7 is not supported on arm64, up to 3.11 a thread shows the first interpreter that it worked for, and
-//!   in all versions interpreters that called another one are missing.
-//! * Runtimes that export no symbols and are stripped are not found.
-//! * Ruby, PHP: code of their JIT compilers is native code without a name; PHP's hides the functions that it runs.
+//! * x86_64 is tested on live processes. On arm64 nothing has run. CPython is implemented there and tested on compiler output,
+//!   except 2.7; up to 3.11 a thread shows the first interpreter that it worked for, and in all versions interpreters that
+//!   called another one are missing. HotSpot, V8 and LuaJIT are not supported there.
+//! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
+//! * Ruby's YJIT: its code is native code without a name, and methods of outer loops may be missing. PHP's JIT hides the
+//!   functions that it runs. LuaJIT's traces show the function in which the trace began.
+//! * HotSpot: one marked frame stands for the caller of a virtual thread that was unmounted.
 //! * PyPy, Jython and other implementations of Python are not supported.
 //!
 //! # Stages of naming
