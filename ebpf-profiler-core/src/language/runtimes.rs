@@ -246,6 +246,12 @@ impl Interpreters {
         index.map_or(0, |index| index as u16 + 1)
     }
 
+    /// Returns the walkers that take their frames, a bit for each number.
+    pub(crate) fn walkers(&self) -> u32 {
+        let each = self.running.iter().filter(|running| running.attached.is_ok());
+        each.fold(0, |bits, running| bits | 1 << (running.walker.abi().walker & 31))
+    }
+
     /// Returns the memory that runtimes own, sorted by address, with the numbers of the runtimes.
     pub(crate) fn owned(&self) -> Owned {
         let mut owned = Owned::default();

@@ -44,6 +44,15 @@ impl Map {
         Ok(Map { fd, shape })
     }
 
+    /// Opens the map again.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there are too many open files.
+    pub(super) fn try_clone(&self) -> io::Result<Map> {
+        Ok(Map { fd: self.fd.try_clone()?, shape: self.shape })
+    }
+
     /// Returns its number of entries.
     pub(super) fn entries(&self) -> u32 {
         self.shape.entries

@@ -5,6 +5,8 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::mapping::Process;
@@ -25,13 +27,20 @@ pub(super) struct KernelTables {
     outer: Map,
     processes: Map,
     settings: Settings,
+    walkers: Arc<AtomicU32>,
     chunks: Vec<Option<Mmap>>,
 }
 
 impl KernelTables {
     /// Creates tables in `outer`, the map of the arena's chunks, and `processes`.
     pub(super) fn new(outer: Map, processes: Map, settings: Settings) -> KernelTables {
-        KernelTables { outer, processes, settings, chunks: Vec::new() }
+        let walkers = Arc::default();
+        KernelTables { outer, processes, settings, walkers, chunks: Vec::new() }
+    }
+
+    /// Returns the walkers that were requested, a bit for each, as they change.
+    pub(super) fn walkers(&self) -> Arc<AtomicU32> {
+        self.walkers.clone()
     }
 
     fn chunk(&mut self, index: usize) -> Result<&mut Mmap, Full> {
@@ -104,6 +113,10 @@ impl Tables for KernelTables {
     fn remove_process(&mut self, pid: u32) {
         // The kernel side may have removed it already.
         let _ = self.processes.remove(pid);
+    }
+
+    fn need_walkers(&mut self, walkers: u32) {
+        self.walkers.fetch_or(walkers, Ordering::Relaxed);
     }
 }
 

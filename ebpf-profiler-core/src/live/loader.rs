@@ -9,9 +9,13 @@
 use std::ffi::CStr;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use ebpf_programs::abi;
 use ebpf_programs::abi::config::{Config, MAX_LEVELS};
+use ebpf_programs::abi::interpreter::walker;
 use ebpf_programs::abi::reason::Counter;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
@@ -37,6 +41,9 @@ const TRACEPOINTS: [(&str, &CStr); 3] = [
     ("exited", c"sched_process_exit"),
 ];
 
+/// The constant with the walkers that a program has.
+const WALKERS: &str = "WALKERS";
+
 /// The loaded kernel side: its programs, and its tables.
 pub(super) struct Loaded {
     pub(super) kernel: Kernel,
@@ -46,7 +53,7 @@ pub(super) struct Loaded {
 /// Programs and buffers in the kernel.
 pub(super) struct Kernel {
     /// The clock's program; `None` without CPU time.
-    pub(super) sampler: Option<OwnedFd>,
+    pub(super) sampler: Option<Sampler>,
     /// All other triggers.
     pub(super) attached: Attached,
     /// Processes that are wanted.
@@ -59,6 +66,57 @@ pub(super) struct Kernel {
     pub(super) ring: Ring,
     /// Counters of all CPUs.
     pub(super) counters: Counters,
+}
+
+/// The clock's program. It has the walkers of the runtimes that were found so far, so that others cost nothing; when one is
+/// found, the program is loaded anew.
+pub(super) struct Sampler {
+    object: KernelObject,
+    program: OwnedFd,
+    /// Walkers of the program, a bit for each.
+    has: u32,
+    /// Walkers that the registry has requested.
+    needed: Arc<AtomicU32>,
+    /// Runs of former programs and their time.
+    former: (u64, Duration),
+}
+
+impl Sampler {
+    /// Loads the program. Of the walkers of plugged-in languages it has that of lists at once: it costs next to nothing, and the
+    /// first frames of a process then don't wait for it.
+    fn load(
+        mut object: KernelObject,
+        plugged_in: u32,
+        needed: Arc<AtomicU32>,
+    ) -> Result<Sampler, StartError> {
+        let has = plugged_in & 1 << walker::LIST;
+        object.set_constant(WALKERS, &has.to_ne_bytes())?;
+        let program = object.program("sample")?;
+        Ok(Sampler { object, program, has, needed, former: (0, Duration::ZERO) })
+    }
+
+    pub(super) fn program(&self) -> &OwnedFd {
+        &self.program
+    }
+
+    /// Loads the program anew if walkers were requested that it doesn't have. Returns `true` if it did.
+    pub(super) fn renew(&mut self) -> Result<bool, StartError> {
+        let needed = self.needed.load(Ordering::Relaxed) | self.has;
+        if needed == self.has {
+            return Ok(false);
+        }
+        self.object.set_constant(WALKERS, &needed.to_ne_bytes())?;
+        let program = self.object.program("sample")?;
+        self.former = self.runs();
+        (self.program, self.has) = (program, needed);
+        Ok(true)
+    }
+
+    /// Returns the number of runs and their time, if the kernel keeps statistics.
+    pub(super) fn runs(&self) -> (u64, Duration) {
+        let (runs, time) = bpf::runs(&self.program).unwrap_or_default();
+        (self.former.0 + runs, self.former.1 + time)
+    }
 }
 
 /// Loads the kernel side with a ring of `ring` bytes, without samples of process `exclude`; 0 excludes none. `walkers` has a
@@ -97,36 +155,31 @@ pub(super) fn load(
     }
     let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
     programs.extend(triggers.iter().flat_map(Trigger::programs));
-    let (walkers, levels) = (walkers.to_ne_bytes(), levels.to_ne_bytes());
-    let constants: [(&str, &[u8]); 2] = [("WALKERS", &walkers), ("LEVELS", &levels)];
+    let constants: [(&str, &[u8]); 2] =
+        [(WALKERS, &walkers.to_ne_bytes()), ("LEVELS", &levels.to_ne_bytes())];
     let mut object = KernelObject::new(ebpf_programs::OBJECT, &programs, &unused, &entries, &constants)?;
     if has_off_cpu {
         object.fill_with_inner("KICKS", cpus)?;
     }
     let has_clock = triggers.iter().any(Trigger::is_cpu);
-    let sampler = has_clock.then(|| object.program("sample")).transpose()?;
     let attached = Attached::load(&mut object, triggers)?;
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
     let programs = programs.into_iter().collect::<Result<Vec<_>, StartError>>()?;
-    // All programs are loaded: maps can be taken out of the object.
     let settings = configure(object.map("CONFIG")?, ring, exclude)?;
     let links = programs.iter().map(|(program, tracepoint)| bpf::attach(program, tracepoint));
     let links = links.collect::<Result<_, _>>();
     let follow = |error| StartError::system("follow the life of processes", &[PERFMON], error);
     let map_buffers = |error| StartError::system("map the per-CPU buffers", &[BPF], error);
     let map_ring = |error| StartError::system("map the ring", &[BPF], error);
-    Ok(Loaded {
-        kernel: Kernel {
-            sampler,
-            attached,
-            wanted: Wanted { map: object.map("WANTED")?, pids: Vec::new() },
-            _links: links.map_err(follow)?,
-            ring: Ring::new(object.map("RING")?).map_err(map_ring)?,
-            cpu_buffers: CpuBuffers::new(object.map("CPU_BUFFERS")?.as_fd(), buffers).map_err(map_buffers)?,
-            counters: Counters::new(&object.map("COUNTERS")?, slots)?,
-        },
-        tables: KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings),
-    })
+    let wanted = Wanted { map: object.map("WANTED")?, pids: Vec::new() };
+    let ring = Ring::new(object.map("RING")?).map_err(map_ring)?;
+    let map = object.map("CPU_BUFFERS")?;
+    let cpu_buffers = CpuBuffers::new(map.as_fd(), buffers).map_err(map_buffers)?;
+    let counters = Counters::new(&object.map("COUNTERS")?, slots)?;
+    let tables = KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings);
+    let sampler = has_clock.then(|| Sampler::load(object, walkers, tables.walkers())).transpose()?;
+    let _links = links.map_err(follow)?;
+    Ok(Loaded { kernel: Kernel { sampler, attached, wanted, _links, cpu_buffers, ring, counters }, tables })
 }
 
 /// Writes the configuration of the kernel side.

@@ -15,6 +15,9 @@ use super::error::StartError;
 /// Size of the verifier's log in bytes.
 const LOG: usize = 4 << 20;
 
+/// The map of the constants.
+const CONSTANTS: &str = ".rodata";
+
 /// An object whose maps are created and whose programs can be loaded.
 pub(super) struct KernelObject {
     object: Object,
@@ -54,6 +57,24 @@ impl KernelObject {
         Ok(KernelObject { object, types, maps })
     }
 
+    /// Changes the value of a constant, for programs that are loaded later.
+    pub(super) fn set_constant(&mut self, name: &str, value: &[u8]) -> Result<(), StartError> {
+        /// The source register of an instruction that loads the address of a map's value.
+        const OF_MAP_VALUE: u8 = 2;
+        let constants = HashMap::from([(name, (value, true))]);
+        self.object.patch_map_data(constants).map_err(|error| wrong(&error))?;
+        let map = self.object.maps.get(CONSTANTS).ok_or_else(|| missing("map", CONSTANTS))?;
+        let created = create(CONSTANTS, map)?;
+        let new = created.as_fd().as_raw_fd();
+        let former = self.maps.insert(CONSTANTS.to_owned(), created);
+        let former = former.ok_or_else(|| missing("map", CONSTANTS))?.as_fd().as_raw_fd();
+        for function in self.object.functions.values_mut() {
+            let loads = function.instructions.iter_mut();
+            loads.filter(|it| it.src_reg() == OF_MAP_VALUE && it.imm == former).for_each(|it| it.imm = new);
+        }
+        Ok(())
+    }
+
     /// Creates elements for all keys of a map of maps.
     pub(super) fn fill_with_inner(&self, name: &str, entries: u32) -> Result<(), StartError> {
         let outer = self.maps.get(name).ok_or_else(|| missing("map", name))?;
@@ -66,9 +87,10 @@ impl KernelObject {
         Ok(())
     }
 
-    /// Removes a map from the object and returns it.
-    pub(super) fn map(&mut self, name: &str) -> Result<Map, StartError> {
-        self.maps.remove(name).ok_or_else(|| missing("map", name))
+    /// Returns a map.
+    pub(super) fn map(&self, name: &str) -> Result<Map, StartError> {
+        let map = self.maps.get(name).ok_or_else(|| missing("map", name))?;
+        map.try_clone().map_err(|error| refused("open a map", error))
     }
 
     /// Loads a program into the kernel.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::error::StartError;
-use super::loader::Kernel;
+use super::loader::{Kernel, Sampler};
 use super::sideband::Sideband;
 use super::{bpf, cpus, perf};
 use crate::sample::{Batch, Counts, Source, SourceError};
@@ -75,6 +75,9 @@ impl LiveSource {
             stopped: false,
             wake,
         };
+        if let Some(sampler) = &mut source.kernel.sampler {
+            sampler.renew()?;
+        }
         source.follow_cpus().map_err(StartError::sampling)?;
         source.kernel.wanted.set(pids);
         source.kernel.attached.attach()?;
@@ -100,7 +103,32 @@ impl LiveSource {
     /// Opens the clock of a CPU; `None` while sampling is paused, and without CPU time.
     fn clock(&self, cpu: u32) -> io::Result<Option<OwnedFd>> {
         let (Some(sampler), Some(period)) = (&self.kernel.sampler, self.period) else { return Ok(None) };
-        perf::clock(cpu, period, sampler.as_fd()).map(Some)
+        perf::clock(cpu, period, sampler.program().as_fd()).map(Some)
+    }
+
+    /// Replaces the clocks of all CPUs.
+    fn restart_clocks(&mut self) -> io::Result<()> {
+        for cpu in &mut self.cpus {
+            cpu.clock = None;
+        }
+        for index in 0..self.cpus.len() {
+            match self.clock(self.cpus[index].number) {
+                Ok(clock) => self.cpus[index].clock = clock,
+                // A CPU that was switched off: its successor gets a clock in `follow_cpus`.
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads the clock's program with the walkers of runtimes that were found since.
+    fn renew_sampler(&mut self) -> io::Result<()> {
+        let Some(sampler) = self.kernel.sampler.as_mut().filter(|_| !self.stopped) else { return Ok(()) };
+        if sampler.renew().map_err(|error| io::Error::other(error.to_string()))? {
+            self.restart_clocks()?;
+        }
+        Ok(())
     }
 
     fn wait(&mut self, wait: Duration) -> io::Result<()> {
@@ -126,6 +154,7 @@ impl Source for LiveSource {
             // A CPU that goes offline meanwhile is tried again in 1 s.
             let _ = self.follow_cpus();
         }
+        self.renew_sampler()?;
         // Samples first: the life events that a sample depends on are older, so they are in the other buffers by then.
         self.kernel.cpu_buffers.drain(|record| batch.push_tick(record));
         self.kernel.ring.drain(|record| batch.push_tick(record));
@@ -137,8 +166,8 @@ impl Source for LiveSource {
     }
 
     fn counts(&self) -> Counts {
-        let programs = self.kernel.sampler.iter().chain(self.kernel.attached.programs());
-        let each = programs.map(|program| bpf::runs(program).unwrap_or_default());
+        let attached = self.kernel.attached.programs().map(|program| bpf::runs(program).unwrap_or_default());
+        let each = self.kernel.sampler.iter().map(Sampler::runs).chain(attached);
         let add = |sum: (u64, Duration), runs: (u64, Duration)| (sum.0 + runs.0, sum.1 + runs.1);
         let (runs, run_time) = each.fold((0, Duration::ZERO), add);
         Counts { counters: self.kernel.counters.sums(), runs, run_time }
@@ -159,17 +188,7 @@ impl Source for LiveSource {
     fn set_period(&mut self, period: Option<Duration>) -> Result<(), SourceError> {
         self.period = period;
         self.kernel.attached.detach();
-        for cpu in &mut self.cpus {
-            cpu.clock = None;
-        }
-        for index in 0..self.cpus.len() {
-            match self.clock(self.cpus[index].number) {
-                Ok(clock) => self.cpus[index].clock = clock,
-                // A CPU that was switched off: its successor gets a clock in `follow_cpus`.
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        self.restart_clocks()?;
         if self.period.is_some() {
             self.kernel.attached.attach().map_err(|error| io::Error::other(error.to_string()))?;
         }

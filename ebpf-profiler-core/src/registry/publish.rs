@@ -177,6 +177,7 @@ impl Registry {
             return None;
         }
         let descriptions = entry.interpreters.bytes();
+        self.tables.need_walkers(entry.interpreters.walkers());
         let mappings = self.write_bytes(&bytes, now)?;
         let interpreters = match descriptions.as_slice() {
             [] => 0,

@@ -54,6 +54,12 @@ pub trait Tables: Send {
 
     /// Withdraws a process.
     fn remove_process(&mut self, pid: u32);
+
+    /// Requests walkers of runtimes, a bit for each [number](ebpf_programs::abi::interpreter::walker): the kernel side has only
+    /// those that were requested.
+    fn need_walkers(&mut self, walkers: u32) {
+        let _ = walkers;
+    }
 }
 
 /// Error: no room in the arena or in a map.
