@@ -56,7 +56,7 @@ fn a_recording_on_a_full_disk_is_replayed() {
     let scratch = Scratch::new("full");
     let disk = scratch.path("disk");
     fs::create_dir(&disk).unwrap();
-    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs", &disk]).status();
+    let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs", &disk]).status();
     assert!(mount.unwrap().success());
     let path = format!("{disk}/run.ticks");
     let _busy = Process::start(Command::new("sh").args(["-c", "while :; do :; done"]));
