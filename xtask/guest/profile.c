@@ -2,6 +2,9 @@
  *
  * /task/chain works in main > l1 > spread > l2 > l3 > leaf while /task/flamegraph looks at the whole machine. At least
  * 95 of 100 samples of it have to hold exactly that chain, and there must be some hundred of them.
+ *
+ * Before that, /task/flamegraph samples page faults: programs of such triggers have the walkers of all languages, so the
+ * kernel's verifier has to accept all of them.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -48,8 +51,14 @@ int main(void)
     char *chain[] = {"/task/chain", "120", NULL};
     char *flamegraph[] = {"/task/flamegraph", "--seconds", "5", "--frequency", "97", "--output", (char *)OUTPUT, NULL};
     pid_t work = start(chain);
+    char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--seconds", "1", "--output", "/tmp/faults.folded", NULL};
     sleep(1);
     int status = 1;
+    waitpid(start(faults), &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        printf("profile: no page faults\n");
+        return 1;
+    }
     waitpid(start(flamegraph), &status, 0);
     kill(work, SIGKILL);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {

@@ -15,7 +15,7 @@
 //! | bytecode handler, which is part of an interpreted function | nothing |
 //! | builtin, stub, regular expression | a native frame |
 
-use super::arch::{Arch, CallInstruction, HalfFrame};
+use super::arch::{Arch, CallInstruction, HalfFrame, HalfState};
 use super::{Caller, Walk};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -184,16 +184,13 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
         }
         return;
     }
-    let half = A::half_frame(machine, pc, &walk.registers);
+    let HalfFrame { state: half, address, sp: returned } = A::half_frame(machine, pc, &walk.registers);
     let shared = parameter(walk, parameter::BUILTINS).wrapping_add(parameter(walk, parameter::PROLOGUE));
+    // The builtins may be mapped twice.
+    let is_shared = (address ^ shared) & PAGE == 0 && parameter(walk, parameter::PROLOGUE_SIZE) != 0;
     let half = match half {
-        // The builtins may be mapped twice.
-        HalfFrame::Calling { target }
-            if (target ^ shared) & PAGE == 0 && parameter(walk, parameter::PROLOGUE_SIZE) != 0 =>
-        {
-            HalfFrame::Entered
-        }
-        HalfFrame::Calling { .. } => HalfFrame::Whole,
+        HalfState::Calling if is_shared => HalfState::Entered,
+        HalfState::Calling => HalfState::Whole,
         other => other,
     };
     let entry = within(walk, pc, parameter::ENTRY, parameter::ENTRY_SIZE);
@@ -208,11 +205,13 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
     let is_entered = frame != 0 && at <= frame;
     let is_whole = match half {
         _ if is_entered => false,
-        HalfFrame::Pushed | HalfFrame::Entered | HalfFrame::Left { .. } | HalfFrame::Returning { .. } => {
-            false
-        }
-        HalfFrame::Whole | HalfFrame::Calling { .. } => true,
-        HalfFrame::Ending => return,
+        HalfState::Pushed
+        | HalfState::Entered
+        | HalfState::Left
+        | HalfState::LeftBelow
+        | HalfState::Returning => false,
+        HalfState::Whole | HalfState::Calling => true,
+        HalfState::Ending => return,
     };
     if is_whole {
         if leaf.caller.fp.wrapping_sub(sp) < 16 || frame != 0 && at.wrapping_sub(frame) < PUSHES {
@@ -228,17 +227,17 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
     leaf.caller.pc = A::strip(words[0]);
     leaf.caller.sp = sp.wrapping_add(called).wrapping_add(8);
     match half {
-        HalfFrame::Pushed => {
+        HalfState::Pushed => {
             leaf.caller.fp = words[0];
             leaf.caller.pc = A::strip(words[1]);
             leaf.caller.sp = sp.wrapping_add(16);
             leaf.state = state::ENTERED;
         }
-        HalfFrame::Entered => leaf.state = state::ENTERED,
-        HalfFrame::Left { is_below: true } if !is_entered => leaf.state = state::LEFT,
-        HalfFrame::Returning { address, sp } => {
+        HalfState::Entered => leaf.state = state::ENTERED,
+        HalfState::LeftBelow if !is_entered => leaf.state = state::LEFT,
+        HalfState::Returning => {
             leaf.caller.pc = A::strip(address);
-            leaf.caller.sp = sp;
+            leaf.caller.sp = returned;
         }
         _ => {}
     }

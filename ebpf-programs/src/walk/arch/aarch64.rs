@@ -1,6 +1,6 @@
 //! The arm64 architecture.
 
-use super::{Arch, CallInstruction, HalfFrame};
+use super::{Arch, CallInstruction, HalfFrame, HalfState};
 use crate::abi::registers::{Registers, aarch64};
 use crate::machine::Machine;
 
@@ -50,6 +50,6 @@ impl Arch for Aarch64 {
 
     #[inline(always)]
     fn half_frame<M: Machine>(_: &mut M, _: u64, _: &Registers) -> HalfFrame {
-        HalfFrame::Whole
+        HalfFrame::of(HalfState::Whole)
     }
 }

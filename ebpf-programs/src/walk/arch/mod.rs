@@ -44,34 +44,48 @@ pub trait Arch {
     fn half_frame<M: Machine>(machine: &mut M, pc: u64, registers: &Registers) -> HalfFrame;
 }
 
-/// The state of a leaf's frame.
+/// The frame of a leaf.
+///
+/// A struct with a state, not an `enum` with values: the verifier of 6.1 rejects a read of a value that was not written, even if
+/// the result is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HalfFrame {
+pub struct HalfFrame {
+    /// State of the frame.
+    pub state: HalfState,
+    /// For [`Returning`](HalfState::Returning), the return address; for [`Calling`](HalfState::Calling), the function that is
+    /// called within a few instructions.
+    pub address: u64,
+    /// For [`Returning`](HalfState::Returning), the caller's stack pointer.
+    pub sp: u64,
+}
+
+impl HalfFrame {
+    /// Returns a frame without an address.
+    #[inline(always)]
+    pub(super) const fn of(state: HalfState) -> HalfFrame {
+        HalfFrame { state, address: 0, sp: 0 }
+    }
+}
+
+/// States of a leaf's frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfState {
     /// The frame pointer leads to it.
     Whole,
     /// The return address is at the stack pointer; the frame follows within a few instructions.
     Entered,
-    /// The return address is at the stack pointer if the function at `target` is the one that builds frames.
-    Calling {
-        /// The function that is called within a few instructions.
-        target: u64,
-    },
+    /// The return address is at the stack pointer if the called function is the one that builds frames.
+    Calling,
     /// The caller's frame pointer is at the stack pointer, the return address behind it.
     Pushed,
     /// The frame pointer leads to it; all else is below the stack pointer already.
     Ending,
     /// The return address is at the stack pointer; the next instructions return.
-    Left {
-        /// The frame that was there is still in memory below the stack pointer.
-        is_below: bool,
-    },
+    Left,
+    /// The same, and the frame that was there is still in memory below the stack pointer.
+    LeftBelow,
     /// The return address is in a register; the next instructions return.
-    Returning {
-        /// The return address.
-        address: u64,
-        /// The caller's stack pointer.
-        sp: u64,
-    },
+    Returning,
 }
 
 /// A call instruction.

@@ -1,6 +1,6 @@
 //! The x86_64 architecture.
 
-use super::{Arch, CallInstruction, HalfFrame};
+use super::{Arch, CallInstruction, HalfFrame, HalfState};
 use crate::abi::registers::{Registers, x86_64};
 use crate::machine::Machine;
 use crate::walk::is_null;
@@ -86,7 +86,9 @@ impl Arch for X86_64 {
         const RBX: usize = 3;
         const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
         const PUSH_MOV: [u64; 2] = [0xe589_4855, 0xec8b_4855];
-        let Some(code) = machine.read_object(pc.wrapping_sub(1), 40) else { return HalfFrame::Whole };
+        let Some(code) = machine.read_object(pc.wrapping_sub(1), 40) else {
+            return HalfFrame::of(HalfState::Whole);
+        };
         let before = code[0] & 0xff;
         let next = [
             code[0] >> 8 | code[1] << 56,
@@ -97,10 +99,10 @@ impl Arch for X86_64 {
         let code = next[0];
         let (one, two, three) = (code & 0xff, code & 0xffff, code & 0xff_ffff);
         if before == 0x55 && (three == MOV_RBP_RSP[0] || three == MOV_RBP_RSP[1]) {
-            return HalfFrame::Pushed;
+            return HalfFrame::of(HalfState::Pushed);
         }
         if one == 0x5d {
-            return HalfFrame::Ending;
+            return HalfFrame::of(HalfState::Ending);
         }
         // The three instructions before baseline code calls its prologue.
         let call = if one == 0xe8 {
@@ -114,7 +116,8 @@ impl Arch for X86_64 {
         };
         if let Some((length, distance)) = call {
             let distance = distance as u32 as i32 as i64 as u64;
-            return HalfFrame::Calling { target: pc.wrapping_add(length).wrapping_add(distance) };
+            let address = pc.wrapping_add(length).wrapping_add(distance);
+            return HalfFrame { state: HalfState::Calling, address, sp: 0 };
         }
         // Without a branch for each byte: the sum of two words is above 0 if one of them is the pattern.
         let mut found = 0;
@@ -127,7 +130,7 @@ impl Arch for X86_64 {
             at += 1;
         }
         if found >> 63 != 0 {
-            return HalfFrame::Entered;
+            return HalfFrame::of(HalfState::Entered);
         }
         let is_popped = before == 0x5d || before == 0xc9;
         let is_compare = three & 0xf8_fdfe == 0xf8_8148;
@@ -139,27 +142,31 @@ impl Arch for X86_64 {
             || code & 0xfffd_f8ff == 0x8d48_5841
             || pops_rcx;
         if is_below || one == 0xc3 {
-            return HalfFrame::Left { is_below };
+            return HalfFrame::of(if is_below { HalfState::LeftBelow } else { HalfState::Left });
         }
         let sp = registers.values[x86_64::SP];
         let (rcx, rbx) = (registers.values[RCX], registers.values[RBX]);
         let pushed = |code: u64| registers.values[8 | (code >> 8) as usize & 7];
         if code & 0xc7ff_fffd == 0xc424_8d48 && code >> 32 & 0xf8ff == 0x5041 {
-            // The index of the address, in the order of DWARF.
-            let index = (code >> 27 & 7 | (code & 2) << 2) as usize;
-            let index = if index == 1 || index == 2 { 3 - index } else { index };
-            HalfFrame::Returning {
+            // The index of the address; DWARF exchanges the registers 1 and 2. In two arrays of eight, because the verifier of 6.1
+            // derives no bound from a disjunction.
+            let number = (code >> 27 & 7) as usize;
+            let index = if number == 1 || number == 2 { 3 - number } else { number };
+            let is_new = code & 2 != 0;
+            let words = if is_new { registers.values[8 | number] } else { registers.values[index & 7] };
+            HalfFrame {
+                state: HalfState::Returning,
                 address: pushed(code >> 32),
-                sp: sp.wrapping_add(registers.values[index & 15].wrapping_mul(8)),
+                sp: sp.wrapping_add(words.wrapping_mul(8)),
             }
         } else if three & 0xff_f8ff == 0xc3_5041 {
-            HalfFrame::Returning { address: pushed(code), sp }
+            HalfFrame { state: HalfState::Returning, address: pushed(code), sp }
         } else if code & 0xff_00ff == 0xe3_0048 && code >> 24 & 0xffff == 0xc351 {
-            HalfFrame::Returning { address: rcx, sp: sp.wrapping_add(rbx) }
+            HalfFrame { state: HalfState::Returning, address: rcx, sp: sp.wrapping_add(rbx) }
         } else if two == 0xc351 {
-            HalfFrame::Returning { address: rcx, sp }
+            HalfFrame { state: HalfState::Returning, address: rcx, sp }
         } else {
-            HalfFrame::Whole
+            HalfFrame::of(HalfState::Whole)
         }
     }
 }
