@@ -56,8 +56,9 @@
 //! # Limitations
 //!
 //! <!-- not -->
-//! - Languages: only CPython, PHP, Perl, Java, Ruby, V8 (Node.js 12 to 24) and LuaJIT 2.1. Other interpreters show their native functions. JIT-compiled code is walked through with checked
-//!   guesses, and has names only if its runtime writes a perf map or a jitdump file.
+//! - Languages: only those above; the [documentation of `ebpf-profiler-hll`](ebpf-profiler-hll/src/lib.rs) lists their limits. Other
+//!   interpreters show their native functions. Code of other JIT compilers is walked through with checked guesses, and has names
+//!   only if its runtime writes a perf map or a jitdump file.
 //! - The first sample of a script that starts after the profiler shows the interpreter's functions, not the script's.
 //! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.
 //! - No stacks of 32-bit programs.
