@@ -12,6 +12,8 @@ use crate::scratch::{AGENT, EMBED, FLAMEGRAPH, Process, RECORD, Scratch, TOP, er
 #[ignore = "needs root"]
 fn agent_sends_what_it_has_after_each_signal_that_ends_it() {
     test_needs::root!();
+    // On an idle machine the agent has nothing to send.
+    let _busy = Process::start(Command::new("sh").args(["-c", "while :; do :; done"]));
     for signal in ["HUP", "TERM", "INT"] {
         let collector = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", collector.local_addr().unwrap());
