@@ -70,7 +70,8 @@
 //!
 //! There is one folder per language, each with these files, and shared modules beside them: `accessor` reads from the
 //! machine code of an accessor function where a thread's state is stored, `thread_local` turns that into a path through
-//! memory (keys of glibc and musl, thread-local variables of all models), `split` finds cold parts of a function.
+//! memory (keys of glibc and musl, thread-local variables of all models), `split` finds cold parts of a function, `fde` reads the
+//! ranges of functions, `c_text` text that ends with a zero byte.
 //!
 //! # Other languages
 //!
@@ -132,6 +133,8 @@ mod accessor;
 mod thread_local;
 
 mod split;
+
+mod c_text;
 
 mod fde;
 

@@ -3,8 +3,8 @@
 //! `aya-obj` parses and relocates the object; the system calls around it are this crate's own ([`bpf`](super::bpf)), not
 //! aya's loader. That loader first probes the kernel's features and parses the kernel's type information (BTF): it costs
 //! 25 to 45 ms and 8 MB more at each start, measured with the same object. The programs here need neither: they use fixed
-//! offsets from [`kernel_types`](super::kernel_types), attach to perf events and raw tracepoints alone, and 5.17 is the
-//! minimum for features that need no probe. To be decided again with other kinds of attach points.
+//! offsets from [`kernel_types`](super::kernel_types), attach to perf events, which are those of probes and tracepoints
+//! too, and to raw tracepoints, and 5.17 is the minimum for features that need no probe.
 
 use std::ffi::CStr;
 use std::fs;

@@ -172,10 +172,11 @@ impl Registry {
         // The first time is free: a program that begins is published while it loads its libraries.
         let wait = count * MAPPING_WAIT + opened as u64 * FILE_WAIT;
         entry.next_publish = if wait < NO_WAIT { now } else { now.saturating_add(wait) };
-        let bytes = kernel_mappings(entry, &self.modules);
-        if bytes.is_empty() {
+        let parts = parts(entry);
+        if parts.is_empty() {
             return None;
         }
+        let (bytes, pending) = kernel_mappings(&parts, &entry.interpreters, &self.modules);
         let descriptions = entry.interpreters.bytes();
         self.tables.need_walkers(entry.interpreters.walkers());
         let mappings = self.write_bytes(&bytes, now)?;
@@ -199,12 +200,9 @@ impl Registry {
         for &id in &published.modules {
             self.modules.acquire(id, now);
         }
-        for (index, part) in parts(entry).into_iter().enumerate() {
-            let Some(file) = part.region.file.filter(|_| part.owner == 0) else { continue };
-            if let Some(module) = self.modules.get_mut(file.module)
-                && module.table == Table::Pending
-            {
-                module.wait(&published, index as u32, part.interpreter(&entry.interpreters));
+        for Pending { module, index, interpreter } in pending {
+            if let Some(module) = self.modules.get_mut(module) {
+                module.wait(&published, index, interpreter);
             }
         }
         entry.published = Some(published);
@@ -365,24 +363,41 @@ fn parts(entry: &Entry) -> Vec<Part<'_>> {
     parts
 }
 
-/// The regions as the kernel side reads them.
-fn kernel_mappings(entry: &Entry, modules: &Modules) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(entry.regions.len() * size_of::<Mapping>());
-    for part in parts(entry) {
+/// A mapping whose file has no table yet.
+struct Pending {
+    module: ModuleId,
+    /// Index among the mappings of the process.
+    index: u32,
+    interpreter: u16,
+}
+
+/// Returns the parts as the kernel side reads them, and those that wait for a table.
+fn kernel_mappings(
+    parts: &[Part<'_>],
+    interpreters: &Interpreters,
+    modules: &Modules,
+) -> (Vec<u8>, Vec<Pending>) {
+    let mut bytes = Vec::with_capacity(parts.len() * size_of::<Mapping>());
+    let mut pending = Vec::new();
+    for (part, index) in parts.iter().zip(0..) {
         let file = part.region.file;
         let table = file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
+        let interpreter = part.interpreter(interpreters);
         let (place, kind) = match part.owner {
             0 => table.map_or((0, kind::BARE), Table::words),
             _ => (0, kind::RUNTIME),
         };
+        if let (Some(file), kind::PENDING) = (file, kind) {
+            pending.push(Pending { module: file.module, index, interpreter });
+        }
         bytes.extend(part.start.to_ne_bytes());
         bytes.extend(part.end.to_ne_bytes());
         bytes.extend(file.map_or(0, |file| file.bias).to_ne_bytes());
         bytes.extend(place.to_ne_bytes());
         bytes.extend(kind.to_ne_bytes());
-        bytes.extend(part.interpreter(&entry.interpreters).to_ne_bytes());
+        bytes.extend(interpreter.to_ne_bytes());
     }
-    bytes
+    (bytes, pending)
 }
 
 /// Raw samples for want of a mapping that a process is granted each time that it is published.

@@ -2,8 +2,8 @@
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Target};
+use ebpf_programs::abi::interpreter::walker;
 
-use super::WALKER;
 use super::find::File;
 use super::heap::{CodeMemory, MAX_HEAPS};
 use super::layout::{self, Layout};
@@ -34,7 +34,8 @@ pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Rea
     let word = |symbol: Option<u64>| symbol.and_then(|symbol| target.word(symbol).ok()).unwrap_or(0);
     let continuation = [word(file.hidden.return_barrier), word(file.hidden.continuation)];
     let parameters = parameters(&layout, &code, continuation).ok_or(Reason::Unsupported)?;
-    let walker = FrameWalker::with_parameters(WALKER, None, &parameters).map_err(|_| Reason::Unsupported)?;
+    let walker =
+        FrameWalker::with_parameters(walker::HOTSPOT, None, &parameters).map_err(|_| Reason::Unsupported)?;
     let ranges = code.heaps.iter().map(|heap| heap.low..heap.high);
     let ranges = CodeRanges::new(ranges);
     let stubs = file.hidden.stubs.map(|list| Stubs::read(target.address(list), memory)).unwrap_or_default();

@@ -56,6 +56,7 @@ mod tables;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
+use ebpf_programs::abi::interpreter::walker;
 
 /// HotSpot.
 ///
@@ -83,9 +84,6 @@ impl Language for HotSpot {
     }
 
     fn walker(&self) -> u32 {
-        WALKER
+        walker::HOTSPOT
     }
 }
-
-/// Number of the kernel side's walker.
-const WALKER: u32 = 1;

@@ -15,6 +15,8 @@ use std::collections::HashMap;
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Memory, Reason, Target, Unreadable};
 
+use crate::c_text::CText;
+
 /// Maximum number of rows of a table; JDK 11 to 25 have at most 1,400.
 const MAX_ROWS: u64 = 4096;
 
@@ -188,25 +190,12 @@ impl Tables {
 
 /// Returns the zero-terminated ASCII text at an address.
 pub(super) fn text(at: u64, memory: &dyn Memory) -> Option<String> {
-    let mut text = String::new();
-    let mut at = at;
-    while text.len() < MAX_NAME {
-        // Up to the next multiple of 32: never beyond the page.
-        let mut bytes = [0; 32];
-        let part = &mut bytes[..32 - (at % 32) as usize];
-        memory.read(at, part).ok()?;
-        let end = part.iter().position(|&byte| byte == 0);
-        let taken = &part[..end.unwrap_or(part.len())];
-        if !taken.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ') {
-            return None;
-        }
-        text.extend(taken.iter().map(|&byte| char::from(byte)));
-        if end.is_some() {
-            return Some(text);
-        }
-        at = at.wrapping_add(part.len() as u64);
+    let CText { bytes, is_cut } = CText::read(at, MAX_NAME, memory).ok()?;
+    let is_ascii = bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+    if is_cut || !is_ascii {
+        return None;
     }
-    None
+    String::from_utf8(bytes).ok()
 }
 
 /// Memory read in whole pages, each once: tables and their names are many small neighbors.

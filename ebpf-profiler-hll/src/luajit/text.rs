@@ -2,6 +2,8 @@
 
 use ebpf_profiler_core::language::{Memory, Reason};
 
+use crate::c_text::CText;
+
 /// Offset of the bytes in a string.
 const BYTES: u64 = 24;
 
@@ -10,9 +12,6 @@ const KIND: (u64, u8) = (9, 4);
 
 /// Maximum length of a string, in bytes; longer ones are truncated.
 const MAX_TEXT: usize = 4096;
-
-/// Number of bytes of a read; a multiple of it never crosses a page.
-const CHUNK: u64 = 64;
 
 /// Marks a truncated string.
 const ELLIPSIS: char = '…';
@@ -27,21 +26,11 @@ pub(super) fn read(at: u64, memory: &dyn Memory) -> Result<String, Reason> {
 
 /// Reads the bytes at an address, up to the first zero byte.
 pub(super) fn read_bytes(at: u64, memory: &dyn Memory) -> Result<String, Reason> {
-    let mut bytes = Vec::new();
-    let mut next = at;
-    while bytes.len() < MAX_TEXT {
-        let len = CHUNK - next % CHUNK;
-        bytes.extend(memory.bytes(next, len, CHUNK as usize)?);
-        let new = bytes.len() - len as usize;
-        if let Some(end) = bytes[new..].iter().position(|&byte| byte == 0) {
-            bytes.truncate(new + end);
-            return Ok(String::from_utf8_lossy(&bytes).into_owned());
-        }
-        next = next.wrapping_add(len);
-    }
-    bytes.truncate(MAX_TEXT);
+    let CText { bytes, is_cut } = CText::read(at, MAX_TEXT, memory)?;
     let mut text = String::from_utf8_lossy(&bytes).into_owned();
-    text.push(ELLIPSIS);
+    if is_cut {
+        text.push(ELLIPSIS);
+    }
     Ok(text)
 }
 

@@ -1,26 +1,19 @@
 //! Attaches to a process that runs Perl.
 
 use ebpf_profiler_core::language::{Attachment, FramePath, FrameWalker, Reason, Target};
+use ebpf_programs::abi::interpreter::walker;
 
 use super::find::RuntimeFacts;
 use super::name::Names;
 use crate::accessor::{Location, Origin};
 use crate::thread_local;
 
-/// Number of the kernel side's walker.
-pub(super) const WALKER: u32 = 4;
-
 pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attachment, Reason> {
     let origin = Origin::Key { number: Location::at(facts.key), created: None };
     let path = FramePath::from_thread_pointer(&thread_local::path(origin, target)?);
     // The current statement in the interpreter; the current stack is 16 bytes behind.
     let statement = if facts.version < 34 { 224 } else { 208 };
-    let walker =
-        FrameWalker::with_parameters(WALKER, Some(path), &[statement]).map_err(|_| Reason::Unsupported)?;
+    let walker = FrameWalker::with_parameters(walker::PERL, Some(path), &[statement])
+        .map_err(|_| Reason::Unsupported)?;
     Ok(Attachment::new(walker, Names::new(facts.version, target.address(facts.next_state))))
-}
-
-#[test]
-fn walker_is_that_of_the_kernel_side() {
-    assert_eq!(WALKER, ebpf_programs::abi::interpreter::walker::PERL);
 }

@@ -35,6 +35,7 @@ mod name;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
+use ebpf_programs::abi::interpreter::walker;
 
 /// Perl.
 ///
@@ -62,6 +63,6 @@ impl Language for Perl {
     }
 
     fn walker(&self) -> u32 {
-        attach::WALKER
+        walker::PERL
     }
 }

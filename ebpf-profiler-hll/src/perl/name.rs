@@ -14,6 +14,9 @@
 //! Source: DWARF of Debian's perl-debug 5.36.0; before 5.36 the OpenTelemetry profiler's tables.
 
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
+use ebpf_programs::abi::interpreter::fold;
+
+use crate::c_text::CText;
 
 /// Types of values: the low byte of their flags.
 const CODE: u32 = 13;
@@ -23,13 +26,10 @@ const FORMAT: u32 = 14;
 const NAMED: u32 = 0x8000;
 
 /// Maximum length of a name and of a path, in bytes.
-const MAX_TEXT: u64 = 4096;
+const MAX_TEXT: usize = 4096;
 
 /// Maximum number of slots of a stash.
 const MAX_SLOTS: u64 = 1 << 24;
-
-/// Number of bytes of a path that are read at once.
-const PIECE: u64 = 64;
 
 /// Bits of the address in a frame's address; those above are its shape.
 const ADDRESS_BITS: u32 = 48;
@@ -94,7 +94,7 @@ impl Attached for Names {
         let (shape, at) = (address >> ADDRESS_BITS & 0xff, address & ((1 << ADDRESS_BITS) - 1));
         // Of a sub its body, of a path its beginning.
         let word = memory.u64(at)?;
-        if hash(word) != check {
+        if fold(&[word, 0, 0], 1) != check {
             return Err(Reason::Replaced);
         }
         let of_file =
@@ -108,16 +108,11 @@ impl Attached for Names {
     }
 }
 
-/// Returns the check that frames carry, as the kernel side computes it.
-fn hash(word: u64) -> u32 {
-    (word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
-}
-
 /// Reads a name: its length, its bytes, a zero byte, and flags.
 fn hek(at: u64, memory: &dyn Memory) -> Result<String, Reason> {
     const UTF8: u8 = 1;
     let length = u64::from(memory.u32(at.wrapping_add(4))?);
-    let mut bytes = memory.bytes(at.wrapping_add(8), length + 2, MAX_TEXT as usize)?;
+    let mut bytes = memory.bytes(at.wrapping_add(8), length + 2, MAX_TEXT)?;
     let flags = bytes.pop().unwrap_or(0);
     bytes.pop();
     // Otherwise each byte is a character of Latin-1.
@@ -127,20 +122,13 @@ fn hek(at: u64, memory: &dyn Memory) -> Result<String, Reason> {
     })
 }
 
-/// Reads a path up to its zero byte.
+/// Reads a path.
 fn text(at: u64, memory: &dyn Memory) -> Result<String, Reason> {
-    let mut bytes = Vec::new();
-    while (bytes.len() as u64) < MAX_TEXT {
-        let from = at.wrapping_add(bytes.len() as u64);
-        // A piece doesn't reach into the next page, which may not be mapped.
-        let piece = memory.bytes(from, PIECE - from % PIECE, PIECE as usize)?;
-        if let Some(end) = piece.iter().position(|&byte| byte == 0) {
-            bytes.extend_from_slice(&piece[..end]);
-            return Ok(String::from_utf8_lossy(&bytes).into_owned());
-        }
-        bytes.extend(piece);
+    let CText { bytes, is_cut } = CText::read(at, MAX_TEXT, memory)?;
+    if is_cut {
+        return Err(Reason::Implausible);
     }
-    Err(Reason::Implausible)
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -148,12 +136,6 @@ mod tests {
     use ebpf_profiler_core::language::Unreadable;
 
     use super::*;
-
-    #[test]
-    fn checks_are_those_of_the_kernel_side() {
-        let word = 0x7f00_1234_5678;
-        assert_eq!(hash(word), ebpf_programs::abi::interpreter::fold(&[word, 0, 0], 1));
-    }
 
     #[test]
     fn decodes_latin_1_and_utf_8() {
@@ -174,18 +156,5 @@ mod tests {
         assert_eq!(name("größe".as_bytes(), 1).as_deref(), Ok("größe"));
         assert_eq!(name(b"gr\xf6\xdfe", 4).as_deref(), Ok("größe"));
         assert_eq!(name(&[b'x'; 5000], 0), Err(Reason::Unreadable));
-    }
-
-    #[test]
-    fn paths_end_before_unmapped_memory() {
-        let bytes = [&b"x".repeat(100)[..], b"/a.pl\0"].concat();
-        let start = 0x2000 - bytes.len() as u64;
-        let memory = move |address: u64, buffer: &mut [u8]| {
-            let at = address.checked_sub(start).ok_or(Unreadable)? as usize;
-            buffer.copy_from_slice(bytes.get(at..at + buffer.len()).ok_or(Unreadable)?);
-            Ok(())
-        };
-        assert_eq!(text(start, &memory), Ok("x".repeat(100) + "/a.pl"));
-        assert_eq!(text(0x2000, &memory), Err(Reason::Unreadable));
     }
 }

@@ -1,19 +1,17 @@
 //! Attaches to a process that runs PHP.
 
 use ebpf_profiler_core::language::{Attachment, FramePath, FrameWalker, Reason, Target};
+use ebpf_programs::abi::interpreter::walker;
 
 use super::find::RuntimeFacts;
 use super::name::Names;
 use super::offsets::Offsets;
 
-/// Number of the kernel side's walker.
-pub(super) const WALKER: u32 = 6;
-
 pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attachment, Reason> {
     let path = FramePath::from_address(target.address(facts.current), &[]);
     let parameters = parameters(&facts.offsets, facts.opline);
-    let walker =
-        FrameWalker::with_parameters(WALKER, Some(path), &parameters).map_err(|_| Reason::Unsupported)?;
+    let walker = FrameWalker::with_parameters(walker::PHP, Some(path), &parameters)
+        .map_err(|_| Reason::Unsupported)?;
     Ok(Attachment::new(walker, Names::new(facts.offsets)))
 }
 
@@ -33,9 +31,7 @@ fn parameters(offsets: &Offsets, opline: Option<u8>) -> [u64; 2] {
 #[test]
 fn parameters_are_those_of_the_kernel_side() {
     use super::version::Version;
-    use ebpf_programs::abi::interpreter::walker;
 
-    assert_eq!(WALKER, walker::PHP);
     let offsets = Offsets::of(Version(8, 2)).unwrap();
     assert_eq!(parameters(&offsets, Some(15)), [0x00b8_0010_0098_0048, 0x10_0038]);
     assert_eq!(parameters(&offsets, None)[1], 56);

@@ -62,6 +62,7 @@ mod version;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
+use ebpf_programs::abi::interpreter::walker;
 
 /// PHP.
 ///
@@ -89,6 +90,6 @@ impl Language for Php {
     }
 
     fn walker(&self) -> u32 {
-        attach::WALKER
+        walker::PHP
     }
 }
