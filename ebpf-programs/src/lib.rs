@@ -78,12 +78,12 @@
 //! | --- | --- |
 //! | [`abi`] | records sent by the kernel side, tables and mappings published to it, the one list of stop reasons |
 //! | [`machine`] | the environment of a walker |
-//! | [`walk`] | one step from a frame to its caller: unwind rows, frame pointers, signal frames, interpreter frames |
+//! | [`walk`] | one step from a frame to its caller: unwind rows, frame pointers, signal frames, frames of runtimes |
 //! | `OBJECT`, with feature `object` | the compiled kernel side as bytes, for x86_64 |
 //!
 //! # The rules of the kernel side
 //!
-//! * One program and one loop. A step takes one frame and is independent of the loop that drives it; its state is in a map
+//! * One walk and one loop, whatever event it is for. A step takes one frame and is independent of the loop that drives it; its state is in a map
 //!   value that each iteration fetches again. A step may be followed by a [run](walk::Walk::run) of further frames.
 //! * A walker uses only [`Machine`](machine::Machine), and any answer may be wrong. It continues, or ends with a
 //!   [`Stop`](abi::reason::Stop) that is in the record.
@@ -96,7 +96,8 @@
 //! # What it does not do
 //!
 //! It loads nothing: `ebpf-profiler-core` does. The walkers support x86_64 and arm64; the compiled object is for x86_64. They
-//! support interpreters whose frames are a linked list, by a [description](abi::interpreter) that user space publishes.
+//! support interpreters whose frames are a linked list by a [description](abi::interpreter) that user space publishes, and
+//! have a [walker](abi::interpreter::walker) each for HotSpot, V8, Ruby, PHP, Perl and LuaJIT.
 //!
 //! # Minimum kernel version
 //!

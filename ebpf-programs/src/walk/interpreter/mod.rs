@@ -1,4 +1,4 @@
-//! Interpreter frames: a linked list in memory, taken when the native walk reaches an interpreter loop.
+//! Interpreter frames: taken from memory when the native walk reaches an interpreter loop.
 //!
 //! ```text
 //!   OUTSIDE ──loop────► HOPPING ──innermost frame──► TAKING ──end of the run──► BEHIND ──native caller──► OUTSIDE
@@ -17,13 +17,13 @@
 //!   top           HOPPING, COMPARING, SEARCHING
 //!   frames        TAKING from a linked list
 //!   ruby          TAKING from an array, with a search for methods
-//!   php           TAKING, of PHP
+//!   php           TAKING from a linked list with placeholders
 //!   perl          TAKING from arrays of contexts
 //!   luajit        TAKING from the stacks of states
 //!   others        FIRST to NEXT
 //! ```
 //!
-//! Each step makes one read and has no loop, because the verifier follows every path through one. An unreadable word ends
+//! Each step makes a few reads and has no loop, because the verifier follows every path through one. An unreadable word ends
 //! the list with a frame of function 0, which marks the missing frames; the native walk continues.
 
 mod state;
@@ -175,7 +175,12 @@ fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()>
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::take(walk, machine, slot),
         walker::PERL if M::has_walker(walker::PERL) => perl::take(walk, machine, slot),
         walker::PHP if M::has_walker(walker::PHP) => php::take(walk, machine, slot),
-        _ => None,
+        _ => {
+            // The program is about to be loaded with this walker. Until then the loop stands for itself.
+            walk.interpreter.next[slot] = 0;
+            walk.interpreter.phase = phase::BEHIND;
+            Some(())
+        }
     }
 }
 
