@@ -10,30 +10,26 @@
 //! The innermost sub may be on the lines with the comment "spin".
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, and prints")]
 
-#[path = "../php/chain.rs"]
+#[path = "../scripts/chain.rs"]
 mod chain;
-#[path = "../php/seen.rs"]
+#[path = "../scripts/profile.rs"]
+mod profile;
+#[path = "../scripts/seen.rs"]
 mod seen;
 
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::profile::Profile;
-
 use chain::{Call, Running};
+use profile::profile;
 use seen::{Seen, Stack};
 
-/// Profiling time of all chains together, and time before it, until the tables are ready.
+/// Profiling time of all chains together.
 const DURATION: Duration = Duration::from_secs(6);
-const WARM_UP: Duration = Duration::from_secs(2);
 
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 990;
-
-/// Sampling frequency per CPU, in Hz.
-const FREQUENCY: u32 = 997;
 
 /// Chains and their arguments.
 const CASES: &[(&str, &str)] = &[
@@ -74,7 +70,7 @@ fn every_chain_of_installed_perl() {
         })
         .collect();
     running.iter().for_each(|running| running.signal("CONT"));
-    let stacks = seen::stacks(&profile(running.iter().map(Running::pid)));
+    let stacks = seen::stacks(&profile(running.iter().map(Running::pid), DURATION));
     let mut failures = String::new();
     for ((chain, argument), running) in CASES.iter().zip(&running) {
         let own: Vec<_> = stacks.iter().filter(|stack| stack.pid == running.pid()).collect();
@@ -126,20 +122,4 @@ fn compare(stack: &Stack, chain: &[Call]) -> Result<(), String> {
 fn spin_lines() -> Vec<u32> {
     let lines = (1..).zip(include_str!("programs/chains.pl").lines());
     lines.filter(|(_, line)| line.ends_with("# spin")).map(|(number, _)| number).collect()
-}
-
-/// Profiles processes.
-fn profile(pids: impl Iterator<Item = u32>) -> Profile {
-    let builder = Profiler::builder()
-        .deadline(Duration::from_secs(120))
-        .frequency(FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
-    let builder = pids.fold(builder, |builder, pid| builder.pid(pid));
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
-    std::thread::sleep(WARM_UP);
-    drop(profiler.take_profile().unwrap_or_else(|error| panic!("{error}")));
-    std::thread::sleep(DURATION);
-    let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
-    profile
 }

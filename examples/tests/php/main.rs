@@ -21,31 +21,29 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+#[path = "../scripts/chain.rs"]
 mod chain;
 mod interpreter;
 mod judge;
+#[path = "../scripts/profile.rs"]
+mod profile;
+#[path = "../scripts/seen.rs"]
 mod seen;
+#[path = "../scripts/verdict.rs"]
+mod verdict;
 
 use std::time::Duration;
 
-use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::profile::Profile;
-
 use chain::Running;
 use interpreter::Interpreter;
-use judge::Verdict;
+use judge::judge;
+use profile::profile;
 
-/// Profiling time of all chains together, in seconds.
-const SECONDS: f64 = 8.0;
+/// Profiling time of all chains together.
+const DURATION: Duration = Duration::from_secs(8);
 
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 990;
-
-/// Time before the samples that count.
-const WARM_UP: Duration = Duration::from_secs(2);
-
-/// Sampling frequency per CPU, in Hz.
-const FREQUENCY: u32 = 997;
 
 /// A chain, its argument, and the first version that has it.
 struct Case {
@@ -157,13 +155,11 @@ fn check(interpreter: &Interpreter) {
         })
         .collect();
     running.iter().for_each(|running| running.signal("CONT"));
-    let pids: Vec<_> = running.iter().map(Running::pid).collect();
-    let profile = profile(&pids, || std::thread::sleep(Duration::from_secs_f64(SECONDS)));
-    let stacks = seen::stacks(&profile);
+    let stacks = seen::stacks(&profile(running.iter().map(Running::pid), DURATION));
     let mut failures = String::new();
     for (case, running) in cases.iter().zip(&running) {
-        let own: Vec<_> = stacks.iter().filter(|stack| stack.pid == running.pid()).cloned().collect();
-        let verdict = Verdict::on(&own, &running.chain);
+        let own = stacks.iter().filter(|stack| stack.pid == running.pid());
+        let verdict = judge(own, &running.chain);
         println!("share\tphp\t{}\t{}\t{}\t{}", interpreter.name, case.name, verdict.exact, verdict.samples);
         if case.name == "two_lines" && !verdict.has_equal_lines() {
             failures += &format!("\n{} under {}: lines {:?}", case.name, interpreter.name, verdict.lines);
@@ -173,21 +169,4 @@ fn check(interpreter: &Interpreter) {
         }
     }
     assert!(failures.is_empty(), "{failures}");
-}
-
-/// Profiles processes while `meanwhile` runs.
-fn profile(pids: &[u32], meanwhile: impl FnOnce()) -> Profile {
-    let builder = Profiler::builder()
-        .deadline(Duration::from_secs(120))
-        .frequency(FREQUENCY)
-        .unwind(ebpf_profiler_unwind::tables())
-        .languages(ebpf_profiler_hll::all());
-    let builder = pids.iter().fold(builder, |builder, &pid| builder.pid(pid));
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
-    // Until the tables are ready, stacks are copied, and deep ones truncated.
-    std::thread::sleep(WARM_UP);
-    drop(profiler.take_profile().unwrap_or_else(|error| panic!("{error}")));
-    meanwhile();
-    let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
-    profile
 }
