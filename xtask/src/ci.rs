@@ -10,11 +10,10 @@ use crate::{api, collector, crates, debian, fixtures, kernels, newcomer, object,
 
 /// Debian packages that CI needs, each with its use.
 const PACKAGES: &[&str] = &[
-    "procps",          // sends signals to them
-    "procps",          // sends signals to them
     "gcc",             // compiles C test programs
-    "g++",             // compiles C test programs
+    "g++",             // compiles C++ test programs
     "libc6-dev",       // links static ones
+    "procps",          // sends signals to them
     "binutils",        // strips them
     "gdb",             // unwinds their stacks, for comparison
     "elfutils",        // unwinds their core files, for comparison

@@ -24,8 +24,21 @@ const VARIABLE: &str = "TRUTH_MATRIX";
 const TESTS: &[&str] = &["test", "--release", "-p", "examples", "--no-fail-fast"];
 
 /// The live tests that are shorter without the variable, and `crates`, the checks of the libraries in full.
-const ALL: &[&str] =
-    &["truth", "go", "hotspot", "python", "php", "perl", "ruby", "v8", "hostile", "collector", "crates"];
+const ALL: &[&str] = &[
+    "truth",
+    "go",
+    "hotspot",
+    "python",
+    "php",
+    "perl",
+    "ruby",
+    "v8",
+    "luajit",
+    "events",
+    "hostile",
+    "collector",
+    "crates",
+];
 
 /// Longest time of a step.
 const LIMIT: Duration = Duration::from_secs(6 * 3600);
