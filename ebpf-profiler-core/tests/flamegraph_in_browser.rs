@@ -6,10 +6,14 @@ mod browser;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 use browser::Browser;
+use ebpf_profiler_core::profile::{Process, Profile, ProfileBuilder, SampleKind, Thread, Unit};
 use ebpf_profiler_core::sink::Html;
+use ebpf_profiler_core::symbol::NoSymbols;
 use ebpf_profiler_core::testing;
+use ebpf_profiler_core::trace::{Stop, Trace};
 
 const STACKS: &str = "
     server;_start;main;serve;parse::request;core::str::find_[i] 20
@@ -30,6 +34,7 @@ fn the_page_works_in_a_browser() {
     is_walked_by_keyboard(&browser, &page);
     keeps_its_state_in_the_address(&browser, &page);
     turns_and_follows_the_preferred_colours(&browser, &page);
+    switches_kinds_of_samples(&browser);
     says_that_there_are_no_samples(&browser);
     hostile_names_are_text(&browser);
     many_frames_are_drawn_quickly(&browser);
@@ -145,6 +150,47 @@ fn keeps_its_state_in_the_address(browser: &Browser, page: &Path) {
     quiet(browser);
 }
 
+fn switches_kinds_of_samples(browser: &Browser) {
+    let page = written("kinds", Html::new(&three_kinds()));
+    browser.open_file(&page, "");
+    let shown = "[find('kind').value, flamegraph.model.all, flamegraph.words.counts(0)].join(' ')";
+    assert_eq!(
+        browser.ask("[...find('kind').options].map((kind) => kind.text).join()"),
+        "cpu,off-cpu,malloc"
+    );
+    browser.wait(shown, "cpu 3 3 samples, 100.0 %, 30 ms of CPU time");
+    browser.open_file(&page, "search=worker");
+    // The menu is the first tab stop.
+    browser.press(&format!("{TAB}{DOWN}{DOWN}"));
+    browser.wait(shown, "malloc 6144 6 KiB, 100.0 %");
+    browser.wait("find('matched').textContent", "100.0 % matched: 6 KiB in 1 frame");
+    browser.wait("location.hash", "#kind=malloc&search=worker");
+    browser.open_file(&page, "kind=off-cpu&zoom=1");
+    browser.wait(shown, "off-cpu 7000000 7 ms, 100.0 %");
+    browser.wait("find('notes').textContent.split('  ·  ')[0]", "1 sample (7 ms off-cpu) in 1.0 s");
+    browser.wait("find('graph').dataset.zoomed", "worker");
+    browser.open_file(&page, "kind=none");
+    browser.wait(shown, "cpu 3 3 samples, 100.0 %, 30 ms of CPU time");
+    quiet(browser);
+}
+
+/// Three samples of CPU time, one of off-CPU time, two of bytes.
+fn three_kinds() -> Profile {
+    let kinds = [
+        SampleKind::cpu(Duration::from_millis(10)),
+        SampleKind::off_cpu(),
+        SampleKind::new("malloc", Unit::Bytes),
+    ];
+    let mut builder = ProfileBuilder::of_kinds(kinds);
+    let process = builder.process(Process::new(7));
+    let thread = builder.thread(Thread::new(process, 7, "worker"));
+    let trace = Trace::new([].as_slice(), Stop::NoUserStack);
+    for (kind, value) in [(0, 1), (0, 1), (0, 1), (1, 7_000_000), (2, 4_096), (2, 2_048)] {
+        builder.add_value(kind, value, None, thread, &trace, 1_000);
+    }
+    builder.finish(UNIX_EPOCH, Duration::from_secs(1), |_| None, &mut NoSymbols)
+}
+
 fn turns_and_follows_the_preferred_colours(browser: &Browser, page: &Path) {
     browser.open_file(page, "");
     let top = "flamegraph.place('all').y < flamegraph.place('main').y";
@@ -241,9 +287,13 @@ fn page(name: &str, stacks: &str) -> PathBuf {
 }
 
 fn titled(name: &str, title: &str, stacks: &str) -> PathBuf {
+    written(name, Html::new(&testing::profile(stacks)).title(title))
+}
+
+fn written(name: &str, html: Html<'_>) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("flamegraph-{name}.html"));
     let mut page = Vec::new();
-    Html::new(&testing::profile(stacks)).title(title).write(&mut page).expect("memory takes it");
+    html.write(&mut page).expect("memory takes it");
     std::fs::write(&path, page).expect("the folder is there");
     path
 }

@@ -57,8 +57,8 @@ impl Format {
 impl Profile {
     /// Writes the profile to a file in the [`Format`] that the ending of the path names.
     ///
-    /// A profile with several kinds of samples becomes a file for each, with the name of the kind before the ending:
-    /// `machine.cpu.folded`, `machine.off-cpu.folded`.
+    /// A profile with several kinds of samples becomes a page with a menu of them, and in the other formats a file for each,
+    /// with the name of the kind before the ending: `machine.cpu.folded`, `machine.off-cpu.folded`.
     ///
     /// A regular file is written under a hidden name in the same folder and renamed when it is complete. A file that it
     /// replaces keeps its mode if it belongs to this user. A pipe or a character device is written to.
@@ -78,7 +78,7 @@ impl Profile {
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
         let path = path.as_ref();
         let format = Format::of(path)?;
-        for (path, profile) in parts(path, self) {
+        for (path, profile) in parts(path, format, self) {
             files::replace(&path, |out| format.write(&profile, out))
                 .map_err(|source| WriteError::Io { path, source })?;
         }
@@ -208,9 +208,9 @@ impl Error for WriteError {
     }
 }
 
-/// Returns the files of a profile: one for each kind of samples.
-fn parts(path: &Path, profile: &Profile) -> Vec<(PathBuf, Profile)> {
-    if profile.kinds().len() < 2 {
+/// Returns the files of a profile: one for each kind of samples, unless the format holds several.
+fn parts(path: &Path, format: Format, profile: &Profile) -> Vec<(PathBuf, Profile)> {
+    if profile.kinds().len() < 2 || format == Format::Html {
         return vec![(path.into(), profile.clone())];
     }
     profile.by_kind().map(|profile| (kind_path(path, profile.kind().name()), profile)).collect()

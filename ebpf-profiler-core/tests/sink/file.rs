@@ -5,8 +5,11 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, UNIX_EPOCH};
 
+use ebpf_profiler_core::profile::{ProfileBuilder, SampleKind};
 use ebpf_profiler_core::sink::{File, Sink, WriteError};
+use ebpf_profiler_core::symbol::NoSymbols;
 use ebpf_profiler_core::testing;
 
 /// A fresh folder for a test.
@@ -36,6 +39,18 @@ fn the_ending_decides() {
         assert!(text.starts_with(begins), "{name}: {text:.60}");
     }
     assert_eq!(names(&folder), ["x.SVG", "x.folded", "x.html"]);
+}
+
+#[test]
+fn one_page_has_all_kinds_of_samples() {
+    let folder = folder("kinds");
+    let kinds = [SampleKind::cpu(Duration::ZERO), SampleKind::off_cpu()];
+    let builder = ProfileBuilder::of_kinds(kinds);
+    let profile = builder.finish(UNIX_EPOCH, Duration::ZERO, |_| None, &mut NoSymbols);
+    for name in ["x.html", "x.svg", "x.folded"] {
+        profile.write(folder.join(name)).expect("the folder is writable");
+    }
+    assert_eq!(names(&folder), ["x.cpu.folded", "x.cpu.svg", "x.html", "x.off-cpu.folded", "x.off-cpu.svg"]);
 }
 
 #[test]

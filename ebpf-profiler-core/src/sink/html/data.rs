@@ -1,12 +1,13 @@
-//! Data of a page: JSON, with the frames as two strings of numbers.
+//! Data of a page: JSON, with the frames of each kind of samples as two strings of numbers.
 //!
 //! ```text
-//!   { "title": "…", "start": 1700000000000, "kind": "cpu", "unit": "count", "period": 0.01, "notes": ["12 samples in 1.0 s", …],
-//!     "looks": [["kernel", "#8fb7f5", "#34609f"], …],
-//!     "modules": ["", "libc.so.6", …],
-//!     "names": ["all", "cat", "main", "read", …],
-//!     "labels": "0,0,0,0,8,0,8,1,…",      per name: 2 * kind + inlined, module
-//!     "frames": ",0,,,1,,,2,1,…" }        per frame: 2 * up + guessed, label, own samples
+//!   { "title": "…", "start": 1700000000000, "looks": [["kernel", "#8fb7f5", "#34609f"], …],
+//!     "kinds": [
+//!       { "kind": "cpu", "unit": "count", "period": 0.01, "notes": ["12 samples in 1.0 s", …],
+//!         "modules": ["", "libc.so.6", …],
+//!         "names": ["all", "cat", "main", "read", …],
+//!         "labels": "0,0,0,0,8,0,8,1,…",      per name: 2 * kind + inlined, module
+//!         "frames": ",0,,,1,,,2,1,…" }, … ] } per frame: 2 * up + guessed, label, own value
 //! ```
 //!
 //! Numbers have base 36, and 0 may be empty. Each frame precedes its callees. `up` is the number of levels from a callee of the
@@ -19,29 +20,41 @@ use std::time::UNIX_EPOCH;
 use hashbrown::HashMap;
 
 use super::json::{write_string, write_strings};
-use crate::profile::{Label, Layout, Profile};
+use crate::profile::{Label, Layout, Limits, Profile, Tree};
 use crate::sink::palette::{self, LOOKS};
 use crate::text::Number;
 
+/// Maximum number of frames of all kinds: more are slow to draw in a browser.
+const MOST_FRAMES: usize = 250_000;
+
 /// Writes the data.
-pub(super) fn write(
-    out: &mut dyn Write,
-    title: &str,
-    profile: &Profile,
-    layout: &Layout<'_, '_>,
-) -> io::Result<()> {
+pub(super) fn write(out: &mut dyn Write, title: &str, profile: &Profile) -> io::Result<()> {
     let start = profile.start().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let kind = profile.kind();
     out.write_all(b"{\"title\":")?;
     write_string(out, title)?;
-    write!(out, ",\"start\":{start},\"kind\":")?;
+    write!(out, ",\"start\":{start},\"looks\":")?;
+    write_looks(out)?;
+    out.write_all(b",\"kinds\":[")?;
+    // A page without kinds is that of an empty profile.
+    let kinds = profile.kinds().len().max(1);
+    for index in 0..kinds {
+        out.write_all(if index > 0 { b",\n" } else { b"\n" })?;
+        write_kind(out, &profile.of_kind(index), MOST_FRAMES / kinds)?;
+    }
+    out.write_all(b"]}")
+}
+
+/// Writes the samples of a profile with one kind.
+fn write_kind(out: &mut dyn Write, profile: &Profile, frames: usize) -> io::Result<()> {
+    let tree = Tree::new(profile);
+    let layout = tree.layout(Limits { frames, ..Limits::default() });
+    let kind = profile.kind();
+    out.write_all(b"{\"kind\":")?;
     write_string(out, kind.name())?;
     let (unit, period) = (kind.unit().name(), kind.period().as_secs_f64());
     write!(out, ",\"unit\":\"{unit}\",\"period\":{period},\"notes\":")?;
-    write_strings(out, notes(profile, layout))?;
-    out.write_all(b",\"looks\":")?;
-    write_looks(out)?;
-    write_frames(out, layout)?;
+    write_strings(out, notes(profile, &layout))?;
+    write_frames(out, &layout)?;
     out.write_all(b"}")
 }
 

@@ -20,13 +20,13 @@ mod json;
 
 use std::io;
 
-use crate::profile::{Limits, Profile, Tree};
+use crate::profile::Profile;
 use crate::text::clean;
 
-/// An interactive flame graph with search, as one self-contained HTML file. It shows the first kind of samples.
+/// An interactive flame graph with search, as one self-contained HTML file.
 ///
-/// Click or Enter zooms, Escape resets, `/` searches (a regular expression), arrows select the next frame, `n` and `N` the
-/// next and the previous match. The URL keeps zoom and search. It draws at most 250,000 frames: the narrowest of more are
+/// A profile with several kinds of samples gets a menu of them; the page begins with the first one. Click or Enter zooms, Escape resets, `/` searches (a regular expression), arrows select the next frame, `n` and `N` the
+/// next and the previous match. The URL keeps kind, zoom and search. It draws at most 250,000 frames: the narrowest of more are
 /// merged, and the page shows their number.
 ///
 /// # Examples
@@ -63,8 +63,6 @@ impl<'p> Html<'p> {
     ///
     /// Fails if `out` does.
     pub fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        let tree = Tree::new(self.profile);
-        let layout = tree.layout(Limits { frames: MOST_FRAMES, ..Limits::default() });
         for part in PAGE.split("{{") {
             let Some((name, text)) = part.split_once("}}") else {
                 out.write_all(part.as_bytes())?;
@@ -73,7 +71,7 @@ impl<'p> Html<'p> {
             match name {
                 "title" => json::write_text(out, &self.title)?,
                 "style" => out.write_all(STYLE.as_bytes())?,
-                "data" => data::write(out, &self.title, self.profile, &layout)?,
+                "data" => data::write(out, &self.title, self.profile)?,
                 _ => SCRIPTS.iter().try_for_each(|script| out.write_all(script.as_bytes()))?,
             }
             out.write_all(text.as_bytes())?;
@@ -81,9 +79,6 @@ impl<'p> Html<'p> {
         Ok(())
     }
 }
-
-/// Maximum number of frames: more are slow to draw in a browser.
-const MOST_FRAMES: usize = 250_000;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");

@@ -1,15 +1,35 @@
 // The page: handles input and shows the status.
 class Page {
   constructor(data) {
-    this.model = new Model(data);
+    this.data = data;
+    this.models = [];
+    const names = data.kinds.map(({ kind }) => element("option", kind));
+    find("kind").replaceChildren(...names);
+    find("kind").hidden = names.length < 2;
+    this.show(0);
+    this.listen();
+    this.readAddress();
+  }
+
+  // Shows a kind of samples, all of it.
+  show(kind) {
+    const data = { ...this.data, ...this.data.kinds[kind] };
+    this.kind = find("kind").selectedIndex = kind;
+    this.model = this.models[kind] ??= new Model(data);
     this.view = new View(this.model);
     this.words = new Words(this.model, this.view);
     this.painter = new Painter(find("canvas"), this.model);
     this.describe(data);
-    this.listen();
     this.fitWindow();
-    this.readAddress();
-    this.settle();
+  }
+
+  // Shows another kind; the search and the direction stay.
+  choose(kind) {
+    const { icicle } = this.view;
+    this.show(kind);
+    this.view.icicle = icicle;
+    this.search(find("search").value);
+    this.reset();
   }
 
   describe(data) {
@@ -47,6 +67,7 @@ class Page {
     graph.addEventListener("blur", () => this.focus(-1));
     find("search").addEventListener("input", (event) => this.search(event.target.value));
     find("tools").addEventListener("submit", (event) => this.submit(event));
+    find("kind").addEventListener("change", () => this.choose(find("kind").selectedIndex));
     find("turn").addEventListener("click", () => this.turn(!this.view.icicle));
     find("reset").addEventListener("click", () => this.reset());
     addEventListener("keydown", (event) => this.key(event));
@@ -250,7 +271,7 @@ class Page {
     } else if (event.key === "Escape") {
       event.preventDefault();
       this.escape(inField);
-    } else if (event.key === "i" && !inField && !event.ctrlKey && !event.metaKey) {
+    } else if (event.key === "i" && !event.target.matches?.("input, select") && !event.ctrlKey && !event.metaKey) {
       this.turn(!this.view.icicle);
     }
   }
@@ -289,6 +310,7 @@ class Page {
   // The address stores the state of the view, so that it can be shared.
   writeAddress() {
     const parts = new URLSearchParams();
+    if (this.kind > 0) parts.set("kind", this.model.data.kind);
     if (this.view.zoomed > 0) parts.set("zoom", this.view.zoomed);
     if (find("search").value !== "") parts.set("search", find("search").value);
     if (this.view.icicle) parts.set("icicle", "1");
@@ -304,6 +326,8 @@ class Page {
   readAddress() {
     const parts = new URLSearchParams(location.hash.slice(1));
     const zoomed = Number(parts.get("zoom") ?? 0);
+    const kind = Math.max(this.data.kinds.findIndex((data) => data.kind === parts.get("kind")), 0);
+    if (kind !== this.kind) this.show(kind);
     const { view, model } = this;
     view.icicle = parts.get("icicle") === "1";
     find("turn").setAttribute("aria-pressed", view.icicle);
@@ -312,6 +336,7 @@ class Page {
     view.zoomed = Number.isInteger(zoomed) && zoomed > 0 && zoomed < model.count ? zoomed : 0;
     this.search(find("search").value);
     this.zoom(view.zoomed);
+    this.settle();
   }
 
   // Returns the position of the first frame with a name, for scripts.
