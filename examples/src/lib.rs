@@ -2,6 +2,8 @@
 
 mod core_file;
 
+mod filter;
+
 mod memory;
 
 mod options;
@@ -23,6 +25,7 @@ pub mod toy;
 mod trigger;
 
 pub use core_file::{Call, CoreFile, Stack};
+pub use filter::filter;
 pub use memory::give_back;
 pub use options::{Options, Usage};
 pub use print::{fail, print, say, show};

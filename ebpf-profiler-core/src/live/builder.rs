@@ -7,6 +7,7 @@ use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 
 use super::clock;
 use super::error::{OptionError, StartError};
+use super::filter::Filter;
 use super::interval::Interval;
 use super::kernel_names::LiveNames;
 use super::loader::{self, Loaded};
@@ -49,6 +50,7 @@ pub struct Builder {
     memory: u64,
     exclude_self: bool,
     pids: Vec<u32>,
+    filter: Filter,
     compiler: Option<Box<dyn UnwindCompiler>>,
     languages: Vec<Box<dyn Language>>,
     symbolizer: Option<Box<dyn Symbolizer>>,
@@ -69,6 +71,7 @@ impl Builder {
             memory: u64::from(CHUNKS) * u64::from(CHUNK_BLOCKS) * BLOCK as u64,
             exclude_self: true,
             pids: Vec::new(),
+            filter: Filter::new(),
             compiler: None,
             languages: Vec::new(),
             symbolizer: None,
@@ -114,6 +117,12 @@ impl Builder {
     /// With the id of this program, [`include_self`](Builder::include_self) is implied.
     pub fn pid(mut self, pid: u32) -> Builder {
         self.pids.push(pid);
+        self
+    }
+
+    /// Samples only events that meet the conditions of `filter`; replaces a former one.
+    pub fn filter(mut self, filter: Filter) -> Builder {
+        self.filter = filter;
         self
     }
 
@@ -218,6 +227,7 @@ impl Builder {
         self.check()?;
         let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
         let exclude = if includes_self { 0 } else { std::process::id() };
+        let filter = self.filter.compile().map_err(OptionError::Filter)?;
         let raised = priority::raised();
         let walkers = self.languages.iter().fold(0, |bits, language| bits | 1 << (language.walker() & 31));
         let triggers = self.triggers();
@@ -236,7 +246,7 @@ impl Builder {
         registry.set_filter(&self.pids);
         registry.add_languages(self.languages);
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
-        let (source, waker) = LiveSource::start(kernel, period, &self.pids)?;
+        let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);
         pipeline.set_kinds(kinds);
         // The threads start with the priority that this one had.

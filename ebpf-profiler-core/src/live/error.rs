@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::capability::{self, Capability, PERFMON};
+use super::filter::FilterError;
 use crate::files::Refused;
 
 /// An error that prevents a profiler from starting.
@@ -117,6 +118,8 @@ pub enum OptionError {
         /// The trigger as text.
         trigger: String,
     },
+    /// A filter that cannot be applied.
+    Filter(FilterError),
     /// An interval without a sink that takes the profiles.
     NoSink,
     /// The id of this program, for a profiler that was started without it.
@@ -273,6 +276,7 @@ impl fmt::Display for OptionError {
             OptionError::ExcludedSelf => {
                 f.write_str("this program is excluded from the profiler; start it with Builder::include_self")
             }
+            OptionError::Filter(error) => write!(f, "{error}"),
             OptionError::NoSink => {
                 f.write_str("an interval was set, but no sink takes the profiles; add one with Builder::sink")
             }

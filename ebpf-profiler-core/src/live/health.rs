@@ -17,7 +17,7 @@ use crate::symbol::SymbolStats;
 pub struct Health {
     /// Samples that the kernel side took.
     pub ticks: u64,
-    /// Of those, samples of processes that weren't asked for.
+    /// Of those, samples dropped by [`Builder::pid`](super::Builder::pid) or [`Builder::filter`](super::Builder::filter).
     pub filtered: u64,
     /// Samples lost in the kernel: of those, samples that did not fit into the ring; events that interrupted too many others, and
     /// waits whose thread was not followed.

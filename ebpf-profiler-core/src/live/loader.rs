@@ -25,6 +25,7 @@ use super::capability::{BPF, PERFMON};
 use super::cpu_buffers::CpuBuffers;
 use super::cpus;
 use super::error::StartError;
+use super::filter;
 use super::kernel_tables::KernelTables;
 use super::kernel_types::KernelTypes;
 use super::kernel_version;
@@ -58,6 +59,8 @@ pub(super) struct Kernel {
     pub(super) attached: Attached,
     /// Processes that are wanted.
     pub(super) wanted: Wanted,
+    /// Conditions of samples.
+    pub(super) filter: filter::Maps,
     /// Links of the programs at tracepoints, which run as long as these are open.
     pub(super) _links: Vec<OwnedFd>,
     /// The short way up.
@@ -172,6 +175,7 @@ pub(super) fn load(
     let map_buffers = |error| StartError::system("map the per-CPU buffers", &[BPF], error);
     let map_ring = |error| StartError::system("map the ring", &[BPF], error);
     let wanted = Wanted { map: object.map("WANTED")?, pids: Vec::new() };
+    let filter = filter::Maps { filter: object.map("FILTER")?, cgroups: object.map("CGROUPS")? };
     let ring = Ring::new(object.map("RING")?).map_err(map_ring)?;
     let map = object.map("CPU_BUFFERS")?;
     let cpu_buffers = CpuBuffers::new(map.as_fd(), buffers).map_err(map_buffers)?;
@@ -179,7 +183,10 @@ pub(super) fn load(
     let tables = KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings);
     let sampler = has_clock.then(|| Sampler::load(object, walkers, tables.walkers())).transpose()?;
     let _links = links.map_err(follow)?;
-    Ok(Loaded { kernel: Kernel { sampler, attached, wanted, _links, cpu_buffers, ring, counters }, tables })
+    Ok(Loaded {
+        kernel: Kernel { sampler, attached, wanted, filter, _links, cpu_buffers, ring, counters },
+        tables,
+    })
 }
 
 /// Writes the configuration of the kernel side.

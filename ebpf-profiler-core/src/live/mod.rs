@@ -19,7 +19,7 @@
 //! | --- | --- |
 //! | [`Profiler::health`], [`Profiler::is_running`] | directly |
 //! | [`Builder::start`] | in `spawn_blocking`: loads the kernel side, some 50 ms |
-//! | [`Profiler::take_profile`], [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids), [`pause`](Profiler::pause), [`resume`](Profiler::resume) | in `spawn_blocking`: wait until the profile is symbolized |
+//! | [`Profiler::take_profile`], [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids), [`set_filter`](Profiler::set_filter), [`pause`](Profiler::pause), [`resume`](Profiler::resume) | in `spawn_blocking`: wait until the profile is symbolized |
 //! | [`Profiler::finish`], [`Profiler::stop`] | in `spawn_blocking`: wait at most for [`Builder::deadline`] |
 //! | drop | the same; not in an async task |
 //!
@@ -54,6 +54,8 @@ mod cpu_buffers;
 mod cpus;
 
 mod error;
+
+mod filter;
 
 mod health;
 
@@ -105,6 +107,7 @@ mod usage;
 
 pub use builder::Builder;
 pub use error::{ChangeError, OptionError, StartError, StopError};
+pub use filter::{Filter, FilterError};
 pub use health::{DeadlineStats, Health, SinkStats};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::builder::Builder;
-use super::error::{ChangeError, StopError};
+use super::error::{ChangeError, OptionError, StopError};
+use super::filter::Filter;
 use super::health::Health;
 use super::options;
 use super::threads::{Change, Command, Threads};
@@ -20,7 +21,7 @@ use crate::replay::Recorder;
 /// | --- | --- | --- | --- | --- |
 /// | ([`Builder::every`]) | yes | | yes | yes |
 /// | [`take_profile`](Profiler::take_profile) | yes | yes | yes | yes |
-/// | [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids) | yes | yes | yes | changed |
+/// | [`set_frequency`](Profiler::set_frequency), [`set_pids`](Profiler::set_pids), [`set_filter`](Profiler::set_filter) | yes | yes | yes | changed |
 /// | [`pause`](Profiler::pause) | yes | yes | yes | after [`resume`](Profiler::resume) |
 /// | [`run_for`](Profiler::run_for), [`finish`](Profiler::finish) | yes | yes | yes | no |
 /// | [`stop`](Profiler::stop), drop | yes | | yes | no |
@@ -132,6 +133,18 @@ impl Profiler {
     pub fn set_pids(&self, pids: &[u32]) -> Result<Profile, ChangeError> {
         options::check_changed_pids(pids, self.includes_self)?;
         self.change(Change::Pids(pids.to_vec()))
+    }
+
+    /// Changes the conditions of samples to those of `filter`.
+    ///
+    /// Ends the current profile and returns it. The sinks get it too.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the filter cannot be applied; the profiler is unchanged then. Fails with [`ChangeError::Stop`] if the event
+    /// stream failed.
+    pub fn set_filter(&self, filter: &Filter) -> Result<Profile, ChangeError> {
+        self.change(Change::Filter(filter.compile().map_err(OptionError::Filter)?))
     }
 
     /// Stops sampling until [`resume`](Profiler::resume).

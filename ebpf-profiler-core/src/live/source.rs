@@ -8,7 +8,7 @@ use super::error::StartError;
 use super::loader::{Kernel, Sampler};
 use super::sideband::Sideband;
 use super::{bpf, cpus, perf};
-use crate::sample::{Batch, Counts, Source, SourceError};
+use crate::sample::{Batch, Counts, KernelFilter, Source, SourceError};
 
 /// Interval between two reads of the list of CPUs.
 const CPU_CHECK: Duration = Duration::from_secs(1);
@@ -62,9 +62,12 @@ impl LiveSource {
         kernel: Kernel,
         period: Duration,
         pids: &[u32],
+        filter: &KernelFilter,
     ) -> Result<(LiveSource, Waker), StartError> {
         let (wake, waker) =
             Waker::new().map_err(|error| StartError::System { what: "create a pipe", error })?;
+        let filters = |error| StartError::System { what: "set the filter", error };
+        kernel.filter.set(filter).map_err(filters)?;
         let now = Instant::now();
         let mut source = LiveSource {
             kernel,
@@ -183,6 +186,11 @@ impl Source for LiveSource {
 
     fn set_pids(&mut self, pids: &[u32]) {
         self.kernel.wanted.set(pids);
+    }
+
+    fn set_filter(&mut self, filter: &KernelFilter) {
+        // Fails for a control group that was removed meanwhile: then the former filter stays.
+        let _ = self.kernel.filter.set(filter);
     }
 
     fn set_period(&mut self, period: Option<Duration>) -> Result<(), SourceError> {

@@ -5,6 +5,8 @@
 
 mod batch;
 
+mod filter;
+
 mod life;
 
 mod tick;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use ebpf_programs::abi::reason::Counter;
 
 pub use batch::{Batch, Event};
+pub use filter::KernelFilter;
 pub use life::{FileId, Life, LifeEvent, MapEvent};
 pub use tick::{Body, Malformed, TickRecord};
 pub(crate) use tick::{encode_head, split_head};
@@ -38,6 +41,11 @@ pub trait Source: Send {
     /// Sets the processes that are wanted, with their descendants from now on; all if empty. Samples of others may still come.
     fn set_pids(&mut self, pids: &[u32]) {
         let _ = pids;
+    }
+
+    /// Sets the filter. Sampling must be paused.
+    fn set_filter(&mut self, filter: &KernelFilter) {
+        let _ = filter;
     }
 
     /// Sets the time between two samples of a CPU; `None` pauses sampling. Samples taken before still come.

@@ -33,6 +33,8 @@ pub mod off_cpu;
 
 pub mod cookie;
 
+pub mod filter;
+
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.

@@ -32,6 +32,8 @@ mod raw;
 
 mod scratch;
 
+mod filter;
+
 mod sample;
 
 mod event;

@@ -1,12 +1,13 @@
 //! The maps, by the names that the loader uses.
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
-use aya_ebpf::bindings::bpf_map_type::BPF_MAP_TYPE_USER_RINGBUF;
+use aya_ebpf::bindings::bpf_map_type::{BPF_MAP_TYPE_CGROUP_ARRAY, BPF_MAP_TYPE_USER_RINGBUF};
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, RingBuf};
 use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::cpu_buffer::CpuBuffer;
+use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::off_cpu::{OffCpu, SwitchedAt, Woken};
 use ebpf_programs::abi::reason::Counter;
@@ -82,3 +83,30 @@ pub(crate) struct UserRing {
 /// Rings by which programs request an interrupt of their CPU, one per possible CPU; the loader sets the number.
 #[btf_map]
 pub(crate) static KICKS: ArrayOfMaps<UserRing, 1> = ArrayOfMaps::new();
+
+/// Filter of samples, one value.
+#[btf_map]
+pub(crate) static FILTER: Array<Filter, 1> = Array::new();
+
+/// An array of control groups.
+#[repr(C)]
+pub(crate) struct CgroupArray {
+    r#type: *const [i32; BPF_MAP_TYPE_CGROUP_ARRAY as usize],
+    key: *const u32,
+    value: *const u32,
+    max_entries: *const [i32; MAX_CGROUPS as usize],
+    map_flags: *const [i32; 0],
+}
+
+// SAFETY: a description, which no program reads or writes.
+unsafe impl Sync for CgroupArray {}
+
+/// Control groups of the filter.
+#[btf_map]
+pub(crate) static CGROUPS: CgroupArray = CgroupArray {
+    r#type: core::ptr::null(),
+    key: core::ptr::null(),
+    value: core::ptr::null(),
+    max_entries: core::ptr::null(),
+    map_flags: core::ptr::null(),
+};

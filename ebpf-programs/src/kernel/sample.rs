@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
 use crate::scratch::{HEAD_WORDS, Scratch};
-use crate::{level, life, raw, user_registers};
+use crate::{filter as filters, level, life, raw, user_registers};
 
 /// Takes one sample of kind number `event` with a value.
 #[inline(always)]
@@ -38,6 +38,9 @@ fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, value: u64)
     let pid = (ids >> 32) as u32;
     let (Some(counters), Some(config)) = (Counters::of(slot), CONFIG.get(0)) else { return };
     counters.add(Counter::Events, 1);
+    if filters::drops(context, cpu) {
+        return counters.add(Counter::Filtered, 1);
+    }
     let Some(scratch) = SCRATCH.get_ptr_mut(slot) else { return };
     // SAFETY: the value belongs to this slot, which is claimed.
     let scratch = unsafe { &mut *scratch };

@@ -37,6 +37,11 @@ const USAGE: Usage = Usage {
         ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (19)"),
         ("on", "TRIGGER", "event to sample on: cpu, off-cpu:1ms, …, or help; repeatable (cpu)"),
         ("pid", "PID", "only this process and its descendants; repeatable"),
+        ("cgroup", "PATH", "only threads in this control group's subtree (version 2); repeatable"),
+        ("command", "PATTERN", "only processes with this name: nginx, php-fpm*; repeatable"),
+        ("thread", "PATTERN", "only threads with this name: worker-[0-9]; repeatable"),
+        ("cpu", "LIST", "only on these CPUs: 0,2-5"),
+        ("only", "CODE", "only events in user or kernel code"),
         ("health", "SECONDS", "time between two lines of counters (60)"),
         ("seconds", "N", "duration (until SIGTERM)"),
     ],
@@ -73,6 +78,7 @@ fn main() {
 fn builder(options: &Options) -> Builder {
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 19))
+        .filter(examples::filter(options))
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all())
         .every(seconds(options, "interval", 5))

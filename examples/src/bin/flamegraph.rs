@@ -23,6 +23,11 @@ const USAGE: Usage = Usage {
         ("seconds", "N", "duration (10)"),
         ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (97)"),
         ("pid", "PID", "only this process and its descendants; repeatable"),
+        ("cgroup", "PATH", "only threads in this control group's subtree (version 2); repeatable"),
+        ("command", "PATTERN", "only processes with this name: nginx, php-fpm*; repeatable"),
+        ("thread", "PATTERN", "only threads with this name: worker-[0-9]; repeatable"),
+        ("cpu", "LIST", "only on these CPUs: 0,2-5"),
+        ("only", "CODE", "only events in user or kernel code"),
         ("on", "TRIGGER", "event to sample on: cpu, off-cpu:1ms, …, or help; repeatable (cpu)"),
         ("output", "FILE", "name ending in .html, .svg or .folded (flamegraph.html)"),
     ],
@@ -42,6 +47,7 @@ fn main() {
 
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 97))
+        .filter(examples::filter(&options))
         .deadline(END)
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all());

@@ -8,6 +8,8 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod filters;
+
 mod off_cpu;
 
 mod probes;

@@ -76,7 +76,7 @@ impl Drain {
     ///
     /// The clocks stand still in between, so that no profile has samples of two periods.
     fn change(&mut self, change: Change, reply: Sender<Profile>) {
-        if change != Change::Resume {
+        if !matches!(change, Change::Resume) {
             self.set_clocks(None);
         }
         self.drain(Duration::ZERO);
@@ -85,6 +85,7 @@ impl Drain {
             Change::Pause => self.is_paused = true,
             Change::Resume => self.is_paused = false,
             Change::Pids(pids) => self.source.set_pids(pids),
+            Change::Filter(filter) => self.source.set_filter(filter),
         }
         self.flush(Some(reply), Some(change), false);
         if !self.is_paused {

@@ -51,7 +51,7 @@ use super::source::Waker;
 use crate::pipeline::{PendingProfile, Pipeline, PipelineStats};
 use crate::profile::Profile;
 use crate::replay::Recorder;
-use crate::sample::{Batch, Counts, Source};
+use crate::sample::{Batch, Counts, KernelFilter, Source};
 use crate::sink::Sink;
 use crate::symbol::{SymbolStats, Symbolizer};
 
@@ -77,12 +77,13 @@ pub(super) enum Command {
 }
 
 /// A change of the settings of a running profiler.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Change {
     /// Time between two samples of a CPU.
     Period(Duration),
     /// Processes to sample; all if empty.
     Pids(Vec<u32>),
+    Filter(KernelFilter),
     Pause,
     Resume,
 }

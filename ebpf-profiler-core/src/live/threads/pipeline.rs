@@ -98,7 +98,7 @@ impl PipelineThread {
                     self.shared.update(|state| state.has_ended = state.broken.is_some());
                 }
             }
-            Change::Pause | Change::Resume => return,
+            Change::Filter(_) | Change::Pause | Change::Resume => return,
         }
         if let Some(recorder) = &self.recorder {
             recorder.settings(self.period, &self.pids);
@@ -207,7 +207,7 @@ impl PipelineThread {
             return;
         }
         self.shared.jobs.fetch_add(1, Ordering::Relaxed);
-        let _ = self.jobs.send(Job { profile, reply, is_pause: change == Some(Change::Resume) });
+        let _ = self.jobs.send(Job { profile, reply, is_pause: matches!(change, Some(Change::Resume)) });
     }
 }
 

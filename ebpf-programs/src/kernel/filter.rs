@@ -1,0 +1,82 @@
+//! Filters that are decided before a stack is walked.
+
+use aya_ebpf::helpers::generated::{
+    bpf_current_task_under_cgroup, bpf_get_current_comm, bpf_get_current_task, bpf_probe_read_kernel,
+    bpf_probe_read_kernel_str,
+};
+use ebpf_programs::abi::filter::{CPU_WORDS, Filter, MAX_CGROUPS, NAME, condition};
+
+use crate::context::Context;
+use crate::maps::{CGROUPS, FILTER};
+
+/// Returns `true` if an event of the current thread on `cpu` is dropped.
+#[inline(always)]
+pub(crate) fn drops<C: Context>(context: &C, cpu: u32) -> bool {
+    let Some(filter) = FILTER.get(0) else { return false };
+    if filter.conditions == 0 {
+        return false;
+    }
+    if filter.conditions & (condition::USER | condition::KERNEL) != 0 {
+        let wanted = if context.hit_user_code() { condition::USER } else { condition::KERNEL };
+        if filter.conditions & wanted == 0 {
+            return true;
+        }
+    }
+    is_unwanted(cpu) != 0
+}
+
+/// Returns 1 if the CPU, the names or the control group of the current thread are not among those accepted.
+///
+/// A function of its own, because it needs stack for a name.
+#[inline(never)]
+fn is_unwanted(cpu: u32) -> u32 {
+    let Some(filter) = FILTER.get(0) else { return 0 };
+    let conditions = filter.conditions;
+    if conditions & condition::CPUS != 0 {
+        let word = filter.cpus[(cpu / 64) as usize & (CPU_WORDS - 1)];
+        if cpu >= CPU_WORDS as u32 * 64 || word >> (cpu & 63) & 1 == 0 {
+            return 1;
+        }
+    }
+    let mut name = [0; NAME];
+    if conditions & condition::THREADS != 0 {
+        // SAFETY: the helper writes at most the 16 bytes that it is given.
+        unsafe { bpf_get_current_comm(name.as_mut_ptr().cast(), NAME as u32) };
+        if !filter.threads.matches(&name) {
+            return 1;
+        }
+    }
+    if conditions & condition::COMMANDS != 0 {
+        command(filter, &mut name);
+        if !filter.commands.matches(&name) {
+            return 1;
+        }
+    }
+    (conditions & condition::CGROUPS != 0 && !is_in_cgroup(filter.cgroups)).into()
+}
+
+/// Copies the name of the current process, that of its first thread.
+#[inline(always)]
+fn command(filter: &Filter, name: &mut [u8; NAME]) {
+    let mut leader = 0u64;
+    // SAFETY: the helpers write at most the given number of bytes, and fail without a fault.
+    unsafe {
+        let task = bpf_get_current_task().wrapping_add(filter.leader_offset as u64);
+        bpf_probe_read_kernel((&raw mut leader).cast(), 8, task as *const _);
+        let from = leader.wrapping_add(filter.comm_offset as u64);
+        bpf_probe_read_kernel_str(name.as_mut_ptr().cast(), NAME as u32, from as *const _);
+    }
+}
+
+/// Returns `true` if the current thread is in the subtree of one of `count` control groups.
+#[inline(always)]
+fn is_in_cgroup(count: u32) -> bool {
+    let map = (&raw const CGROUPS).cast_mut().cast();
+    for index in 0..MAX_CGROUPS {
+        // SAFETY: `CGROUPS` is an array of control groups; the helper fails for an index without one.
+        if index < count && unsafe { bpf_current_task_under_cgroup(map, index) } == 1 {
+            return true;
+        }
+    }
+    false
+}

@@ -1,0 +1,209 @@
+//! Filters against two programs that do the same work: the wanted one is sampled, all of it, and the other is counted.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::{Builder, Filter, Health, Trigger, Uprobe};
+use ebpf_profiler_core::profile::{Kind, Profile};
+
+/// Calls of a program, its child and its second thread for each line that it reads.
+const CALLS: u64 = 15_000;
+
+#[test]
+#[ignore = "needs root"]
+fn only_the_command_is_sampled_and_the_other_counted() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let (profile, health) =
+        profile_pair("command", |builder, _| builder.filter(Filter::new().command("wan*d-[a-f]")));
+    assert_eq!((profile.total(), health.filtered, health.lost), (CALLS, CALLS, 0), "{health:?}");
+    assert_eq!(names(&profile), ["helper-1", "wanted-a"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn only_the_thread_is_sampled_and_others_counted() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let filter = Filter::new().thread("helper-*").command("wanted-?");
+    let (profile, health) = profile_pair("thread", |builder, _| builder.filter(filter));
+    assert_eq!((profile.total(), health.filtered, health.lost), (CALLS / 3, 2 * CALLS - CALLS / 3, 0));
+    assert_eq!(names(&profile), ["helper-1"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn children_of_the_process_are_sampled() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let (profile, health) = profile_pair("pid", |builder, [wanted, _]| builder.pid(wanted.id()));
+    assert_eq!((profile.total(), health.filtered, health.lost), (CALLS, CALLS, 0), "{health:?}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn only_the_subtree_of_the_cgroup_is_sampled() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let Some(root) = cgroup_root() else {
+        panic!("there is no hierarchy of control groups of version 2");
+    };
+    let outer = root.join(format!("ebpf-profiler-test-{}", std::process::id()));
+    let group = Group(vec![outer.join("inner"), outer.clone()]);
+    fs::create_dir_all(&group.0[0]).unwrap();
+    let (profile, health) = profile_pair("cgroup", |builder, [wanted, _]| {
+        fs::write(group.0[0].join("cgroup.procs"), wanted.id().to_string()).unwrap();
+        builder.filter(Filter::new().cgroup(&outer))
+    });
+    assert_eq!((profile.total(), health.filtered, health.lost), (CALLS, CALLS, 0), "{health:?}");
+    assert_eq!(names(&profile), ["helper-1", "wanted-a"]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn ticks_of_the_command_agree_with_its_cpu_time() {
+    const HERTZ: u32 = 997;
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let mut pair = Pair::start("ticks");
+    let builder = Profiler::builder().frequency(HERTZ).filter(Filter::new().command("wanted-a").user_code());
+    let profiler = start(builder.on(Trigger::cpu()));
+    let used = pair.work(400)[0];
+    let (profile, health) = profiler.finish().unwrap();
+    assert_eq!(names(&profile).iter().filter(|name| name.as_str() == "other").count(), 0);
+    let is_user = |kind| kind != Kind::Kernel;
+    assert!(profile.samples().all(|sample| sample.trace().calls().all(|call| is_user(call.kind()))));
+    let (ticks, truth) = (profile.total() as f64, used as f64 / 1e9 * f64::from(HERTZ));
+    println!("{ticks} ticks, {truth:.0} by getrusage; {} dropped", health.filtered);
+    // Less the time in the kernel, which is dropped; the clock's phase is random.
+    assert!(ticks <= 1.15 * truth && ticks >= 0.6 * truth, "{ticks}, {truth}");
+    assert!(health.filtered > 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn only_the_cpu_is_sampled() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let (profile, health) = profile_pair("cpu", |builder, _| builder.filter(Filter::new().cpu(0)));
+    assert!(profile.samples().all(|sample| sample.cpus().all(|cpu| cpu == Some(0))));
+    assert_eq!((profile.total() + health.filtered, health.lost), (2 * CALLS, 0));
+    let (profile, health) = profile_pair("cpu", |builder, _| builder.filter(Filter::new().cpu(4_000)));
+    assert_eq!((profile.total(), health.filtered), (0, 2 * CALLS));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn filter_is_changed_while_it_runs() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let mut pair = Pair::start("change");
+    let wanted = Filter::new().command("wanted-a");
+    let profiler = start(pair.builder().filter(wanted));
+    pair.work(0);
+    let first = profiler.set_filter(&Filter::new().command("other")).unwrap();
+    pair.work(0);
+    let second = profiler.set_filter(&Filter::new()).unwrap();
+    pair.work(0);
+    let third = profiler.finish().unwrap().0;
+    assert_eq!([&first, &second, &third].map(Profile::total), [CALLS, CALLS, 2 * CALLS]);
+    assert_eq!(names(&first), ["helper-1", "wanted-a"]);
+    assert_eq!(names(&second), ["helper-1", "other"]);
+}
+
+/// Two programs that differ in their name.
+struct Pair {
+    path: PathBuf,
+    programs: [(Child, BufReader<ChildStdout>); 2],
+}
+
+impl Pair {
+    fn start(test: &str) -> Pair {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events/filters").join(test);
+        fs::create_dir_all(&folder).unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/filters.c");
+        let path = folder.join("filters");
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-O1", "-g", "-pthread", "-o"]).arg(&path).arg(source);
+        assert!(gcc.status().unwrap().success());
+        let start = |name| {
+            let mut command = Command::new(&path);
+            let mut child = command.arg(name).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(child.stdout.take().unwrap());
+            assert_eq!(line(&mut lines), "ready");
+            (child, lines)
+        };
+        let programs = ["wanted-a", "other"].map(start);
+        Pair { path, programs }
+    }
+
+    /// Returns a builder that samples each call.
+    fn builder(&self) -> Builder {
+        Profiler::builder().on(Uprobe::entry(&self.path, "called"))
+    }
+
+    /// Lets both programs and their children work once, for `spin` ms and their calls. Returns their CPU time in nanoseconds.
+    fn work(&mut self, spin: u32) -> [u64; 2] {
+        let children = self.programs.iter_mut().map(|(child, _)| child);
+        children.for_each(|child| writeln!(child.stdin.as_mut().unwrap(), "{spin}").unwrap());
+        self.programs.each_mut().map(|(_, lines)| line(lines).parse().unwrap())
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        for (child, _) in &mut self.programs {
+            drop(child.stdin.take());
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Folders of control groups, which are removed in this order.
+struct Group(Vec<PathBuf>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The program has ended.
+        self.0.iter().for_each(|folder| fs::remove_dir(folder).unwrap_or_default());
+    }
+}
+
+/// Profiles one turn of a pair.
+fn profile_pair(test: &str, with: impl FnOnce(Builder, [&Child; 2]) -> Builder) -> (Profile, Health) {
+    let mut pair = Pair::start(test);
+    let builder = with(pair.builder(), pair.programs.each_ref().map(|(child, _)| child));
+    let profiler = start(builder);
+    pair.work(0);
+    profiler.finish().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn start(builder: Builder) -> Profiler {
+    let builder = builder.ring_size(64 << 20).deadline(Duration::from_secs(120));
+    builder.unwind(ebpf_profiler_unwind::tables()).start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Returns the names of the sampled threads, each once.
+fn names(profile: &Profile) -> Vec<String> {
+    let mut names: Vec<String> = profile.samples().map(|sample| sample.thread().name.to_string()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+fn line(lines: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    line.trim_end().to_owned()
+}
+
+/// Returns the mount point of control groups of version 2.
+fn cgroup_root() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap();
+    let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    mounts.find(|mount| mount.get(2) == Some(&"cgroup2")).map(|mount| PathBuf::from(mount[1]))
+}
