@@ -6,10 +6,13 @@
 //!   names.rs       names and stacks of maximum length
 //!   endings.rs     signals and outputs that fail
 //!   processes.rs   life events at full speed
+//!   chaos.rs       all of these beside one another for ten minutes
 //! ```
 //!
 //! Needs root: `cargo test -p examples --test hostile -- --ignored --test-threads=1`.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod chaos;
 
 mod endings;
 

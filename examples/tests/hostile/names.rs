@@ -17,24 +17,7 @@ const MEMORY: u64 = 150 << 20;
 fn long_names_in_deep_stacks_are_cut() {
     test_needs::root!();
     let scratch = Scratch::new("names");
-    let [even, odd] = ["e", "o"].map(|letter| letter.repeat(NAME));
-    let source = format!(
-        "volatile unsigned long spun;
-         int {odd}(int depth);
-         __attribute__((noinline)) int {even}(int depth) {{
-             if (depth == 0) for (;;) spun++;
-             return {odd}(depth - 1) + 1;
-         }}
-         __attribute__((noinline)) int {odd}(int depth) {{
-             if (depth == 0) for (;;) spun++;
-             return {even}(depth - 1) + 1;
-         }}
-         int main(void) {{ return {even}(1900); }}"
-    );
-    let file = scratch.0.join("names.c");
-    fs::write(&file, source).unwrap();
-    let program = scratch.compile(&file, &["-O0", "-fno-omit-frame-pointer"]);
-    let attacker = Process::start(&mut Command::new(program));
+    let attacker = deep_stack(&scratch);
     for ending in ["folded", "svg", "html"] {
         let output = scratch.path(&format!("x.{ending}"));
         let pid = attacker.0.id().to_string();
@@ -61,4 +44,26 @@ fn long_names_in_deep_stacks_are_cut() {
             assert!(counts.sum::<u64>() > 0);
         }
     }
+}
+
+/// Starts a program whose stack is 1,900 frames deep, with function names of 60,000 bytes.
+pub(crate) fn deep_stack(scratch: &Scratch) -> Process {
+    let [even, odd] = ["e", "o"].map(|letter| letter.repeat(NAME));
+    let source = format!(
+        "volatile unsigned long spun;
+         int {odd}(int depth);
+         __attribute__((noinline)) int {even}(int depth) {{
+             if (depth == 0) for (;;) spun++;
+             return {odd}(depth - 1) + 1;
+         }}
+         __attribute__((noinline)) int {odd}(int depth) {{
+             if (depth == 0) for (;;) spun++;
+             return {even}(depth - 1) + 1;
+         }}
+         int main(void) {{ return {even}(1900); }}"
+    );
+    let file = scratch.0.join("names.c");
+    fs::write(&file, source).unwrap();
+    let program = scratch.compile(&file, &["-O0", "-fno-omit-frame-pointer"]);
+    Process::start(&mut Command::new(program))
 }

@@ -22,7 +22,7 @@ const SECONDS: u64 = 4;
 const DEADLINE: Duration = Duration::from_secs(SECONDS + 20);
 
 /// Processes of the attack with many mappings.
-const FORKS: usize = 40;
+pub(crate) const FORKS: usize = 40;
 
 #[test]
 #[ignore = "needs root"]
@@ -62,7 +62,7 @@ fn processes_that_fork_with_many_mappings_while_sampled_fit_into_the_memory() {
     let mut command = Command::new(program);
     command.args([&folder, &FORKS.to_string()]).uid(NOBODY).process_group(0);
     let mut attacker = None;
-    let profile = profile_with(&scratch, SECONDS, || attacker = Some(Process::start(&mut command)));
+    let profile = profile_with(&scratch, SECONDS, MEMORY, || attacker = Some(Process::start(&mut command)));
     end_group(&attacker.unwrap());
     profile.require_ordinary();
 }
@@ -88,16 +88,18 @@ fn endless_short_programs_leave_nothing_behind() {
 }
 
 /// A profile of the machine, with an ordinary program on it.
-struct Profile {
+pub(crate) struct Profile {
     folded: String,
     said: String,
     /// Resident bytes, ten times a second.
-    memory: Vec<u64>,
+    pub(crate) memory: Vec<u64>,
+    /// Open file descriptors, ten times a second.
+    pub(crate) descriptors: Vec<u64>,
 }
 
 impl Profile {
     /// Requires that 99.9 % of the samples of the ordinary program are whole, and that there are such.
-    fn require_ordinary(&self) {
+    pub(crate) fn require_ordinary(&self) {
         let (mut all, mut whole, mut other) = (0, 0, Vec::new());
         for line in self.folded.lines().filter(|line| line.starts_with("ordinary;")) {
             let Some((stack, count)) = line.rsplit_once(' ') else { continue };
@@ -121,17 +123,18 @@ impl Profile {
 }
 
 fn profile(scratch: &Scratch, seconds: u64) -> Profile {
-    profile_with(scratch, seconds, || {})
+    profile_with(scratch, seconds, MEMORY, || {})
 }
 
-/// Profiles the machine with an ordinary program on it. Calls `start` when the profiler has begun.
-fn profile_with(scratch: &Scratch, seconds: u64, start: impl FnOnce()) -> Profile {
+/// Profiles the machine with an ordinary program on it, with at most `limit` bytes of memory. Calls `start` when the
+/// profiler has begun.
+pub(crate) fn profile_with(scratch: &Scratch, seconds: u64, limit: u64, start: impl FnOnce()) -> Profile {
     // Attackers run beside it in large numbers; its share of the processors is not what is tested.
     let program = compile(scratch, "ordinary");
     let mut ordinary = Process::start(Command::new("nice").args(["-n", "-10"]).arg(program));
     ready(&mut ordinary);
     let output = scratch.path("x.folded");
-    let group = Group::new();
+    let group = Group::new(limit);
     let seconds = seconds.to_string();
     let mut command = Command::new("sh");
     // The shell enters the group before it becomes the profiler.
@@ -141,35 +144,41 @@ fn profile_with(scratch: &Scratch, seconds: u64, start: impl FnOnce()) -> Profil
     let mut profiler = Process::start(&mut command);
     std::thread::sleep(Duration::from_millis(700));
     start();
-    let mut memory = Vec::new();
-    let limit = DEADLINE + Duration::from_secs(seconds.parse::<u64>().unwrap() - SECONDS);
+    let (mut memory, mut descriptors) = (Vec::new(), Vec::new());
+    let deadline = DEADLINE + Duration::from_secs(seconds.parse::<u64>().unwrap() - SECONDS);
     while profiler.0.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < limit, "no end within {limit:?}");
+        assert!(begun.elapsed() < deadline, "no end within {deadline:?}");
         memory.push(resident(profiler.0.id()));
+        descriptors.push(open_descriptors(profiler.0.id()));
         std::thread::sleep(Duration::from_millis(100));
     }
     let most = memory.iter().copied().max().unwrap_or(0);
-    assert!(most <= MEMORY, "{} MiB", most >> 20);
+    assert!(most <= limit, "{} MiB", most >> 20);
     let ended = profiler.output();
     assert!(ended.status.success(), "{ended:?}");
     let said = String::from_utf8_lossy(&ended.stdout);
     let said = said.lines().find(|line| line.contains(" samples, ")).unwrap_or_default().to_owned();
     let peak = group.peak().map_or_else(|| "no group".to_owned(), |peak| format!("{} MiB", peak >> 20));
-    Profile { folded: fs::read_to_string(output).unwrap(), said: format!("{said}; group {peak}"), memory }
+    Profile {
+        folded: fs::read_to_string(output).unwrap(),
+        said: format!("{said}; group {peak}"),
+        memory,
+        descriptors,
+    }
 }
 
 /// A control group with a memory limit; none where none can be made.
 struct Group(Option<PathBuf>);
 
 impl Group {
-    fn new() -> Group {
+    fn new(bytes: u64) -> Group {
         let name = format!("hostile-{}-{:?}", std::process::id(), std::thread::current().id());
         let make = |root: &str, limit: &str| {
             let path = Path::new(root).join(&name);
             fs::create_dir(&path).ok()?;
             let group = Group(Some(path.clone()));
             let mut limit = fs::OpenOptions::new().write(true).open(path.join(limit)).ok()?;
-            limit.write_all(MEMORY.to_string().as_bytes()).ok()?;
+            limit.write_all(bytes.to_string().as_bytes()).ok()?;
             Some(group)
         };
         make("/sys/fs/cgroup", "memory.max")
@@ -196,7 +205,7 @@ impl Drop for Group {
     }
 }
 
-fn compile(scratch: &Scratch, name: &str) -> PathBuf {
+pub(crate) fn compile(scratch: &Scratch, name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile").join(format!("{name}.c"));
     let program = scratch.compile(&source, &["-O1"]);
     let named = scratch.0.join(name);
@@ -205,7 +214,7 @@ fn compile(scratch: &Scratch, name: &str) -> PathBuf {
 }
 
 /// Waits until a program says that it is ready.
-fn ready(process: &mut Process) {
+pub(crate) fn ready(process: &mut Process) {
     let mut line = String::new();
     let mut said = BufReader::new(process.0.stdout.as_mut().unwrap());
     said.read_line(&mut line).unwrap();
@@ -213,7 +222,7 @@ fn ready(process: &mut Process) {
 }
 
 /// Ends a process and what it forked.
-fn end_group(process: &Process) {
+pub(crate) fn end_group(process: &Process) {
     let group = format!("-{}", process.0.id());
     assert!(Command::new("kill").args(["-s", "KILL", "--", &group]).status().unwrap().success());
 }
@@ -222,4 +231,8 @@ fn resident(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) << 10
+}
+
+fn open_descriptors(pid: u32) -> u64 {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, |entries| entries.count() as u64)
 }

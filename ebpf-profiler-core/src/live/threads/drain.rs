@@ -1,5 +1,6 @@
 //! The drain thread: empties the kernel's buffers.
 
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -169,10 +170,12 @@ impl Drain {
         }
         let fresh = self.used.try_recv().unwrap_or_default();
         let batch = std::mem::replace(&mut self.batch, fresh);
+        self.shared.batches.fetch_add(1, Ordering::Relaxed);
         match self.batches.try_send(Message::Batch(batch)) {
             // The pipeline is behind: further events join this batch.
             Err(TrySendError::Full(Message::Batch(batch))) if batch.size() < BATCH_BYTES => {
                 self.batch = batch;
+                self.shared.batches.fetch_sub(1, Ordering::Relaxed);
             }
             Err(TrySendError::Full(message)) => self.send(message),
             Err(TrySendError::Disconnected(_)) => self.is_disconnected = true,
@@ -183,6 +186,7 @@ impl Drain {
     fn flush(&mut self, reply: Reply, change: Option<Change>, is_optional: bool) {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
+            self.shared.batches.fetch_add(1, Ordering::Relaxed);
             self.send(Message::Batch(batch));
         }
         let counts = self.count();

@@ -13,7 +13,7 @@
 //!
 //! | falls behind | then |
 //! | --- | --- |
-//! | pipeline | batches grow up to 32 MiB each, then the kernel's buffers fill and samples are counted as lost |
+//! | pipeline | batches grow up to 4 MiB each, then the kernel's buffers fill and samples are counted as lost |
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
 //!
@@ -120,6 +120,8 @@ struct Shared {
     state: Mutex<State>,
     ended: Condvar,
     ending: Ending,
+    /// Batches that the pipeline thread has not taken.
+    batches: AtomicUsize,
     /// Jobs that the names thread has not finished.
     jobs: AtomicUsize,
 }
@@ -177,6 +179,7 @@ impl Shared {
             state: Mutex::default(),
             ended: Condvar::new(),
             ending: Ending::new(deadline),
+            batches: AtomicUsize::new(0),
             jobs: AtomicUsize::new(0),
         }
     }

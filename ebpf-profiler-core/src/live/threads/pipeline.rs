@@ -6,6 +6,7 @@
 //! | --- | --- | --- |
 //! | 1 | emptying the kernel's buffers (a thread of its own, nice -10) | all: a full buffer drops them |
 //! | 2 | batches with raw samples (nice -10 meanwhile): mappings and tables of their processes | the next ones of these processes |
+//! | 2 | other batches while more of them wait (nice -10 meanwhile) | those in the kernel's buffers, which fill |
 //! | 3 | other batches | none |
 //! | 4 | publishing changed processes, at the end of a batch with a sample of them | those in new mappings |
 //! | 5 | reading the mappings of processes without samples, while there is no batch | the first ones of their children |
@@ -16,7 +17,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use super::super::{clock, priority};
+use super::super::clock;
+use super::super::priority::{self, Raised};
 use super::{Change, Flush, Job, Message, Shared, Stage};
 use crate::pipeline::Pipeline;
 use crate::replay::Recorder;
@@ -107,12 +109,14 @@ impl PipelineThread {
 
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         let mut running = self.pipeline.registry().running();
-        while let Some(message) = self.next(messages, &mut running) {
+        // Held until no message waits.
+        let mut raised = None;
+        while let Some(message) = self.next(messages, &mut running, &mut raised) {
             if self.shared.ending.has_begun() {
                 priority::raise();
             }
             match message {
-                Message::Batch(batch) => self.take(batch),
+                Message::Batch(batch) => self.take(batch, &mut raised),
                 Message::Flush(flush) => self.flush(flush),
             }
         }
@@ -120,13 +124,18 @@ impl PipelineThread {
 
     /// Returns the next message. While there is none, reads the mappings of running processes, which their children
     /// inherit.
-    fn next(&mut self, messages: &Receiver<Message>, running: &mut Vec<u32>) -> Option<Message> {
+    fn next(
+        &mut self,
+        messages: &Receiver<Message>,
+        running: &mut Vec<u32>,
+        raised: &mut Option<Raised>,
+    ) -> Option<Message> {
         loop {
             self.check_processes();
             match messages.try_recv() {
                 Ok(message) => return Some(message),
                 Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Empty) => *raised = None,
             }
             if let Some(pid) = running.pop() {
                 self.pipeline.registry().scan_process(pid);
@@ -158,19 +167,21 @@ impl PipelineThread {
         }
     }
 
-    fn take(&mut self, mut batch: Batch) {
+    fn take(&mut self, mut batch: Batch, raised: &mut Option<Raised>) {
         // Recorded before the pipeline takes it, so that the answers to its questions follow it.
         if let Some(recorder) = &self.recorder {
             recorder.batch(&batch);
         }
         // Further samples of these processes stay incomplete until their tables are there.
-        let raised = batch.has_raw().then(priority::raised);
+        // While further batches wait, events do so in the kernel's buffers.
+        if self.shared.batches.fetch_sub(1, Ordering::Relaxed) > 1 || batch.has_raw() {
+            raised.get_or_insert_with(priority::raised);
+        }
         let ending = &self.shared.ending;
         let late = self.pipeline.take_until(&mut batch, &|| ending.is_past(Stage::Pipeline));
         if late > 0 {
             self.shared.update(|state| state.deadline.samples += late);
         }
-        drop(raised);
         batch.clear();
         let _ = self.used.try_send(batch);
     }
