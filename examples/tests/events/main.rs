@@ -14,4 +14,8 @@ mod off_cpu;
 
 mod probes;
 
+mod switches;
+
+mod tracefs;
+
 mod workload;

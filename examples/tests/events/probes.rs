@@ -1,8 +1,6 @@
 //! Probes, tracepoints and page faults against the program's own counts.
 
-use std::ffi::CStr;
-use std::io;
-
+use crate::tracefs;
 use crate::workload::{Program, chain};
 
 /// Calls of a function, as the program says.
@@ -50,7 +48,7 @@ fn page_faults_agree_with_getrusage() {
 fn tracepoint_is_counted_with_its_stack() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    mount_tracefs().unwrap();
+    tracefs::mount().unwrap();
     let run = Program::build("tracepoint").profile("calls", &["tracepoint:syscalls:sys_enter_read"]);
     run.assert_none_lost();
     let reads = run.sum(0, |sample| chain(sample).contains(&"reader".to_owned()));
@@ -62,7 +60,7 @@ fn tracepoint_is_counted_with_its_stack() {
 #[ignore = "needs root"]
 fn missing_functions_files_and_tracepoints_are_errors() {
     test_needs::root!();
-    mount_tracefs().unwrap();
+    tracefs::mount().unwrap();
     for (trigger, reason) in [
         ("uprobe:libc.so.6:no_such_function", "has no function no_such_function"),
         ("uprobe:/no/such/file:main", "/no/such/file cannot be read"),
@@ -74,17 +72,4 @@ fn missing_functions_files_and_tracepoints_are_errors() {
         let error = error.map(drop).unwrap_err().to_string();
         assert!(error.contains(trigger) && error.contains(reason), "{error}");
     }
-}
-
-/// Mounts tracefs for this thread and those that it starts.
-fn mount_tracefs() -> io::Result<()> {
-    let call = |result: libc::c_int| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
-    let mount = |kind: &CStr, target: &CStr, flags| {
-        // SAFETY: the strings end with a zero byte and outlive the call.
-        call(unsafe { libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, std::ptr::null()) })
-    };
-    // SAFETY: both calls change this thread's view of the file system alone.
-    call(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_FS) })?;
-    mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE)?;
-    mount(c"tracefs", c"/sys/kernel/tracing", 0)
 }

@@ -11,6 +11,9 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, Health, Trigger};
 use ebpf_profiler_core::profile::{Profile, Sample};
 
+use crate::switches::{self, Switches, Waits};
+use crate::tracefs;
+
 /// The built program.
 pub(crate) struct Program(pub(crate) PathBuf);
 
@@ -18,7 +21,9 @@ pub(crate) struct Program(pub(crate) PathBuf);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
     pub(crate) tid: u32,
-    /// Time off the CPU in nanoseconds.
+    /// Time before its creation in nanoseconds.
+    pub(crate) created: u64,
+    /// Time off the CPU in nanoseconds, by the scheduler's statistics.
     pub(crate) off_cpu: u64,
     /// Page faults.
     pub(crate) faults: u64,
@@ -30,6 +35,8 @@ pub(crate) struct Run {
     pub(crate) profile: Profile,
     pub(crate) health: Health,
     pub(crate) threads: BTreeMap<String, Counts>,
+    /// The waits of all threads of the machine by number, by the kernel's trace; empty where it wasn't started.
+    pub(crate) waits: BTreeMap<u32, Waits>,
     /// Time that the hypervisor gave to others, of all CPUs, in nanoseconds.
     pub(crate) stolen: u64,
 }
@@ -55,6 +62,10 @@ impl Program {
 
     /// Profiles the threads of `mode` with this profiler.
     pub(crate) fn profile_with(&self, mode: &str, builder: Builder) -> Run {
+        let trace = (mode == "waits").then(|| {
+            tracefs::mount().unwrap();
+            Switches::trace().unwrap()
+        });
         let (mut child, mut lines) = self.start(mode);
         // Room for all events of a kind: they come within milliseconds.
         let builder = builder.pid(child.id()).ring_size(64 << 20).deadline(Duration::from_secs(120));
@@ -62,10 +73,11 @@ impl Program {
             builder.unwind(ebpf_profiler_unwind::tables()).start().unwrap_or_else(|error| panic!("{error}"));
         let stolen = stolen();
         let threads = work(&mut child, &mut lines, mode);
-        let stolen = self::stolen() - stolen;
+        let (stolen, stop) = (self::stolen() - stolen, switches::now());
         let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+        let waits = trace.map(|trace| trace.waits(stop)).unwrap_or_default();
         end(&mut child);
-        Run { profile, health, threads, stolen }
+        Run { profile, health, threads, waits, stolen }
     }
 
     /// Starts the program, which waits.
@@ -89,7 +101,7 @@ fn work(child: &mut Child, lines: &mut BufReader<ChildStdout>, mode: &str) -> BT
         let mut parts = line.split(' ');
         let name = parts.next().unwrap().to_owned();
         let mut number = || parts.next().unwrap().parse::<u64>().unwrap();
-        (name, Counts { tid: number() as u32, off_cpu: number(), faults: number() })
+        (name, Counts { tid: number() as u32, created: number(), off_cpu: number(), faults: number() })
     });
     counts.collect()
 }

@@ -1,8 +1,8 @@
 // A workload that counts its own events. It prints "ready", waits for a line, works, and prints one line per thread:
 //
-//   NAME TID OFF-CPU-NANOSECONDS FAULTS
+//   NAME TID CREATED OFF-CPU-NANOSECONDS FAULTS
 //
-// The time off the CPU is the thread's time since its creation without its time on a CPU, both of the kernel: clock_gettime
+// CREATED is the time before its creation. The time off the CPU is the thread's time since its creation without its time on a CPU, both of the kernel: clock_gettime
 // and /proc/thread-self/schedstat. Page faults are of getrusage.
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -156,7 +156,8 @@ int main(int count, char **arguments) {
         }
     for (int i = 0; i < started; i++) pthread_join(threads[i].id, 0);
     for (int i = 0; i < started; i++)
-        printf("%s %d %ld %ld\n", threads[i].work->name, threads[i].tid, threads[i].off_cpu, threads[i].faults);
+        printf("%s %d %ld %ld %ld\n", threads[i].work->name, threads[i].tid, threads[i].created, threads[i].off_cpu,
+               threads[i].faults);
     fflush(stdout);
     // The test ends the process after it has seen its mappings.
     fgets(line, sizeof line, stdin);
