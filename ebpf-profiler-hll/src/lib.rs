@@ -54,8 +54,8 @@
 //!   except 2.7; up to 3.11 a thread shows the first interpreter that it worked for, and in all versions interpreters that
 //!   called another one are missing. HotSpot, V8 and LuaJIT are not supported there.
 //! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
-//! * Ruby's YJIT: its code is native code without a name, and methods of outer loops may be missing. PHP's JIT hides the
-//!   functions that it runs. LuaJIT's traces show the function in which the trace began.
+//! * Ruby's YJIT: its code is native code without a name, and methods of outer loops may be missing. In code of
+//!   PHP's JIT the innermost function has no line. LuaJIT's traces show the function in which the trace began.
 //! * HotSpot: one marked frame stands for the caller of a virtual thread that was unmounted.
 //! * PyPy, Jython and other implementations of Python are not supported.
 //!

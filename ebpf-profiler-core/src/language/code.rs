@@ -21,6 +21,7 @@ use std::ops::Range;
 pub struct CodeRanges {
     ranges: Vec<Range<u64>>,
     has_anonymous: bool,
+    has_shared_memory: bool,
 }
 
 /// Maximum number of ranges; the others are dropped.
@@ -32,13 +33,19 @@ impl CodeRanges {
     pub fn new(ranges: impl IntoIterator<Item = Range<u64>>) -> CodeRanges {
         let mut ranges: Vec<_> = ranges.into_iter().filter(|range| !range.is_empty()).take(MAX).collect();
         ranges.sort_by_key(|range| range.start);
-        CodeRanges { ranges, has_anonymous: false }
+        CodeRanges { ranges, ..CodeRanges::default() }
     }
 
     /// Adds all executable mappings without a file, those that come later included.
     #[must_use]
     pub fn with_anonymous(self) -> CodeRanges {
         CodeRanges { has_anonymous: true, ..self }
+    }
+
+    /// Adds all executable mappings of memory that processes share without a named file, those that come later included.
+    #[must_use]
+    pub fn with_shared_memory(self) -> CodeRanges {
+        CodeRanges { has_shared_memory: true, ..self }
     }
 
     /// Returns the ranges, sorted.
@@ -49,5 +56,10 @@ impl CodeRanges {
     /// Returns `true` if all executable mappings without a file belong to the runtime.
     pub fn has_anonymous(&self) -> bool {
         self.has_anonymous
+    }
+
+    /// Returns `true` if all executable mappings of shared memory without a named file belong to the runtime.
+    pub fn has_shared_memory(&self) -> bool {
+        self.has_shared_memory
     }
 }

@@ -114,12 +114,20 @@ pub(crate) struct Owned {
     ranges: Vec<(Range<u64>, u16)>,
     /// Number of the runtime of all executable memory without a file; 0 for none.
     anonymous: u16,
+    /// Number of the runtime of all executable shared memory without a named file; 0 for none.
+    shared_memory: u16,
 }
 
 impl Owned {
     /// Splits a region where its owner changes: each part with the number of its runtime, 0 for none.
     pub(crate) fn split(&self, region: &Region, mut part: impl FnMut(u64, u64, u16)) {
-        let default = if region.is_anonymous() { self.anonymous } else { 0 };
+        let default = if region.is_anonymous() {
+            self.anonymous
+        } else if region.is_shared_memory() {
+            self.shared_memory
+        } else {
+            0
+        };
         let mut at = region.start;
         for (range, number) in &self.ranges {
             let (start, end) = (range.start.clamp(at, region.end), range.end.clamp(at, region.end));
@@ -259,6 +267,9 @@ impl Interpreters {
             owned.ranges.extend(running.code.ranges().iter().map(|range| (range.clone(), number)));
             if running.code.has_anonymous() && owned.anonymous == 0 {
                 owned.anonymous = number;
+            }
+            if running.code.has_shared_memory() && owned.shared_memory == 0 {
+                owned.shared_memory = number;
             }
         }
         owned.ranges.sort_by_key(|(range, _)| range.start);
@@ -564,9 +575,9 @@ fn unnamed(around: &mut Context<'_>, language: &'static str, why: &str) -> Scrip
 fn regions_are_split_where_their_owner_changes() {
     use crate::process::FileName;
     use crate::sample::{FileId, MapEvent};
-    let region = |file: FileId| {
-        let map = MapEvent { start: 0x1000, end: 0x9000, offset: 0, file: file.clone(), path: "".into() };
-        Region::new(&map, Arc::new(FileName { file, path: "".into() }))
+    let region = |file: FileId, path: &str| {
+        let map = MapEvent { start: 0x1000, end: 0x9000, offset: 0, file: file.clone(), path: path.into() };
+        Region::new(&map, Arc::new(FileName { file, path: path.into() }))
     };
     let ranges = vec![
         (0..0x2000, 1),
@@ -575,10 +586,10 @@ fn regions_are_split_where_their_owner_changes() {
         (0x8000..0xa000, 1),
         (0xb000..0xc000, 2),
     ];
-    let owned = Owned { ranges, anonymous: 4 };
-    let parts = |owned: &Owned, file| {
+    let owned = Owned { ranges, anonymous: 4, shared_memory: 5 };
+    let parts = |owned: &Owned, file, path| {
         let mut parts = Vec::new();
-        owned.split(&region(file), |start, end, number| parts.push((start, end, number)));
+        owned.split(&region(file, path), |start, end, number| parts.push((start, end, number)));
         parts
     };
     let expected = |other| {
@@ -591,7 +602,10 @@ fn regions_are_split_where_their_owner_changes() {
             (0x8000, 0x9000, 1),
         ]
     };
-    assert_eq!(parts(&owned, FileId::Anonymous), expected(4));
-    assert_eq!(parts(&owned, FileId::Inode { device: (8, 1), inode: 1 }), expected(0));
-    assert_eq!(parts(&Owned::default(), FileId::Anonymous), [(0x1000, 0x9000, 0)]);
+    let file = FileId::Inode { device: (8, 1), inode: 1 };
+    assert_eq!(parts(&owned, FileId::Anonymous, ""), expected(4));
+    assert_eq!(parts(&owned, file.clone(), "/usr/bin/php"), expected(0));
+    assert_eq!(parts(&owned, file.clone(), "/dev/zero (deleted)"), expected(5));
+    assert_eq!(parts(&Owned::default(), FileId::Anonymous, ""), [(0x1000, 0x9000, 0)]);
+    assert_eq!(parts(&Owned::default(), file, "/dev/zero (deleted)"), [(0x1000, 0x9000, 0)]);
 }

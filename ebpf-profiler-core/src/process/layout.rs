@@ -58,6 +58,12 @@ impl Region {
         self.name.file == FileId::Anonymous
     }
 
+    /// Returns `true` if the region is shared memory, which the kernel shows as a deleted file of its own.
+    pub(crate) fn is_shared_memory(&self) -> bool {
+        const NAMES: [&str; 3] = ["/dev/zero (deleted)", "/anon_hugepage (deleted)", "/SYSV"];
+        NAMES.iter().any(|name| self.name.path.starts_with(name))
+    }
+
     /// Returns `true` if a mapping is of the same file, or of anonymous memory as this region.
     fn is_of(&self, map: &MapEvent) -> bool {
         if self.is_anonymous() { map.file == FileId::Anonymous } else { self.name.path == map.path }

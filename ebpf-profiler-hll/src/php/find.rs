@@ -10,6 +10,7 @@ use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 
 use super::attach;
+use super::jit::LoopFrame;
 use super::offsets::Offsets;
 use super::stripped;
 use super::version::Version;
@@ -31,6 +32,8 @@ pub(super) struct RuntimeFacts {
     pub(super) current: u64,
     /// DWARF number of the register that holds the current instruction in the loop, if one does.
     pub(super) opline: Option<u8>,
+    /// The frame of such a loop, in which code of the JIT runs.
+    pub(super) frame: Option<LoopFrame>,
 }
 
 /// Returns the runtime in a file, `None` if it holds none.
@@ -65,7 +68,8 @@ fn hidden(elf: &Elf) -> Option<(Range<u64>, u64, Option<Version>)> {
 fn facts(elf: &Elf, globals: u64, version: Option<Version>, loops: &[Range<u64>]) -> Option<RuntimeFacts> {
     let offsets = Offsets::of(version?)?;
     let opline = opline(elf, loops);
-    Some(RuntimeFacts { offsets, current: globals.checked_add(offsets.current.into())?, opline })
+    let frame = loops.first().filter(|_| opline.is_some()).and_then(|main| LoopFrame::of(elf, main));
+    Some(RuntimeFacts { offsets, current: globals.checked_add(offsets.current.into())?, opline, frame })
 }
 
 /// Returns the register that holds the current instruction in a loop whose parts jump to one another

@@ -21,7 +21,8 @@
 //! * Generators that delegate by `yield from` stand between the running one and its caller, as in PHP's backtraces.
 //! * A fiber has a native stack of its own, which ends with the fiber; the functions that resumed it are not in it.
 //! * From 8.4 on calls of some internal functions have no frame (`ZEND_FRAMELESS_ICALL`); only their native frames are shown.
-//! * Code of the JIT replaces the loop on the native stack, so the functions that it runs are missing.
+//! * Code of the JIT runs in the loop's native frame, and is shown as the functions that it executes. It keeps the current instruction
+//!   only where it calls: the innermost function has no line while such code, or a C function that it calls, runs.
 //!
 //! # Names
 //!
@@ -47,6 +48,8 @@
 mod attach;
 
 mod find;
+
+mod jit;
 
 mod lines;
 

@@ -73,6 +73,11 @@ pub(super) fn dispatches(code: &[u8]) -> usize {
     code.windows(3).filter(|window| DISPATCHES.contains(window)).count()
 }
 
+/// Returns the offset of the first dispatch in code.
+pub(super) fn first_dispatch(code: &[u8]) -> Option<usize> {
+    code.windows(3).position(|window| DISPATCHES.contains(&window))
+}
+
 /// Reads the code of a function.
 pub(super) fn code(elf: &Elf, range: &Range<u64>) -> Option<Vec<u8>> {
     let size = range.end.checked_sub(range.start).filter(|&size| size <= LOOP.end)?;
@@ -124,5 +129,7 @@ mod tests {
     #[test]
     fn counts_dispatches() {
         assert_eq!(dispatches(b"\x49\x8b\x07\xff\xe0\x41\xff\x27\x90"), 2);
+        assert_eq!(first_dispatch(b"\xff\xe0\x41\xff\x27\x90"), Some(2));
+        assert_eq!(first_dispatch(b"\x90"), None);
     }
 }

@@ -17,6 +17,8 @@ pub mod ruby;
 
 pub mod luajit;
 
+pub mod php;
+
 pub mod v8;
 
 pub mod registers;

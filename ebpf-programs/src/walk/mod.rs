@@ -27,6 +27,8 @@ mod hotspot;
 
 mod luajit;
 
+mod php;
+
 mod runtime;
 
 mod table;

@@ -10,6 +10,7 @@
 //! | HOTSPOT | of Java methods: [`hotspot`] |
 //! | [V8](super::v8) | by frame pointer, with what the frame holds |
 //! | LUAJIT | of traces: [`luajit`] |
+//! | PHP | of the JIT's code: [`php`] |
 //! | any other | native, by guesses |
 //!
 //! A walker emits the frame at `pc`, of which nothing was emitted before: [`Walk::emit_runtime_frame`] for a function of the
@@ -18,7 +19,7 @@
 //! step continues at the same frame.
 
 use super::arch::Arch;
-use super::{Walk, hotspot, interpreter, luajit, v8};
+use super::{Walk, hotspot, interpreter, luajit, php, v8};
 use crate::abi::interpreter::walker;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -32,6 +33,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         walker::HOTSPOT if M::has_walker(walker::HOTSPOT) => hotspot::step::<A, M>(walk, machine, pc),
         walker::V8 if M::has_walker(walker::V8) => v8::step::<A, M>(walk, machine, pc),
         walker::LUAJIT if M::has_walker(walker::LUAJIT) => luajit::step::<A, M>(walk, machine, pc),
+        walker::PHP if M::has_walker(walker::PHP) => php::step::<A, M>(walk, machine, pc),
         _ => {
             walk.emit_native(machine, pc);
             Ok(false)

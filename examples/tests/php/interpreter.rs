@@ -39,6 +39,12 @@ impl Interpreter {
         Some(Interpreter { name, root, program, options: options.to_vec() })
     }
 
+    /// Returns `true` if it compiles scripts.
+    pub(crate) fn has_jit(&self) -> bool {
+        self.options.iter().any(|option| option.starts_with("-dopcache.jit="))
+            && !self.options.contains(&"-dopcache.jit=off")
+    }
+
     /// Returns the command that runs a program of the workloads' folder.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = self.bare_command();

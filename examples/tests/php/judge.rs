@@ -10,9 +10,17 @@ const CALLED: &[&str] = &["microtime", "strrev", "strcmp", "is_string", "array_m
 /// Native functions that only a missing run of script frames would show.
 const LOOP: &str = "execute_ex";
 
-/// Compares all stacks of a process with its chain.
-pub(crate) fn judge<'s>(stacks: impl IntoIterator<Item = &'s Stack>, chain: &[Call]) -> Verdict {
-    let spin = chain.last().map(|call| spin_lines(&call.name)).unwrap_or_default();
+/// The line of the innermost function in code of the JIT, which has none.
+const NO_LINE: u32 = 0;
+
+/// Compares all stacks of a process with its chain. With a JIT the innermost function may be without a line.
+pub(crate) fn judge<'s>(
+    stacks: impl IntoIterator<Item = &'s Stack>,
+    chain: &[Call],
+    has_jit: bool,
+) -> Verdict {
+    let mut spin = chain.last().map(|call| spin_lines(&call.name)).unwrap_or_default();
+    spin.extend(has_jit.then_some(NO_LINE));
     Verdict::on(stacks, |stack| compare(stack, chain, &spin))
 }
 

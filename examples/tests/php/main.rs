@@ -10,7 +10,7 @@
 //! script frames are that backtrace, with file and line of each; if native frames of the C function that calls back stand
 //! behind each internal function that calls a function of a script, and behind no other; if it begins at the root and no
 //! native frame of the loop is left. The innermost function may be on the lines with the comment "spin", and on two lines with
-//! the same code equally often.
+//! the same code equally often. In code of the JIT it may be without a line.
 //!
 //! `TRUTH_PHP=8.2,static` leaves only the interpreters with one of these in their names, `TRUTH_CHAIN=regex,eval` only such
 //! chains.
@@ -94,6 +94,24 @@ fn every_chain_of_installed_php() {
     check(&Interpreter::installed(&[]));
 }
 
+/// The same with the JIT, which compiles every function.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_with_function_jit() {
+    test_needs::root!();
+    test_needs::programs!("php");
+    check(&Interpreter::installed(FUNCTION_JIT));
+}
+
+/// The same with the JIT, which compiles what runs often.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_with_tracing_jit() {
+    test_needs::root!();
+    test_needs::programs!("php");
+    check(&Interpreter::installed(TRACING_JIT));
+}
+
 /// A static program without symbols.
 #[test]
 #[ignore = "profiles: needs root"]
@@ -127,10 +145,25 @@ mod matrix {
         test_needs::programs!("php");
         check(&Interpreter::installed(OPCACHE));
     }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_php_8_4_with_jit() {
+        test_needs::root!();
+        for options in [FUNCTION_JIT, TRACING_JIT] {
+            check_fetched("8.4", "/usr/bin/php8.4", &[&["-dzend_extension=opcache"], options].concat());
+        }
+    }
 }
 
 /// Compiled scripts are kept in shared memory, optimized.
 const OPCACHE: &[&str] = &["-dopcache.enable_cli=1", "-dopcache.jit=off"];
+
+/// The JIT compiles every function when the script is loaded, or paths that run often.
+const FUNCTION_JIT: &[&str] =
+    &["-dopcache.enable_cli=1", "-dopcache.jit_buffer_size=64M", "-dopcache.jit=function"];
+const TRACING_JIT: &[&str] =
+    &["-dopcache.enable_cli=1", "-dopcache.jit_buffer_size=64M", "-dopcache.jit=tracing"];
 
 fn check_fetched(name: &str, program: &str, options: &[&'static str]) {
     match Interpreter::fetched(name, program, options) {
@@ -159,9 +192,9 @@ fn check(interpreter: &Interpreter) {
     let mut failures = String::new();
     for (case, running) in cases.iter().zip(&running) {
         let own = stacks.iter().filter(|stack| stack.pid == running.pid());
-        let verdict = judge(own, &running.chain);
+        let verdict = judge(own, &running.chain, interpreter.has_jit());
         println!("share\tphp\t{}\t{}\t{}\t{}", interpreter.name, case.name, verdict.exact, verdict.samples);
-        if case.name == "two_lines" && !verdict.has_equal_lines() {
+        if case.name == "two_lines" && !interpreter.has_jit() && !verdict.has_equal_lines() {
             failures += &format!("\n{} under {}: lines {:?}", case.name, interpreter.name, verdict.lines);
         }
         if !verdict.is_good(PER_MILLE) {

@@ -15,11 +15,8 @@
 //!   tree     running ──child──► … ──child──► called
 //! ```
 //!
-//! | parameter | bits |
-//! | --- | --- |
-//! | 0 | offset in a function: identity, 16; in a generator: node 16, child in the node 16, `execute_fake` 16 |
-//! | 1 | offset in a generator: `execute_data`, 16; DWARF number of the register that holds the instruction in the loop, plus 1, 8; |
-//! | | lowest bit of the number of instructions in the second word of the identity, 8 |
+//! Code of the JIT runs in the loop's frame, and keeps the current instruction nowhere: see [`walk::php`](super::super::php).
+//! See [`abi::php`](crate::abi::php) for the parameters.
 
 use super::frames::emit;
 use super::state::phase;
@@ -41,6 +38,26 @@ const GENERATOR: u64 = 1 << 24;
 
 /// Type of an internal function.
 const INTERNAL: u64 = 1;
+
+/// State of PHP's walker.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::walk) struct PhpState {
+    /// The address in code of the JIT at which the current run is executed; 0 for the loop.
+    pub(in crate::walk) code: u64,
+    /// Number of addresses that were searched for the frame of the loop.
+    pub(in crate::walk) searched: u32,
+    reserved: u32,
+}
+
+impl PhpState {
+    /// Resets the state of a previous walk.
+    #[inline(always)]
+    pub(super) fn begin(&mut self) {
+        self.code = 0;
+        self.searched = 0;
+    }
+}
 
 /// Words of eight bytes that are read of a function.
 const WORDS: usize = FRAME_BYTES / 8;
@@ -104,7 +121,15 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     let distance = inner.wrapping_sub(words[2]);
     let count = words[1] >> (registers >> 24 & 63) & 0xffff_ffff;
     let is_inner = is_first && register != 0 && distance < count << 5 && distance & 31 == 0;
-    let place = if is_inner { inner } else { opline }.wrapping_sub(function) as u32;
+    let position = if is_first && walk.interpreter.php.code != 0 {
+        // Code of the JIT saves it rarely, and has it in no register: a position before the first instruction has no line.
+        words[2].wrapping_sub(1)
+    } else if is_inner {
+        inner
+    } else {
+        opline
+    };
+    let place = position.wrapping_sub(function) as u32;
     emit(walk, machine, function, fold(&words, 3), place);
     Some(())
 }

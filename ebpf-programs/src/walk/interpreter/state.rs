@@ -2,6 +2,7 @@
 
 use super::luajit::LuaStacks;
 use super::perl::PerlContexts;
+use super::php::PhpState;
 use super::ruby::RubyState;
 use crate::abi::interpreter::{Interpreter, MAX, MAX_ENTRIES, PARAMETERS};
 
@@ -49,6 +50,8 @@ pub(in crate::walk) struct InterpreterState {
     pub(in crate::walk) lua: LuaStacks,
     /// Position in the contexts of Perl.
     pub(super) perl: PerlContexts,
+    /// State of PHP's walker.
+    pub(in crate::walk) php: PhpState,
 }
 
 /// Phases of a walk: the operation of the next step.
@@ -94,6 +97,7 @@ impl InterpreterState {
         self.ruby.begin();
         self.lua.begin();
         self.perl.begin();
+        self.php.begin();
     }
 
     /// Returns the index of the loaded interpreter in arrays.
