@@ -56,7 +56,8 @@
 //! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
 //! * Ruby's YJIT: its code is native code without a name, and methods of outer loops may be missing. In code of
 //!   PHP's JIT the innermost function has no line. LuaJIT's traces show the function in which the trace began.
-//! * HotSpot: one marked frame stands for the caller of a virtual thread that was unmounted.
+//! * HotSpot: in a `libjvm.so` without a symbol table, one marked frame stands for those callers of a virtual thread that are in
+//!   the heap.
 //! * PyPy, Jython and other implementations of Python are not supported.
 //!
 //! # Stages of naming

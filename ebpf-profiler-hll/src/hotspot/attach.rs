@@ -31,9 +31,8 @@ pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Rea
     let version = memory.u32(version)? as i32;
     let layout = Layout::of(&tables, version)?;
     let code = CodeMemory::read(&tables, &layout, memory)?;
-    let word = |symbol: Option<u64>| symbol.and_then(|symbol| target.word(symbol).ok()).unwrap_or(0);
-    let continuation = [word(file.hidden.return_barrier), word(file.hidden.continuation)];
-    let parameters = parameters(&layout, &code, continuation).ok_or(Reason::Unsupported)?;
+    let virtual_threads = file.hidden.virtual_threads.parameters(&tables, target)?;
+    let parameters = parameters(&layout, &code, virtual_threads).ok_or(Reason::Unsupported)?;
     let walker =
         FrameWalker::with_parameters(walker::HOTSPOT, None, &parameters).map_err(|_| Reason::Unsupported)?;
     let ranges = code.heaps.iter().map(|heap| heap.low..heap.high);
@@ -43,7 +42,7 @@ pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Rea
 }
 
 /// Returns the parameters of the kernel side's walker; `None` if fields are too far apart.
-fn parameters(layout: &Layout, code: &CodeMemory, continuation: [u64; 2]) -> Option<Vec<u64>> {
+fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> Option<Vec<u64>> {
     let (blob, nmethod) = (&layout.blob, &layout.nmethod);
     let handlers = [nmethod.deopt, nmethod.deopt_mh.unwrap_or(nmethod.deopt)];
     let handler_size = if blob.is_relative { 4 } else { 8 };
@@ -101,9 +100,8 @@ fn parameters(layout: &Layout, code: &CodeMemory, continuation: [u64; 2]) -> Opt
             second.offset(nmethod.orig_pc),
             second.offset(nmethod.compile_id),
         ]),
-        continuation[0],
-        continuation[1],
     ];
+    parameters.extend(virtual_threads);
     for heap in code.heaps.iter().take(MAX_HEAPS) {
         parameters.extend([heap.low, heap.high, heap.segments]);
     }

@@ -7,6 +7,7 @@ use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 
 use super::attach;
 use super::tables::TableSymbols;
+use super::virtual_thread::VirtualThreadSymbols;
 
 /// A file that holds HotSpot.
 #[derive(Clone, Debug)]
@@ -21,10 +22,7 @@ pub(super) struct File {
 pub(super) struct HiddenSymbols {
     /// The list of stub routines.
     pub(super) stubs: Option<u64>,
-    /// Return address of the outermost frame of a virtual thread whose callers are not on the stack.
-    pub(super) return_barrier: Option<u64>,
-    /// Return address into the frame that entered the virtual thread.
-    pub(super) continuation: Option<u64>,
+    pub(super) virtual_threads: VirtualThreadSymbols,
 }
 
 /// Returns the runtime in a file, `None` if it holds none.
@@ -32,13 +30,10 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     let tables = TableSymbols::find(elf)?;
     let mut hidden = HiddenSymbols::default();
     elf.for_each_symbol(|name, symbol| {
-        let variable = match name {
-            b"_ZN12StubCodeDesc5_listE" => &mut hidden.stubs,
-            b"_ZN12StubRoutines19_cont_returnBarrierE" => &mut hidden.return_barrier,
-            b"_ZN17ContinuationEntry10_return_pcE" => &mut hidden.continuation,
-            _ => return,
-        };
-        *variable = Some(symbol.address);
+        if name == b"_ZN12StubCodeDesc5_listE" {
+            hidden.stubs = Some(symbol.address);
+        }
+        hidden.virtual_threads.add(name, symbol.address);
     });
     Some(File { arch: elf.arch(), tables, hidden })
 }

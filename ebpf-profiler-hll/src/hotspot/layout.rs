@@ -16,7 +16,7 @@ use ebpf_profiler_core::language::Reason;
 use super::tables::Tables;
 
 /// Types whose fields are read.
-const TYPES: [&str; 26] = [
+const TYPES: [&str; 27] = [
     "Abstract_VM_Version",
     "AbstractInterpreter",
     "Array<u1>",
@@ -24,6 +24,7 @@ const TYPES: [&str; 26] = [
     "CodeCache",
     "CodeHeap",
     "CompiledMethod",
+    "CompressedOops",
     "ConstMethod",
     "ConstMethodFlags",
     "ConstantPool",

@@ -31,8 +31,8 @@
 //! * Compiled code describes calls and safepoints only, so its innermost frame has the line of the next one. A loop of an inlined
 //!   method without a safepoint, as Serial and Parallel GC have them, shows as the method that it is inlined into. With
 //!   `-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints` both are exact.
-//! * The callers of a virtual thread that was unmounted stay in the heap until they are returned to; one frame, marked as not
-//!   readable, stands for them.
+//! * The callers of a virtual thread that was unmounted stay in the heap until they are returned to. They are found by variables of
+//!   the symbol table; in a `libjvm.so` without one, a frame that is marked as not readable stands for them.
 
 mod attach;
 
@@ -53,6 +53,8 @@ mod name;
 mod stub;
 
 mod tables;
+
+mod virtual_thread;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};

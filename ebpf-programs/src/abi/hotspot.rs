@@ -22,10 +22,20 @@ pub mod parameter {
     pub const DEOPTIMIZATION: usize = 6;
     /// Return address of the outermost frame of a virtual thread whose callers are not on the stack; 0 if unknown.
     pub const RETURN_BARRIER: usize = 7;
-    /// Return address that this one stands for: into the frame that entered the virtual thread.
+    /// Address of the variable with the return address that this one stands for: into the frame that entered the virtual thread.
     pub const CONTINUATION: usize = 8;
+    /// 16 bits each: offset of `Continuation.tail`, offset of the frames in a `StackChunk`, of its fields `sp` and `bottom`; 0 if
+    /// unknown.
+    pub const CHUNK: usize = 9;
+    /// 16 bits each: offset of the fields `pc`, `parent` and `cont` of a `StackChunk`, and the form of [references](super::oops),
+    /// with the number of bits by which narrow ones are shifted in the upper 8 bits.
+    pub const CHUNK_FIELDS: usize = 10;
+    /// Added to narrow references.
+    pub const OOPS_BASE: usize = 11;
+    /// Address of the variable with the address of the blob of that frame.
+    pub const ENTER_SPECIAL: usize = 12;
     /// [`HEAPS`](super::HEAPS) code heaps, three parameters each: start, end, segment map.
-    pub const HEAP: usize = 9;
+    pub const HEAP: usize = 13;
     /// Number of parameters.
     pub const COUNT: usize = HEAP + 3 * super::HEAPS;
 }
@@ -42,6 +52,16 @@ pub mod flag {
     pub const RELATIVE: u64 = 1;
     /// The handlers are in the second part.
     pub const HANDLERS_IN_SECOND: u64 = 2;
+}
+
+/// Forms of references in objects.
+pub mod oops {
+    /// Addresses.
+    pub const WIDE: u64 = 0;
+    /// Four bytes, to be shifted and added to a base.
+    pub const NARROW: u64 = 1;
+    /// Addresses above 13 to 16 bits of the generational Z collector; bits 12 to 15 say how many.
+    pub const COLORED: u64 = 2;
 }
 
 /// Shapes of frames.

@@ -11,9 +11,6 @@ const LEAF: &str = "Chains.spin";
 /// The stub by which native code calls Java.
 const CALL_STUB: &str = "call_stub";
 
-/// The frame in the place of callers that are not on the stack.
-const MARK: &str = "[jvm: frame not readable]";
-
 /// The line of a native method in the virtual machine's stacks.
 const NATIVE: i32 = -2;
 
@@ -28,8 +25,6 @@ pub(crate) struct Verdict {
     pub(crate) exact: u64,
     /// Samples, of the exact ones, that are in the leaf.
     pub(crate) leaf: u64,
-    /// Samples of virtual threads with a mark for callers that are not on the stack.
-    pub(crate) marked: u64,
     /// Wrong observations, with their number and a stack.
     wrong: BTreeMap<String, (u64, String)>,
 }
@@ -64,7 +59,6 @@ impl Rules {
                     verdict.exact += sample.count();
                     verdict.leaf += if is_leaf { sample.count() } else { 0 };
                 }
-                Err(wrong) if wrong == MARK => verdict.marked += sample.count(),
                 Err(wrong) => {
                     let stack: Vec<_> = sample.trace().calls().map(|call| call.to_string()).collect();
                     verdict.wrong.entry(wrong).or_insert_with(|| (0, stack.join(";"))).0 += sample.count();
@@ -176,8 +170,8 @@ fn readable(method: &str) -> String {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict { samples, exact, leaf, marked, wrong } = self;
-        write!(f, "{exact} of {samples} exact, {leaf} in the leaf, {marked} marked")?;
+        let Verdict { samples, exact, leaf, wrong } = self;
+        write!(f, "{exact} of {samples} exact, {leaf} in the leaf")?;
         for (wrong, (count, stack)) in wrong {
             write!(f, "\n  {count} {wrong}\n      {stack}")?;
         }

@@ -93,12 +93,13 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     let (offset, is_saved) = place(extent, blob.frame_size);
     let at = sp.wrapping_add(offset);
     let (fp, is_fp_known) = if is_saved {
-        native::known(machine.read_stack(at.wrapping_sub(8)))
+        let place = at.wrapping_sub(8);
+        native::known(machine.read_stack(place).map(|fp| walk.hotspot.frozen.address(place, fp)))
     } else {
         native::known(walk.register(A::FP as u8))
     };
     let return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
-    enter::<A, M>(walk, machine, return_address, at.wrapping_add(8), fp, is_fp_known)
+    enter::<A>(walk, return_address, at.wrapping_add(8), fp, is_fp_known)
 }
 
 /// Returns the offset of the return address from the stack pointer, and `true` if the frame pointer is saved below it.
@@ -273,6 +274,6 @@ fn size(bytes: u64) -> u32 {
 
 /// Returns the eight bytes at an offset, or, if it is not a multiple of eight, those up to the next one.
 #[inline(always)]
-fn part(object: &[u64; WORDS], offset: u64) -> u64 {
+pub(super) fn part(object: &[u64; WORDS], offset: u64) -> u64 {
     object[(offset / 8) as usize & (WORDS - 1)] >> (offset % 8 * 8)
 }

@@ -39,7 +39,9 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     }
     // The caller's registers, which the search for the frame has left in the state.
     let [return_address, sender_sp, saved_fp] = walk.hotspot.caller;
-    enter::<A, M>(walk, machine, return_address, sender(sender_sp, fp), saved_fp, true)
+    let frozen = &walk.hotspot.frozen;
+    let (sender_sp, saved_fp) = (frozen.address(fp, sender_sp), frozen.address(fp, saved_fp));
+    enter::<A>(walk, return_address, sender(sender_sp, fp), saved_fp, true)
 }
 
 /// Unwinds from a frame that is being built: it has a frame pointer, but not all slots. Its caller's stack pointer is in the
@@ -49,7 +51,7 @@ fn leave_partial<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, fp: u64)
     let saved_fp = machine.read_stack(fp).ok_or(Stop::Unreadable)?;
     let return_address = machine.read_stack(fp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
     let sp = sender(walk.registers.values[x86_64::BYTECODE as usize], fp);
-    enter::<A, M>(walk, machine, return_address, sp, saved_fp, true)
+    enter::<A>(walk, return_address, sp, saved_fp, true)
 }
 
 /// Returns the caller's stack pointer, the end of the frame if the given one is below it or far away.

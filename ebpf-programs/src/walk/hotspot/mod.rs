@@ -3,7 +3,9 @@
 //! ```text
 //!   pc ──┬─ in the interpreter ──► interpreted   frame pointer ──► method, bytecode index, caller
 //!        │
-//!        └─ in a code heap ──────► compiled      segment map ──► code blob ──► size of the frame ──► caller
+//!        ├─ in a code heap ──────► compiled      segment map ──► code blob ──► size of the frame ──► caller
+//!        │
+//!        └─ the return barrier ──► frozen        callers of a virtual thread that are in the heap
 //! ```
 //!
 //! The stack grows down; one frame of each kind, and a call from native code:
@@ -32,6 +34,8 @@
 
 mod compiled;
 
+mod frozen;
+
 mod interpreted;
 
 mod x86_64;
@@ -42,6 +46,7 @@ use crate::abi::hotspot::{HEAPS, parameter, shape};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::machine::Machine;
+use frozen::FrozenState;
 
 /// State of a search that takes several steps.
 #[repr(C)]
@@ -53,6 +58,8 @@ pub(super) struct HotSpotState {
     steps: u64,
     /// Return address, stack pointer and frame pointer of the caller of an interpreted frame.
     caller: [u64; 3],
+    /// Position in the heap, for a virtual thread.
+    frozen: FrozenState,
 }
 
 impl HotSpotState {
@@ -60,12 +67,16 @@ impl HotSpotState {
     #[inline(always)]
     pub(super) fn begin(&mut self) {
         self.segment = 0;
+        self.frozen.begin();
     }
 }
 
 /// Emits the frame at `pc` and unwinds to its caller. Returns `false` if the caller is unknown.
 #[inline(always)]
 pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) -> Result<bool, Stop> {
+    if frozen::is_border(walk, pc) {
+        return frozen::step::<A, M>(walk, machine);
+    }
     let start = walk.parameter(parameter::INTERPRETER_START);
     let size = walk.parameter(parameter::INTERPRETER_END).wrapping_sub(start);
     if pc.wrapping_sub(start) < size {
@@ -77,20 +88,14 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
 
 /// Enters the caller at a return address, with its registers.
 #[inline(always)]
-fn enter<A: Arch, M: Machine>(
+fn enter<A: Arch>(
     walk: &mut Walk,
-    machine: &mut M,
     return_address: u64,
     sp: u64,
     fp: u64,
     is_fp_known: bool,
 ) -> Result<bool, Stop> {
-    let mut pc = return_address;
-    if pc != 0 && pc == walk.parameter(parameter::RETURN_BARRIER) {
-        // The callers are in the heap until this frame returns: a frame without an address marks them.
-        walk.emit_runtime_frame(machine, shape::INTERPRETED, 0, 0, 0);
-        pc = walk.parameter(parameter::CONTINUATION);
-    }
+    let pc = walk.hotspot.frozen.return_address(return_address);
     walk.enter_caller::<A>(&Caller { pc, sp, fp, is_fp_known, kept: None, flags: 0 })?;
     Ok(true)
 }
@@ -114,10 +119,10 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
         let word = machine.read_stack(sp).ok_or(Stop::Unreadable)?;
         if A::prologue(machine, pc) == Some(8) {
             let return_address = machine.read_stack(sp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
-            return enter::<A, M>(walk, machine, return_address, sp.wrapping_add(16), word, true);
+            return enter::<A>(walk, return_address, sp.wrapping_add(16), word, true);
         }
         if walk.is_java(word) {
-            return enter::<A, M>(walk, machine, word, sp.wrapping_add(8), fp, is_fp_known);
+            return enter::<A>(walk, word, sp.wrapping_add(8), fp, is_fp_known);
         }
     }
     if !is_frame(fp, sp) || !is_fp_known {
@@ -131,7 +136,7 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
         at = fp.wrapping_add(16);
         return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
     }
-    enter::<A, M>(walk, machine, return_address, at.wrapping_add(8), saved, true)
+    enter::<A>(walk, return_address, at.wrapping_add(8), saved, true)
 }
 
 /// A word that the barrier at the entry of compiled methods pushes below its return address.

@@ -169,14 +169,22 @@ public class Chains {
         }
     }
 
-    // Blocking, so that a virtual thread leaves its carrier and comes back.
+    // Blocking, so that a virtual thread leaves its carrier and comes back. Its callers return to the carrier one by one.
 
     static int yielding(int depth) throws InterruptedException {
         if (depth == 0) {
             Thread.sleep(1);
-            return spin(depth) + 1;
+            return spins(depth) + 1;
         }
-        return yielding(depth - 1) + 1;
+        int sum = yielding(depth - 1) + 1;
+        return spins(sum) + 1;
+    }
+
+    /** Calls the leaf often enough that most samples are in it. */
+    static int spins(int seed) {
+        int sum = seed;
+        for (int i = 0; i < 10; i++) sum += spin(i);
+        return sum;
     }
 
     // Into native code and back.
