@@ -88,10 +88,11 @@ impl Drain {
             Change::Pids(pids) => self.source.set_pids(pids),
             Change::Filter(filter) => self.source.set_filter(filter),
         }
-        self.flush(Some(reply), Some(change), false);
+        // Before the caller has its profile: what it does next is sampled. These samples are drained after the flush.
         if !self.is_paused {
             self.set_clocks(Some(self.period));
         }
+        self.flush(Some(reply), Some(change), false);
     }
 
     fn set_clocks(&mut self, period: Option<Duration>) {
