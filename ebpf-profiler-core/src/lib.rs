@@ -62,8 +62,8 @@
 //! - The first sample of a script that starts after the profiler shows the interpreter's functions, not the script's.
 //! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.
 //! - No stacks of 32-bit programs.
-//! - Other events than the clock's (`Trigger`): off-CPU time, probes, tracepoints, page faults, `malloc` by bytes; no live bytes, locks or
-//!   disks. A stack at each event: rates beyond some 100,000 a second lose samples, which are counted.
+//! - Other events than the clock's (`Trigger`): a stack at each event, so rates beyond some 100,000 a second lose samples, which are
+//!   counted. No live bytes, no latency of disks.
 //! - Debug information in `.gnu_debugdata`, zstd-compressed sections, split DWARF and debuginfod servers is not read.
 //! <!-- /not -->
 //!

@@ -233,7 +233,7 @@ impl Builder {
         let triggers = self.triggers();
         let Loaded { kernel, tables } = loader::load(self.ring, exclude, walkers, &triggers)?;
         let period = options::period(self.hertz);
-        let kinds: Vec<SampleKind> = triggers.iter().map(|trigger| trigger.kind(period)).collect();
+        let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
         let recorder = self.recorder(clock, period, &kinds)?;
         let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols()));

@@ -141,7 +141,9 @@ pub(super) fn load(
     let levels = if is_clock_alone { 1 } else { MAX_LEVELS };
     let (slots, has_off_cpu) = (cpus * levels, triggers.iter().any(Trigger::is_off_cpu));
     let threads = if has_off_cpu { abi::off_cpu::MAX_THREADS } else { 1 };
+    let spans = if triggers.iter().any(Trigger::has_spans) { abi::span::MAX_SPANS } else { 1 };
     let mut entries = vec![
+        ("SPANS", spans),
         ("SCRATCH", slots),
         ("CLAIMS", cpus),
         ("COUNTERS", slots),

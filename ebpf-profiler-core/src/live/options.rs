@@ -41,9 +41,10 @@ pub(super) fn check_jitter(share: f64) -> Result<(), OptionError> {
 /// Checks that each kind of samples has one trigger.
 pub(super) fn check_triggers(triggers: &[Trigger]) -> Result<(), OptionError> {
     const MAX: usize = 64;
-    let kind = |trigger: &Trigger| trigger.kind(Duration::ZERO);
+    let kinds = |trigger: &Trigger| trigger.kinds(Duration::ZERO);
     let wrong = (0..triggers.len()).find(|&index| {
-        index >= MAX || triggers[..index].iter().any(|other| kind(other) == kind(&triggers[index]))
+        let is_same = |other: &Trigger| kinds(other) == kinds(&triggers[index]);
+        index >= MAX || triggers[..index].iter().any(is_same)
     });
     match wrong {
         Some(index) => Err(OptionError::Triggers { trigger: triggers[index].to_string() }),

@@ -37,6 +37,8 @@ pub mod cookie;
 
 pub mod filter;
 
+pub mod span;
+
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.

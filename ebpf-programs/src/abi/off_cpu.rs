@@ -21,6 +21,8 @@ pub struct OffCpu {
     pub event: u32,
     /// Not 0 once there was no room for the state of a thread. Written by the kernel side.
     pub is_full: u64,
+    /// Not 0 if the time that a thread was ready to run is of the next kind of samples.
+    pub by_state: u64,
 }
 
 /// The value of the map `WOKEN`, one for each possible CPU: the thread that the CPU switches to, until its sample is taken.
@@ -33,12 +35,21 @@ pub struct Woken {
     pub skip: u32,
     /// Value of the sample in nanoseconds.
     pub value: u64,
+    /// Of that, the time that the thread was ready to run.
+    pub ready: u64,
 }
 
-/// State of a thread, when it was last switched off its CPU: nanoseconds of `CLOCK_MONOTONIC`. The key is the thread id.
-pub type SwitchedAt = u64;
+/// State of a thread that was switched off its CPU, in nanoseconds of `CLOCK_MONOTONIC`. The key is the thread id.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switched {
+    /// Time of the switch.
+    pub at: u64,
+    /// Time since when it is ready to run; 0 while it is blocked.
+    pub ready: u64,
+}
 
 /// Maximum number of threads whose state is kept.
 pub const MAX_THREADS: u32 = 1 << 16;
 
-const _: () = assert!(size_of::<OffCpu>() == 64 && size_of::<Woken>() == 16);
+const _: () = assert!(size_of::<OffCpu>() == 72 && size_of::<Woken>() == 24);

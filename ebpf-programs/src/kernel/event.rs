@@ -1,7 +1,8 @@
 //! Events that a link's cookie describes: probes, tracepoints and counters by name.
 
-use aya_ebpf::helpers::generated::bpf_get_attach_cookie;
-use aya_ebpf::programs::ProbeContext;
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::generated::{bpf_get_attach_cookie, bpf_probe_read_kernel};
+use aya_ebpf::programs::{ProbeContext, TracePointContext};
 use ebpf_programs::abi::cookie;
 
 use crate::context::Context;
@@ -13,6 +14,30 @@ pub(crate) fn take<C: Context>(context: &C) {
     // SAFETY: the helper returns 0 for a program without cookie.
     let cookie = unsafe { bpf_get_attach_cookie(context.pointer()) };
     sample::take(context, cookie as u16, cookie >> cookie::VALUE_SHIFT);
+}
+
+/// Takes a sample with the value in the cookie, or with that of a field of the event.
+#[inline(always)]
+pub(crate) fn take_tracepoint(context: &TracePointContext) {
+    // SAFETY: as above.
+    let cookie = unsafe { bpf_get_attach_cookie(context.pointer()) };
+    let mut value = cookie >> cookie::VALUE_SHIFT;
+    if cookie & cookie::FIELD != 0 {
+        let mut field = 0u64;
+        // SAFETY: `field` has eight bytes; the helper fails without a fault.
+        unsafe {
+            let from =
+                context.as_ptr().cast::<u8>().add((cookie >> cookie::OFFSET_SHIFT & cookie::OFFSET) as usize);
+            bpf_probe_read_kernel((&raw mut field).cast(), 8, from.cast());
+        }
+        // A size that is no constant is rejected by the verifier: what follows the field is cut off.
+        field &= u64::MAX >> (64 - (8 << (cookie >> cookie::SIZE_SHIFT & 3)));
+        value = value.wrapping_mul(field);
+        if value == 0 {
+            return;
+        }
+    }
+    sample::take(context, cookie as u16, value);
 }
 
 /// Takes a sample with the value of an argument or of the function's result, as the cookie says.

@@ -38,6 +38,8 @@ mod sample;
 
 mod event;
 
+mod span;
+
 mod user_registers;
 
 use aya_ebpf::macros::{perf_event, raw_tracepoint, tracepoint, uprobe};
@@ -83,7 +85,42 @@ fn probed(context: ProbeContext) -> u32 {
 /// Takes a sample at a tracepoint.
 #[tracepoint]
 fn traced(context: TracePointContext) -> u32 {
-    event::take(&context);
+    event::take_tracepoint(&context);
+    0
+}
+
+/// Begins the time of a function.
+#[uprobe]
+fn entered(context: ProbeContext) -> u32 {
+    span::enter(&context);
+    0
+}
+
+/// Takes a sample of the time of a function, at its return.
+#[uprobe]
+fn left(context: ProbeContext) -> u32 {
+    span::leave(&context);
+    0
+}
+
+/// Begins the time of a system call.
+#[tracepoint]
+fn called(context: TracePointContext) -> u32 {
+    span::call(&context);
+    0
+}
+
+/// Takes a sample of the time of a system call, at its end.
+#[tracepoint]
+fn answered(context: TracePointContext) -> u32 {
+    span::answer(&context);
+    0
+}
+
+/// Handles the wake-up of a thread.
+#[raw_tracepoint(tracepoint = "sched_wakeup")]
+fn woken(context: RawTracePointContext) -> i32 {
+    off_cpu::woken(&context);
     0
 }
 

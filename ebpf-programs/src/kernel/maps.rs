@@ -9,8 +9,9 @@ use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
 use ebpf_programs::abi::mapping::Process;
-use ebpf_programs::abi::off_cpu::{OffCpu, SwitchedAt, Woken};
+use ebpf_programs::abi::off_cpu::{OffCpu, Switched, Woken};
 use ebpf_programs::abi::reason::Counter;
+use ebpf_programs::abi::span;
 
 use crate::level::Claims;
 use crate::scratch::Scratch;
@@ -63,7 +64,7 @@ pub(crate) static OFF_CPU: Array<OffCpu, 1> = Array::new();
 
 /// Threads that were switched off their CPU; the loader sets the number.
 #[btf_map]
-pub(crate) static SWITCHED: HashMap<u32, SwitchedAt, 1> = HashMap::new();
+pub(crate) static SWITCHED: HashMap<u32, Switched, 1> = HashMap::new();
 
 /// Threads whose sample is due, one value per possible CPU; the loader sets the number.
 #[btf_map]
@@ -110,3 +111,7 @@ pub(crate) static CGROUPS: CgroupArray = CgroupArray {
     max_entries: core::ptr::null(),
     map_flags: core::ptr::null(),
 };
+
+/// Beginnings of spans; the loader sets the number.
+#[btf_map]
+pub(crate) static SPANS: LruHashMap<span::Key, u64, 1> = LruHashMap::new();

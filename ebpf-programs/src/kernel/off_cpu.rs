@@ -1,7 +1,8 @@
 //! Off-CPU time: from the switch that takes a thread off its CPU to the switch that brings it back.
 //!
 //! ```text
-//!   sched_switch   previous thread: SWITCHED[tid] = now
+//!   sched_switch   previous thread: SWITCHED[tid] = now, and whether it is ready to run
+//!   sched_wakeup   SWITCHED[tid] is ready to run since now (only for times by state)
 //!   (switched)     next thread: waited = now - SWITCHED[tid], threshold, probability ──► WOKEN[cpu], an interrupt
 //!   irq_work_entry the next thread: sample with the stack that went to sleep
 //!   (resumed)
@@ -23,7 +24,7 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::programs::RawTracePointContext;
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::mapping::filter;
-use ebpf_programs::abi::off_cpu::OffCpu;
+use ebpf_programs::abi::off_cpu::{OffCpu, Switched};
 use ebpf_programs::abi::reason::Counter;
 
 use crate::context::Context;
@@ -31,7 +32,9 @@ use crate::maps::{CONFIG, KICKS, OFF_CPU, PROCESSES, SWITCHED, WOKEN};
 use crate::output::Counters;
 use crate::{life, sample};
 
-/// Indices of arguments of `sched_switch`: the next thread's `task_struct`, and the previous thread's state.
+/// Indices of arguments of `sched_switch`: not 0 if the previous thread was preempted, the next thread's `task_struct`, and the
+/// previous thread's state.
+const IS_PREEMPTED: usize = 0;
 const NEXT: usize = 2;
 const PREVIOUS_STATE: usize = 3;
 
@@ -45,15 +48,17 @@ pub(crate) fn switched(context: &RawTracePointContext) {
     // SAFETY: the helpers have no conditions.
     let (now, previous, cpu) =
         unsafe { (bpf_ktime_get_ns(), bpf_get_current_pid_tgid() as u32, bpf_get_smp_processor_id()) };
-    let state: u64 = context.arg(PREVIOUS_STATE);
-    leave(previous, state, now, cpu);
+    let (state, is_preempted): (u64, u64) = (context.arg(PREVIOUS_STATE), context.arg(IS_PREEMPTED));
+    let is_ready = is_preempted as u8 != 0 || state as u32 == 0;
+    leave(previous, state, Switched { at: now, ready: if is_ready { now } else { 0 } }, cpu);
     let next: u64 = context.arg(NEXT);
     let tid: u32 = read(next, config.pid_offset);
     if tid == 0 {
         // The CPU becomes idle.
         return;
     }
-    let waited = now.saturating_sub(since(tid, next, settings));
+    let Switched { at, ready } = since(tid, next, settings);
+    let waited = now.saturating_sub(at);
     if waited < settings.threshold || waited == 0 {
         return;
     }
@@ -67,14 +72,19 @@ pub(crate) fn switched(context: &RawTracePointContext) {
     }
     let Some(woken) = WOKEN.get_ptr_mut(cpu) else { return };
     // In two parts, so that hours of nanoseconds do not overflow.
-    let value = waited * (settings.weight >> 16) + (waited * (settings.weight & 0xffff) >> 16);
+    let weigh = |time: u64| time * (settings.weight >> 16) + (time * (settings.weight & 0xffff) >> 16);
+    // A wake-up that came before the profiler counts from its start.
+    let since_ready = if ready > at { ready } else { at };
+    let is_split = settings.by_state != 0 && ready != 0;
+    let waited_ready = if is_split { weigh(now.saturating_sub(since_ready)) } else { 0 };
     // SAFETY: the value belongs to this CPU, and interrupts are off.
     unsafe {
         if (*woken).tid != 0 {
             // The interrupt of the previous switch is late.
             Counters::lose(cpu, Counter::Untracked);
         }
-        (*woken).value = value;
+        (*woken).value = weigh(waited);
+        (*woken).ready = waited_ready;
         (*woken).tid = tid;
     }
     interrupt(cpu);
@@ -95,7 +105,7 @@ fn is_filtered(pid: u32, config: &Config) -> bool {
 
 /// Records that a thread leaves its CPU.
 #[inline(always)]
-fn leave(tid: u32, state: u64, now: u64, cpu: u32) {
+fn leave(tid: u32, state: u64, switched: Switched, cpu: u32) {
     if tid == 0 {
         return;
     }
@@ -104,8 +114,8 @@ fn leave(tid: u32, state: u64, now: u64, cpu: u32) {
         let _ = SWITCHED.remove(tid);
     } else if let Some(at) = SWITCHED.get_ptr_mut(tid) {
         // SAFETY: a thread leaves one CPU at a time.
-        unsafe { *at = now };
-    } else if SWITCHED.insert(tid, now, 0).is_err() {
+        unsafe { *at = switched };
+    } else if SWITCHED.insert(tid, switched, 0).is_err() {
         if let Some(settings) = OFF_CPU.get_ptr_mut(0) {
             // SAFETY: the value stays allocated while the program runs.
             unsafe { (*settings).is_full = 1 };
@@ -114,17 +124,46 @@ fn leave(tid: u32, state: u64, now: u64, cpu: u32) {
     }
 }
 
-/// Returns the time since when a thread waits: since its last switch, its start, or the start of sampling. Without a switch, the
-/// thread has not run since either, unless there was no room for its state: then it returns a time that drops the wait.
+/// Returns the times since when a thread waits and is ready to run: since its last switch, its start, or the start of sampling.
+/// Without a switch, the thread has not run since either, unless there was no room for its state: then it returns a time that
+/// drops the wait.
 #[inline(always)]
-fn since(tid: u32, task: u64, settings: &OffCpu) -> u64 {
-    let at = match SWITCHED.get_ptr_mut(tid) {
+fn since(tid: u32, task: u64, settings: &OffCpu) -> Switched {
+    let mut switched = match SWITCHED.get_ptr_mut(tid) {
         // SAFETY: the value stays allocated while the program runs.
         Some(at) => unsafe { *at },
-        None if settings.is_full != 0 => return u64::MAX,
-        None => read(task, settings.start_time_offset),
+        None if settings.is_full != 0 => Switched { at: u64::MAX, ready: 0 },
+        None => {
+            let started: u64 = read(task, settings.start_time_offset);
+            // A new thread is ready at once; one that is older than the profiler was blocked, or its wake-up has made it known.
+            Switched { at: started, ready: if started > settings.start { started } else { 0 } }
+        }
     };
-    if at > settings.start { at } else { settings.start }
+    if switched.at < settings.start {
+        switched.at = settings.start;
+    }
+    switched
+}
+
+/// Records that a thread is ready to run.
+#[inline(always)]
+pub(crate) fn woken(context: &RawTracePointContext) {
+    let Some(config) = CONFIG.get(0) else { return };
+    let task: u64 = context.arg(0);
+    let tid: u32 = read(task, config.pid_offset);
+    // SAFETY: the helper has no conditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    if let Some(switched) = SWITCHED.get_ptr_mut(tid) {
+        // SAFETY: the value stays allocated while the program runs, and a blocked thread is woken once.
+        unsafe {
+            if (*switched).ready == 0 {
+                (*switched).ready = now;
+            }
+        }
+    } else if tid != 0 {
+        // It was switched off before the profiler's start, from which its wait counts. If there is no room, the wait is not split.
+        let _ = SWITCHED.insert(tid, Switched { at: 0, ready: now }, 0);
+    }
 }
 
 /// Requests an interrupt of this CPU.
@@ -150,8 +189,8 @@ pub(crate) fn resumed(context: &RawTracePointContext) {
     let (ids, cpu) = unsafe { (bpf_get_current_pid_tgid(), bpf_get_smp_processor_id()) };
     let Some(woken) = WOKEN.get_ptr_mut(cpu) else { return };
     // SAFETY: the value belongs to this CPU, and interrupts are off.
-    let (tid, value) = unsafe {
-        let due = ((*woken).tid, (*woken).value);
+    let (tid, value, ready) = unsafe {
+        let due = ((*woken).tid, (*woken).value, (*woken).ready);
         (*woken).tid = 0;
         due
     };
@@ -170,7 +209,11 @@ pub(crate) fn resumed(context: &RawTracePointContext) {
         }
         (*woken).skip - 1
     };
-    sample::take(&Resumed { context, skip }, settings.event as u16, value);
+    let blocked = value.saturating_sub(ready);
+    let event = settings.event as u16;
+    // The verifier follows the walk once: one call for all cases.
+    let (event, first, second) = if blocked == 0 { (event + 1, ready, 0) } else { (event, blocked, ready) };
+    sample::take_two(&Resumed { context, skip }, event, first, second);
 }
 
 /// The context of [`resumed`].

@@ -66,9 +66,24 @@ pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters
     let words = scratch.user_at + user;
     let urgent = scratch.urgent != 0;
     if !urgent && cpu_buffer::put(cpu, &scratch.record, words) {
-        return counters.sent(Counter::Samples, words);
+        counters.sent(Counter::Samples, words);
+    } else {
+        send(scratch, words, urgent, Counter::Samples, config, counters);
     }
-    send(scratch, words, urgent, Counter::Samples, config, counters);
+    if take_second(scratch) {
+        counters.add(Counter::Events, 1);
+        send(scratch, words, false, Counter::Samples, config, counters);
+    }
+}
+
+/// Turns the record into that of the next kind. Returns `false` if there is none.
+#[inline(always)]
+pub(crate) fn take_second(scratch: &mut Scratch) -> bool {
+    let second = scratch.second;
+    let head = scratch.head();
+    head.event += 1;
+    head.value = second;
+    second != 0
 }
 
 /// Sends the first `words` words of the record through the ring and counts it as `counter`, or as lost.

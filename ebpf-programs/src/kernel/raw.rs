@@ -64,6 +64,10 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) 
     head.copied = copied as u16;
     let words = at + copied / 8;
     output::send(scratch, words, true, Counter::Raw, config, counters);
+    if output::take_second(scratch) {
+        counters.add(Counter::Events, 1);
+        output::send(scratch, words, false, Counter::Raw, config, counters);
+    }
 }
 
 /// Writes the interpreter frames of the process into the record at word `at`. Returns their number of words.

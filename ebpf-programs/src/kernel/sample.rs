@@ -19,11 +19,18 @@ use crate::{filter as filters, level, life, raw, user_registers};
 /// Takes one sample of kind number `event` with a value.
 #[inline(always)]
 pub(crate) fn take<C: Context>(context: &C, event: u16, value: u64) {
+    take_two(context, event, value, 0);
+}
+
+/// Takes one sample of kind number `event` with the value `first`, and one of the next kind with the value `second` and the same
+/// stack if that is not 0.
+#[inline(always)]
+pub(crate) fn take_two<C: Context>(context: &C, event: u16, first: u64, second: u64) {
     // SAFETY: the helper has no conditions.
     let cpu = unsafe { bpf_get_smp_processor_id() };
     match level::claim(cpu) {
         Some(slot) => {
-            take_in(slot, cpu, context, event, value);
+            take_in(slot, cpu, context, event, [first, second]);
             level::release(slot);
         }
         None => Counters::lose(cpu, Counter::Nested),
@@ -32,7 +39,7 @@ pub(crate) fn take<C: Context>(context: &C, event: u16, value: u64) {
 
 /// Takes one sample with the state of a slot.
 #[inline(always)]
-fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, value: u64) {
+fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, [value, second]: [u64; 2]) {
     // SAFETY: the helper has no conditions.
     let ids = unsafe { bpf_get_current_pid_tgid() };
     let pid = (ids >> 32) as u32;
@@ -60,6 +67,7 @@ fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, value: u64)
     scratch.user_at = HEAD_WORDS + kernel;
     head(scratch.head(), ids, cpu, kernel);
     (scratch.head().event, scratch.head().value) = (event, value);
+    scratch.second = second;
     let stop = if !user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved) {
         Stop::NoUserStack
     } else if known.is_none() {

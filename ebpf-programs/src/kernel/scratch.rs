@@ -51,6 +51,8 @@ pub(crate) struct Scratch {
     /// Not 0 if user space is to be woken at once: the walk reached a function of a script that is not in this CPU's cache,
     /// or an interpreter whose path is [unknown](ebpf_programs::abi::interpreter::from::UNKNOWN).
     pub(crate) urgent: u32,
+    /// Value of the sample in the next kind; 0 if there is none.
+    pub(crate) second: u64,
     /// Table generation at the start of the sample.
     table_generation: u32,
     /// Progress of the stack copy for a raw record.

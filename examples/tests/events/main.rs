@@ -14,6 +14,8 @@ mod off_cpu;
 
 mod probes;
 
+mod spans;
+
 mod switches;
 
 mod tracefs;

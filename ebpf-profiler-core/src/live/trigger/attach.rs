@@ -6,7 +6,6 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use ebpf_programs::abi::{cookie, off_cpu as abi};
 
@@ -26,14 +25,39 @@ pub(in super::super) struct Attached {
 
 /// The point of a trigger in the running kernel.
 enum Point {
-    OffCpu { map: Map, settings: abi::OffCpu },
-    Probe { kind: u32, path: CString, offset: u64, cookie: u64, is_return: bool },
-    Tracepoint { id: u64, cookie: u64 },
-    Counter { number: u64, period: u32, cookie: u64 },
+    OffCpu {
+        map: Map,
+        settings: abi::OffCpu,
+    },
+    Probe {
+        kind: u32,
+        path: CString,
+        offset: u64,
+        cookie: u64,
+        is_return: bool,
+    },
+    Time {
+        kind: u32,
+        path: CString,
+        offset: u64,
+        cookie: u64,
+    },
+    /// Tracepoints at the entry and the exit of system calls.
+    Calls(Vec<([u64; 2], u64)>),
+    Tracepoint {
+        id: u64,
+        cookie: u64,
+    },
+    Counter {
+        number: u64,
+        period: u32,
+        cookie: u64,
+    },
 }
 
 /// The tracepoints of off-CPU time, in the order in which their programs are attached.
-const SWITCHES: [(&str, &CStr); 2] = [("resumed", c"irq_work_entry"), ("switched", c"sched_switch")];
+const SWITCHES: [(&str, &CStr); 3] =
+    [("resumed", c"irq_work_entry"), ("woken", c"sched_wakeup"), ("switched", c"sched_switch")];
 
 impl Attached {
     /// Loads the programs of `triggers`, whose index is the number of their kind of samples.
@@ -48,7 +72,7 @@ impl Attached {
             }
         }
         let mut points = Vec::new();
-        for (event, trigger) in (0..).zip(triggers).filter(|(_, trigger)| !trigger.is_cpu()) {
+        for (event, trigger) in Trigger::numbered(triggers).filter(|(_, trigger)| !trigger.is_cpu()) {
             let point = point(object, trigger, event).map_err(|what| failed(trigger, what))?;
             points.push((trigger.clone(), point));
         }
@@ -87,7 +111,29 @@ impl Attached {
             Point::OffCpu { map, settings } => {
                 let start = perf::clock_now(libc::CLOCK_MONOTONIC);
                 map.set(0, &off_cpu::bytes(&abi::OffCpu { start, ..*settings }))?;
-                SWITCHES.iter().map(|&(name, tracepoint)| bpf::attach(program(name)?, tracepoint)).collect()
+                let points = SWITCHES.iter().filter(|(name, _)| self.programs.contains_key(name));
+                points.map(|&(name, tracepoint)| bpf::attach(program(name)?, tracepoint)).collect()
+            }
+            Point::Time { kind, path, offset, cookie } => {
+                let mut links = Vec::new();
+                // The return first: each entry has one then.
+                for (name, is_return) in [("left", true), ("entered", false)] {
+                    let event = perf::probe(*kind, path, *offset, is_return)?;
+                    links.push(bpf::link(program(name)?, event.as_fd(), *cookie)?);
+                    links.push(event);
+                }
+                Ok(links)
+            }
+            Point::Calls(calls) => {
+                let mut links = Vec::new();
+                for &([enter, exit], cookie) in calls {
+                    for (name, id) in [("answered", exit), ("called", enter)] {
+                        let event = perf::tracepoint(id)?;
+                        links.push(bpf::link(program(name)?, event.as_fd(), cookie)?);
+                        links.push(event);
+                    }
+                }
+                Ok(links)
             }
             Point::Probe { kind, path, offset, cookie, is_return } => {
                 let event = perf::probe(*kind, path, *offset, *is_return)?;
@@ -126,11 +172,19 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
             let kind = kind.and_then(|kind| kind.trim().parse().ok());
             let kind = kind.ok_or("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")?;
             let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
+            if probe.is_time {
+                return Ok(Point::Time { kind, path, offset, cookie: number });
+            }
             let cookie = number | probe.register << cookie::REGISTER_SHIFT;
             Ok(Point::Probe { kind, path, offset, cookie, is_return: probe.is_return })
         }
-        Event::Tracepoint { group, name } => {
-            Ok(Point::Tracepoint { id: tracepoint(group, name)?, cookie: number | 1 << cookie::VALUE_SHIFT })
+        Event::Tracepoint(tracepoint) => {
+            let (id, cookie) = tracepoint.location()?;
+            Ok(Point::Tracepoint { id, cookie: number | cookie })
+        }
+        Event::Futex(futex) => {
+            let calls = futex.location()?;
+            Ok(Point::Calls(calls.into_iter().map(|(ids, cookie)| (ids, number | cookie)).collect()))
         }
         Event::Counter { counter, period } => Ok(Point::Counter {
             number: counter.number,
@@ -138,19 +192,6 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
             cookie: number | u64::from(*period) << cookie::VALUE_SHIFT,
         }),
     }
-}
-
-/// Returns the number of a tracepoint, from tracefs.
-fn tracepoint(group: &str, name: &str) -> Result<u64, String> {
-    const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
-    let Some(events) = FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir()) else {
-        return Err(
-            "tracefs is not mounted; mount it: mount -t tracefs tracefs /sys/kernel/tracing".to_owned()
-        );
-    };
-    let id = fs::read_to_string(events.join(group).join(name).join("id")).ok();
-    let id = id.and_then(|id| id.trim().parse().ok());
-    id.ok_or_else(|| format!("there is no tracepoint; list those of this kernel: ls {}", events.display()))
 }
 
 fn failed(trigger: &Trigger, what: String) -> StartError {

@@ -4,12 +4,17 @@
 //!   Trigger ──► programs to load ──► attached to ──────────────► kind of samples
 //!   cpu         sample               a clock on each CPU         cpu: count
 //!   off-cpu     switched, resumed    sched_switch                off-cpu: nanoseconds
+//!   by state    also woken           also sched_wakeup           blocked, runnable: nanoseconds
 //!   uprobe      probed               a function of a file        uprobe:FILE:FUNCTION: count
+//!   its time    entered, left        the function and its return uprobe:FILE:FUNCTION:time: nanoseconds
 //!   tracepoint  traced               an event of the kernel      tracepoint:GROUP:NAME: count
+//!   futex       called, answered     tracepoints of futex calls  futex: nanoseconds
 //!   counters    counted              a software event, each CPU  page-faults: count
 //! ```
 
 mod attach;
+
+mod futex;
 
 mod parse;
 
@@ -17,12 +22,16 @@ mod off_cpu;
 
 mod probe;
 
+mod tracepoint;
+
 use std::time::Duration;
 
 pub(super) use attach::Attached;
+pub use futex::Futex;
 pub use off_cpu::OffCpu;
 pub use parse::TriggerError;
 pub use probe::Uprobe;
+pub use tracepoint::Tracepoint;
 
 use crate::profile::{SampleKind, Unit};
 
@@ -51,10 +60,8 @@ pub(super) enum Event {
     Cpu,
     OffCpu(OffCpu),
     Uprobe(Uprobe),
-    Tracepoint {
-        group: String,
-        name: String,
-    },
+    Tracepoint(Tracepoint),
+    Futex(Futex),
     Counter {
         counter: Counter,
         /// Number of events for each sample.
@@ -85,13 +92,19 @@ impl Trigger {
             "time off the CPU: waits of at least 1 ms, a share of 0.1 of them (kernel 6.1)",
         ),
         (
-            "uprobe:FILE:FUNCTION[:argN]",
-            "calls of a function of a program or library; argN: its N-th argument, from 0",
+            "off-cpu-states[:1ms[:0.1]]",
+            "the same in two kinds: blocked, and runnable, which is the time that a thread waits for a CPU",
+        ),
+        ("futex[:1ms]", "waits for locks of at least 1 ms: futex calls (tracefs)"),
+        ("block-io", "reads and writes of disks by bytes, where they are issued (tracefs)"),
+        (
+            "uprobe:FILE:FUNCTION[:argN|:time]",
+            "calls of a function of a program or library; argN: its N-th argument, from 0; time: until it returns",
         ),
         ("uretprobe:FILE:FUNCTION[:result]", "returns of a function; result: the value that it returns"),
         (
-            "tracepoint:GROUP:NAME",
-            "an event of the kernel, such as tracepoint:syscalls:sys_enter_read (tracefs)",
+            "tracepoint:GROUP:NAME[:FIELD]",
+            "an event of the kernel, such as syscalls:sys_enter_read; FIELD: an integer of it (tracefs)",
         ),
         ("page-faults[:N]", "every N-th page fault; also minor-faults, major-faults"),
         ("malloc", "allocations of the C library by bytes: malloc"),
@@ -102,9 +115,9 @@ impl Trigger {
         Trigger { event: Event::Cpu }
     }
 
-    /// Returns the trigger of a tracepoint, with a count of events. Needs tracefs, at `/sys/kernel/tracing`.
+    /// Returns the trigger of a [`Tracepoint`], with a count of events.
     pub fn tracepoint(group: impl Into<String>, name: impl Into<String>) -> Trigger {
-        Trigger { event: Event::Tracepoint { group: group.into(), name: name.into() } }
+        Tracepoint::new(group, name).into()
     }
 
     /// Returns the trigger of every `period`-th page fault, with a count of page faults.
@@ -112,14 +125,34 @@ impl Trigger {
         Trigger { event: Event::Counter { counter: COUNTERS[0], period: period.max(1) } }
     }
 
-    /// Returns the kind of its samples. `period` is that of the clock.
-    pub(super) fn kind(&self, period: Duration) -> SampleKind {
-        match &self.event {
+    /// Returns the kinds of its samples, at least one. `period` is that of the clock.
+    pub(super) fn kinds(&self, period: Duration) -> Vec<SampleKind> {
+        vec![match &self.event {
             Event::Cpu => SampleKind::cpu(period),
-            Event::OffCpu(_) => SampleKind::off_cpu(),
+            Event::OffCpu(off_cpu) => return off_cpu.kinds(),
             Event::Uprobe(probe) => probe.kind(),
-            Event::Tracepoint { .. } => SampleKind::new(self.to_string(), Unit::Count),
+            Event::Tracepoint(tracepoint) => tracepoint.kind(),
+            Event::Futex(_) => Futex::kind(),
             Event::Counter { counter, .. } => SampleKind::new(counter.name, Unit::Count),
+        }]
+    }
+
+    /// Returns each of `triggers` with the number of its first kind of samples in the run.
+    pub(super) fn numbered(triggers: &[Trigger]) -> impl Iterator<Item = (u16, &Trigger)> {
+        let mut next = 0;
+        triggers.iter().map(move |trigger| {
+            let number = next;
+            next += trigger.kinds(Duration::ZERO).len() as u16;
+            (number, trigger)
+        })
+    }
+
+    /// Returns `true` if it measures times between two events of a thread.
+    pub(super) fn has_spans(&self) -> bool {
+        match &self.event {
+            Event::Futex(_) => true,
+            Event::Uprobe(probe) => probe.is_time,
+            _ => false,
         }
     }
 
@@ -137,9 +170,12 @@ impl Trigger {
     pub(super) fn programs(&self) -> &'static [&'static str] {
         match &self.event {
             Event::Cpu => &["sample"],
+            Event::OffCpu(off_cpu) if off_cpu.by_state => &["switched", "resumed", "woken"],
             Event::OffCpu(_) => &["switched", "resumed"],
+            Event::Uprobe(probe) if probe.is_time => &["entered", "left"],
             Event::Uprobe(_) => &["probed"],
-            Event::Tracepoint { .. } => &["traced"],
+            Event::Tracepoint(_) => &["traced"],
+            Event::Futex(_) => &["called", "answered"],
             Event::Counter { .. } => &["counted"],
         }
     }
@@ -154,5 +190,17 @@ impl From<OffCpu> for Trigger {
 impl From<Uprobe> for Trigger {
     fn from(probe: Uprobe) -> Trigger {
         Trigger { event: Event::Uprobe(probe) }
+    }
+}
+
+impl From<Tracepoint> for Trigger {
+    fn from(tracepoint: Tracepoint) -> Trigger {
+        Trigger { event: Event::Tracepoint(tracepoint) }
+    }
+}
+
+impl From<Futex> for Trigger {
+    fn from(futex: Futex) -> Trigger {
+        Trigger { event: Event::Futex(futex) }
     }
 }

@@ -8,6 +8,7 @@ use ebpf_programs::abi::off_cpu;
 
 use super::super::kernel_types::KernelTypes;
 use super::super::kernel_version;
+use crate::profile::{SampleKind, Unit};
 
 /// The trigger of off-CPU time: the time from the switch that takes a thread off its CPU to the switch that brings it back,
 /// with the stack that went to sleep.
@@ -35,13 +36,14 @@ use super::super::kernel_version;
 pub struct OffCpu {
     pub(super) threshold: Duration,
     pub(super) probability: f64,
+    pub(super) by_state: bool,
 }
 
 impl OffCpu {
     /// Samples waits of at least `threshold`. Shorter ones are dropped, so totals do not contain them; with zero every switch is
     /// a sample.
     pub fn longer_than(threshold: Duration) -> OffCpu {
-        OffCpu { threshold, probability: 1.0 }
+        OffCpu { threshold, probability: 1.0, by_state: false }
     }
 
     /// Samples each wait with a probability above 0 and up to 1, 1 by default. The values of sampled waits are divided by it, so
@@ -49,6 +51,20 @@ impl OffCpu {
     #[must_use = "returns the changed trigger"]
     pub fn probability(self, probability: f64) -> OffCpu {
         OffCpu { probability, ..self }
+    }
+
+    /// Divides the time into two kinds of samples: `blocked`, until the thread is woken, and `runnable`, in which it is ready to
+    /// run and waits for a CPU. A thread that was preempted is runnable at once. Both have the stack that left the CPU.
+    #[must_use = "returns the changed trigger"]
+    pub fn by_state(self) -> OffCpu {
+        OffCpu { by_state: true, ..self }
+    }
+
+    pub(super) fn kinds(&self) -> Vec<SampleKind> {
+        if !self.by_state {
+            return vec![SampleKind::off_cpu()];
+        }
+        ["blocked", "runnable"].map(|name| SampleKind::new(name, Unit::Nanoseconds)).into()
     }
 
     /// Returns the settings for the kernel side.
@@ -77,6 +93,7 @@ impl OffCpu {
             start_time_offset,
             event: event.into(),
             is_full: 0,
+            by_state: self.by_state.into(),
         })
     }
 }
@@ -110,11 +127,12 @@ pub(super) fn bytes(settings: &off_cpu::OffCpu) -> Vec<u8> {
         start_time_offset,
         event,
         is_full,
+        by_state,
     } = *settings;
     let words = [start, threshold, probability, weight, interrupt[0], interrupt[1]];
     let halves = [start_time_offset, event];
     let mut bytes = words.map(u64::to_ne_bytes).concat();
     bytes.extend(halves.map(u32::to_ne_bytes).concat());
-    bytes.extend(is_full.to_ne_bytes());
+    bytes.extend([is_full, by_state].map(u64::to_ne_bytes).concat());
     bytes
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ebpf_programs::abi::cookie;
 
-use super::{COUNTERS, Event, OffCpu, Trigger, Uprobe};
+use super::{COUNTERS, Event, Futex, OffCpu, Tracepoint, Trigger, Uprobe};
 
 /// A text that is no [`Trigger`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +40,23 @@ fn parse(text: &str) -> Option<Trigger> {
     match (name, rest) {
         ("cpu", None) => Some(Trigger::cpu()),
         ("malloc", None) => Some(Uprobe::malloc().into()),
+        ("block-io", None) => Some(Tracepoint::block_io().into()),
         ("off-cpu", rest) => off_cpu(rest).map(Trigger::from),
+        ("off-cpu-states", rest) => off_cpu(rest).map(|off_cpu| off_cpu.by_state().into()),
+        ("futex", None) => Some(Futex::longer_than(Duration::ZERO).into()),
+        ("futex", Some(rest)) => duration(rest).map(|threshold| Futex::longer_than(threshold).into()),
         ("uprobe", Some(rest)) => probe(rest, false).map(Trigger::from),
         ("uretprobe", Some(rest)) => probe(rest, true).map(Trigger::from),
         ("tracepoint", Some(rest)) => {
-            let (group, name) = rest.split_once(':')?;
+            let (group, rest) = rest.split_once(':')?;
+            let (name, field) =
+                rest.split_once(':').map_or((rest, None), |(name, field)| (name, Some(field)));
             let is_name = |text: &str| {
                 !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
             };
-            (is_name(group) && is_name(name)).then(|| Trigger::tracepoint(group, name))
+            let is_valid = is_name(group) && is_name(name) && field.is_none_or(is_name);
+            let tracepoint = Tracepoint::new(group, name);
+            is_valid.then(|| field.map_or(tracepoint.clone(), |field| tracepoint.clone().field(field)).into())
         }
         _ => None,
     }
@@ -75,6 +83,7 @@ fn probe(rest: &str, is_return: bool) -> Option<Uprobe> {
     match value {
         None => Some(probe),
         Some("result") if is_return => Some(probe.result()),
+        Some("time") if !is_return => Some(probe.time()),
         Some(value) if !is_return => {
             let index = value.strip_prefix("arg")?.parse().ok().filter(|&index| index < 6)?;
             Some(probe.argument(index))
@@ -95,8 +104,8 @@ impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.event {
             Event::Cpu => f.write_str("cpu"),
-            Event::OffCpu(OffCpu { threshold, probability }) => {
-                f.write_str("off-cpu")?;
+            Event::OffCpu(OffCpu { threshold, probability, by_state }) => {
+                f.write_str(if *by_state { "off-cpu-states" } else { "off-cpu" })?;
                 if !threshold.is_zero() || *probability < 1.0 {
                     write!(f, ":{threshold:?}")?;
                 }
@@ -107,12 +116,19 @@ impl fmt::Display for Trigger {
                 let name = if probe.is_return { "uretprobe" } else { "uprobe" };
                 write!(f, "{name}:{}:{}", probe.file.display(), probe.function)?;
                 match probe.register {
+                    0 if probe.is_time => f.write_str(":time"),
                     0 => Ok(()),
                     cookie::RESULT => f.write_str(":result"),
                     argument => write!(f, ":arg{}", argument - 1),
                 }
             }
-            Event::Tracepoint { group, name } => write!(f, "tracepoint:{group}:{name}"),
+            Event::Tracepoint(Tracepoint { named: Some((name, ..)), .. }) => f.write_str(name),
+            Event::Tracepoint(Tracepoint { group, name, field, .. }) => {
+                write!(f, "tracepoint:{group}:{name}")?;
+                field.as_ref().map_or(Ok(()), |field| write!(f, ":{field}"))
+            }
+            Event::Futex(Futex { threshold }) if threshold.is_zero() => f.write_str("futex"),
+            Event::Futex(Futex { threshold }) => write!(f, "futex:{threshold:?}"),
             Event::Counter { counter, period: 1 } => f.write_str(counter.name),
             Event::Counter { counter, period } => write!(f, "{}:{period}", counter.name),
         }
@@ -133,7 +149,13 @@ mod tests {
             "uprobe:libc.so.6:malloc",
             "uprobe:/bin/cat:main:arg5",
             "uretprobe:libc.so.6:read:result",
+            "uprobe:libc.so.6:read:time",
             "tracepoint:syscalls:sys_enter_read",
+            "tracepoint:syscalls:sys_enter_read:count",
+            "off-cpu-states:1ms",
+            "futex",
+            "futex:1ms",
+            "block-io",
             "page-faults",
             "major-faults:100",
             "malloc",
@@ -159,6 +181,11 @@ mod tests {
             "uretprobe:libc.so.6:malloc:arg0",
             "tracepoint:syscalls",
             "tracepoint:../../x:y",
+            "tracepoint:x:y:",
+            "tracepoint:x:y:z:a",
+            "uretprobe:libc.so.6:malloc:time",
+            "futex:1",
+            "block-io:1",
             "page-faults:0",
         ] {
             let error = text.parse::<Trigger>().unwrap_err().to_string();

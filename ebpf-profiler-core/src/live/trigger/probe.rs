@@ -30,6 +30,8 @@ pub struct Uprobe {
     pub(super) is_return: bool,
     /// Number of the register of the value, as in the [cookie].
     pub(super) register: u64,
+    /// The value is the time until the function returns.
+    pub(super) is_time: bool,
     /// Name and unit of its kind of samples; by default its text and a count.
     pub(super) named: Option<(&'static str, Unit)>,
 }
@@ -38,7 +40,7 @@ impl Uprobe {
     /// Returns the trigger of calls of `function`. `file` is a path, or the name of a library in a folder of this system.
     pub fn entry(file: impl Into<PathBuf>, function: impl Into<String>) -> Uprobe {
         let (file, function) = (file.into(), function.into());
-        Uprobe { file, function, is_return: false, register: 0, named: None }
+        Uprobe { file, function, is_return: false, register: 0, is_time: false, named: None }
     }
 
     /// Returns the trigger of returns of `function`; as [`entry`](Uprobe::entry).
@@ -61,6 +63,13 @@ impl Uprobe {
         Uprobe { register, ..self }
     }
 
+    /// Takes the time from a call to its return as the value, in nanoseconds. The sample is taken at the return, with the stack of
+    /// the caller. Calls that began before the profiler are not counted, nor those that are left by a jump.
+    #[must_use = "returns the changed trigger"]
+    pub fn time(self) -> Uprobe {
+        Uprobe { is_time: !self.is_return, register: 0, ..self }
+    }
+
     /// Returns the trigger of allocations of the C library, by bytes.
     pub(super) fn malloc() -> Uprobe {
         let probe = Uprobe::entry("libc.so.6", "malloc").argument(0);
@@ -70,7 +79,10 @@ impl Uprobe {
     pub(super) fn kind(&self) -> SampleKind {
         match self.named {
             Some((name, unit)) => SampleKind::new(name, unit),
-            None => SampleKind::new(super::Trigger::from(self.clone()).to_string(), Unit::Count),
+            None => {
+                let unit = if self.is_time { Unit::Nanoseconds } else { Unit::Count };
+                SampleKind::new(super::Trigger::from(self.clone()).to_string(), unit)
+            }
         }
     }
 

@@ -1,0 +1,166 @@
+//! Waits for locks, times of functions, states of waits and disk I/O against a program that measures itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::{Health, Trigger};
+use ebpf_profiler_core::profile::{Profile, Sample, Unit};
+
+use crate::tracefs;
+use crate::workload::chain;
+
+#[test]
+#[ignore = "needs root"]
+fn futex_waits_agree_with_the_time_in_mutexes() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    tracefs::mount().unwrap();
+    let run = Run::new("locks", |_| vec!["futex".parse().unwrap()]);
+    assert_eq!((run.profile.kind().name(), run.profile.kind().unit()), ("futex", Unit::Nanoseconds));
+    let mut sums = [0; 2];
+    for (name, &[tid, measured, _]) in &run.threads {
+        let of_lock = |sample: &Sample<'_>| has_chain(sample, &["start_thread", "work", "locker", "take"]);
+        let in_lock = run.sum(0, |sample| sample.thread().tid == tid as u32 && of_lock(sample));
+        println!("{name}: {in_lock} ns, {measured} ns around the calls");
+        // Each wait is within a call.
+        assert!(in_lock <= measured, "{in_lock}, {measured}");
+        sums = [sums[0] + in_lock, sums[1] + measured];
+    }
+    // Between the two there is little but the scheduler.
+    assert!(sums[0] as f64 > 0.8 * sums[1] as f64, "{sums:?}");
+    assert_eq!(run.health.lost, 0);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn times_of_a_recursive_function_are_between_those_within_and_around_it() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let run = Run::new("times", |path| vec![format!("uprobe:{}:slow:time", path.display()).parse().unwrap()]);
+    let [tid, within, around] = run.threads["timer"];
+    let time = run.sum(0, |sample| sample.thread().tid == tid as u32);
+    println!("{within} ns within, {time} ns, {around} ns around");
+    assert!(within <= time && time <= around, "{within}, {time}, {around}");
+    assert_eq!((run.profile.count(), run.health.lost), (3 * 200, 0));
+    assert_eq!(run.profile.kind().unit(), Unit::Nanoseconds);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn blocked_and_runnable_time_agree_with_the_scheduler() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let run = Run::new("states", |_| vec![Trigger::cpu(), "off-cpu-states".parse().unwrap()]);
+    let names: Vec<&str> = run.profile.kinds().iter().map(|kind| kind.name()).collect();
+    assert_eq!(names, ["cpu", "blocked", "runnable"]);
+    for (name, &[tid, off_cpu, queued]) in &run.threads {
+        let of_thread = |sample: &Sample<'_>| sample.thread().tid == tid as u32;
+        let [blocked, runnable] = [1, 2].map(|kind| run.sum(kind, of_thread));
+        println!(
+            "{name}: {blocked} ns blocked, {runnable} ns runnable; {off_cpu} ns off the CPU, {queued} ns queued"
+        );
+        // Time of interrupts, and that which a hypervisor gives to others, is of no thread for the scheduler.
+        let slack = off_cpu / 20 + 50_000_000;
+        assert!((blocked + runnable).abs_diff(off_cpu) <= slack, "{name}");
+        assert!(runnable.abs_diff(queued) <= slack, "{name}");
+        let is_spinner = name.starts_with("spinner");
+        assert!(if is_spinner { runnable > 5 * blocked } else { blocked > 800_000_000 }, "{name}");
+    }
+    let naps = run.sum(1, |sample| {
+        &*sample.thread().name == "napper" && has_chain(sample, &["start_thread", "work", "napper", "nap"])
+    });
+    assert!(naps > 800_000_000, "{naps}");
+}
+
+#[test]
+#[ignore = "needs root"]
+fn bytes_of_direct_writes_are_exact() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    tracefs::mount().unwrap();
+    let run = Run::new("disk", |_| vec!["block-io".parse().unwrap()]);
+    let [_, accounted, bytes] = run.threads["writer"];
+    let known = ["start_thread", "work", "writer", "store"];
+    let issued = run.sum(0, |sample| has_chain(sample, &known));
+    println!("{issued} bytes issued, {accounted} by /proc/thread-self/io");
+    assert_eq!((issued, accounted), (bytes, bytes));
+    assert_eq!((run.profile.kind().name(), run.profile.kind().unit()), ("block-io", Unit::Bytes));
+}
+
+#[test]
+#[ignore = "needs root"]
+fn field_of_a_tracepoint_is_the_value() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    tracefs::mount().unwrap();
+    let run = Run::new("disk", |_| vec!["tracepoint:syscalls:sys_enter_pwrite64:count".parse().unwrap()]);
+    let stored = run.sum(0, |sample| chain(sample).contains(&"store".to_owned()));
+    assert_eq!(stored, run.threads["writer"][2]);
+    let unknown = "tracepoint:syscalls:sys_enter_pwrite64:no_field".parse::<Trigger>().unwrap();
+    let error = Profiler::builder().on(unknown).start().map(drop).unwrap_err().to_string();
+    assert!(error.contains("has no integer no_field"), "{error}");
+}
+
+/// One profiled run of the program.
+struct Run {
+    profile: Profile,
+    health: Health,
+    /// Thread id and the two sums of each thread.
+    threads: BTreeMap<String, [u64; 3]>,
+}
+
+impl Run {
+    /// Runs the program in a mode, profiled on the triggers that `triggers` returns for its path.
+    fn new(mode: &str, triggers: impl FnOnce(&Path) -> Vec<Trigger>) -> Run {
+        let path = build(mode);
+        let mut command = Command::new(&path);
+        command.arg(mode).arg(path.with_extension("data")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().as_deref(), Some("ready"));
+        let builder =
+            triggers(&path).into_iter().fold(Profiler::builder(), |builder, trigger| builder.on(trigger));
+        let builder = builder.pid(child.id()).ring_size(16 << 20).deadline(Duration::from_secs(120));
+        let profiler =
+            builder.unwind(ebpf_profiler_unwind::tables()).start().unwrap_or_else(|error| panic!("{error}"));
+        writeln!(child.stdin.as_mut().unwrap()).unwrap();
+        let threads = lines.take_while(|line| line != "end").map(|line| {
+            let mut parts = line.split(' ');
+            let name = parts.next().unwrap().to_owned();
+            (name, [(); 3].map(|()| parts.next().unwrap().parse().unwrap()))
+        });
+        let threads = threads.collect();
+        let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        Run { profile, health, threads }
+    }
+
+    /// Returns the sum of the values of the samples of kind number `kind` that `is_wanted` accepts.
+    fn sum(&self, kind: usize, is_wanted: impl Fn(&Sample<'_>) -> bool) -> u64 {
+        let profile = self.profile.of_kind(kind);
+        profile.samples().filter(|sample| is_wanted(sample)).map(|sample| sample.value()).sum()
+    }
+}
+
+/// Builds the program for one test.
+fn build(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events/spans").join(test);
+    fs::create_dir_all(&folder).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/spans.c");
+    let program = folder.join("spans");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-pthread", "-o"]).arg(&program).arg(source);
+    assert!(gcc.status().unwrap().success());
+    program
+}
+
+/// Returns `true` if the stack of a sample has these functions in a row, the root first.
+fn has_chain(sample: &Sample<'_>, known: &[&str]) -> bool {
+    chain(sample).windows(known.len()).any(|part| part == known)
+}
