@@ -19,8 +19,10 @@ pub struct Mapping<'a> {
     pub(crate) range: Range<u64>,
     pub(crate) load_bias: u64,
     pub(crate) table: Option<&'a Table>,
-    /// Number of the interpreter in the file, counted from 1; 0 without one.
+    /// Number of the interpreter in the file, or whose memory it is, counted from 1; 0 without one.
     pub(crate) interpreter: u16,
+    /// `true` if it is memory that the interpreter owns.
+    pub(crate) is_owned: bool,
 }
 
 impl<'a> Mapping<'a> {
@@ -36,7 +38,7 @@ impl<'a> Mapping<'a> {
     /// assert_eq!(mapping.file_address(0x7f00_0000_1139), 0x1139);
     /// ```
     pub fn new(range: Range<u64>, load_bias: u64) -> Mapping<'a> {
-        Mapping { range, load_bias, table: None, interpreter: 0 }
+        Mapping { range, load_bias, table: None, interpreter: 0, is_owned: false }
     }
 
     /// Sets the unwind table of the mapped file.
@@ -48,6 +50,18 @@ impl<'a> Mapping<'a> {
     pub fn with_interpreter(self, index: usize) -> Mapping<'a> {
         let interpreter = index.checked_add(1).and_then(|number| u16::try_from(number).ok()).unwrap_or(0);
         Mapping { interpreter, ..self }
+    }
+
+    /// Marks memory that a runtime [owns](ebpf_profiler_core::language::CodeRanges): its walker unwinds all frames there.
+    pub fn with_runtime(self, index: usize) -> Mapping<'a> {
+        let mapping = self.with_interpreter(index);
+        Mapping { is_owned: mapping.interpreter != 0, table: None, ..mapping }
+    }
+
+    /// Returns the part of it in `range`, which may be empty.
+    pub fn part(&self, range: Range<u64>) -> Mapping<'a> {
+        let range = range.start.max(self.range.start)..range.end.min(self.range.end);
+        Mapping { range, ..self.clone() }
     }
 
     /// Returns the addresses in the process.
@@ -171,7 +185,13 @@ impl Layout {
     fn mapping(&mut self, mapping: &Mapping<'_>) -> mapping::Mapping {
         let place =
             mapping.table.filter(|table| !table.image().is_empty()).and_then(|table| self.table(table));
-        let (table, kind) = place.map_or((0, kind::BARE), |place| (place, kind::TABLE));
+        let (table, kind) = match place {
+            Some(place) => (place, kind::TABLE),
+            None if mapping.is_owned && usize::from(mapping.interpreter) <= self.interpreters => {
+                (0, kind::RUNTIME)
+            }
+            None => (0, kind::BARE),
+        };
         let Range { start, end } = mapping.range;
         let interpreter = mapping.interpreter;
         let interpreter = if usize::from(interpreter) <= self.interpreters { interpreter } else { 0 };

@@ -89,6 +89,8 @@ pub struct ScriptCall {
     pub check: u32,
     /// Position in the function, in units of the interpreter.
     pub position: u32,
+    /// `true` if the function has the name by which the next frame called it.
+    pub is_named_by_caller: bool,
 }
 
 impl Frame {
@@ -112,6 +114,7 @@ impl Frame {
             function: first & frame::ADDRESS,
             check: (second >> 32 & frame::CHECK) as u32,
             position: second as u32,
+            is_named_by_caller: second & frame::NAMED_BY_CALLER != 0,
         }))
     }
 }

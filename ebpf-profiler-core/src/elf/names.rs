@@ -11,6 +11,12 @@ const MAX_TABLE: u64 = 128 << 20;
 /// Bytes of names per read.
 const CHUNK: u64 = 64 << 10;
 
+/// Bytes of symbols per read: whole ones.
+const SYMBOLS: u64 = size_of::<Sym64<LE>>() as u64 * 4096;
+
+/// Maximum length of a name, in bytes; longer ones are cut. All symbols of a file may share one name of 128 MiB.
+const MAX_NAME: usize = 8192;
+
 /// A function or a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol {
@@ -51,17 +57,20 @@ impl Symbol {
 impl Elf {
     /// Calls `each` with the name and symbol of every defined entry of `.symtab`.
     ///
-    /// Reads the whole table, which takes megabytes for a large program.
+    /// Reads the whole table, which takes megabytes for a large program. Names are cut after 8 KiB.
     pub fn for_each_symbol(&self, mut each: impl FnMut(&[u8], Symbol)) {
         let Some((symbols, names)) = self.symbol_table() else { return };
-        let (Ok(symbols), Ok(names)) = (self.bytes(symbols.0, symbols.1), self.bytes(names.0, names.1))
-        else {
-            return;
-        };
-        for symbol in pod::slice_from_all_bytes::<Sym64<LE>>(&symbols).unwrap_or_default() {
-            let name = names.get(symbol.st_name.get(LE) as usize..).unwrap_or_default();
-            let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-            if symbol.st_shndx.get(LE) != object::elf::SHN_UNDEF {
+        let Ok(names) = self.bytes(names.0, names.1) else { return };
+        for at in (0..symbols.1).step_by(SYMBOLS as usize) {
+            let start = symbols.0.saturating_add(at);
+            let Ok(symbols) = self.bytes(start, SYMBOLS.min(symbols.1 - at)) else { return };
+            for symbol in pod::slice_from_all_bytes::<Sym64<LE>>(&symbols).unwrap_or_default() {
+                if symbol.st_shndx.get(LE) == object::elf::SHN_UNDEF {
+                    continue;
+                }
+                let name = names.get(symbol.st_name.get(LE) as usize..).unwrap_or_default();
+                let name = &name[..name.len().min(MAX_NAME)];
+                let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
                 each(&name[..end], Symbol::new(symbol));
             }
         }
@@ -109,7 +118,51 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::contains;
+    use std::io::Cursor;
+
+    use super::*;
+
+    /// Returns a file with 10,000 symbols that share one name of `length` bytes.
+    fn with_name(length: usize) -> Elf {
+        let mut file = vec![0; 64];
+        file[..20].copy_from_slice(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0");
+        let symbols = file.len() as u64;
+        let symbol = [&[1, 0, 0, 0, 2, 0, 1, 0][..], &0x1000u64.to_le_bytes(), &[0; 8]].concat();
+        file.extend(symbol.repeat(10_000));
+        let names = file.len() as u64;
+        file.push(0);
+        file.resize(file.len() + length, b'x');
+        file.push(0);
+        let sections = file.len() as u64;
+        let of = |kind: u32, link: u32, start: u64, end: u64| {
+            let words = [0, u64::from(kind) << 32, 0, 0, start, end - start, u64::from(link), 0, 24];
+            // A section header has 64 bytes: name and type share the first word.
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.drain(..8);
+            bytes
+        };
+        for section in [vec![0; 64], of(2, 2, symbols, names), of(3, 0, names, sections)] {
+            file.extend(section);
+        }
+        file[40..48].copy_from_slice(&sections.to_le_bytes());
+        file[52..54].copy_from_slice(&64u16.to_le_bytes());
+        file[58..60].copy_from_slice(&64u16.to_le_bytes());
+        file[60..62].copy_from_slice(&3u16.to_le_bytes());
+        file[62..64].copy_from_slice(&2u16.to_le_bytes());
+        Elf::open(Cursor::new(file)).unwrap()
+    }
+
+    #[test]
+    fn reads_all_symbols_and_cuts_their_names() {
+        for (length, seen) in [(5, 5), (1 << 20, MAX_NAME)] {
+            let mut count = 0;
+            with_name(length).for_each_symbol(|name, symbol| {
+                assert_eq!((name.len(), symbol.address), (seen, 0x1000));
+                count += 1;
+            });
+            assert_eq!(count, 10_000);
+        }
+    }
 
     #[test]
     fn finds_each_substring() {

@@ -20,6 +20,9 @@ use super::tables;
 /// Maximum size of a table of compiled code, in bytes.
 const MAX_TABLE: u64 = 1 << 20;
 
+/// Maximum number of methods in all chains of compiled code, those of positions and those of scopes.
+const MAX_CALLS: usize = 1 << 18;
+
 /// Maximum number of methods that are inlined into one another.
 const MAX_DEPTH: usize = 64;
 
@@ -145,7 +148,7 @@ impl Tables {
     fn ranges(&self, code: u32, layout: &Layout) -> Vec<(u32, Rc<[Call]>)> {
         let mut known: HashMap<u32, Rc<[Call]>> = HashMap::new();
         let mut ranges: Vec<(u32, Rc<[Call]>)> = Vec::new();
-        let mut from = 0_i32;
+        let (mut from, mut rest) = (0_i32, MAX_CALLS);
         for desc in self.pcs.as_chunks::<PC_DESC>().0 {
             let [end, scope] = [0, 4].map(|at| array(desc, at).map_or(0, i32::from_le_bytes));
             // The first one stands before the code.
@@ -153,8 +156,14 @@ impl Tables {
                 continue;
             }
             let scope = scope as u32;
-            let chain = known.entry(scope).or_insert_with(|| self.chain(scope, layout).into());
+            let chain = known.entry(scope).or_insert_with(|| {
+                let chain = self.chain(scope, layout);
+                rest = rest.saturating_sub(chain.len());
+                chain.into()
+            });
             if ranges.last().is_none_or(|(_, last)| last != chain) {
+                let Some(left) = rest.checked_sub(chain.len()) else { break };
+                rest = left;
                 ranges.push((code.wrapping_add(from as u32), chain.clone()));
             }
             from = end;

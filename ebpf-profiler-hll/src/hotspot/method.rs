@@ -17,6 +17,9 @@ const MAX_NAME: usize = 1024;
 /// Maximum size of a `ConstMethod`, in bytes.
 const MAX_METHOD: usize = 1 << 20;
 
+/// Maximum size of a line table, in bytes: a method has at most 64 KiB of bytecode.
+const MAX_LINES: usize = 1 << 18;
+
 /// Size of an entry of a constant pool, in bytes.
 const ENTRY: u64 = 8;
 
@@ -65,7 +68,7 @@ impl Method {
             let start = u64::from(fields.bytecode) + u64::from(u16_at(fields.code_size)?);
             let size = u64::from(u32_at(fields.words)?) * 8;
             let len = size.checked_sub(start).ok_or(Reason::Implausible)?;
-            let bytes = memory.bytes(const_method.wrapping_add(start), len, MAX_METHOD)?;
+            let bytes = memory.bytes(const_method.wrapping_add(start), len, MAX_LINES)?;
             Compressed::new(&bytes, layout.version).lines()
         } else {
             Lines::default()

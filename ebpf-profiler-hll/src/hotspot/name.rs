@@ -14,6 +14,13 @@ use super::stub::Stubs;
 /// Maximum number of methods that are cached; the same ones are inlined in many places.
 const MAX_METHODS: usize = 1 << 12;
 
+/// Maximum number of entries of line tables that are cached, eight bytes each, and of those of methods that are inlined into
+/// one. Programs have some hundred per method; a process may claim 65,536.
+const MAX_LINES: usize = 1 << 20;
+
+/// Maximum number of methods that are inlined into one.
+const MAX_INLINED: usize = 1 << 12;
+
 /// Bits of an address below its shape.
 const SHAPE: u32 = 48;
 
@@ -32,11 +39,13 @@ pub(super) struct Names {
     stubs: Stubs,
     /// Methods by the addresses of `Method` and `ConstMethod`.
     methods: HashMap<(u64, u64), Arc<Method>>,
+    /// Number of entries of their line tables.
+    lines: usize,
 }
 
 impl Names {
     pub(super) fn new(layout: Layout, code: CodeMemory, stubs: Stubs) -> Names {
-        Names { layout, code, stubs, methods: HashMap::new() }
+        Names { layout, code, stubs, methods: HashMap::new(), lines: 0 }
     }
 
     /// Returns the method at an address.
@@ -47,9 +56,11 @@ impl Names {
             return Ok(method.clone());
         }
         let method = Arc::new(Method::read(const_method, &self.layout, memory)?);
-        if self.methods.len() >= MAX_METHODS {
+        if self.methods.len() >= MAX_METHODS || self.lines + method.lines.len() > MAX_LINES {
             self.methods.clear();
+            self.lines = 0;
         }
+        self.lines += method.lines.len();
         self.methods.insert(key, method.clone());
         Ok(method)
     }
@@ -67,6 +78,7 @@ impl Names {
         let mut lines = Lines::default();
         let mut inlines = Inlines::default();
         let mut numbers: HashMap<u64, (u32, Arc<Method>)> = HashMap::new();
+        let mut room = MAX_LINES;
         for (position, chain) in &compiled.ranges {
             let outer = chain.first().filter(|call| call.method == compiled.method);
             lines.push(*position, outer.map_or(0, |call| method.lines.at(call.index)));
@@ -77,6 +89,10 @@ impl Names {
                     Some(known) => known,
                     None => {
                         let read = self.method(method, memory)?;
+                        room = room.checked_sub(read.lines.len()).ok_or(Reason::Implausible)?;
+                        if numbers.len() >= MAX_INLINED {
+                            return Err(Reason::Implausible);
+                        }
                         let number = inlines.add(read.function());
                         numbers.entry(method).or_insert((number, read))
                     }

@@ -3,6 +3,8 @@
 //! V8 exports most of them as `v8dbg_*`. Those that a version doesn't export are measured, in the release binaries of
 //! Node.js.
 
+use std::ops::RangeInclusive;
+
 use ebpf_profiler_core::elf::{Elf, Exports};
 
 use super::version::Version;
@@ -117,14 +119,19 @@ pub(super) struct Types {
     pub(super) wrapper: Option<u16>,
 }
 
+/// Offsets of fields of objects: behind the map.
+const FIELDS: RangeInclusive<u32> = 8..=4096;
+
 impl Layout {
     /// Returns the layout of a file, `None` if its version is unknown.
     pub(super) fn find(elf: &Elf, exports: &Exports<'_>) -> Option<Layout> {
         let version = Version::detect(elf, exports).filter(|version| MEASURED.contains(version))?;
         let get =
             |names: &[&str]| names.iter().find_map(|name| number(elf, exports, &format!("v8dbg_{name}")));
+        // A file that claims to hold V8 may have any numbers.
         let class = |class: &str, field: &str, types: &[&str]| {
-            types.iter().find_map(|kind| get(&[&format!("class_{class}__{field}__{kind}")]))
+            let offset = types.iter().find_map(|kind| get(&[&format!("class_{class}__{field}__{kind}")]));
+            offset.filter(|offset| FIELDS.contains(offset))
         };
         let kind = |name: &str| get(&[&format!("type_{name}")]).and_then(|number| u16::try_from(number).ok());
         let is_before = |major, minor| version < Version(major, minor);
@@ -169,7 +176,9 @@ impl Layout {
             start: class("Code", "instruction_start", &["Address"]).unwrap_or(40),
             size: class("Code", "instruction_size", &["int"]).unwrap_or(56),
             flags: class("Code", "flags", &["uint32_t"]).unwrap_or(48),
-            kind_shift: get(&["CodeKindFieldShift"]).unwrap_or(if has_baseline { 0 } else { 1 }),
+            kind_shift: get(&["CodeKindFieldShift"])
+                .filter(|shift| *shift < u32::BITS)
+                .unwrap_or(if has_baseline { 0 } else { 1 }),
             kind_mask: get(&["CodeKindFieldMask"]).unwrap_or(if has_baseline { 15 } else { 31 }),
             baseline: get(&["CodeKindBaseline"]).unwrap_or(if has_baseline { 11 } else { u32::MAX }),
             positions: class("Code", "source_position_table", &["ByteArray"])

@@ -9,13 +9,16 @@ use super::heap::{ELEMENTS, Heap, Object, small_int};
 use super::text;
 
 /// Maximum length of a source that is searched for the ends of lines, in UTF-16 units.
-const MAX_SOURCE: usize = 1 << 25;
+const MAX_SOURCE: usize = 1 << 24;
 
 /// Maximum number of scripts that are kept.
 const MAX_SCRIPTS: usize = 1024;
 
+/// Maximum number of lines of all scripts that are kept, four bytes each.
+const MAX_KEPT_LINES: usize = 1 << 21;
+
 /// Maximum number of lines of a script.
-const MAX_LINES: u32 = 1 << 22;
+const MAX_LINES: u32 = 1 << 20;
 
 /// A script.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,7 +32,11 @@ pub(super) struct Script {
 
 /// The scripts of a process.
 #[derive(Debug, Default)]
-pub(super) struct Scripts(HashMap<(Object, u64), Arc<Script>>);
+pub(super) struct Scripts {
+    by_source: HashMap<(Object, u64), Arc<Script>>,
+    /// Number of lines of all of them.
+    lines: usize,
+}
 
 impl Script {
     /// Returns the line of a position, from 1; 0 if it is unknown.
@@ -46,14 +53,15 @@ impl Scripts {
     /// Returns a script, which it reads the first time.
     pub(super) fn get(&mut self, heap: &Heap<'_>, script: Object) -> Result<Arc<Script>, Reason> {
         let source = heap.word(script, heap.layout.script.source)?;
-        if let Some(known) = self.0.get(&(script, source)) {
+        if let Some(known) = self.by_source.get(&(script, source)) {
             return Ok(known.clone());
         }
         let read = Arc::new(read(heap, script, source)?);
-        if self.0.len() >= MAX_SCRIPTS {
-            self.0.clear();
+        if self.by_source.len() >= MAX_SCRIPTS || self.lines + read.ends.len() > MAX_KEPT_LINES {
+            *self = Scripts::default();
         }
-        self.0.insert((script, source), read.clone());
+        self.lines += read.ends.len();
+        self.by_source.insert((script, source), read.clone());
         Ok(read)
     }
 }
@@ -84,14 +92,32 @@ fn line_ends(heap: &Heap<'_>, ends: Object) -> Result<Vec<u32>, Reason> {
 /// Searches a source for the ends of lines.
 fn ends_in_source(heap: &Heap<'_>, source: Object) -> Vec<u32> {
     const SEPARATORS: [u16; 2] = [0x2028, 0x2029];
-    let Ok((units, _)) = text::read_units(heap, source, MAX_SOURCE) else { return Vec::new() };
-    let mut ends = Vec::new();
-    for (index, &unit) in units.iter().enumerate() {
-        let is_return = unit == u16::from(b'\r') && units.get(index + 1) != Some(&u16::from(b'\n'));
-        if unit == u16::from(b'\n') || is_return || SEPARATORS.contains(&unit) {
-            ends.push(index as u32);
+    let (mut ends, mut index, mut was_return) = (Vec::new(), 0, false);
+    let end_at = |ends: &mut Vec<u32>, at: u32| {
+        if ends.len() < MAX_LINES as usize {
+            ends.push(at);
         }
+    };
+    let read = text::for_each_piece(heap, source, MAX_SOURCE, &mut |units| {
+        for &unit in units {
+            // A return ends a line, unless a line feed follows.
+            let is_feed = unit == u16::from(b'\n');
+            if was_return && !is_feed {
+                end_at(&mut ends, index - 1);
+            }
+            if is_feed || SEPARATORS.contains(&unit) {
+                end_at(&mut ends, index);
+            }
+            was_return = unit == u16::from(b'\r');
+            index += 1;
+        }
+    });
+    if read.is_err() {
+        return Vec::new();
     }
-    ends.push(units.len() as u32);
+    if was_return {
+        end_at(&mut ends, index - 1);
+    }
+    end_at(&mut ends, index);
     ends
 }

@@ -50,8 +50,20 @@ pub(super) fn read_name(heap: &Heap<'_>, string: Object) -> Result<String, Reaso
 }
 
 /// Reads up to `limit` UTF-16 units of a string. The second value is `false` if there are more.
-pub(super) fn read_units(heap: &Heap<'_>, string: Object, limit: usize) -> Result<(Vec<u16>, bool), Reason> {
+fn read_units(heap: &Heap<'_>, string: Object, limit: usize) -> Result<(Vec<u16>, bool), Reason> {
     let mut units = Vec::new();
+    let is_whole = for_each_piece(heap, string, limit, &mut |piece| units.extend_from_slice(piece))?;
+    Ok((units, is_whole))
+}
+
+/// Calls `each` with up to `limit` UTF-16 units of a string, in pieces. Returns `false` if there are more.
+pub(super) fn for_each_piece(
+    heap: &Heap<'_>,
+    string: Object,
+    limit: usize,
+    each: &mut dyn FnMut(&[u16]),
+) -> Result<bool, Reason> {
+    let mut done = 0;
     // Strings that follow, with the range of them that is part of the result.
     let mut rest = vec![(string, 0, usize::MAX)];
     let mut parts = 0;
@@ -66,12 +78,12 @@ pub(super) fn read_units(heap: &Heap<'_>, string: Object, limit: usize) -> Resul
         }
         let length = heap.number(string, LENGTH)? as usize;
         let count = count.min(length.saturating_sub(from));
-        let room = limit - units.len();
+        let room = limit - done;
         match kind & kind::REPRESENTATION {
-            kind::SEQUENTIAL => append(heap, string.field(FIRST), kind, from, count.min(room), &mut units)?,
+            kind::SEQUENTIAL => read_pieces(heap, string.field(FIRST), kind, from, count.min(room), each)?,
             kind::EXTERNAL if kind & kind::UNCACHED == 0 => {
                 let characters = heap.word(string, SECOND)?;
-                append(heap, characters, kind, from, count.min(room), &mut units)?;
+                read_pieces(heap, characters, kind, from, count.min(room), each)?;
             }
             kind::CONS => {
                 let first = heap.object(string, FIRST)?;
@@ -100,29 +112,37 @@ pub(super) fn read_units(heap: &Heap<'_>, string: Object, limit: usize) -> Resul
             _ => return Err(Reason::Unsupported),
         }
         if count > room {
-            return Ok((units, false));
+            return Ok(false);
         }
+        done += count;
     }
-    Ok((units, true))
+    Ok(true)
 }
 
-/// Appends `count` characters.
-fn append(
+/// Number of characters of a piece.
+const PIECE: usize = 1 << 14;
+
+/// Reads `count` characters in pieces.
+fn read_pieces(
     heap: &Heap<'_>,
     at: u64,
     kind: u16,
     from: usize,
     count: usize,
-    units: &mut Vec<u16>,
+    each: &mut dyn FnMut(&[u16]),
 ) -> Result<(), Reason> {
     let is_narrow = kind & kind::ONE_BYTE != 0;
     let width = if is_narrow { 1 } else { 2 };
-    let at = at.wrapping_add((from * width) as u64);
-    let bytes = heap.memory.bytes(at, (count * width) as u64, count * width)?;
-    if is_narrow {
-        units.extend(bytes.iter().map(|&byte| u16::from(byte)));
-    } else {
-        units.extend(bytes.as_chunks().0.iter().map(|&pair| u16::from_le_bytes(pair)));
+    let end = from.saturating_add(count);
+    for from in (from..end).step_by(PIECE) {
+        let size = (end - from).min(PIECE) * width;
+        let at = at.wrapping_add((from as u64).wrapping_mul(width as u64));
+        let bytes = heap.memory.bytes(at, size as u64, size)?;
+        let units: Vec<u16> = match is_narrow {
+            true => bytes.iter().map(|&byte| u16::from(byte)).collect(),
+            false => bytes.as_chunks().0.iter().map(|&pair| u16::from_le_bytes(pair)).collect(),
+        };
+        each(&units);
     }
     Ok(())
 }

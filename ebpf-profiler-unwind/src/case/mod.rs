@@ -29,11 +29,11 @@
 //! | `pc`, `register` | program counter; DWARF number and value of each known register |
 //! | `thread` | thread pointer, if known |
 //! | `interpreter` | fields of a [`FrameWalker`] |
-//! | `mapping` | begin, end, negated load bias; `table`, or `bare` without one, and `:1` for the first interpreter's; build id or `-`; path |
+//! | `mapping` | begin, end, negated load bias; `table`, `bare` without one, or `runtime` for memory that an interpreter owns, and `:1` for the first interpreter's; build id or `-`; path |
 //! | `row` | of the mapping above: an address in the file, and its [rule](ebpf_programs::abi::table::Rule): `cfa register ra fp offset aux fp_offset` |
 //! | `memory` | an address that is a multiple of eight, and the words from there on |
 //! | `frame` | an expected frame, leaf first: the address, and its marks `exact`, `guessed`, `loop` |
-//! | `frame call` | a call in a script: interpreter, function, check, position |
+//! | `frame call` | a call in a script: interpreter, function, check, position; `named_by_caller` |
 //! | `stop` | number of the expected [stop reason](ebpf_profiler_core::trace::Stop); the last line |
 //!
 //! A case contains only data that the walk used: rows of its frames, words that it read (on the stack or elsewhere), and mappings
@@ -96,6 +96,7 @@ struct CaseMapping {
     bias: u64,
     has_table: bool,
     interpreter: u16,
+    is_owned: bool,
     build_id: Vec<u8>,
     path: String,
     /// By address in the file.
@@ -131,6 +132,7 @@ impl Case {
                 load_bias: mapping.bias.wrapping_neg(),
                 table: table.as_ref(),
                 interpreter: mapping.interpreter,
+                is_owned: mapping.is_owned,
             })
             .collect();
         Modules::with_interpreters(self.arch, &mappings, &self.interpreters)

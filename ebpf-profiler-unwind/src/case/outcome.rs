@@ -33,8 +33,9 @@ pub(super) fn words(frame: &Frame) -> String {
             let is_loop = if native.is_loop { " loop" } else { "" };
             format!("{:x}{exact}{guessed}{is_loop}", native.address)
         }
-        Frame::Call(ScriptCall { interpreter, function, check, position }) => {
-            format!("call {interpreter} {function:x} {check:x} {position:x}")
+        Frame::Call(ScriptCall { interpreter, function, check, position, is_named_by_caller }) => {
+            let named = if *is_named_by_caller { " named_by_caller" } else { "" };
+            format!("call {interpreter} {function:x} {check:x} {position:x}{named}")
         }
     }
 }

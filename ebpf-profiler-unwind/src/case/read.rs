@@ -125,10 +125,11 @@ impl Reader {
         let kind = part()?;
         let (kind, interpreter) = kind.split_once(':').unwrap_or((kind, "0"));
         let interpreter = interpreter.parse().map_err(|_| "an invalid number")?;
-        let has_table = match kind {
-            "table" => true,
-            "bare" => false,
-            _ => return Err("neither table nor bare"),
+        let (has_table, is_owned) = match kind {
+            "table" => (true, false),
+            "bare" => (false, false),
+            "runtime" => (false, true),
+            _ => return Err("neither table nor bare nor runtime"),
         };
         let build_id = bytes(part()?)?;
         let path = part().unwrap_or_default().to_owned();
@@ -139,6 +140,7 @@ impl Reader {
             bias,
             has_table,
             interpreter,
+            is_owned,
             build_id,
             path,
             rows,

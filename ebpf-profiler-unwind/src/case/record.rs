@@ -1,6 +1,7 @@
 //! Recorder of walks.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::FrameWalker;
@@ -30,6 +31,16 @@ impl<'a> Place<'a> {
     /// Sets the interpreter in the file: see [`Mapping::with_interpreter`].
     pub fn with_interpreter(self, index: usize) -> Place<'a> {
         Place { mapping: self.mapping.with_interpreter(index), ..self }
+    }
+
+    /// Returns the part of it in `range`, as memory that a runtime owns or as it is.
+    pub fn part(&self, range: Range<u64>, owner: Option<usize>) -> Place<'a> {
+        let part = self.mapping.part(range);
+        let mapping = match owner {
+            Some(index) => part.with_runtime(index),
+            None => part,
+        };
+        Place { mapping, ..self.clone() }
     }
 
     /// Returns the path of the file.
@@ -159,12 +170,13 @@ const POINTER: u64 = (1 << 48) - 1;
 
 impl CaseMapping {
     fn new(place: &Place<'_>) -> CaseMapping {
-        let Mapping { range, load_bias, table, interpreter } = &place.mapping;
+        let Mapping { range, load_bias, table, interpreter, is_owned } = &place.mapping;
         CaseMapping {
             start: range.start,
             end: range.end,
             bias: load_bias.wrapping_neg(),
             interpreter: *interpreter,
+            is_owned: *is_owned,
             has_table: table.is_some_and(|table| !table.image().is_empty()),
             build_id: place.build_id.to_vec(),
             path: one_line(place.path),

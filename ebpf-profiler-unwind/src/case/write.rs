@@ -42,7 +42,11 @@ impl fmt::Display for Case {
 impl Case {
     fn write_mapping(&self, mapping: &CaseMapping, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CaseMapping { start, end, bias, build_id, path, .. } = mapping;
-        let kind = if mapping.has_table { "table" } else { "bare" };
+        let kind = match (mapping.has_table, mapping.is_owned) {
+            (true, _) => "table",
+            (_, true) => "runtime",
+            _ => "bare",
+        };
         write!(f, "mapping {start:x} {end:x} {bias:x} {kind}")?;
         match mapping.interpreter {
             0 => f.write_str(" ")?,

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ebpf_profiler_core::internal::files;
+use ebpf_profiler_core::language::LoadedFile;
 use ebpf_profiler_core::trace::{Found, Stop};
 use ebpf_profiler_unwind::case::{Case, Place, Subject};
 use ebpf_profiler_unwind::core_dump::{CoreDump, Loaded, Search, Thread};
@@ -22,6 +23,8 @@ pub struct CoreFile {
     /// The files named by the dump.
     pub loaded: Loaded,
     modules: Modules,
+    /// The number among `loaded` of each mapping in `modules`.
+    numbers: Vec<usize>,
     scripts: Scripts,
 }
 
@@ -57,10 +60,11 @@ impl CoreFile {
         let search = if roots.is_empty() { Search::default() } else { Search::new(roots) };
         let loaded = dump.load(&search, |path| Ok(Box::new(files::open(path)?)));
         let scripts = Scripts::find(&loaded);
-        let mappings: Vec<Mapping<'_>> =
-            scripts.places(&loaded).iter().map(|place| place.mapping().clone()).collect();
+        let places = scripts.places(&loaded);
+        let mappings: Vec<Mapping<'_>> = places.iter().map(|(_, place)| place.mapping().clone()).collect();
+        let numbers = places.iter().map(|(number, _)| *number).collect();
         let modules = Modules::with_interpreters(dump.arch(), &mappings, &scripts.interpreters());
-        Ok(CoreFile { dump, loaded, modules, scripts })
+        Ok(CoreFile { dump, loaded, modules, numbers, scripts })
     }
 
     /// Returns the stacks of all threads, in the order of the dump.
@@ -68,18 +72,31 @@ impl CoreFile {
         let threads = self.dump.threads().iter();
         let mut stacks: Vec<Stack> = threads.map(|thread| self.stack(thread)).collect();
         names::name(&self.loaded, &mut stacks);
-        for call in stacks.iter_mut().flat_map(|stack| &mut stack.calls) {
-            if let Frame::Call(script) = &call.frame {
-                (call.functions, call.file) = self.scripts.name(script, &self.loaded);
+        for stack in &mut stacks {
+            let frames: Vec<_> = stack.calls.iter().map(|call| call.frame).collect();
+            for (number, call) in stack.calls.iter_mut().enumerate() {
+                if let Frame::Call(script) = &call.frame {
+                    let caller = match frames.get(number + 1) {
+                        Some(Frame::Call(caller)) => Some(caller),
+                        _ => None,
+                    };
+                    (call.functions, call.file) = self.scripts.name(script, caller, &self.loaded);
+                }
             }
         }
         stacks
     }
 
+    /// Returns the files that are mapped as code, each once.
+    pub fn files(&self) -> Vec<LoadedFile> {
+        scripts::files(&self.loaded)
+    }
+
     /// Returns the stack of a thread as a test case.
     pub fn case(&self, about: &str, stack: &Stack) -> Case {
         let mut calls = stack.calls.iter();
-        let places: Vec<Place<'_>> = self.scripts.places(&self.loaded);
+        let places = self.scripts.places(&self.loaded).into_iter().map(|(_, place)| place);
+        let places: Vec<Place<'_>> = places.collect();
         let interpreters = self.scripts.interpreters();
         let subject = Subject::new(self.dump.arch(), &places).with_interpreters(&interpreters);
         Case::record(about, subject, &stack.thread.registers, self.loaded.memory(), |_| {
@@ -90,9 +107,20 @@ impl CoreFile {
 
     fn stack(&self, thread: &Thread) -> Stack {
         let mut walk = Walk::new(&self.modules, &thread.registers, self.loaded.memory());
-        let call = |frame| Call { frame, functions: Vec::new(), file: self.file_name(&frame) };
+        let call = |frame| {
+            let frame = self.in_loaded(frame);
+            Call { frame, functions: Vec::new(), file: self.file_name(&frame) }
+        };
         let calls = walk.by_ref().map(call).collect();
         Stack { thread: *thread, calls, stop: walk.stop().unwrap_or(Stop::TooLong) }
+    }
+
+    /// Returns a frame with the number of its mapping among those of the dump.
+    fn in_loaded(&self, mut frame: Frame) -> Frame {
+        if let Frame::Native(native) = &mut frame {
+            native.mapping = native.mapping.and_then(|number| self.numbers.get(number).copied());
+        }
+        frame
     }
 
     fn file_name(&self, frame: &Frame) -> String {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use ebpf_profiler_core::language::{Attached, FrameWalker, LoadedFile, Target, Unreadable};
+use ebpf_profiler_core::language::{Attached, CodeRanges, FrameWalker, LoadedFile, Target, Unreadable};
 use ebpf_profiler_unwind::ScriptCall;
 use ebpf_profiler_unwind::case::Place;
 use ebpf_profiler_unwind::core_dump::{Loaded, Memory};
@@ -15,9 +15,12 @@ use super::names;
 pub(super) struct Scripts(Vec<Script>);
 
 struct Script {
-    /// Path of its file.
+    /// Path of its file, and its load bias.
     path: String,
+    bias: u64,
     walker: FrameWalker,
+    /// The memory that it owns.
+    code: CodeRanges,
     names: Box<dyn Attached>,
 }
 
@@ -32,11 +35,13 @@ impl Scripts {
         for file in &files {
             let Ok(elf) = file.open() else { continue };
             for runtime in languages.iter().filter_map(|language| language.find(&elf)) {
-                let target = Target::new(&read, file.bias, files.clone());
-                if let Ok(attachment) = runtime.attach(&target) {
-                    let (walker, _, names) = attachment.into_parts();
-                    let walker = with_loops(walker, runtime.loops(), file.bias);
-                    scripts.push(Script { path: file.path.to_string(), walker, names });
+                for bias in biases(loaded, &file.path) {
+                    let target = Target::new(&read, bias, files.clone());
+                    if let Ok(attachment) = runtime.attach(&target) {
+                        let (walker, code, names) = attachment.into_parts();
+                        let walker = with_loops(walker, runtime.loops(), bias);
+                        scripts.push(Script { path: file.path.to_string(), bias, walker, code, names });
+                    }
                 }
             }
         }
@@ -47,33 +52,97 @@ impl Scripts {
         self.0.iter().map(|script| script.walker).collect()
     }
 
-    /// Returns the mappings of code, with their interpreters.
-    pub(super) fn places<'a>(&self, loaded: &'a Loaded) -> Vec<Place<'a>> {
-        let number = |place: &Place<'_>| self.0.iter().position(|script| *script.path == *place.path());
+    /// Returns the mappings of code, with their interpreters, split where one owns memory; each with its number before.
+    pub(super) fn places<'a>(&self, loaded: &'a Loaded) -> Vec<(usize, Place<'a>)> {
+        let number = |place: &Place<'_>| {
+            let is_of =
+                |script: &Script| *script.path == *place.path() && script.bias == place.mapping().load_bias();
+            self.0.iter().position(is_of)
+        };
         let with_number = |place: Place<'a>| match number(&place) {
             Some(number) => place.with_interpreter(number),
             None => place,
         };
-        loaded.places().into_iter().map(with_number).collect()
+        let places = loaded.places().into_iter().map(with_number).enumerate();
+        places.flat_map(|(at, place)| self.split(&place).into_iter().map(move |part| (at, part))).collect()
     }
 
-    /// Returns the function of a script frame, and the script with the line.
-    pub(super) fn name(&mut self, call: &ScriptCall, loaded: &Loaded) -> (Vec<String>, String) {
+    /// Splits a mapping into the parts that runtimes own and the others.
+    fn split<'a>(&self, place: &Place<'a>) -> Vec<Place<'a>> {
+        let range = place.mapping().range();
+        if place.path().is_empty()
+            && let Some(owner) = self.0.iter().position(|script| script.code.has_anonymous())
+        {
+            return vec![place.part(range, Some(owner))];
+        }
+        let mut owned: Vec<_> = (0..)
+            .zip(&self.0)
+            .flat_map(|(number, script)| script.code.ranges().iter().map(move |it| (it.clone(), number)))
+            .filter(|(it, _)| it.start < range.end && range.start < it.end)
+            .collect();
+        owned.sort_by_key(|(it, _)| it.start);
+        let (mut parts, mut at) = (Vec::new(), range.start);
+        for (it, number) in owned {
+            parts.push(place.part(at..it.start.max(at), None));
+            parts.push(place.part(it.start.max(at)..it.end, Some(number)));
+            at = it.end.max(at);
+        }
+        parts.push(place.part(at..range.end, None));
+        parts.retain(|part| !part.mapping().range().is_empty());
+        parts
+    }
+
+    /// Returns the functions of a script frame, the innermost inlined one first, and the script with its line. `caller` is the
+    /// frame that called it.
+    pub(super) fn name(
+        &mut self,
+        call: &ScriptCall,
+        caller: Option<&ScriptCall>,
+        loaded: &Loaded,
+    ) -> (Vec<String>, String) {
         let Some(script) = self.0.get_mut(call.interpreter) else { return Default::default() };
         let memory = RefCell::new(loaded.memory());
         let read = |address: u64, buffer: &mut [u8]| fill(&memory, address, buffer);
-        match script.names.function(call.function, call.check, &read) {
+        let named = match caller.filter(|_| call.is_named_by_caller) {
+            Some(caller) => script.names.called_function(
+                call.function,
+                call.check,
+                (caller.function, caller.position),
+                &read,
+            ),
+            None => script.names.function(call.function, call.check, &read),
+        };
+        match named {
             Ok(function) => {
-                let place = format!("{}:{}", function.file, function.lines.at(call.position));
-                (vec![function.name.into()], place)
+                let mut calls: Vec<_> = function.inlines.at(call.position).collect();
+                calls.reverse();
+                let outer = (&function, function.lines.at(call.position));
+                calls.push(outer);
+                let place = calls.first().map(|(function, line)| format!("{}:{line}", function.file));
+                let names = calls.iter().map(|(function, _)| function.name.to_string()).collect();
+                (names, place.unwrap_or_default())
             }
             Err(reason) => (vec![format!("<{reason}>")], String::new()),
         }
     }
 }
 
+/// Returns the load biases of a file: V8 maps its builtins a second time, near the code that it generates.
+fn biases(loaded: &Loaded, path: &str) -> Vec<u64> {
+    let places = loaded.places().into_iter().filter(|place| place.path() == path);
+    let mut biases: Vec<u64> = places.map(|place| place.mapping().load_bias()).collect();
+    let mut seen = Vec::new();
+    biases.retain(|bias| {
+        !seen.contains(bias) && {
+            seen.push(*bias);
+            true
+        }
+    });
+    biases
+}
+
 /// Returns the files that are mapped as code, each once.
-fn files(loaded: &Loaded) -> Vec<LoadedFile> {
+pub(super) fn files(loaded: &Loaded) -> Vec<LoadedFile> {
     let files = loaded.files().iter().filter_map(|file| {
         let place = loaded.places().into_iter().find(|place| place.path() == &*file.path)?;
         let bias = place.mapping().load_bias();

@@ -1,0 +1,16 @@
+//! The process of a snapshot of HotSpot, with changed memory and files; the first byte selects the version.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+mod snapshot;
+
+const SNAPSHOTS: &[&str] = &[
+    include_str!("../../tests/snapshots/java_11"),
+    include_str!("../../tests/snapshots/java_25"),
+];
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&first, rest)) = data.split_first() else { return };
+    snapshot::read(SNAPSHOTS[usize::from(first) % SNAPSHOTS.len()], rest);
+});

@@ -1,0 +1,255 @@
+//! Snapshots of scripting languages: core files of known chains are unwound and named, and what that read is kept.
+//!
+//! ```sh
+//! cargo xtask fixtures ruby; cargo xtask fixtures v8; cargo xtask fixtures hotspot
+//! cargo test --release -p examples --test snapshots -- --ignored --nocapture --test-threads=1
+//! SNAPSHOTS=write cargo test …
+//! ```
+//!
+//! ```text
+//!   program ──gcore──► core file ──► stack and names, compared with the known chain
+//!                                      │ registers, rows, stack       ──► ebpf-profiler-unwind/tests/cases/ruby_2_7.case
+//!                                      └ memory and parts of files    ──► ebpf-profiler-hll/tests/snapshots/ruby_2_7
+//! ```
+//!
+//! Parts of a file that make no difference to ranges, walker and names are left out, so that little of it is kept.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "the stacks are to be read")]
+
+#[path = "../core_files/dump.rs"]
+#[expect(dead_code, reason = "each user needs a part")]
+mod dump;
+mod record;
+mod shrink;
+#[path = "../../../ebpf-profiler-hll/tests/snapshot/mod.rs"]
+mod snapshot;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ebpf_profiler_unwind::Frame;
+use examples::{CoreFile, Stack};
+
+use record::record;
+
+/// A program and its chain.
+struct Subject<'a> {
+    /// Name of the files.
+    name: &'static str,
+    about: &'static str,
+    language: &'static str,
+    /// Functions with their lines, root first; line 0 for any.
+    chain: &'a [(&'static str, u32)],
+}
+
+#[test]
+#[ignore = "needs gdb"]
+fn perl() {
+    test_needs::programs!("gcore", "perl");
+    let chain = &[
+        ("{main}", 13),
+        ("(eval)", 13),
+        ("Shape::area", 5),
+        ("Shape::area", 5),
+        ("Shape::area", 5),
+        ("main::leaf", 11),
+    ];
+    let subject = Subject { name: "perl_5_36", about: "methods of Perl 5.36", language: "perl", chain };
+    subject.check(Command::new("perl").arg(source("calls.pl")));
+}
+
+const PHP: &[(&str, u32)] = &[
+    ("{main}", 0),
+    ("array_map", 0),
+    ("{closure}", 13),
+    ("Shape::area", 5),
+    ("Shape::area", 5),
+    ("Shape::area", 5),
+    ("leaf", 10),
+];
+
+#[test]
+#[ignore = "needs gdb"]
+fn php() {
+    test_needs::programs!("gcore", "php");
+    let subject = Subject { name: "php_8_2", about: "methods of PHP 8.2", language: "php", chain: PHP };
+    subject.check(Command::new("php").arg(source("calls.php")));
+}
+
+#[test]
+#[ignore = "needs gdb and cargo xtask fixtures php"]
+fn php_static() {
+    test_needs::programs!("gcore");
+    let Some(program) = fixture("php/8.4-static/resources/php") else { return };
+    let mut chain = PHP.to_vec();
+    chain[2].0 = "{closure:/tmp/calls/calls.php:12}";
+    let subject =
+        Subject { name: "php_8_4", about: "methods of a static PHP 8.4", language: "php", chain: &chain };
+    subject.check(Command::new(program).arg("-ddisplay_startup_errors=0").arg(source("calls.php")));
+}
+
+#[test]
+#[ignore = "needs gdb"]
+fn luajit() {
+    test_needs::programs!("gcore", "luajit");
+    let chain = &[
+        ("main chunk", 17),
+        ("pcall", 0),
+        ("calls.lua:17", 17),
+        ("gsub", 0),
+        ("calls.lua:13", 14),
+        ("area", 4),
+        ("area", 4),
+        ("area", 4),
+        ("leaf", 11),
+    ];
+    let subject = Subject { name: "luajit_2_1", about: "methods of LuaJIT 2.1", language: "luajit", chain };
+    subject.check(Command::new("luajit").arg("-joff").arg(source("calls.lua")));
+    let subject = Subject { name: "luajit_2_1_trace", about: "a trace of LuaJIT 2.1", ..subject };
+    subject.check(Command::new("luajit").arg(source("calls.lua")));
+}
+
+const RUBY: &[(&str, u32)] = &[
+    ("<main>", 16),
+    ("Array#map", 0),
+    ("block in <main>", 16),
+    ("Geometry::Shape#area", 5),
+    ("Geometry::Shape#area", 5),
+    ("Geometry::Shape#area", 5),
+    ("Geometry.leaf", 13),
+];
+
+#[test]
+#[ignore = "needs gdb and cargo xtask fixtures ruby"]
+fn ruby() {
+    test_needs::programs!("gcore");
+    let Some(program) = fixture("ruby/wheel-3.4.7/pact_cli/lib/ruby/bin.real/ruby") else { return };
+    let subject = Subject { name: "ruby_3_4", about: "methods of Ruby 3.4", language: "ruby", chain: RUBY };
+    let libraries = program.parent().unwrap().join("../lib");
+    subject.check(
+        Command::new(&program)
+            .env("LD_LIBRARY_PATH", libraries)
+            .arg("--disable-gems")
+            .arg(source("calls.rb")),
+    );
+}
+
+const NODE: &[(&str, u32)] = &[("each", 0), ("area", 0), ("area", 0), ("area", 0), ("leaf", 0)];
+
+#[test]
+#[ignore = "needs gdb and cargo xtask fixtures v8"]
+fn v8() {
+    test_needs::programs!("gcore");
+    for (name, about, fetched) in [
+        ("node_12", "interpreted and optimized functions of Node.js 12", "node-12/bin/node"),
+        ("node_24", "interpreted and optimized functions of Node.js 24", "node-24/bin/node"),
+    ] {
+        let Some(program) = fixture(fetched) else { continue };
+        let subject = Subject { name, about, language: "v8js", chain: NODE };
+        subject.check(Command::new(program).arg(source("calls.js")).arg("warm"));
+    }
+}
+
+#[test]
+#[ignore = "needs gdb and cargo xtask fixtures hotspot"]
+fn hotspot() {
+    test_needs::programs!("gcore", "javac");
+    let classes = dump::folder();
+    dump::build(
+        Command::new("javac").args(["--release", "11", "-d"]).arg(&classes).arg(source("Calls.java")),
+    );
+    for (name, about, fetched) in [
+        ("java_11", "interpreted and compiled methods of Java 11", "jdk-11/bin/java"),
+        ("java_25", "interpreted and compiled methods of Java 25", "jdk-25/bin/java"),
+    ] {
+        let Some(program) = fixture(fetched) else { continue };
+        let chain = &[
+            ("Calls.main", 0),
+            ("Calls.each", 0),
+            ("Calls.area", 0),
+            ("Calls.area", 0),
+            ("Calls.area", 0),
+            ("Calls.leaf", 0),
+        ];
+        let subject = Subject { name, about, language: "jvm", chain };
+        let small = ["-Xmx24m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=8m", "-Xshare:off", "-cp"];
+        subject.check(Command::new(program).args(small).arg(&classes).args(["Calls", "warm"]));
+    }
+}
+
+/// Returns the path of a fixture; skips the test if it isn't there.
+fn fixture(path: &str) -> Option<PathBuf> {
+    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
+    let path = std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from).join(path);
+    if !path.exists() {
+        test_needs::skip(&format!("no {}: cargo xtask fixtures", path.display()));
+    }
+    path.canonicalize().ok()
+}
+
+/// Copies a program to a folder that is the same on each machine, because snapshots have its path.
+fn source(name: &str) -> PathBuf {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/programs").join(name);
+    let to = Path::new("/tmp/calls").join(name);
+    std::fs::create_dir_all("/tmp/calls").unwrap();
+    std::fs::copy(from, &to).unwrap();
+    to
+}
+
+/// Returns a case without the folders of files that aren't parts of the system.
+fn without_folders(case: &str) -> String {
+    let line = |line: &str| match line.find(" /").filter(|_| line.starts_with("mapping")) {
+        Some(at) if !line[at..].starts_with(" /usr/") => {
+            format!("{} {}\n", &line[..at], line.rsplit('/').next().unwrap_or_default())
+        }
+        _ => format!("{line}\n"),
+    };
+    case.lines().map(line).collect()
+}
+
+impl Subject<'_> {
+    /// Dumps a program that prints a line when it is ready, and compares its stack with the chain.
+    fn check(&self, command: &mut Command) {
+        let dump = dump::when_ready(self.name, command);
+        let mut core = CoreFile::open(&dump.core, &[]).unwrap();
+        let stacks = core.stacks();
+        let has_leaf =
+            |stack: &&Stack| functions(stack).iter().any(|(name, _)| *name == self.chain.last().unwrap().0);
+        let stack =
+            stacks.iter().find(has_leaf).unwrap_or_else(|| panic!("{}: no stack has the leaf", self.name));
+        println!("{}\n{stack}", self.name);
+        let found = functions(stack);
+        let mut chain = self.chain.iter().peekable();
+        for (name, line) in &found {
+            if chain.peek().is_some_and(|(wanted, at)| wanted == name && (*at == 0 || at == line)) {
+                chain.next();
+            }
+        }
+        assert!(chain.peek().is_none(), "{}: {:?} is missing in {found:?}", self.name, chain.peek());
+        if std::env::var_os("SNAPSHOTS").is_some_and(|what| what == "write") {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+            let case = without_folders(&core.case(self.about, stack).to_string());
+            std::fs::write(root.join(format!("ebpf-profiler-unwind/tests/cases/{}.case", self.name)), case)
+                .unwrap();
+            let snapshot = shrink::shrink(record(self.about, self.language, &core, stack)).to_string();
+            let folder = root.join("ebpf-profiler-hll/tests/snapshots");
+            std::fs::create_dir_all(&folder).unwrap();
+            println!("{}: {} bytes", self.name, snapshot.len());
+            std::fs::write(folder.join(self.name), snapshot).unwrap();
+        }
+    }
+}
+
+/// Returns the functions of a stack with their lines, root first.
+fn functions(stack: &Stack) -> Vec<(&str, u32)> {
+    let calls = stack.calls.iter().rev().filter(|call| matches!(call.frame, Frame::Call(_)));
+    calls
+        .flat_map(|call| {
+            let line = call.file.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(0);
+            // The line is that of the innermost.
+            let count = call.functions.len();
+            let names = call.functions.iter().rev().enumerate();
+            names.map(move |(at, name)| (name.as_str(), if at + 1 == count { line } else { 0 }))
+        })
+        .collect()
+}
