@@ -54,7 +54,7 @@
 //!   except 2.7; up to 3.11 a thread shows the first interpreter that it worked for, and in all versions interpreters that
 //!   called another one are missing. HotSpot, V8 and LuaJIT are not supported there.
 //! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
-//! * Ruby's YJIT: its code is native code without a name, and methods of outer loops may be missing. In code of
+//! * In code of Ruby's YJIT the line of the innermost method may be that of an earlier instruction. In code of
 //!   PHP's JIT the innermost function has no line. LuaJIT's traces show the function in which the trace began.
 //! * HotSpot: in a `libjvm.so` without a symbol table, one marked frame stands for those callers of a virtual thread that are in
 //!   the heap.

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use ebpf_profiler_core::language::{Attachment, FramePath, FrameWalker, Reason, Target};
+use ebpf_profiler_core::language::{Attachment, CodeRanges, FramePath, FrameWalker, Reason, Target};
 
 use ebpf_programs::abi::interpreter::walker;
+use ebpf_programs::abi::ruby::PARAMETER_TEXT;
 
 use super::name::Names;
 use super::offsets::Offsets;
@@ -23,6 +24,8 @@ pub(super) struct RuntimeFacts {
     pub(super) context: Origin,
     /// Ranges of the loop's caller, in virtual addresses.
     pub(super) callers: Vec<Range<u64>>,
+    /// Range of all code, in virtual addresses.
+    pub(super) text: Range<u64>,
     /// Virtual addresses of variables, one of which is the global symbol table.
     pub(super) tables: Vec<u64>,
 }
@@ -39,7 +42,11 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     for range in &facts.callers {
         parameters.extend([range.start, range.end].map(|address| target.address(address)));
     }
+    parameters.resize(PARAMETER_TEXT, 0);
+    parameters.extend([facts.text.start, facts.text.end].map(|address| target.address(address)));
     let walker = FrameWalker::with_parameters(walker::RUBY, Some(path), &parameters);
     let walker = walker.map_err(|_| Reason::Unsupported)?;
-    Ok(Attachment::new(walker, Names::new(offsets, symbols)))
+    let attachment = Attachment::new(walker, Names::new(offsets, symbols));
+    // Of YJIT and RJIT. Code that is none of theirs is walked as if it belonged to nobody.
+    Ok(attachment.with_code(CodeRanges::new([]).with_anonymous()))
 }

@@ -33,7 +33,8 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     let mut callers = caller(elf, &code, main.start).map_or(Vec::new(), |range| split::parts(elf, range));
     callers.truncate(CALLERS.min(MAX_RANGES.saturating_sub(loops.len())));
     loops.extend_from_slice(&callers);
-    Some(File { loops, facts: facts(elf, &exports, version, callers) })
+    let text = text(elf);
+    Some(File { loops, facts: facts(elf, &exports, version, callers, text) })
 }
 
 fn facts(
@@ -41,6 +42,7 @@ fn facts(
     exports: &Exports<'_>,
     version: u64,
     callers: Vec<Range<u64>>,
+    text: Range<u64>,
 ) -> Result<RuntimeFacts, Reason> {
     let offsets = version_text(elf, version).and_then(|text| Offsets::find(&text));
     let offsets = offsets.ok_or(Reason::Unsupported)?;
@@ -52,7 +54,7 @@ fn facts(
     };
     let context = context.ok_or(Reason::Unsupported)?;
     let tables = address("rb_id2str").map(|at| accessor::loads(elf, at)).unwrap_or_default();
-    Ok(RuntimeFacts { offsets, context, tables, callers })
+    Ok(RuntimeFacts { offsets, context, tables, callers, text })
 }
 
 /// Reads a version such as `3.3.8`.
@@ -74,6 +76,14 @@ const CALLERS: usize = 2;
 
 /// Maximum number of bytes of code that are searched.
 const MAX_CODE: u64 = 64 << 20;
+
+/// Returns the range that covers all code of a file.
+fn text(elf: &Elf) -> Range<u64> {
+    let segments = || elf.segments().iter().filter(|segment| segment.is_code());
+    let start = segments().map(|segment| segment.address).min().unwrap_or(0);
+    let end = segments().map(|segment| segment.address.saturating_add(segment.file_size)).max();
+    start..end.unwrap_or(0)
+}
 
 /// Reads the code of a file: its addresses and bytes.
 fn code(elf: &Elf) -> Vec<(u64, Vec<u8>)> {

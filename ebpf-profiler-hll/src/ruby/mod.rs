@@ -35,6 +35,19 @@
 //! innermost frame has no loop: it is recognized by its position, which is that of its first instruction, and stands
 //! beside the next loop.
 //!
+//! # Compiled code
+//!
+//! Code of YJIT (3.1's, and that in Rust from 3.2 on) and RJIT works on the same control frames. All methods of a run share
+//! one native frame, by which the walk gets to the loop's caller and which is not shown:
+//!
+//! ```text
+//!   native   rb_vm_exec ◄── compiled code ◄── rb_ary_each ◄── rb_vm_exec ◄── compiled code
+//!   shown    rb_vm_exec, its run,             rb_ary_each,    rb_vm_exec, its run
+//! ```
+//!
+//! The position of a method that compiled code runs is the one that the code stored last: the call in all frames but the
+//! innermost one. There it may lie before the instruction that runs, at the method's first one if none was stored.
+//!
 //! # Reuse of addresses
 //!
 //! Frames carry a fold of the size, the address and the label of their instructions, which naming compares, and in methods
@@ -44,8 +57,8 @@
 //!
 //! * Methods in C that a fiber begins with (`Enumerator#next`) are not shown: no loop is below them.
 //! * Ruby 3.0 is not tested.
-//! * Code of YJIT (`--yjit` of 3.1), MJIT and RJIT is native code without a name, and guesses lead over it. They miss calls of the
-//!   loop: the innermost run then stands in the place of an outer one, and the outer frames are missing.
+//! * Methods in C for which compiled code pushes no control frame are their native frames alone.
+//! * Code of MJIT (2.6 to 3.2) shows as native functions of the files that it compiles, beside the methods. Not tested.
 //! * A runtime that exports no symbols is not found.
 
 mod attach;

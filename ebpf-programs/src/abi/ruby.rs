@@ -60,8 +60,8 @@ pub mod control_frame {
     pub const SEQUENCE: usize = 16;
     /// The environment.
     pub const ENVIRONMENT: usize = 32;
-    /// Number of bytes that are read.
-    pub const READ: u32 = 40;
+    /// Number of bytes that are read. The last word of a control frame is not 0 once compiled code runs it, from 3.1 on.
+    pub const READ: u32 = 64;
 }
 
 /// Offset of the body in an instruction sequence.
@@ -111,3 +111,7 @@ pub const PARAMETER_FRAME_SIZE: usize = 0;
 /// Number of the first of four parameters that are the address ranges of the loop's caller: start and end (exclusive) of each.
 /// They are ranges of the loop, too.
 pub const PARAMETER_CALLERS: usize = 1;
+
+/// Number of the first of two parameters that are the address range of the runtime's file, in which all functions lie that
+/// enter compiled code: start and end (exclusive).
+pub const PARAMETER_TEXT: usize = 5;

@@ -29,6 +29,8 @@ mod luajit;
 
 mod php;
 
+mod ruby;
+
 mod runtime;
 
 mod table;

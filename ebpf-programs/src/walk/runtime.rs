@@ -11,6 +11,7 @@
 //! | [V8](super::v8) | by frame pointer, with what the frame holds |
 //! | LUAJIT | of traces: [`luajit`] |
 //! | PHP | of the JIT's code: [`php`] |
+//! | RUBY | of compiled methods: [`ruby`] |
 //! | any other | native, by guesses |
 //!
 //! A walker emits the frame at `pc`, of which nothing was emitted before: [`Walk::emit_runtime_frame`] for a function of the
@@ -19,7 +20,7 @@
 //! step continues at the same frame.
 
 use super::arch::Arch;
-use super::{Walk, hotspot, interpreter, luajit, php, v8};
+use super::{Walk, hotspot, interpreter, luajit, php, ruby, v8};
 use crate::abi::interpreter::walker;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -34,6 +35,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         walker::V8 if M::has_walker(walker::V8) => v8::step::<A, M>(walk, machine, pc),
         walker::LUAJIT if M::has_walker(walker::LUAJIT) => luajit::step::<A, M>(walk, machine, pc),
         walker::PHP if M::has_walker(walker::PHP) => php::step::<A, M>(walk, machine, pc),
+        walker::RUBY if M::has_walker(walker::RUBY) => ruby::step::<A, M>(walk, machine, pc),
         _ => {
             walk.emit_native(machine, pc);
             Ok(false)

@@ -10,6 +10,10 @@ pub(crate) struct Ruby {
     root: PathBuf,
     program: PathBuf,
     libraries: PathBuf,
+    /// Options that turn a compiler on.
+    options: &'static [&'static str],
+    /// Number of times that a chain is called before it spins.
+    rounds: u32,
 }
 
 /// A frame of a backtrace.
@@ -39,7 +43,13 @@ impl Ruby {
         let [root, program, libraries] = list.lines().collect::<Vec<_>>()[..] else { return None };
         let inside = |path: &str| if path.is_empty() { PathBuf::new() } else { folder.join(path) };
         let program = if root.is_empty() { inside(program) } else { program.into() };
-        Some(Ruby { root: inside(root), program, libraries: inside(libraries) })
+        let (root, libraries) = (inside(root), inside(libraries));
+        Some(Ruby { root, program, libraries, options: &[], rounds: 0 })
+    }
+
+    /// Runs programs with these options, and chains this many times before they spin.
+    pub(crate) fn with_compiler(self, options: &'static [&'static str], rounds: u32) -> Ruby {
+        Ruby { options, rounds, ..self }
     }
 
     /// Returns a command that runs one of the programs.
@@ -47,26 +57,28 @@ impl Ruby {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ruby/programs").join(program);
         if self.root.as_os_str().is_empty() {
             let mut command = Command::new(&self.program);
-            command.env("LD_LIBRARY_PATH", &self.libraries).arg("--disable-gems").arg(source);
+            command.env("LD_LIBRARY_PATH", &self.libraries);
+            command.args(self.options).arg("--disable-gems").arg(source);
             return command;
         }
         let copy = self.root.join("tmp").join(program);
         std::fs::copy(&source, &copy).unwrap_or_else(|error| panic!("{}: {error}", copy.display()));
         let mut command = Command::new("chroot");
-        command.arg(&self.root).arg(&self.program).arg("--disable-gems").arg(Path::new("/tmp").join(program));
+        command.arg(&self.root).arg(&self.program).args(self.options);
+        command.arg("--disable-gems").arg(Path::new("/tmp").join(program));
         command
     }
 
     /// Starts a chain and waits until it spins.
     pub(crate) fn chain(&self, name: &str) -> Running {
         let mut command = self.command("chains.rb");
-        command.args(name.split('+'));
+        command.env("ROUNDS", self.rounds.to_string()).args(name.split('+'));
         Running::start(command)
     }
 }
 
 impl Running {
-    /// Starts a program and waits until it is ready.
+    /// Starts a program and waits until it is ready; then it is stopped, because it would slow down the start of others.
     pub(crate) fn start(mut command: Command) -> Running {
         let command = command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -79,7 +91,10 @@ impl Running {
                     let (label, path) = (label.to_owned(), path.to_owned());
                     running.backtrace.insert(0, Location { line: line.parse().unwrap(), label, path });
                 }
-                ["ready"] => return running,
+                ["ready"] => {
+                    running.signal(libc::SIGSTOP);
+                    return running;
+                }
                 _ => panic!("{command:?}: {line}"),
             }
         }
@@ -88,6 +103,16 @@ impl Running {
 
     pub(crate) fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Lets the program run on.
+    pub(crate) fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    fn signal(&self, number: i32) {
+        let kill = Command::new("kill").args([format!("-{number}"), self.pid.to_string()]).status();
+        assert!(kill.is_ok_and(|status| status.success()), "process {} has ended", self.pid);
     }
 }
 

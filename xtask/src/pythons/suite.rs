@@ -50,7 +50,7 @@ impl Suite {
     }
 
     /// Fetches the upstream source of a package.
-    pub(super) fn source(self, package: &str, version: &str, into: &Path) -> Result<PathBuf, String> {
+    pub(crate) fn source(self, package: &str, version: &str, into: &Path) -> Result<PathBuf, String> {
         create(into)?;
         let pinned = format!("{package}={version}");
         let options = ["source", "--download-only", "--tar-only", &pinned];

@@ -36,7 +36,7 @@ pub(super) mod luajit;
 
 mod others;
 
-mod ruby;
+pub(super) mod ruby;
 
 mod perl;
 

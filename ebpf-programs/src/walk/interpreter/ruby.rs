@@ -7,6 +7,9 @@
 //!
 //! A step reads a control frame and the identity of its code. The method that it belongs to is a further step; for a
 //! block one for each environment between its own and that of the method.
+//!
+//! Compiled code works on the same control frames: its frame on the native stack is skipped, and the loop's caller takes
+//! them.
 
 use super::frames::emit;
 use super::state::phase;
@@ -28,9 +31,13 @@ const ENVIRONMENT: u32 = 24;
 /// State of a walk through Ruby's frames: the frame whose method entry is searched for.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RubyState {
+pub(in crate::walk) struct RubyState {
     /// 1 after a frame of the loop, whose caller takes no frames.
     is_inside: u32,
+    /// Number of words of the native stack that were searched for the return address of compiled code.
+    pub(in crate::walk) words: u32,
+    /// 1 after a frame of compiled code.
+    pub(in crate::walk) is_compiled: u32,
     /// Number of steps of the search, from 1; 0 if there is no such frame.
     search: u32,
     /// 1 if the frame is the last one of its run.
@@ -51,6 +58,8 @@ impl RubyState {
     pub(super) fn begin(&mut self) {
         self.search = 0;
         self.is_inside = 0;
+        self.words = 0;
+        self.is_compiled = 0;
     }
 }
 
@@ -86,9 +95,10 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     let pc = object[control_frame::PC / 8];
     let sequence = object[control_frame::SEQUENCE / 8];
     let environment = object[control_frame::ENVIRONMENT / 8];
+    let size = walk.interpreter.parameters[PARAMETER_FRAME_SIZE] & 0xff;
+    let last = object[(size / 8).wrapping_sub(1) as usize & 7];
     let object = machine.read_object(environment.wrapping_sub(16), ENVIRONMENT)?;
     let [entry, parent, flags] = [object[0], object[1], object[2]];
-    let size = walk.interpreter.parameters[PARAMETER_FRAME_SIZE] & 0xff;
     walk.interpreter.next[slot] = at.wrapping_add(size);
     match flags & flag::TYPE {
         flag::DUMMY => {
@@ -117,8 +127,10 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     let instructions = object[body::INSTRUCTIONS / 8];
     let identity = fold(&[object[body::SIZE / 8], instructions, object[body::LABEL / 8]], 3);
     // The frame of a loop that hasn't begun: the native loop that was reached is that of its caller.
-    let is_called = walk.flags & frame::EXACT == 0 && walk.interpreter.ruby.is_inside != 0;
-    let is_early = walk.interpreter.taken == 0 && is_called && pc == instructions;
+    let ruby = &walk.interpreter.ruby;
+    let is_called = ruby.is_inside != 0 || ruby.is_compiled != 0 && last == 0;
+    let is_leaf = walk.flags & frame::EXACT != 0;
+    let is_early = walk.interpreter.taken == 0 && !is_leaf && is_called && pc == instructions;
     let ruby = &mut walk.interpreter.ruby;
     ruby.search = 1;
     ruby.is_last = (flags & flag::FINISH != 0 && !is_early) as u32;

@@ -45,7 +45,7 @@ pub(in crate::walk) struct InterpreterState {
     /// Parameters of its walker; of another one if that has none.
     pub(in crate::walk) parameters: [u64; PARAMETERS],
     /// State of Ruby's walker.
-    pub(super) ruby: RubyState,
+    pub(in crate::walk) ruby: RubyState,
     /// The stacks whose frames LuaJIT's walker takes.
     pub(in crate::walk) lua: LuaStacks,
     /// Position in the contexts of Perl.
