@@ -197,6 +197,9 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// Maximum number of bytes.
+    pub(crate) const MAX: usize = 16;
+
     /// Copies at most 16 bytes; a field of two numbers has less.
     pub(crate) fn new(bytes: &[u8]) -> Piece {
         let mut piece = Piece { bytes: [0; 16], len: bytes.len().min(16) as u8 };

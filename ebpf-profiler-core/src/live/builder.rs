@@ -10,6 +10,7 @@ use super::error::{OptionError, StartError};
 use super::filter::Filter;
 use super::interval::Interval;
 use super::kernel_names::LiveNames;
+use super::label;
 use super::loader::{self, Loaded};
 use super::options;
 use super::perf;
@@ -249,6 +250,9 @@ impl Builder {
         let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);
         pipeline.set_kinds(kinds);
+        if includes_self {
+            pipeline.set_labels(std::process::id(), label::labels_at);
+        }
         // The threads start with the priority that this one had.
         drop(raised);
         let parts = Parts {

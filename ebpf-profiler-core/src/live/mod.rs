@@ -61,6 +61,8 @@ mod health;
 
 mod interval;
 
+mod label;
+
 mod kernel_names;
 
 mod kernel_tables;
@@ -109,6 +111,7 @@ pub use builder::Builder;
 pub use error::{ChangeError, OptionError, StartError, StopError};
 pub use filter::{Filter, FilterError};
 pub use health::{DeadlineStats, Health, SinkStats};
+pub use label::{LabelGuard, label};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use system::LiveSystem;

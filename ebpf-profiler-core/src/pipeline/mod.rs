@@ -21,7 +21,7 @@ use hashbrown::HashMap;
 use self::exec::Execs;
 use crate::language::Splice;
 use crate::process::{Module, ModuleId};
-use crate::profile::{Process, Profile, ProfileBuilder, SampleKind, Thread, ThreadId};
+use crate::profile::{Labels, Process, Profile, ProfileBuilder, SampleKind, Thread, ThreadId};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::symbol::Symbolizer;
@@ -34,8 +34,11 @@ const TIDY: u64 = 10_000_000_000;
 pub struct Pipeline {
     registry: Registry,
     builder: ProfileBuilder,
-    /// By process, then by thread id and name.
-    threads: HashMap<u32, HashMap<(u32, [u8; 16]), ThreadId>>,
+    /// By process, then by their identity.
+    threads: HashMap<u32, HashMap<ThreadKey, ThreadId>>,
+    labels: Option<LabelSource>,
+    /// Number of threads with labels in the current profile.
+    labelled: usize,
     walker: Walker,
     splice: Splice,
     frames: Vec<Frame>,
@@ -118,6 +121,8 @@ impl Pipeline {
             registry,
             builder: ProfileBuilder::new(period),
             threads: HashMap::new(),
+            labels: None,
+            labelled: 0,
             walker: Walker::default(),
             splice: Splice::default(),
             frames: Vec::new(),
@@ -141,6 +146,12 @@ impl Pipeline {
     pub fn set_kinds(&mut self, kinds: Vec<SampleKind>) {
         self.kinds = kinds;
         self.builder = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
+    }
+
+    /// Sets the source of the labels of a process's threads.
+    #[cfg(feature = "live")]
+    pub(crate) fn set_labels(&mut self, pid: u32, labels_at: fn(u32, u64) -> Labels) {
+        self.labels = Some(LabelSource { pid, labels_at });
     }
 
     /// Sets the clock for later samples, after the time of day was changed.
@@ -206,6 +217,7 @@ impl Pipeline {
         let now = SystemTime::now();
         let start = std::mem::replace(&mut self.since, now);
         self.threads.clear();
+        self.labelled = 0;
         let next = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
         let mut builder = std::mem::replace(&mut self.builder, next);
         let script = |id| self.registry.script(id).cloned();
@@ -339,7 +351,9 @@ impl Pipeline {
     }
 
     fn thread(&mut self, tick: &TickRecord<'_>) -> ThreadId {
-        let key = (tick.tid, tick.comm);
+        let source = self.labels.as_ref().filter(|it| it.pid == tick.pid && self.labelled < MAX_LABELLED);
+        let labels = source.map(|source| (source.labels_at)(tick.tid, tick.time)).unwrap_or_default();
+        let key = (tick.tid, tick.comm, labels);
         if let Some(&thread) = self.threads.get(&tick.pid).and_then(|threads| threads.get(&key)) {
             return thread;
         }
@@ -352,11 +366,26 @@ impl Pipeline {
             parent: description.parent,
             command_line: description.command_line.clone(),
         });
-        let thread = self.builder.thread(Thread { process, tid: tick.tid, name: tick.name().into() });
+        let labels = key.2.clone();
+        self.labelled += usize::from(!labels.is_empty());
+        let thread = self.builder.thread(Thread { labels, ..Thread::new(process, tick.tid, tick.name()) });
         self.threads.entry(tick.pid).or_default().insert(key, thread);
         thread
     }
 }
+
+/// Thread id, name and labels.
+type ThreadKey = (u32, [u8; 16], Labels);
+
+/// Labels of the threads of one process.
+struct LabelSource {
+    pid: u32,
+    /// Returns the labels of a thread at a time.
+    labels_at: fn(u32, u64) -> Labels,
+}
+
+/// Maximum number of threads with labels in a profile, counted once for each set of labels.
+const MAX_LABELLED: usize = 16_384;
 
 #[cfg(test)]
 mod tests {

@@ -13,6 +13,8 @@
 mod builder;
 mod call;
 mod diff;
+mod label;
+
 mod merge;
 mod names;
 mod sample_kind;
@@ -41,6 +43,7 @@ use traces::Traces;
 pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
 pub use diff::{ProfileDiff, StackChange};
+pub use label::{LabelValue, Labels, SampleLabel};
 pub use merge::MergeError;
 pub use sample_kind::{SampleKind, Unit};
 pub use summary::Summary;
@@ -124,12 +127,14 @@ pub struct Thread {
     pub tid: u32,
     /// Name of the thread; that of the command unless the thread changed it.
     pub name: Box<str>,
+    /// Labels of its samples. A thread that had several sets of labels is several of a profile.
+    pub labels: Labels,
 }
 
 impl Thread {
     /// Creates a thread.
     pub fn new(process: ProcessId, tid: u32, name: impl Into<Box<str>>) -> Thread {
-        Thread { process, tid, name: name.into() }
+        Thread { process, tid, name: name.into(), labels: Labels::default() }
     }
 }
 

@@ -4,7 +4,9 @@ use std::fmt;
 use std::num::NonZeroU64;
 
 use super::samples::{NO_CPU, StoredSample};
-use super::{Data, FrameId, FunctionId, NO_KIND, Process, SampleKind, StackId, Thread, ThreadId, TraceId};
+use super::{
+    Data, FrameId, FunctionId, Labels, NO_KIND, Process, SampleKind, StackId, Thread, ThreadId, TraceId,
+};
 use crate::language::Script;
 use crate::process::Module;
 use crate::symbol::Symbol;
@@ -70,6 +72,11 @@ impl<'p> Sample<'p> {
     #[inline]
     pub fn thread(&self) -> &'p Thread {
         &self.profile.threads[self.stored.thread.0 as usize]
+    }
+
+    /// Returns the labels, which are those of the thread at the time of the events.
+    pub fn labels(&self) -> &'p Labels {
+        &self.thread().labels
     }
 
     /// Returns the number of the thread.

@@ -93,7 +93,7 @@ impl Maker {
         let process = self.builder.process(process);
         let next = FIRST_TID + self.threads.len() as u32;
         let tid = *self.threads.entry((pid, name.into())).or_insert(next);
-        self.builder.thread(Thread { process, tid, name: name.into() })
+        self.builder.thread(Thread::new(process, tid, name))
     }
 
     fn trace<'l>(&mut self, process: &'l str, parts: impl Iterator<Item = &'l str>) -> Trace<'static> {

@@ -49,7 +49,7 @@ pub(super) struct InMapping(Piece);
 
 /// The encoded `attribute_indices` field of a location or a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Attributes(Piece);
+pub(super) struct Attributes([Piece; 2]);
 
 /// The encoded index of a location; 0 by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl Attributes {
         Attributes::new(location::ATTRIBUTES, numbers)
     }
 
-    /// Encodes the attributes of a sample, at most two.
+    /// Encodes the attributes of a sample, at most ten: numbers of a message have at most three bytes.
     pub(super) fn of_sample(numbers: &[u32]) -> Attributes {
         Attributes::new(sample::ATTRIBUTES, numbers)
     }
@@ -93,16 +93,22 @@ impl Attributes {
     fn new(number: u8, numbers: &[u32]) -> Attributes {
         let mut field = Vec::new();
         field.packed(number, numbers);
-        Attributes(Piece::new(&field))
+        let (first, more) = field.split_at(field.len().min(Piece::MAX));
+        Attributes([Piece::new(first), Piece::new(more)])
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        let [first, more] = &self.0;
+        first.len() + more.len()
     }
 
     #[inline]
     pub(super) fn put(&self, out: &mut Buffer) {
-        out.piece(self.0);
+        let [first, more] = self.0;
+        out.piece(first);
+        if !more.is_empty() {
+            out.piece(more);
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ebpf_profiler_core::process::Module;
 use ebpf_profiler_core::profile::{
-    FrameId, FrameView, FunctionId, Profile, StackId, Thread, ThreadId, TraceView,
+    FrameId, FrameView, FunctionId, LabelValue, Profile, StackId, Thread, ThreadId, TraceView,
 };
 use ebpf_profiler_core::symbol::Symbol;
 use ebpf_profiler_core::trace::Frame;
@@ -304,6 +304,13 @@ impl<'p> Numbers<'p> {
         let mut numbers = vec![self.dictionary.int_attribute(semantic::THREAD_ID, thread.tid.into())];
         if !thread.name.is_empty() {
             numbers.push(self.dictionary.text_attribute(semantic::THREAD_NAME, &thread.name));
+        }
+        for label in &thread.labels {
+            numbers.push(match label.value() {
+                LabelValue::Text(text) => self.dictionary.text_attribute(label.key(), text),
+                LabelValue::Number(number) => self.dictionary.int_attribute(label.key(), *number as u64),
+                _ => continue,
+            });
         }
         Attributes::of_sample(&numbers)
     }

@@ -1,7 +1,7 @@
 //! pprof encoding of profiles.
 //!
 //! ```text
-//! sample      labels process.pid, process.executable.name, container.id, thread.id, thread.name
+//! sample      labels process.pid, process.executable.name, container.id, thread.id, thread.name, and those of the sample
 //!             values of CPU time samples/count, cpu/nanoseconds = count * period;
 //!             of each other kind its value, such as off_cpu/nanoseconds; samples/count = events if there is no CPU time
 //! location    mapping, address in the file, functions innermost first
@@ -130,6 +130,9 @@ fn identity(sample: &Sample<'_>, stack: &[u32], tables: &mut Tables<'_>) -> Vec<
         if !text.is_empty() {
             put_label(key, text, tables, &mut out);
         }
+    }
+    for label in sample.labels() {
+        put_label(label.key(), &label.value().to_string(), tables, &mut out);
     }
     out
 }

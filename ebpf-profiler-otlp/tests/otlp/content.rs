@@ -38,6 +38,7 @@ fn thread(sample: &Sample<'_>) -> Vec<String> {
     ] {
         who.extend((!value.is_empty()).then(|| format!("{key}={value}")));
     }
+    who.extend(sample.labels().iter().map(|label| format!("{}={}", label.key(), label.value())));
     who.sort();
     who
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use ebpf_profiler_core::elf::ReadAt;
 use ebpf_profiler_core::language::{Script, ScriptId};
 use ebpf_profiler_core::process::{Module, ModuleId, Opener};
-use ebpf_profiler_core::profile::{Process, Profile, ProfileBuilder, Thread, ThreadId};
+use ebpf_profiler_core::profile::{
+    LabelValue, Labels, Process, Profile, ProfileBuilder, SampleLabel, Thread, ThreadId,
+};
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 use ebpf_profiler_core::trace::{Found, Frame, Stop, Trace};
 
@@ -78,7 +80,15 @@ fn threads(random: &mut Random, shape: Shape, builder: &mut ProfileBuilder) -> V
     let thread = |number: u32| {
         let process = processes[random.below(processes.len() as u64) as usize];
         let name = if number.is_multiple_of(7) { String::new() } else { format!("worker-{}", number % 3) };
-        builder.thread(Thread::new(process, number, name))
+        let mut thread = Thread::new(process, number, name);
+        // Every fourth thread has up to 8 labels.
+        let labels = if number % 4 == 1 { i64::from(number % 9) } else { 0 };
+        thread.labels = (0..labels).fold(Labels::default(), |set, index| {
+            let value =
+                if index % 2 == 0 { LabelValue::from(-index) } else { format!("value {index}").into() };
+            set.with(SampleLabel::new(format!("key.{index}"), value))
+        });
+        builder.thread(thread)
     };
     (0..shape.threads).map(thread).collect()
 }

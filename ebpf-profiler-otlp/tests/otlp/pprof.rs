@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::process::Command;
 
-use ebpf_profiler_core::profile::{Profile, ProfileBuilder, Thread};
+use ebpf_profiler_core::profile::{Labels, Profile, ProfileBuilder, SampleLabel, Thread};
 use ebpf_profiler_core::trace::{Frame, Stop, Trace};
 use ebpf_profiler_otlp::pprof;
 use flate2::read::GzDecoder;
@@ -248,7 +248,10 @@ impl Drop for File {
 fn known_workload() -> Profile {
     let mut builder = ProfileBuilder::new(Duration::from_millis(10));
     let process = builder.process(fake::process(1));
-    let thread = builder.thread(Thread::new(process, 101, "worker"));
+    let mut thread = Thread::new(process, 101, "worker");
+    thread.labels =
+        Labels::default().with(SampleLabel::new("tenant", "blue")).with(SampleLabel::new("request", 4711));
+    let thread = builder.thread(thread);
     for (address, ticks) in [(0xffff_ffff_0000_0001, 75), (0xffff_ffff_0000_0011, 25)] {
         let frames = vec![Frame::Kernel { address }];
         let trace = Trace::new(frames, Stop::NoUserStack);
@@ -272,7 +275,7 @@ fn go_tool_pprof_reads_a_profile() {
     let share = |text: &str| top.lines().any(|line| line.contains(text));
     assert!(share("750ms 75.00%") && share("250ms 25.00%"), "{top}");
     let tags = run(&["-tags"]);
-    for tag in ["process.pid", "program-1", "thread.name", "worker"] {
+    for tag in ["process.pid", "program-1", "thread.name", "worker", "tenant", "blue", "request", "4711"] {
         assert!(tags.contains(tag), "{tag}: {tags}");
     }
     assert!(run(&["-peek", "function_"]).contains("function_"));

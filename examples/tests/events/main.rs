@@ -10,6 +10,8 @@
 
 mod filters;
 
+mod labels;
+
 mod off_cpu;
 
 mod probes;

@@ -1,0 +1,162 @@
+//! Labels of samples.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A key with a value, which samples have in addition to their thread: a request, a tenant, a phase.
+///
+/// Keys are cut to 64 bytes and texts to 256, at the end of a character.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SampleLabel {
+    key: Arc<str>,
+    value: LabelValue,
+}
+
+/// The value of a [`SampleLabel`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum LabelValue {
+    /// A text.
+    Text(Arc<str>),
+    /// A number.
+    Number(i64),
+}
+
+impl SampleLabel {
+    /// Creates a label.
+    pub fn new(key: impl Into<Arc<str>>, value: impl Into<LabelValue>) -> SampleLabel {
+        let value = match value.into() {
+            LabelValue::Text(text) => LabelValue::Text(cut(text, MAX_TEXT)),
+            number => number,
+        };
+        SampleLabel { key: cut(key.into(), MAX_KEY), value }
+    }
+
+    /// Returns the key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the value.
+    pub fn value(&self) -> &LabelValue {
+        &self.value
+    }
+}
+
+impl From<&str> for LabelValue {
+    fn from(text: &str) -> LabelValue {
+        LabelValue::Text(text.into())
+    }
+}
+
+impl From<String> for LabelValue {
+    fn from(text: String) -> LabelValue {
+        LabelValue::Text(text.into())
+    }
+}
+
+impl From<Arc<str>> for LabelValue {
+    fn from(text: Arc<str>) -> LabelValue {
+        LabelValue::Text(text)
+    }
+}
+
+impl From<i64> for LabelValue {
+    fn from(number: i64) -> LabelValue {
+        LabelValue::Number(number)
+    }
+}
+
+impl fmt::Display for LabelValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LabelValue::Text(text) => f.pad(text),
+            LabelValue::Number(number) => number.fmt(f),
+        }
+    }
+}
+
+/// A set of at most 8 labels, sorted by key.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::profile::{SampleLabel, Labels};
+///
+/// let outer = Labels::default().with(SampleLabel::new("tenant", "blue")).with(SampleLabel::new("request", 7));
+/// let inner = outer.with(SampleLabel::new("request", 8));
+/// let texts: Vec<String> = inner.iter().map(|label| format!("{}={}", label.key(), label.value())).collect();
+/// assert_eq!(texts, ["request=8", "tenant=blue"]);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Labels(Option<Arc<[SampleLabel]>>);
+
+impl Labels {
+    /// Maximum number of labels in a set.
+    pub const MAX: usize = 8;
+
+    /// Returns the set with another label, which replaces the one with the same key. A ninth label is dropped.
+    #[must_use = "returns the changed set"]
+    pub fn with(&self, label: SampleLabel) -> Labels {
+        let mut labels: Vec<SampleLabel> = self.iter().cloned().collect();
+        match labels.binary_search_by(|other| other.key.cmp(&label.key)) {
+            Ok(index) => labels[index] = label,
+            Err(index) if labels.len() < Labels::MAX => labels.insert(index, label),
+            Err(_) => {}
+        }
+        Labels(Some(labels.into()))
+    }
+
+    /// Returns the labels in the order of their keys.
+    pub fn iter(&self) -> std::slice::Iter<'_, SampleLabel> {
+        self.0.as_deref().unwrap_or_default().iter()
+    }
+
+    /// Returns `true` if there is no label.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl<'l> IntoIterator for &'l Labels {
+    type Item = &'l SampleLabel;
+    type IntoIter = std::slice::Iter<'l, SampleLabel>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// Maximum size of a key in bytes.
+const MAX_KEY: usize = 64;
+
+/// Maximum size of a text in bytes.
+const MAX_TEXT: usize = 256;
+
+fn cut(text: Arc<str>, most: usize) -> Arc<str> {
+    if text.len() <= most {
+        return text;
+    }
+    let end = (0..=most).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    text[..end].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_bounded_and_equal_by_content() {
+        let all = (0..12)
+            .rev()
+            .fold(Labels::default(), |set, index| set.with(SampleLabel::new(index.to_string(), index)));
+        assert_eq!(all.iter().count(), Labels::MAX);
+        assert!(all.iter().is_sorted());
+        let again = all.with(SampleLabel::new("4", 4)).with(SampleLabel::new("4", 4));
+        assert_eq!(again, all);
+        let long = SampleLabel::new("k".repeat(100), "ä".repeat(200));
+        assert_eq!((long.key().len(), long.value().to_string().len()), (64, 256));
+        let odd = SampleLabel::new("", format!("x{}", "ä".repeat(200)));
+        assert_eq!(odd.value().to_string().len(), 255);
+    }
+}
