@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebpf_programs::abi::interpreter::{Description, MAX};
 use ebpf_programs::abi::record::frame::{self, ADDRESS};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::{
     Attached, Caller, CodeRanges, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason,
@@ -179,13 +179,18 @@ impl Interpreters {
     /// A file mapped at another address, or a second time, is another interpreter.
     pub(crate) fn meet(&mut self, around: &mut Context<'_>) {
         let regions = around.regions;
+        let mut unmapped = self.unmapped(regions);
         for file in regions.iter().filter_map(|region| region.file) {
             let Some(found) = around.files.runtime(file.module) else { continue };
             let index = match self.position(file.module, file.bias) {
                 Some(index) => index,
                 None => {
+                    let Some(index) = self.room(&mut unmapped) else { continue };
                     let running = Running::new(file.module, found, file.bias);
-                    let Some(index) = self.place(running, regions) else { continue };
+                    match self.running.get_mut(index) {
+                        Some(former) => *former = running,
+                        None => self.running.push(running),
+                    }
                     around.stats.attached += 1;
                     index
                 }
@@ -196,19 +201,20 @@ impl Interpreters {
         }
     }
 
-    /// Adds an interpreter, if necessary in place of one whose file is no longer mapped; returns its index.
-    fn place(&mut self, running: Running, regions: &Regions) -> Option<usize> {
-        if self.running.len() < MAX {
-            self.running.push(running);
-            return Some(self.running.len() - 1);
+    /// Returns the indices of interpreters whose file is no longer mapped.
+    fn unmapped(&self, regions: &Regions) -> Vec<usize> {
+        let mut is_mapped = [false; MAX];
+        for file in regions.iter().filter_map(|region| region.file) {
+            if let Some(index) = self.position(file.module, file.bias) {
+                is_mapped[index] = true;
+            }
         }
-        let is_mapped = |running: &Running| {
-            let mut files = regions.iter().filter_map(|region| region.file);
-            files.any(|file| (file.module, file.bias) == (running.module, running.bias))
-        };
-        let index = self.running.iter().position(|running| !is_mapped(running))?;
-        self.running[index] = running;
-        Some(index)
+        (0..self.running.len()).filter(|&index| !is_mapped[index]).collect()
+    }
+
+    /// Returns the index of a further interpreter: behind the others, or that of one whose file is no longer mapped.
+    fn room(&self, unmapped: &mut Vec<usize>) -> Option<usize> {
+        if self.running.len() < MAX { Some(self.running.len()) } else { unmapped.pop() }
     }
 
     /// Returns `true` if the regions hold an interpreter for which there is no room.
@@ -536,13 +542,12 @@ fn read(system: &dyn System, pid: u32, address: u64, buffer: &mut [u8]) -> Resul
 
 /// Lists the mapped files, each once.
 fn loaded(regions: &Regions, files: &dyn RuntimeFiles) -> Vec<LoadedFile> {
-    let mut seen: Vec<ModuleId> = Vec::new();
+    let mut seen: HashSet<ModuleId> = HashSet::new();
     let mut loaded = Vec::new();
     for file in regions.iter().filter_map(|region| region.file) {
-        let Some(module) = files.module(file.module).filter(|_| !seen.contains(&file.module)) else {
+        let Some(module) = files.module(file.module).filter(|_| seen.insert(file.module)) else {
             continue;
         };
-        seen.push(file.module);
         if let Some(opener) = &module.opener {
             let (path, opener) = (module.path.clone(), opener.clone());
             loaded.push(LoadedFile { path, bias: file.bias.wrapping_neg(), opener });

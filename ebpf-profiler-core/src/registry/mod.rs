@@ -480,7 +480,7 @@ impl Registry {
     }
 
     fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
-        let Registry { processes, modules, system, names, limits, region_count, .. } = self;
+        let Registry { processes, modules, allocator, system, names, limits, region_count, .. } = self;
         let entry = processes.entry(pid).or_default();
         // Either it was there when the mappings were read, or it was unmapped since, which sends no event.
         let is_known = entry.regions.has(map);
@@ -498,7 +498,10 @@ impl Registry {
         }
         if !entry.interpreters.are_none()
             && let Some(region) = entry.regions.find(map.start)
-            && let Some(id) = modules.known(region).or_else(|| modules.add(pid, region, &**system))
+            && let Some(id) = modules.known(region).or_else(|| {
+                let has_room = modules.make_room(limits.modules, allocator, now);
+                has_room.then(|| modules.add(pid, region, &**system))?
+            })
             && modules.place(id, region, now).is_some_and(|file| entry.interpreters.renew(file))
         {
             entry.is_changed = true;
