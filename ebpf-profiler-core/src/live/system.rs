@@ -1,6 +1,6 @@
 //! The processes of the running machine, through /proc.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -72,6 +72,7 @@ impl System for LiveSystem {
             file: mapping.file.clone(),
             path: mapping.path.clone(),
             held: OnceLock::new(),
+            is_proven: OnceLock::new(),
         })
     }
 
@@ -192,6 +193,8 @@ struct MappedFile {
     path: Arc<str>,
     /// Kept open after the first time if its path no longer leads to it: deleted, or in another mount namespace.
     held: OnceLock<HeldFile>,
+    /// Set once a file that only root may write was found; no other is opened from then on.
+    is_proven: OnceLock<()>,
 }
 
 /// A file that stays open.
@@ -230,22 +233,44 @@ impl Opener for MappedFile {
         }
         self.open_file().map(|file| Box::new(file) as Box<dyn ReadAt>)
     }
+
+    fn foreign_inode(&self) -> Option<(u64, u64)> {
+        if self.file == FileId::VDSO {
+            return None;
+        }
+        let file = match self.held.get() {
+            Some(file) => file.0.try_clone(),
+            None => self.open_file(),
+        };
+        let metadata = file.ok()?.metadata().ok()?;
+        if is_foreign(&metadata) {
+            return Some((metadata.dev(), metadata.ino()));
+        }
+        // Its path may lead to another file later.
+        let _ = self.is_proven.set(());
+        None
+    }
+}
+
+/// Returns `true` if another user than root may write a file.
+fn is_foreign(metadata: &Metadata) -> bool {
+    let (is_of_group, is_of_all) = (metadata.mode() & 0o020 != 0, metadata.mode() & 0o002 != 0);
+    metadata.uid() != 0 || is_of_all || (is_of_group && metadata.gid() != 0)
 }
 
 impl MappedFile {
     fn open_file(&self) -> io::Result<File> {
         let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
+        let (start, end) = self.range;
+        let id = other_thread(self.pid).unwrap_or(self.pid);
+        let mapped = PathBuf::from(format!("/proc/{id}/map_files/{start:x}-{end:x}"));
         if let Ok(file) = open_regular(path.as_ref())
             && self.is_it(&file, true)
+            && self.is_mapped(&file, &mapped)
         {
             return Ok(file);
         }
-        let (start, end) = self.range;
-        let id = other_thread(self.pid).unwrap_or(self.pid);
-        let ways = [
-            PathBuf::from(format!("/proc/{id}/map_files/{start:x}-{end:x}")),
-            PathBuf::from(format!("/proc/{id}/root{path}")),
-        ];
+        let ways = [mapped, PathBuf::from(format!("/proc/{id}/root{path}"))];
         for way in ways {
             if let Ok(file) = open_regular(&way)
                 && self.is_it(&file, false)
@@ -257,12 +282,27 @@ impl MappedFile {
         Err(io::ErrorKind::NotFound.into())
     }
 
+    /// Returns `false` if a file was found by a build id that others than root may have given to it, and another one is
+    /// mapped.
+    fn is_mapped(&self, file: &File, mapped: &Path) -> bool {
+        if !matches!(self.file, FileId::BuildId(_)) {
+            return true;
+        }
+        let Ok(found) = file.metadata() else { return false };
+        let is_same = |there: Metadata| (there.dev(), there.ino()) == (found.dev(), found.ino());
+        // After the exit of the process there is no better way.
+        !is_foreign(&found) || std::fs::metadata(mapped).map_or(true, is_same)
+    }
+
     /// Returns `true` if this is the mapped file, and not another one of the same path.
     ///
     /// Some file systems show another device in a mapping than in the file itself, so a file opened through the process may
     /// differ in it. A file opened by our own path must not: it may be of another mount namespace.
     fn is_it(&self, file: &File, same_device: bool) -> bool {
         let Ok(metadata) = file.metadata() else { return false };
+        if self.is_proven.get().is_some() && is_foreign(&metadata) {
+            return false;
+        }
         match &self.file {
             FileId::Inode { device, inode } => {
                 let there = metadata.dev();

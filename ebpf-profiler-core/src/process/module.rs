@@ -26,13 +26,23 @@ pub struct Module {
     pub offset: u64,
     /// Opens the file, even if its path leads to another one by now.
     pub opener: Option<Arc<dyn Opener>>,
+    /// `true` if another user than root may write the file, so that its build id is no proof of its content.
+    pub(crate) is_foreign: bool,
 }
 
 impl Module {
     /// Returns a module of this path; the other fields are set afterwards.
     pub fn new(path: impl Into<Box<str>>) -> Module {
         let path = path.into();
-        Module { path, build_id: Box::default(), start: 0, end: 0, offset: 0, opener: None }
+        Module {
+            path,
+            build_id: Box::default(),
+            start: 0,
+            end: 0,
+            offset: 0,
+            opener: None,
+            is_foreign: false,
+        }
     }
 
     /// Returns the last part of the path.
@@ -74,6 +84,14 @@ pub trait Opener: Send + Sync {
     ///
     /// Fails if the file can no longer be opened.
     fn open(&self) -> io::Result<Box<dyn ReadAt>>;
+
+    /// Returns device and inode of the file if another user than root may write it.
+    ///
+    /// Anyone can give any build id to a file of their own: such a file is shared by processes that map the same inode, not
+    /// by all that map a file of its build id.
+    fn foreign_inode(&self) -> Option<(u64, u64)> {
+        None
+    }
 }
 
 impl<F> Opener for F

@@ -19,6 +19,8 @@ use crate::unwind::UnwindCompiler;
 pub(super) struct Modules {
     entries: HashMap<ModuleId, Entry>,
     by_file: HashMap<FileId, ModuleId>,
+    /// Files that others than root may write, by device and inode. Their build ids are not in `by_file`.
+    by_foreign_inode: HashMap<(u64, u64), ModuleId>,
     next: u32,
     languages: Vec<Box<dyn Language>>,
     /// Number of modules at which unused ones are dropped.
@@ -110,6 +112,10 @@ impl Modules {
     pub(super) fn add(&mut self, pid: u32, region: &Region, system: &dyn System) -> Option<ModuleId> {
         let map = region.map();
         let opener = system.opener(pid, &map);
+        let foreign = opener.foreign_inode();
+        if let Some(id) = self.known_foreign(foreign, &map.file) {
+            return Some(id);
+        }
         let elf = opener.open().ok().and_then(|source| Elf::open(source).ok());
         let build_id: Box<[u8]> = elf.as_ref().and_then(Elf::build_id).unwrap_or_default().into();
         if let FileId::BuildId(expected) = &map.file
@@ -130,16 +136,28 @@ impl Modules {
         }
         let id = ModuleId(self.next);
         self.next += 1;
-        if !build_id.is_empty() {
-            self.by_file.insert(same, id);
+        match foreign {
+            Some(inode) => _ = self.by_foreign_inode.insert(inode, id),
+            None if !build_id.is_empty() => _ = self.by_file.insert(same, id),
+            None => {}
         }
-        self.by_file.insert(map.file.clone(), id);
+        if foreign.is_none() || !matches!(map.file, FileId::BuildId(_)) {
+            self.by_file.insert(map.file.clone(), id);
+        }
         let mut module = Module::new(&*map.path);
         module.build_id = build_id;
         module.opener = Some(opener);
+        module.is_foreign = foreign.is_some();
         let runtime = elf.as_ref().and_then(|elf| self.find_runtime(elf));
         self.entries.insert(id, Entry { runtime, ..Entry::new(module, elf.as_ref()) });
         Some(id)
+    }
+
+    /// Returns the module of a file that others than root may write, unless its build id was replaced.
+    fn known_foreign(&self, inode: Option<(u64, u64)>, file: &FileId) -> Option<ModuleId> {
+        let &id = self.by_foreign_inode.get(&inode?)?;
+        let build_id = &self.entries.get(&id)?.module.build_id;
+        (*file == FileId::BuildId(build_id.clone())).then_some(id)
     }
 
     pub(super) fn get(&self, id: ModuleId) -> Option<&Entry> {
@@ -195,6 +213,7 @@ impl Modules {
         });
         let entries = &self.entries;
         self.by_file.retain(|_, id| entries.contains_key(id));
+        self.by_foreign_inode.retain(|_, id| entries.contains_key(id));
     }
 }
 

@@ -106,6 +106,10 @@ impl Opener for RecordingOpener {
         }
         self.opener.open()
     }
+
+    fn foreign_inode(&self) -> Option<(u64, u64)> {
+        self.opener.foreign_inode()
+    }
 }
 
 impl RecordingOpener {

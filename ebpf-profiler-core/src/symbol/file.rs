@@ -16,7 +16,7 @@ use crate::process::{Module, Opener};
 /// The identity of a file in the cache.
 ///
 /// The build id alone is not enough: it is chosen by the author of a file, and the names of one file must not
-/// get into another. Without a build id the opener is part of the key.
+/// get into another. Without a build id, and for files that others than root may write, the opener is part of the key.
 #[derive(Clone)]
 pub(super) struct FileKey {
     path: Box<str>,
@@ -26,7 +26,8 @@ pub(super) struct FileKey {
 
 impl FileKey {
     pub(super) fn of(module: &Module) -> FileKey {
-        let opener = if module.build_id.is_empty() { module.opener.clone() } else { None };
+        let is_unproven = module.build_id.is_empty() || module.is_foreign;
+        let opener = if is_unproven { module.opener.clone() } else { None };
         FileKey { path: module.path.clone(), build_id: module.build_id.clone(), opener }
     }
 

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use crate::names::deep_stack;
-use crate::processes::{FORKS, compile, end_group, profile_with, ready};
+use crate::processes::{FORKS, compile, copy_of_runtime, end_group, profile_with, ready};
 use crate::scratch::{NOBODY, Process, Scratch};
 
 /// Maximum memory of the profiler in bytes.
@@ -34,7 +34,7 @@ mod matrix {
             attackers.push(Process::start(Command::new(&program).arg(lives.path("")).uid(NOBODY)));
         }
         let program = compile(runtimes, "runtimes");
-        if let Some(runtime) = runtime(runtimes) {
+        if let Some(runtime) = copy_of_runtime(runtimes) {
             let mut attacker = Process::start(Command::new(program).arg(runtime).uid(NOBODY));
             ready(&mut attacker);
             attackers.push(attacker);
@@ -58,13 +58,4 @@ mod matrix {
         assert!(late <= early + GROWTH, "{} MiB, then {} MiB", early >> 20, late >> 20);
         assert!(many <= few + 8, "{few} descriptors, then {many}");
     }
-}
-
-/// Copies a Python that contains its interpreter to where nobody can read it. `None` without a Python.
-pub(crate) fn runtime(scratch: &Scratch) -> Option<String> {
-    let program = "import os, sys; print(os.path.realpath(sys.executable))";
-    let output = Command::new("python3").args(["-c", program]).output().ok()?;
-    let path = scratch.path("python");
-    std::fs::copy(String::from_utf8(output.stdout).ok()?.trim(), &path).ok()?;
-    Some(path)
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::scratch::{FLAMEGRAPH, NOBODY, Process, Scratch};
+use crate::scratch::{FLAMEGRAPH, NOBODY, Process, Scratch, give_to_nobody};
 
 /// Maximum memory of the profiler in bytes.
 const MEMORY: u64 = 100 << 20;
@@ -85,6 +85,63 @@ fn endless_short_programs_leave_nothing_behind() {
         |from: u64, to: u64| profile.memory[from as usize..to as usize].iter().copied().max().unwrap_or(0);
     let (early, late) = (most(seconds * 2, seconds * 4), most(seconds * 7, seconds * 9));
     assert!(late <= early + (8 << 20), "{} MiB, then {} MiB", early >> 20, late >> 20);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_runtime_mapped_16000_times_costs_no_other_program() {
+    test_needs::root!();
+    let scratch = Scratch::new("runtimes");
+    let program = compile(&scratch, "runtimes");
+    let Some(runtime) = copy_of_runtime(&scratch) else { return };
+    let mut attacker = Process::start(Command::new(program).arg(runtime).uid(NOBODY));
+    ready(&mut attacker);
+    let profile = profile(&scratch, SECONDS);
+    drop(attacker);
+    profile.require_ordinary();
+}
+
+#[test]
+#[ignore = "needs root"]
+fn a_file_with_the_build_id_of_another_does_not_replace_it() {
+    test_needs::root!();
+    let scratch = Scratch::new("build_id");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/ordinary.c");
+    let id = "-Wl,--build-id=0x00112233445566778899aabbccddeeff00112233";
+    let build = |name: &str, flags: &[&str]| {
+        let program = scratch.compile(&source, &[&[id], flags].concat());
+        let path = scratch.path(name);
+        fs::rename(program, &path).unwrap();
+        path
+    };
+    let victim = build("victim", &["-O1"]);
+    let forger = build("forger", &["-O0", "-Dfirst=forged", "-Dspin=forged_too", "-fno-omit-frame-pointer"]);
+    give_to_nobody(&forger);
+    let mut attacker = Process::start(Command::new(forger).uid(NOBODY));
+    ready(&mut attacker);
+    let mut started = None;
+    let profile = profile_with(&scratch, SECONDS, MEMORY, || {
+        started = Some(Process::start(Command::new("nice").args(["-n", "-10", &victim])));
+    });
+    drop((attacker, started));
+    let lines = |name| profile.folded.lines().filter(move |line: &&str| line.starts_with(name));
+    assert!(lines("forger;").any(|line| line.contains(";main;forged;second;third;forged_too")));
+    assert!(
+        lines("victim;").any(|line| line.contains(";main;first;second;third;spin")),
+        "{}",
+        profile.folded
+    );
+    let wrong = lines("victim;").find(|line| line.contains("forged") || line.contains("[truncated"));
+    assert_eq!(wrong, None);
+}
+
+/// Copies a Python that contains its interpreter to where nobody can read it. `None` without a Python.
+pub(crate) fn copy_of_runtime(scratch: &Scratch) -> Option<String> {
+    let program = "import os, sys; print(os.path.realpath(sys.executable))";
+    let output = Command::new("python3").args(["-c", program]).output().ok()?;
+    let path = scratch.path("python");
+    fs::copy(String::from_utf8(output.stdout).ok()?.trim(), &path).ok()?;
+    Some(path)
 }
 
 /// A profile of the machine, with an ordinary program on it.
