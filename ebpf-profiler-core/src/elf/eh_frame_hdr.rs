@@ -75,6 +75,18 @@ impl EhFrameHdr {
 
     /// Searches the last function that begins at or before `address`, and its FDE.
     pub fn find(&self, elf: &Elf, address: u64) -> Option<(u64, u64)> {
+        self.pair(elf, self.behind(elf, address)?.checked_sub(1)?)
+    }
+
+    /// Returns the start of the first function that begins behind `address`.
+    pub(crate) fn next(&self, elf: &Elf, address: u64) -> Option<u64> {
+        let number = self.behind(elf, address).filter(|&number| number < self.count)?;
+        // The order is what the file claims.
+        self.pair(elf, number).map(|(start, _)| start).filter(|&start| start > address)
+    }
+
+    /// Returns the number of functions that begin at or before `address`.
+    fn behind(&self, elf: &Elf, address: u64) -> Option<u32> {
         let (mut low, mut high) = (0, self.count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -84,7 +96,7 @@ impl EhFrameHdr {
                 high = middle;
             }
         }
-        self.pair(elf, low.checked_sub(1)?)
+        Some(low)
     }
 
     fn pair(&self, elf: &Elf, number: u32) -> Option<(u64, u64)> {

@@ -17,7 +17,7 @@ use super::data::{Data, each};
 use super::demangle::{Name, Texts};
 use super::plt;
 use super::window::{TEXTS, Window};
-use crate::elf::{EXECUTABLE, Elf, ElfError, Section, section_type};
+use crate::elf::{EXECUTABLE, EhFrameHdr, Elf, ElfError, Section, section_type};
 
 /// The functions of a file.
 #[derive(Debug, Default)]
@@ -254,7 +254,8 @@ fn is_code(elf: &Elf, section: u16) -> bool {
     elf.sections().get(usize::from(section)).is_some_and(|section| section.flags & EXECUTABLE != 0)
 }
 
-/// Drops labels inside functions, and extends symbols without a size to the next symbol of the section.
+/// Drops labels inside functions, and extends symbols without a size to the next symbol of the section, or to the next
+/// function with unwind data: the symbols of that one may be stripped.
 fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
     symbols.sort_unstable_by_key(|symbol| (symbol.address, symbol.size == 0, symbol.rank));
     let mut covered = 0;
@@ -264,6 +265,7 @@ fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
         covered = covered.max(end);
         !inside
     });
+    let header = EhFrameHdr::of(elf);
     let (mut next, mut last) = (u64::MAX, u64::MAX);
     for symbol in symbols.iter_mut().rev() {
         if symbol.address != last {
@@ -272,9 +274,17 @@ fn set_sizes(elf: &Elf, symbols: &mut Vec<Raw>) {
         if symbol.size == 0 {
             let end = next.min(end_of_code(elf, symbol.address).unwrap_or(0));
             symbol.size = end.saturating_sub(symbol.address);
+            if symbol.size > FAR
+                && let Some(function) = header.and_then(|header| header.next(elf, symbol.address))
+            {
+                symbol.size = symbol.size.min(function - symbol.address);
+            }
         }
     }
 }
+
+/// Size in bytes up to which a symbol without a size extends to the next symbol unseen.
+const FAR: u64 = 64;
 
 /// Returns the end of the executable section that contains `address`.
 fn end_of_code(elf: &Elf, address: u64) -> Option<u64> {

@@ -89,3 +89,18 @@ fn nothing_is_made_up() {
     let without = program.copy("without", &["--remove-section=.eh_frame_hdr", "--remove-section=.eh_frame"]);
     assert_eq!(starts(&without, &without.addresses(".text")), HashMap::new());
 }
+
+/// The code behind `_start` of a stripped program is not `_start`.
+#[test]
+fn label_without_size_names_no_function_behind_it() {
+    test_needs::programs!("gcc");
+    let program = Program::compile("label", "label.s", &["-nostdlib", "-static", "-Wl,--eh-frame-hdr"]);
+    let addresses = program.addresses(".text");
+    let mut named = Vec::new();
+    Symbols::default().native(&program.module(), &addresses, &mut |number, functions| {
+        named.extend(functions.first().map(|function| (number, function.function.to_string())));
+    });
+    // `xor`, `call` and `hlt` have 8 bytes.
+    let expected: Vec<_> = (0..8).map(|number| (number, "_start".to_owned())).collect();
+    assert_eq!(named, expected);
+}

@@ -16,7 +16,7 @@ pub(crate) struct Roots {
 }
 
 /// Plain names of root frames.
-const NAMES: &[&str] = &["start", "clone", "clone3", "rt_sigreturn", "dl_start_user"];
+const NAMES: &[&str] = &["start", "clone", "clone3", "rt_sigreturn", "dl_start_user", "make_fcontext"];
 
 /// Maximum distance of a program's first call from its entry point, in bytes.
 const NEAR: u64 = 64;
