@@ -213,7 +213,7 @@ impl Builder {
     ///
     /// Half of it is for samples that wait to be unwound, a quarter for names, the rest for the sinks. Work that is not
     /// done by then is dropped and counted in [`Health::deadline`](super::Health::deadline). Zero means now: nothing is
-    /// waited for, and `finish` fails with [`StopError::Deadline`](super::StopError::Deadline).
+    /// waited for. `finish` returns the profile without the missing names, or fails with [`StopError::Deadline`](super::StopError::Deadline).
     pub fn deadline(mut self, deadline: Duration) -> Builder {
         self.deadline = deadline;
         self

@@ -142,7 +142,7 @@ pub enum ChangeError {
 pub enum StopError {
     /// The event stream failed.
     Broken(String),
-    /// The profile was not ready at the [deadline](super::Builder::deadline).
+    /// The samples of the profile were still being unwound at the [deadline](super::Builder::deadline).
     Deadline,
     /// The profiler has ended.
     Ended,

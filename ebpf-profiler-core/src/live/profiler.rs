@@ -84,12 +84,13 @@ impl Profiler {
 
     /// Stops, and returns the last profile and the counters.
     ///
-    /// The clocks are stopped first, so that every sample taken is in the profile or counted.
+    /// The clocks are stopped first, so that every sample taken is in the profile or counted. Frames that are not
+    /// symbolized at the deadline have no names; [`Health::deadline`] counts them.
     ///
     /// # Errors
     ///
-    /// Fails with [`StopError::Broken`] if the event stream failed, with [`StopError::Deadline`] if the profile was
-    /// not ready in time, and with [`StopError::Panicked`] if a thread of the profiler panicked.
+    /// Fails with [`StopError::Broken`] if the event stream failed, with [`StopError::Deadline`] if samples were still
+    /// being unwound at the deadline, and with [`StopError::Panicked`] if a thread of the profiler panicked.
     pub fn finish(mut self) -> Result<(Profile, Health), StopError> {
         let profile = self.threads.finish()?;
         Ok((profile, self.health()))

@@ -82,6 +82,7 @@ pub struct Clock {
 }
 
 /// A finished profile whose frames have no names yet.
+#[derive(Clone, Debug)]
 #[must_use = "it becomes a profile by `symbolize`"]
 pub struct PendingProfile {
     builder: ProfileBuilder,

@@ -38,7 +38,7 @@ use crate::trace::{Frame, Trace};
 /// assert_eq!(profile.samples().len(), 1);
 /// assert_eq!(profile.count(), 2);
 /// ```
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ProfileBuilder {
     kinds: Vec<SampleKind>,
     losses: BTreeMap<&'static str, u64>,
@@ -331,7 +331,7 @@ fn symbol(script: &Script, line: u32) -> Symbol {
 }
 
 /// Numbers of distinct values.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Interner<T> {
     numbers: HashMap<T, u32>,
     pub(super) items: Vec<T>,

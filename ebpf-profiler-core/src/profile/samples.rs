@@ -12,7 +12,7 @@ pub(super) const NO_CPU: u32 = u32::MAX;
 /// All samples of a profile, by kind; within a kind those of a process are adjacent.
 ///
 /// All timestamps are in one list in the order of the samples, so that a pass over a profile reads memory in order.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Samples {
     items: Vec<StoredSample>,
     times: Vec<u64>,
@@ -75,7 +75,7 @@ impl Samples {
 }
 
 /// Interner of samples by kind, thread and trace.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SampleInterner {
     numbers: HashMap<(u16, ThreadId, TraceId), u32>,
     items: Vec<Seen>,
@@ -87,7 +87,7 @@ pub(super) struct SampleInterner {
     values: Vec<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Seen {
     kind: u16,
     thread: ThreadId,

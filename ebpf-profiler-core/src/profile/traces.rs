@@ -10,7 +10,7 @@ use crate::trace::{Stop, Trace};
 /// All traces of a profile.
 ///
 /// All frames are in one list. Traces that differ only in their stop reason share a range of it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Traces {
     items: Vec<StoredTrace>,
     stacks: Stacks,
@@ -26,7 +26,7 @@ pub(super) struct StoredTrace {
 }
 
 /// Concatenated lists of frames.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Stacks {
     frames: Vec<FrameId>,
     ends: Vec<usize>,
@@ -68,7 +68,7 @@ impl Stacks {
 }
 
 /// Interner of traces. A known trace is found without an allocation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct TraceInterner {
     traces: Traces,
     by_frames: HashTable<(u64, u32)>,

@@ -114,6 +114,10 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
         print(format_args!("{table}\n{total}{all} samples, {whole} whole ({share:.1} %), {lost} lost\n"));
     }
     print(format_args!("{}\n", output.display()));
+    let losses = losses(health);
+    if !losses.is_empty() {
+        say(losses.join("; "));
+    }
     let late = &health.deadline;
     if late.samples + late.addresses > 0 {
         say(format_args!(
@@ -123,6 +127,26 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
             late.addresses
         ));
     }
+}
+
+/// Returns everything else that was lost, and its effect.
+fn losses(health: &Health) -> Vec<String> {
+    let Health { pipeline, sinks, .. } = health;
+    let registry = &pipeline.registry;
+    let mut losses: Vec<String> = [
+        (pipeline.life_lost, "life events lost; mappings were read again"),
+        (pipeline.malformed, "malformed records"),
+        (registry.exceeding, "processes exceeded their share of mappings or files"),
+        (registry.jit.dropped, "JIT functions exceeded the limits and have no names"),
+        (sinks.dropped, "profiles dropped"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, text)| format!("{count} {text}"))
+    .collect();
+    let without = registry.without_table.iter();
+    losses.extend(without.map(|(reason, count)| format!("no unwind tables for {count} {reason}")));
+    losses
 }
 
 fn whole(profile: &Profile) -> u64 {

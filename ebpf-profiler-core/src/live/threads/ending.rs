@@ -19,6 +19,8 @@ pub(super) enum Stage {
     Pipeline,
     /// Names of the last profile: three quarters.
     Names,
+    /// Return of the last profile, without names if they are not there yet: seven eighths.
+    Last,
     /// Delivery to the sinks: all of it.
     Sinks,
 }
@@ -53,6 +55,7 @@ impl Ending {
         match stage {
             Stage::Pipeline => self.limit / 2,
             Stage::Names => self.limit / 4 * 3,
+            Stage::Last => self.limit / 8 * 7,
             Stage::Sinks => self.limit,
         }
     }

@@ -49,11 +49,12 @@ use super::health::{DeadlineStats, SinkStats};
 use super::interval::Interval;
 use super::source::Waker;
 use crate::pipeline::{PendingProfile, Pipeline, PipelineStats};
-use crate::profile::Profile;
+use crate::profile::{FrameView, Profile};
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts, KernelFilter, Source};
 use crate::sink::Sink;
-use crate::symbol::{SymbolStats, Symbolizer};
+use crate::symbol::{NoSymbols, SymbolStats, Symbolizer};
+use crate::trace::Frame;
 
 /// Maximum number of batches between the drain thread and the pipeline thread.
 const BATCHES: usize = 4;
@@ -124,6 +125,8 @@ struct Shared {
     batches: AtomicUsize,
     /// Jobs that the names thread has not finished.
     jobs: AtomicUsize,
+    /// The last profile while the names thread symbolizes it.
+    unnamed: Mutex<Option<PendingProfile>>,
 }
 
 /// Commands that the drain thread has not taken.
@@ -181,6 +184,7 @@ impl Shared {
             ending: Ending::new(deadline),
             batches: AtomicUsize::new(0),
             jobs: AtomicUsize::new(0),
+            unnamed: Mutex::default(),
         }
     }
 
@@ -341,10 +345,18 @@ impl Threads {
     pub(super) fn finish(&mut self) -> Result<Profile, StopError> {
         self.shared.ending.begin();
         let profile = self.send(Command::Finish).and_then(|profile| {
-            profile.recv_timeout(self.shared.ending.left(Stage::Sinks)).map_err(|error| match error {
-                RecvTimeoutError::Timeout => StopError::Deadline,
-                RecvTimeoutError::Disconnected => self.error(),
-            })
+            match profile.recv_timeout(self.shared.ending.left(Stage::Last)) {
+                Ok(profile) => Ok(profile),
+                Err(RecvTimeoutError::Timeout) => self.without_names().map_or_else(
+                    || {
+                        profile
+                            .recv_timeout(self.shared.ending.left(Stage::Sinks))
+                            .map_err(|_| StopError::Deadline)
+                    },
+                    Ok,
+                ),
+                Err(RecvTimeoutError::Disconnected) => Err(self.error()),
+            }
         });
         let joined = self.join();
         match (profile, joined) {
@@ -352,6 +364,17 @@ impl Threads {
             // A panic is the cause of the missing profile.
             (Err(error), joined) => joined.and(Err(error)),
         }
+    }
+
+    /// Returns the last profile without names, if the names thread has it.
+    fn without_names(&self) -> Option<Profile> {
+        let pending = lock(&self.shared.unnamed).take()?;
+        let profile = pending.symbolize(&mut NoSymbols);
+        let is_address =
+            |frame: &FrameView<'_>| matches!(frame.frame(), Frame::Native { .. } | Frame::Kernel { .. });
+        let addresses = profile.frames_by_place().filter(is_address).count();
+        self.shared.update(|state| state.deadline.addresses += addresses as u64);
+        Some(profile)
     }
 
     /// Ends the threads within the deadline.

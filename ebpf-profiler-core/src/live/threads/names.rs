@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use super::super::priority;
-use super::{Ending, Job, Queue, Shared, Stage};
+use super::{Ending, Job, Queue, Shared, Stage, lock};
 use crate::process::Module;
 use crate::replay::KernelOnly;
 use crate::symbol::{Symbol, SymbolStats, Symbolizer};
@@ -46,7 +46,11 @@ impl Names {
                 job.profile.symbolize(&mut KernelOnly(&mut symbolizer));
             }
         } else {
+            if job.reply.is_some() && shared.ending.has_begun() {
+                *lock(&shared.unnamed) = Some(job.profile.clone());
+            }
             let profile = job.profile.symbolize(&mut symbolizer);
+            lock(&shared.unnamed).take();
             // Nothing was sampled in a pause.
             for queue in queues.iter().filter(|_| !job.is_pause) {
                 if let Some(dropped) = queue.push(profile.clone()) {

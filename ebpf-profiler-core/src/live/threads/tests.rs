@@ -277,8 +277,10 @@ fn stuck_symbolizer_is_left_at_deadline() {
     while !threads.shared.commands.lock().unwrap().waiting.is_empty() {}
     // The batch is with the pipeline before the command is.
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(threads.finish().unwrap_err(), StopError::Deadline);
-    assert_eq!(threads.state().deadline.threads, ["ebpf-names"]);
+    // The samples are there, without names.
+    assert_eq!(threads.finish().unwrap().count(), 1);
+    let late = threads.state().deadline;
+    assert_eq!((late.addresses, late.threads), (1, vec!["ebpf-names".to_owned()]));
     drop(open);
 }
 
