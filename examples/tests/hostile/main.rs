@@ -6,6 +6,7 @@
 //!   names.rs       names and stacks of maximum length
 //!   endings.rs     signals and outputs that fail
 //!   processes.rs   life events at full speed
+//!   nonsense.rs    programs that claim to be runtimes
 //!   chaos.rs       all of these beside one another for ten minutes
 //! ```
 //!
@@ -23,5 +24,7 @@ mod names;
 mod processes;
 
 mod recordings;
+
+mod nonsense;
 
 mod scratch;
