@@ -61,6 +61,9 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     if targets.contains(&"php") {
         tally.step("PHP", |_| fixtures::task(&["php".to_owned()]));
     }
+    if targets.contains(&"perl") {
+        tally.step("Perl", |_| fixtures::task(&["perl".to_owned()]));
+    }
     if targets.contains(&"ruby") {
         tally.step("Ruby", |_| fixtures::task(&["ruby".to_owned()]));
     }

@@ -6,6 +6,7 @@ use ebpf_profiler_core::elf::{Elf, Exports};
 use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 
 use super::attach;
+use super::operations::Tables;
 
 /// A file that holds Perl.
 #[derive(Debug)]
@@ -16,14 +17,14 @@ pub(super) struct File {
 }
 
 /// Facts about a runtime that are read once from its file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RuntimeFacts {
     /// Version of Perl 5: 36.
     pub(super) version: u8,
     /// Virtual address of the number of the key of interpreters.
     pub(super) key: u64,
-    /// Virtual address of the function that begins a statement.
-    pub(super) next_state: u64,
+    /// The tables of operations.
+    pub(super) operations: Tables,
 }
 
 /// Returns the runtime in a file, `None` if it holds none.
@@ -42,8 +43,8 @@ fn facts(elf: &Elf, exports: Exports<'_>, key: u64) -> Option<RuntimeFacts> {
         Some(byte[0])
     };
     let version = byte("PL_version").filter(|_| byte("PL_revision") == Some(5))?;
-    let next_state = exports.get("Perl_pp_nextstate")?.address;
-    (32..=42).contains(&version).then_some(RuntimeFacts { version, key, next_state })
+    let operations = Tables::find(exports)?;
+    (32..=42).contains(&version).then_some(RuntimeFacts { version, key, operations })
 }
 
 impl Runtime for File {
@@ -52,6 +53,6 @@ impl Runtime for File {
     }
 
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
-        attach::attach(&self.facts?, target)
+        attach::attach(self.facts.as_ref().map_err(|reason| *reason)?, target)
     }
 }

@@ -23,8 +23,10 @@
 //!
 //! # Limits
 //!
-//! * A loop that `eval` begins inside a sub that C code called (`sort { eval … }`) isn't marked in the contexts: functions
-//!   are complete and in order, but a run stands one loop too close to the leaf.
+//! * `eval` in code that C called (`sort { eval … }`) begins a loop of its own, which lasts until that code returns. The subs of
+//!   both loops stand in the inner one.
+//! * The block of `sort { … }` is code of the sub around it: while it calls a regular expression that calls a sub, its loop is
+//!   shown as a native frame.
 //! * Builds without threads are not found.
 
 mod attach;
@@ -32,6 +34,8 @@ mod attach;
 mod find;
 
 mod name;
+
+mod operations;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};

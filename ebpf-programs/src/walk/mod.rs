@@ -198,6 +198,9 @@ impl Walk {
             return Ok(false);
         }
         let is_loop = self.mapping.interpreter != 0 && interpreter::is_loop(self, machine, pc);
+        if self.interpreter.perl.skip() {
+            return Ok(false);
+        }
         self.emit_native(machine, pc | if is_loop { frame::LOOP } else { 0 });
         Ok(is_loop)
     }

@@ -2,28 +2,38 @@
 //! leaf.
 //!
 //! ```sh
+//! cargo xtask fixtures perl
 //! sudo -E env PATH="$PATH" cargo test --release -p examples --test perl -- --ignored --test-threads=1 --nocapture
 //! ```
 //!
 //! `programs/chains.pl` builds a chain of calls, prints what `caller` says of it, and spins at its end. A sample is exact if
-//! its script frames are that, with file and line of each, and if it begins at `_start` and has no native frame of the loop.
-//! The innermost sub may be on the lines with the comment "spin".
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking, and prints")]
+//! its script frames are that, with file and line of each, if it begins at `_start` and has no native frame of the loop, and if
+//! `sort` stands where it calls back. The innermost sub may be on the lines with the comment "spin", and on two lines with the
+//! same code equally often.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints"
+)]
 
 #[path = "../scripts/chain.rs"]
 mod chain;
+mod interpreter;
 #[path = "../scripts/profile.rs"]
 mod profile;
 #[path = "../scripts/seen.rs"]
 mod seen;
+#[path = "../scripts/verdict.rs"]
+mod verdict;
 
-use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::Duration;
 
 use chain::{Call, Running};
+use interpreter::Interpreter;
 use profile::profile;
 use seen::{Seen, Stack};
+use verdict::Verdict;
 
 /// Profiling time of all chains together.
 const DURATION: Duration = Duration::from_secs(6);
@@ -50,7 +60,32 @@ const CASES: &[(&str, &str)] = &[
     ("warn", ""),
     ("substitution", ""),
     ("names", ""),
+    ("two_lines", ""),
+    ("sort_call", ""),
+    ("sort_sub_eval", ""),
+    ("sort_block_eval", ""),
+    ("sort_block_string", ""),
+    ("sort_after_eval", ""),
+    ("sort_called_eval", ""),
+    ("sort_called_after_eval", ""),
+    ("sort_leaf_after_eval", ""),
+    ("sort_nested", ""),
+    ("eval_in_eval", ""),
+    ("eval_around", ""),
+    ("map_eval", ""),
+    ("first_eval", ""),
+    ("reduce_eval", ""),
+    ("tie_eval", ""),
+    ("destructor_eval", ""),
+    ("die_eval", ""),
+    ("regex_code", ""),
 ];
+
+/// Loops, which only a missing run of script frames would show.
+const LOOPS: &[&str] = &["Perl_runops_standard", "Perl_runops_debug"];
+
+/// Number of script frames outside `sort` in chains that begin with it: the main program and a sub.
+const OUTSIDE_SORT: usize = 2;
 
 /// The Perl of this machine.
 #[test]
@@ -58,13 +93,49 @@ const CASES: &[(&str, &str)] = &[
 fn every_chain_of_installed_perl() {
     test_needs::root!();
     test_needs::programs!("perl");
-    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perl/programs/chains.pl");
-    let running: Vec<_> = CASES
+    check(&Interpreter::installed());
+}
+
+/// Other versions and builds.
+mod matrix {
+    use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_perl_5_32() {
+        check_fetched("5.32");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_perl_5_40() {
+        check_fetched("5.40");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_perl_5_42() {
+        check_fetched("5.42");
+    }
+}
+
+fn check_fetched(name: &str) {
+    test_needs::root!();
+    match Interpreter::fetched(name) {
+        Some(interpreter) => check(&interpreter),
+        None => test_needs::skip(&format!("no Perl {name}: cargo xtask fixtures perl")),
+    }
+}
+
+/// Runs all chains at the same time under one interpreter, and fails if one of them isn't good.
+fn check(interpreter: &Interpreter) {
+    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
+    let is_wanted = |(chain, _): &&(&str, &str)| wanted.split(',').any(|part| chain.contains(part));
+    let cases: Vec<_> = CASES.iter().filter(is_wanted).collect();
+    let running: Vec<_> = cases
         .iter()
         .map(|(chain, argument)| {
-            let mut command = Command::new("perl");
-            command.args([program, chain]).args(Some(argument).filter(|it| !it.is_empty()));
-            let running = Running::start(command);
+            let running = Running::start(interpreter.command(&[chain, argument]));
             running.signal("STOP");
             running
         })
@@ -72,40 +143,44 @@ fn every_chain_of_installed_perl() {
     running.iter().for_each(|running| running.signal("CONT"));
     let stacks = seen::stacks(&profile(running.iter().map(Running::pid), DURATION));
     let mut failures = String::new();
-    for ((chain, argument), running) in CASES.iter().zip(&running) {
-        let own: Vec<_> = stacks.iter().filter(|stack| stack.pid == running.pid()).collect();
-        let samples: u64 = own.iter().map(|stack| stack.count).sum();
-        let mut wrong: BTreeMap<String, (u64, &Stack)> = BTreeMap::new();
-        for stack in own {
-            if let Err(reason) = compare(stack, &running.chain) {
-                wrong.entry(reason).or_insert((0, stack)).0 += stack.count;
-            }
+    for ((chain, argument), running) in cases.iter().zip(&running) {
+        let own = stacks.iter().filter(|stack| stack.pid == running.pid());
+        let verdict = Verdict::on(own, |stack| compare(stack, chain, &running.chain));
+        let Verdict { exact, samples, .. } = &verdict;
+        println!("share\tperl\t{}\t{chain}{argument}\t{exact}\t{samples}", interpreter.name);
+        if *chain == "two_lines" && !verdict.has_equal_lines() {
+            failures += &format!("\n{chain} under {}: lines {:?}", interpreter.name, verdict.lines);
         }
-        let exact = samples - wrong.values().map(|(count, _)| count).sum::<u64>();
-        println!("share\tperl\tinstalled\t{chain}{argument}\t{exact}\t{samples}");
-        if samples == 0 || exact * 1000 < samples * PER_MILLE {
-            failures += &format!("\n{chain}: {samples} samples, {exact} exact");
-            for (reason, (count, stack)) in wrong {
-                let frames: Vec<_> = stack.frames.iter().map(Seen::to_string).collect();
-                failures += &format!("\n    {count} x {reason}\n        {}", frames.join(";"));
-            }
+        if !verdict.is_good(PER_MILLE) {
+            failures += &format!("\n{chain}{argument} under {}: {verdict}", interpreter.name);
         }
     }
     assert!(failures.is_empty(), "{failures}");
 }
 
-/// Fails with the difference of a stack from the expected chain.
-fn compare(stack: &Stack, chain: &[Call]) -> Result<(), String> {
+/// Returns the line of the innermost sub in an exact stack. Fails with the difference from the expected chain.
+fn compare(stack: &Stack, name: &str, chain: &[Call]) -> Result<u32, String> {
     if let Some(cut) = &stack.cut {
         return Err(format!("cut: {cut}"));
     }
-    if stack.frames.first() != Some(&Seen::Native("_start".to_owned())) {
+    // Some builds are stripped.
+    let is_root = |seen: &Seen| matches!(seen, Seen::Native(name) if name == "_start" || name.is_empty());
+    if !stack.frames.first().is_some_and(is_root) {
         return Err("doesn't begin at _start".to_owned());
     }
-    if stack.frames.contains(&Seen::Native("Perl_runops_standard".to_owned())) {
+    let is_loop = |seen: &Seen| matches!(seen, Seen::Native(name) if LOOPS.contains(&name.as_str()));
+    if stack.frames.iter().any(is_loop) {
         return Err("a loop without its script frames".to_owned());
     }
+    let sort = stack.frames.iter().position(|seen| *seen == Seen::Native("Perl_pp_sort".to_owned()));
+    if let Some(sort) = sort.filter(|_| name.starts_with("sort")) {
+        let outside = stack.frames[..sort].iter().filter(|seen| matches!(seen, Seen::Script { .. })).count();
+        if outside != OUTSIDE_SORT {
+            return Err(format!("{outside} script frames outside sort"));
+        }
+    }
     let spin = spin_lines();
+    let mut innermost = 0;
     let mut expected = chain.iter();
     for seen in &stack.frames {
         let Seen::Script { name, file, line, is_unnamed } = seen else { continue };
@@ -114,8 +189,9 @@ fn compare(stack: &Stack, chain: &[Call]) -> Result<(), String> {
         if *is_unnamed || *name != call.name || *file != call.file || !is_right {
             return Err(format!("{seen} instead of {}:{}", call.name, call.line));
         }
+        innermost = *line;
     }
-    expected.next().map_or(Ok(()), |call| Err(format!("ends before {}:{}", call.name, call.line)))
+    expected.next().map_or(Ok(innermost), |call| Err(format!("ends before {}:{}", call.name, call.line)))
 }
 
 /// Returns the lines with the comment "spin".

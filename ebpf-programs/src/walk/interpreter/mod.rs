@@ -85,6 +85,9 @@ pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool
     if inside && walk.interpreter.walker == walker::RUBY && M::has_walker(walker::RUBY) {
         return ruby::takes_run(walk, pc);
     }
+    if walk.interpreter.walker == walker::PERL && M::has_walker(walker::PERL) {
+        return perl::takes_run(walk, pc, inside);
+    }
     inside
 }
 

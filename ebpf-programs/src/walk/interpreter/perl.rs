@@ -15,7 +15,20 @@
 //! | 0 | the code value of a sub |
 //! | 1, 2 | the name of the file: of the main program, of an eval |
 //!
-//! The position of a frame is its line. The parameter is the offset of `curcop` in the interpreter.
+//! The position of a frame is its line.
+//!
+//! `eval` in code that C called begins a loop of its own, which lasts until that code returns, longer than the eval: no context
+//! says where. Both loops have one run. The inner one takes it; the outer one, which follows `S_docatch` on the native stack,
+//! is skipped:
+//!
+//! ```text
+//!   native stack   sort, loop (skipped), pp_entertry, S_docatch, loop     contexts   sub, eval, sub
+//! ```
+//!
+//! | parameter | meaning |
+//! | --- | --- |
+//! | 0 | offset of `curcop` in the interpreter |
+//! | 1, 2 | start and end of `S_docatch`, 0 if unknown |
 
 use super::frames::emit;
 use super::state::phase;
@@ -31,6 +44,10 @@ const CONTEXT: u64 = 104;
 const SUB: u64 = 9;
 const FORMAT: u64 = 10;
 const EVAL: u64 = 11;
+const SORT_BLOCK: u64 = 0;
+
+/// Flag of the context of code in a regular expression, which is part of a sub (`CXp_SUB_RE_FAKE`).
+const IN_REGEX: u64 = 1 << 7;
 
 /// Shapes of frames.
 const MAIN_SHAPE: u64 = 1;
@@ -39,7 +56,7 @@ const EVAL_SHAPE: u64 = 2;
 /// Position in the contexts of a thread.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct PerlContexts {
+pub(in crate::walk) struct PerlContexts {
     /// Address of the array of contexts; 0 before the first step.
     contexts: u64,
     /// The stack that C code pushed the current one on; 0 for none.
@@ -50,6 +67,10 @@ pub(super) struct PerlContexts {
     left: u32,
     /// 1 if the last frame ended a run.
     is_ended: u32,
+    /// 1 between `S_docatch` and the next outer loop.
+    is_caught: u32,
+    /// 1 if the current frame is that of a loop that is skipped.
+    is_skipped: u32,
 }
 
 impl PerlContexts {
@@ -58,7 +79,28 @@ impl PerlContexts {
     pub(super) fn begin(&mut self) {
         self.contexts = 0;
         self.is_ended = 0;
+        self.is_caught = 0;
+        self.is_skipped = 0;
     }
+
+    /// Returns `true`, once, if the current frame is that of a loop whose run an inner loop took.
+    #[inline(always)]
+    pub(in crate::walk) fn skip(&mut self) -> bool {
+        let is_skipped = self.is_skipped != 0;
+        self.is_skipped = 0;
+        is_skipped
+    }
+}
+
+/// Notes the frame at `pc`, which is that of a loop if `is_loop`. Returns `false` for a loop that is skipped.
+#[inline(always)]
+pub(super) fn takes_run(walk: &mut Walk, pc: u64, is_loop: bool) -> bool {
+    let [_, start, end, ..] = walk.interpreter.parameters;
+    let perl = &mut walk.interpreter.perl;
+    perl.is_skipped = perl.is_caught & is_loop as u32;
+    let is_catch = pc.wrapping_sub(start) < end.wrapping_sub(start);
+    perl.is_caught = (is_catch as u32 | perl.is_caught) & !is_loop as u32;
+    is_loop && perl.is_skipped == 0
 }
 
 /// Visits the next context, and takes its frame if it has one. Returns `None` if it is unreadable, or beyond the limit.
@@ -96,6 +138,10 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     let object = machine.read_object(at, 80)?;
     let (kind, outer, back, function) = (object[0] & 15, object[2], object[6], object[9]);
     walk.interpreter.perl.left = contexts.left - 1;
+    if kind == SORT_BLOCK || kind == SUB && object[0] & IN_REGEX != 0 {
+        // A sub that it calls last has no operation to return to, either: the loop is the same.
+        return Some(());
+    }
     if kind != EVAL {
         // C code may call a sub within an eval.
         walk.interpreter.perl.is_ended = 0;

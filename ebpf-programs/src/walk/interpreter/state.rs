@@ -49,7 +49,7 @@ pub(in crate::walk) struct InterpreterState {
     /// The stacks whose frames LuaJIT's walker takes.
     pub(in crate::walk) lua: LuaStacks,
     /// Position in the contexts of Perl.
-    pub(super) perl: PerlContexts,
+    pub(in crate::walk) perl: PerlContexts,
     /// State of PHP's walker.
     pub(in crate::walk) php: PhpState,
 }

@@ -11,6 +11,7 @@ package Chains;
 use strict;
 use warnings;
 use utf8;
+use List::Util ();
 
 my $ends = time + 120;
 
@@ -39,6 +40,15 @@ sub leaf {
     return $sum;
 }
 
+sub two_lines {
+    announce();
+    my $sum = 0;
+    while (1) {
+        for my $i (1 .. 100000) { $sum = ($sum * 31 + $i) % 65521; }     # spin
+        for my $i (1 .. 100000) { $sum = ($sum * 31 + $i) % 65521; }     # spin
+    }
+}
+
 sub recursion {
     my ($depth) = @_;
     if ($depth > 0) {
@@ -52,6 +62,18 @@ sub recursion {
 sub compare {
     leaf();
     return $a <=> $b;
+}
+
+sub compare_in_eval {
+    eval { recursion(1) };
+    return $a <=> $b;
+}
+
+sub evaluates { return eval { recursion(1) }; }
+
+sub has_evaluated {
+    eval { 1 };
+    return recursion(1);
 }
 
 package Derived {
@@ -82,6 +104,15 @@ package Dying {
     sub DESTROY { Chains::leaf(); }
 }
 
+package DyingInEval {
+    sub DESTROY { eval { Chains::leaf() }; }
+}
+
+package TiedInEval {
+    sub TIESCALAR { return bless []; }
+    sub FETCH { return eval "Chains::leaf()"; }
+}
+
 package Chains;
 
 sub größe { return leaf(); }
@@ -102,6 +133,27 @@ my %chains = (
     die => sub { local $SIG{__DIE__} = sub { leaf() }; eval { die "expected\n" } },
     warn => sub { local $SIG{__WARN__} = sub { leaf() }; warn "expected\n" },
     substitution => sub { (my $text = 'abc') =~ s/b/leaf()/e },
+    two_lines => sub { two_lines() },
+    sort_call => sub { my @sorted = sort { leaf() } 3, 1, 2; },
+    sort_sub_eval => sub { my @sorted = sort compare_in_eval 3, 1, 2; },
+    sort_block_eval => sub { my @sorted = sort { eval { recursion(1) }; $a <=> $b } 3, 1, 2; },
+    sort_block_string => sub { my @sorted = sort { eval "recursion(1)"; $a <=> $b } 3, 1, 2; },
+    sort_after_eval => sub { my @sorted = sort { eval { 1 }; recursion(1); $a <=> $b } 3, 1, 2; },
+    sort_called_eval => sub { my @sorted = sort { evaluates(); $a <=> $b } 3, 1, 2; },
+    sort_called_after_eval => sub { my @sorted = sort { has_evaluated(); $a <=> $b } 3, 1, 2; },
+    sort_leaf_after_eval => sub { my @sorted = sort { eval { 1 }; leaf(); $a <=> $b } 3, 1, 2; },
+    sort_nested => sub {
+        my @sorted = sort { eval { my @inner = sort { eval { recursion(1) }; 0 } 2, 1; }; 0 } 2, 1;
+    },
+    eval_in_eval => sub { my @sorted = sort { eval { eval { recursion(1) } }; 0 } 2, 1; },
+    eval_around => sub { eval { my @sorted = sort { eval { recursion(1) }; 0 } 2, 1; } },
+    map_eval => sub { map { eval { recursion(1) } } 1 },
+    first_eval => sub { List::Util::first { eval { recursion(1) } } 1 },
+    reduce_eval => sub { List::Util::reduce { eval { recursion(1) } } 1, 2 },
+    tie_eval => sub { tie my $tied, 'TiedInEval'; my $value = $tied + 1; },
+    destructor_eval => sub { my $dying = bless [], 'DyingInEval'; undef $dying; },
+    die_eval => sub { local $SIG{__DIE__} = sub { eval { leaf() } }; eval { die "expected\n" } },
+    regex_code => sub { 'abc' =~ /b(?{ recursion(1) })/ },
     names => sub {
         no strict 'refs';
         *{'Chains::' . 'long' x 250} = sub { größe() };
