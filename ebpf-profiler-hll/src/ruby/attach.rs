@@ -47,6 +47,6 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     let walker = FrameWalker::with_parameters(walker::RUBY, Some(path), &parameters);
     let walker = walker.map_err(|_| Reason::Unsupported)?;
     let attachment = Attachment::new(walker, Names::new(offsets, symbols));
-    // Of YJIT and RJIT. Code that is none of theirs is walked as if it belonged to nobody.
+    // Code in it that Ruby didn't compile is walked as if it belonged to nobody.
     Ok(attachment.with_code(CodeRanges::new([]).with_anonymous()))
 }

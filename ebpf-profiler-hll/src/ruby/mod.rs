@@ -37,8 +37,8 @@
 //!
 //! # Compiled code
 //!
-//! Code of YJIT (3.1's, and that in Rust from 3.2 on) and RJIT works on the same control frames. All methods of a run share
-//! one native frame, by which the walk gets to the loop's caller and which is not shown:
+//! Code of YJIT (in C in 3.1, in Rust from 3.2 on) works on the same control frames. All methods of a run share one native
+//! frame, by which the walk gets to the loop's caller and which is not shown:
 //!
 //! ```text
 //!   native   rb_vm_exec ◄── compiled code ◄── rb_ary_each ◄── rb_vm_exec ◄── compiled code
@@ -58,7 +58,8 @@
 //! * Methods in C that a fiber begins with (`Enumerator#next`) are not shown: no loop is below them.
 //! * Ruby 3.0 is not tested.
 //! * Methods in C for which compiled code pushes no control frame are their native frames alone.
-//! * Code of MJIT (2.6 to 3.2) shows as native functions of the files that it compiles, beside the methods. Not tested.
+//! * YJIT is tested in 3.1 and 3.3. RJIT, whose frame is the same, is not tested, nor is MJIT (2.6 to 3.2), whose code shows as
+//!   native functions of the files that it compiles, beside the methods.
 //! * A runtime that exports no symbols is not found.
 
 mod attach;
