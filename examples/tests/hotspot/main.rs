@@ -9,7 +9,7 @@
 //! the leaf has to have exactly such a stack: each method, inlined or not, with its line, from the native root on; native
 //! frames only between a native method and the call stub that follows. All other samples have to be whole and named.
 //!
-//! `TRUTH_CHAIN=streams,handles` leaves only these chains.
+//! `TRUTH_CHAIN=streams,handles` leaves only these chains, `TRUTH_VERSION=21,25` only these versions.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -19,6 +19,10 @@
 
 mod judge;
 mod machine;
+
+mod programs;
+
+mod shares;
 
 use machine::Machine;
 
@@ -72,6 +76,10 @@ fn java_25() {
 }
 
 fn with(version: &str, check: impl FnOnce(Machine)) {
+    let only = std::env::var("TRUTH_VERSION").ok();
+    if only.is_some_and(|only| !only.split(',').any(|one| one == version)) {
+        return;
+    }
     match Machine::fixture(version) {
         Some(machine) => check(machine),
         None => test_needs::skip(&format!("no JDK {version}: cargo xtask fixtures hotspot")),
@@ -122,30 +130,83 @@ mod matrix {
 
     #[test]
     #[ignore = "profiles: needs root"]
-    fn garbage_collectors() {
+    fn programs_from_their_start() {
+        test_needs::root!();
+        let mut failed = Vec::new();
+        for version in ["17", "21", "25"] {
+            with(version, |machine| failed.extend(super::programs::failures(&machine)));
+        }
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn shares_are_those_of_the_machine_s_tools() {
         test_needs::root!();
         test_needs::programs!("javac");
         for version in ["11", "17", "21", "25"] {
+            with(version, |machine| super::shares::check(&machine));
+        }
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn garbage_collectors() {
+        test_needs::root!();
+        test_needs::programs!("javac");
+        let mut failed = Vec::new();
+        for version in ["11", "17", "21", "25"] {
             for (name, flags) in [
                 // Their loops have no safepoints.
-                (
-                    "Serial",
-                    &["-XX:+UseSerialGC", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"][..],
-                ),
-                (
-                    "Parallel",
-                    &["-XX:+UseParallelGC", "-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"],
-                ),
+                ("Serial", &["-XX:+UseSerialGC", EXACT[0], EXACT[1]][..]),
+                ("Parallel", &["-XX:+UseParallelGC", EXACT[0], EXACT[1]]),
+                ("G1", &["-XX:+UseG1GC"]),
                 ("Z", &["-XX:+UnlockExperimentalVMOptions", "-XX:+UseZGC"]),
                 ("Shenandoah", &["-XX:+UnlockExperimentalVMOptions", "-XX:+UseShenandoahGC"]),
                 ("wide class pointers", &["-XX:-UseCompressedClassPointers"]),
-                ("one heap", &["-XX:-SegmentedCodeCache"]),
+                ("wide references", &["-XX:-UseCompressedOops"]),
+                ("shifted references", &["-Xmx6g"]),
+                ("references with a base", &["-XX:HeapBaseMinAddress=40g"]),
             ] {
-                with(version, |machine| machine.check(&["streams", "handles"], name, flags));
+                failed.extend(differing(version, name, flags));
             }
         }
-        with("25", |machine| {
-            machine.check(&["streams", "handles"], "compact headers", &["-XX:+UseCompactObjectHeaders"]);
-        });
+        failed.extend(differing("21", "Z generational", &["-XX:+UseZGC", "-XX:+ZGenerational"]));
+        failed.extend(differing("25", "compact headers", &["-XX:+UseCompactObjectHeaders"]));
+        let generational = ["-XX:+UnlockExperimentalVMOptions", "-XX:+UseShenandoahGC"];
+        let mode = "-XX:ShenandoahGCMode=generational";
+        failed.extend(differing("25", "Shenandoah generational", &[generational[0], generational[1], mode]));
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn kinds_of_code() {
+        test_needs::root!();
+        test_needs::programs!("javac");
+        let mut failed = Vec::new();
+        for version in ["11", "17", "21", "25"] {
+            for (name, flags) in [
+                ("one heap", &["-XX:-SegmentedCodeCache"][..]),
+                ("compiled at once", &["-Xcomp", EXACT[0], EXACT[1]]),
+                ("C2 only", &["-XX:-TieredCompilation"]),
+                ("frame pointers", &["-XX:+PreserveFramePointer"]),
+            ] {
+                failed.extend(differing(version, name, flags));
+            }
+        }
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    /// Flags by which code describes each instruction.
+    const EXACT: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"];
+
+    /// Returns the chains that differ, also of a virtual thread where the version has them.
+    fn differing(version: &str, name: &str, flags: &[&str]) -> Vec<String> {
+        let chains = ["streams", "handles", "virtual-yielding"];
+        let count = if version < "21" { 2 } else { 3 };
+        let mut failed = Vec::new();
+        with(version, |machine| failed = machine.failures(&chains[..count], name, flags));
+        failed
     }
 }

@@ -127,10 +127,13 @@ fn checked<M: Machine>(
     if walk.is_java(word) {
         return Ok(extent);
     }
-    let words = [machine.read_stack(sp), machine.read_stack(sp.wrapping_add(8))];
+    let whole = sp.wrapping_add(place(Extent::Whole, frame_size).0);
+    let words = [sp, sp.wrapping_add(8), whole].map(|at| machine.read_stack(at));
     Ok(match words {
-        [Some(word), _] if walk.is_java(word) => Extent::None,
-        [_, Some(word)] if walk.is_java(word) => Extent::Pushed,
+        [Some(word), ..] if walk.is_java(word) => Extent::None,
+        [_, Some(word), _] if walk.is_java(word) => Extent::Pushed,
+        // The barrier at the entry of a method is a part of its prologue, with the whole frame.
+        [.., Some(word)] if walk.is_java(word) => Extent::Whole,
         _ => extent,
     })
 }

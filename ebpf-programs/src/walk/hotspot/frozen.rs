@@ -29,6 +29,9 @@ use crate::walk::{Caller, Walk};
 /// Maximum number of chunks of a virtual thread.
 const MAX_CHUNKS: u64 = 32;
 
+/// Bits of an address that are compared: in those above, the Z collector of JDK 21 maps the same objects several times.
+const ADDRESS: u64 = (1 << 42) - 1;
+
 /// Offset of the continuation in a `ContinuationEntry`.
 const CONTINUATION: u64 = 16;
 
@@ -150,7 +153,7 @@ fn open<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     let owner = address(walk, part(object, field16(second, 2)));
     let frozen = &mut walk.hotspot.frozen;
     frozen.chunks += 1;
-    if owner != frozen.continuation || frozen.chunks > MAX_CHUNKS {
+    if (owner ^ frozen.continuation) & ADDRESS != 0 || frozen.chunks > MAX_CHUNKS {
         return None;
     }
     frozen.next = parent;

@@ -119,10 +119,18 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
         let word = machine.read_stack(sp).ok_or(Stop::Unreadable)?;
         if A::prologue(machine, pc) == Some(8) {
             let return_address = machine.read_stack(sp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
-            return enter::<A>(walk, return_address, sp.wrapping_add(16), word, true);
+            let sp = sender(walk, sp.wrapping_add(16));
+            return enter::<A>(walk, return_address, sp, word, true);
         }
         if walk.is_java(word) {
-            return enter::<A>(walk, word, sp.wrapping_add(8), fp, is_fp_known);
+            let sp = sender(walk, sp.wrapping_add(8));
+            return enter::<A>(walk, word, sp, fp, is_fp_known);
+        }
+        // While the interpreter makes room for local variables, the return address is in a register.
+        let (return_address, end) =
+            (walk.registers.values[x86_64::RETURN_ADDRESS as usize], sender(walk, sp));
+        if end != sp && walk.is_java(return_address) {
+            return enter::<A>(walk, return_address, end, fp, is_fp_known);
         }
     }
     if !is_frame(fp, sp) || !is_fp_known {
@@ -137,6 +145,17 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
         return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
     }
     enter::<A>(walk, return_address, at.wrapping_add(8), saved, true)
+}
+
+/// Returns the stack pointer of the innermost frame's caller: that in the register for it, if that is at or above `end` and close to
+/// it. Adapters move arguments to the stack before the interpreter builds its frame.
+#[inline(always)]
+fn sender(walk: &Walk, end: u64) -> u64 {
+    /// Maximum number of bytes of arguments.
+    const MAX_ARGUMENTS: u64 = 256 * 8;
+    let sp = walk.registers.values[x86_64::BYTECODE as usize];
+    let is_close = sp & 7 == 0 && sp.wrapping_sub(end) <= MAX_ARGUMENTS;
+    if walk.registers.known >> x86_64::BYTECODE & 1 != 0 && is_close { sp } else { end }
 }
 
 /// A word that the barrier at the entry of compiled methods pushes below its return address.

@@ -5,6 +5,9 @@ use crate::machine::Machine;
 /// The register with the address of the current bytecode in the interpreter, r13.
 pub(super) const BYTECODE: u8 = 13;
 
+/// The register with the return address while the interpreter builds a frame, rax.
+pub(super) const RETURN_ADDRESS: u8 = 0;
+
 /// Frame of compiled code at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
