@@ -28,6 +28,8 @@ pub(super) struct Tables {
     names: u64,
     functions: u64,
     count: u64,
+    /// The function that begins a statement, in versions that export it.
+    next_state: Option<u64>,
     /// The same in each process, once the loader has written the addresses into the tables.
     found: OnceLock<Operations>,
 }
@@ -42,11 +44,17 @@ pub(super) struct Operations {
 }
 
 impl Tables {
+    /// Finds the tables, or the exported function alone.
     pub(super) fn find(exports: Exports<'_>) -> Option<Tables> {
-        let functions = exports.get("PL_ppaddr")?;
-        let count = (functions.size / 8).min(MAX_OPERATIONS);
-        let names = exports.get("PL_op_name")?.address;
-        Some(Tables { names, functions: functions.address, count, found: OnceLock::new() })
+        let next_state = exports.get("Perl_pp_nextstate").map(|it| it.address);
+        let tables = exports.get("PL_ppaddr").zip(exports.get("PL_op_name"));
+        let (functions, names, count) = match tables {
+            Some((functions, names)) => {
+                (functions.address, names.address, (functions.size / 8).min(MAX_OPERATIONS))
+            }
+            None => next_state.map(|_| (0, 0, 0))?,
+        };
+        Some(Tables { names, functions, count, next_state, found: OnceLock::new() })
     }
 
     /// Returns the operations, which it reads in the first process.
@@ -59,7 +67,16 @@ impl Tables {
 
     fn read(&self, target: &Target<'_>) -> Result<Operations, Reason> {
         let bias = target.address(0);
-        let [next_state, enter_try] = self.functions([b"nextstate\0", b"entertry\0\0"], target)?;
+        let found = match self.count {
+            0 => Err(Reason::Unsupported),
+            _ => self.functions([b"nextstate\0", b"entertry\0\0"], target),
+        };
+        let [next_state, enter_try] = match (found, self.next_state) {
+            (Err(_), Some(next_state)) => {
+                return Ok(Operations { next_state, catch: 0..0 });
+            }
+            (found, _) => found?,
+        };
         if next_state == 0 {
             return Err(Reason::NotReady);
         }
