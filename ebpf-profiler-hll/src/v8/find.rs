@@ -9,7 +9,7 @@ use ebpf_programs::abi::interpreter::walker;
 use ebpf_programs::abi::v8::parameter;
 
 use super::builtins::Builtins;
-use super::layout::Layout;
+use super::layout::{Dispatch, Layout};
 use super::name::Names;
 
 /// A file that holds V8.
@@ -45,12 +45,46 @@ impl Runtime for File {
         let facts = self.facts.clone()?;
         let start = target.address(facts.builtins.all.start);
         let end = target.address(facts.builtins.all.end);
-        let parameters = parameters(&facts, start);
+        let mut parameters = parameters(&facts, start);
+        match facts.layout.dispatch {
+            Dispatch::Process { pointer, offset } => {
+                parameters[parameter::DISPATCH] = dispatch_table(target, pointer, offset)?;
+            }
+            Dispatch::Isolate { heap, distance } => {
+                parameters[parameter::HEAP] = heap.into();
+                parameters[parameter::HEAP_DISPATCH] = i64::from(distance) as u64;
+            }
+            Dispatch::None | Dispatch::Unknown => {}
+        }
         let walker =
             FrameWalker::with_parameters(walker::V8, None, &parameters).map_err(|_| Reason::Unsupported)?;
         let code = CodeRanges::new(std::iter::once(start..end)).with_anonymous();
         Ok(Attachment::new(walker, Names::new(facts)).with_code(code))
     }
+}
+
+/// Returns the address of the process's table of entry points, 0 if it isn't found.
+///
+/// The target may be a copy of the builtins at another address, without the data of the file.
+fn dispatch_table(target: &Target<'_>, pointer: u64, offset: u32) -> Result<u64, Reason> {
+    const PAGE: u64 = 4096;
+    let memory = target.memory();
+    let biases = target.files().iter().map(|file| file.bias);
+    let mut is_ready = true;
+    for bias in std::iter::once(target.address(0)).chain(biases) {
+        match memory.u64(pointer.wrapping_add(bias)) {
+            Ok(0) => is_ready = false,
+            Ok(group) if group % 8 == 0 => {
+                let table = memory.u64(group.wrapping_add(offset.into()));
+                let is_table = |&table: &u64| table != 0 && table % PAGE == 0 && memory.u64(table).is_ok();
+                if let Some(table) = table.ok().filter(is_table) {
+                    return Ok(table);
+                }
+            }
+            _ => {}
+        }
+    }
+    if is_ready { Ok(0) } else { Err(Reason::NotReady) }
 }
 
 /// Returns the parameters of the walker, for builtins at an address.

@@ -10,7 +10,7 @@ use ebpf_profiler_core::elf::{Elf, Exports};
 use super::version::Version;
 
 /// Versions whose holes are measured.
-const MEASURED: [Version; 7] = [
+const MEASURED: [Version; 9] = [
     Version(7, 8),
     Version(8, 4),
     Version(9, 4),
@@ -18,6 +18,8 @@ const MEASURED: [Version; 7] = [
     Version(11, 3),
     Version(12, 4),
     Version(13, 6),
+    Version(14, 1),
+    Version(14, 6),
 ];
 
 /// Offsets in bytes, and numbers of types.
@@ -33,6 +35,20 @@ pub(super) struct Layout {
     pub(super) types: Types,
     /// Number of the word below the frame pointer, from 1, that holds the bytecode offset.
     pub(super) offset_word: u32,
+    pub(super) dispatch: Dispatch,
+}
+
+/// The way to the table of entry points through which functions refer to their code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dispatch {
+    /// There is none.
+    None,
+    /// It belongs to the process: virtual address of a pointer, offset of the table's address behind it.
+    Process { pointer: u64, offset: u32 },
+    /// It belongs to an isolate: offset of the heap in the metadata of a page, distance from the heap to the table's address.
+    Isolate { heap: u32, distance: i32 },
+    /// It isn't found.
+    Unknown,
 }
 
 /// Fields of a `JSFunction`.
@@ -162,7 +178,7 @@ impl Layout {
         };
         let bytecode = BytecodeLayout {
             positions: class("BytecodeArray", "source_position_table", &["Object"])
-                .unwrap_or(if is_before(12, 0) { 32 } else { 40 }),
+                .unwrap_or(if is_before(12, 0) { 32 } else { 24 }),
             data: class("BytecodeArray", "data", &["uintptr_t"]).unwrap_or(if is_before(9, 0) {
                 54
             } else {
@@ -229,7 +245,50 @@ impl Layout {
                 }
             }
         };
-        Some(Layout { version, function, shared, script, bytecode, code, deopt, types, offset_word })
+        let dispatch = dispatch(elf, version);
+        Some(Layout {
+            dispatch,
+            version,
+            function,
+            shared,
+            script,
+            bytecode,
+            code,
+            deopt,
+            types,
+            offset_word,
+        })
+    }
+}
+
+/// Finds the table of entry points, by the function that returns its address.
+fn dispatch(elf: &Elf, version: Version) -> Dispatch {
+    const HEAP: u32 = 0x40;
+    // From the table to the heap in an isolate.
+    const HEAP_OF_ISOLATE: i32 = 0xf3c0;
+    if version < Version(13, 0) {
+        return Dispatch::None;
+    }
+    let mut function = None;
+    elf.for_each_symbol(|name, symbol| {
+        if name.starts_with(b"_ZN2v88internal17ExternalReference25js_dispatch_table_addressE") {
+            function = Some(symbol.address);
+        }
+    });
+    let mut code = [0; 14];
+    let Some(at) = function.filter(|&at| elf.read(at, &mut code).is_ok()) else { return Dispatch::Unknown };
+    let number = |from: usize| code[from..].first_chunk().copied().map_or(0, i32::from_le_bytes);
+    match code {
+        // mov rax, [rip + number]; mov rax, [rax + number]
+        [0x48, 0x8b, 0x05, _, _, _, _, 0x48, 0x8b, 0x80, ..] => Dispatch::Process {
+            pointer: at.wrapping_add(7).wrapping_add_signed(number(3).into()),
+            offset: number(10) as u32,
+        },
+        // mov rax, [rdi + number]
+        [0x48, 0x8b, 0x87, ..] if version == Version(14, 6) => {
+            Dispatch::Isolate { heap: HEAP, distance: number(3) - HEAP_OF_ISOLATE }
+        }
+        _ => Dispatch::Unknown,
     }
 }
 

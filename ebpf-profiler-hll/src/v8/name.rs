@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ebpf_profiler_core::language::{Attached, Function, Inlines, Lines, Memory, Reason};
 use ebpf_programs::abi::record::frame;
-use ebpf_programs::abi::v8::{function_check, shape};
+use ebpf_programs::abi::v8::{BYTES, address_check, function_check, shape};
 
 use super::code::{self, Code, Deopt};
 use super::find::Facts;
@@ -19,6 +19,9 @@ const MAX_BYTECODE: usize = 1 << 22;
 
 /// Maximum depth of inlined calls.
 const MAX_DEPTH: usize = 64;
+
+/// Name of the code of a regular expression.
+const REGULAR_EXPRESSION: &str = "(regular expression)";
 
 /// Maximum number of codes and of functions that are kept.
 const MAX_KEPT: usize = 1 << 14;
@@ -61,7 +64,7 @@ impl Names {
             }
             Ok(lines)
         });
-        Ok(named.function.with_lines(lines.unwrap_or_default()))
+        Ok(named.with_lines(lines.unwrap_or_default()))
     }
 
     /// Names a function in baseline code. Positions are offsets in the code.
@@ -76,7 +79,7 @@ impl Names {
             self.keep(bytecode, shared);
             named.baseline_lines(heap, &code, bytecode, &self.facts.builtins.sizes)
         });
-        Ok(named.function.with_lines(lines.unwrap_or_default()))
+        Ok(named.with_lines(lines.unwrap_or_default()))
     }
 
     /// Names a function in optimized code. Positions are offsets in the code.
@@ -87,7 +90,7 @@ impl Names {
         let mut expansion = Expansion { deopt: &deopt, inlines: Inlines::default(), known: HashMap::new() };
         let mut lines = Lines::default();
         lines.push(0, named.function.start_line);
-        for (offset, position) in positions::decode(&table) {
+        for (offset, position) in positions::decode(heap.layout.version, &table) {
             let Some(position) = position else { continue };
             let (outer, calls) = expansion.expand(self, heap, position);
             lines.push(offset, named.line(outer));
@@ -97,20 +100,33 @@ impl Names {
     }
 
     /// Names the function whose code covers an address.
-    fn at_address(&mut self, heap: &Heap<'_>, pc: u64) -> Result<Function, Reason> {
+    fn at_address(&mut self, heap: &Heap<'_>, pc: u64, check: u32) -> Result<Function, Reason> {
         let code = self.code_at(heap, pc).ok_or(Reason::Implausible)?;
+        let around: [u8; 16] = heap.memory.array(pc.wrapping_sub(8))?;
+        let around = [0, 1].map(|index| u64::from_le_bytes(around.as_chunks().0[index]));
+        let is_of = |function| address_check(function, &around) == check;
         if code.is_regular_expression() {
-            return Ok(Function::new("(regular expression)"));
+            // Its frame has no function: what the walker took for one is not checked.
+            let is_same = (address_check(0, &around) ^ check) & BYTES == 0;
+            return if is_same { Ok(Function::new(REGULAR_EXPRESSION)) } else { Err(Reason::Replaced) };
         }
-        let function = if code.is_baseline(heap) {
+        let shared = if code.is_baseline(heap) {
             let bytecode = code.bytecode(heap)?;
             let shared = self.functions.get(&bytecode).copied().ok_or(Reason::NotReady)?;
             if self.bytecode_of(heap, shared) != Ok(bytecode) {
                 return Err(Reason::Replaced);
             }
-            self.baseline(heap, shared, Some(code))?
+            shared
         } else {
-            self.optimized(heap, &code)?
+            code.deopt(heap)?.shared
+        };
+        // A leaf's function may be unknown.
+        if !is_of(check_of(heap, shared)?) && !is_of(0) {
+            return Err(Reason::Replaced);
+        }
+        let function = match code.is_baseline(heap) {
+            true => self.baseline(heap, shared, Some(code))?,
+            false => self.optimized(heap, &code)?,
         };
         // There is but one position.
         let offset = pc.wrapping_sub(code.start) as u32;
@@ -176,7 +192,7 @@ impl Attached for Names {
                 }
                 self.optimized(&heap, &code)
             }
-            shape::ADDRESS => self.at_address(&heap, address),
+            shape::ADDRESS => self.at_address(&heap, address, check),
             _ => Err(Reason::Implausible),
         }
     }
@@ -196,6 +212,15 @@ struct Named {
 }
 
 impl Named {
+    /// Returns the function with its lines. Without any, all positions are on the line of the function itself.
+    fn with_lines(self, mut lines: Lines) -> Function {
+        if lines.steps().all(|(_, line)| line == 0 || line == self.function.start_line) {
+            lines = Lines::default();
+            lines.push(0, self.function.start_line);
+        }
+        self.function.with_lines(lines)
+    }
+
     fn line(&self, position: Position) -> u32 {
         self.script.as_ref().map_or(0, |script| script.line(position.offset))
     }
@@ -204,7 +229,7 @@ impl Named {
     fn bytecode_lines(&self, heap: &Heap<'_>, bytecode: Object) -> Result<Vec<(u32, u32)>, Reason> {
         let table = heap.object(bytecode, heap.layout.bytecode.positions)?;
         let table = heap.bytes(table, MAX_BYTECODE)?;
-        let entries = positions::decode(&table);
+        let entries = positions::decode(heap.layout.version, &table);
         Ok(entries.filter_map(|(offset, position)| Some((offset, self.line(position?)))).collect())
     }
 
@@ -219,6 +244,9 @@ impl Named {
         let mut of_bytecode = Lines::default();
         for (offset, line) in self.bytecode_lines(heap, bytecode)? {
             of_bytecode.push(offset, line);
+        }
+        if of_bytecode.is_empty() {
+            return Ok(of_bytecode);
         }
         let length = heap.length(bytecode)?;
         let instructions =

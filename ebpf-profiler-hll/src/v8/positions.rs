@@ -4,11 +4,14 @@
 //!   number          groups of seven bits, low ones first; the highest bit of a byte says that another follows
 //!   signed number   zigzag: 0, -1, 1, -2, …
 //!
-//!   entry of a position table      distance to the next entry, or -1 minus it for an expression: signed
+//!   entry of a position table      distance from the entry before, or -1 minus it for an expression: signed; from 14 on
+//!                                  unsigned and shifted by 2, above two flags. The first is that from -1.
 //!                                  difference of the position: signed, 64 bits
 //!   position                       external 1 bit, offset in the script plus 1 in 30, inlining plus 1 in 16
 //!   table of bytecode offsets      size of the prologue, then of the code of each bytecode
 //! ```
+
+use super::version::Version;
 
 /// A position in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +35,17 @@ impl Position {
 }
 
 /// Decodes a position table: offsets in the code, with the positions from there on.
-pub(super) fn decode(table: &[u8]) -> impl Iterator<Item = (u32, Option<Position>)> + '_ {
+pub(super) fn decode(version: Version, table: &[u8]) -> impl Iterator<Item = (u32, Option<Position>)> + '_ {
+    let flags = if version < Version(14, 0) { 1 } else { 2 };
     let mut rest = table;
-    let (mut code, mut bits) = (0u32, 0u64);
+    let (mut code, mut bits) = (u32::MAX, 0u64);
     std::iter::from_fn(move || {
-        let distance = signed(&mut rest)?;
+        let distance = unsigned(&mut rest)? >> flags;
         let difference = signed(&mut rest)?;
-        let distance = if distance >= 0 { distance } else { -(distance + 1) };
         code = code.wrapping_add(distance as u32);
         bits = bits.wrapping_add(difference as u64);
-        Some((code, Position::from_bits(bits)))
+        // The position of the function itself is at -1.
+        Some((if code == u32::MAX { 0 } else { code }, Position::from_bits(bits)))
     })
 }
 
@@ -95,6 +99,16 @@ fn unsigned(rest: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const VERSION: Version = Version(13, 6);
+
+    #[test]
+    fn decodes_entries_of_14() {
+        // 2 and 12 bytes on, with both flags.
+        let table = [2 << 2 | 1, 10 << 1, 12 << 2 | 3, 0];
+        let offsets: Vec<_> = decode(Version(14, 1), &table).map(|(offset, _)| offset).collect();
+        assert_eq!(offsets, [1, 13]);
+    }
+
     #[test]
     fn decodes_entries() {
         // 2 bytes on, statement at offset 4; 3 bytes on, expression 5 before it, in the first inlined call.
@@ -107,11 +121,11 @@ mod tests {
             bits >>= 7;
         }
         table.push(bits as u8);
-        let found: Vec<_> = decode(&table).collect();
+        let found: Vec<_> = decode(VERSION, &table).collect();
         let position = |offset, inlining| Some(Position { offset, inlining });
-        assert_eq!(found[0], (2, position(4, None)));
+        assert_eq!(found[0], (1, position(4, None)));
         assert_eq!(found.len(), 2);
-        assert_eq!(found[1].0, 5);
+        assert_eq!(found[1].0, 4);
     }
 
     #[test]
@@ -126,8 +140,8 @@ mod tests {
 
     #[test]
     fn truncated_tables_end() {
-        assert_eq!(decode(&[0x80]).count(), 0);
-        assert_eq!(decode(&[0xff; 40]).count(), 0);
+        assert_eq!(decode(VERSION, &[0x80]).count(), 0);
+        assert_eq!(decode(VERSION, &[0xff; 40]).count(), 0);
         assert_eq!(decode_baseline(&[1, 1], &[], &[]), [(0, 0)]);
     }
 }

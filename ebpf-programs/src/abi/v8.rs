@@ -62,7 +62,7 @@ pub mod parameter {
     pub const IDENTITY_MASK: usize = 22;
     /// Offset of the data of a `SharedFunctionInfo`, which is the baseline code if there is one.
     pub const DATA: usize = 23;
-    /// Address of the table of entry points, through which functions refer to code; 0 for none.
+    /// Address of the process's table of entry points, through which functions refer to code; 0 for none.
     pub const DISPATCH: usize = 24;
     /// Distance of the builtins that continue an interpreted frame from the start of the builtins.
     pub const RESUME: usize = 25;
@@ -72,8 +72,12 @@ pub mod parameter {
     pub const RESUME_EITHER: usize = 27;
     /// Size of these builtins, in bytes; 0 for none.
     pub const RESUME_EITHER_SIZE: usize = 28;
+    /// Offset of the heap in what the header of a page points to, if each isolate has a table of entry points; 0 for none.
+    pub const HEAP: usize = 29;
+    /// Distance from the heap to the address of that table.
+    pub const HEAP_DISPATCH: usize = 30;
     /// Number of parameters.
-    pub const COUNT: usize = 29;
+    pub const COUNT: usize = 31;
 }
 
 /// Shapes of frames.
@@ -84,7 +88,8 @@ pub mod shape {
     pub const BASELINE: u8 = 1;
     /// Code of an optimizing compiler: address of a `Code` object, offset in it.
     pub const OPTIMIZED: u8 = 2;
-    /// Code that the function's objects don't refer to: an address in it. Position 0.
+    /// Code that the function's objects don't refer to: an address in it. Position 0; the check is an
+    /// [`address_check`](super::address_check).
     pub const ADDRESS: u8 = 3;
 }
 
@@ -99,6 +104,16 @@ pub const fn function_check(identity: u64, mask: u64, literal: u64) -> u32 {
 pub const fn code_check(start: u64, words: &[u64; 3]) -> u32 {
     fold(start, words[2])
 }
+
+/// Returns the check of an address in code: a hash of the 16 bytes around it, from 8 before it. The lower half depends on the
+/// check of its `SharedFunctionInfo`, 0 if that is unknown.
+#[inline(always)]
+pub const fn address_check(function: u32, around: &[u64; 2]) -> u32 {
+    fold(around[0], around[1]) ^ function & !BYTES
+}
+
+/// Bits of an [`address_check`] that depend on the bytes alone.
+pub const BYTES: u32 = 0xfff000;
 
 #[inline(always)]
 const fn fold(first: u64, second: u64) -> u32 {

@@ -19,7 +19,7 @@ use super::arch::{Arch, CallInstruction, HalfFrame, HalfState};
 use super::{Caller, Walk};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
-use crate::abi::v8::{code_check, function_check, parameter, shape};
+use crate::abi::v8::{address_check, code_check, function_check, parameter, shape};
 use crate::machine::Machine;
 
 /// Maximum distance from the stack pointer to the frame pointer, in bytes.
@@ -33,6 +33,9 @@ const PUSHES: u64 = 8;
 
 /// Mask of the distance from the start of a page.
 const PAGE: u64 = 4095;
+
+/// Size of the pages of V8's heap, which are aligned to it.
+const PAGE_OF_HEAP: u64 = 1 << 18;
 
 /// Kinds of code.
 mod kind {
@@ -284,13 +287,29 @@ fn objects<M: Machine>(walk: &Walk, machine: &mut M, function: u64) -> Option<(u
     let word = |offset: u64| words[(offset.wrapping_sub(FIRST) >> 3) as usize & 3];
     let shared = word(parameter(walk, parameter::SHARED));
     let code = word(parameter(walk, parameter::CODE));
-    let dispatch = parameter(walk, parameter::DISPATCH);
-    if dispatch == 0 {
-        return Some((shared, code));
+    match dispatch_table(walk, machine, function) {
+        0 => Some((shared, code)),
+        table => {
+            // {entry point, Code << 16 | parameter count}, 16 bytes each; handles are shifted by 8.
+            let entry = table.wrapping_add((code as u32 as u64 >> 8) << 4);
+            Some((shared, machine.read_memory(entry.wrapping_add(8)).unwrap_or(0) >> 16 | 1))
+        }
     }
-    // {entry point, Code << 16 | parameter count}, 16 bytes each; handles are shifted by 8.
-    let entry = dispatch.wrapping_add((code as u32 as u64 >> 8) << 4);
-    Some((shared, machine.read_memory(entry.wrapping_add(8))? >> 16 | 1))
+}
+
+/// Returns the table of entry points of an object's isolate, 0 if functions refer to their code themselves.
+#[inline(always)]
+fn dispatch_table<M: Machine>(walk: &Walk, machine: &mut M, object: u64) -> u64 {
+    let heap = parameter(walk, parameter::HEAP);
+    if heap == 0 {
+        return parameter(walk, parameter::DISPATCH);
+    }
+    // page: {flags, metadata}; metadata: {…, heap, …}
+    let mut at = (object & !(PAGE_OF_HEAP - 1)).wrapping_add(8);
+    for offset in [heap, parameter(walk, parameter::HEAP_DISPATCH), 0] {
+        at = machine.read_memory(at).unwrap_or(0).wrapping_add(offset);
+    }
+    at
 }
 
 /// A `Code` object that covers an address.
@@ -367,6 +386,7 @@ fn emit_function<M: Machine>(
 fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function: u64) {
     let (mut form, mut address, mut check, mut position) = (shape::ADDRESS, pc, 0, 0);
     if let Some((shared, code)) = objects(walk, machine, function) {
+        check = check_of(walk, machine, shared).unwrap_or(0);
         let mut found = code_at(walk, machine, code, pc, pc);
         if let Some(optimized) = found.as_ref().filter(|code| !code.is_baseline) {
             (form, address) = (shape::OPTIMIZED, code.wrapping_sub(1));
@@ -378,12 +398,15 @@ fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function
             let data = machine.read_memory(at).unwrap_or(0);
             found = code_at(walk, machine, data, pc, pc).filter(|code| code.is_baseline);
         }
-        if let Some(baseline) = found
-            && let Some(own) = check_of(walk, machine, shared)
-        {
+        if let Some(baseline) = found {
             (form, address) = (shape::BASELINE, shared.wrapping_sub(1));
-            (check, position) = (own, baseline.offset as u32);
+            position = baseline.offset as u32;
         }
+    }
+    if form == shape::ADDRESS
+        && let Some(around) = machine.read_object(pc.wrapping_sub(8), 16)
+    {
+        check = address_check(check, &[around[0], around[1]]);
     }
     walk.emit_runtime_frame(machine, form, address, check, position);
 }

@@ -37,16 +37,23 @@ pub(crate) struct Verdict {
     wrong: HashMap<String, u64>,
     /// Samples of frames with lines, and all frames of the program.
     pub(crate) lines: (u64, u64),
+    /// Samples of callers on the line of their call, and all callers.
+    pub(crate) calls: (u64, u64),
+    /// The others, with the number of their samples.
+    misplaced: HashMap<String, u64>,
 }
 
 impl Verdict {
     /// Judges the samples of a profile; `program` is the path of `chains.js`.
     pub(crate) fn on(profile: &Profile, program: &str) -> Verdict {
-        let texts = texts(&std::fs::read_to_string(program).unwrap());
+        let source = std::fs::read_to_string(program).unwrap();
+        let texts = texts(&source);
+        let source: Vec<&str> = source.lines().collect();
         let mut verdict = Verdict::default();
         for sample in profile.samples() {
             let (mut root, mut names, mut is_whole, mut are_lines_right) =
                 (String::new(), Vec::new(), true, true);
+            let mut caller = 0;
             for call in sample.trace().calls() {
                 let Call::Function { frame, .. } = call else {
                     is_whole = false;
@@ -67,11 +74,27 @@ impl Verdict {
                 {
                     names.push(script.name.to_string());
                 }
+                if &*script.file == program {
+                    if let Some(text) = source.get((caller as usize).wrapping_sub(1))
+                        && let Some(call) = call_of(&script.name)
+                    {
+                        verdict.calls.1 += sample.count();
+                        if text.contains(call) {
+                            verdict.calls.0 += sample.count();
+                        } else {
+                            let place = format!("call of {} in line {caller}: {}", script.name, text.trim());
+                            *verdict.misplaced.entry(place).or_default() += sample.count();
+                        }
+                    }
+                    caller = line;
+                }
                 if let Some(range) = texts.get(&*script.name).filter(|_| &*script.file == program) {
                     verdict.lines.1 += sample.count();
                     verdict.lines.0 += if line == 0 { 0 } else { sample.count() };
-                    are_lines_right &=
-                        line == 0 || range.iter().any(|&(first, last)| (first..=last).contains(&line));
+                    let start = symbol.map_or(0, |symbol| symbol.start_line);
+                    are_lines_right &= range.iter().any(|&(first, last)| {
+                        start == first && (line == 0 || (first..=last).contains(&line))
+                    });
                 }
             }
             if names.is_empty() {
@@ -96,6 +119,31 @@ impl Verdict {
         self.judged >= 200 && self.exact * 1000 >= self.judged * per_mille
     }
 }
+
+/// Returns the text of a call of a function; `None` for one that has no line of its own or is called otherwise.
+fn call_of(name: &str) -> Option<&str> {
+    match name {
+        "main" | "awaited" | "asynchronous" | "Shape" | "Square" => None,
+        "revive" => Some("JSON.parse"),
+        "get weight" => Some("weight"),
+        _ if DIRECT.contains(&name) => Some("part()"),
+        other => Some(other),
+    }
+}
+
+/// The functions that `main` calls.
+const DIRECT: &[&str] = &[
+    "recursion",
+    "calls",
+    "classes",
+    "sorting",
+    "mapping",
+    "json",
+    "regexp",
+    "generators",
+    "exceptions",
+    "closures",
+];
 
 /// Returns `true` if the functions are a chain of the program, or its root side.
 fn is_known(names: &[String]) -> bool {
@@ -161,10 +209,10 @@ impl fmt::Display for Verdict {
         let (with_line, all) = self.lines;
         write!(
             f,
-            "{} of {} samples exact, {with_line} of {all} frames with a line",
-            self.exact, self.judged
+            "{} of {} samples exact, {with_line} of {all} frames with a line, {} of {} callers on that of the call",
+            self.exact, self.judged, self.calls.0, self.calls.1
         )?;
-        let mut wrong: Vec<_> = self.wrong.iter().collect();
+        let mut wrong: Vec<_> = self.wrong.iter().chain(&self.misplaced).collect();
         wrong.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
         wrong.iter().take(12).try_for_each(|(names, count)| write!(f, "\n  {count} {names}"))
     }
