@@ -96,6 +96,26 @@ impl Map {
         self.set(key, &map.fd.as_raw_fd().to_ne_bytes())
     }
 
+    /// Sets an element of an array of programs.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the program is of another type than the others that were set, or than those that use the array.
+    pub(super) fn set_program(&self, key: u32, program: &OwnedFd) -> io::Result<()> {
+        self.set(key, &program.as_raw_fd().to_ne_bytes())
+    }
+
+    /// Pins the map to `path` in a BPF file system.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path exists or is in another file system.
+    pub(super) fn pin(&self, path: &CStr) -> io::Result<()> {
+        let mut request = Pin { path: path.as_ptr() as u64, fd: self.fd.as_raw_fd(), flags: 0 };
+        // SAFETY: the path ends with a zero byte and outlives the call.
+        unsafe { call(command::PIN, &mut request) }.map(drop)
+    }
+
     /// Forbids user space to write to the map.
     ///
     /// # Errors
@@ -259,6 +279,7 @@ mod command {
     pub(super) const MAP_UPDATE: libc::c_long = 2;
     pub(super) const MAP_DELETE: libc::c_long = 3;
     pub(super) const PROGRAM_LOAD: libc::c_long = 5;
+    pub(super) const PIN: libc::c_long = 6;
     pub(super) const RUN: libc::c_long = 10;
     pub(super) const INFO: libc::c_long = 15;
     pub(super) const TRACEPOINT_OPEN: libc::c_long = 17;
@@ -289,6 +310,13 @@ impl Element {
         let key = std::ptr::from_ref(key) as u64;
         Element { map: map.as_raw_fd(), reserved: 0, key, value: value as u64, flags: 0 }
     }
+}
+
+#[repr(C)]
+struct Pin {
+    path: u64,
+    fd: i32,
+    flags: u32,
 }
 
 #[repr(C)]

@@ -232,7 +232,7 @@ impl Builder {
         let raised = priority::raised();
         let walkers = self.languages.iter().fold(0, |bits, language| bits | 1 << (language.walker() & 31));
         let triggers = self.triggers();
-        let Loaded { kernel, tables } = loader::load(self.ring, exclude, walkers, &triggers)?;
+        let Loaded { kernel, tables, own } = loader::load(self.ring, exclude, walkers, &triggers)?;
         let period = options::period(self.hertz);
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
@@ -270,7 +270,7 @@ impl Builder {
         };
         let threads =
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
-        Ok(Profiler::new(threads, recorder, includes_self))
+        Ok(Profiler::new(threads, recorder, includes_self, own))
     }
 
     /// Creates the recording, after all checks that are likely to fail.

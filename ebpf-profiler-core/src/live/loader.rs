@@ -8,6 +8,7 @@
 
 use std::ffi::CStr;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +34,7 @@ use super::mmap::Mmap;
 use super::object::KernelObject;
 use super::ring::Ring;
 use super::settings::Settings;
-use super::trigger::{Attached, Trigger};
+use super::trigger::{Attached, OwnPrograms, Trigger, Walk};
 
 /// The programs that follow the life of processes, and their tracepoints.
 const TRACEPOINTS: [(&str, &CStr); 3] = [
@@ -42,6 +43,9 @@ const TRACEPOINTS: [(&str, &CStr); 3] = [
     ("exited", c"sched_process_exit"),
 ];
 
+/// The clock's program.
+const SAMPLER: &str = "sample";
+
 /// The constant with the walkers that a program has.
 const WALKERS: &str = "WALKERS";
 
@@ -49,12 +53,13 @@ const WALKERS: &str = "WALKERS";
 pub(super) struct Loaded {
     pub(super) kernel: Kernel,
     pub(super) tables: KernelTables,
+    pub(super) own: OwnPrograms,
 }
 
 /// Programs and buffers in the kernel.
 pub(super) struct Kernel {
-    /// The clock's program; `None` without CPU time.
-    pub(super) sampler: Option<Sampler>,
+    /// The programs that walk stacks.
+    pub(super) walks: Walks,
     /// All other triggers.
     pub(super) attached: Attached,
     /// Processes that are wanted.
@@ -71,55 +76,108 @@ pub(super) struct Kernel {
     pub(super) counters: Counters,
 }
 
-/// The clock's program. It has the walkers of the runtimes that were found so far, so that others cost nothing; when one is
-/// found, the program is loaded anew.
-pub(super) struct Sampler {
+/// The programs that walk stacks: the clock's, and those that programs at other events call. They have the walkers of the
+/// runtimes that were found so far, so that others cost nothing; when one is found, they are loaded anew.
+pub(super) struct Walks {
     object: KernelObject,
-    program: OwnedFd,
-    /// Walkers of the program, a bit for each.
+    /// The clock's program; `None` without CPU time.
+    sampler: Option<OwnedFd>,
+    called: Vec<Called>,
+    /// Walkers of the programs, a bit for each.
     has: u32,
     /// Walkers that the registry has requested.
     needed: Arc<AtomicU32>,
-    /// Runs of former programs and their time.
+    /// Runs of the clock's former programs and their time.
     former: (u64, Duration),
 }
 
-impl Sampler {
-    /// Loads the program. Of the walkers of plugged-in languages it has that of lists at once: it costs next to nothing, and the
-    /// first frames of a process then don't wait for it.
+/// A program that others call.
+struct Called {
+    walk: Walk,
+    map: Map,
+    program: OwnedFd,
+}
+
+impl Walks {
+    /// Loads the programs. Of the walkers of plugged-in languages they have that of lists at once: it costs next to nothing, and
+    /// the first frames of a process then don't wait for it.
     fn load(
         mut object: KernelObject,
+        triggers: &[Trigger],
         plugged_in: u32,
         needed: Arc<AtomicU32>,
-    ) -> Result<Sampler, StartError> {
+    ) -> Result<Walks, StartError> {
         let has = plugged_in & 1 << walker::LIST;
         object.set_constant(WALKERS, &has.to_ne_bytes())?;
-        let program = object.program("sample")?;
-        Ok(Sampler { object, program, has, needed, former: (0, Duration::ZERO) })
+        let has_clock = triggers.iter().any(Trigger::is_cpu);
+        let sampler = has_clock.then(|| object.program(SAMPLER)).transpose()?;
+        let mut walks: Vec<Walk> = triggers.iter().filter_map(Trigger::walk).collect();
+        walks.sort_unstable();
+        walks.dedup();
+        let load = |walk: Walk| {
+            Ok(Called { map: object.map(walk.map)?, program: object.program(walk.program)?, walk })
+        };
+        let called = walks.into_iter().map(load).collect::<Result<_, StartError>>()?;
+        let walks = Walks { object, sampler, called, has, needed, former: (0, Duration::ZERO) };
+        walks.set_called(|_| true).map_err(failed_to_set)?;
+        Ok(walks)
     }
 
-    pub(super) fn program(&self) -> &OwnedFd {
-        &self.program
+    /// Returns the clock's program.
+    pub(super) fn sampler(&self) -> Option<&OwnedFd> {
+        self.sampler.as_ref()
     }
 
-    /// Loads the program anew if walkers were requested that it doesn't have. Returns `true` if it did.
+    /// Loads the programs anew if walkers were requested that they don't have. Returns `true` if the clock's program was.
     pub(super) fn renew(&mut self) -> Result<bool, StartError> {
         let needed = self.needed.load(Ordering::Relaxed) | self.has;
         if needed == self.has {
             return Ok(false);
         }
         self.object.set_constant(WALKERS, &needed.to_ne_bytes())?;
-        let program = self.object.program("sample")?;
-        self.former = self.runs();
-        (self.program, self.has) = (program, needed);
-        Ok(true)
+        for called in &mut self.called {
+            called.program = self.object.program(called.walk.program)?;
+        }
+        self.set_called(|_| true).map_err(failed_to_set)?;
+        if self.sampler.is_some() {
+            let program = self.object.program(SAMPLER)?;
+            self.former = self.runs();
+            self.sampler = Some(program);
+        }
+        self.has = needed;
+        Ok(self.sampler.is_some())
     }
 
-    /// Returns the number of runs and their time, if the kernel keeps statistics.
+    /// Puts programs where others call them.
+    fn set_called(&self, is_wanted: impl Fn(&Walk) -> bool) -> io::Result<()> {
+        let mut wanted = self.called.iter().filter(|called| is_wanted(&called.walk));
+        wanted.try_for_each(|called| called.map.set_program(called.walk.index, &called.program))
+    }
+
+    /// Accepts events of own programs.
+    pub(super) fn accept_own(&self) -> io::Result<()> {
+        self.set_called(Walk::is_own)
+    }
+
+    /// Rejects events of own programs.
+    pub(super) fn reject_own(&self) {
+        for called in self.called.iter().filter(|called| called.walk.is_own()) {
+            // It may be gone already.
+            let _ = called.map.remove(called.walk.index);
+        }
+    }
+
+    /// Returns the number of runs of the clock's program and their time, if the kernel keeps statistics. Those of programs that
+    /// are called count as their callers'.
     pub(super) fn runs(&self) -> (u64, Duration) {
-        let (runs, time) = bpf::runs(&self.program).unwrap_or_default();
+        let (runs, time) =
+            self.sampler.as_ref().and_then(|program| bpf::runs(program).ok()).unwrap_or_default();
         (self.former.0 + runs, self.former.1 + time)
     }
+}
+
+fn failed_to_set(error: io::Error) -> StartError {
+    StartError::System { what: "set a program to call", error }
 }
 
 /// Loads the kernel side with a ring of `ring` bytes, without samples of process `exclude`; 0 excludes none. `walkers` has a
@@ -140,6 +198,7 @@ pub(super) fn load(
     let is_clock_alone = triggers.iter().all(Trigger::is_cpu);
     let levels = if is_clock_alone { 1 } else { MAX_LEVELS };
     let (slots, has_off_cpu) = (cpus * levels, triggers.iter().any(Trigger::is_off_cpu));
+    let own = Trigger::numbered(triggers).fold(0u64, |kinds, (kind, it)| kinds | u64::from(it.is_own()) << (kind & 63));
     let threads = if has_off_cpu { abi::off_cpu::MAX_THREADS } else { 1 };
     let spans = if triggers.iter().any(Trigger::has_spans) { abi::span::MAX_SPANS } else { 1 };
     let mut entries = vec![
@@ -151,6 +210,7 @@ pub(super) fn load(
         ("RING", ring),
         ("SWITCHED", threads),
         ("WOKEN", cpus),
+        ("OWN_EVENTS", if own == 0 { 1 } else { abi::own::MAX_EVENTS }),
     ];
     let mut unused = Vec::new();
     if has_off_cpu {
@@ -160,13 +220,16 @@ pub(super) fn load(
     }
     let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
     programs.extend(triggers.iter().flat_map(Trigger::programs));
-    let constants: [(&str, &[u8]); 2] =
-        [(WALKERS, &walkers.to_ne_bytes()), ("LEVELS", &levels.to_ne_bytes())];
+    programs.extend(triggers.iter().filter_map(Trigger::walk).map(|walk| walk.program));
+    let constants: [(&str, &[u8]); 3] = [
+        (WALKERS, &walkers.to_ne_bytes()),
+        ("LEVELS", &levels.to_ne_bytes()),
+        ("OWN_KINDS", &own.to_ne_bytes()),
+    ];
     let mut object = KernelObject::new(ebpf_programs::OBJECT, &programs, &unused, &entries, &constants)?;
     if has_off_cpu {
         object.fill_with_inner("KICKS", cpus)?;
     }
-    let has_clock = triggers.iter().any(Trigger::is_cpu);
     let attached = Attached::load(&mut object, triggers)?;
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
     let programs = programs.into_iter().collect::<Result<Vec<_>, StartError>>()?;
@@ -183,10 +246,12 @@ pub(super) fn load(
     let cpu_buffers = CpuBuffers::new(map.as_fd(), buffers).map_err(map_buffers)?;
     let counters = Counters::new(&object.map("COUNTERS")?, slots)?;
     let tables = KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings);
-    let sampler = has_clock.then(|| Sampler::load(object, walkers, tables.walkers())).transpose()?;
+    let own = OwnPrograms::new(triggers, |name| object.map(name))?;
+    let walks = Walks::load(object, triggers, walkers, tables.walkers())?;
     let _links = links.map_err(follow)?;
     Ok(Loaded {
-        kernel: Kernel { sampler, attached, wanted, filter, _links, cpu_buffers, ring, counters },
+        own,
+        kernel: Kernel { walks, attached, wanted, filter, _links, cpu_buffers, ring, counters },
         tables,
     })
 }

@@ -115,7 +115,7 @@ pub use label::{LabelGuard, label};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use system::LiveSystem;
-pub use trigger::{Futex, OffCpu, Tracepoint, Trigger, TriggerError, Uprobe};
+pub use trigger::{Futex, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError, Uprobe};
 pub use usage::Usage;
 
 /// `true` if the kernel side is compiled for the target of this build; only x86_64 is for now.

@@ -9,6 +9,7 @@ use super::filter::Filter;
 use super::health::Health;
 use super::options;
 use super::threads::{Change, Command, Threads};
+use super::trigger::OwnPrograms;
 use crate::profile::Profile;
 use crate::replay::Recorder;
 
@@ -57,6 +58,7 @@ pub struct Profiler {
     threads: Threads,
     recorder: Option<Recorder>,
     includes_self: bool,
+    own: OwnPrograms,
 }
 
 impl Profiler {
@@ -65,8 +67,18 @@ impl Profiler {
         Builder::new()
     }
 
-    pub(super) fn new(threads: Threads, recorder: Option<Recorder>, includes_self: bool) -> Profiler {
-        Profiler { threads, recorder, includes_self }
+    pub(super) fn new(
+        threads: Threads,
+        recorder: Option<Recorder>,
+        includes_self: bool,
+        own: OwnPrograms,
+    ) -> Profiler {
+        Profiler { threads, recorder, includes_self, own }
+    }
+
+    /// Returns the maps by which eBPF programs of the embedder's own trigger samples.
+    pub fn own_programs(&self) -> &OwnPrograms {
+        &self.own
     }
 
     /// Profiles for `duration`, stops, and returns the profile.

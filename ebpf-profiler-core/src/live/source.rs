@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::error::StartError;
-use super::loader::{Kernel, Sampler};
+use super::loader::Kernel;
 use super::sideband::Sideband;
 use super::{bpf, cpus, perf};
 use crate::sample::{Batch, Counts, KernelFilter, Source, SourceError};
@@ -78,9 +78,7 @@ impl LiveSource {
             stopped: false,
             wake,
         };
-        if let Some(sampler) = &mut source.kernel.sampler {
-            sampler.renew()?;
-        }
+        source.kernel.walks.renew()?;
         source.follow_cpus().map_err(StartError::sampling)?;
         source.kernel.wanted.set(pids);
         source.kernel.attached.attach()?;
@@ -105,8 +103,10 @@ impl LiveSource {
 
     /// Opens the clock of a CPU; `None` while sampling is paused, and without CPU time.
     fn clock(&self, cpu: u32) -> io::Result<Option<OwnedFd>> {
-        let (Some(sampler), Some(period)) = (&self.kernel.sampler, self.period) else { return Ok(None) };
-        perf::clock(cpu, period, sampler.program().as_fd()).map(Some)
+        let (Some(sampler), Some(period)) = (self.kernel.walks.sampler(), self.period) else {
+            return Ok(None);
+        };
+        perf::clock(cpu, period, sampler.as_fd()).map(Some)
     }
 
     /// Replaces the clocks of all CPUs.
@@ -125,11 +125,16 @@ impl LiveSource {
         Ok(())
     }
 
-    /// Loads the clock's program with the walkers of runtimes that were found since.
-    fn renew_sampler(&mut self) -> io::Result<()> {
-        let Some(sampler) = self.kernel.sampler.as_mut().filter(|_| !self.stopped) else { return Ok(()) };
-        if sampler.renew().map_err(|error| io::Error::other(error.to_string()))? {
+    /// Loads the walks with the walkers of runtimes that were found since.
+    fn renew_walks(&mut self) -> io::Result<()> {
+        if self.stopped {
+            return Ok(());
+        }
+        if self.kernel.walks.renew().map_err(|error| io::Error::other(error.to_string()))? {
             self.restart_clocks()?;
+        }
+        if self.period.is_none() {
+            self.kernel.walks.reject_own();
         }
         Ok(())
     }
@@ -157,7 +162,7 @@ impl Source for LiveSource {
             // A CPU that goes offline meanwhile is tried again in 1 s.
             let _ = self.follow_cpus();
         }
-        self.renew_sampler()?;
+        self.renew_walks()?;
         // Samples first: the life events that a sample depends on are older, so they are in the other buffers by then.
         self.kernel.cpu_buffers.drain(|record| batch.push_tick(record));
         self.kernel.ring.drain(|record| batch.push_tick(record));
@@ -170,7 +175,7 @@ impl Source for LiveSource {
 
     fn counts(&self) -> Counts {
         let attached = self.kernel.attached.programs().map(|program| bpf::runs(program).unwrap_or_default());
-        let each = self.kernel.sampler.iter().map(Sampler::runs).chain(attached);
+        let each = attached.chain([self.kernel.walks.runs()]);
         let add = |sum: (u64, Duration), runs: (u64, Duration)| (sum.0 + runs.0, sum.1 + runs.1);
         let (runs, run_time) = each.fold((0, Duration::ZERO), add);
         Counts { counters: self.kernel.counters.sums(), runs, run_time }
@@ -178,6 +183,7 @@ impl Source for LiveSource {
 
     fn stop(&mut self) {
         self.stopped = true;
+        self.kernel.walks.reject_own();
         self.kernel.attached.detach();
         for cpu in &mut self.cpus {
             cpu.clock = None;
@@ -195,9 +201,11 @@ impl Source for LiveSource {
 
     fn set_period(&mut self, period: Option<Duration>) -> Result<(), SourceError> {
         self.period = period;
+        self.kernel.walks.reject_own();
         self.kernel.attached.detach();
         self.restart_clocks()?;
         if self.period.is_some() {
+            self.kernel.walks.accept_own()?;
             self.kernel.attached.attach().map_err(|error| io::Error::other(error.to_string()))?;
         }
         Ok(())

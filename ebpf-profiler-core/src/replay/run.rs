@@ -24,7 +24,7 @@ pub(super) struct Run {
     since: SystemTime,
     now: SystemTime,
     /// Lost samples up to now, and up to the previous profile.
-    lost: [[u64; 3]; 2],
+    lost: [[u64; Counts::LOSSES.len()]; 2],
     /// `true` if the pipeline took a batch since the previous profile.
     pending: bool,
     ended: bool,
@@ -44,7 +44,7 @@ impl Run {
             batch: Batch::default(),
             since: start,
             now: start,
-            lost: [[0; 3]; 2],
+            lost: [[0; Counts::LOSSES.len()]; 2],
             pending: false,
             ended: false,
         }

@@ -73,10 +73,11 @@ pub struct Counts {
 
 impl Counts {
     /// Counters of samples that were lost in the kernel.
-    pub(crate) const LOSSES: [Counter; 3] = [Counter::RingFull, Counter::Nested, Counter::Untracked];
+    pub(crate) const LOSSES: [Counter; 5] =
+        [Counter::RingFull, Counter::Nested, Counter::Untracked, Counter::Invalid, Counter::NoWalk];
 
     /// Returns the numbers of samples that were lost in the kernel, in the order of [`LOSSES`](Counts::LOSSES).
-    pub(crate) fn losses(&self) -> [u64; 3] {
+    pub(crate) fn losses(&self) -> [u64; Counts::LOSSES.len()] {
         Counts::LOSSES.map(|counter| self.get(counter))
     }
 

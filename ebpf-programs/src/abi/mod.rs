@@ -33,6 +33,8 @@ pub mod config;
 
 pub mod off_cpu;
 
+pub mod own;
+
 pub mod cookie;
 
 pub mod filter;

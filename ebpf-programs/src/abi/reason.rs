@@ -92,6 +92,10 @@ reasons! {
         Nested = 8, "samples lost because events interrupted one another";
         /// Waits lost because too many threads wait, or because the thread was switched off its CPU again at once.
         Untracked = 9, "waits lost because their thread was not followed";
+        /// Events of the embedder's own programs lost because their kind is unknown, or their value too high.
+        Invalid = 10, "events of own programs lost because their kind or value was invalid";
+        /// Events lost because there was no program to walk the stack.
+        NoWalk = 11, "events lost because no walk was loaded";
     }
 }
 

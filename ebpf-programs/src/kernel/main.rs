@@ -28,6 +28,8 @@ mod off_cpu;
 
 mod output;
 
+mod own;
+
 mod raw;
 
 mod scratch;
@@ -42,10 +44,16 @@ mod span;
 
 mod user_registers;
 
+use aya_ebpf::EbpfContext;
+use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
 use aya_ebpf::macros::{perf_event, raw_tracepoint, tracepoint, uprobe};
-use ebpf_programs::abi;
-
 use aya_ebpf::programs::{PerfEventContext, ProbeContext, RawTracePointContext, TracePointContext};
+use ebpf_programs::abi;
+use ebpf_programs::abi::own::walk;
+use ebpf_programs::abi::reason::Counter;
+
+use crate::maps::{EVENT_WALKS, PROBE_WALKS, RAW_WALKS, TRACE_WALKS, Walks};
+use crate::output::Counters;
 
 /// Takes a sample, on each CPU at each event of its clock.
 #[perf_event]
@@ -61,30 +69,70 @@ fn switched(context: RawTracePointContext) -> i32 {
     0
 }
 
-/// Takes the sample that [`switched`] requested.
+/// Calls the walk that takes the sample that [`switched`] requested.
 #[raw_tracepoint(tracepoint = "irq_work_entry")]
 fn resumed(context: RawTracePointContext) -> i32 {
+    if off_cpu::is_due() {
+        call(&RAW_WALKS, walk::EVENT, &context);
+    }
+    0
+}
+
+/// Calls the walk at an event of a counter.
+#[perf_event]
+fn counted(context: PerfEventContext) -> u32 {
+    call(&EVENT_WALKS, walk::EVENT, &context);
+    0
+}
+
+/// Calls the walk at a function's entry or return.
+#[uprobe]
+fn probed(context: ProbeContext) -> u32 {
+    call(&PROBE_WALKS, walk::EVENT, &context);
+    0
+}
+
+/// Calls the walk at a tracepoint.
+#[tracepoint]
+fn traced(context: TracePointContext) -> u32 {
+    call(&TRACE_WALKS, walk::EVENT, &context);
+    0
+}
+
+/// Calls this crate's walk for events of a context. Returns only if there is none.
+#[inline(always)]
+fn call<C: EbpfContext>(walks: &Walks, number: u32, context: &C) {
+    // SAFETY: nothing here needs to be dropped; the helper has no other conditions.
+    unsafe {
+        walks.tail_call(context, number);
+        Counters::lose(bpf_get_smp_processor_id(), Counter::NoWalk);
+    }
+}
+
+/// Takes the sample that [`switched`] requested.
+#[raw_tracepoint]
+fn walk_resumed(context: RawTracePointContext) -> i32 {
     off_cpu::resumed(&context);
     0
 }
 
 /// Takes a sample at an event of a counter.
 #[perf_event]
-fn counted(context: PerfEventContext) -> u32 {
+fn walk_counted(context: PerfEventContext) -> u32 {
     event::take(&context);
     0
 }
 
 /// Takes a sample at a function's entry or return.
 #[uprobe]
-fn probed(context: ProbeContext) -> u32 {
+fn walk_probed(context: ProbeContext) -> u32 {
     event::take_probe(&context);
     0
 }
 
 /// Takes a sample at a tracepoint.
 #[tracepoint]
-fn traced(context: TracePointContext) -> u32 {
+fn walk_traced(context: TracePointContext) -> u32 {
     event::take_tracepoint(&context);
     0
 }
@@ -96,9 +144,16 @@ fn entered(context: ProbeContext) -> u32 {
     0
 }
 
-/// Takes a sample of the time of a function, at its return.
+/// Calls the walk at the return of a function whose time is sampled.
 #[uprobe]
 fn left(context: ProbeContext) -> u32 {
+    call(&PROBE_WALKS, walk::SPAN, &context);
+    0
+}
+
+/// Takes a sample of the time of a function, at its return.
+#[uprobe]
+fn walk_left(context: ProbeContext) -> u32 {
     span::leave(&context);
     0
 }
@@ -110,9 +165,16 @@ fn called(context: TracePointContext) -> u32 {
     0
 }
 
-/// Takes a sample of the time of a system call, at its end.
+/// Calls the walk at the end of a system call whose time is sampled.
 #[tracepoint]
 fn answered(context: TracePointContext) -> u32 {
+    call(&TRACE_WALKS, walk::SPAN, &context);
+    0
+}
+
+/// Takes a sample of the time of a system call, at its end.
+#[tracepoint]
+fn walk_answered(context: TracePointContext) -> u32 {
     span::answer(&context);
     0
 }
@@ -121,6 +183,34 @@ fn answered(context: TracePointContext) -> u32 {
 #[raw_tracepoint(tracepoint = "sched_wakeup")]
 fn woken(context: RawTracePointContext) -> i32 {
     off_cpu::woken(&context);
+    0
+}
+
+/// Takes a sample at an own program's event of a clock or counter.
+#[perf_event]
+fn own_event(context: PerfEventContext) -> u32 {
+    own::take(&context);
+    0
+}
+
+/// Takes a sample at an own program's probe.
+#[uprobe]
+fn own_probe(context: ProbeContext) -> u32 {
+    own::take(&context);
+    0
+}
+
+/// Takes a sample at an own program's tracepoint.
+#[tracepoint]
+fn own_trace(context: TracePointContext) -> u32 {
+    own::take(&context);
+    0
+}
+
+/// Takes a sample at an own program's raw tracepoint.
+#[raw_tracepoint]
+fn own_raw(context: RawTracePointContext) -> i32 {
+    own::take(&context);
     0
 }
 
@@ -166,6 +256,11 @@ static WALKERS: u32 = u32::MAX;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".rodata")]
 static LEVELS: u32 = abi::config::MAX_LEVELS;
+
+/// Kinds of samples of the embedder's own programs, a bit for each number. Set by the loader.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static OWN_KINDS: u64 = 0;
 
 /// Required by the language; no code here panics.
 #[panic_handler]

@@ -2,7 +2,7 @@
 
 use aya_ebpf::bindings::BPF_F_MMAPABLE;
 use aya_ebpf::bindings::bpf_map_type::{BPF_MAP_TYPE_CGROUP_ARRAY, BPF_MAP_TYPE_USER_RINGBUF};
-use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, RingBuf};
+use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, ProgramArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::config::Config;
@@ -10,6 +10,7 @@ use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::off_cpu::{OffCpu, Switched, Woken};
+use ebpf_programs::abi::own::{Event, walk};
 use ebpf_programs::abi::reason::Counter;
 use ebpf_programs::abi::span;
 
@@ -115,3 +116,27 @@ pub(crate) static CGROUPS: CgroupArray = CgroupArray {
 /// Beginnings of spans; the loader sets the number.
 #[btf_map]
 pub(crate) static SPANS: LruHashMap<span::Key, u64, 1> = LruHashMap::new();
+
+/// Programs that others call.
+pub(crate) type Walks = ProgramArray<{ walk::COUNT }>;
+
+/// Programs that walk at events of clocks and counters, by their [index](ebpf_programs::abi::own::walk). Programs at events call
+/// them as their last act, so that a walk can be replaced while they are attached.
+#[btf_map]
+pub(crate) static EVENT_WALKS: Walks = ProgramArray::new();
+
+/// As [`EVENT_WALKS`], at probes.
+#[btf_map]
+pub(crate) static PROBE_WALKS: Walks = ProgramArray::new();
+
+/// As [`EVENT_WALKS`], at tracepoints.
+#[btf_map]
+pub(crate) static TRACE_WALKS: Walks = ProgramArray::new();
+
+/// As [`EVENT_WALKS`], at raw tracepoints.
+#[btf_map]
+pub(crate) static RAW_WALKS: Walks = ProgramArray::new();
+
+/// Events of the embedder's programs, by the address of their context; the loader sets the number.
+#[btf_map]
+pub(crate) static OWN_EVENTS: HashMap<u64, Event, 1> = HashMap::new();

@@ -182,6 +182,15 @@ extern "C" fn ignore(_: *mut c_void, _: *mut c_void) -> c_long {
     1
 }
 
+/// Returns `true` if the thread that this CPU switched to is to be sampled.
+#[inline(always)]
+pub(crate) fn is_due() -> bool {
+    // SAFETY: the helper has no conditions.
+    let woken = WOKEN.get_ptr_mut(unsafe { bpf_get_smp_processor_id() });
+    // SAFETY: the value belongs to this CPU, and interrupts are off.
+    woken.is_some_and(|woken| unsafe { (*woken).tid != 0 })
+}
+
 /// Takes the sample of a thread that is back on its CPU.
 #[inline(always)]
 pub(crate) fn resumed(context: &RawTracePointContext) {

@@ -48,7 +48,7 @@ pub(super) struct PipelineThread {
     period: Duration,
     pids: Vec<u32>,
     /// Samples lost up to the last finished profile.
-    lost: [u64; 3],
+    lost: [u64; Counts::LOSSES.len()],
     /// Intervals that passed since the last finished profile.
     merged: u64,
     checked: Instant,
@@ -76,7 +76,7 @@ impl PipelineThread {
             recorder,
             is_alive,
             shared,
-            lost: [0; 3],
+            lost: [0; Counts::LOSSES.len()],
             merged: 0,
             checked: Instant::now(),
             exited: None,

@@ -25,6 +25,8 @@ pub(in super::super) struct Attached {
 
 /// The point of a trigger in the running kernel.
 enum Point {
+    /// The embedder attaches its program.
+    Elsewhere,
     OffCpu {
         map: Map,
         settings: abi::OffCpu,
@@ -108,6 +110,7 @@ impl Attached {
     fn links_of(&self, point: &Point) -> io::Result<Vec<OwnedFd>> {
         let program = |name| self.programs.get(name).ok_or(io::Error::from(io::ErrorKind::NotFound));
         match point {
+            Point::Elsewhere => Ok(Vec::new()),
             Point::OffCpu { map, settings } => {
                 let start = perf::clock_now(libc::CLOCK_MONOTONIC);
                 map.set(0, &off_cpu::bytes(&abi::OffCpu { start, ..*settings }))?;
@@ -161,6 +164,7 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
     let number = u64::from(event);
     match &trigger.event {
         Event::Cpu => Err("the clock is no probe".to_owned()),
+        Event::Own { .. } => Ok(Point::Elsewhere),
         Event::OffCpu(off_cpu) => {
             let map =
                 object.map("OFF_CPU").map_err(|_| "there can be one off-CPU trigger only".to_owned())?;

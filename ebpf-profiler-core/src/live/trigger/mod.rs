@@ -10,7 +10,10 @@
 //!   tracepoint  traced               an event of the kernel      tracepoint:GROUP:NAME: count
 //!   futex       called, answered     tracepoints of futex calls  futex: nanoseconds
 //!   counters    counted              a software event, each CPU  page-faults: count
+//!   own         -                    by the embedder             its name and unit
 //! ```
+//!
+//! All programs but the clock's call the [walk](Walk) of their context last. The clock's has it inline.
 
 mod attach;
 
@@ -19,6 +22,8 @@ mod futex;
 mod parse;
 
 mod off_cpu;
+
+mod own;
 
 mod probe;
 
@@ -29,9 +34,12 @@ use std::time::Duration;
 pub(super) use attach::Attached;
 pub use futex::Futex;
 pub use off_cpu::OffCpu;
+pub use own::{OwnPrograms, ProgramType};
 pub use parse::TriggerError;
 pub use probe::Uprobe;
 pub use tracepoint::Tracepoint;
+
+use ebpf_programs::abi::own::walk;
 
 use crate::profile::{SampleKind, Unit};
 
@@ -67,6 +75,34 @@ pub(super) enum Event {
         /// Number of events for each sample.
         period: u32,
     },
+    Own {
+        name: String,
+        unit: Unit,
+        program: ProgramType,
+    },
+}
+
+/// A program that walks stacks, and the element of an array from which others call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Walk {
+    pub(super) map: &'static str,
+    pub(super) index: u32,
+    pub(super) program: &'static str,
+}
+
+impl Walk {
+    const fn event(map: &'static str, program: &'static str) -> Option<Walk> {
+        Some(Walk { map, index: walk::EVENT, program })
+    }
+
+    const fn span(map: &'static str, program: &'static str) -> Option<Walk> {
+        Some(Walk { map, index: walk::SPAN, program })
+    }
+
+    /// Returns `true` if programs of the embedder call it.
+    pub(super) fn is_own(&self) -> bool {
+        self.index == walk::OWN
+    }
 }
 
 /// A software event of the kernel.
@@ -120,6 +156,12 @@ impl Trigger {
         Tracepoint::new(group, name).into()
     }
 
+    /// Returns the trigger of events of an eBPF program of the embedder's own, with samples of the kind `name`. See
+    /// [`OwnPrograms`].
+    pub fn own(name: impl Into<String>, unit: Unit, program: ProgramType) -> Trigger {
+        Trigger { event: Event::Own { name: name.into(), unit, program } }
+    }
+
     /// Returns the trigger of every `period`-th page fault, with a count of page faults.
     pub fn page_faults(period: u32) -> Trigger {
         Trigger { event: Event::Counter { counter: COUNTERS[0], period: period.max(1) } }
@@ -134,6 +176,7 @@ impl Trigger {
             Event::Tracepoint(tracepoint) => tracepoint.kind(),
             Event::Futex(_) => Futex::kind(),
             Event::Counter { counter, .. } => SampleKind::new(counter.name, Unit::Count),
+            Event::Own { name, unit, .. } => SampleKind::new(name.clone(), *unit),
         }]
     }
 
@@ -161,6 +204,16 @@ impl Trigger {
         self.event == Event::Cpu
     }
 
+    /// Returns `true` for events of the embedder's own programs.
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self.event, Event::Own { .. })
+    }
+
+    /// Returns the name of its kind of samples, for events of the embedder's own programs.
+    pub(super) fn own_name(&self) -> &str {
+        if let Event::Own { name, .. } = &self.event { name } else { "" }
+    }
+
     /// Returns `true` for off-CPU time.
     pub(super) fn is_off_cpu(&self) -> bool {
         matches!(self.event, Event::OffCpu(_))
@@ -177,6 +230,21 @@ impl Trigger {
             Event::Tracepoint(_) => &["traced"],
             Event::Futex(_) => &["called", "answered"],
             Event::Counter { .. } => &["counted"],
+            Event::Own { .. } => &[],
+        }
+    }
+
+    /// Returns the walk that its programs call; `None` for the clock, whose program walks itself.
+    pub(super) fn walk(&self) -> Option<Walk> {
+        match &self.event {
+            Event::Cpu => None,
+            Event::OffCpu(_) => Walk::event("RAW_WALKS", "walk_resumed"),
+            Event::Uprobe(probe) if probe.is_time => Walk::span("PROBE_WALKS", "walk_left"),
+            Event::Uprobe(_) => Walk::event("PROBE_WALKS", "walk_probed"),
+            Event::Tracepoint(_) => Walk::event("TRACE_WALKS", "walk_traced"),
+            Event::Futex(_) => Walk::span("TRACE_WALKS", "walk_answered"),
+            Event::Counter { .. } => Walk::event("EVENT_WALKS", "walk_counted"),
+            Event::Own { program, .. } => Some(program.walk()),
         }
     }
 }

@@ -129,6 +129,7 @@ impl fmt::Display for Trigger {
             }
             Event::Futex(Futex { threshold }) if threshold.is_zero() => f.write_str("futex"),
             Event::Futex(Futex { threshold }) => write!(f, "futex:{threshold:?}"),
+            Event::Own { name, .. } => write!(f, "own:{name}"),
             Event::Counter { counter, period: 1 } => f.write_str(counter.name),
             Event::Counter { counter, period } => write!(f, "{}:{period}", counter.name),
         }

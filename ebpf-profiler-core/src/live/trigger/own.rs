@@ -1,0 +1,131 @@
+//! Events of the embedder's own eBPF programs.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use ebpf_programs::abi::own::walk;
+
+use super::super::bpf::Map;
+use super::super::error::StartError;
+use super::{Trigger, Walk};
+
+/// Type of an eBPF program that triggers samples. A program can call walks of its own type only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProgramType {
+    /// A program at a perf event: a clock or counter.
+    PerfEvent,
+    /// A program at a uprobe, uretprobe, USDT probe, kprobe or kretprobe.
+    Probe,
+    /// A program at a tracepoint.
+    Tracepoint,
+    /// A program at a raw tracepoint.
+    RawTracepoint,
+}
+
+impl ProgramType {
+    /// Returns the walk that programs of this type call.
+    pub(in super::super) fn walk(self) -> Walk {
+        let (map, program) = match self {
+            ProgramType::PerfEvent => ("EVENT_WALKS", "own_event"),
+            ProgramType::Probe => ("PROBE_WALKS", "own_probe"),
+            ProgramType::Tracepoint => ("TRACE_WALKS", "own_trace"),
+            ProgramType::RawTracepoint => ("RAW_WALKS", "own_raw"),
+        };
+        Walk { map, index: walk::OWN, program }
+    }
+}
+
+/// The maps by which eBPF programs of the embedder's own trigger samples, from
+/// [`Profiler::own_programs`](super::super::Profiler::own_programs).
+///
+/// A program decides that its event is a sample, writes kind and value to a map, and calls the walk last:
+///
+/// ```text
+///   struct event { u64 value; u32 kind; u32 reserved; };          value: at most 2⁴⁸; reserved: 0
+///
+///   OWN_EVENTS    hash map   key: address of the program's context, 8 bytes    value: struct event
+///   EVENT_WALKS   programs   perf events        index 0
+///   PROBE_WALKS   programs   probes             index 0
+///   TRACE_WALKS   programs   tracepoints        index 0
+///   RAW_WALKS     programs   raw tracepoints    index 0
+///
+///   u64 key = (u64)context;
+///   struct event event = { .value = bytes, .kind = kind };
+///   bpf_map_update_elem(&OWN_EVENTS, &key, &event, BPF_ANY);
+///   bpf_tail_call(context, &PROBE_WALKS, 0);
+///   bpf_map_delete_elem(&OWN_EVENTS, &key);                       reached if there is no walk: the profiler pauses or ended
+/// ```
+///
+/// An event with an unknown kind or a higher value is lost and counted in [`Health::lost`](super::super::Health::lost); so is one that
+/// does not fit into `OWN_EVENTS`, which has 1,024 entries. Filters apply as to all events.
+///
+/// The program gets the maps by [pins](OwnPrograms::pin), in a loader such as aya or libbpf, or by [descriptors](OwnPrograms::maps).
+/// The kernel removes the walks when the profiler ends, also those of pinned maps.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ebpf_profiler_core::Profiler;
+/// use ebpf_profiler_core::live::{ProgramType, Trigger};
+/// use ebpf_profiler_core::profile::Unit;
+/// use std::path::Path;
+///
+/// let requests = Trigger::own("requests", Unit::Bytes, ProgramType::Probe);
+/// let profiler = Profiler::builder().on(requests).start()?;
+/// let own = profiler.own_programs();
+/// own.pin(Path::new("/sys/fs/bpf/profiler"))?;
+/// let kind = own.kind("requests");
+/// // Load the program with these maps, set its kind, attach it.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct OwnPrograms {
+    kinds: Vec<(String, u32)>,
+    maps: Vec<(&'static str, Map)>,
+}
+
+impl OwnPrograms {
+    /// Collects the maps for `triggers`, whose index is the number of their kind of samples.
+    pub(in super::super) fn new(
+        triggers: &[Trigger],
+        map: impl Fn(&str) -> Result<Map, StartError>,
+    ) -> Result<OwnPrograms, StartError> {
+        let own = || Trigger::numbered(triggers).filter(|(_, trigger)| trigger.is_own());
+        let kinds: Vec<(String, u32)> =
+            own().map(|(kind, it)| (it.own_name().to_owned(), kind.into())).collect();
+        let mut names: Vec<&str> = own().filter_map(|(_, it)| it.walk()).map(|walk| walk.map).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.extend((!kinds.is_empty()).then_some("OWN_EVENTS"));
+        let maps = names.into_iter().map(|name| Ok((name, map(name)?)));
+        Ok(OwnPrograms { kinds, maps: maps.collect::<Result<_, StartError>>()? })
+    }
+
+    /// Returns the number of a kind of samples; `None` if there is no [`Trigger::own`] with this name.
+    pub fn kind(&self, name: &str) -> Option<u32> {
+        self.kinds.iter().find(|(it, _)| it == name).map(|&(_, kind)| kind)
+    }
+
+    /// Returns the maps by name: `OWN_EVENTS`, and the walks of the program types in use.
+    pub fn maps(&self) -> impl Iterator<Item = (&str, BorrowedFd<'_>)> {
+        self.maps.iter().map(|(name, map)| (*name, map.as_fd()))
+    }
+
+    /// Pins the maps by their names in `folder` of a BPF file system, which is created if it is missing. Pins stay until they are
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a pin exists, or `folder` is not in a BPF file system.
+    pub fn pin(&self, folder: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(folder)?;
+        self.maps.iter().try_for_each(|(name, map)| {
+            let path = CString::new(folder.join(name).as_os_str().as_bytes())?;
+            map.pin(&path)
+        })
+    }
+}
