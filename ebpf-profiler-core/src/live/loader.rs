@@ -198,7 +198,8 @@ pub(super) fn load(
     let is_clock_alone = triggers.iter().all(Trigger::is_cpu);
     let levels = if is_clock_alone { 1 } else { MAX_LEVELS };
     let (slots, has_off_cpu) = (cpus * levels, triggers.iter().any(Trigger::is_off_cpu));
-    let own = Trigger::numbered(triggers).fold(0u64, |kinds, (kind, it)| kinds | u64::from(it.is_own()) << (kind & 63));
+    let own = Trigger::numbered(triggers)
+        .fold(0u64, |kinds, (kind, it)| kinds | u64::from(it.is_own()) << (kind & 63));
     let threads = if has_off_cpu { abi::off_cpu::MAX_THREADS } else { 1 };
     let spans = if triggers.iter().any(Trigger::has_spans) { abi::span::MAX_SPANS } else { 1 };
     let mut entries = vec![

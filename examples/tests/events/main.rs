@@ -14,6 +14,8 @@ mod labels;
 
 mod off_cpu;
 
+mod own;
+
 mod probes;
 
 mod spans;

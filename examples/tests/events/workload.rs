@@ -62,6 +62,16 @@ impl Program {
 
     /// Profiles the threads of `mode` with this profiler.
     pub(crate) fn profile_with(&self, mode: &str, builder: Builder) -> Run {
+        self.profile_attached(mode, builder, |_| ())
+    }
+
+    /// As [`profile_with`](Program::profile_with), with what `attach` returns held during the work.
+    pub(crate) fn profile_attached<T>(
+        &self,
+        mode: &str,
+        builder: Builder,
+        attach: impl FnOnce(&Profiler) -> T,
+    ) -> Run {
         let trace = (mode == "waits").then(|| {
             tracefs::mount().unwrap();
             Switches::trace().unwrap()
@@ -71,9 +81,11 @@ impl Program {
         let builder = builder.pid(child.id()).ring_size(64 << 20).deadline(Duration::from_secs(120));
         let profiler =
             builder.unwind(ebpf_profiler_unwind::tables()).start().unwrap_or_else(|error| panic!("{error}"));
+        let attached = attach(&profiler);
         let stolen = stolen();
         let threads = work(&mut child, &mut lines, mode);
         let (stolen, stop) = (self::stolen() - stolen, switches::now());
+        drop(attached);
         let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
         let waits = trace.map(|trace| trace.waits(stop)).unwrap_or_default();
         end(&mut child);
