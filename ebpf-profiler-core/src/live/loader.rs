@@ -76,14 +76,15 @@ pub(super) struct Kernel {
     pub(super) counters: Counters,
 }
 
-/// The programs that walk stacks: the clock's, and those that programs at other events call. They have the walkers of the
-/// runtimes that were found so far, so that others cost nothing; when one is found, they are loaded anew.
+/// The programs that walk stacks: the clock's, and those that programs at other events call. These have the walkers of all
+/// plugged-in languages. The clock's has those of the runtimes that were found so far, so that others cost nothing; when one is
+/// found, it is loaded anew.
 pub(super) struct Walks {
     object: KernelObject,
     /// The clock's program; `None` without CPU time.
     sampler: Option<OwnedFd>,
     called: Vec<Called>,
-    /// Walkers of the programs, a bit for each.
+    /// Walkers of the clock's program, a bit for each.
     has: u32,
     /// Walkers that the registry has requested.
     needed: Arc<AtomicU32>,
@@ -99,18 +100,14 @@ struct Called {
 }
 
 impl Walks {
-    /// Loads the programs. Of the walkers of plugged-in languages they have that of lists at once: it costs next to nothing, and
-    /// the first frames of a process then don't wait for it.
+    /// Loads the programs. Of the walkers of plugged-in languages the clock's has that of lists at once: it costs next to nothing,
+    /// and the first frames of a process then don't wait for it.
     fn load(
         mut object: KernelObject,
         triggers: &[Trigger],
         plugged_in: u32,
         needed: Arc<AtomicU32>,
     ) -> Result<Walks, StartError> {
-        let has = plugged_in & 1 << walker::LIST;
-        object.set_constant(WALKERS, &has.to_ne_bytes())?;
-        let has_clock = triggers.iter().any(Trigger::is_cpu);
-        let sampler = has_clock.then(|| object.program(SAMPLER)).transpose()?;
         let mut walks: Vec<Walk> = triggers.iter().filter_map(Trigger::walk).collect();
         walks.sort_unstable();
         walks.dedup();
@@ -118,6 +115,10 @@ impl Walks {
             Ok(Called { map: object.map(walk.map)?, program: object.program(walk.program)?, walk })
         };
         let called = walks.into_iter().map(load).collect::<Result<_, StartError>>()?;
+        let has = plugged_in & 1 << walker::LIST;
+        object.set_constant(WALKERS, &has.to_ne_bytes())?;
+        let has_clock = triggers.iter().any(Trigger::is_cpu);
+        let sampler = has_clock.then(|| object.program(SAMPLER)).transpose()?;
         let walks = Walks { object, sampler, called, has, needed, former: (0, Duration::ZERO) };
         walks.set_called(|_| true).map_err(failed_to_set)?;
         Ok(walks)
@@ -128,18 +129,14 @@ impl Walks {
         self.sampler.as_ref()
     }
 
-    /// Loads the programs anew if walkers were requested that they don't have. Returns `true` if the clock's program was.
+    /// Loads the clock's program anew if walkers were requested that it doesn't have. Returns `true` if it did.
     pub(super) fn renew(&mut self) -> Result<bool, StartError> {
         let needed = self.needed.load(Ordering::Relaxed) | self.has;
         if needed == self.has {
             return Ok(false);
         }
-        self.object.set_constant(WALKERS, &needed.to_ne_bytes())?;
-        for called in &mut self.called {
-            called.program = self.object.program(called.walk.program)?;
-        }
-        self.set_called(|_| true).map_err(failed_to_set)?;
         if self.sampler.is_some() {
+            self.object.set_constant(WALKERS, &needed.to_ne_bytes())?;
             let program = self.object.program(SAMPLER)?;
             self.former = self.runs();
             self.sampler = Some(program);

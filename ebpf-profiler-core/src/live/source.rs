@@ -125,16 +125,13 @@ impl LiveSource {
         Ok(())
     }
 
-    /// Loads the walks with the walkers of runtimes that were found since.
+    /// Loads the clock's program with the walkers of runtimes that were found since.
     fn renew_walks(&mut self) -> io::Result<()> {
         if self.stopped {
             return Ok(());
         }
         if self.kernel.walks.renew().map_err(|error| io::Error::other(error.to_string()))? {
             self.restart_clocks()?;
-        }
-        if self.period.is_none() {
-            self.kernel.walks.reject_own();
         }
         Ok(())
     }
