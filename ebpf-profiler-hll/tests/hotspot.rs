@@ -16,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Attachment, Language as _, Memory, Reason, Runtime, Target, Unreadable};
 use ebpf_profiler_hll::hotspot::HotSpot;
+use ebpf_programs::abi::hotspot::parameter;
 
 /// Shape of the frames of code blobs, above their addresses.
 const COMPILED: u64 = 1 << 48;
@@ -147,10 +148,12 @@ impl Machine {
         let memory = self.memory();
         let memory: &dyn Memory = &memory;
         let parameters = attachment.walker().abi().parameters;
-        let (header, log2) = (parameters[3] & 0xff, parameters[3] >> 8 & 0xff);
-        let check = (parameters[4] >> 32 & 0xffff) + (parameters[6] >> 48);
+        let sizes = parameters[parameter::SIZES];
+        let (header, log2) = (sizes & 0xff, sizes >> 8 & 0xff);
+        let check =
+            (parameters[parameter::PARTS] >> 32 & 0xffff) + (parameters[parameter::DEOPTIMIZATION] >> 48);
         let mut blobs = Vec::new();
-        for heap in parameters[9..].as_chunks::<3>().0 {
+        for heap in parameters[parameter::HEAP..parameter::COUNT].as_chunks::<3>().0 {
             let [low, high, map] = *heap;
             // In pages, as they are committed.
             for start in (0..(high - low) >> log2).step_by(4096) {

@@ -35,6 +35,7 @@ const ALL: &[&str] = &[
     "v8",
     "luajit",
     "events",
+    "snapshots",
     "hostile",
     "collector",
     "crates",

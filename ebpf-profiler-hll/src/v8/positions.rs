@@ -5,7 +5,7 @@
 //!   signed number   zigzag: 0, -1, 1, -2, …
 //!
 //!   entry of a position table      distance from the entry before, or -1 minus it for an expression: signed; from 14 on
-//!                                  unsigned and shifted by 2, above two flags. The first is that from -1.
+//!                                  unsigned and shifted by 2, above two flags. The first is that from -1, before 9 from 0.
 //!                                  difference of the position: signed, 64 bits
 //!   position                       external 1 bit, offset in the script plus 1 in 30, inlining plus 1 in 16
 //!   table of bytecode offsets      size of the prologue, then of the code of each bytecode
@@ -38,7 +38,8 @@ impl Position {
 pub(super) fn decode(version: Version, table: &[u8]) -> impl Iterator<Item = (u32, Option<Position>)> + '_ {
     let flags = if version < Version(14, 0) { 1 } else { 2 };
     let mut rest = table;
-    let (mut code, mut bits) = (u32::MAX, 0u64);
+    let first = if version < Version(9, 0) { 0 } else { u32::MAX };
+    let (mut code, mut bits) = (first, 0u64);
     std::iter::from_fn(move || {
         let distance = unsigned(&mut rest)? >> flags;
         let difference = signed(&mut rest)?;
@@ -107,6 +108,12 @@ mod tests {
         let table = [2 << 2 | 1, 10 << 1, 12 << 2 | 3, 0];
         let offsets: Vec<_> = decode(Version(14, 1), &table).map(|(offset, _)| offset).collect();
         assert_eq!(offsets, [1, 13]);
+    }
+
+    #[test]
+    fn entries_begin_before_the_code_from_9_on() {
+        let first = |version| decode(version, &[4 << 1, 0]).next().map(|(offset, _)| offset);
+        assert_eq!((first(Version(8, 4)), first(Version(9, 4))), (Some(4), Some(3)));
     }
 
     #[test]

@@ -8,7 +8,11 @@ use crate::others::{self, Line};
 
 /// The stack of one thread, by all three.
 pub(crate) struct Thread {
+    /// Native frames, without those of script functions.
     pub(crate) ours: Vec<Line>,
+    /// Number of native frames that are called by the innermost script function of a runtime whose frames lie on this stack, if
+    /// there is one.
+    pub(crate) before_scripts: Option<usize>,
     pub(crate) stop: Stop,
     pub(crate) eu_stack: Vec<Line>,
     pub(crate) gdb: Vec<Line>,
@@ -25,13 +29,14 @@ pub(crate) struct Difference {
 impl Thread {
     fn new(stack: &Stack, eu_stack: &others::Stacks, gdb: &others::Stacks) -> Thread {
         let of = |stacks: &others::Stacks| stacks.get(&stack.thread.id).cloned().unwrap_or_default();
-        // Script frames, which the other tools don't show, are left out.
+        // The other tools show no script functions.
         let line = |call: &examples::Call| {
             let name = call.functions.last().cloned().unwrap_or_default();
             Some(Line { pc: call.frame.native()?.pc(), name })
         };
         Thread {
             ours: stack.calls.iter().filter_map(line).collect(),
+            before_scripts: stack.calls.iter().position(|call| call.frame.native().is_none()),
             stop: stack.stop,
             eu_stack: of(eu_stack),
             gdb: of(gdb),
@@ -41,6 +46,22 @@ impl Thread {
     /// Returns `true` if our stack is whole and `theirs` has more frames.
     pub(crate) fn ends_before(&self, theirs: &[Line]) -> bool {
         self.stop == Stop::Root && theirs.len() > self.ours.len() && same(&self.ours, theirs)
+    }
+
+    /// Returns `true` if our stack is whole and has script functions, and all of its native frames are in `theirs`, in the same
+    /// order.
+    pub(crate) fn has_scripts_within(&self, theirs: &[Line]) -> bool {
+        let mut rest = theirs.iter();
+        let mut is_next = |line: &Line| rest.any(|other| other.pc == line.pc);
+        self.stop == Stop::Root && self.before_scripts.is_some() && self.ours.iter().all(&mut is_next)
+    }
+
+    /// Returns `true` if our stack is whole and has script functions, and the native frames that they called begin `theirs`.
+    pub(crate) fn has_scripts_behind(&self, theirs: &[Line]) -> bool {
+        let called = self.before_scripts.and_then(|count| self.ours.get(..count));
+        let is_same =
+            |called: &[Line]| called.len() <= theirs.len() && (called.is_empty() || same(called, theirs));
+        self.stop == Stop::Root && called.is_some_and(is_same)
     }
 
     /// Returns `true` if our stack has more frames than `theirs`.

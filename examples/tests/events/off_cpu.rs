@@ -118,10 +118,12 @@ fn assert_agree(run: &Run, kind: usize) {
         missing += count.saturating_sub(events + late);
         // The thread was created between its creator's look at the clock and the record of its creation.
         let allowed = TOLERANCE * count + truth / 1_000 + (created - counts.created) + run.stolen;
-        let is_near = sampled <= truth + allowed && sampled + allowed >= truth - lost;
-        let is_roughly_right =
-            sampled.abs_diff(counts.off_cpu) < counts.off_cpu / 4 + 20_000 * count + run.stolen;
-        if events > count || !is_near || !is_roughly_right {
+        let is_near = events <= count && sampled <= truth + allowed && sampled + allowed >= truth - lost;
+        let difference = sampled.abs_diff(counts.off_cpu);
+        let is_roughly_right = difference < counts.off_cpu / 4 + 20_000 * count + run.stolen;
+        // The trace may lack the beginning of a thread, and a busy machine disturbs the statistics: one of them has to agree.
+        let agrees_with_statistics = difference < counts.off_cpu / 100 + 20_000 * events + run.stolen;
+        if !is_roughly_right || !(is_near || agrees_with_statistics) {
             wrong.push(name);
         }
     }

@@ -136,44 +136,49 @@ fn ruby() {
 
 const NODE: &[(&str, u32)] = &[("each", 0), ("area", 0), ("area", 0), ("area", 0), ("leaf", 0)];
 
-#[test]
-#[ignore = "needs gdb and cargo xtask fixtures v8"]
-fn v8() {
-    test_needs::programs!("gcore");
-    for (name, about, fetched) in [
-        ("node_12", "interpreted and optimized functions of Node.js 12", "node-12/bin/node"),
-        ("node_24", "interpreted and optimized functions of Node.js 24", "node-24/bin/node"),
-    ] {
-        let Some(program) = fixture(fetched) else { continue };
-        let subject = Subject { name, about, language: "v8js", chain: NODE };
-        subject.check(Command::new(program).arg(source("calls.js")).arg("warm"));
-    }
-}
+/// Of versions that CI does not fetch.
+mod matrix {
+    use super::*;
 
-#[test]
-#[ignore = "needs gdb and cargo xtask fixtures hotspot"]
-fn hotspot() {
-    test_needs::programs!("gcore", "javac");
-    let classes = dump::folder();
-    dump::build(
-        Command::new("javac").args(["--release", "11", "-d"]).arg(&classes).arg(source("Calls.java")),
-    );
-    for (name, about, fetched) in [
-        ("java_11", "interpreted and compiled methods of Java 11", "jdk-11/bin/java"),
-        ("java_25", "interpreted and compiled methods of Java 25", "jdk-25/bin/java"),
-    ] {
-        let Some(program) = fixture(fetched) else { continue };
-        let chain = &[
-            ("Calls.main", 0),
-            ("Calls.each", 0),
-            ("Calls.area", 0),
-            ("Calls.area", 0),
-            ("Calls.area", 0),
-            ("Calls.leaf", 0),
-        ];
-        let subject = Subject { name, about, language: "jvm", chain };
-        let small = ["-Xmx24m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=8m", "-Xshare:off", "-cp"];
-        subject.check(Command::new(program).args(small).arg(&classes).args(["Calls", "warm"]));
+    #[test]
+    #[ignore = "needs gdb and cargo xtask fixtures v8"]
+    fn v8() {
+        test_needs::programs!("gcore");
+        for (name, about, fetched) in [
+            ("node_12", "interpreted and optimized functions of Node.js 12", "node-12/bin/node"),
+            ("node_24", "interpreted and optimized functions of Node.js 24", "node-24/bin/node"),
+        ] {
+            let Some(program) = fixture(fetched) else { continue };
+            let subject = Subject { name, about, language: "v8js", chain: NODE };
+            subject.check(Command::new(program).arg(source("calls.js")).arg("warm"));
+        }
+    }
+
+    #[test]
+    #[ignore = "needs gdb and cargo xtask fixtures hotspot"]
+    fn hotspot() {
+        test_needs::programs!("gcore", "javac");
+        let classes = dump::folder();
+        dump::build(
+            Command::new("javac").args(["--release", "11", "-d"]).arg(&classes).arg(source("Calls.java")),
+        );
+        for (name, about, fetched) in [
+            ("java_11", "interpreted and compiled methods of Java 11", "jdk-11/bin/java"),
+            ("java_25", "interpreted and compiled methods of Java 25", "jdk-25/bin/java"),
+        ] {
+            let Some(program) = fixture(fetched) else { continue };
+            let chain = &[
+                ("Calls.main", 0),
+                ("Calls.each", 0),
+                ("Calls.area", 0),
+                ("Calls.area", 0),
+                ("Calls.area", 0),
+                ("Calls.leaf", 0),
+            ];
+            let subject = Subject { name, about, language: "jvm", chain };
+            let small = ["-Xmx24m", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=8m", "-Xshare:off", "-cp"];
+            subject.check(Command::new(program).args(small).arg(&classes).args(["Calls", "warm"]));
+        }
     }
 }
 
