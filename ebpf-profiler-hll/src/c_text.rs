@@ -7,7 +7,7 @@ const PIECE: u64 = 64;
 
 /// Text that ends with a zero byte.
 pub(crate) struct CText {
-    /// The bytes before the zero byte, at most as many as the limit.
+    /// The bytes before the zero byte, cut to the limit.
     pub(crate) bytes: Vec<u8>,
     /// `true` if there was no zero byte up to the limit.
     pub(crate) is_cut: bool,

@@ -28,7 +28,7 @@ const LINGER: u64 = 10_000_000_000;
 ///
 /// The samples of the thread have it in profiles of this program ([`Builder::include_self`](super::Builder::include_self)): in
 /// [`Sample::labels`](crate::profile::Sample::labels), and where sinks have a place for labels. An inner scope with the same key
-/// replaces the value. Takes some 100 ns, with or without a profiler.
+/// replaces the value. It costs the same with and without a profiler.
 ///
 /// A thread keeps its last 4,096 changes, and samples that were taken before these have no labels: more than some 5,000 scopes a
 /// second in one thread may be too many. A profile has at most 16,384 combinations of threads and labels; later ones have none.
@@ -59,7 +59,7 @@ pub fn label(key: impl Into<Arc<str>>, value: impl Into<LabelValue>) -> LabelGua
 #[must_use = "the label is removed when the guard is dropped"]
 pub struct LabelGuard {
     former: Labels,
-    /// It belongs to its thread.
+    /// Keeps the guard in its thread.
     _thread: PhantomData<*const ()>,
 }
 

@@ -78,7 +78,7 @@ pub(super) struct Kernel {
 
 /// The programs that walk stacks: the clock's, and those that programs at other events call. These have the walkers of all
 /// plugged-in languages. The clock's has those of the runtimes that were found so far, so that others cost nothing; when one is
-/// found, it is loaded anew.
+/// found, it is loaded again.
 pub(super) struct Walks {
     object: KernelObject,
     /// The clock's program; `None` without CPU time.
@@ -129,7 +129,7 @@ impl Walks {
         self.sampler.as_ref()
     }
 
-    /// Loads the clock's program anew if walkers were requested that it doesn't have. Returns `true` if it did.
+    /// Loads the clock's program again if walkers were requested that it doesn't have. Returns `true` if it did.
     pub(super) fn renew(&mut self) -> Result<bool, StartError> {
         let needed = self.needed.load(Ordering::Relaxed) | self.has;
         if needed == self.has {
@@ -197,19 +197,15 @@ pub(super) fn load(
     let (slots, has_off_cpu) = (cpus * levels, triggers.iter().any(Trigger::is_off_cpu));
     let own = Trigger::numbered(triggers)
         .fold(0u64, |kinds, (kind, it)| kinds | u64::from(it.is_own()) << (kind & 63));
-    let threads = if has_off_cpu { abi::off_cpu::MAX_THREADS } else { 1 };
-    let spans = if triggers.iter().any(Trigger::has_spans) { abi::span::MAX_SPANS } else { 1 };
     let mut entries = vec![
-        ("SPANS", spans),
         ("SCRATCH", slots),
         ("CLAIMS", cpus),
         ("COUNTERS", slots),
         ("CPU_BUFFERS", buffers),
         ("RING", ring),
-        ("SWITCHED", threads),
         ("WOKEN", cpus),
-        ("OWN_EVENTS", if own == 0 { 1 } else { abi::own::MAX_EVENTS }),
     ];
+    entries.extend(entries_of_triggers(triggers));
     let mut unused = Vec::new();
     if has_off_cpu {
         entries.push(("KICKS", cpus))
@@ -252,6 +248,16 @@ pub(super) fn load(
         kernel: Kernel { walks, attached, wanted, filter, _links, cpu_buffers, ring, counters },
         tables,
     })
+}
+
+/// Returns the maps that some triggers alone need, with their number of entries: one if there is no such trigger.
+fn entries_of_triggers(triggers: &[Trigger]) -> [(&'static str, u32); 3] {
+    let if_any = |is: fn(&Trigger) -> bool, entries| if triggers.iter().any(is) { entries } else { 1 };
+    [
+        ("SWITCHED", if_any(Trigger::is_off_cpu, abi::off_cpu::MAX_THREADS)),
+        ("SPANS", if_any(Trigger::has_spans, abi::span::MAX_SPANS)),
+        ("OWN_EVENTS", if_any(Trigger::is_own, abi::own::MAX_EVENTS)),
+    ]
 }
 
 /// Writes the configuration of the kernel side.

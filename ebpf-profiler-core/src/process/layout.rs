@@ -58,7 +58,7 @@ impl Region {
         self.name.file == FileId::Anonymous
     }
 
-    /// Returns `true` if the region is shared memory, which the kernel shows as a deleted file of its own.
+    /// Returns `true` if the region is shared memory, which the kernel shows as a deleted file.
     pub(crate) fn is_shared_memory(&self) -> bool {
         const NAMES: [&str; 3] = ["/dev/zero (deleted)", "/anon_hugepage (deleted)", "/SYSV"];
         NAMES.iter().any(|name| self.name.path.starts_with(name))

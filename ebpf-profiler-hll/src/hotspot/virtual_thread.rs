@@ -42,7 +42,7 @@ const NAMES: [&[u8]; 13] = [
     b"_ZN17ContinuationEntry14_enter_specialE",
 ];
 
-/// Largest offset of a field; the kernel side reads so many bytes of a chunk.
+/// Maximum offset of a field: the kernel side reads no more bytes of a chunk.
 const MAX_OFFSET: u32 = 128;
 
 /// Virtual addresses of the variables.

@@ -23,7 +23,7 @@
 //!
 //! # Limits
 //!
-//! * `eval` in code that C called (`sort { eval … }`) begins a loop of its own, which lasts until that code returns. The subs of
+//! * `eval` in code that C called (`sort { eval … }`) begins another loop, which lasts until that code returns. The subs of
 //!   both loops stand in the inner one.
 //! * The block of `sort { … }` is code of the sub around it: while it calls a regular expression that calls a sub, its loop is
 //!   shown as a native frame.

@@ -4,7 +4,7 @@
 //!   PL_op_name   address of the name of each operation: "nextstate", …
 //!   PL_ppaddr    address of its function
 //!
-//!   entertry:    lea  entertry(%rip),%rsi     runs itself again, in a loop of its own
+//!   entertry:    lea  entertry(%rip),%rsi     runs itself again, in another loop
 //!                call S_docatch               or jmp
 //! ```
 

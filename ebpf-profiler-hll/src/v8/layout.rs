@@ -41,13 +41,13 @@ pub(super) struct Layout {
 /// The way to the table of entry points through which functions refer to their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dispatch {
-    /// There is none.
+    /// No table: functions refer to their code themselves.
     None,
-    /// It belongs to the process: virtual address of a pointer, offset of the table's address behind it.
+    /// One table in the process: virtual address of a pointer, offset of the table's address behind it.
     Process { pointer: u64, offset: u32 },
-    /// It belongs to an isolate: offset of the heap in the metadata of a page, distance from the heap to the table's address.
+    /// A table in each isolate: offset of the heap in the metadata of a page, distance from the heap to the table's address.
     Isolate { heap: u32, distance: i32 },
-    /// It isn't found.
+    /// A table that was not found.
     Unknown,
 }
 
@@ -142,122 +142,148 @@ impl Layout {
     /// Returns the layout of a file, `None` if its version is unknown.
     pub(super) fn find(elf: &Elf, exports: &Exports<'_>) -> Option<Layout> {
         let version = Version::detect(elf, exports).filter(|version| MEASURED.contains(version))?;
-        let get =
-            |names: &[&str]| names.iter().find_map(|name| number(elf, exports, &format!("v8dbg_{name}")));
-        // A file that claims to hold V8 may have any numbers.
-        let class = |class: &str, field: &str, types: &[&str]| {
-            let offset = types.iter().find_map(|kind| get(&[&format!("class_{class}__{field}__{kind}")]));
-            offset.filter(|offset| FIELDS.contains(offset))
-        };
-        let kind = |name: &str| get(&[&format!("type_{name}")]).and_then(|number| u16::try_from(number).ok());
-        let is_before = |major, minor| version < Version(major, minor);
-        let shared = class("JSFunction", "shared", &["SharedFunctionInfo", "Tagged_SharedFunctionInfo_"])?;
-        let function =
-            FunctionLayout {
-                shared,
-                code: class("JSFunction", "code", &["CodeT", "Tagged_Code_"])
-                    .unwrap_or(if is_before(12, 0) { shared + 24 } else { shared - 8 }),
-            };
-        let shared = SharedLayout {
-            data: class("SharedFunctionInfo", "function_data", &["Object"]).unwrap_or(8),
-            name: class(
-                "SharedFunctionInfo",
-                "name_or_scope_info",
-                &["Object", "Tagged_Object_", "Tagged_NameOrScopeInfoT_"],
-            )?,
-            script: class("SharedFunctionInfo", "script_or_debug_info", &["Object", "HeapObject"]).or_else(
-                || class("SharedFunctionInfo", "script", &["Tagged_HeapObject_", "Tagged_Object_"]),
-            )?,
-            token: class("SharedFunctionInfo", "raw_function_token_offset", &["int16_t"])?,
-        };
-        let script = ScriptLayout {
-            source: class("Script", "source", &["Object"]).unwrap_or(8),
-            name: class("Script", "name", &["Object"])?,
+        let numbers = Numbers { elf, exports, version };
+        Some(Layout {
+            dispatch: dispatch(elf, version),
+            version,
+            function: numbers.function()?,
+            shared: numbers.shared()?,
+            script: numbers.script()?,
+            bytecode: numbers.bytecode(),
+            code: numbers.code()?,
+            deopt: numbers.deopt(),
+            types: numbers.types()?,
+            offset_word: numbers.offset_word(),
+        })
+    }
+}
+
+/// The exported numbers of a file, and the measured ones of its version where it exports none.
+struct Numbers<'f> {
+    elf: &'f Elf,
+    exports: &'f Exports<'f>,
+    version: Version,
+}
+
+impl Numbers<'_> {
+    /// Returns the number with the first of these names that the file exports.
+    fn get(&self, names: &[&str]) -> Option<u32> {
+        names.iter().find_map(|name| number(self.elf, self.exports, &format!("v8dbg_{name}")))
+    }
+
+    /// Returns the offset of a field that has one of these types. A file that claims to hold V8 may have any numbers.
+    fn field(&self, class: &str, field: &str, types: &[&str]) -> Option<u32> {
+        let offset = types.iter().find_map(|kind| self.get(&[&format!("class_{class}__{field}__{kind}")]));
+        offset.filter(|offset| FIELDS.contains(offset))
+    }
+
+    /// Returns the number of an instance type.
+    fn kind(&self, name: &str) -> Option<u16> {
+        self.get(&[&format!("type_{name}")]).and_then(|number| u16::try_from(number).ok())
+    }
+
+    fn is_before(&self, major: u32, minor: u32) -> bool {
+        self.version < Version(major, minor)
+    }
+
+    fn function(&self) -> Option<FunctionLayout> {
+        let types = ["SharedFunctionInfo", "Tagged_SharedFunctionInfo_"];
+        let shared = self.field("JSFunction", "shared", &types)?;
+        let measured = if self.is_before(12, 0) { shared + 24 } else { shared - 8 };
+        let code = self.field("JSFunction", "code", &["CodeT", "Tagged_Code_"]).unwrap_or(measured);
+        Some(FunctionLayout { shared, code })
+    }
+
+    fn shared(&self) -> Option<SharedLayout> {
+        const CLASS: &str = "SharedFunctionInfo";
+        let name_types = ["Object", "Tagged_Object_", "Tagged_NameOrScopeInfoT_"];
+        Some(SharedLayout {
+            data: self.field(CLASS, "function_data", &["Object"]).unwrap_or(8),
+            name: self.field(CLASS, "name_or_scope_info", &name_types)?,
+            script: self
+                .field(CLASS, "script_or_debug_info", &["Object", "HeapObject"])
+                .or_else(|| self.field(CLASS, "script", &["Tagged_HeapObject_", "Tagged_Object_"]))?,
+            token: self.field(CLASS, "raw_function_token_offset", &["int16_t"])?,
+        })
+    }
+
+    fn script(&self) -> Option<ScriptLayout> {
+        Some(ScriptLayout {
+            source: self.field("Script", "source", &["Object"]).unwrap_or(8),
+            name: self.field("Script", "name", &["Object"])?,
             line_offset: 24,
-            line_ends: class("Script", "line_ends", &["Object"])?,
-        };
-        let bytecode = BytecodeLayout {
-            positions: class("BytecodeArray", "source_position_table", &["Object"])
-                .unwrap_or(if is_before(12, 0) { 32 } else { 24 }),
-            data: class("BytecodeArray", "data", &["uintptr_t"]).unwrap_or(if is_before(9, 0) {
-                54
-            } else {
-                56
-            }),
-        };
-        let has_baseline = !is_before(9, 0);
-        let own = is_before(11, 0);
-        let code = CodeLayout {
-            instructions: if own { class("Code", "instruction_start", &["uintptr_t"])? } else { 0 },
-            start: class("Code", "instruction_start", &["Address"]).unwrap_or(40),
-            size: class("Code", "instruction_size", &["int"]).unwrap_or(56),
-            flags: class("Code", "flags", &["uint32_t"]).unwrap_or(48),
-            kind_shift: get(&["CodeKindFieldShift"])
-                .filter(|shift| *shift < u32::BITS)
-                .unwrap_or(if has_baseline { 0 } else { 1 }),
-            kind_mask: get(&["CodeKindFieldMask"]).unwrap_or(if has_baseline { 15 } else { 31 }),
-            baseline: get(&["CodeKindBaseline"]).unwrap_or(if has_baseline { 11 } else { u32::MAX }),
-            positions: class("Code", "source_position_table", &["ByteArray"])
-                .unwrap_or(if is_before(12, 0) { 24 } else { 16 }),
-            deopt: class("Code", "deoptimization_data", &["FixedArray"]).unwrap_or(if is_before(12, 0) {
-                16
-            } else {
-                8
-            }),
-            header: if is_before(12, 0) { 16 } else { 32 },
-        };
-        let wrapped = get(&["DeoptimizationDataWrappedSharedFunctionInfoIndex"]);
-        let deopt = DeoptLayout {
-            literals: get(&["DeoptimizationDataLiteralArrayIndex"]).unwrap_or(2),
-            shared: wrapped.or_else(|| get(&["DeoptimizationDataSharedFunctionInfoIndex"])).unwrap_or(6),
-            inlinings: get(&["DeoptimizationDataInliningPositionsIndex"]).unwrap_or(7),
+            line_ends: self.field("Script", "line_ends", &["Object"])?,
+        })
+    }
+
+    fn bytecode(&self) -> BytecodeLayout {
+        const CLASS: &str = "BytecodeArray";
+        let positions = if self.is_before(12, 0) { 32 } else { 24 };
+        let data = if self.is_before(9, 0) { 54 } else { 56 };
+        BytecodeLayout {
+            positions: self.field(CLASS, "source_position_table", &["Object"]).unwrap_or(positions),
+            data: self.field(CLASS, "data", &["uintptr_t"]).unwrap_or(data),
+        }
+    }
+
+    fn code(&self) -> Option<CodeLayout> {
+        const CLASS: &str = "Code";
+        let has_baseline = !self.is_before(9, 0);
+        let has_own = self.is_before(11, 0);
+        let (positions, deopt, header) = if self.is_before(12, 0) { (24, 16, 16) } else { (16, 8, 32) };
+        let (shift, mask, baseline) = if has_baseline { (0, 15, 11) } else { (1, 31, u32::MAX) };
+        Some(CodeLayout {
+            instructions: if has_own { self.field(CLASS, "instruction_start", &["uintptr_t"])? } else { 0 },
+            start: self.field(CLASS, "instruction_start", &["Address"]).unwrap_or(40),
+            size: self.field(CLASS, "instruction_size", &["int"]).unwrap_or(56),
+            flags: self.field(CLASS, "flags", &["uint32_t"]).unwrap_or(48),
+            kind_shift: self.get(&["CodeKindFieldShift"]).filter(|shift| *shift < u32::BITS).unwrap_or(shift),
+            kind_mask: self.get(&["CodeKindFieldMask"]).unwrap_or(mask),
+            baseline: self.get(&["CodeKindBaseline"]).unwrap_or(baseline),
+            positions: self.field(CLASS, "source_position_table", &["ByteArray"]).unwrap_or(positions),
+            deopt: self.field(CLASS, "deoptimization_data", &["FixedArray"]).unwrap_or(deopt),
+            header,
+        })
+    }
+
+    fn deopt(&self) -> DeoptLayout {
+        let wrapped = self.get(&["DeoptimizationDataWrappedSharedFunctionInfoIndex"]);
+        let shared = wrapped.or_else(|| self.get(&["DeoptimizationDataSharedFunctionInfoIndex"]));
+        DeoptLayout {
+            literals: self.get(&["DeoptimizationDataLiteralArrayIndex"]).unwrap_or(2),
+            shared: shared.unwrap_or(6),
+            inlinings: self.get(&["DeoptimizationDataInliningPositionsIndex"]).unwrap_or(7),
             is_wrapped: wrapped.is_some(),
-        };
-        let bytes = kind("ByteArray__BYTE_ARRAY_TYPE")?;
+        }
+    }
+
+    fn types(&self) -> Option<Types> {
+        let bytes = self.kind("ByteArray__BYTE_ARRAY_TYPE")?;
         let uncompiled = [
             "UncompiledDataWithPreparseData__UNCOMPILED_DATA_WITH_PREPARSE_DATA_TYPE",
             "UncompiledDataWithoutPreparseData__UNCOMPILED_DATA_WITHOUT_PREPARSE_DATA_TYPE",
             "UncompiledDataWithPreparseDataAndJob__UNCOMPILED_DATA_WITH_PREPARSE_DATA_AND_JOB_TYPE",
             "UncompiledDataWithoutPreparseDataWithJob__UNCOMPILED_DATA_WITHOUT_PREPARSE_DATA_WITH_JOB_TYPE",
-        ]
-        .map(kind);
-        let uncompiled = uncompiled.into_iter().flatten();
-        let types = Types {
-            first_other: u16::try_from(get(&["FirstNonstringType"])?).ok()?,
-            shared: kind("SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
-            code: kind("Code__CODE_TYPE")?,
-            bytecode: kind("BytecodeArray__BYTECODE_ARRAY_TYPE")?,
-            script: kind("Script__SCRIPT_TYPE")?,
-            scope: kind("ScopeInfo__SCOPE_INFO_TYPE")?,
-            fixed_array: kind("FixedArray__FIXED_ARRAY_TYPE")?,
-            bytes: [bytes, kind("TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE").unwrap_or(bytes)],
+        ];
+        let uncompiled = uncompiled.into_iter().filter_map(|name| self.kind(name));
+        Some(Types {
+            first_other: u16::try_from(self.get(&["FirstNonstringType"])?).ok()?,
+            shared: self.kind("SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
+            code: self.kind("Code__CODE_TYPE")?,
+            bytecode: self.kind("BytecodeArray__BYTECODE_ARRAY_TYPE")?,
+            script: self.kind("Script__SCRIPT_TYPE")?,
+            scope: self.kind("ScopeInfo__SCOPE_INFO_TYPE")?,
+            fixed_array: self.kind("FixedArray__FIXED_ARRAY_TYPE")?,
+            bytes: [bytes, self.kind("TrustedByteArray__TRUSTED_BYTE_ARRAY_TYPE").unwrap_or(bytes)],
             uncompiled: [uncompiled.clone().min()?, uncompiled.max()?],
-            interpreter_data: kind("InterpreterData__INTERPRETER_DATA_TYPE")?,
-            wrapper: kind("SharedFunctionInfoWrapper__SHARED_FUNCTION_INFO_WRAPPER_TYPE"),
-        };
-        let offset_word = match get(&["off_fp_bytecode_offset"]) {
-            Some(offset) => offset.wrapping_neg() / 8,
-            None => {
-                if is_before(8, 7) {
-                    4
-                } else {
-                    5
-                }
-            }
-        };
-        let dispatch = dispatch(elf, version);
-        Some(Layout {
-            dispatch,
-            version,
-            function,
-            shared,
-            script,
-            bytecode,
-            code,
-            deopt,
-            types,
-            offset_word,
+            interpreter_data: self.kind("InterpreterData__INTERPRETER_DATA_TYPE")?,
+            wrapper: self.kind("SharedFunctionInfoWrapper__SHARED_FUNCTION_INFO_WRAPPER_TYPE"),
         })
+    }
+
+    fn offset_word(&self) -> u32 {
+        let measured = if self.is_before(8, 7) { 4 } else { 5 };
+        self.get(&["off_fp_bytecode_offset"]).map_or(measured, |offset| offset.wrapping_neg() / 8)
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) fn drops<C: Context>(context: &C, cpu: u32) -> bool {
 
 /// Returns 1 if the CPU, the names or the control group of the current thread are not among those accepted.
 ///
-/// A function of its own, because it needs stack for a name.
+/// Not inlined, because a name needs room on the stack.
 #[inline(never)]
 fn is_unwanted(cpu: u32) -> u32 {
     let Some(filter) = FILTER.get(0) else { return 0 };

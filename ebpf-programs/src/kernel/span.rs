@@ -7,15 +7,13 @@
 //!   sys_exit_futex                value = now - SPANS[…], threshold
 //! ```
 
-use aya_ebpf::EbpfContext;
-use aya_ebpf::helpers::generated::{
-    bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_probe_read_kernel,
-};
+use aya_ebpf::helpers::generated::{bpf_get_current_pid_tgid, bpf_ktime_get_ns};
 use aya_ebpf::programs::{ProbeContext, TracePointContext};
 use ebpf_programs::abi::cookie;
 use ebpf_programs::abi::span::Key;
 
 use crate::context::Context;
+use crate::event::{cookie, read};
 use crate::maps::SPANS;
 use crate::sample;
 
@@ -41,7 +39,7 @@ pub(crate) fn leave(context: &ProbeContext) {
 /// Begins the span of a system call that waits.
 #[inline(always)]
 pub(crate) fn call(context: &TracePointContext) {
-    /// Byte offsets of the operation in the event, if it has one.
+    /// Byte offset of the operation in the event, if it has one.
     const OPERATION: usize = 24;
     let (key, cookie) = (key(context, 0), cookie(context));
     if cookie >> cookie::OPERATION_SHIFT & 1 == 1 && !is_wait(read(context, OPERATION)) {
@@ -77,13 +75,7 @@ fn is_wait(operation: u64) -> bool {
 }
 
 #[inline(always)]
-fn cookie<C: EbpfContext>(context: &C) -> u64 {
-    // SAFETY: the helper returns 0 for a program without cookie.
-    unsafe { bpf_get_attach_cookie(context.as_ptr()) }
-}
-
-#[inline(always)]
-fn key<C: EbpfContext>(context: &C, place: u64) -> Key {
+fn key<C: Context>(context: &C, place: u64) -> Key {
     // SAFETY: the helper has no conditions.
     let tid = unsafe { bpf_get_current_pid_tgid() } as u32;
     Key { tid, event: cookie(context) as u16 as u32, place }
@@ -105,16 +97,4 @@ fn end(key: &Key) -> Option<u64> {
     let _ = SPANS.remove(key);
     // SAFETY: the helper has no conditions.
     Some(unsafe { bpf_ktime_get_ns() }.saturating_sub(start))
-}
-
-/// Returns the word at a byte offset of an event.
-#[inline(always)]
-fn read(context: &TracePointContext, at: usize) -> u64 {
-    let mut value = 0u64;
-    // SAFETY: `value` has eight bytes; the helper fails without a fault.
-    unsafe {
-        let from = context.as_ptr().cast::<u8>().add(at);
-        bpf_probe_read_kernel((&raw mut value).cast(), 8, from.cast());
-    }
-    value
 }

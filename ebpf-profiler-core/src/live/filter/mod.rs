@@ -17,7 +17,7 @@ use crate::sample::KernelFilter;
 
 /// Conditions that an event meets to become a sample, for [`Builder::filter`](super::Builder::filter).
 ///
-/// The kernel side checks them before it walks a stack: what they drop takes some 50 ns, and is counted in
+/// The kernel side checks them before it walks a stack: what they drop costs no walk, and is counted in
 /// [`Health::filtered`](super::Health::filtered). Of several conditions of one sort one is enough; conditions of different sorts
 /// must all be met. [`Builder::pid`](super::Builder::pid) is a further sort.
 ///

@@ -12,7 +12,7 @@ use super::super::bpf::Map;
 use super::super::error::StartError;
 use super::{Trigger, Walk};
 
-/// Type of an eBPF program that triggers samples. A program can call walks of its own type only.
+/// Type of an eBPF program that triggers samples. A program can call walks of the same type only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramType {

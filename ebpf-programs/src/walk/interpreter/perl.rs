@@ -17,7 +17,7 @@
 //!
 //! The position of a frame is its line.
 //!
-//! `eval` in code that C called begins a loop of its own, which lasts until that code returns, longer than the eval: no context
+//! `eval` in code that C called begins another loop, which lasts until that code returns, longer than the eval: no context
 //! says where. Both loops have one run. The inner one takes it; the outer one, which follows `S_docatch` on the native stack,
 //! is skipped:
 //!
