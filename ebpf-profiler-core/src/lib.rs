@@ -92,20 +92,20 @@
 //!
 //! | measurement | ours | compared with | benchmark and baseline |
 //! | --- | --- | --- | --- |
-//! | one sample in the kernel, 10 frames | 1.8 µs | 2.6 µs | `kernel_side`: the kernel's own frame-pointer walk of the same program |
-//! | 50 frames | 3.5 µs | 6.1 µs | |
-//! | 120 frames | 4.9 µs | 11 µs | |
-//! | 300 frames | 9.8 µs | 26 µs | |
-//! | 100 Python frames | 24 µs | 2.3 µs | `scripts`: the same program's native frames alone |
-//! | naming a Python function, first time | 9.1 µs | 6.9 µs | `naming`, 3.13: the same memory reads alone |
-//! | naming it again | 0.1 µs | 20 µs | `naming`, 3.13: a frame in a sample of py-spy, which reads frame and name each time |
-//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.16 s | 0.30 s | `whole_profiler`: `perf record -g`, without names |
-//! | of that: start, sampling, naming and writing | 0.06, 0.04, 0.05 s | | `whole_profiler` |
-//! | peak memory, with names | 14 MiB | | `whole_profiler` |
-//! | kernel maps without and with tables | 5.6, 5.7 MiB | | `whole_profiler` |
-//! | bytes per sample, wake-ups per second | 504, 0.1 | | `whole_profiler` |
-//! | program start to the first sample | 88 ms | | `whole_profiler`, both CPUs busy |
-//! | samples lost | 0 of 5,795 | | `whole_profiler` |
+//! | one sample in the kernel, 10 frames | 1.4 µs | 2.0 µs | `kernel_side`: the kernel's own frame-pointer walk of the same program |
+//! | 50 frames | 3.0 µs | 4.7 µs | |
+//! | 120 frames | 3.3 µs | 8.3 µs | |
+//! | 300 frames | 7.0 µs | 19 µs | |
+//! | 100 Python frames | 21 µs | 1.8 µs | `scripts`: the same program's native frames alone |
+//! | naming a Python function, first time | 9.4 µs | 7.2 µs | `naming`, 3.13: the same memory reads alone |
+//! | naming it again | 0.1 µs | 19 µs | `naming`, 3.13: a frame in a sample of py-spy, which reads frame and name each time |
+//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.14 s | 0.22 s | `whole_profiler`: `perf record -g`, without names |
+//! | of that: start, sampling, naming and writing | 0.07, 0.04, 0.03 s | | `whole_profiler` |
+//! | peak memory, with names | 17 MiB | | `whole_profiler` |
+//! | kernel maps without and with tables | 7.2, 7.3 MiB | | `whole_profiler` |
+//! | bytes per sample, wake-ups per second | 514, 0.1 | | `whole_profiler` |
+//! | program start to the first sample | 98 ms | | `whole_profiler`, both CPUs busy |
+//! | samples lost | 0 of 5,797 | | `whole_profiler` |
 //! | whole stacks of processes that live 30 ms | 100 % | | `whole_profiler`, 300 in a row |
 //! <!-- /cost -->
 //!
