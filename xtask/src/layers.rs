@@ -17,6 +17,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ebpf-profiler-hll", &["ebpf-programs", "ebpf-profiler-core"]),
     ("ebpf-profiler-otlp", &["ebpf-programs", "ebpf-profiler-core"]),
     ("examples", ALL),
+    // The eBPF program of an example.
+    ("own-program", &["ebpf-programs"]),
     ("benches", ALL),
     ("xtask", &[]),
     ("test-needs", &[]),

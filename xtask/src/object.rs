@@ -1,15 +1,26 @@
-//! `cargo xtask object`: the compiled kernel program.
+//! `cargo xtask object`: the compiled kernel programs, that of the profiler and that of the example with aya.
 //!
-//! It is built by stable Rust with the sources of `core`, and linked by bpf-linker. A file
-//! beside the object names the tools that built it: the same tools give the same bytes.
+//! They are built by stable Rust with the sources of `core`, and linked by bpf-linker. A file
+//! beside the profiler's names the tools that built them: the same tools give the same bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::run::{Outcome, command, output, root, run, target};
 
-/// Path of the object, relative to the repository.
-const OBJECT: &str = "ebpf-programs/object/sampler.x86_64.o";
+/// A compiled program.
+struct Object {
+    package: &'static str,
+    /// Name of the binary, which needs feature `kernel`.
+    binary: &'static str,
+    /// Path relative to the repository.
+    path: &'static str,
+}
+
+const OBJECTS: [Object; 2] = [
+    Object { package: "ebpf-programs", binary: "sampler", path: "ebpf-programs/object/sampler.x86_64.o" },
+    Object { package: "own-program", binary: "written", path: "examples/own_program/written.x86_64.o" },
+];
 
 /// Path of the list of tools that built the object.
 const BUILT_WITH: &str = "ebpf-programs/object/BUILT_WITH";
@@ -39,32 +50,38 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
 
 fn rebuild() -> Outcome {
     let tools = Tools::find()?;
-    let fresh = tools.build()?;
-    write(&root().join(OBJECT), &fresh)?;
-    write(&root().join(BUILT_WITH), tools.versions()?.as_bytes())?;
-    eprintln!("{OBJECT}: {} bytes", fresh.len());
-    Ok(())
+    for object in &OBJECTS {
+        let fresh = tools.build(object)?;
+        write(&root().join(object.path), &fresh)?;
+        eprintln!("{}: {} bytes", object.path, fresh.len());
+    }
+    write(&root().join(BUILT_WITH), tools.versions()?.as_bytes())
 }
 
 /// Byte for byte where the tools are the recorded ones; where they are others, says so and puts the fresh
-/// build in its place, so that what is tested afterwards is that.
+/// builds in their place, so that what is tested afterwards is that.
 fn compare() -> Outcome {
     let tools = Tools::find()?;
-    let fresh = tools.build()?;
     let recorded = fs::read_to_string(root().join(BUILT_WITH)).unwrap_or_default();
     let present = tools.versions()?;
     if recorded != present {
         eprintln!(
-            "the object was built with\n{recorded}here there is\n{present}the fresh build is tested instead"
+            "the objects were built with\n{recorded}here there is\n{present}fresh builds are tested instead"
         );
-        return write(&root().join(OBJECT), &fresh);
     }
-    let committed = fs::read(root().join(OBJECT)).map_err(|error| format!("{OBJECT}: {error}"))?;
-    if fresh != committed {
-        let at = fresh.iter().zip(&committed).position(|(a, b)| a != b).unwrap_or(0);
-        return Err(format!("{OBJECT} differs from a fresh build at byte {at}; run: cargo xtask object"));
+    for object in &OBJECTS {
+        let (path, fresh) = (object.path, tools.build(object)?);
+        if recorded != present {
+            write(&root().join(path), &fresh)?;
+            continue;
+        }
+        let committed = fs::read(root().join(path)).map_err(|error| format!("{path}: {error}"))?;
+        if fresh != committed {
+            let at = fresh.iter().zip(&committed).position(|(a, b)| a != b).unwrap_or(0);
+            return Err(format!("{path} differs from a fresh build at byte {at}; run: cargo xtask object"));
+        }
+        eprintln!("{path} equals a fresh build");
     }
-    eprintln!("{OBJECT} equals a fresh build");
     Ok(())
 }
 
@@ -98,8 +115,8 @@ impl Tools {
         }
     }
 
-    /// Builds the object and returns its bytes.
-    fn build(&self) -> Result<Vec<u8>, String> {
+    /// Builds an object and returns its bytes.
+    fn build(&self, object: &Object) -> Result<Vec<u8>, String> {
         let folder = target().join("bpf");
         let repository = root().canonicalize().map_err(|error| error.to_string())?;
         let home = std::env::var("CARGO_HOME")
@@ -116,7 +133,7 @@ impl Tools {
             format!("--remap-path-prefix={home}/registry/src=deps"),
         ];
         run(command(&[&self.cargo, "build", "--locked", "--release", "--quiet"])
-            .args(["--package", "ebpf-programs", "--features", "kernel", "--bin", "sampler"])
+            .args(["--package", object.package, "--features", "kernel", "--bin", object.binary])
             .args(["--target", "bpfel-unknown-none", "-Zbuild-std=core"])
             .arg("--target-dir")
             .arg(&folder)
@@ -126,13 +143,13 @@ impl Tools {
             .env_remove("RUSTUP_TOOLCHAIN")
             .env_remove("CARGO_TARGET_DIR")
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}")))?;
-        let built = folder.join("bpfel-unknown-none/release/sampler");
-        let stripped = folder.join("sampler.o");
+        let built = folder.join("bpfel-unknown-none/release").join(object.binary);
+        let stripped = folder.join(format!("{}.o", object.binary));
         run(command(&[&self.objcopy.to_string_lossy(), "--strip-debug"]).arg(&built).arg(&stripped))?;
         fs::read(&stripped).map_err(|error| format!("{}: {error}", stripped.display()))
     }
 
-    /// Returns the versions of the tools that determine the bytes of the object.
+    /// Returns the versions of the tools that determine the bytes of the objects.
     fn versions(&self) -> Result<String, String> {
         let rustc = output(&mut command(&[&self.rustc, "--version"]))?;
         let linker = output(&mut command(&["bpf-linker", "--version"]))?;

@@ -74,14 +74,57 @@ impl ProgramType {
 /// use ebpf_profiler_core::profile::Unit;
 /// use std::path::Path;
 ///
-/// let requests = Trigger::own("requests", Unit::Bytes, ProgramType::Probe);
-/// let profiler = Profiler::builder().on(requests).start()?;
+/// let written = Trigger::own("written", Unit::Bytes, ProgramType::RawTracepoint);
+/// let profiler = Profiler::builder().on(written).start()?;
 /// let own = profiler.own_programs();
-/// own.pin(Path::new("/sys/fs/bpf/profiler"))?;
-/// let kind = own.kind("requests");
+/// own.pin(Path::new("/sys/fs/bpf/own_program"))?;
+/// let kind = own.kind("written");
 /// // Load the program with these maps, set its kind, attach it.
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// # With aya
+///
+/// The program in Rust, by `aya-ebpf`; `ebpf_programs` has the types. It takes a sample at each `write` call, with its number of
+/// bytes:
+///
+/// ```ignore
+/// #[map]
+/// static OWN_EVENTS: HashMap<u64, Event> = HashMap::pinned(MAX_EVENTS, 0);
+/// #[map]
+/// static RAW_WALKS: ProgramArray = ProgramArray::pinned(walk::COUNT as u32, 0);
+/// #[unsafe(no_mangle)]
+/// static KIND: Global<u32> = Global::new(0);
+///
+/// #[raw_tracepoint(tracepoint = "sys_enter")]
+/// fn written(context: RawTracePointContext) -> i32 {
+///     let (registers, call) = (context.arg::<*const u64>(0), context.arg::<u64>(1));
+///     if call != WRITE {
+///         return 0;
+///     }
+///     let Ok(value) = (unsafe { bpf_probe_read_kernel(registers.wrapping_add(RDX)) }) else { return 0 };
+///     let key = context.as_ptr() as u64;
+///     if OWN_EVENTS.insert(key, Event { value, kind: KIND.load(), reserved: 0 }, 0).is_ok() {
+///         unsafe { RAW_WALKS.tail_call(&context, walk::OWN) };
+///         let _ = OWN_EVENTS.remove(key);
+///     }
+///     0
+/// }
+/// ```
+///
+/// The program that loads it, by `aya`:
+///
+/// ```ignore
+/// own.pin(pins)?;
+/// let mut loader = EbpfLoader::new();
+/// let mut ebpf = loader.default_map_pin_directory(pins).override_global("KIND", &kind, true).load(OBJECT)?;
+/// std::fs::remove_dir_all(pins)?;                               // the loaded program holds the maps
+/// let program: &mut RawTracePoint = ebpf.program_mut("written").ok_or("no such program")?.try_into()?;
+/// program.load()?;
+/// program.attach("sys_enter")?;                                 // until `ebpf` is dropped
+/// ```
+///
+/// Both are complete in the repository: `examples/own_program/src/main.rs` and `examples/src/bin/own_program.rs`.
 #[derive(Debug)]
 pub struct OwnPrograms {
     kinds: Vec<(String, u32)>,
