@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::again::twice;
 use crate::json::Json;
 use crate::limit::{self, limited};
 use crate::run::{Outcome, cargo, command, output, read, say, shown};
@@ -73,7 +74,8 @@ impl Binary {
     /// Runs the tests that are not marked as ignored, and returns the printed lines.
     fn run(&self) -> (Vec<String>, Outcome) {
         let mut lines = vec![format!("     Running {} {}", self.package, self.name)];
-        let done = limited(LIMIT, || read(&mut self.command(&[]), |line| lines.push(line.to_owned())));
+        let run = |selected: &[&str], see: &mut dyn FnMut(&str)| read(&mut self.command(selected), see);
+        let done = limited(LIMIT, || twice(&[], run, &mut |line| lines.push(line.to_owned())));
         let named = |reason: String| match done.is_exceeded {
             true => format!("{} {}: {}", self.package, self.name, exceeded(LIMIT, &reason)),
             false => format!("{} {}: {reason}", self.package, self.name),

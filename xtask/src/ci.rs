@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crate::again::twice;
 use crate::binaries::Binary;
 use crate::crates::Extent;
-use crate::run::{Outcome, target};
+use crate::run::{Outcome, target, watch};
 use crate::tally::Tally;
 use crate::{api, collector, crates, debian, fixtures, kernels, newcomer, object, pythons, test};
 
@@ -86,8 +87,10 @@ fn optimized(tests: &[Binary], summaries: &mut Vec<String>) -> Outcome {
         return Err(format!("of {LONG:?} only {} are built", long.len()));
     }
     long.iter().try_for_each(|test| {
-        let mut command = test.command(&["--include-ignored", "--nocapture"]);
-        command.env("FUZZ_ROUNDS", "100000");
-        test::watched(command, summaries)
+        let run = |selected: &[&str], see: &mut dyn FnMut(&str)| {
+            let mut command = test.command(&[&["--include-ignored", "--nocapture"], selected].concat());
+            watch(command.env("FUZZ_ROUNDS", "100000"), see)
+        };
+        twice(&[], run, &mut |line| summaries.extend(test::summary(line)))
     })
 }

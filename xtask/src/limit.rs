@@ -14,13 +14,17 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The variable.
 const VARIABLE: &str = "XTASK_STEPS";
 
 /// Time between two attempts to end the processes of a step.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Longest wait for the environment of a process that executes another program, and the time between two looks at it.
+const EXEC: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// Value of the variable for processes that this thread starts.
@@ -105,12 +109,44 @@ fn end(step: &str) -> Vec<String> {
 fn processes(step: &str) -> Vec<(u32, String)> {
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let is_of_step = |pid: &u32| {
-        // Empty for a process that has ended and is still to be waited for.
-        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| belongs(&environment, step))
-    };
+    let is_of_step = |pid: &u32| environment(*pid).is_some_and(|environment| belongs(&environment, step));
     let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned();
     pids.filter(is_of_step).map(|pid| (pid, name(pid))).collect()
+}
+
+/// Returns the environment of a process; empty if it has none, or has ended and is still to be waited for.
+///
+/// While a process executes another program, less than its environment can be read: the old one is given back, and the new one
+/// is not there yet. It would be left behind if it counted as one without the variable.
+fn environment(pid: u32) -> Option<Vec<u8>> {
+    let begin = Instant::now();
+    loop {
+        let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        match length_of_environment(pid) {
+            None => return Some(environment),
+            // Also for a moment before the kernel sets the environment's end.
+            Some(0) if begin.elapsed() < LOOK => {}
+            Some(length) if length == environment.len() as u64 || begin.elapsed() > EXEC => {
+                return Some(environment);
+            }
+            Some(_) => {}
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Returns the number of bytes that an environment has; `None` if the process has no memory, `u64::MAX` if the
+/// environment's place is not known yet.
+fn length_of_environment(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may contain anything. Behind it: field 3 of proc(5) and those that follow.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let (memory, begin, end) = (field(23)?, field(50)?, field(51)?);
+    if memory == 0 {
+        return None;
+    }
+    Some(if end == 0 { u64::MAX } else { end.saturating_sub(begin) })
 }
 
 /// Returns `true` if an environment, `NAME=VALUE` with a zero byte after each, names the step.
@@ -141,6 +177,24 @@ mod tests {
         });
         assert!(done.is_exceeded && done.result.is_err());
         assert!(begin.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn finds_step_of_process_within_execve() {
+        let mut empty = 0;
+        for _ in 0..20 {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", "exec sh -c 'exec sh -c \"exec sleep 95\"'"]).env(VARIABLE, "47.3");
+            let mut shell = shell.spawn().unwrap();
+            let begin = Instant::now();
+            while begin.elapsed() < Duration::from_millis(20) {
+                empty += u32::from(fs::read(format!("/proc/{}/environ", shell.id())).unwrap().is_empty());
+                let environment = environment(shell.id()).unwrap();
+                assert!(belongs(&environment, "47.3"), "{} bytes", environment.len());
+            }
+            let _ = (shell.kill(), shell.wait());
+        }
+        eprintln!("{empty} times without an environment");
     }
 
     #[test]

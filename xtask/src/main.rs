@@ -1,5 +1,6 @@
 //! Tasks of the project; `cargo xtask` without arguments lists them.
 
+mod again;
 mod api;
 mod binaries;
 mod ci;

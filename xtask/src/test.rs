@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use test_needs::{TOOLS, Tool};
 
+use crate::again::{SECOND_RUN, twice};
 use crate::binaries::{self, Binary, skips};
 use crate::run::{Outcome, cargo, run, watch};
 use crate::tally::{Tally, is_skipped};
@@ -96,54 +97,14 @@ pub(crate) fn live(tally: &mut Tally, binaries: &[Binary]) {
             Ok(true) => {
                 let name = format!("live tests: {} {}", binary.package, binary.name);
                 let how = if profiles(binary) { ONE_BY_ONE } else { &["--ignored"] };
-                let run = |selected: &[&str], summaries: &mut Vec<String>| {
-                    let mut failures = Failures::default();
-                    let outcome = watch(&mut binary.command(&[how, selected].concat()), |line| {
-                        failures.add(line);
-                        summaries.extend(summary(line));
-                    });
-                    (outcome, failures.names)
+                let run = |selected: &[&str], see: &mut dyn FnMut(&str)| {
+                    watch(&mut binary.command(&[how, selected].concat()), see)
                 };
-                tally.step(&name, |summaries| twice(run, summaries));
+                tally.step(&name, |summaries| {
+                    twice(&skips(ELSEWHERE), run, &mut |line| summaries.extend(summary(line)))
+                });
             }
             Err(reason) => tally.step(&format!("live tests: {}", binary.name), |_| Err(reason)),
-        }
-    }
-}
-
-/// Failed tests of a program that are run once more; if more fail, the machine is not the reason.
-const FAILED: usize = 2;
-
-/// Runs a program's live tests, and once more those that failed: what else runs on a machine may take so much time away that
-/// no profiler keeps its shares. Both results are printed, and a test that fails twice has failed.
-fn twice(
-    mut run: impl FnMut(&[&str], &mut Vec<String>) -> (Outcome, Vec<String>),
-    summaries: &mut Vec<String>,
-) -> Outcome {
-    let (outcome, failed) = run(&skips(ELSEWHERE), summaries);
-    if outcome.is_ok() || failed.is_empty() || failed.len() > FAILED {
-        return outcome;
-    }
-    let names: Vec<&str> = failed.iter().map(String::as_str).collect();
-    summaries.push(format!("failed once, second run: {}", names.join(", ")));
-    run(&[&["--exact"], &names[..]].concat(), summaries).0
-}
-
-/// The names in the last list of failed tests that a test runner printed.
-#[derive(Debug, Default)]
-struct Failures {
-    names: Vec<String>,
-    is_list: bool,
-}
-
-impl Failures {
-    fn add(&mut self, line: &str) {
-        if line == "failures:" {
-            (self.names, self.is_list) = (Vec::new(), true);
-        } else if let (true, Some(name)) = (self.is_list, line.strip_prefix("    ")) {
-            self.names.push(name.to_owned());
-        } else {
-            self.is_list &= line.is_empty();
         }
     }
 }
@@ -199,10 +160,10 @@ pub(crate) fn watched(mut command: Command, summaries: &mut Vec<String>) -> Outc
     watch(&mut command, |line| summaries.extend(summary(line)))
 }
 
-/// Returns a closing line, unless no test was run, or the line of a skipped test, with or without the test's name before
-/// it.
-fn summary(line: &str) -> Option<String> {
-    if is_skipped(line) {
+/// Returns a closing line, unless no test was run, the line of a skipped test, with or without the test's name before it,
+/// or that of a second run.
+pub(crate) fn summary(line: &str) -> Option<String> {
+    if is_skipped(line) || line.starts_with(SECOND_RUN) {
         return Some(line.to_owned());
     }
     let counts = line.strip_prefix("test result: ")?;
@@ -220,33 +181,6 @@ fn keeps_closing_lines() {
         assert_eq!(summary(line).as_deref(), Some(line));
     }
     assert_eq!(summary("test source ... SymbolStats { sections_skipped: 0 }"), None);
-}
-
-#[test]
-fn reads_names_of_failed_tests() {
-    let mut failures = Failures::default();
-    let printed = "failures:\n\n---- a::b stdout ----\n    no name\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED.";
-    printed.lines().for_each(|line| failures.add(line));
-    assert_eq!(failures.names, ["a::b", "c"]);
-}
-
-#[test]
-fn runs_failed_tests_once_more() {
-    let verdict = |failed: &[&str], again: bool| {
-        let (mut runs, mut summaries) = (Vec::new(), Vec::new());
-        let run = |selected: &[&str], _: &mut Vec<String>| {
-            runs.push(selected.join(" "));
-            let failed: Vec<String> = failed.iter().map(|&name| name.to_owned()).collect();
-            (if runs.len() > 1 && !again { Ok(()) } else { Err("failed".to_owned()) }, failed)
-        };
-        let outcome = twice(run, &mut summaries);
-        (outcome.is_ok(), runs.split_off(1), summaries.len())
-    };
-    assert_eq!(verdict(&["a", "b"], false), (true, vec!["--exact a b".to_owned()], 1));
-    assert_eq!(verdict(&["a"], true), (false, vec!["--exact a".to_owned()], 1));
-    // More failures than that, or an end without a list of them.
-    assert_eq!(verdict(&["a", "b", "c"], false), (false, vec![], 0));
-    assert_eq!(verdict(&[], false), (false, vec![], 0));
 }
 
 #[test]
