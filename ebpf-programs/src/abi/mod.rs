@@ -44,4 +44,4 @@ pub mod span;
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;

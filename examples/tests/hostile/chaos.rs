@@ -49,10 +49,15 @@ mod matrix {
         let profiled = Scratch::new("chaos");
         let profile = profile_with(&profiled, seconds, MEMORY, || groups.push(start_mappings(forking)));
         groups.iter().for_each(end_group);
-        let third = profile.memory.len() / 3;
         let most = |values: &[u64]| values.iter().copied().max().unwrap_or(0);
-        let (early, late) = (most(&profile.memory[..third]), most(&profile.memory[third * 2..]));
-        let (few, many) = (most(&profile.descriptors[..third]), most(&profile.descriptors[third * 2..]));
+        // While it samples, ten times a second; naming comes behind that.
+        let sampled = profile.memory.len().min(seconds as usize * 9);
+        let (early, late) = (0..sampled / 3, sampled / 3 * 2..sampled);
+        let (few, many) =
+            (most(&profile.descriptors[early.clone()]), most(&profile.descriptors[late.clone()]));
+        let (early, late) = (most(&profile.memory[early]), most(&profile.memory[late]));
+        let minutes: Vec<_> = profile.memory.chunks(600).map(|minute| most(minute) >> 20).collect();
+        eprintln!("resident in each minute: {minutes:?} MiB");
         eprintln!("resident: {} MiB, then {} MiB; {few} descriptors, then {many}", early >> 20, late >> 20);
         profile.require_ordinary();
         assert!(late <= early + GROWTH, "{} MiB, then {} MiB", early >> 20, late >> 20);
