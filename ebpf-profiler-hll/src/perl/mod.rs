@@ -1,4 +1,4 @@
-//! Perl 5.32 to 5.42, threaded builds.
+//! Perl 5.32 to 5.42, with threads and without.
 //!
 //! The *loop* is `Perl_runops_standard`, with a debugger `Perl_runops_debug`; a *run* is the list of subs and evals that one
 //! native call of the loop executes.
@@ -6,6 +6,7 @@
 //! ```text
 //!   thread ──PL_thr_key──► interpreter ──► curstackinfo ──► contexts, an array ──prev──► contexts ──► …
 //!                               └────────► curcop: the statement
+//!   without threads: variables PL_curstackinfo, PL_curcop
 //!
 //!   context of a sub ──► CV ──► GV or name, stash, file
 //! ```
@@ -27,7 +28,6 @@
 //!   both loops stand in the inner one.
 //! * The block of `sort { … }` is code of the sub around it: while it calls a regular expression that calls a sub, its loop is
 //!   shown as a native frame.
-//! * Builds without threads are not found.
 
 mod attach;
 

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | SV | body 0, flags u32 12, for a hash its array 16 |
 //! | body of a CV | stash 32, start 40, GV or name 56, file 64, flags u32 92 |
-//! | body of a GV | name 32, stash 40 |
+//! | body of a GV | name 32, stash 40; the name of a file's is `_<` and its path |
 //! | body of a stash | number of slots less one 24, from 5.36 on names 32; before 5.36 they follow the array |
 //! | names of a stash | name, or their list 0, number i32 28 |
 //! | HEK, a name | length i32 4, bytes 8, flags u8 behind them and a zero byte: 1 UTF-8 |
 //! | operation | function 16 |
-//! | statement, an operation | line 36, file 48 |
+//! | statement, an operation | line 36, file 48: its path, without threads its GV |
 //!
 //! Source: DWARF of Debian's perl-debug 5.36.0; before 5.36 the OpenTelemetry profiler's tables.
 
@@ -30,6 +30,9 @@ const MAX_TEXT: usize = 4096;
 
 /// Maximum number of slots of a stash.
 const MAX_SLOTS: u64 = 1 << 24;
+
+/// Length of the prefix `_<` of the name of a file's GV.
+const FILE_PREFIX: u64 = 2;
 
 /// Bits of the address in a frame's address; those above are its shape.
 const ADDRESS_BITS: u32 = 48;
@@ -92,17 +95,22 @@ impl Names {
 impl Attached for Names {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
         let (shape, at) = (address >> ADDRESS_BITS & 0xff, address & ((1 << ADDRESS_BITS) - 1));
-        // Of a sub its body, of a path its beginning.
+        // Of a sub or a GV its body, of a path its beginning.
         let word = memory.u64(at)?;
         if fold(&[word, 0, 0], 1) != check {
             return Err(Reason::Replaced);
         }
-        let of_file =
-            |name| Ok(Function::new(name).with_file(text(at, memory)?).with_lines(Lines::of_positions()));
+        let of_file = |name: &str| {
+            let path = match shape {
+                1 | 2 => at,
+                _ => memory.u64(word.wrapping_add(32))?.wrapping_add(8 + FILE_PREFIX),
+            };
+            Ok(Function::new(name).with_file(text(path, memory)?).with_lines(Lines::of_positions()))
+        };
         match shape {
             0 if matches!(memory.u32(at.wrapping_add(12))? & 0xff, CODE | FORMAT) => self.sub(word, memory),
-            1 => of_file("{main}"),
-            2 => of_file("(eval)"),
+            1 | 3 => of_file("{main}"),
+            2 | 4 => of_file("(eval)"),
             _ => Err(Reason::Implausible),
         }
     }

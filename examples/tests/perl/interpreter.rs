@@ -11,6 +11,8 @@ pub(crate) struct Interpreter {
     /// Root folder; `None` for the machine's own root.
     root: Option<PathBuf>,
     program: PathBuf,
+    /// Folder of its modules; `None` for those that it finds itself.
+    modules: Option<PathBuf>,
 }
 
 /// The workload, as programs of the machine's root see it.
@@ -26,7 +28,7 @@ const ENTER: &str =
 impl Interpreter {
     /// Returns the `perl` in `PATH`.
     pub(crate) fn installed() -> Interpreter {
-        Interpreter { name: "installed".to_owned(), root: None, program: "perl".into() }
+        Interpreter { name: "installed".to_owned(), root: None, program: "perl".into(), modules: None }
     }
 
     /// Returns one that was fetched into a folder that is its root, `None` if it wasn't.
@@ -35,7 +37,15 @@ impl Interpreter {
         let inside = root.join(&INSIDE[1..]);
         std::fs::create_dir_all(inside.parent()?).unwrap();
         std::fs::copy(PROGRAM, inside).unwrap();
-        Some(Interpreter { name: name.to_owned(), root: Some(root), program: "/usr/bin/perl".into() })
+        let program = "/usr/bin/perl".into();
+        Some(Interpreter { name: name.to_owned(), root: Some(root), program, modules: None })
+    }
+
+    /// Returns one that was built, `None` if it wasn't.
+    pub(crate) fn built(name: &str) -> Option<Interpreter> {
+        let folder = folder(name)?;
+        let (program, modules) = (folder.join("perl"), Some(folder.join("lib")));
+        Some(Interpreter { name: name.to_owned(), root: None, program, modules })
     }
 
     /// Returns the command that runs the workload.
@@ -48,6 +58,9 @@ impl Interpreter {
                 (command, INSIDE)
             }
         };
+        if let Some(modules) = &self.modules {
+            command.arg("-I").arg(modules);
+        }
         // A root has no locales, of which Perl warns.
         command.env("LC_ALL", "C").arg(workload).args(arguments);
         command

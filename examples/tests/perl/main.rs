@@ -117,11 +117,22 @@ mod matrix {
     fn every_chain_of_perl_5_42() {
         check_fetched("5.42");
     }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_perl_without_threads() {
+        test_needs::root!();
+        check_found("5.36-unthreaded", Interpreter::built("5.36-unthreaded"));
+    }
 }
 
 fn check_fetched(name: &str) {
     test_needs::root!();
-    match Interpreter::fetched(name) {
+    check_found(name, Interpreter::fetched(name));
+}
+
+fn check_found(name: &str, interpreter: Option<Interpreter>) {
+    match interpreter {
         Some(interpreter) => check(&interpreter),
         None => test_needs::skip(&format!("no Perl {name}: cargo xtask fixtures perl")),
     }

@@ -55,8 +55,15 @@ impl Suite {
         let pinned = format!("{package}={version}");
         let options = ["source", "--download-only", "--tar-only", &pinned];
         output(self.apt("apt-get")?.args(options).current_dir(into))?;
+        // Beside parts of the source.
         let files = files_in(into, "xz");
-        files.into_iter().next().ok_or_else(|| format!("apt-get fetched no file for {pinned}"))
+        let is_whole = |file: &&PathBuf| file.to_string_lossy().ends_with(".orig.tar.xz");
+        files
+            .iter()
+            .find(is_whole)
+            .or(files.first())
+            .cloned()
+            .ok_or_else(|| format!("apt-get fetched no file for {pinned}"))
     }
 
     /// Returns a command of apt with the lists of this suite alone, which it fetches if they are missing.

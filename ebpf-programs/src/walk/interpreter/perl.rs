@@ -1,7 +1,8 @@
 //! The contexts of Perl: an array with the index of the last element in each of a list of stacks.
 //!
 //! ```text
-//!   interpreter    … curcop, 8 bytes, curstackinfo …                   the statement, and the innermost stack
+//!   interpreter    … curcop, 8 bytes, curstackinfo …                   the statement, and the innermost stack; variables
+//!                                                                      of the file in builds without threads
 //!   stack          cxstack 8   prev 16   cxix i32 32
 //!   context        type u8 0   oldcop 16   retop 48   cv 72            104 bytes; types: sub 9, format 10, eval 11
 //!   statement      line u32 36   file 48
@@ -14,6 +15,7 @@
 //! | --- | --- |
 //! | 0 | the code value of a sub |
 //! | 1, 2 | the name of the file: of the main program, of an eval |
+//! | 3, 4 | the same in builds without threads, whose statements have the glob of the file instead of its name |
 //!
 //! The position of a frame is its line.
 //!
@@ -29,6 +31,7 @@
 //! | --- | --- |
 //! | 0 | offset of `curcop` in the interpreter |
 //! | 1, 2 | start and end of `S_docatch`, 0 if unknown |
+//! | 3 | address of the variable `curcop` in builds without threads, 0 in others; the path leads to the stack then |
 
 use super::frames::emit;
 use super::state::phase;
@@ -36,6 +39,9 @@ use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
 use crate::abi::record::frame;
 use crate::machine::Machine;
 use crate::walk::Walk;
+
+/// Index of the parameter with the address of `curcop`.
+const VARIABLE: usize = 3;
 
 /// Size of a context.
 const CONTEXT: u64 = 104;
@@ -52,6 +58,9 @@ const IN_REGEX: u64 = 1 << 7;
 /// Shapes of frames.
 const MAIN_SHAPE: u64 = 1;
 const EVAL_SHAPE: u64 = 2;
+
+/// Added to a shape in builds without threads.
+const OF_GLOB: u64 = 2;
 
 /// Position in the contexts of a thread.
 #[repr(C)]
@@ -116,6 +125,11 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     }
     let contexts = walk.interpreter.perl;
     if contexts.contexts == 0 {
+        let variable = walk.interpreter.parameters[VARIABLE];
+        if variable != 0 {
+            walk.interpreter.perl.statement = machine.read_memory(variable)?;
+            return enter(walk, machine, interpreter);
+        }
         let object = machine.read_object(interpreter.wrapping_add(walk.interpreter.parameters[0]), 24)?;
         let (statement, stack) = (object[0], object[2]);
         walk.interpreter.perl.statement = statement;
@@ -183,7 +197,9 @@ fn enter<M: Machine>(walk: &mut Walk, machine: &mut M, stack: u64) -> Option<()>
 fn emit_code<M: Machine>(walk: &mut Walk, machine: &mut M, shape: u64) -> Option<()> {
     let object = machine.read_object(walk.interpreter.perl.statement, 56)?;
     let (line, file) = ((object[4] >> 32) as u32, object[6] & ((1 << frame::SHAPE_SHIFT) - 1));
+    // The beginning of the name, or the address of the glob's body.
     let text = machine.read_memory(file)?;
+    let shape = shape + (walk.interpreter.parameters[VARIABLE] != 0) as u64 * OF_GLOB;
     emit(walk, machine, file | shape << frame::SHAPE_SHIFT, fold(&[text, 0, 0], 1), line);
     walk.interpreter.taken += 1;
     Some(())
