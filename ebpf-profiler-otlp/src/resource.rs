@@ -57,7 +57,8 @@ impl Resource {
         self.with_variables(|name| std::env::var(name).ok())
     }
 
-    /// Adds attributes like [`with_env`](Resource::with_env) from another source of variables.
+    /// Adds attributes like [`with_env`](Resource::with_env), with the values that `variable` returns for names of environment
+    /// variables.
     pub fn with_variables(mut self, variable: impl Fn(&str) -> Option<String>) -> Resource {
         let list = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
         for (key, value) in list.split(',').filter_map(|pair| pair.split_once('=')) {

@@ -15,8 +15,8 @@ use crate::arch::Registers;
 /// cfa = rsp + 16, rbp = [cfa - 16], ra = [cfa - 8]
 /// ```
 ///
-/// A frame pointer that is not mentioned is unchanged. A third register is mentioned only in files in which addresses start
-/// from it, if it changes.
+/// A frame pointer that is not mentioned is unchanged. Some files compute `cfa` from a third register, such as `rbx`: in their
+/// rules its location is printed too, unless it is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     raw: table::Rule,

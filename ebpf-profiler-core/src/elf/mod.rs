@@ -152,7 +152,7 @@ impl Arch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// An executable at fixed addresses.
+    /// An executable at fixed addresses (`ET_EXEC`), whose load bias is 0.
     Executable,
     /// A shared library or a position-independent executable.
     Shared,
@@ -333,7 +333,8 @@ impl Elf {
         parse::note(self, b"GNU\0", object::elf::NT_GNU_BUILD_ID)
     }
 
-    /// Returns the description of the note with this type and owner; `owner` includes its terminating zero.
+    /// Returns the description of the first note with this type and owner, in the note segments or else the note sections;
+    /// `None` if there is none. `owner` includes its terminating zero.
     pub fn note(&self, owner: &[u8], kind: u32) -> Option<Vec<u8>> {
         parse::note(self, owner, kind)
     }

@@ -53,12 +53,14 @@ impl CodeRanges {
         &self.ranges
     }
 
-    /// Returns `true` if all executable mappings without a file belong to the runtime.
+    /// Returns `true` if [`with_anonymous`](CodeRanges::with_anonymous) was called: the runtime claims all executable mappings
+    /// without a file.
     pub fn has_anonymous(&self) -> bool {
         self.has_anonymous
     }
 
-    /// Returns `true` if all executable mappings of shared memory without a named file belong to the runtime.
+    /// Returns `true` if [`with_shared_memory`](CodeRanges::with_shared_memory) was called: the runtime claims all executable
+    /// mappings of shared memory without a named file.
     pub fn has_shared_memory(&self) -> bool {
         self.has_shared_memory
     }

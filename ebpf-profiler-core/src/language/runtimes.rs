@@ -72,7 +72,7 @@ struct Known {
     inlined: Box<[ScriptId]>,
 }
 
-/// Counters of interpreters.
+/// Counters of the interpreters of all languages, since the profiler started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InterpreterStats {

@@ -6,7 +6,8 @@ use super::{Memory, Unreadable};
 use crate::elf::{Elf, ElfError};
 use crate::process::Opener;
 
-/// A process that has the file of a runtime mapped.
+/// The process that [`Runtime::attach`](super::Runtime::attach) attaches to: its memory, the load bias of the runtime's file,
+/// and the files that it has mapped as code.
 pub struct Target<'a> {
     memory: &'a dyn Memory,
     bias: u64,

@@ -54,7 +54,8 @@ pub fn label(key: impl Into<Arc<str>>, value: impl Into<LabelValue>) -> LabelGua
 
 /// Restores the labels that the thread had before [`label`], when it is dropped.
 ///
-/// Guards of one thread are dropped in the reverse order in which they were made.
+/// Guards of one thread are dropped in the reverse order in which they were made: each puts back the labels of the time at
+/// which it was made. A guard stays in its thread, so it is not held across `.await`.
 #[derive(Debug)]
 #[must_use = "the label is removed when the guard is dropped"]
 pub struct LabelGuard {

@@ -19,7 +19,7 @@ use crate::text::{Number, Share};
 pub struct Summary {
     /// Length of the profile.
     pub duration: Duration,
-    /// Number of samples.
+    /// Number of samples of all kinds in the profile. Lost events are no samples.
     pub samples: u64,
     /// Number of samples whose stack reaches from leaf to root.
     pub whole: u64,

@@ -71,7 +71,8 @@ impl Replay {
         Replay::read(files::open(path.as_ref())?)
     }
 
-    /// Reads a recording from any input.
+    /// Reads a recording, as [`open`](Replay::open) does, from any input that can be read twice. It stays on the input:
+    /// only an index of it is in memory.
     ///
     /// # Errors
     ///

@@ -60,7 +60,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// HotSpot.
+/// The HotSpot JVM of OpenJDK 11 to 25: interpreted, compiled and inlined methods.
 ///
 /// # Examples
 ///

@@ -63,7 +63,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// LuaJIT.
+/// LuaJIT 2.1 on x86_64: interpreter and traces.
 ///
 /// # Examples
 ///

@@ -67,7 +67,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// PHP.
+/// PHP 7.4 to 8.4, its JIT included; not builds with thread safety (ZTS).
 ///
 /// # Examples
 ///

@@ -84,7 +84,7 @@ mod version;
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 
-/// CPython.
+/// CPython 2.7 and 3.6 to 3.14, free-threaded builds included.
 ///
 /// # Examples
 ///

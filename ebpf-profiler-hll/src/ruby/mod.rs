@@ -82,7 +82,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// Ruby.
+/// CRuby 2.7 to 3.4, with YJIT and without.
 ///
 /// # Examples
 ///

@@ -65,7 +65,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// V8.
+/// V8 of Node.js 12 to 26: interpreted, baseline, optimized and inlined functions.
 ///
 /// # Examples
 ///

@@ -16,7 +16,7 @@ use super::http::Response;
 /// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Delivered; the collector rejected `rejected` samples, with its reason.
+    /// Delivered; the collector rejected `rejected` profiles, with its reason.
     Delivered { rejected: u64, message: String },
     /// Not delivered; may be sent again, not before `after`.
     Retry { after: Option<Duration>, why: String },

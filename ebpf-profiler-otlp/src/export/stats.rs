@@ -31,8 +31,8 @@ pub struct Stats {
     pub spool_failed: u64,
     /// Messages dropped because the flush timeout passed.
     pub abandoned: u64,
-    /// Samples that the collector rejected from messages that it accepted.
-    pub rejected_samples: u64,
+    /// Profiles that the collector rejected from messages that it accepted, as it says itself (`rejected_profiles`).
+    pub rejected_profiles: u64,
     /// Messages that were divided because the collector found them too large. Each half then counts as a message of its own,
     /// and the divided one in no other counter.
     pub divided: u64,
@@ -75,8 +75,8 @@ impl fmt::Display for Stats {
         if self.divided > 0 {
             write!(f, ", {} divided", self.divided)?;
         }
-        if self.rejected_samples > 0 {
-            write!(f, ", {} samples rejected", self.rejected_samples)?;
+        if self.rejected_profiles > 0 {
+            write!(f, ", {} profiles rejected", self.rejected_profiles)?;
         }
         if self.last_error.is_empty() { Ok(()) } else { write!(f, "; last: {}", self.last_error) }
     }
@@ -93,7 +93,7 @@ pub(super) struct Counters {
     spooled: AtomicU64,
     spool_failed: AtomicU64,
     abandoned: AtomicU64,
-    rejected_samples: AtomicU64,
+    rejected_profiles: AtomicU64,
     divided: AtomicU64,
     retries: AtomicU64,
     bytes: AtomicU64,
@@ -114,7 +114,7 @@ impl Counters {
             spooled: self.spooled.load(Relaxed),
             spool_failed: self.spool_failed.load(Relaxed),
             abandoned: self.abandoned.load(Relaxed),
-            rejected_samples: self.rejected_samples.load(Relaxed),
+            rejected_profiles: self.rejected_profiles.load(Relaxed),
             divided: self.divided.load(Relaxed),
             retries: self.retries.load(Relaxed),
             bytes: self.bytes.load(Relaxed),
@@ -122,9 +122,9 @@ impl Counters {
         }
     }
 
-    pub(super) fn delivered(&self, rejected_samples: u64) {
+    pub(super) fn delivered(&self, rejected_profiles: u64) {
         self.delivered.fetch_add(1, Relaxed);
-        self.rejected_samples.fetch_add(rejected_samples, Relaxed);
+        self.rejected_profiles.fetch_add(rejected_profiles, Relaxed);
     }
 
     pub(super) fn queue_full(&self) {
@@ -196,10 +196,10 @@ mod tests {
         let mut stats = Stats { delivered: 7, queued: 1, bytes: 100, ..Stats::default() };
         let line = "7 delivered, 1 queued, 0 on disk, 0 dropped, 0 retries, 100 bytes";
         assert_eq!(stats.to_string(), line);
-        (stats.refused, stats.queue_full, stats.rejected_samples) = (2, 1, 3);
+        (stats.refused, stats.queue_full, stats.rejected_profiles) = (2, 1, 3);
         stats.last_error = "no".into();
         let line = "7 delivered, 1 queued, 0 on disk, 3 dropped (1 queue full, 2 refused), 0 retries, 100 bytes, \
-                    3 samples rejected; last: no";
+                    3 profiles rejected; last: no";
         assert_eq!(stats.to_string(), line);
     }
 }

@@ -284,7 +284,7 @@ fn large_message_is_divided() {
 fn partial_success_is_not_sent_again() {
     let body = [&[0x0a, 13, 0x08, 2, 0x12, 9][..], b"too large"].concat();
     let (stats, _) = export_one(vec![Act::Answer(vec![("grpc-status", "0".into())], Some(body))]);
-    assert_eq!((stats.delivered, stats.rejected_samples, stats.retries), (1, 2, 0));
+    assert_eq!((stats.delivered, stats.rejected_profiles, stats.retries), (1, 2, 0));
     assert_eq!(stats.last_error, "the collector rejected 2 samples: too large");
 }
 

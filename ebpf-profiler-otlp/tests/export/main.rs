@@ -276,7 +276,7 @@ fn message_is_dropped_if_retry_after_exceeds_its_time() {
 fn partial_success_is_not_sent_again() {
     let body = [&[0x0a, 13, 0x08, 2, 0x12, 9][..], b"too large"].concat();
     let (stats, _) = export_one([Act::answer(200, "", &body), Act::ok()]);
-    assert_eq!((stats.delivered, stats.rejected_samples, stats.retries), (1, 2, 0));
+    assert_eq!((stats.delivered, stats.rejected_profiles, stats.retries), (1, 2, 0));
     assert_eq!(stats.last_error, "the collector rejected 2 samples: too large");
 }
 

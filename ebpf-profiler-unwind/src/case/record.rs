@@ -68,7 +68,7 @@ impl<'a> Subject<'a> {
         Subject { arch, places, interpreters: &[] }
     }
 
-    /// Sets the interpreters, as the mappings number them.
+    /// Sets the interpreters. A mapping refers to one by its index.
     pub fn with_interpreters(self, interpreters: &'a [FrameWalker]) -> Subject<'a> {
         Subject { interpreters, ..self }
     }

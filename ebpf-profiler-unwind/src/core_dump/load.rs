@@ -19,7 +19,8 @@ use crate::modules::{MAX_MAPPINGS, Mapping, Modules};
 use crate::table::Table;
 use crate::walk::NativeFrame;
 
-/// The modules, files and memory of a dump's process.
+/// The process of a core dump, ready to be walked: its modules with unwind tables, the files that were found for them, and its
+/// memory. [`CoreDump::load`](super::CoreDump::load) makes it.
 #[derive(Debug)]
 pub struct Loaded {
     modules: Modules,

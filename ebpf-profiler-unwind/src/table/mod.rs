@@ -58,7 +58,7 @@ pub struct Row {
 }
 
 impl Table {
-    /// Builds the table of an ELF file in memory. A file without unwind data has an empty table.
+    /// Builds the table of an ELF file from its bytes. A file without unwind data has an empty table.
     ///
     /// # Errors
     ///

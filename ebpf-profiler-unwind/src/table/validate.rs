@@ -23,7 +23,8 @@ pub enum Invalid {
     Base(u64),
     /// The page size is out of range; the value is its binary logarithm.
     PageBits(u8),
-    /// Parts are misplaced, rule 0 is not empty, or there is data between the parts.
+    /// The parts of the encoded table, which its header lists, are misplaced or have data between them, or rule 0 is not
+    /// empty.
     Parts,
     /// The number of rows in the header is not that of all pages.
     Rows(u32),

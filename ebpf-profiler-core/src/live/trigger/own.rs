@@ -12,7 +12,10 @@ use super::super::bpf::Map;
 use super::super::error::StartError;
 use super::{Trigger, Walk};
 
-/// Type of an eBPF program that triggers samples. A program can call walks of the same type only.
+/// Type of an embedder's eBPF program that triggers samples ([`Trigger::own`]).
+///
+/// The program takes a sample by a tail call to the profiler's program that walks the stack, and the kernel allows tail
+/// calls between programs of one type only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProgramType {

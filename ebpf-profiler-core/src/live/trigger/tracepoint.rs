@@ -7,7 +7,9 @@ use ebpf_programs::abi::cookie;
 
 use crate::profile::{SampleKind, Unit};
 
-/// The trigger of an event of the kernel, by the name of its tracepoint. Needs tracefs, at `/sys/kernel/tracing`.
+/// A trigger at a tracepoint of the kernel, by group and name. Needs tracefs at `/sys/kernel/tracing`.
+///
+/// The value of a sample is 1, or that of an integer [`field`](Tracepoint::field) of the event.
 ///
 /// # Examples
 ///

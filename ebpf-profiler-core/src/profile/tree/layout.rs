@@ -47,7 +47,8 @@ pub struct Layout<'t, 'p> {
     pub merged: u64,
 }
 
-/// A node with its position; the unit is one sample.
+/// A frame of a flame graph with its place: [`level`](Placed::level) is the row, and [`start`](Placed::start) and
+/// [`total`](Placed::total) are the left edge and the width, in samples.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Placed<'t, 'p> {
