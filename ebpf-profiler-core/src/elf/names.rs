@@ -1,4 +1,4 @@
-//! Symbols of `.symtab`: all functions and variables of a file that is not stripped.
+//! Symbols: of `.symtab` all functions and variables of a file that is not stripped, of `.dynsym` the exported ones.
 
 use object::elf::{STT_FUNC, STT_GNU_IFUNC, STT_OBJECT, STT_TLS, Sym64};
 use object::{LittleEndian as LE, pod};
@@ -34,6 +34,8 @@ pub struct Symbol {
 pub enum SymbolKind {
     /// A function.
     Function,
+    /// A function that chooses the implementation of another one when the file is loaded (`ifunc`).
+    Resolver,
     /// A variable.
     Object,
     /// A thread-local variable.
@@ -45,7 +47,8 @@ pub enum SymbolKind {
 impl Symbol {
     pub(super) fn new(symbol: &Sym64<LE>) -> Symbol {
         let kind = match symbol.st_info & 0xf {
-            STT_FUNC | STT_GNU_IFUNC => SymbolKind::Function,
+            STT_FUNC => SymbolKind::Function,
+            STT_GNU_IFUNC => SymbolKind::Resolver,
             STT_OBJECT => SymbolKind::Object,
             STT_TLS => SymbolKind::ThreadLocal,
             _ => SymbolKind::Other,
@@ -58,8 +61,18 @@ impl Elf {
     /// Calls `each` with the name and symbol of every defined entry of `.symtab`.
     ///
     /// Reads the whole table, which takes megabytes for a large program. Names are cut after 8 KiB.
-    pub fn for_each_symbol(&self, mut each: impl FnMut(&[u8], Symbol)) {
-        let Some((symbols, names)) = self.symbol_table() else { return };
+    pub fn for_each_symbol(&self, each: impl FnMut(&[u8], Symbol)) {
+        self.for_each_of(section_type::SHT_SYMTAB, each);
+    }
+
+    /// Calls `each` with the name and symbol of every defined entry of `.dynsym`: those that other files can use, which
+    /// stripped files have, too.
+    pub fn for_each_dynamic_symbol(&self, each: impl FnMut(&[u8], Symbol)) {
+        self.for_each_of(section_type::SHT_DYNSYM, each);
+    }
+
+    fn for_each_of(&self, kind: u32, mut each: impl FnMut(&[u8], Symbol)) {
+        let Some((symbols, names)) = self.symbol_table(kind) else { return };
         let Ok(names) = self.bytes(names.0, names.1) else { return };
         for at in (0..symbols.1).step_by(SYMBOLS as usize) {
             let start = symbols.0.saturating_add(at);
@@ -80,7 +93,7 @@ impl Elf {
     ///
     /// Reads only the string table, in pieces of 64 KiB.
     pub fn has_symbol(&self, names: &[&str]) -> bool {
-        let Some((_, (start, size))) = self.symbol_table() else { return false };
+        let Some((_, (start, size))) = self.symbol_table(section_type::SHT_SYMTAB) else { return false };
         let wanted: Vec<Vec<u8>> = names.iter().map(|name| name.bytes().chain([0]).collect()).collect();
         let overlap = wanted.iter().map(Vec::len).max().unwrap_or(0) as u64;
         let mut buffer = Vec::new();
@@ -92,8 +105,8 @@ impl Elf {
     }
 
     /// Returns offset and size of the symbols, and of their names.
-    fn symbol_table(&self) -> Option<((u64, u64), (u64, u64))> {
-        let table = self.sections().iter().find(|section| section.kind == section_type::SHT_SYMTAB)?;
+    fn symbol_table(&self, kind: u32) -> Option<((u64, u64), (u64, u64))> {
+        let table = self.sections().iter().find(|section| section.kind == kind)?;
         let names = self.sections().get(table.link as usize)?;
         let whole = table.size - table.size % size_of::<Sym64<LE>>() as u64;
         let bounded = whole <= MAX_TABLE && names.size <= MAX_TABLE;

@@ -81,6 +81,8 @@ mod object;
 
 mod options;
 
+mod pattern;
+
 mod perf;
 
 mod perf_map;
@@ -115,7 +117,7 @@ pub use label::{LabelGuard, label};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use system::LiveSystem;
-pub use trigger::{Futex, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError, Uprobe};
+pub use trigger::{Futex, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError, Uprobe, Usdt};
 pub use usage::Usage;
 
 /// `true` if the kernel side is compiled for the target of this build; only x86_64 is for now.

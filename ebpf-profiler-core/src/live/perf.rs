@@ -72,13 +72,20 @@ pub(super) fn clock(cpu: u32, period: Duration, program: BorrowedFd<'_>) -> io::
     if error < 0 { Err(io::Error::last_os_error()) } else { Ok(event) }
 }
 
-/// Opens a probe at offset `at` of the file at `path`, in all processes. `kind` is the number of the kernel's interface for
-/// probes.
-pub(super) fn probe(kind: u32, path: &CStr, at: u64, is_return: bool) -> io::Result<OwnedFd> {
+/// Opens a probe at offset `at` of `target`, the path of a file or a function of the kernel, in all processes. `kind` is the number
+/// of the kernel's interface for these probes. The kernel counts the 16 bits at offset `semaphore` of the file up, unless that is 0.
+pub(super) fn probe(
+    kind: u32,
+    target: &CStr,
+    at: u64,
+    semaphore: u64,
+    is_return: bool,
+) -> io::Result<OwnedFd> {
+    const SEMAPHORE_SHIFT: u32 = 32;
     let attributes = Attributes {
         kind,
-        config: u64::from(is_return),
-        config1: path.as_ptr() as u64,
+        config: u64::from(is_return) | semaphore << SEMAPHORE_SHIFT,
+        config1: target.as_ptr() as u64,
         config2: at,
         ..Attributes::default()
     };

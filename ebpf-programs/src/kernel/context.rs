@@ -59,7 +59,7 @@ impl Context for PerfEventContext {
     }
 }
 
-/// A uprobe or uretprobe, in user code.
+/// A uprobe or uretprobe in user code, or a kprobe or kretprobe in the kernel.
 impl Context for ProbeContext {
     #[inline(always)]
     fn pointer(&self) -> *mut c_void {
@@ -68,7 +68,7 @@ impl Context for ProbeContext {
 
     #[inline(always)]
     fn hit_user_code(&self) -> bool {
-        true
+        word(self.as_ptr(), CS) & 3 == 3
     }
 
     #[inline(always)]

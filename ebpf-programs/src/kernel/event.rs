@@ -1,9 +1,8 @@
 //! Events that a link's cookie describes: probes, tracepoints and counters by name.
 
-use aya_ebpf::EbpfContext;
-use aya_ebpf::helpers::generated::{bpf_get_attach_cookie, bpf_probe_read_kernel};
+use aya_ebpf::helpers::generated::{bpf_get_attach_cookie, bpf_probe_read_kernel, bpf_probe_read_user};
 use aya_ebpf::programs::{ProbeContext, TracePointContext};
-use ebpf_programs::abi::cookie;
+use ebpf_programs::abi::cookie::{self, operand};
 
 use crate::context::Context;
 use crate::sample;
@@ -32,21 +31,40 @@ pub(crate) fn take_tracepoint(context: &TracePointContext) {
     sample::take(context, cookie as u16, value);
 }
 
-/// Takes a sample with the value of an argument or of the function's result, as the cookie says.
+/// Takes a sample with the value of the operand in the cookie.
 #[inline(always)]
 pub(crate) fn take_probe(context: &ProbeContext) {
     let cookie = cookie(context);
-    let register = cookie >> cookie::REGISTER_SHIFT & 0xff;
-    // Read before the choice: the verifier requires constant positions in the context, and the compiler would choose one.
-    // Word numbers are those of `struct pt_regs`.
-    let registers = [14, 13, 12, 11, 9, 8, 10].map(|index| context.word(index));
-    let mut value = 1;
-    for (number, &register_value) in (1..).zip(&registers) {
-        if register == number {
-            value = register_value;
-        }
+    sample::take(context, cookie as u16, operand(context, cookie));
+}
+
+/// Returns the value of an [operand](mod@operand); 0 for memory that is not present.
+#[inline(always)]
+fn operand(context: &ProbeContext, cookie: u64) -> u64 {
+    let mut value = (cookie as i64 >> operand::DISPLACEMENT_SHIFT) as u64;
+    let base = cookie >> operand::BASE_SHIFT & operand::WORD;
+    if base != operand::NONE {
+        value = value.wrapping_add(read(context, base as usize * 8));
     }
-    sample::take(context, cookie as u16, value);
+    let index = cookie >> operand::INDEX_SHIFT & operand::WORD;
+    if index != operand::NONE {
+        let scale = cookie >> operand::SCALE_SHIFT & operand::LOG;
+        value = value.wrapping_add(read(context, index as usize * 8) << scale);
+    }
+    // Powers of two in digits of a constant: the compiler would prove the bound of a shift, and drop the mask that the verifier needs.
+    let bytes = 0x8421u32 >> (4 * (cookie >> operand::SIZE_SHIFT & operand::LOG)) & 15;
+    if cookie & operand::MEMORY != 0 {
+        let mut word = [0u64; 2];
+        // SAFETY: `word` has 16 bytes, of which the mask permits 15; the helper fails without a fault.
+        unsafe { bpf_probe_read_user(word.as_mut_ptr().cast(), bytes, value as *const _) };
+        value = word[0];
+    }
+    let cut = 64 - bytes * 8;
+    if cookie & operand::SIGNED == 0 {
+        return value << cut >> cut;
+    }
+    let value = (value << cut) as i64 >> cut;
+    if value < 0 { 0 } else { value as u64 }
 }
 
 /// Returns the [cookie](ebpf_programs::abi::cookie) of the link that runs the program.
@@ -56,13 +74,13 @@ pub(crate) fn cookie<C: Context>(context: &C) -> u64 {
     unsafe { bpf_get_attach_cookie(context.pointer()) }
 }
 
-/// Returns the word at a byte offset of a tracepoint's event.
+/// Returns the word at a byte offset of a context: of a tracepoint's event, or of a probe's registers.
 #[inline(always)]
-pub(crate) fn read(context: &TracePointContext, at: usize) -> u64 {
+pub(crate) fn read<C: Context>(context: &C, at: usize) -> u64 {
     let mut value = 0u64;
     // SAFETY: `value` has eight bytes; the helper fails without a fault.
     unsafe {
-        let from = context.as_ptr().cast::<u8>().add(at);
+        let from = context.pointer().cast::<u8>().add(at);
         bpf_probe_read_kernel((&raw mut value).cast(), 8, from.cast());
     }
     value

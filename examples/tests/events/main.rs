@@ -16,6 +16,8 @@ mod off_cpu;
 
 mod own;
 
+mod points;
+
 mod probes;
 
 mod spans;

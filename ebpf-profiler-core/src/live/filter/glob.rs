@@ -2,6 +2,7 @@
 
 use ebpf_programs::abi::filter::{NAME, Names, STATES};
 
+use super::super::pattern::{Pattern, Piece};
 use super::{FilterError, error};
 
 /// Returns the automaton of all patterns.
@@ -17,23 +18,20 @@ pub(super) fn compile(patterns: &[String]) -> Result<Names, FilterError> {
 
 /// Adds a pattern whose first state is number `state`. Returns the number of the next free state.
 fn add(names: &mut Names, pattern: &[u8], mut state: u32) -> Result<u32, &'static str> {
-    if pattern.is_empty() {
-        return Err("the pattern is empty");
-    }
     let mut bytes = 0;
-    let mut rest = pattern;
     names.first |= bit(state)?;
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
-        if byte == b'*' {
-            names.loops |= bit(state)?;
-            continue;
-        }
+    for piece in &Pattern::parse(pattern)?.0 {
         let from = bit(state)?;
-        let set = if byte == b'[' { set(&mut rest)? } else { Set::of(byte) };
-        (1..=255u8).filter(|&byte| set.has(byte)).for_each(|byte| names.steps[usize::from(byte)] |= from);
-        state += 1;
-        bytes += 1;
+        match piece {
+            Piece::Any => names.loops |= from,
+            Piece::One(set) => {
+                (1..=255u8)
+                    .filter(|&byte| set.has(byte))
+                    .for_each(|byte| names.steps[usize::from(byte)] |= from);
+                state += 1;
+                bytes += 1;
+            }
+        }
     }
     if bytes >= NAME {
         return Err("names have at most 15 bytes; cut it, and end it with *");
@@ -48,44 +46,6 @@ fn bit(state: u32) -> Result<u64, &'static str> {
     } else {
         Err("all patterns together may have 64 bytes, each one more than its own")
     }
-}
-
-/// A set of bytes.
-struct Set {
-    ranges: Vec<(u8, u8)>,
-    is_negated: bool,
-}
-
-impl Set {
-    /// Returns the set of one byte; of all for `?`.
-    fn of(byte: u8) -> Set {
-        Set { ranges: vec![if byte == b'?' { (1, 255) } else { (byte, byte) }], is_negated: false }
-    }
-
-    fn has(&self, byte: u8) -> bool {
-        self.ranges.iter().any(|&(from, to)| (from..=to).contains(&byte)) != self.is_negated
-    }
-}
-
-/// Parses a set up to its `]`.
-fn set(rest: &mut &[u8]) -> Result<Set, &'static str> {
-    let end = rest.iter().skip(1).position(|&byte| byte == b']').ok_or("there is no ] for its [")? + 1;
-    let (mut inner, behind) = rest.split_at(end);
-    *rest = &behind[1..];
-    let is_negated = matches!(inner.first(), Some(b'!' | b'^'));
-    if is_negated {
-        inner = &inner[1..];
-    }
-    let mut ranges = Vec::new();
-    while let Some((&from, behind)) = inner.split_first() {
-        let (to, behind) = match behind {
-            [b'-', to, behind @ ..] => (*to, behind),
-            behind => (from, behind),
-        };
-        ranges.push((from, to));
-        inner = behind;
-    }
-    Ok(Set { ranges, is_negated })
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! Attachment of the programs of triggers.
 
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 
 use ebpf_programs::abi::{cookie, off_cpu as abi};
 
@@ -13,6 +12,8 @@ use super::super::bpf::{self, Map};
 use super::super::error::StartError;
 use super::super::object::KernelObject;
 use super::super::{cpus, perf};
+use super::call::Call;
+use super::place::Place;
 use super::{Event, Trigger, off_cpu};
 
 /// The triggers of a profiler other than the clock, with their programs.
@@ -31,18 +32,13 @@ enum Point {
         map: Map,
         settings: abi::OffCpu,
     },
-    Probe {
+    Probes {
+        /// Number of the kernel's interface for these probes.
         kind: u32,
-        path: CString,
-        offset: u64,
-        cookie: u64,
-        is_return: bool,
-    },
-    Time {
-        kind: u32,
-        path: CString,
-        offset: u64,
-        cookie: u64,
+        /// Number of the kind of samples.
+        number: u64,
+        places: Vec<Place>,
+        call: Call,
     },
     /// Tracepoints at the entry and the exit of system calls.
     Calls(Vec<([u64; 2], u64)>),
@@ -117,13 +113,25 @@ impl Attached {
                 let points = SWITCHES.iter().filter(|(name, _)| self.programs.contains_key(name));
                 points.map(|&(name, tracepoint)| bpf::attach(program(name)?, tracepoint)).collect()
             }
-            Point::Time { kind, path, offset, cookie } => {
-                let mut links = Vec::new();
+            Point::Probes { kind, number, places, call } => {
                 // The return first: each entry has one then.
-                for (name, is_return) in [("left", true), ("entered", false)] {
-                    let event = perf::probe(*kind, path, *offset, is_return)?;
-                    links.push(bpf::link(program(name)?, event.as_fd(), *cookie)?);
-                    links.push(event);
+                let edges: &[_] = match call {
+                    call if call.is_time() => &[("left", true), ("entered", false)],
+                    Call { is_return, .. } => &[("probed", *is_return)],
+                };
+                let mut links = Vec::new();
+                for (name, is_return) in edges {
+                    for place in places {
+                        let event =
+                            perf::probe(*kind, &place.target, place.offset, place.semaphore, *is_return);
+                        let event = event.map_err(|error| place.failed(error))?;
+                        // The link keeps the event.
+                        links.push(bpf::link(
+                            program(name)?,
+                            event.as_fd(),
+                            *number | place.operand.cookie(),
+                        )?);
+                    }
                 }
                 Ok(links)
             }
@@ -137,10 +145,6 @@ impl Attached {
                     }
                 }
                 Ok(links)
-            }
-            Point::Probe { kind, path, offset, cookie, is_return } => {
-                let event = perf::probe(*kind, path, *offset, *is_return)?;
-                Ok(vec![bpf::link(program("probed")?, event.as_fd(), *cookie)?, event])
             }
             Point::Tracepoint { id, cookie } => {
                 let event = perf::tracepoint(*id)?;
@@ -170,18 +174,8 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
                 object.map("OFF_CPU").map_err(|_| "there can be one off-CPU trigger only".to_owned())?;
             Ok(Point::OffCpu { map, settings: off_cpu.settings(event)? })
         }
-        Event::Uprobe(probe) => {
-            let (path, offset) = probe.location()?;
-            let kind = fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").ok();
-            let kind = kind.and_then(|kind| kind.trim().parse().ok());
-            let kind = kind.ok_or("this kernel has no uprobes (CONFIG_UPROBE_EVENTS)")?;
-            let path = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
-            if probe.is_time {
-                return Ok(Point::Time { kind, path, offset, cookie: number });
-            }
-            let cookie = number | probe.register << cookie::REGISTER_SHIFT;
-            Ok(Point::Probe { kind, path, offset, cookie, is_return: probe.is_return })
-        }
+        Event::Uprobe(probe) => probes("uprobe", number, probe.places()?, probe.call),
+        Event::Usdt(probe) => probes("uprobe", number, probe.places()?, Call::ENTRY),
         Event::Tracepoint(tracepoint) => {
             let (id, cookie) = tracepoint.location()?;
             Ok(Point::Tracepoint { id, cookie: number | cookie })
@@ -196,6 +190,19 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
             cookie: number | u64::from(*period) << cookie::VALUE_SHIFT,
         }),
     }
+}
+
+/// Returns the point of probes of a sort, `uprobe` or `kprobe`.
+fn probes(sort: &str, number: u64, places: Vec<Place>, call: Call) -> Result<Point, String> {
+    let kind = fs::read_to_string(format!("/sys/bus/event_source/devices/{sort}/type")).ok();
+    let kind = kind.and_then(|kind| kind.trim().parse().ok());
+    let kind = kind.ok_or_else(|| {
+        format!(
+            "this kernel has no {sort}s; use one that is built with CONFIG_{}_EVENTS=y",
+            sort.to_uppercase()
+        )
+    })?;
+    Ok(Point::Probes { kind, number, places, call })
 }
 
 fn failed(trigger: &Trigger, what: String) -> StartError {

@@ -7,6 +7,7 @@
 //!   by state    also woken           also sched_wakeup           blocked, runnable: nanoseconds
 //!   uprobe      probed               a function of a file        uprobe:FILE:FUNCTION: count
 //!   its time    entered, left        the function and its return uprobe:FILE:FUNCTION:time: nanoseconds
+//!   USDT        probed               a static probe of a file    usdt:FILE:PROVIDER:NAME: count
 //!   tracepoint  traced               an event of the kernel      tracepoint:GROUP:NAME: count
 //!   futex       called, answered     tracepoints of futex calls  futex: nanoseconds
 //!   counters    counted              a software event, each CPU  page-faults: count
@@ -17,17 +18,27 @@
 
 mod attach;
 
+mod call;
+
 mod futex;
 
 mod parse;
 
+mod notes;
+
 mod off_cpu;
 
+mod operand;
+
 mod own;
+
+mod place;
 
 mod probe;
 
 mod tracepoint;
+
+mod usdt;
 
 use std::time::Duration;
 
@@ -38,7 +49,9 @@ pub use own::{OwnPrograms, ProgramType};
 pub use parse::TriggerError;
 pub use probe::Uprobe;
 pub use tracepoint::Tracepoint;
+pub use usdt::Usdt;
 
+use call::Call;
 use ebpf_programs::abi::own::walk;
 
 use crate::profile::{SampleKind, Unit};
@@ -68,6 +81,7 @@ pub(super) enum Event {
     Cpu,
     OffCpu(OffCpu),
     Uprobe(Uprobe),
+    Usdt(Usdt),
     Tracepoint(Tracepoint),
     Futex(Futex),
     Counter {
@@ -135,9 +149,14 @@ impl Trigger {
         ("block-io", "reads and writes of disks by bytes, where they are issued (tracefs)"),
         (
             "uprobe:FILE:FUNCTION[:argN|:time]",
-            "calls of a function of a program or library; argN: its N-th argument, from 0; time: until it returns",
+            "calls of a function of a program or library, or of all that match a pattern, such as libc.so*:pthread_*; argN: its \
+             N-th argument, from 0; time: until it returns",
         ),
         ("uretprobe:FILE:FUNCTION[:result]", "returns of a function; result: the value that it returns"),
+        (
+            "usdt:FILE:PROVIDER:NAME[:argN]",
+            "a static probe (USDT) of a program or library, such as libstdc++.so.6:libstdcxx:throw; readelf -n FILE lists them",
+        ),
         (
             "tracepoint:GROUP:NAME[:FIELD]",
             "an event of the kernel, such as syscalls:sys_enter_read; FIELD: an integer of it (tracefs)",
@@ -173,6 +192,7 @@ impl Trigger {
             Event::Cpu => SampleKind::cpu(period),
             Event::OffCpu(off_cpu) => return off_cpu.kinds(),
             Event::Uprobe(probe) => probe.kind(),
+            Event::Usdt(probe) => probe.kind(),
             Event::Tracepoint(tracepoint) => tracepoint.kind(),
             Event::Futex(_) => Futex::kind(),
             Event::Counter { counter, .. } => SampleKind::new(counter.name, Unit::Count),
@@ -192,10 +212,15 @@ impl Trigger {
 
     /// Returns `true` if it measures times between two events of a thread.
     pub(super) fn has_spans(&self) -> bool {
+        matches!(self.event, Event::Futex(_)) || self.call().is_some_and(Call::is_time)
+    }
+
+    /// Returns the call at its probes; `None` for other events.
+    fn call(&self) -> Option<Call> {
         match &self.event {
-            Event::Futex(_) => true,
-            Event::Uprobe(probe) => probe.is_time,
-            _ => false,
+            Event::Uprobe(probe) => Some(probe.call),
+            Event::Usdt(_) => Some(Call::ENTRY),
+            _ => None,
         }
     }
 
@@ -225,8 +250,7 @@ impl Trigger {
             Event::Cpu => &["sample"],
             Event::OffCpu(off_cpu) if off_cpu.by_state => &["switched", "resumed", "woken"],
             Event::OffCpu(_) => &["switched", "resumed"],
-            Event::Uprobe(probe) if probe.is_time => &["entered", "left"],
-            Event::Uprobe(_) => &["probed"],
+            Event::Uprobe(_) | Event::Usdt(_) => self.call().map_or(&[], Call::programs),
             Event::Tracepoint(_) => &["traced"],
             Event::Futex(_) => &["called", "answered"],
             Event::Counter { .. } => &["counted"],
@@ -239,8 +263,7 @@ impl Trigger {
         match &self.event {
             Event::Cpu => None,
             Event::OffCpu(_) => Walk::event("RAW_WALKS", "walk_resumed"),
-            Event::Uprobe(probe) if probe.is_time => Walk::span("PROBE_WALKS", "walk_left"),
-            Event::Uprobe(_) => Walk::event("PROBE_WALKS", "walk_probed"),
+            Event::Uprobe(_) | Event::Usdt(_) => self.call().and_then(Call::walk),
             Event::Tracepoint(_) => Walk::event("TRACE_WALKS", "walk_traced"),
             Event::Futex(_) => Walk::span("TRACE_WALKS", "walk_answered"),
             Event::Counter { .. } => Walk::event("EVENT_WALKS", "walk_counted"),
@@ -258,6 +281,12 @@ impl From<OffCpu> for Trigger {
 impl From<Uprobe> for Trigger {
     fn from(probe: Uprobe) -> Trigger {
         Trigger { event: Event::Uprobe(probe) }
+    }
+}
+
+impl From<Usdt> for Trigger {
+    fn from(probe: Usdt) -> Trigger {
+        Trigger { event: Event::Usdt(probe) }
     }
 }
 

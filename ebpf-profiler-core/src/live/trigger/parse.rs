@@ -4,9 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use ebpf_programs::abi::cookie;
-
-use super::{COUNTERS, Event, Futex, OffCpu, Tracepoint, Trigger, Uprobe};
+use super::call::{self, Call};
+use super::{COUNTERS, Event, Futex, OffCpu, Tracepoint, Trigger, Uprobe, Usdt};
 
 /// A text that is no [`Trigger`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +46,7 @@ fn parse(text: &str) -> Option<Trigger> {
         ("futex", Some(rest)) => duration(rest).map(|threshold| Futex::longer_than(threshold).into()),
         ("uprobe", Some(rest)) => probe(rest, false).map(Trigger::from),
         ("uretprobe", Some(rest)) => probe(rest, true).map(Trigger::from),
+        ("usdt", Some(rest)) => usdt(rest).map(Trigger::from),
         ("tracepoint", Some(rest)) => {
             let (group, rest) = rest.split_once(':')?;
             let (name, field) =
@@ -70,26 +70,28 @@ fn off_cpu(rest: Option<&str>) -> Option<OffCpu> {
 }
 
 fn probe(rest: &str, is_return: bool) -> Option<Uprobe> {
-    let mut parts = rest.split(':');
-    let (file, function) = (parts.next()?, parts.next()?);
-    if file.is_empty() || function.is_empty() {
-        return None;
+    let ([file, function], value) = names(rest)?;
+    Some(Uprobe { call: Call::parse(is_return, value)?, ..Uprobe::entry(file, function) })
+}
+
+fn usdt(rest: &str) -> Option<Usdt> {
+    let ([file, provider, name], value) = names(rest)?;
+    let usdt = Usdt::new(file, provider, name);
+    Some(match value {
+        None => usdt,
+        Some(value) => usdt.argument(call::argument(value)?),
+    })
+}
+
+/// Splits a text into names, none of them empty, and a last part, which may be missing.
+fn names<const N: usize>(text: &str) -> Option<([&str; N], Option<&str>)> {
+    let mut parts = text.split(':');
+    let mut names = [""; N];
+    for name in &mut names {
+        *name = parts.next().filter(|name| !name.is_empty())?;
     }
-    let probe = if is_return { Uprobe::exit(file, function) } else { Uprobe::entry(file, function) };
-    let value = parts.next();
-    if parts.next().is_some() {
-        return None;
-    }
-    match value {
-        None => Some(probe),
-        Some("result") if is_return => Some(probe.result()),
-        Some("time") if !is_return => Some(probe.time()),
-        Some(value) if !is_return => {
-            let index = value.strip_prefix("arg")?.parse().ok().filter(|&index| index < 6)?;
-            Some(probe.argument(index))
-        }
-        _ => None,
-    }
+    let last = parts.next();
+    parts.next().is_none().then_some((names, last))
 }
 
 /// Parses a number of `ns`, `us`, `ms` or `s`.
@@ -113,14 +115,12 @@ impl fmt::Display for Trigger {
             }
             Event::Uprobe(probe) if probe.named.is_some() => f.write_str("malloc"),
             Event::Uprobe(probe) => {
-                let name = if probe.is_return { "uretprobe" } else { "uprobe" };
-                write!(f, "{name}:{}:{}", probe.file.display(), probe.function)?;
-                match probe.register {
-                    0 if probe.is_time => f.write_str(":time"),
-                    0 => Ok(()),
-                    cookie::RESULT => f.write_str(":result"),
-                    argument => write!(f, ":arg{}", argument - 1),
-                }
+                let name = if probe.call.is_return { "uretprobe" } else { "uprobe" };
+                write!(f, "{name}:{}:{}{}", probe.file.display(), probe.function, probe.call.value)
+            }
+            Event::Usdt(Usdt { file, provider, name, argument }) => {
+                write!(f, "usdt:{}:{provider}:{name}", file.display())?;
+                argument.map_or(Ok(()), |index| write!(f, ":arg{index}"))
             }
             Event::Tracepoint(Tracepoint { named: Some((name, ..)), .. }) => f.write_str(name),
             Event::Tracepoint(Tracepoint { group, name, field, .. }) => {
@@ -151,6 +151,9 @@ mod tests {
             "uprobe:/bin/cat:main:arg5",
             "uretprobe:libc.so.6:read:result",
             "uprobe:libc.so.6:read:time",
+            "uprobe:/usr/lib/lib*.so:mem*",
+            "usdt:libstdc++.so.6:libstdcxx:throw",
+            "usdt:/usr/bin/python3:python:function__entry:arg2",
             "tracepoint:syscalls:sys_enter_read",
             "tracepoint:syscalls:sys_enter_read:count",
             "off-cpu-states:1ms",
@@ -180,6 +183,11 @@ mod tests {
             "uprobe:libc.so.6:malloc:arg6",
             "uprobe:libc.so.6:malloc:result",
             "uretprobe:libc.so.6:malloc:arg0",
+            "usdt:libc.so.6:libc",
+            "usdt:libc.so.6::setjmp",
+            "usdt:libc.so.6:libc:setjmp:time",
+            "usdt:libc.so.6:libc:setjmp:arg0:arg1",
+            "usdt:libc.so.6:libc:setjmp:arg-1",
             "tracepoint:syscalls",
             "tracepoint:../../x:y",
             "tracepoint:x:y:",

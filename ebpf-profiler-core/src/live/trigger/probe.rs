@@ -1,10 +1,11 @@
 //! Probes at functions of programs and libraries.
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ebpf_programs::abi::cookie;
-
+use super::call::Call;
+use super::place::{self, Names, Place};
 use crate::elf::{Elf, Symbol, SymbolKind};
 use crate::profile::{SampleKind, Unit};
 
@@ -27,47 +28,44 @@ use crate::profile::{SampleKind, Unit};
 pub struct Uprobe {
     pub(super) file: PathBuf,
     pub(super) function: String,
-    pub(super) is_return: bool,
-    /// Number of the register of the value, as in the [cookie].
-    pub(super) register: u64,
-    /// The value is the time until the function returns.
-    pub(super) is_time: bool,
+    pub(super) call: Call,
     /// Name and unit of its kind of samples; by default its text and a count.
     pub(super) named: Option<(&'static str, Unit)>,
 }
 
 impl Uprobe {
     /// Returns the trigger of calls of `function`. `file` is a path, or the name of a library in a folder of this system.
+    ///
+    /// The last part of the file and the function can be patterns, with `*`, `?` and `[a-z]`, such as `libc.so*` and `pthread_*`. At
+    /// most 256 functions are sampled; functions whose implementation the loader chooses (ifunc), such as glibc's `memcpy`, do not
+    /// match.
     pub fn entry(file: impl Into<PathBuf>, function: impl Into<String>) -> Uprobe {
-        let (file, function) = (file.into(), function.into());
-        Uprobe { file, function, is_return: false, register: 0, is_time: false, named: None }
+        Uprobe { file: file.into(), function: function.into(), call: Call::ENTRY, named: None }
     }
 
     /// Returns the trigger of returns of `function`; as [`entry`](Uprobe::entry).
     pub fn exit(file: impl Into<PathBuf>, function: impl Into<String>) -> Uprobe {
-        Uprobe { is_return: true, ..Uprobe::entry(file, function) }
+        Uprobe { call: Call::EXIT, ..Uprobe::entry(file, function) }
     }
 
     /// Takes argument `index`, from 0 to 5, as the value of a call: an integer or pointer in a register. Other indices leave the
     /// value at 1.
     #[must_use = "returns the changed trigger"]
     pub fn argument(self, index: u32) -> Uprobe {
-        let register = if !self.is_return && index < 6 { u64::from(index) + 1 } else { 0 };
-        Uprobe { register, ..self }
+        Uprobe { call: self.call.argument(index), ..self }
     }
 
     /// Takes the result of the function as the value of a return.
     #[must_use = "returns the changed trigger"]
     pub fn result(self) -> Uprobe {
-        let register = if self.is_return { cookie::RESULT } else { 0 };
-        Uprobe { register, ..self }
+        Uprobe { call: self.call.result(), ..self }
     }
 
     /// Takes the time from a call to its return as the value, in nanoseconds. The sample is taken at the return, with the stack of
     /// the caller. Calls that began before the profiler are not counted, nor those that are left by a jump.
     #[must_use = "returns the changed trigger"]
     pub fn time(self) -> Uprobe {
-        Uprobe { is_time: !self.is_return, register: 0, ..self }
+        Uprobe { call: self.call.time(), ..self }
     }
 
     /// Returns the trigger of allocations of the C library, by bytes.
@@ -79,57 +77,53 @@ impl Uprobe {
     pub(super) fn kind(&self) -> SampleKind {
         match self.named {
             Some((name, unit)) => SampleKind::new(name, unit),
-            None => {
-                let unit = if self.is_time { Unit::Nanoseconds } else { Unit::Count };
-                SampleKind::new(super::Trigger::from(self.clone()).to_string(), unit)
-            }
+            None => SampleKind::new(super::Trigger::from(self.clone()).to_string(), self.call.unit()),
         }
     }
 
-    /// Returns the path of the file and the offset of the function in it.
-    pub(super) fn location(&self) -> Result<(PathBuf, u64), String> {
-        let path = find(&self.file)?;
-        let opened = File::open(&path).map_err(|error| error.to_string());
-        let elf = opened.and_then(|file| Elf::open(file).map_err(|error| error.to_string()));
-        let elf = elf.map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
-        let function = function(&elf, &self.function)
-            .ok_or_else(|| format!("{} has no function {}", path.display(), self.function))?;
-        let offset = elf.file_offset(function.address, 1);
-        let offset = offset.ok_or_else(|| format!("{} is not in {}", self.function, path.display()))?;
-        Ok((path, offset))
+    /// Returns the places of its functions.
+    pub(super) fn places(&self) -> Result<Vec<Place>, String> {
+        place::search(&self.file, |elf, path| self.places_in(elf, path))
     }
-}
 
-/// Returns the path of a file, or of a library by its name alone.
-fn find(file: &Path) -> Result<PathBuf, String> {
-    const FOLDERS: [&str; 7] = [
-        "/lib/x86_64-linux-gnu",
-        "/usr/lib/x86_64-linux-gnu",
-        "/lib64",
-        "/usr/lib64",
-        "/lib",
-        "/usr/lib",
-        "/usr/local/lib",
-    ];
-    if file.components().count() > 1 {
-        return Ok(file.into());
-    }
-    let paths = FOLDERS.iter().map(|folder| Path::new(folder).join(file));
-    let found = paths.into_iter().find(|path| path.is_file());
-    found.ok_or_else(|| format!("no library {} in the folders of this system; give its path", file.display()))
-}
-
-/// Returns the function with this name: an exported one, or one of the symbol table.
-fn function(elf: &Elf, name: &str) -> Option<Symbol> {
-    let is_function = |symbol: &Symbol| symbol.kind == SymbolKind::Function && symbol.address != 0;
-    if let Some(symbol) = elf.exports().and_then(|exports| exports.get(name)).filter(is_function) {
-        return Some(symbol);
-    }
-    let mut found = None;
-    elf.for_each_symbol(|bytes, symbol| {
-        if bytes == name.as_bytes() && is_function(&symbol) {
-            found = Some(symbol);
+    fn places_in(&self, elf: &Elf, path: &Path) -> Result<Vec<Place>, String> {
+        let (names, function) = (Names::new(&self.function)?, &self.function);
+        let addresses = functions(elf, &names).ok_or_else(|| {
+            format!(
+                "the loader chooses the implementation of {function} in {} (ifunc), which has another name",
+                path.display()
+            )
+        })?;
+        if addresses.is_empty() {
+            return Err(format!("{} has no function {function}", path.display()));
         }
-    });
-    found
+        let outside = || format!("{function} is not in {}", path.display());
+        let places = addresses.into_iter().map(|address| {
+            let offset = elf.file_offset(address, 1).ok_or_else(outside)?;
+            Ok(self.call.place(Place::new(path.as_os_str().as_bytes(), offset)?))
+        });
+        places.collect()
+    }
+}
+
+/// Returns the addresses of the functions with these names: of exported ones and those of the symbol table. `None` if the loader
+/// chooses the implementation of a single one.
+fn functions(elf: &Elf, names: &Names<'_>) -> Option<BTreeSet<u64>> {
+    let (mut found, mut is_resolved) = (BTreeSet::new(), false);
+    let mut each = |name: &[u8], symbol: Symbol| match symbol.kind {
+        _ if symbol.address == 0 || !names.matches(name) => {}
+        SymbolKind::Function => drop(found.insert(symbol.address)),
+        SymbolKind::Resolver => is_resolved = true,
+        _ => {}
+    };
+    if let Names::One(name) = names {
+        match elf.exports().and_then(|exports| exports.get(name)) {
+            Some(symbol) => each(name.as_bytes(), symbol),
+            None => elf.for_each_symbol(each),
+        }
+        return (!is_resolved).then_some(found);
+    }
+    elf.for_each_dynamic_symbol(&mut each);
+    elf.for_each_symbol(each);
+    Some(found)
 }

@@ -1,0 +1,203 @@
+//! Static probes of programs of others, patterns of functions, and programs and libraries that start later.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::{Builder, Trigger, Usdt};
+use ebpf_profiler_core::profile::{Profile, Sample};
+
+use crate::workload::chain;
+
+#[test]
+#[ignore = "needs root"]
+fn exceptions_are_counted_by_the_probes_of_the_cxx_library() {
+    test_needs::root!();
+    test_needs::programs!("g++");
+    let program = build("g++", "thrower.cpp", "thrower", &[]);
+    let mut program = Running::start(&mut Command::new(program));
+    let probe = |name| Usdt::new("libstdc++.so.6", "libstdcxx", name);
+    let profiler = start(
+        Profiler::builder()
+            .on(probe("throw"))
+            .on(probe("rethrow"))
+            .on(probe("catch"))
+            .pid(program.child.id()),
+    );
+    program.work();
+    let profile = finish(profiler);
+    let with = |kind, known: &[&str]| sum(&profile, kind, |sample| has_chain(sample, known));
+    let totals = [0, 1, 2].map(|kind| profile.of_kind(kind).total());
+    println!("thrown, thrown again, caught: {totals:?}");
+    assert_eq!(totals, [2000, 500, 2500]);
+    assert_eq!(with(0, &["main", "catcher", "passer", "thrower", "__cxa_throw"]), 2000);
+    assert_eq!(with(1, &["main", "catcher", "passer", "__cxa_rethrow"]), 500);
+    assert_eq!(with(2, &["main", "catcher", "passer", "__cxa_begin_catch"]), 2000);
+    assert_eq!(with(2, &["main", "catcher", "__cxa_begin_catch"]), 500);
+}
+
+/// Its probes have semaphores, so they fire only if the kernel counts these up. The generation is a signed argument on the stack, the
+/// number of objects one in a register.
+#[test]
+#[ignore = "needs root"]
+fn collections_of_python_have_their_generation_and_objects() {
+    const PYTHON: &str = "/usr/bin/python3";
+    const SCRIPT: &str = "import gc
+def cycle(generation):
+    own = []
+    own.append(own)
+    del own
+    assert gc.collect(generation) == 1
+gc.disable(); gc.collect()
+print('ready', flush=True); input()
+for turn in range(600): cycle(turn % 3)
+print('end', flush=True); input()
+";
+    test_needs::root!();
+    let mut program = Running::start(Command::new(PYTHON).args(["-c", SCRIPT]));
+    let builder =
+        ["gc__start", "gc__start:arg0", "gc__done:arg0"].iter().fold(Profiler::builder(), |builder, name| {
+            builder.on(trigger(&format!("usdt:{PYTHON}:python:{name}")))
+        });
+    let profiler = start(builder.pid(program.child.id()).languages(ebpf_profiler_hll::all()));
+    program.work();
+    let profile = finish(profiler);
+    let sums =
+        [0, 1, 2].map(|kind| sum(&profile, kind, |sample| chain(sample).contains(&"cycle".to_owned())));
+    assert_eq!(sums, [600, 200 * (1 + 2), 600]);
+}
+
+#[test]
+#[ignore = "needs root"]
+fn patterns_meet_libraries_and_programs_that_start_later() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let library = build("gcc", "steps.c", "libsteps.so", &["-DLIBRARY", "-shared", "-fPIC"]);
+    let program = build("gcc", "steps.c", "steps", &["-ldl"]);
+    let pattern = library.with_file_name("libst*.so");
+    let triggers =
+        ["step_*:arg0", "step_[ot]*"].map(|names| trigger(&format!("uprobe:{}:{names}", pattern.display())));
+    let [first, second] = triggers;
+    // It profiles the whole machine, before the program exists.
+    let profiler = start(Profiler::builder().on(first).on(second));
+    let mut program = Running::start(Command::new(program).arg(&library));
+    program.work();
+    let profile = finish(profiler);
+    let totals = [0, 1].map(|kind| profile.of_kind(kind).total());
+    let turns = 1000;
+    assert_eq!(totals, [3 * turns * (turns - 1) / 2, 3 * turns]);
+    for leaf in ["step_one", "step_two", "step_three"] {
+        assert_eq!(sum(&profile, 1, |sample| has_chain(sample, &["main", "walker", leaf])), turns, "{leaf}");
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
+fn probes_and_functions_that_do_not_exist_are_errors() {
+    test_needs::root!();
+    let text = folder().join("no-elf.so");
+    fs::write(&text, "no ELF file").unwrap();
+    for (text, reason) in [
+        (
+            "usdt:libstdc++.so.6:libstdcxx:no_such_probe",
+            "has no probe libstdcxx:no_such_probe; list its probes",
+        ),
+        ("usdt:libstdc++.so.6:libstdcxx:throw:arg2", "throw has 2 arguments"),
+        ("usdt:/bin/true:a:b", "has no probe a:b"),
+        ("usdt:/no/such/file:a:b", "the file has to exist when the profiler starts"),
+        (&format!("usdt:{}:a:b", text.display()), "not an ELF file"),
+        ("uprobe:/no/such/lib*:f", "no file matches /no/such/lib*"),
+        ("uprobe:libc.so.6:[mem", "there is no ] for its ["),
+        ("uprobe:libc.so.6:no_such_*", "has no function no_such_*"),
+        ("uprobe:lib[cm].so.6:no_such_*", "none of 2 files has a match"),
+        ("uprobe:libc.so.6:*", "at most 256 are possible; choose a narrower pattern"),
+        ("uprobe:libc.so.6:memmove", "the loader chooses the implementation of memmove"),
+    ] {
+        let error = Profiler::builder().on(trigger(text)).start().map(drop).unwrap_err().to_string();
+        assert!(
+            error.starts_with(&format!("cannot sample on {text}: ")) && error.contains(reason),
+            "{error}"
+        );
+    }
+}
+
+/// A program that prints `ready`, waits for a line, works, prints `end` and waits for the end of its input.
+struct Running {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut running = Running { child, lines };
+        running.expect("ready");
+        running
+    }
+
+    fn work(&mut self) {
+        writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
+        self.expect("end");
+    }
+
+    fn expect(&mut self, word: &str) {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        assert_eq!(line.trim_end(), word);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // A failed test may have left it at work.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn start(builder: Builder) -> Profiler {
+    let builder = builder.ring_size(64 << 20).deadline(Duration::from_secs(120));
+    builder.unwind(ebpf_profiler_unwind::tables()).start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn finish(profiler: Profiler) -> Profile {
+    let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(health.lost, 0, "{health:?}");
+    profile
+}
+
+fn trigger(text: &str) -> Trigger {
+    text.parse().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn sum(profile: &Profile, kind: usize, is_wanted: impl Fn(&Sample<'_>) -> bool) -> u64 {
+    profile.of_kind(kind).samples().filter(|sample| is_wanted(sample)).map(|sample| sample.value()).sum()
+}
+
+/// Returns `true` if the stack of a sample ends with these functions, the root first, by their names without arguments.
+fn has_chain(sample: &Sample<'_>, known: &[&str]) -> bool {
+    let names = chain(sample);
+    let names: Vec<&str> = names.iter().map(|name| name.split('(').next().unwrap_or_default()).collect();
+    names.ends_with(known)
+}
+
+fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events/points");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Builds a program or library.
+fn build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs").join(source);
+    let path = folder().join(name);
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-o"]).arg(&path).arg(source).args(flags);
+    assert!(command.status().unwrap().success());
+    path
+}
