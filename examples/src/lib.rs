@@ -1,5 +1,7 @@
 //! Code shared by the example programs.
 
+mod budget;
+
 mod core_file;
 
 mod filter;
@@ -24,6 +26,7 @@ pub mod toy;
 
 mod trigger;
 
+pub use budget::{budget, describe_budget};
 pub use core_file::{Call, CoreFile, Stack};
 pub use filter::filter;
 pub use memory::give_back;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::live::{Health, Usage};
 use ebpf_profiler_otlp::Stats;
 
+use crate::describe_budget;
+
 /// Formats lines such as these:
 ///
 /// ```text
@@ -35,8 +37,9 @@ impl Reporter {
         let share = self.share(health.usage, self.since.elapsed());
         let resident = health.usage.resident as f64 / f64::from(1 << 20);
         let sent = self.fresh(sent);
+        let budget = describe_budget(health).map(|text| format!("; {text}")).unwrap_or_default();
         format!(
-            "{samples} samples ({whole:.1} % whole), {} lost; {sent}; CPU {share:.1} %, {resident:.1} MiB",
+            "{samples} samples ({whole:.1} % whole), {} lost; {sent}; CPU {share:.1} %, {resident:.1} MiB{budget}",
             health.lost
         )
     }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 
+use super::budget::Budget;
 use super::clock;
+use super::cpus;
 use super::error::{OptionError, StartError};
 use super::filter::Filter;
 use super::interval::Interval;
@@ -61,6 +63,7 @@ pub struct Builder {
     recording: Option<PathBuf>,
     deadline: Duration,
     limits: Limits,
+    budget: Option<Budget>,
 }
 
 impl Builder {
@@ -82,6 +85,7 @@ impl Builder {
             recording: None,
             deadline: Duration::from_secs(5),
             limits: Limits::default(),
+            budget: None,
         }
     }
 
@@ -209,6 +213,23 @@ impl Builder {
         self
     }
 
+    /// Limits the cost of the profiler: samples are taken less often when they cost more than the budget. By default there is no
+    /// limit.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use ebpf_profiler_core::{Profiler, live::{Budget, Trigger}};
+    ///
+    /// let budget = Budget::cpu(0.005).memory(64 << 20);
+    /// let profiler = Profiler::builder().on("malloc".parse::<Trigger>()?).budget(budget).start()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn budget(mut self, budget: Budget) -> Builder {
+        self.budget = Some(budget);
+        self
+    }
+
     /// Sets the longest time that [`finish`](Profiler::finish), [`stop`](Profiler::stop) and drop take; 5 s by default.
     ///
     /// Half of it is for samples that wait to be unwound, a quarter for names, the rest for the sinks. Work that is not
@@ -224,15 +245,20 @@ impl Builder {
     /// # Errors
     ///
     /// Fails if an option is invalid or a requirement is missing. The error says which, and the remedy.
-    pub fn start(self) -> Result<Profiler, StartError> {
+    pub fn start(mut self) -> Result<Profiler, StartError> {
         self.check()?;
+        let cpus = cpus::online().map_or(1, |cpus| cpus.len() as u32);
+        if let Some(budget) = &self.budget {
+            budget.reduce(cpus, &mut self.memory, &mut self.ring, &mut self.limits);
+        }
         let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
         let exclude = if includes_self { 0 } else { std::process::id() };
         let filter = self.filter.compile().map_err(OptionError::Filter)?;
         let raised = priority::raised();
         let walkers = self.languages.iter().fold(0, |bits, language| bits | 1 << (language.walker() & 31));
         let triggers = self.triggers();
-        let Loaded { kernel, tables, own } = loader::load(self.ring, exclude, walkers, &triggers)?;
+        let Loaded { kernel, tables, own } =
+            loader::load(self.ring, exclude, walkers, &triggers, self.budget.is_some())?;
         let period = options::period(self.hertz);
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
@@ -249,6 +275,7 @@ impl Builder {
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
         let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);
+        let names = kinds.iter().map(|kind| kind.name().to_owned()).collect();
         pipeline.set_kinds(kinds);
         if includes_self {
             pipeline.set_labels(std::process::id(), label::labels_at);
@@ -265,6 +292,7 @@ impl Builder {
             sinks: self.sinks,
             interval: self.interval.map(|length| Interval::new(length, self.jitter)),
             recorder: recorder.clone(),
+            budget: self.budget.map(|budget| (budget.cpu * f64::from(cpus), names)),
             deadline: self.deadline,
             is_alive: Box::new(options::is_alive),
         };
@@ -320,6 +348,9 @@ impl Builder {
         }
         options::check_jitter(self.jitter)?;
         options::check_triggers(&self.triggers)?;
+        if let Some(budget) = &self.budget {
+            budget.check(cpus::online().map_or(1, |cpus| cpus.len() as u32))?;
+        }
         options::check_ring(self.ring)
     }
 }

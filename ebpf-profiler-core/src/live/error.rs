@@ -101,6 +101,23 @@ pub enum OptionError {
         /// The size in bytes.
         bytes: u32,
     },
+    /// A budget of CPU time outside of 0 to 1.
+    CpuBudget {
+        /// The share of all CPUs.
+        share: f64,
+    },
+    /// A budget of memory that is too small for any profile.
+    MemoryBudget {
+        /// The budget in bytes.
+        bytes: u64,
+        /// The least budget on this machine.
+        least: u64,
+    },
+    /// A text that is no budget.
+    BudgetText {
+        /// The text.
+        text: String,
+    },
     /// No process has this id.
     NoProcess {
         /// The id.
@@ -263,6 +280,21 @@ impl fmt::Display for OptionError {
             OptionError::RingSize { bytes } => write!(
                 f,
                 "the ring cannot have {bytes} bytes; choose a power of two from 65536 to 1073741824"
+            ),
+            OptionError::CpuBudget { share } => write!(
+                f,
+                "the budget cannot be {} % of all CPUs; choose a share above 0 % and up to 100 %",
+                share * 100.0
+            ),
+            OptionError::MemoryBudget { bytes, least } => write!(
+                f,
+                "the budget of {} MiB of memory is too small; give at least {} MiB, or none",
+                bytes >> 20,
+                least.div_ceil(1 << 20)
+            ),
+            OptionError::BudgetText { text } => write!(
+                f,
+                "the budget cannot be {text:?}; give a share of all CPUs, and memory if it is limited: 0.5%,64MiB"
             ),
             OptionError::NoProcess { pid } => {
                 write!(f, "there is no process {pid}; list the processes that run with: ps -e")

@@ -9,6 +9,7 @@ use super::usage::Usage;
 use crate::pipeline::PipelineStats;
 use crate::profile::Profile;
 use crate::replay::RecordStats;
+use crate::sample::KindCost;
 use crate::symbol::SymbolStats;
 
 /// Counters and resource usage of a profiler.
@@ -42,8 +43,42 @@ pub struct Health {
     pub deadline: DeadlineStats,
     /// Counters of the recording, if there is one.
     pub recording: Option<RecordStats>,
+    /// Cost and periods, if there is a [`Budget`](super::Budget).
+    pub budget: Option<BudgetStats>,
     /// Resource usage of this program up to now.
     pub usage: Usage,
+}
+
+/// Cost of a profiler with a [`Budget`](super::Budget), and its periods.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct BudgetStats {
+    /// Budget as a share of the CPU time of all CPUs.
+    pub share: f64,
+    /// Cost in the last 250 ms as such a share: programs in the kernel and threads, with names and sinks.
+    pub cost: f64,
+    /// Time since the start at which the costs were measured, at most 250 ms ago.
+    pub elapsed: Duration,
+    /// CPU time of the profiler's threads since the start.
+    pub threads: Duration,
+    /// Number of changes of periods since the start.
+    pub changes: u64,
+    /// `true` if events that are not sampled alone exceed the budget: no period helps then, only fewer events.
+    pub is_exceeded: bool,
+    /// All kinds of samples.
+    pub kinds: Vec<KindBudget>,
+}
+
+/// Period and cost of a kind of samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KindBudget {
+    /// Name of the kind.
+    pub name: String,
+    /// Current period in the kind's unit; 0 if every event is sampled.
+    pub period: u64,
+    /// Cost since the start.
+    pub cost: KindCost,
 }
 
 /// Counters of the delivery of profiles to sinks. Two sinks that take one profile count as two.
@@ -88,7 +123,7 @@ impl SinkStats {
 
 impl Health {
     pub(super) fn new(state: State, recording: Option<RecordStats>) -> Health {
-        let State { counts, pipeline, symbols, sinks, sink_errors, deadline, .. } = state;
+        let State { counts, pipeline, symbols, sinks, sink_errors, deadline, budget, .. } = state;
         Health {
             ticks: counts.get(Counter::Events),
             filtered: counts.get(Counter::Filtered),
@@ -103,6 +138,7 @@ impl Health {
             sink_errors,
             deadline,
             recording,
+            budget,
             usage: Usage::now(),
         }
     }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ebpf_programs::abi;
+use ebpf_programs::abi::budget::{COST_WORDS, MAX_KINDS};
 use ebpf_programs::abi::config::{Config, MAX_LEVELS};
 use ebpf_programs::abi::interpreter::walker;
 use ebpf_programs::abi::reason::Counter;
@@ -35,6 +36,7 @@ use super::object::KernelObject;
 use super::ring::Ring;
 use super::settings::Settings;
 use super::trigger::{Attached, OwnPrograms, Trigger, Walk};
+use crate::sample::KindCost;
 
 /// The programs that follow the life of processes, and their tracepoints.
 const TRACEPOINTS: [(&str, &CStr); 3] = [
@@ -74,6 +76,8 @@ pub(super) struct Kernel {
     pub(super) ring: Ring,
     /// Counters of all CPUs.
     pub(super) counters: Counters,
+    /// Periods and costs of kinds of samples; `None` without a budget.
+    pub(super) kind_costs: Option<KindCosts>,
 }
 
 /// The programs that walk stacks: the clock's, and those that programs at other events call. These have the walkers of all
@@ -179,11 +183,13 @@ fn failed_to_set(error: io::Error) -> StartError {
 
 /// Loads the kernel side with a ring of `ring` bytes, without samples of process `exclude`; 0 excludes none. `walkers` has a
 /// bit for each [number](abi::interpreter::walker) of a walker that is needed. CPU time is the first of `triggers`, if it is one.
+/// With a budget, the kernel side measures the cost of samples.
 pub(super) fn load(
     ring: u32,
     exclude: u32,
     walkers: u32,
     triggers: &[Trigger],
+    has_budget: bool,
 ) -> Result<Loaded, StartError> {
     check_kernel()?;
     check_object(ebpf_programs::OBJECT)?;
@@ -204,6 +210,7 @@ pub(super) fn load(
         ("CPU_BUFFERS", buffers),
         ("RING", ring),
         ("WOKEN", cpus),
+        ("COSTS", if has_budget { cpus } else { 1 }),
     ];
     entries.extend(entries_of_triggers(triggers));
     let mut unused = Vec::new();
@@ -215,10 +222,11 @@ pub(super) fn load(
     let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
     programs.extend(triggers.iter().flat_map(Trigger::programs));
     programs.extend(triggers.iter().filter_map(Trigger::walk).map(|walk| walk.program));
-    let constants: [(&str, &[u8]); 3] = [
+    let constants: [(&str, &[u8]); 4] = [
         (WALKERS, &walkers.to_ne_bytes()),
         ("LEVELS", &levels.to_ne_bytes()),
         ("OWN_KINDS", &own.to_ne_bytes()),
+        ("IS_GOVERNED", &u32::from(has_budget).to_ne_bytes()),
     ];
     let mut object = KernelObject::new(ebpf_programs::OBJECT, &programs, &unused, &entries, &constants)?;
     if has_off_cpu {
@@ -239,13 +247,16 @@ pub(super) fn load(
     let map = object.map("CPU_BUFFERS")?;
     let cpu_buffers = CpuBuffers::new(map.as_fd(), buffers).map_err(map_buffers)?;
     let counters = Counters::new(&object.map("COUNTERS")?, slots)?;
+    let kind_costs = has_budget
+        .then(|| KindCosts::new(&object.map("COSTS")?, object.map("PERIODS")?, triggers, cpus))
+        .transpose()?;
     let tables = KernelTables::new(object.map("ARENA")?, object.map("PROCESSES")?, settings);
     let own = OwnPrograms::new(triggers, |name| object.map(name))?;
     let walks = Walks::load(object, triggers, walkers, tables.walkers())?;
     let _links = links.map_err(follow)?;
     Ok(Loaded {
         own,
-        kernel: Kernel { walks, attached, wanted, filter, _links, cpu_buffers, ring, counters },
+        kernel: Kernel { walks, attached, wanted, filter, _links, cpu_buffers, ring, counters, kind_costs },
         tables,
     })
 }
@@ -323,6 +334,44 @@ impl Counters {
             self.memory.word((row * Counter::WORDS + counter) * 8).load(std::sync::atomic::Ordering::Relaxed)
         };
         (0..Counter::ALL.len()).map(|counter| (0..self.rows).map(|row| word(row, counter)).sum()).collect()
+    }
+}
+
+/// Periods and costs of the kinds of samples.
+pub(super) struct KindCosts {
+    periods: Map,
+    costs: Mmap,
+    cpus: usize,
+    kinds: usize,
+}
+
+impl KindCosts {
+    fn new(costs: &Map, periods: Map, triggers: &[Trigger], cpus: u32) -> Result<KindCosts, StartError> {
+        let len = (cpus as usize * MAX_KINDS * COST_WORDS * 8).next_multiple_of(4096);
+        let costs = Mmap::new(costs.as_fd(), 0, len, false)
+            .map_err(|error| StartError::system("map the costs of samples", &[BPF], error))?;
+        let kinds = triggers.iter().map(|trigger| trigger.kinds(Duration::ZERO).len()).sum::<usize>();
+        Ok(KindCosts { periods, costs, cpus: cpus as usize, kinds: kinds.min(MAX_KINDS) })
+    }
+
+    /// Returns the sums over all CPUs, by the number of the kind.
+    pub(super) fn sums(&self) -> Vec<KindCost> {
+        let word = |cpu: usize, kind: usize, word: usize| {
+            let at = ((cpu * MAX_KINDS + kind) * COST_WORDS + word) * 8;
+            self.costs.word(at).load(Ordering::Relaxed)
+        };
+        let sum = |kind| {
+            let sum = |index| (0..self.cpus).map(|cpu| word(cpu, kind, index)).fold(0, u64::wrapping_add);
+            let [samples, skipped, time, idle, value] = std::array::from_fn::<_, COST_WORDS, _>(sum);
+            let (time, idle_time) = (Duration::from_nanos(time), Duration::from_nanos(idle));
+            KindCost { samples, skipped, time, idle_time, value }
+        };
+        (0..self.kinds).map(sum).collect()
+    }
+
+    /// Sets the period of a kind.
+    pub(super) fn set_period(&self, kind: usize, period: u64) -> io::Result<()> {
+        self.periods.set(kind as u32, &period.to_ne_bytes())
     }
 }
 

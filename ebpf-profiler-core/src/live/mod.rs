@@ -45,6 +45,8 @@ mod clock;
 
 mod bpf;
 
+mod budget;
+
 mod builder;
 
 mod capability;
@@ -109,10 +111,11 @@ mod trigger;
 
 mod usage;
 
+pub use budget::Budget;
 pub use builder::Builder;
 pub use error::{ChangeError, OptionError, StartError, StopError};
 pub use filter::{Filter, FilterError};
-pub use health::{DeadlineStats, Health, SinkStats};
+pub use health::{BudgetStats, DeadlineStats, Health, KindBudget, SinkStats};
 pub use label::{LabelGuard, label};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};

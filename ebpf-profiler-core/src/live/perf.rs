@@ -165,7 +165,20 @@ pub(super) fn poll(fds: &[i32], wait: std::time::Duration) -> io::Result<Vec<boo
     Ok(entries.iter().map(|entry| entry.revents & libc::POLLIN != 0).collect())
 }
 
-/// Returns the time of a clock in nanoseconds.
+/// Returns the id of this thread.
+pub(super) fn this_thread() -> u32 {
+    // SAFETY: the call has no conditions.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Returns the clock of the CPU time of a thread of this program. It shows 0 once the thread has ended.
+pub(super) fn cpu_clock_of_thread(tid: u32) -> libc::clockid_t {
+    // The kernel's encoding: the bits of the thread id are inverted, then 4 for a thread and 2 for its CPU time.
+    const OF_THREAD: libc::clockid_t = 4 | 2;
+    !(tid as libc::clockid_t) << 3 | OF_THREAD
+}
+
+/// Returns the time of a clock in nanoseconds; 0 if there is no such clock.
 pub(super) fn clock_now(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one `timespec`.

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use super::error::StartError;
-use super::loader::Kernel;
+use super::loader::{Kernel, KindCosts};
 use super::sideband::Sideband;
 use super::{bpf, cpus, perf};
-use crate::sample::{Batch, Counts, KernelFilter, Source, SourceError};
+use crate::sample::{Batch, Counts, KernelFilter, KindCost, Source, SourceError};
 
 /// Interval between two reads of the list of CPUs.
 const CPU_CHECK: Duration = Duration::from_secs(1);
@@ -176,6 +176,17 @@ impl Source for LiveSource {
         let add = |sum: (u64, Duration), runs: (u64, Duration)| (sum.0 + runs.0, sum.1 + runs.1);
         let (runs, run_time) = each.fold((0, Duration::ZERO), add);
         Counts { counters: self.kernel.counters.sums(), runs, run_time }
+    }
+
+    fn costs(&self) -> Vec<KindCost> {
+        self.kernel.kind_costs.as_ref().map(KindCosts::sums).unwrap_or_default()
+    }
+
+    fn set_kind_period(&mut self, kind: usize, period: u64) -> Result<(), SourceError> {
+        match &self.kernel.kind_costs {
+            Some(costs) => Ok(costs.set_period(kind, period)?),
+            None => Err(SourceError::Io(io::ErrorKind::Unsupported.into())),
+        }
     }
 
     fn stop(&mut self) {

@@ -21,6 +21,8 @@ use hashbrown::HashMap;
 use self::exec::Execs;
 use crate::language::Splice;
 use crate::process::{Module, ModuleId};
+#[cfg(feature = "live")]
+use crate::profile::SamplingPeriod;
 use crate::profile::{Labels, Process, Profile, ProfileBuilder, SampleKind, Thread, ThreadId};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
@@ -107,6 +109,12 @@ impl PendingProfile {
     /// Sets start and end, for events that were recorded earlier.
     pub fn set_time(&mut self, start: SystemTime, end: SystemTime) {
         (self.start, self.duration) = (start, end.duration_since(start).unwrap_or_default());
+    }
+
+    /// Sets the periods by which samples were taken.
+    #[cfg(feature = "live")]
+    pub(crate) fn set_sampling_periods(&mut self, periods: Vec<SamplingPeriod>) {
+        self.builder.set_sampling_periods(periods);
     }
 
     /// Counts samples that were lost.

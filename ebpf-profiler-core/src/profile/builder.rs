@@ -10,7 +10,9 @@ use hashbrown::HashMap;
 use super::names::{Namer, Names};
 use super::samples::{Event, NO_CPU, SampleInterner};
 use super::traces::TraceInterner;
-use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, Thread, ThreadId};
+use super::{
+    Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId,
+};
 use crate::language::{Script, ScriptId};
 use crate::process::{Module, ModuleId};
 use crate::symbol::{Symbol, Symbolizer};
@@ -48,6 +50,7 @@ pub struct ProfileBuilder {
     scripts: HashMap<ScriptId, Script>,
     traces: TraceInterner,
     samples: SampleInterner,
+    periods: Vec<SamplingPeriod>,
 }
 
 impl ProfileBuilder {
@@ -139,6 +142,12 @@ impl ProfileBuilder {
         }
     }
 
+    /// Sets the changes of sampling periods.
+    #[cfg(feature = "live")]
+    pub(crate) fn set_sampling_periods(&mut self, periods: Vec<SamplingPeriod>) {
+        self.periods = periods;
+    }
+
     /// Returns the number of events that were added.
     #[cfg(feature = "live")]
     pub(crate) fn count(&self) -> u64 {
@@ -174,6 +183,7 @@ impl ProfileBuilder {
             scripts,
             processes: self.processes.items,
             samples: self.samples.finish(&self.threads.items),
+            periods: self.periods,
             threads: self.threads.items,
             names,
             frames,

@@ -11,7 +11,10 @@ use super::builder::{Interner, order};
 use super::names::Namer;
 use super::samples::SampleInterner;
 use super::traces::TraceInterner;
-use super::{Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, Thread, ThreadId, TraceId};
+use super::{
+    Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId,
+    TraceId,
+};
 use crate::language::{Script, ScriptId};
 use crate::process::{Module, ModuleId};
 use crate::symbol::Symbol;
@@ -95,6 +98,7 @@ struct Merger {
     frames: Interner<NamedContent>,
     traces: TraceInterner,
     samples: SampleInterner,
+    periods: Vec<SamplingPeriod>,
 }
 
 /// A frame with its names.
@@ -108,6 +112,7 @@ struct NamedContent {
 impl Merger {
     fn add(&mut self, profile: &Profile) {
         let (data, first) = (&*profile.data, profile.selected.start);
+        self.periods.extend(profile.sampling_periods());
         for (&reason, &count) in &data.losses {
             *self.losses.entry(reason).or_default() += count;
         }
@@ -182,7 +187,8 @@ impl Merger {
         id
     }
 
-    fn finish(self, complete: impl FnOnce(Data) -> Data) -> Profile {
+    fn finish(mut self, complete: impl FnOnce(Data) -> Data) -> Profile {
+        self.periods.sort_by_key(|period| period.since);
         let frames: Vec<Frame> = self.frames.items.iter().map(|content| content.frame).collect();
         let order = order(&frames);
         let mut namer = Namer::default();
@@ -207,6 +213,7 @@ impl Merger {
             frames: named,
             by_place: order.into_iter().map(|(.., frame)| FrameId(frame)).collect(),
             traces: self.traces.finish(),
+            periods: self.periods,
         }))
     }
 }

@@ -89,6 +89,22 @@ struct Data {
     by_place: Vec<FrameId>,
     traces: Traces,
     samples: Samples,
+    periods: Vec<SamplingPeriod>,
+}
+
+/// A change of the sampling period of a kind of samples, to keep a budget.
+///
+/// An event of value v is sampled with probability v / period and counts one period; events of larger values are all sampled and
+/// count their value. So the values of samples are right on average, without correction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SamplingPeriod {
+    /// Index of the kind in [`Profile::kinds`].
+    pub kind: usize,
+    /// Time of the change.
+    pub since: SystemTime,
+    /// Period in the kind's unit; 0 if every event is sampled from then on.
+    pub period: u64,
 }
 
 /// A process of a profile.
@@ -255,6 +271,14 @@ impl Profile {
 
     fn selected_indices(&self) -> Range<usize> {
         self.selected.start.into()..self.selected.end.into()
+    }
+
+    /// Returns the changes of sampling periods of the kinds that this handle shows, in the order of time. Before the first one of a
+    /// kind, every event was sampled. Empty without a budget.
+    pub fn sampling_periods(&self) -> impl Iterator<Item = SamplingPeriod> + '_ {
+        let selected = self.selected_indices();
+        let periods = self.data.periods.iter().filter(move |it| selected.contains(&it.kind));
+        periods.map(|it| SamplingPeriod { kind: it.kind - usize::from(self.selected.start), ..it.clone() })
     }
 
     /// Returns the number of events that never became samples, by reason. Reasons with a count of 0 are absent.

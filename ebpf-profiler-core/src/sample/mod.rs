@@ -35,6 +35,21 @@ pub trait Source: Send {
     /// Returns the current counters of the kernel side.
     fn counts(&self) -> Counts;
 
+    /// Returns the costs of all kinds of samples since the start, by their numbers; empty without a budget.
+    fn costs(&self) -> Vec<KindCost> {
+        Vec::new()
+    }
+
+    /// Sets the period of a kind of samples, in its unit; 0 samples every event.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the period can't be changed; the default implementation always does.
+    fn set_kind_period(&mut self, kind: usize, period: u64) -> Result<(), SourceError> {
+        let _ = (kind, period);
+        Err(SourceError::Io(std::io::ErrorKind::Unsupported.into()))
+    }
+
     /// Stops sampling; samples taken before still arrive.
     fn stop(&mut self) {}
 
@@ -84,6 +99,36 @@ impl Counts {
     /// Returns one counter.
     pub fn get(&self, counter: Counter) -> u64 {
         self.counters.get(counter as usize).copied().unwrap_or(0)
+    }
+}
+
+/// Cost of the samples of one kind in the kernel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KindCost {
+    /// Events that were sampled, and those whose sample a filter dropped.
+    pub samples: u64,
+    /// Events that were skipped to keep the budget.
+    pub skipped: u64,
+    /// Time of the programs for samples.
+    pub time: Duration,
+    /// Time of the programs for all other events, estimated from one of 64.
+    pub idle_time: Duration,
+    /// Sum of the values of samples.
+    pub value: u64,
+}
+
+impl KindCost {
+    /// Returns the difference to an earlier cost.
+    #[cfg(feature = "live")]
+    pub(crate) fn since(&self, before: &KindCost) -> KindCost {
+        KindCost {
+            samples: self.samples.saturating_sub(before.samples),
+            skipped: self.skipped.saturating_sub(before.skipped),
+            time: self.time.saturating_sub(before.time),
+            idle_time: self.idle_time.saturating_sub(before.idle_time),
+            value: self.value.saturating_sub(before.value),
+        }
     }
 }
 

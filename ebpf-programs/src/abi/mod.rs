@@ -41,6 +41,8 @@ pub mod filter;
 
 pub mod span;
 
+pub mod budget;
+
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.

@@ -14,6 +14,8 @@
 // An atomic exchange has no other name on this target.
 #![feature(asm_experimental_arch)]
 
+mod budget;
+
 mod context;
 
 mod cpu_buffer;
@@ -261,6 +263,11 @@ static LEVELS: u32 = abi::config::MAX_LEVELS;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".rodata")]
 static OWN_KINDS: u64 = 0;
+
+/// Not 0 if the profiler has a budget: see [`budget`]. Set by the loader.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static IS_GOVERNED: u32 = 0;
 
 /// Required by the language; no code here panics.
 #[panic_handler]

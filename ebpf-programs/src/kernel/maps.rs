@@ -5,6 +5,7 @@ use aya_ebpf::bindings::bpf_map_type::{BPF_MAP_TYPE_CGROUP_ARRAY, BPF_MAP_TYPE_U
 use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, ProgramArray, RingBuf};
 use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
+use ebpf_programs::abi::budget::{Cost, MAX_KINDS};
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
@@ -116,6 +117,14 @@ pub(crate) static CGROUPS: CgroupArray = CgroupArray {
 /// Beginnings of spans; the loader sets the number.
 #[btf_map]
 pub(crate) static SPANS: LruHashMap<span::Key, u64, 1> = LruHashMap::new();
+
+/// Periods by the number of a kind of samples. See [`budget`](ebpf_programs::abi::budget).
+#[btf_map]
+pub(crate) static PERIODS: Array<u64, { MAX_KINDS }> = Array::new();
+
+/// Costs of all kinds of samples, one value per possible CPU; the loader sets the number.
+#[btf_map]
+pub(crate) static COSTS: Array<[Cost; MAX_KINDS], 1, MMAPABLE> = Array::new();
 
 /// Programs that others call.
 pub(crate) type Walks = ProgramArray<{ walk::COUNT }>;

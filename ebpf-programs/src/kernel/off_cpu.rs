@@ -30,13 +30,16 @@ use ebpf_programs::abi::reason::Counter;
 use crate::context::Context;
 use crate::maps::{CONFIG, KICKS, OFF_CPU, PROCESSES, SWITCHED, WOKEN};
 use crate::output::Counters;
-use crate::{life, sample};
+use crate::{budget, life, sample};
 
 /// Indices of arguments of `sched_switch`: not 0 if the previous thread was preempted, the next thread's `task_struct`, and the
 /// previous thread's state.
 const IS_PREEMPTED: usize = 0;
 const NEXT: usize = 2;
 const PREVIOUS_STATE: usize = 3;
+
+/// A start that [`budget::count_skipped`] does not time: [`switched`] times all switches.
+const NOT_TIMED: u64 = 1;
 
 /// State of a thread that has exited.
 const TASK_DEAD: u64 = 0x80;
@@ -45,9 +48,17 @@ const TASK_DEAD: u64 = 0x80;
 #[inline(always)]
 pub(crate) fn switched(context: &RawTracePointContext) {
     let (Some(settings), Some(config)) = (OFF_CPU.get(0), CONFIG.get(0)) else { return };
+    // SAFETY: the helper has no conditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    switch(context, settings, config, now);
+    budget::count_idle(settings.event as u16, now);
+}
+
+/// As [`switched`], at time `now`.
+#[inline(always)]
+fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, now: u64) {
     // SAFETY: the helpers have no conditions.
-    let (now, previous, cpu) =
-        unsafe { (bpf_ktime_get_ns(), bpf_get_current_pid_tgid() as u32, bpf_get_smp_processor_id()) };
+    let (previous, cpu) = unsafe { (bpf_get_current_pid_tgid() as u32, bpf_get_smp_processor_id()) };
     let (state, is_preempted): (u64, u64) = (context.arg(PREVIOUS_STATE), context.arg(IS_PREEMPTED));
     let is_ready = is_preempted as u8 != 0 || state as u32 == 0;
     leave(previous, state, Switched { at: now, ready: if is_ready { now } else { 0 } }, cpu);
@@ -76,14 +87,22 @@ pub(crate) fn switched(context: &RawTracePointContext) {
     // A wake-up that came before the profiler counts from its start.
     let since_ready = if ready > at { ready } else { at };
     let is_split = settings.by_state != 0 && ready != 0;
-    let waited_ready = if is_split { weigh(now.saturating_sub(since_ready)) } else { 0 };
+    let mut waited_ready = if is_split { weigh(now.saturating_sub(since_ready)) } else { 0 };
+    let waited = weigh(waited);
+    let Some(value) = budget::weigh(settings.event as u16, waited) else {
+        return budget::count_skipped(settings.event as u16, NOT_TIMED);
+    };
+    if value > waited {
+        // At most `value`: no product overflows up to the longest period.
+        waited_ready = (waited_ready * ((value << 16) / waited.max(1))) >> 16;
+    }
     // SAFETY: the value belongs to this CPU, and interrupts are off.
     unsafe {
         if (*woken).tid != 0 {
             // The interrupt of the previous switch is late.
             Counters::lose(cpu, Counter::Untracked);
         }
-        (*woken).value = weigh(waited);
+        (*woken).value = value;
         (*woken).ready = waited_ready;
         (*woken).tid = tid;
     }
@@ -194,6 +213,7 @@ pub(crate) fn is_due() -> bool {
 /// Takes the sample of a thread that is back on its CPU.
 #[inline(always)]
 pub(crate) fn resumed(context: &RawTracePointContext) {
+    let start = budget::start();
     // SAFETY: the helpers have no conditions.
     let (ids, cpu) = unsafe { (bpf_get_current_pid_tgid(), bpf_get_smp_processor_id()) };
     let Some(woken) = WOKEN.get_ptr_mut(cpu) else { return };
@@ -219,10 +239,11 @@ pub(crate) fn resumed(context: &RawTracePointContext) {
         (*woken).skip - 1
     };
     let blocked = value.saturating_sub(ready);
-    let event = settings.event as u16;
+    let number = settings.event as u16;
     // The verifier follows the walk once: one call for all cases.
-    let (event, first, second) = if blocked == 0 { (event + 1, ready, 0) } else { (event, blocked, ready) };
+    let (event, first, second) = if blocked == 0 { (number + 1, ready, 0) } else { (number, blocked, ready) };
     sample::take_two(&Resumed { context, skip }, event, first, second);
+    budget::count_sample(number, start, value);
 }
 
 /// The context of [`resumed`].

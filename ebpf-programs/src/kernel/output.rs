@@ -25,10 +25,7 @@ impl Counters {
     pub(crate) fn lose(cpu: u32, counter: Counter) {
         let Some(counters) = COUNTERS.get_ptr_mut(cpu) else { return };
         // SAFETY: the index is in bounds, and the addition is atomic.
-        unsafe {
-            let word = &raw mut (*counters)[counter as usize];
-            core::arch::asm!("lock *(u64 *)({word} + 0) += {one}", word = in(reg) word, one = in(reg) 1u64);
-        }
+        unsafe { add_atomically(&raw mut (*counters)[counter as usize], 1) };
     }
 
     /// Adds `count` to a counter.
@@ -43,6 +40,19 @@ impl Counters {
     fn sent(&self, counter: Counter, words: u32) {
         self.add(counter, 1);
         self.add(Counter::Bytes, words as u64 * 8);
+    }
+}
+
+/// Adds to a word of a map value in one atomic operation.
+///
+/// # Safety
+///
+/// `word` is in a map value.
+#[inline(always)]
+pub(crate) unsafe fn add_atomically(word: *mut u64, count: u64) {
+    // SAFETY: the word is writable, as the caller guarantees.
+    unsafe {
+        core::arch::asm!("lock *(u64 *)({word} + 0) += {count}", word = in(reg) word, count = in(reg) count);
     }
 }
 

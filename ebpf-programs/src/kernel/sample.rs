@@ -14,12 +14,17 @@ use crate::context::Context;
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
 use crate::scratch::{HEAD_WORDS, Scratch};
-use crate::{filter as filters, level, life, raw, user_registers};
+use crate::{budget, filter as filters, level, life, raw, user_registers};
 
-/// Takes one sample of kind number `event` with a value.
+/// Takes one sample of kind number `event` with a value, or none because of the [budget].
 #[inline(always)]
 pub(crate) fn take<C: Context>(context: &C, event: u16, value: u64) {
+    let start = budget::start();
+    let Some(value) = budget::weigh(event, value) else {
+        return budget::count_skipped(event, start);
+    };
     take_two(context, event, value, 0);
+    budget::count_sample(event, start, value);
 }
 
 /// Takes one sample of kind number `event` with the value `first`, and one of the next kind with the value `second` and the same

@@ -42,6 +42,11 @@ const USAGE: Usage = Usage {
         ("thread", "PATTERN", "only threads with this name: worker-[0-9]; repeatable"),
         ("cpu", "LIST", "only on these CPUs: 0,2-5"),
         ("only", "CODE", "only events in user or kernel code"),
+        (
+            "budget",
+            "SHARE",
+            "share of all CPUs that profiling may cost: 0.5%, with memory: 0.5%,64MiB (no limit)",
+        ),
         ("health", "SECONDS", "time between two lines of counters (60)"),
         ("seconds", "N", "duration (until SIGTERM)"),
     ],
@@ -88,6 +93,9 @@ fn builder(options: &Options) -> Builder {
     }
     for trigger in examples::triggers(options) {
         profiler = profiler.on(trigger);
+    }
+    if let Some(budget) = examples::budget(options) {
+        profiler = profiler.budget(budget);
     }
     profiler
 }

@@ -29,6 +29,11 @@ const USAGE: Usage = Usage {
         ("cpu", "LIST", "only on these CPUs: 0,2-5"),
         ("only", "CODE", "only events in user or kernel code"),
         ("on", "TRIGGER", "event to sample on: cpu, off-cpu:1ms, …, or help; repeatable (cpu)"),
+        (
+            "budget",
+            "SHARE",
+            "share of all CPUs that profiling may cost: 0.5%, with memory: 0.5%,64MiB (no limit)",
+        ),
         ("output", "FILE", "name ending in .html, .svg or .folded (flamegraph.html)"),
     ],
     arguments: "",
@@ -56,6 +61,9 @@ fn main() {
     }
     for trigger in examples::triggers(&options) {
         profiler = profiler.on(trigger);
+    }
+    if let Some(budget) = examples::budget(&options) {
+        profiler = profiler.budget(budget);
     }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
     let mut file = file.unwrap_or_else(|error| fail(error));
@@ -114,6 +122,9 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
         print(format_args!("{table}\n{total}{all} samples, {whole} whole ({share:.1} %), {lost} lost\n"));
     }
     print(format_args!("{}\n", output.display()));
+    if let Some(budget) = examples::describe_budget(health) {
+        say(budget);
+    }
     let losses = losses(health);
     if !losses.is_empty() {
         say(losses.join("; "));

@@ -8,6 +8,8 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod budget;
+
 mod filters;
 
 mod labels;

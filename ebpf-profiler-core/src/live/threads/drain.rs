@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::priority;
+use super::budget::BudgetKeeper;
 use super::{Change, Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
 use crate::profile::Profile;
 use crate::sample::{Batch, Counts, Source, SourceError};
@@ -31,6 +32,7 @@ pub(super) struct Drain {
     shared: Arc<Shared>,
     /// Time between two samples of a CPU.
     period: Duration,
+    budget: Option<BudgetKeeper>,
     is_paused: bool,
     /// Time at which the counters of the kernel side were read.
     counted: Instant,
@@ -48,7 +50,9 @@ impl Drain {
         interval: Option<Interval>,
         period: Duration,
         shared: Arc<Shared>,
+        budget: Option<(f64, Vec<String>)>,
     ) -> Drain {
+        let budget = budget.map(|(cpus, names)| BudgetKeeper::new(cpus, names));
         Drain {
             source,
             batch: Batch::default(),
@@ -57,6 +61,7 @@ impl Drain {
             interval,
             shared,
             period,
+            budget,
             is_paused: false,
             counted: Instant::now(),
             has_ended: false,
@@ -122,6 +127,7 @@ impl Drain {
             };
             if self.counted.elapsed() >= WAIT {
                 self.count();
+                self.keep_budget();
             }
             if next_flush.is_some_and(|at| Instant::now() >= at) {
                 next_flush = self.next_flush();
@@ -191,7 +197,21 @@ impl Drain {
             self.send(Message::Batch(batch));
         }
         let counts = self.count();
-        self.send(Message::Flush(Flush { reply, counts, change, is_optional }));
+        let periods = self.budget.as_mut().map(BudgetKeeper::take_periods).unwrap_or_default();
+        self.send(Message::Flush(Flush { reply, counts, periods, change, is_optional }));
+    }
+
+    /// Changes the periods of kinds of samples if the cost requires it.
+    fn keep_budget(&mut self) {
+        let Some(budget) = &mut self.budget else { return };
+        let threads = self.shared.thread_time();
+        if self.is_paused || self.has_ended {
+            return;
+        }
+        match budget.keep(&mut *self.source, threads) {
+            Ok(stats) => self.shared.update(|state| state.budget = Some(stats)),
+            Err(error) => self.fail(&error),
+        }
     }
 
     /// Reads the counters of the kernel side and shares them.

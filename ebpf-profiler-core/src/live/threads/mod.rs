@@ -20,6 +20,8 @@
 //! [`Ending`] bounds what happens between a command that ends the profiler and the end of all threads. The threads run with
 //! raised priority from then on, so that little is cut off on a busy machine.
 
+mod budget;
+
 mod drain;
 
 mod ending;
@@ -45,11 +47,12 @@ use self::names::Names;
 use self::pipeline::PipelineThread;
 use self::sinks::{Queue, SinkThread};
 use super::error::StopError;
-use super::health::{DeadlineStats, SinkStats};
+use super::health::{BudgetStats, DeadlineStats, SinkStats};
 use super::interval::Interval;
+use super::perf;
 use super::source::Waker;
 use crate::pipeline::{PendingProfile, Pipeline, PipelineStats};
-use crate::profile::{FrameView, Profile};
+use crate::profile::{FrameView, Profile, SamplingPeriod};
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts, KernelFilter, Source};
 use crate::sink::Sink;
@@ -99,6 +102,8 @@ enum Message {
 struct Flush {
     reply: Reply,
     counts: Counts,
+    /// Periods in the profile.
+    periods: Vec<SamplingPeriod>,
     /// Applies to the next profile.
     change: Option<Change>,
     /// The interval passed; the profile may go on instead if the names thread is behind.
@@ -121,6 +126,8 @@ struct Shared {
     state: Mutex<State>,
     ended: Condvar,
     ending: Ending,
+    /// Ids of the profiler's threads.
+    tids: Mutex<Vec<u32>>,
     /// Batches that the pipeline thread has not taken.
     batches: AtomicUsize,
     /// Jobs that the names thread has not finished.
@@ -146,6 +153,7 @@ pub(super) struct State {
     pub(super) sinks: SinkStats,
     pub(super) sink_errors: Vec<String>,
     pub(super) deadline: DeadlineStats,
+    pub(super) budget: Option<BudgetStats>,
     /// The error that ended the source, if any.
     pub(super) broken: Option<String>,
     /// Nothing will be sampled any more: the source ended or failed, a thread panicked, or all processes that were
@@ -182,6 +190,7 @@ impl Shared {
             state: Mutex::default(),
             ended: Condvar::new(),
             ending: Ending::new(deadline),
+            tids: Mutex::default(),
             batches: AtomicUsize::new(0),
             jobs: AtomicUsize::new(0),
             unnamed: Mutex::default(),
@@ -206,6 +215,12 @@ impl Shared {
     fn end(&self) {
         self.update(|state| state.has_ended = true);
         self.ended.notify_all();
+    }
+
+    /// Returns the CPU time of the profiler's threads.
+    fn thread_time(&self) -> Duration {
+        let time = |&tid: &u32| perf::clock_now(perf::cpu_clock_of_thread(tid));
+        Duration::from_nanos(lock(&self.tids).iter().map(time).sum())
     }
 
     /// Rejects commands from now on, and drops those that wait.
@@ -238,6 +253,8 @@ pub(super) struct Parts {
     pub(super) interval: Option<Interval>,
     /// Receives everything that the pipeline receives.
     pub(super) recorder: Option<Recorder>,
+    /// Budget in CPUs, and the names of the kinds of samples.
+    pub(super) budget: Option<(f64, Vec<String>)>,
     /// Longest time between a command to end and its return.
     pub(super) deadline: Duration,
     /// Returns `true` while a process runs.
@@ -274,10 +291,11 @@ impl Threads {
             is_alive,
             period,
             pids,
+            budget,
             ..
         } = parts;
         let queues: Vec<_> = sinks.iter().map(|_| Arc::new(Queue::default())).collect();
-        let drain = Drain::new(source, batches_in, used_out, interval, period, shared.clone());
+        let drain = Drain::new(source, batches_in, used_out, interval, period, shared.clone(), budget);
         let names = Names::new(symbolizer, queues.clone(), recorder.is_some(), shared.clone());
         let pipeline = PipelineThread::new(
             pipeline,
@@ -306,9 +324,11 @@ impl Threads {
         alive: &Sender<()>,
         run: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
-        let alive = alive.clone();
+        let (alive, shared) = (alive.clone(), self.shared.clone());
         let thread = std::thread::Builder::new().name(name.clone()).spawn(move || {
             let _alive = alive;
+            lock(&shared.tids).push(perf::this_thread());
+            drop(shared);
             run();
         })?;
         self.handles.push((name, thread));

@@ -21,6 +21,7 @@ use super::super::clock;
 use super::super::priority::{self, Raised};
 use super::{Change, Flush, Job, Message, Shared, Stage};
 use crate::pipeline::Pipeline;
+use crate::profile::SamplingPeriod;
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts};
 
@@ -49,6 +50,8 @@ pub(super) struct PipelineThread {
     pids: Vec<u32>,
     /// Samples lost up to the last finished profile.
     lost: [u64; Counts::LOSSES.len()],
+    /// Sampling periods since the last finished profile.
+    periods: Vec<SamplingPeriod>,
     /// Intervals that passed since the last finished profile.
     merged: u64,
     checked: Instant,
@@ -77,6 +80,7 @@ impl PipelineThread {
             is_alive,
             shared,
             lost: [0; Counts::LOSSES.len()],
+            periods: Vec::new(),
             merged: 0,
             checked: Instant::now(),
             exited: None,
@@ -187,7 +191,8 @@ impl PipelineThread {
     }
 
     fn flush(&mut self, flush: Flush) {
-        let Flush { reply, counts, change, is_optional } = flush;
+        let Flush { reply, counts, periods, change, is_optional } = flush;
+        self.periods.extend(periods);
         let is_behind = self.shared.jobs.load(Ordering::Relaxed) >= MAX_JOBS;
         if is_optional && is_behind && self.merged < MAX_MERGED {
             self.merged += 1;
@@ -198,6 +203,7 @@ impl PipelineThread {
             recorder.flush(&counts);
         }
         let mut profile = self.pipeline.finish();
+        profile.set_sampling_periods(std::mem::take(&mut self.periods));
         let lost = counts.losses();
         for (index, counter) in Counts::LOSSES.iter().enumerate() {
             profile.record_loss(counter.text(), lost[index].saturating_sub(self.lost[index]));

@@ -63,6 +63,7 @@ impl Setup {
             sinks: Vec::new(),
             interval: None,
             recorder: None,
+            budget: None,
             deadline: Duration::from_secs(60),
             is_alive: Box::new(move |_| alive.load(Ordering::Relaxed)),
         };

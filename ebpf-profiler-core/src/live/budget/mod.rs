@@ -1,0 +1,157 @@
+//! Budget of a profiler: the CPU time and memory that it may cost.
+//!
+//! ```text
+//!   kernel side   COSTS: samples, skipped events, time of the programs ─┐ every 250 ms
+//!   threads       CPU time of drain, pipeline, names and sinks ─────────┴─► Governor ──► PERIODS ──► kernel side
+//! ```
+//!
+//! The kernel side measures itself, with two reads of its clock a sample. The kernel's own statistics of programs
+//! (`kernel.bpf_stats_enabled`) would add the same to every run of all programs of the machine, and don't divide programs by kinds
+//! of samples.
+
+mod governor;
+
+use ebpf_programs::abi::arena::BLOCK;
+
+use super::error::OptionError;
+use crate::registry::Limits;
+pub(super) use governor::{Governor, Measured};
+
+/// CPU time and memory that a profiler may cost, for [`Builder::budget`](super::Builder::budget).
+///
+/// # CPU time
+///
+/// The profiler measures its own cost: the time of its programs in the kernel, and the CPU time of its threads. When samples cost
+/// more than the budget, events are sampled less often, the kinds of samples with the highest cost first; when the cost falls
+/// below half of the budget, more often again. A kind then has a *period* T: an event of value v is sampled with probability
+/// v / T and counts T, and events of T or more are all sampled. Totals stay right on average, and the values of a profile need no
+/// correction. [`Profile::sampling_periods`](crate::profile::Profile::sampling_periods) has the periods.
+///
+/// Events that are not sampled cost time too: less than 0.1 µs for a tracepoint, more than 1 µs for the trap of a uprobe, which
+/// the kernel does not measure. [`BudgetStats::is_exceeded`](super::BudgetStats::is_exceeded) is set when these alone exceed the
+/// budget. The cost of the start and of names does not depend on samples and changes no period.
+///
+/// # Memory
+///
+/// The memory of unwind tables, the ring and the [`Limits`] are reduced so that they fit.
+///
+/// # Examples
+///
+/// ```
+/// use ebpf_profiler_core::live::Budget;
+///
+/// let budget: Budget = "0.5%".parse()?;
+/// assert_eq!(budget, Budget::cpu(0.005));
+/// assert_eq!("1%,64MiB".parse(), Ok(Budget::cpu(0.01).memory(64 << 20)));
+/// # Ok::<(), ebpf_profiler_core::live::OptionError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    pub(super) cpu: f64,
+    pub(super) memory: Option<u64>,
+}
+
+/// Memory in bytes that a profiler needs in any case: its code, its kernel maps, and a profile.
+const BASE: u64 = 20 << 20;
+
+/// Further such memory for each CPU.
+const PER_CPU: u64 = 1 << 20;
+
+/// Memory in bytes at which the default limits of processes and files apply.
+const DEFAULT_LIMITS: u64 = 128 << 20;
+
+impl Budget {
+    /// Returns a budget of a share of the CPU time of all CPUs, above 0 and up to 1.
+    pub fn cpu(share: f64) -> Budget {
+        Budget { cpu: share, memory: None }
+    }
+
+    /// Adds a budget of memory in bytes: of the program's resident memory and of the kernel maps.
+    #[must_use = "returns the changed budget"]
+    pub fn memory(self, bytes: u64) -> Budget {
+        Budget { memory: Some(bytes), ..self }
+    }
+
+    /// Validates the values.
+    pub(super) fn check(&self, cpus: u32) -> Result<(), OptionError> {
+        // Not a number is in no range.
+        if !(self.cpu > 0.0 && self.cpu <= 1.0) {
+            return Err(OptionError::CpuBudget { share: self.cpu });
+        }
+        let least = base(cpus) + (8 << 20);
+        match self.memory {
+            Some(bytes) if bytes < least => Err(OptionError::MemoryBudget { bytes, least }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reduces sizes in bytes of tables and ring, and limits, so that they fit.
+    pub(super) fn reduce(&self, cpus: u32, tables: &mut u64, ring: &mut u32, limits: &mut Limits) {
+        let Some(memory) = self.memory else { return };
+        let left = memory.saturating_sub(base(cpus));
+        *tables = (*tables).min(left / 2).max(BLOCK as u64);
+        let fitting = (left / 8).clamp(64 << 10, 1 << 30).ilog2();
+        *ring = (*ring).min(1 << fitting);
+        let scale = |limit: &mut usize| {
+            let scaled = *limit as u128 * u128::from(left.min(DEFAULT_LIMITS)) / u128::from(DEFAULT_LIMITS);
+            *limit = (scaled as usize).max(1);
+        };
+        scale(&mut limits.regions);
+        scale(&mut limits.processes);
+        scale(&mut limits.modules);
+        scale(&mut limits.name_bytes);
+    }
+}
+
+/// Returns the memory that is needed in any case.
+fn base(cpus: u32) -> u64 {
+    BASE + PER_CPU * u64::from(cpus)
+}
+
+impl std::str::FromStr for Budget {
+    type Err = OptionError;
+
+    /// Parses a share of all CPUs in percent, optionally followed by a comma and memory: `0.5%`, `0.5%,64MiB`.
+    fn from_str(text: &str) -> Result<Budget, OptionError> {
+        let invalid = || OptionError::BudgetText { text: text.to_owned() };
+        let (share, memory) = text.split_once(',').map_or((text, None), |(share, rest)| (share, Some(rest)));
+        let percent: f64 =
+            share.trim().strip_suffix('%').and_then(|it| it.parse().ok()).ok_or_else(invalid)?;
+        let budget = Budget::cpu(percent / 100.0);
+        let Some(memory) = memory else { return Ok(budget) };
+        let mebibytes: Option<u64> = memory.trim().strip_suffix("MiB").and_then(|it| it.trim().parse().ok());
+        let bytes = mebibytes.and_then(|mebibytes| mebibytes.checked_mul(1 << 20));
+        Ok(budget.memory(bytes.ok_or_else(invalid)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_outside_their_range_are_rejected() {
+        for share in [0.0, -0.1, 1.1, f64::NAN, f64::INFINITY] {
+            let error = Budget::cpu(share).check(2).unwrap_err();
+            assert!(error.to_string().contains("above 0 % and up to 100 %"), "{error}");
+        }
+        let error = Budget::cpu(0.01).memory(16 << 20).check(2).unwrap_err();
+        assert!(error.to_string().contains("at least 30 MiB"), "{error}");
+        assert!(Budget::cpu(0.01).memory(30 << 20).check(2).is_ok());
+        for text in ["", "1", "%", "1%,", "1%,64", "1%,-1MiB", "x%"] {
+            assert!(text.parse::<Budget>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_fit_into_the_memory() {
+        let (mut tables, mut ring, mut limits) = (1 << 30, 4 << 20, Limits::default());
+        Budget::cpu(0.01).reduce(2, &mut tables, &mut ring, &mut limits);
+        assert_eq!((tables, ring, limits.clone()), (1 << 30, 4 << 20, Limits::default()));
+        Budget::cpu(0.01).memory(64 << 20).reduce(2, &mut tables, &mut ring, &mut limits);
+        assert_eq!((tables, ring), (21 << 20, 4 << 20));
+        assert_eq!((limits.processes, limits.mappings), ((1 << 15) * 42 / 128, Limits::default().mappings));
+        Budget::cpu(0.01).memory(30 << 20).reduce(2, &mut tables, &mut ring, &mut limits);
+        assert_eq!((tables, ring), (4 << 20, 1 << 20));
+    }
+}
