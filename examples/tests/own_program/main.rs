@@ -1,4 +1,4 @@
-//! The example with aya: an eBPF program of its own takes samples of write calls.
+//! The example with aya: its eBPF program takes samples at `write` calls.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::ffi::CString;

@@ -180,9 +180,6 @@ impl Governor {
             }
             self.shortened = Some(self.last.now);
         }
-        if self.periods.iter().all(|&period| period == 0) {
-            self.patience = self.patience.max(PATIENCE);
-        }
     }
 }
 

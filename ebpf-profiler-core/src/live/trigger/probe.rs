@@ -55,7 +55,7 @@ impl Uprobe {
         Uprobe { call: self.call.argument(index), ..self }
     }
 
-    /// Takes the result of the function as the value of a return.
+    /// Takes the result of the function, a signed integer, as the value of a return. Negative ones count as 0.
     #[must_use = "returns the changed trigger"]
     pub fn result(self) -> Uprobe {
         Uprobe { call: self.call.result(), ..self }
