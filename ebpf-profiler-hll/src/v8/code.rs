@@ -12,6 +12,7 @@ use ebpf_programs::abi::v8::code_check;
 
 use super::heap::{Heap, Object};
 use super::positions::Position;
+use super::version::Version;
 
 /// Maximum size of a table, in bytes.
 const MAX_TABLE: usize = 1 << 20;
@@ -31,8 +32,18 @@ const PAGE: u64 = 4096;
 /// Alignment of instructions.
 const ALIGNMENT: u64 = 32;
 
-/// The kind of the code of a regular expression.
-const REGULAR_EXPRESSION: u32 = 3;
+/// Versions in which the kinds of [`STUBS`] have numbers that are greater by one.
+const FURTHER: [std::ops::Range<Version>; 2] =
+    [Version(0, 0)..Version(9, 0), Version(14, 6)..Version(u32::MAX, 0)];
+
+/// Kinds of code that is of no function, with their names.
+const STUBS: [(u32, &str); 2] = [(3, REGULAR_EXPRESSION), (7, INTO_WASM)];
+
+/// Name of the code of a regular expression.
+const REGULAR_EXPRESSION: &str = "(regular expression)";
+
+/// Name of the code that calls a function of WebAssembly.
+const INTO_WASM: &str = "(js to wasm)";
 
 /// A `Code` object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +105,11 @@ impl Code {
         self.kind == heap.layout.code.baseline
     }
 
-    pub(super) fn is_regular_expression(&self) -> bool {
-        self.kind == REGULAR_EXPRESSION
+    /// Returns the name of code that is of no function.
+    pub(super) fn stub(&self, heap: &Heap<'_>) -> Option<&'static str> {
+        let further = FURTHER.iter().any(|versions| versions.contains(&heap.layout.version));
+        let kind = self.kind.checked_sub(further.into())?;
+        STUBS.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name)
     }
 
     /// Returns the table of positions, of baseline code that of bytecode offsets.

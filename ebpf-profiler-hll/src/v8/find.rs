@@ -11,6 +11,7 @@ use ebpf_programs::abi::v8::parameter;
 use super::builtins::Builtins;
 use super::layout::{Dispatch, Layout};
 use super::name::Names;
+use super::wasm::WasmLayout;
 
 /// A file that holds V8.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(super) struct File {
 pub(super) struct Facts {
     pub(super) layout: Layout,
     pub(super) builtins: Builtins,
+    /// `None` if the code of WebAssembly cannot be found.
+    pub(super) wasm: Option<WasmLayout>,
 }
 
 /// Returns the runtime in a file, `None` if it holds none.
@@ -32,7 +35,10 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     exports.get("v8dbg_SmiTag")?;
     let layout = Layout::find(elf, &exports).ok_or(Reason::Unsupported);
     let builtins = Builtins::find(elf).ok_or(Reason::Unsupported);
-    let facts = layout.and_then(|layout| Ok(Arc::new(Facts { layout, builtins: builtins? })));
+    let facts = layout.and_then(|layout| {
+        let wasm = WasmLayout::find(elf, layout.version);
+        Ok(Arc::new(Facts { layout, builtins: builtins?, wasm }))
+    });
     Some(File { facts })
 }
 
@@ -59,8 +65,19 @@ impl Runtime for File {
         let walker =
             FrameWalker::with_parameters(walker::V8, None, &parameters).map_err(|_| Reason::Unsupported)?;
         let code = CodeRanges::new(std::iter::once(start..end)).with_anonymous();
-        Ok(Attachment::new(walker, Names::new(facts)).with_code(code))
+        Ok(Attachment::new(walker, Names::new(facts, biases(target))).with_code(code))
     }
+}
+
+/// Returns the differences between addresses in the process and in files, that of the target first.
+fn biases(target: &Target<'_>) -> Vec<u64> {
+    let mut biases = vec![target.address(0)];
+    for file in target.files() {
+        if !biases.contains(&file.bias) {
+            biases.push(file.bias);
+        }
+    }
+    biases
 }
 
 /// Returns the address of the process's table of entry points, 0 if it isn't found.
@@ -69,9 +86,8 @@ impl Runtime for File {
 fn dispatch_table(target: &Target<'_>, pointer: u64, offset: u32) -> Result<u64, Reason> {
     const PAGE: u64 = 4096;
     let memory = target.memory();
-    let biases = target.files().iter().map(|file| file.bias);
     let mut is_ready = true;
-    for bias in std::iter::once(target.address(0)).chain(biases) {
+    for bias in biases(target) {
         match memory.u64(pointer.wrapping_add(bias)) {
             Ok(0) => is_ready = false,
             Ok(group) if group % 8 == 0 => {
@@ -89,7 +105,7 @@ fn dispatch_table(target: &Target<'_>, pointer: u64, offset: u32) -> Result<u64,
 
 /// Returns the parameters of the walker, for builtins at an address.
 fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
-    let Facts { layout, builtins } = facts;
+    let Facts { layout, builtins, .. } = facts;
     let distance = |address: u64| address.wrapping_sub(builtins.all.start);
     let size = |range: &Range<u64>| range.end.saturating_sub(range.start);
     let (identity, identity_mask) = layout.identity();

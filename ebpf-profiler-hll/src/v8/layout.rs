@@ -232,11 +232,12 @@ impl Numbers<'_> {
         let has_own = self.is_before(11, 0);
         let (positions, deopt, header) = if self.is_before(12, 0) { (24, 16, 16) } else { (16, 8, 32) };
         let (shift, mask, baseline) = if has_baseline { (0, 15, 11) } else { (1, 31, u32::MAX) };
+        let flags = if has_baseline { 48 } else { 44 };
         Some(CodeLayout {
             instructions: if has_own { self.field(CLASS, "instruction_start", &["uintptr_t"])? } else { 0 },
             start: self.field(CLASS, "instruction_start", &["Address"]).unwrap_or(40),
             size: self.field(CLASS, "instruction_size", &["int"]).unwrap_or(56),
-            flags: self.field(CLASS, "flags", &["uint32_t"]).unwrap_or(48),
+            flags: self.field(CLASS, "flags", &["uint32_t"]).unwrap_or(flags),
             kind_shift: self.get(&["CodeKindFieldShift"]).filter(|shift| *shift < u32::BITS).unwrap_or(shift),
             kind_mask: self.get(&["CodeKindFieldMask"]).unwrap_or(mask),
             baseline: self.get(&["CodeKindBaseline"]).unwrap_or(baseline),

@@ -10,7 +10,7 @@
 //! | interpreter | bytecode offset | by the bytecode's table |
 //! | baseline | offset in the code | by the table of bytecode offsets, then as above |
 //! | optimized | offset in the code | by the code's table, which has the calls: a leaf has the line of the call before it |
-//! | regular expression, builtin | | |
+//! | WebAssembly, regular expression, builtin | | |
 //!
 //! V8 builds the table of a function's bytecode when it optimizes the function or when an exception passes through it, or with
 //! `--no-enable-lazy-source-positions` and under an inspector always. Without a table the line of a frame is the first line
@@ -28,11 +28,16 @@
 //!
 //! # Limits
 //!
+//! * Functions that are inlined into WebAssembly are not shown, and its functions have no lines.
 //! * A program without symbol table, as Debian's `libnode`, is not supported.
-//! * WebAssembly is native code without names.
 //! * In Node.js 12 without optimization, 1 % of samples have a leaf without a name.
 //! * In Node.js 16, 1 % of samples in baseline code are in an epilogue whose function has no name.
 //! * An async function that is continued stands alone: who awaits it is not in the stack.
+//!
+//! # WebAssembly
+//!
+//! Functions have the names of the module's section `name`, or `wasm-function[3]`, and the file `wasm://wasm`. Code between
+//! JavaScript and them is `(js to wasm)` and `(wasm to js)`.
 //!
 //! # Builtins
 //!
@@ -58,6 +63,8 @@ mod script;
 mod positions;
 
 mod code;
+
+mod wasm;
 
 mod name;
 

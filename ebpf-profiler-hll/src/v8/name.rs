@@ -13,15 +13,13 @@ use super::heap::{Heap, Object};
 use super::positions::{self, Position};
 use super::script::{Script, Scripts};
 use super::shared::{self, Shared};
+use super::wasm::Modules;
 
 /// Maximum size of a bytecode array and of its position table, in bytes.
 const MAX_BYTECODE: usize = 1 << 22;
 
 /// Maximum depth of inlined calls.
 const MAX_DEPTH: usize = 64;
-
-/// Name of the code of a regular expression.
-const REGULAR_EXPRESSION: &str = "(regular expression)";
 
 /// Maximum number of codes and of functions that are kept.
 const MAX_KEPT: usize = 1 << 14;
@@ -34,11 +32,20 @@ pub(super) struct Names {
     functions: HashMap<Object, Object>,
     /// Codes that were found by addresses in them, by start.
     codes: std::collections::BTreeMap<u64, Code>,
+    wasm: Option<Modules>,
 }
 
 impl Names {
-    pub(super) fn new(facts: Arc<Facts>) -> Names {
-        Names { facts, scripts: Scripts::default(), functions: HashMap::new(), codes: Default::default() }
+    /// Creates the names of a process with the differences between its addresses and those of files.
+    pub(super) fn new(facts: Arc<Facts>, biases: Vec<u64>) -> Names {
+        let wasm = facts.wasm.map(|layout| Modules::new(layout, biases));
+        Names {
+            facts,
+            scripts: Scripts::default(),
+            functions: HashMap::new(),
+            codes: Default::default(),
+            wasm,
+        }
     }
 
     /// Reads a function without its lines.
@@ -101,14 +108,20 @@ impl Names {
 
     /// Names the function whose code covers an address.
     fn at_address(&mut self, heap: &Heap<'_>, pc: u64, check: u32) -> Result<Function, Reason> {
-        let code = self.code_at(heap, pc).ok_or(Reason::Implausible)?;
         let around: [u8; 16] = heap.memory.array(pc.wrapping_sub(8))?;
         let around = [0, 1].map(|index| u64::from_le_bytes(around.as_chunks().0[index]));
         let is_of = |function| address_check(function, &around) == check;
-        if code.is_regular_expression() {
-            // Its frame has no function: what the walker took for one is not checked.
-            let is_same = (address_check(0, &around) ^ check) & BYTES == 0;
-            return if is_same { Ok(Function::new(REGULAR_EXPRESSION)) } else { Err(Reason::Replaced) };
+        // A frame that has no function: what the walker took for one is not checked.
+        let without_function = |function| match (address_check(0, &around) ^ check) & BYTES {
+            0 => Ok(function),
+            _ => Err(Reason::Replaced),
+        };
+        if let Some(found) = self.wasm.as_mut().and_then(|wasm| wasm.function(heap.memory, pc)) {
+            return without_function(Function::new(found.name).with_file(found.file));
+        }
+        let code = self.code_at(heap, pc).ok_or(Reason::Implausible)?;
+        if let Some(name) = code.stub(heap) {
+            return without_function(Function::new(name));
         }
         let shared = if code.is_baseline(heap) {
             let bytecode = code.bytecode(heap)?;
@@ -189,6 +202,9 @@ impl Attached for Names {
                 let code = Code::read(&heap, Object::at(address)?)?;
                 if code.check != check {
                     return Err(Reason::Replaced);
+                }
+                if let Some(name) = code.stub(&heap) {
+                    return Ok(Function::new(name));
                 }
                 self.optimized(&heap, &code)
             }

@@ -9,7 +9,7 @@ use super::heap::{ELEMENTS, Heap, Object, small_int};
 use super::text;
 
 /// Maximum length of a source that is searched for the ends of lines, in UTF-16 units.
-const MAX_SOURCE: usize = 1 << 24;
+const MAX_SOURCE: usize = 1 << 23;
 
 /// Maximum number of scripts that are kept.
 const MAX_SCRIPTS: usize = 1024;

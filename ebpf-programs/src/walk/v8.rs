@@ -13,7 +13,8 @@
 //! | --- | --- |
 //! | JavaScript function | its `SharedFunctionInfo` or `Code`, which the garbage collector moves rarely |
 //! | bytecode handler, which is part of an interpreted function | nothing |
-//! | builtin, stub, regular expression | a native frame |
+//! | builtin | a native frame |
+//! | WebAssembly, regular expression, other compiled code | its address |
 
 use super::arch::{Arch, CallInstruction, HalfFrame, HalfState};
 use super::{Caller, Walk};
@@ -111,7 +112,8 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         kind::HANDLER | kind::ENTRY => {
             emit_function(walk, machine, pc, function, shape::INTERPRETED, (offset >> 32) as u32);
         }
-        _ if is_typed => walk.emit_native(machine, pc),
+        kind::BASELINE if is_typed => walk.emit_native(machine, pc),
+        _ if is_typed => emit_compiled(walk, machine, pc, 0),
         kind::BASELINE => {
             // The first line while the frame is built, else the last one.
             let position =

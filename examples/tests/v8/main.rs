@@ -10,12 +10,17 @@
 //! functions, those that were inlined included, are a chain or the root side of one, if each has its first line and is on a line
 //! of its own text, and if the stack begins at `_start`.
 //!
+//! `programs/engines.js` runs through other code, in the main thread and two workers: regular expressions, C++ that calls back,
+//! generators and asynchronous ones, WebAssembly that calls itself and back. A sample is exact if its functions are one of its
+//! chains or the root side of one.
+//!
 //! | mode | code |
 //! | --- | --- |
 //! | interpreter | bytecode alone |
 //! | baseline | Sparkplug, from 16 on |
 //! | default | what V8 chooses: all of them |
 //! | eager lines | the same, with a table of lines for each function: callers are on the line of the call |
+//! | Liftoff, TurboFan | WebAssembly by one of its compilers alone |
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -23,6 +28,7 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod engines;
 mod judge;
 
 use std::path::{Path, PathBuf};
@@ -81,9 +87,43 @@ fn chains_of_node_12() {
     check("12", &[("default", &[]), ("eager lines", EAGER)]);
 }
 
+/// Flags that leave one compiler of WebAssembly: from 20 on, and before.
+const LIFTOFF: &[&str] = &["--liftoff", "--no-wasm-tier-up", "--no-wasm-dynamic-tiering"];
+const OLD_LIFTOFF: &[&str] = &["--liftoff", "--no-wasm-tier-up"];
+const OLD_OPTIMIZED: &[&str] = &["--no-liftoff"];
+/// Inlined functions of WebAssembly are not shown.
+const OPTIMIZED: &[&str] = &["--no-liftoff", "--no-wasm-inlining"];
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn engines_of_node_26() {
+    check_engines("26", &[("default", &[]), ("Liftoff", LIFTOFF)]);
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn engines_of_node_12() {
+    check_engines("12", &[("default", &[]), ("Liftoff", OLD_LIFTOFF)]);
+}
+
 /// Versions between the oldest and the latest.
 mod matrix {
     use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn engines_without_liftoff() {
+        check_engines("12", &[("TurboFan", OLD_OPTIMIZED)]);
+        check_engines("26", &[("TurboFan", OPTIMIZED)]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn engines_of_other_versions() {
+        for version in ["14", "16", "18", "20", "22", "24", "25"] {
+            check_engines(version, &[("default", &[])]);
+        }
+    }
 
     #[test]
     #[ignore = "profiles: needs root"]
@@ -146,14 +186,14 @@ mod matrix {
 
 /// Checks the modes of a fetched version.
 fn check(version: &str, modes: &[(&str, &[&str])]) {
-    test_needs::root!();
-    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
-    let program = fixtures.join(format!("node-{version}/bin/node"));
-    if !program.exists() {
-        return test_needs::skip(&format!("no Node.js {version}: cargo xtask fixtures v8"));
-    }
-    let node = Node { name: version.to_owned(), program };
+    let Some(node) = Node::fetched(version) else { return };
     modes.iter().for_each(|(mode, flags)| node.check(mode, flags));
+}
+
+/// Checks modes of code that isn't JavaScript's, in a fetched version.
+fn check_engines(version: &str, modes: &[(&str, &[&str])]) {
+    let Some(node) = Node::fetched(version) else { return };
+    modes.iter().for_each(|(mode, flags)| node.check_engines(mode, flags));
 }
 
 /// A version of Node.js.
@@ -163,6 +203,34 @@ struct Node {
 }
 
 impl Node {
+    /// Returns a fetched version; skips the test if it isn't there.
+    fn fetched(version: &str) -> Option<Node> {
+        if !test_needs::is_root() {
+            test_needs::skip("it needs root");
+            return None;
+        }
+        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
+        let program = fixtures.join(format!("node-{version}/bin/node"));
+        if !program.exists() {
+            test_needs::skip(&format!("no Node.js {version}: cargo xtask fixtures v8"));
+            return None;
+        }
+        Some(Node { name: version.to_owned(), program })
+    }
+
+    /// Fails unless nearly all samples of `engines.js` are exact, in three threads and in each chain.
+    fn check_engines(&self, mode: &str, flags: &[&str]) {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/engines.js");
+        let mut command = Command::new(&self.program);
+        let running = Running(command.args(flags).arg(program).args(["120", "", "2"]).spawn().unwrap());
+        let profile = profile(running.0.id());
+        let verdict = engines::Verdict::on(&profile, program);
+        println!("share\tv8\t{}\tengines, {mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
+        println!("      {verdict}");
+        assert!(verdict.is_good(PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
+        assert_eq!(verdict.threads.len(), 3, "Node.js {} {mode}: {verdict}", self.name);
+    }
+
     /// Fails unless nearly all samples of a mode are exact.
     fn check(&self, mode: &str, flags: &[&str]) {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/chains.js");

@@ -74,7 +74,7 @@ impl Arch for X86_64 {
     ///
     /// | instructions | state |
     /// | --- | --- |
-    /// | at most 24 bytes, then `push rbp; mov rbp, rsp` | `Entered` |
+    /// | at most 24 bytes without `jmp rcx`, then `push rbp; mov rbp, rsp` | `Entered` |
     /// | `mov rbp, rsp`, after `push rbp` | `Pushed` |
     /// | `mov ebx, n`, `movabs r12, n`, or nothing, then `call` | `Calling` |
     /// | `pop rbp` | `Ending` |
@@ -86,6 +86,8 @@ impl Arch for X86_64 {
         const RBX: usize = 3;
         const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
         const PUSH_MOV: [u64; 2] = [0xe589_4855, 0xec8b_4855];
+        // jmp rcx; push rbp; …
+        const JUMP_PUSH: u64 = 0x4855_e1ff;
         let Some(code) = machine.read_object(pc.wrapping_sub(1), 40) else {
             return HalfFrame::of(HalfState::Whole);
         };
@@ -120,16 +122,18 @@ impl Arch for X86_64 {
             return HalfFrame { state: HalfState::Calling, address, sp: 0 };
         }
         // Without a branch for each byte: the sum of two words is above 0 if one of them is the pattern.
-        let mut found = 0;
+        let (mut found, mut is_behind_jump) = (0, 0);
         let mut at = 0;
         while at < 24 {
             let (word, shift) = (at / 8, at % 8 * 8);
             let high = if shift == 0 { 0 } else { next[word + 1] << (64 - shift) };
             let four = (next[word] >> shift | high) & 0xffff_ffff;
             found |= (four ^ PUSH_MOV[0]).wrapping_sub(1) | (four ^ PUSH_MOV[1]).wrapping_sub(1);
+            is_behind_jump |= (four ^ JUMP_PUSH).wrapping_sub(1);
             at += 1;
         }
-        if found >> 63 != 0 {
+        // In code of regular expressions the prologue stands behind a jump at the end.
+        if (found & !is_behind_jump) >> 63 != 0 {
             return HalfFrame::of(HalfState::Entered);
         }
         let is_popped = before == 0x5d || before == 0xc9;
