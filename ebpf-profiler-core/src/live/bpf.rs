@@ -256,21 +256,43 @@ pub(super) fn run(program: &OwnedFd, arguments: &[u64]) -> io::Result<u32> {
     Ok(request.answer)
 }
 
-/// Returns the number and total time of a program's runs; 0 unless the kernel keeps statistics.
+/// Runs of programs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Runs {
+    /// Number of runs; 0 unless the kernel keeps statistics.
+    pub(super) count: u64,
+    /// Time of these runs.
+    pub(super) time: Duration,
+    /// Events at which the kernel did not run the program, because another one ran on the CPU.
+    pub(super) missed: u64,
+}
+
+impl std::iter::Sum for Runs {
+    fn sum<I: Iterator<Item = Runs>>(all: I) -> Runs {
+        all.fold(Runs::default(), |sum, runs| Runs {
+            count: sum.count + runs.count,
+            time: sum.time + runs.time,
+            missed: sum.missed + runs.missed,
+        })
+    }
+}
+
+/// Returns the runs of a program.
 ///
 /// # Errors
 ///
 /// Fails if the kernel rejects the query.
-pub(super) fn runs(program: &OwnedFd) -> io::Result<(u64, Duration)> {
-    // `struct bpf_prog_info` up to these two words.
+pub(super) fn runs(program: &OwnedFd) -> io::Result<Runs> {
+    // `struct bpf_prog_info` up to these three words.
     const TIME: usize = 24;
     const COUNT: usize = 25;
-    let mut info = [0u64; COUNT + 1];
+    const MISSED: usize = 26;
+    let mut info = [0u64; MISSED + 1];
     let mut request =
         Info { fd: program.as_raw_fd(), len: size_of_val(&info) as u32, info: info.as_mut_ptr() as u64 };
     // SAFETY: the kernel writes at most the given number of bytes, which outlive the call.
     unsafe { call(command::INFO, &mut request)? };
-    Ok((info[COUNT], Duration::from_nanos(info[TIME])))
+    Ok(Runs { count: info[COUNT], time: Duration::from_nanos(info[TIME]), missed: info[MISSED] })
 }
 
 /// Commands of the system call.

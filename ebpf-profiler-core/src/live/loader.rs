@@ -22,7 +22,7 @@ use ebpf_programs::abi::reason::Counter;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
 
-use super::bpf::{self, Map};
+use super::bpf::{self, Map, Runs};
 use super::capability::{BPF, PERFMON};
 use super::cpu_buffers::CpuBuffers;
 use super::cpus;
@@ -92,8 +92,8 @@ pub(super) struct Walks {
     has: u32,
     /// Walkers that the registry has requested.
     needed: Arc<AtomicU32>,
-    /// Runs of the clock's former programs and their time.
-    former: (u64, Duration),
+    /// Runs of the clock's former programs.
+    former: Runs,
 }
 
 /// A program that others call.
@@ -123,7 +123,7 @@ impl Walks {
         object.set_constant(WALKERS, &has.to_ne_bytes())?;
         let has_clock = triggers.iter().any(Trigger::is_cpu);
         let sampler = has_clock.then(|| object.program(SAMPLER)).transpose()?;
-        let walks = Walks { object, sampler, called, has, needed, former: (0, Duration::ZERO) };
+        let walks = Walks { object, sampler, called, has, needed, former: Runs::default() };
         walks.set_called(|_| true).map_err(failed_to_set)?;
         Ok(walks)
     }
@@ -168,12 +168,10 @@ impl Walks {
         }
     }
 
-    /// Returns the number of runs of the clock's program and their time, if the kernel keeps statistics. Those of programs that
-    /// are called count as their callers'.
-    pub(super) fn runs(&self) -> (u64, Duration) {
-        let (runs, time) =
-            self.sampler.as_ref().and_then(|program| bpf::runs(program).ok()).unwrap_or_default();
-        (self.former.0 + runs, self.former.1 + time)
+    /// Returns the runs of the clock's program. Those of programs that are called count as their callers'.
+    pub(super) fn runs(&self) -> Runs {
+        let current = self.sampler.as_ref().and_then(|program| bpf::runs(program).ok());
+        [self.former].into_iter().chain(current).sum()
     }
 }
 

@@ -4,6 +4,9 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use ebpf_programs::abi::reason::Counter;
+
+use super::bpf::Runs;
 use super::error::StartError;
 use super::loader::{Kernel, KindCosts};
 use super::sideband::Sideband;
@@ -172,10 +175,10 @@ impl Source for LiveSource {
 
     fn counts(&self) -> Counts {
         let attached = self.kernel.attached.programs().map(|program| bpf::runs(program).unwrap_or_default());
-        let each = attached.chain([self.kernel.walks.runs()]);
-        let add = |sum: (u64, Duration), runs: (u64, Duration)| (sum.0 + runs.0, sum.1 + runs.1);
-        let (runs, run_time) = each.fold((0, Duration::ZERO), add);
-        Counts { counters: self.kernel.counters.sums(), runs, run_time }
+        let runs: Runs = attached.chain([self.kernel.walks.runs()]).sum();
+        let mut counters = self.kernel.counters.sums();
+        counters[Counter::Skipped as usize] = runs.missed;
+        Counts { counters, runs: runs.count, run_time: runs.time }
     }
 
     fn costs(&self) -> Vec<KindCost> {

@@ -88,8 +88,14 @@ pub struct Counts {
 
 impl Counts {
     /// Counters of samples that were lost in the kernel.
-    pub(crate) const LOSSES: [Counter; 5] =
-        [Counter::RingFull, Counter::Nested, Counter::Untracked, Counter::Invalid, Counter::NoWalk];
+    pub(crate) const LOSSES: [Counter; 6] = [
+        Counter::RingFull,
+        Counter::Nested,
+        Counter::Untracked,
+        Counter::Invalid,
+        Counter::NoWalk,
+        Counter::Skipped,
+    ];
 
     /// Returns the numbers of samples that were lost in the kernel, in the order of [`LOSSES`](Counts::LOSSES).
     pub(crate) fn losses(&self) -> [u64; Counts::LOSSES.len()] {

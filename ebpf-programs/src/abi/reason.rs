@@ -96,6 +96,8 @@ reasons! {
         Invalid = 10, "events of own programs lost because their kind or value was invalid";
         /// Events lost because there was no program to walk the stack.
         NoWalk = 11, "events lost because no walk was loaded";
+        /// Events at which the kernel ran no program, because one ran on the CPU already. Counted by the kernel.
+        Skipped = 12, "events lost because the kernel ran another program";
     }
 }
 

@@ -22,6 +22,8 @@ mod points;
 
 mod probes;
 
+mod reentrancy;
+
 mod spans;
 
 mod switches;
