@@ -103,6 +103,13 @@ impl Verdict {
         true
     }
 
+    /// Returns the chains to whose ends less than 1 % of the samples lead, where each has at least 3 %: frames that are lost
+    /// there leave the root side of a chain, which is exact.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        let whole = |name: &str| self.whole.get(name).copied().unwrap_or(0);
+        CHAINS.iter().map(|(name, _)| *name).filter(|name| whole(name) * 100 < self.judged).collect()
+    }
+
     pub(crate) fn is_good(&self, per_mille: u64) -> bool {
         self.judged >= 200 && self.exact * 1000 >= self.judged * per_mille
     }

@@ -229,6 +229,7 @@ impl Node {
         println!("      {verdict}");
         assert!(verdict.is_good(PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
         assert_eq!(verdict.threads.len(), 3, "Node.js {} {mode}: {verdict}", self.name);
+        assert_eq!(verdict.missing(), Vec::<&str>::new(), "Node.js {} {mode}: {verdict}", self.name);
     }
 
     /// Fails unless nearly all samples of a mode are exact.

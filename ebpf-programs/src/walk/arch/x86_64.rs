@@ -85,9 +85,6 @@ impl Arch for X86_64 {
         const RCX: usize = 2;
         const RBX: usize = 3;
         const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
-        const PUSH_MOV: [u64; 2] = [0xe589_4855, 0xec8b_4855];
-        // jmp rcx; push rbp; …
-        const JUMP_PUSH: u64 = 0x4855_e1ff;
         let Some(code) = machine.read_object(pc.wrapping_sub(1), 40) else {
             return HalfFrame::of(HalfState::Whole);
         };
@@ -121,19 +118,7 @@ impl Arch for X86_64 {
             let address = pc.wrapping_add(length).wrapping_add(distance);
             return HalfFrame { state: HalfState::Calling, address, sp: 0 };
         }
-        // Without a branch for each byte: the sum of two words is above 0 if one of them is the pattern.
-        let (mut found, mut is_behind_jump) = (0, 0);
-        let mut at = 0;
-        while at < 24 {
-            let (word, shift) = (at / 8, at % 8 * 8);
-            let high = if shift == 0 { 0 } else { next[word + 1] << (64 - shift) };
-            let four = (next[word] >> shift | high) & 0xffff_ffff;
-            found |= (four ^ PUSH_MOV[0]).wrapping_sub(1) | (four ^ PUSH_MOV[1]).wrapping_sub(1);
-            is_behind_jump |= (four ^ JUMP_PUSH).wrapping_sub(1);
-            at += 1;
-        }
-        // In code of regular expressions the prologue stands behind a jump at the end.
-        if (found & !is_behind_jump) >> 63 != 0 {
+        if is_before_prologue(&next) {
             return HalfFrame::of(HalfState::Entered);
         }
         let is_popped = before == 0x5d || before == 0xc9;
@@ -179,4 +164,25 @@ impl Arch for X86_64 {
 #[inline(always)]
 fn is_indirect(code: u64) -> bool {
     code & 0x38ff == 0x10ff
+}
+
+/// Returns `true` if `push rbp; mov rbp, rsp` begins within the first 24 of these 32 bytes. In code of regular expressions it
+/// stands behind a jump at the end, `jmp rcx`, and doesn't count.
+#[inline(always)]
+fn is_before_prologue(next: &[u64; 4]) -> bool {
+    const PUSH_MOV: [u64; 2] = [0xe589_4855, 0xec8b_4855];
+    // jmp rcx; push rbp; …
+    const JUMP_PUSH: u64 = 0x4855_e1ff;
+    // Without a branch for each byte: the sum of two words is above 0 if one of them is the pattern.
+    let (mut found, mut is_behind_jump) = (0, 0);
+    let mut at = 0;
+    while at < 24 {
+        let (word, shift) = (at / 8, at % 8 * 8);
+        let high = if shift == 0 { 0 } else { next[word + 1] << (64 - shift) };
+        let four = (next[word] >> shift | high) & 0xffff_ffff;
+        found |= (four ^ PUSH_MOV[0]).wrapping_sub(1) | (four ^ PUSH_MOV[1]).wrapping_sub(1);
+        is_behind_jump |= (four ^ JUMP_PUSH).wrapping_sub(1);
+        at += 1;
+    }
+    (found & !is_behind_jump) >> 63 != 0
 }
