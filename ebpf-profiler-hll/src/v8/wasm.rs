@@ -10,6 +10,9 @@
 //!   WasmCode     NativeModule, from 8 on │ start of the instructions │ … │ their size │ … │ number of the function, or -1
 //! ```
 //!
+//! In late versions all modules share the code that calls imported functions: a map of codes in the state itself, whose codes have
+//! no module. A function that calls JavaScript often gets such code; until then it uses a builtin.
+//!
 //! Offsets of the maps differ between versions: a map is recognized by the parent of its root, which is the map itself. From
 //! 11 on codes that V8 itself did not search for yet are in a vector behind the map.
 
@@ -124,6 +127,14 @@ impl Modules {
 
     /// Returns the function whose code covers an address.
     pub(super) fn function(&mut self, memory: &dyn Memory, pc: u64) -> Option<WasmFunction> {
+        let own = self.function_of_module(memory, pc);
+        own.or_else(|| {
+            let is_shared = self.biases.iter().any(|&bias| self.is_shared(memory, bias, pc));
+            is_shared.then(|| WasmFunction { name: IMPORTED.to_owned(), file: FILE })
+        })
+    }
+
+    fn function_of_module(&mut self, memory: &dyn Memory, pc: u64) -> Option<WasmFunction> {
         let owner = self.biases.iter().find_map(|bias| self.owner(memory, *bias, pc))?;
         let module = self.module(memory, owner)?;
         let index = self.index(memory, owner, &module, pc)?;
@@ -136,10 +147,31 @@ impl Modules {
         Some(WasmFunction { name, file: FILE })
     }
 
+    /// Returns the address of the engine's state.
+    fn state(&self, memory: &dyn Memory, bias: u64) -> Option<u64> {
+        memory.u64(self.layout.state.wrapping_add(bias)).ok().filter(|&state| state != 0)
+    }
+
+    /// Returns `true` if code without a module covers an address.
+    fn is_shared(&self, memory: &dyn Memory, bias: u64, pc: u64) -> bool {
+        let covers = |code: u64| memory.u64(code) == Ok(0) && self.code_at(memory, code, pc).is_some();
+        let maps = self.state(memory, bias).map(|state| maps(memory, state));
+        maps.into_iter()
+            .flatten()
+            .any(|map| last_up_to(memory, map, pc).and_then(|code| memory.u64(code).ok()).is_some_and(covers))
+    }
+
+    /// Returns the number of the function of a `WasmCode` if it covers an address.
+    fn code_at(&self, memory: &dyn Memory, code: u64, pc: u64) -> Option<u32> {
+        let start = memory.u64(code.wrapping_add(self.layout.start)).ok()?;
+        let size = memory.u32(code.wrapping_add(self.layout.size)).ok()?;
+        let index = memory.u32(code.wrapping_add(self.layout.index)).ok()?;
+        (pc.wrapping_sub(start) < size.into()).then_some(index)
+    }
+
     /// Returns the address of the `NativeModule` that owns the region of an address.
     fn owner(&self, memory: &dyn Memory, bias: u64, pc: u64) -> Option<u64> {
-        let state = memory.u64(self.layout.state.wrapping_add(bias)).ok().filter(|&state| state != 0)?;
-        maps(memory, state).find_map(|map| {
+        maps(memory, self.state(memory, bias)?).find_map(|map| {
             let region = last_up_to(memory, map, pc)?;
             let end = memory.u64(region).ok()?;
             (pc < end).then(|| memory.u64(region.wrapping_add(8)).ok())?
@@ -164,12 +196,7 @@ impl Modules {
 
     /// Returns the number of the function whose code in a module covers an address.
     fn index(&self, memory: &dyn Memory, owner: u64, module: &Module, pc: u64) -> Option<u32> {
-        let covers = |code: u64| {
-            let start = memory.u64(code.wrapping_add(self.layout.start)).ok()?;
-            let size = memory.u32(code.wrapping_add(self.layout.size)).ok()?;
-            let index = memory.u32(code.wrapping_add(self.layout.index)).ok()?;
-            (pc.wrapping_sub(start) < size.into()).then_some(index)
-        };
+        let covers = |code: u64| self.code_at(memory, code, pc);
         module.codes.iter().find_map(|&map| {
             let code = last_up_to(memory, map, pc).and_then(|code| memory.u64(code).ok());
             code.and_then(covers).or_else(|| new_codes(memory, map, owner).find_map(covers))
