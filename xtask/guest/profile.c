@@ -3,13 +3,16 @@
  * /task/chain works in main > l1 > spread > l2 > l3 > leaf while /task/flamegraph looks at the whole machine. At least
  * 95 of 100 samples of it have to hold exactly that chain, and there must be some hundred of them.
  *
- * Before that, /task/flamegraph samples page faults: programs of such triggers have the walkers of all languages, so the
- * kernel's verifier has to accept all of them.
+ * Before that, /task/flamegraph samples page faults and waits: programs of such triggers have the walkers of all languages, so the
+ * kernel's verifier has to accept all of them. Then it samples a function of the kernel that a known thread calls 500 times.
  */
+#include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,17 +49,112 @@ static int judge(void)
     return all >= 100 && right * 100 >= all * 95 ? 0 : 1;
 }
 
+enum { WRITES = 500, BYTES = 7 };
+
+__attribute__((noinline)) static void store(int file)
+{
+    if (write(file, "7 bytes", BYTES) != BYTES)
+        _exit(1);
+    __asm__ volatile("");
+}
+
+/* Returns the sum of the values of samples of the thread that writes, in its function; -1 if another stack has one. */
+static long sum_of_writes(const char *kind)
+{
+    static char line[1 << 16], path[128];
+    long sum = 0;
+    snprintf(path, sizeof path, "/tmp/points.%s.folded", kind);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, "writer;", 7) != 0)
+            continue;
+        if (!strstr(line, ";store;") || strncmp(line, "writer;_start;", 14) != 0) {
+            printf("profile: %s", line);
+            return -1;
+        }
+        sum += atol(strrchr(line, ' '));
+    }
+    if (file)
+        fclose(file);
+    return sum;
+}
+
+/* Returns the number of programs that a process has attached. */
+static int links(pid_t pid)
+{
+    char path[64], target[64];
+    int count = 0;
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = 0;
+        count += strstr(target, "bpf_link") != NULL;
+    }
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* Samples a function of the kernel in four ways. */
+static int judge_points(void)
+{
+    /* One for each probe, of which the time has two, and for a process's start, exec and end. */
+    enum { LINKS = 5 + 3 };
+    char *flamegraph[] = {"/task/flamegraph", "--seconds", "100", "--output", "/tmp/points.folded",
+        "--on", "kprobe:vfs_write:arg2", "--on", "kretprobe:vfs_write:result", "--on", "kprobe:vfs_[w]rite",
+        "--on", "kprobe:vfs_write:time", "--thread", "writer", NULL};
+    pid_t profiler = start(flamegraph);
+    for (int i = 0; i < 600 && links(profiler) < LINKS; i++)
+        usleep(100000);
+    int done[2];
+    if (pipe(done) != 0)
+        return 1;
+    pid_t writer = fork();
+    if (writer == 0) {
+        prctl(PR_SET_NAME, "writer");
+        int file = open("/dev/null", O_WRONLY);
+        for (int i = 0; i < WRITES; i++) {
+            store(file);
+            usleep(2000);
+        }
+        close(done[0]);
+        close(done[1]);
+        sleep(100);
+        _exit(0);
+    }
+    char byte;
+    close(done[1]);
+    if (read(done[0], &byte, 1) != 0)
+        return 1;
+    /* Its mappings are read when it is sampled first. */
+    sleep(1);
+    kill(profiler, SIGINT);
+    int status = 1;
+    waitpid(profiler, &status, 0);
+    kill(writer, SIGKILL);
+    waitpid(writer, NULL, 0);
+    long bytes = sum_of_writes("kprobe-vfs_write-arg2"), results = sum_of_writes("kretprobe-vfs_write-result");
+    long calls = sum_of_writes("kprobe-vfs_-w-rite"), time = sum_of_writes("kprobe-vfs_write-time");
+    printf("profile: vfs_write: %ld calls, %ld and %ld bytes, %ld ns\n", calls, bytes, results, time);
+    return calls != WRITES || bytes != WRITES * BYTES || results != WRITES * BYTES || time <= 0;
+}
+
 int main(void)
 {
     char *chain[] = {"/task/chain", "120", NULL};
     char *flamegraph[] = {"/task/flamegraph", "--seconds", "5", "--frequency", "97", "--output", (char *)OUTPUT, NULL};
     pid_t work = start(chain);
-    char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--seconds", "1", "--output", "/tmp/faults.folded", NULL};
+    char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--on", "off-cpu-wakers:1ms", "--seconds", "1", "--output", "/tmp/faults.folded", NULL};
     sleep(1);
     int status = 1;
     waitpid(start(faults), &status, 0);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         printf("profile: no page faults\n");
+        return 1;
+    }
+    if (judge_points() != 0) {
+        printf("profile: functions of the kernel are not counted\n");
         return 1;
     }
     waitpid(start(flamegraph), &status, 0);

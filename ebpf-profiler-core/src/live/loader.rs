@@ -112,7 +112,7 @@ impl Walks {
         plugged_in: u32,
         needed: Arc<AtomicU32>,
     ) -> Result<Walks, StartError> {
-        let mut walks: Vec<Walk> = triggers.iter().filter_map(Trigger::walk).collect();
+        let mut walks: Vec<Walk> = triggers.iter().flat_map(Trigger::walks).collect();
         walks.sort_unstable();
         walks.dedup();
         let load = |walk: Walk| {
@@ -219,7 +219,7 @@ pub(super) fn load(
     }
     let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
     programs.extend(triggers.iter().flat_map(Trigger::programs));
-    programs.extend(triggers.iter().filter_map(Trigger::walk).map(|walk| walk.program));
+    programs.extend(triggers.iter().flat_map(Trigger::walks).map(|walk| walk.program));
     let constants: [(&str, &[u8]); 4] = [
         (WALKERS, &walkers.to_ne_bytes()),
         ("LEVELS", &levels.to_ne_bytes()),

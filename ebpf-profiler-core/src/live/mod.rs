@@ -120,7 +120,9 @@ pub use label::{LabelGuard, label};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use system::LiveSystem;
-pub use trigger::{Futex, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError, Uprobe, Usdt};
+pub use trigger::{
+    Futex, Kprobe, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError, Uprobe, Usdt,
+};
 pub use usage::Usage;
 
 /// `true` if the kernel side is compiled for the target of this build; only x86_64 is for now.

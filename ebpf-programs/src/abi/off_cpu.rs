@@ -23,6 +23,8 @@ pub struct OffCpu {
     pub is_full: u64,
     /// Not 0 if the time that a thread was ready to run is of the next kind of samples.
     pub by_state: u64,
+    /// Number of the kind of samples of wakers; 0 if there is none. It is not the first kind.
+    pub wakers: u64,
 }
 
 /// The value of the map `WOKEN`, one for each possible CPU: the thread that the CPU switches to, until its sample is taken.
@@ -45,11 +47,14 @@ pub struct Woken {
 pub struct Switched {
     /// Time of the switch.
     pub at: u64,
-    /// Time since when it is ready to run; 0 while it is blocked.
+    /// Time since when it is ready to run; 0 while it is blocked, [`RUNS`] once it is back on a CPU.
     pub ready: u64,
 }
+
+/// Value of [`Switched::ready`] for a thread that runs.
+pub const RUNS: u64 = u64::MAX;
 
 /// Maximum number of threads whose state is kept.
 pub const MAX_THREADS: u32 = 1 << 16;
 
-const _: () = assert!(size_of::<OffCpu>() == 72 && size_of::<Woken>() == 24);
+const _: () = assert!(size_of::<OffCpu>() == 80 && size_of::<Woken>() == 24);

@@ -83,6 +83,12 @@ impl Context for RawTracePointContext {
     fn pointer(&self) -> *mut c_void {
         self.as_ptr()
     }
+
+    /// The program, and the function of the kernel that runs it.
+    #[inline(always)]
+    fn skipped_frames(&self) -> u32 {
+        2
+    }
 }
 
 /// A tracepoint by name, in the kernel.

@@ -188,6 +188,22 @@ fn woken(context: RawTracePointContext) -> i32 {
     0
 }
 
+/// Calls the walk of the stack that wakes a thread.
+#[raw_tracepoint(tracepoint = "sched_waking")]
+fn waking(context: RawTracePointContext) -> i32 {
+    if off_cpu::ends_wait(&context) {
+        call(&RAW_WALKS, walk::SPAN, &context);
+    }
+    0
+}
+
+/// Takes a sample of the stack that wakes a thread.
+#[raw_tracepoint]
+fn walk_waking(context: RawTracePointContext) -> i32 {
+    off_cpu::waking(&context);
+    0
+}
+
 /// Takes a sample at an own program's event of a clock or counter.
 #[perf_event]
 fn own_event(context: PerfEventContext) -> u32 {

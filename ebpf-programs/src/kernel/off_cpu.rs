@@ -3,6 +3,7 @@
 //! ```text
 //!   sched_switch   previous thread: SWITCHED[tid] = now, and whether it is ready to run
 //!   sched_wakeup   SWITCHED[tid] is ready to run since now (only for times by state)
+//!   sched_waking   waited = now - SWITCHED[tid], threshold, probability ──► sample of the thread that wakes (only for wakers)
 //!   (switched)     next thread: waited = now - SWITCHED[tid], threshold, probability ──► WOKEN[cpu], an interrupt
 //!   irq_work_entry the next thread: sample with the stack that went to sleep
 //!   (resumed)
@@ -24,7 +25,7 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::programs::RawTracePointContext;
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::mapping::filter;
-use ebpf_programs::abi::off_cpu::{OffCpu, Switched};
+use ebpf_programs::abi::off_cpu::{OffCpu, RUNS, Switched};
 use ebpf_programs::abi::reason::Counter;
 
 use crate::context::Context;
@@ -69,6 +70,9 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
         return;
     }
     let Switched { at, ready } = since(tid, next, settings);
+    if settings.wakers != 0 {
+        run(tid);
+    }
     let waited = now.saturating_sub(at);
     if waited < settings.threshold || waited == 0 {
         return;
@@ -82,8 +86,7 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
         return;
     }
     let Some(woken) = WOKEN.get_ptr_mut(cpu) else { return };
-    // In two parts, so that hours of nanoseconds do not overflow.
-    let weigh = |time: u64| time * (settings.weight >> 16) + (time * (settings.weight & 0xffff) >> 16);
+    let weigh = |time| weigh(settings, time);
     // A wake-up that came before the profiler counts from its start.
     let since_ready = if ready > at { ready } else { at };
     let is_split = settings.by_state != 0 && ready != 0;
@@ -107,6 +110,22 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
         (*woken).tid = tid;
     }
     interrupt(cpu);
+}
+
+/// Returns the value of a sampled wait.
+#[inline(always)]
+fn weigh(settings: &OffCpu, time: u64) -> u64 {
+    // In two parts, so that hours of nanoseconds do not overflow.
+    time * (settings.weight >> 16) + (time * (settings.weight & 0xffff) >> 16)
+}
+
+/// Records that a thread runs: wake-ups do not end a wait of it.
+#[inline(always)]
+fn run(tid: u32) {
+    if let Some(switched) = SWITCHED.get_ptr_mut(tid) {
+        // SAFETY: the value stays allocated while the program runs.
+        unsafe { (*switched).ready = RUNS };
+    }
 }
 
 /// Returns `true` if samples of a process are dropped.
@@ -183,6 +202,38 @@ pub(crate) fn woken(context: &RawTracePointContext) {
         // It was switched off before the profiler's start, from which its wait counts. If there is no room, the wait is not split.
         let _ = SWITCHED.insert(tid, Switched { at: 0, ready: now }, 0);
     }
+}
+
+/// Returns `true` if a wake-up ends a wait that is not below the threshold.
+#[inline(always)]
+pub(crate) fn ends_wait(context: &RawTracePointContext) -> bool {
+    OFF_CPU.get(0).is_some_and(|settings| blocked(context, settings) >= settings.threshold.max(1))
+}
+
+/// Takes a sample of the thread that wakes another one, or is interrupted by what does.
+#[inline(always)]
+pub(crate) fn waking(context: &RawTracePointContext) {
+    let Some(settings) = OFF_CPU.get(0) else { return };
+    let waited = blocked(context, settings);
+    // SAFETY: the helper has no conditions.
+    if waited == 0 || unsafe { bpf_get_prandom_u32() } as u64 >= settings.probability {
+        return;
+    }
+    sample::take(context, settings.wakers as u16, weigh(settings, waited));
+}
+
+/// Returns the time since when the thread that is woken is blocked; 0 if it is not.
+#[inline(always)]
+fn blocked(context: &RawTracePointContext, settings: &OffCpu) -> u64 {
+    let Some(config) = CONFIG.get(0) else { return 0 };
+    let task: u64 = context.arg(0);
+    let tid: u32 = read(task, config.pid_offset);
+    let Switched { at, ready } = since(tid, task, settings);
+    if tid == 0 || ready != 0 {
+        return 0;
+    }
+    // SAFETY: the helper has no conditions.
+    unsafe { bpf_ktime_get_ns() }.saturating_sub(at)
 }
 
 /// Requests an interrupt of this CPU.

@@ -56,6 +56,25 @@ fn tracepoint_is_counted_with_its_stack() {
     assert_eq!(reads, CALLS);
 }
 
+/// Kernels without kprobes say so; `cargo xtask kernels` has others.
+#[test]
+#[ignore = "needs root"]
+fn functions_of_the_kernel_are_counted_where_it_has_kprobes() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    if !std::path::Path::new("/sys/bus/event_source/devices/kprobe").exists() {
+        let trigger: ebpf_profiler_core::live::Trigger = "kprobe:vfs_read".parse().unwrap();
+        let error = ebpf_profiler_core::Profiler::builder().on(trigger).start().map(drop).unwrap_err();
+        let expected = "cannot sample on kprobe:vfs_read: this kernel has no kprobes";
+        return assert!(error.to_string().starts_with(expected), "{error}");
+    }
+    let triggers = ["kprobe:ksys_read", "kretprobe:ksys_read:result"];
+    let run = Program::build("kprobes").profile("calls", &triggers);
+    run.assert_none_lost();
+    let reads = run.sum(0, |sample| chain(sample).contains(&"reader".to_owned()));
+    assert_eq!(reads, CALLS);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn missing_functions_files_and_tracepoints_are_errors() {
@@ -66,6 +85,8 @@ fn missing_functions_files_and_tracepoints_are_errors() {
         ("uprobe:/no/such/file:main", "/no/such/file cannot be read"),
         ("uprobe:no-such.so:main", "no library no-such.so"),
         ("tracepoint:syscalls:no_such_event", "there is no tracepoint"),
+        ("kprobe:no_such_function", "the kernel has no function no_such_function"),
+        ("kprobe:no_such_*", "no function of the kernel matches no_such_*"),
     ] {
         let builder = ebpf_profiler_core::Profiler::builder();
         let error = builder.on(trigger.parse::<ebpf_profiler_core::live::Trigger>().unwrap()).start();

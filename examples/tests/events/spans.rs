@@ -77,6 +77,38 @@ fn blocked_and_runnable_time_agree_with_the_scheduler() {
     assert!(naps > 800_000_000, "{naps}");
 }
 
+/// Each wait has an end at once, in the stack that wrote.
+#[test]
+#[ignore = "needs root"]
+fn waits_for_a_pipe_are_those_of_the_stack_that_writes() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let run = Run::new("wakes", |_| vec!["off-cpu-wakers".parse().unwrap()]);
+    let names: Vec<&str> = run.profile.kinds().iter().map(|kind| kind.name()).collect();
+    assert_eq!(names, ["off-cpu", "wakers"]);
+    let ([ringer, rings, _], [listener, measured, _]) = (run.threads["ringer"], run.threads["listener"]);
+    let is_ring = |sample: &Sample<'_>| {
+        sample.thread().tid == ringer as u32 && has_chain(sample, &["start_thread", "work", "ringer", "ring"])
+    };
+    let (blocked, woken) = (
+        run.sum(0, |sample| {
+            sample.thread().tid == listener as u32 && has_chain(sample, &["work", "listener"])
+        }),
+        run.sum(1, is_ring),
+    );
+    let wakers = run.profile.of_kind(1);
+    let count: u64 = wakers.samples().filter(is_ring).map(|sample| sample.count()).sum();
+    println!(
+        "{measured} ns within read, {blocked} ns off the CPU, {woken} ns until {count} of {rings} writes"
+    );
+    assert!(woken <= measured && woken <= blocked, "{woken}, {blocked}, {measured}");
+    assert!(woken as f64 > 0.9 * measured as f64, "{woken} of {measured}");
+    // The listener may be preempted before it waits, and find the byte there.
+    assert!(count <= rings && count * 100 >= rings * 98, "{count} of {rings}");
+    let is_of_profiler = |name: &String| name.contains("bpf_");
+    assert!(!wakers.samples().any(|sample| chain(&sample).iter().any(is_of_profiler)));
+}
+
 #[test]
 #[ignore = "needs root"]
 fn bytes_of_direct_writes_are_exact() {

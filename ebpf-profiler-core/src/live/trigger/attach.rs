@@ -39,6 +39,8 @@ enum Point {
         number: u64,
         places: Vec<Place>,
         call: Call,
+        /// Places that the kernel rejects are skipped, unless it rejects all of them.
+        skips_rejected: bool,
     },
     /// Tracepoints at the entry and the exit of system calls.
     Calls(Vec<([u64; 2], u64)>),
@@ -54,8 +56,12 @@ enum Point {
 }
 
 /// The tracepoints of off-CPU time, in the order in which their programs are attached.
-const SWITCHES: [(&str, &CStr); 3] =
-    [("resumed", c"irq_work_entry"), ("woken", c"sched_wakeup"), ("switched", c"sched_switch")];
+const SWITCHES: [(&str, &CStr); 4] = [
+    ("resumed", c"irq_work_entry"),
+    ("woken", c"sched_wakeup"),
+    ("waking", c"sched_waking"),
+    ("switched", c"sched_switch"),
+];
 
 impl Attached {
     /// Loads the programs of `triggers`, whose index is the number of their kind of samples.
@@ -113,7 +119,7 @@ impl Attached {
                 let points = SWITCHES.iter().filter(|(name, _)| self.programs.contains_key(name));
                 points.map(|&(name, tracepoint)| bpf::attach(program(name)?, tracepoint)).collect()
             }
-            Point::Probes { kind, number, places, call } => {
+            Point::Probes { kind, number, places, call, skips_rejected } => {
                 // The return first: each entry has one then.
                 let edges: &[_] = match call {
                     call if call.is_time() => &[("left", true), ("entered", false)],
@@ -124,7 +130,11 @@ impl Attached {
                     for place in places {
                         let event =
                             perf::probe(*kind, &place.target, place.offset, place.semaphore, *is_return);
-                        let event = event.map_err(|error| place.failed(error))?;
+                        let event = match event {
+                            Ok(event) => event,
+                            Err(_) if *skips_rejected => continue,
+                            Err(error) => return Err(place.failed(error)),
+                        };
                         // The link keeps the event.
                         links.push(bpf::link(
                             program(name)?,
@@ -132,6 +142,12 @@ impl Attached {
                             *number | place.operand.cookie(),
                         )?);
                     }
+                }
+                if links.is_empty() {
+                    return Err(io::Error::other(format!(
+                        "none of {} functions can be probed",
+                        places.len()
+                    )));
                 }
                 Ok(links)
             }
@@ -174,8 +190,9 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
                 object.map("OFF_CPU").map_err(|_| "there can be one off-CPU trigger only".to_owned())?;
             Ok(Point::OffCpu { map, settings: off_cpu.settings(event)? })
         }
-        Event::Uprobe(probe) => probes("uprobe", number, probe.places()?, probe.call),
-        Event::Usdt(probe) => probes("uprobe", number, probe.places()?, Call::ENTRY),
+        Event::Uprobe(probe) => probes("uprobe", number, (probe.places()?, false), probe.call),
+        Event::Kprobe(probe) => probes("kprobe", number, probe.places()?, probe.call),
+        Event::Usdt(probe) => probes("uprobe", number, (probe.places()?, false), Call::ENTRY),
         Event::Tracepoint(tracepoint) => {
             let (id, cookie) = tracepoint.location()?;
             Ok(Point::Tracepoint { id, cookie: number | cookie })
@@ -192,8 +209,13 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
     }
 }
 
-/// Returns the point of probes of a sort, `uprobe` or `kprobe`.
-fn probes(sort: &str, number: u64, places: Vec<Place>, call: Call) -> Result<Point, String> {
+/// Returns the point of probes of a sort, `uprobe` or `kprobe`, at places of which rejected ones may be skipped.
+fn probes(
+    sort: &str,
+    number: u64,
+    (places, skips_rejected): (Vec<Place>, bool),
+    call: Call,
+) -> Result<Point, String> {
     let kind = fs::read_to_string(format!("/sys/bus/event_source/devices/{sort}/type")).ok();
     let kind = kind.and_then(|kind| kind.trim().parse().ok());
     let kind = kind.ok_or_else(|| {
@@ -202,7 +224,7 @@ fn probes(sort: &str, number: u64, places: Vec<Place>, call: Call) -> Result<Poi
             sort.to_uppercase()
         )
     })?;
-    Ok(Point::Probes { kind, number, places, call })
+    Ok(Point::Probes { kind, number, places, call, skips_rejected })
 }
 
 fn failed(trigger: &Trigger, what: String) -> StartError {

@@ -5,8 +5,10 @@
 //!   cpu         sample               a clock on each CPU         cpu: count
 //!   off-cpu     switched, resumed    sched_switch                off-cpu: nanoseconds
 //!   by state    also woken           also sched_wakeup           blocked, runnable: nanoseconds
+//!   wakers      also waking          also sched_waking           wakers: nanoseconds
 //!   uprobe      probed               a function of a file        uprobe:FILE:FUNCTION: count
 //!   its time    entered, left        the function and its return uprobe:FILE:FUNCTION:time: nanoseconds
+//!   kprobe      as uprobe            a function of the kernel    kprobe:FUNCTION: count
 //!   USDT        probed               a static probe of a file    usdt:FILE:PROVIDER:NAME: count
 //!   tracepoint  traced               an event of the kernel      tracepoint:GROUP:NAME: count
 //!   futex       called, answered     tracepoints of futex calls  futex: nanoseconds
@@ -21,6 +23,8 @@ mod attach;
 mod call;
 
 mod futex;
+
+mod kprobe;
 
 mod parse;
 
@@ -44,6 +48,7 @@ use std::time::Duration;
 
 pub(super) use attach::Attached;
 pub use futex::Futex;
+pub use kprobe::Kprobe;
 pub use off_cpu::OffCpu;
 pub use own::{OwnPrograms, ProgramType};
 pub use parse::TriggerError;
@@ -81,6 +86,7 @@ pub(super) enum Event {
     Cpu,
     OffCpu(OffCpu),
     Uprobe(Uprobe),
+    Kprobe(Kprobe),
     Usdt(Usdt),
     Tracepoint(Tracepoint),
     Futex(Futex),
@@ -145,6 +151,10 @@ impl Trigger {
             "off-cpu-states[:1ms[:0.1]]",
             "the same in two kinds: blocked, and runnable, which is the time that a thread waits for a CPU",
         ),
+        (
+            "off-cpu-wakers[:1ms[:0.1]]",
+            "time off the CPU, and the same waits until they were ended, with the stack that woke the thread",
+        ),
         ("futex[:1ms]", "waits for locks of at least 1 ms: futex calls (tracefs)"),
         ("block-io", "reads and writes of disks by bytes, where they are issued (tracefs)"),
         (
@@ -153,6 +163,11 @@ impl Trigger {
              N-th argument, from 0; time: until it returns",
         ),
         ("uretprobe:FILE:FUNCTION[:result]", "returns of a function; result: the value that it returns"),
+        (
+            "kprobe:FUNCTION[:argN|:time]",
+            "calls of a function of the kernel, or of all that match a pattern, such as vfs_*",
+        ),
+        ("kretprobe:FUNCTION[:result]", "returns of a function of the kernel"),
         (
             "usdt:FILE:PROVIDER:NAME[:argN]",
             "a static probe (USDT) of a program or library, such as libstdc++.so.6:libstdcxx:throw; readelf -n FILE lists them",
@@ -192,6 +207,7 @@ impl Trigger {
             Event::Cpu => SampleKind::cpu(period),
             Event::OffCpu(off_cpu) => return off_cpu.kinds(),
             Event::Uprobe(probe) => probe.kind(),
+            Event::Kprobe(probe) => probe.kind(),
             Event::Usdt(probe) => probe.kind(),
             Event::Tracepoint(tracepoint) => tracepoint.kind(),
             Event::Futex(_) => Futex::kind(),
@@ -219,6 +235,7 @@ impl Trigger {
     fn call(&self) -> Option<Call> {
         match &self.event {
             Event::Uprobe(probe) => Some(probe.call),
+            Event::Kprobe(probe) => Some(probe.call),
             Event::Usdt(_) => Some(Call::ENTRY),
             _ => None,
         }
@@ -248,9 +265,8 @@ impl Trigger {
     pub(super) fn programs(&self) -> &'static [&'static str] {
         match &self.event {
             Event::Cpu => &["sample"],
-            Event::OffCpu(off_cpu) if off_cpu.by_state => &["switched", "resumed", "woken"],
-            Event::OffCpu(_) => &["switched", "resumed"],
-            Event::Uprobe(_) | Event::Usdt(_) => self.call().map_or(&[], Call::programs),
+            Event::OffCpu(off_cpu) => off_cpu.programs(),
+            Event::Uprobe(_) | Event::Kprobe(_) | Event::Usdt(_) => self.call().map_or(&[], Call::programs),
             Event::Tracepoint(_) => &["traced"],
             Event::Futex(_) => &["called", "answered"],
             Event::Counter { .. } => &["counted"],
@@ -258,12 +274,18 @@ impl Trigger {
         }
     }
 
-    /// Returns the walk that its programs call; `None` for the clock, whose program walks itself.
-    pub(super) fn walk(&self) -> Option<Walk> {
+    /// Returns the walks that its programs call; none for the clock, whose program walks itself.
+    pub(super) fn walks(&self) -> impl Iterator<Item = Walk> {
+        let wakes = matches!(&self.event, Event::OffCpu(off_cpu) if off_cpu.has_wakers);
+        let waking = wakes.then(|| Walk::span("RAW_WALKS", "walk_waking")).flatten();
+        self.walk().into_iter().chain(waking)
+    }
+
+    fn walk(&self) -> Option<Walk> {
         match &self.event {
             Event::Cpu => None,
             Event::OffCpu(_) => Walk::event("RAW_WALKS", "walk_resumed"),
-            Event::Uprobe(_) | Event::Usdt(_) => self.call().and_then(Call::walk),
+            Event::Uprobe(_) | Event::Kprobe(_) | Event::Usdt(_) => self.call().and_then(Call::walk),
             Event::Tracepoint(_) => Walk::event("TRACE_WALKS", "walk_traced"),
             Event::Futex(_) => Walk::span("TRACE_WALKS", "walk_answered"),
             Event::Counter { .. } => Walk::event("EVENT_WALKS", "walk_counted"),
@@ -281,6 +303,12 @@ impl From<OffCpu> for Trigger {
 impl From<Uprobe> for Trigger {
     fn from(probe: Uprobe) -> Trigger {
         Trigger { event: Event::Uprobe(probe) }
+    }
+}
+
+impl From<Kprobe> for Trigger {
+    fn from(probe: Kprobe) -> Trigger {
+        Trigger { event: Event::Kprobe(probe) }
     }
 }
 

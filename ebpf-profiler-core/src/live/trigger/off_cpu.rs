@@ -37,13 +37,14 @@ pub struct OffCpu {
     pub(super) threshold: Duration,
     pub(super) probability: f64,
     pub(super) by_state: bool,
+    pub(super) has_wakers: bool,
 }
 
 impl OffCpu {
     /// Samples waits of at least `threshold`. Shorter ones are dropped, so totals do not contain them; with zero every switch is
     /// a sample.
     pub fn longer_than(threshold: Duration) -> OffCpu {
-        OffCpu { threshold, probability: 1.0, by_state: false }
+        OffCpu { threshold, probability: 1.0, by_state: false, has_wakers: false }
     }
 
     /// Samples each wait with a probability above 0 and up to 1, 1 by default. The values of sampled waits are divided by it, so
@@ -60,11 +61,37 @@ impl OffCpu {
         OffCpu { by_state: true, ..self }
     }
 
+    /// Adds the kind of samples `wakers`: the time that a thread was blocked, with the stack that woke it. That is the stack of another
+    /// thread, or of an interrupt in whatever thread runs, for a timer or a disk. Its process is that of the waker, by which such
+    /// samples are selected, too.
+    #[must_use = "returns the changed trigger"]
+    pub fn wakers(self) -> OffCpu {
+        OffCpu { has_wakers: true, ..self }
+    }
+
     pub(super) fn kinds(&self) -> Vec<SampleKind> {
+        let mut kinds = self.kinds_of_waits();
+        if self.has_wakers {
+            kinds.push(SampleKind::new("wakers", Unit::Nanoseconds));
+        }
+        kinds
+    }
+
+    fn kinds_of_waits(&self) -> Vec<SampleKind> {
         if !self.by_state {
             return vec![SampleKind::off_cpu()];
         }
         ["blocked", "runnable"].map(|name| SampleKind::new(name, Unit::Nanoseconds)).into()
+    }
+
+    /// Returns the names of the programs that it needs.
+    pub(super) fn programs(&self) -> &'static [&'static str] {
+        match (self.by_state, self.has_wakers) {
+            (false, false) => &["switched", "resumed"],
+            (true, false) => &["switched", "resumed", "woken"],
+            (false, true) => &["switched", "resumed", "waking"],
+            (true, true) => &["switched", "resumed", "woken", "waking"],
+        }
     }
 
     /// Returns the settings for the kernel side.
@@ -94,6 +121,7 @@ impl OffCpu {
             event: event.into(),
             is_full: 0,
             by_state: self.by_state.into(),
+            wakers: if self.has_wakers { u64::from(event) + self.kinds_of_waits().len() as u64 } else { 0 },
         })
     }
 }
@@ -128,11 +156,12 @@ pub(super) fn bytes(settings: &off_cpu::OffCpu) -> Vec<u8> {
         event,
         is_full,
         by_state,
+        wakers,
     } = *settings;
     let words = [start, threshold, probability, weight, interrupt[0], interrupt[1]];
     let halves = [start_time_offset, event];
     let mut bytes = words.map(u64::to_ne_bytes).concat();
     bytes.extend(halves.map(u32::to_ne_bytes).concat());
-    bytes.extend([is_full, by_state].map(u64::to_ne_bytes).concat());
+    bytes.extend([is_full, by_state, wakers].map(u64::to_ne_bytes).concat());
     bytes
 }

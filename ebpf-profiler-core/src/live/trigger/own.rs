@@ -143,7 +143,7 @@ impl OwnPrograms {
         let own = || Trigger::numbered(triggers).filter(|(_, trigger)| trigger.is_own());
         let kinds: Vec<(String, u32)> =
             own().map(|(kind, it)| (it.own_name().to_owned(), kind.into())).collect();
-        let mut names: Vec<&str> = own().filter_map(|(_, it)| it.walk()).map(|walk| walk.map).collect();
+        let mut names: Vec<&str> = own().flat_map(|(_, it)| it.walks()).map(|walk| walk.map).collect();
         names.sort_unstable();
         names.dedup();
         names.extend((!kinds.is_empty()).then_some("OWN_EVENTS"));

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::call::{self, Call};
-use super::{COUNTERS, Event, Futex, OffCpu, Tracepoint, Trigger, Uprobe, Usdt};
+use super::{COUNTERS, Event, Futex, Kprobe, OffCpu, Tracepoint, Trigger, Uprobe, Usdt};
 
 /// A text that is no [`Trigger`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +42,13 @@ fn parse(text: &str) -> Option<Trigger> {
         ("block-io", None) => Some(Tracepoint::block_io().into()),
         ("off-cpu", rest) => off_cpu(rest).map(Trigger::from),
         ("off-cpu-states", rest) => off_cpu(rest).map(|off_cpu| off_cpu.by_state().into()),
+        ("off-cpu-wakers", rest) => off_cpu(rest).map(|off_cpu| off_cpu.wakers().into()),
         ("futex", None) => Some(Futex::longer_than(Duration::ZERO).into()),
         ("futex", Some(rest)) => duration(rest).map(|threshold| Futex::longer_than(threshold).into()),
         ("uprobe", Some(rest)) => probe(rest, false).map(Trigger::from),
         ("uretprobe", Some(rest)) => probe(rest, true).map(Trigger::from),
+        ("kprobe", Some(rest)) => kprobe(rest, false).map(Trigger::from),
+        ("kretprobe", Some(rest)) => kprobe(rest, true).map(Trigger::from),
         ("usdt", Some(rest)) => usdt(rest).map(Trigger::from),
         ("tracepoint", Some(rest)) => {
             let (group, rest) = rest.split_once(':')?;
@@ -72,6 +75,11 @@ fn off_cpu(rest: Option<&str>) -> Option<OffCpu> {
 fn probe(rest: &str, is_return: bool) -> Option<Uprobe> {
     let ([file, function], value) = names(rest)?;
     Some(Uprobe { call: Call::parse(is_return, value)?, ..Uprobe::entry(file, function) })
+}
+
+fn kprobe(rest: &str, is_return: bool) -> Option<Kprobe> {
+    let ([function], value) = names(rest)?;
+    Some(Kprobe { call: Call::parse(is_return, value)?, ..Kprobe::entry(function) })
 }
 
 fn usdt(rest: &str) -> Option<Usdt> {
@@ -106,8 +114,9 @@ impl fmt::Display for Trigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.event {
             Event::Cpu => f.write_str("cpu"),
-            Event::OffCpu(OffCpu { threshold, probability, by_state }) => {
+            Event::OffCpu(OffCpu { threshold, probability, by_state, has_wakers }) => {
                 f.write_str(if *by_state { "off-cpu-states" } else { "off-cpu" })?;
+                f.write_str(if *has_wakers { "-wakers" } else { "" })?;
                 if !threshold.is_zero() || *probability < 1.0 {
                     write!(f, ":{threshold:?}")?;
                 }
@@ -117,6 +126,10 @@ impl fmt::Display for Trigger {
             Event::Uprobe(probe) => {
                 let name = if probe.call.is_return { "uretprobe" } else { "uprobe" };
                 write!(f, "{name}:{}:{}{}", probe.file.display(), probe.function, probe.call.value)
+            }
+            Event::Kprobe(probe) => {
+                let name = if probe.call.is_return { "kretprobe" } else { "kprobe" };
+                write!(f, "{name}:{}{}", probe.function, probe.call.value)
             }
             Event::Usdt(Usdt { file, provider, name, argument }) => {
                 write!(f, "usdt:{}:{provider}:{name}", file.display())?;
@@ -157,6 +170,12 @@ mod tests {
             "tracepoint:syscalls:sys_enter_read",
             "tracepoint:syscalls:sys_enter_read:count",
             "off-cpu-states:1ms",
+            "off-cpu-wakers",
+            "off-cpu-wakers:1ms:0.5",
+            "kprobe:vfs_read",
+            "kprobe:vfs_*:arg2",
+            "kprobe:vfs_fsync_range:time",
+            "kretprobe:vfs_read:result",
             "futex",
             "futex:1ms",
             "block-io",
@@ -183,6 +202,11 @@ mod tests {
             "uprobe:libc.so.6:malloc:arg6",
             "uprobe:libc.so.6:malloc:result",
             "uretprobe:libc.so.6:malloc:arg0",
+            "kprobe:",
+            "kprobe:vfs_read:result",
+            "kprobe:vfs_read:arg6",
+            "kretprobe:vfs_read:time",
+            "kprobe:vfs_read:arg0:arg1",
             "usdt:libc.so.6:libc",
             "usdt:libc.so.6::setjmp",
             "usdt:libc.so.6:libc:setjmp:time",

@@ -5,6 +5,7 @@
 //   times    the time of a function, measured within and around it
 //   states   the time off the CPU, and of that the time on a run queue: /proc/thread-self/schedstat
 //   disk     the bytes written, by /proc/thread-self/io
+//   wakes    the time within read of an empty pipe; the thread that writes to it
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -132,6 +133,29 @@ static void writer(struct thread *thread) {
     close(file);
 }
 
+static int bell[2];
+
+__attribute__((noinline)) static void ring(void) {
+    if (write(bell[1], "x", 1) != 1) abort();
+}
+
+static void ringer(struct thread *thread) {
+    for (int i = 0; i < 200; i++) {
+        nap(3000000);
+        ring();
+        thread->first++;
+    }
+}
+
+static void listener(struct thread *thread) {
+    char byte;
+    for (int i = 0; i < 200; i++) {
+        long before = now();
+        if (read(bell[0], &byte, 1) != 1) abort();
+        thread->first += now() - before;
+    }
+}
+
 static void *work(void *argument) {
     struct thread *thread = argument;
     prctl(PR_SET_NAME, thread->name);
@@ -145,6 +169,7 @@ static struct thread locks[] = {{"locker-a", locker}, {"locker-b", locker}, {0}}
 static struct thread times[] = {{"timer", timer}, {0}};
 static struct thread states[] = {
     {"napper", napper}, {"spinner-a", spinner}, {"spinner-b", spinner}, {"spinner-c", spinner}, {0}};
+static struct thread wakes[] = {{"ringer", ringer}, {"listener", listener}, {0}};
 static struct thread disk[] = {{"writer", writer}, {0}};
 
 int main(int count, char **arguments) {
@@ -152,7 +177,8 @@ int main(int count, char **arguments) {
     if (count < 3) return 1;
     const char *mode = arguments[1];
     path = arguments[2];
-    struct thread *threads = !strcmp(mode, "locks") ? locks : !strcmp(mode, "times") ? times : !strcmp(mode, "states") ? states : disk;
+    struct thread *threads = !strcmp(mode, "locks") ? locks : !strcmp(mode, "times") ? times : !strcmp(mode, "states") ? states : !strcmp(mode, "wakes") ? wakes : disk;
+    if (pipe(bell)) return 1;
     int started = 0;
     while (threads[started].name) started++;
     pthread_barrier_init(&all, 0, started);
