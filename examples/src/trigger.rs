@@ -11,10 +11,14 @@ pub fn triggers(options: &Options) -> Vec<Trigger> {
     options.all::<String>("on").iter().map(parse).collect()
 }
 
-/// Prints the forms of triggers and ends the program, after `--on help`.
+/// Prints the forms of triggers, with what this machine lacks for them, and ends the program, after `--on help`.
 pub fn print_triggers_on_request(options: &Options) {
     if options.all::<String>("on").iter().any(|text| text == "help") {
-        let line = |(form, meaning): &(&str, &str)| format!("  {form:<36} {meaning}\n");
+        let line = |(form, meaning): &(&str, &str)| {
+            let reason =
+                Trigger::missing(form).map(|reason| format!("  {:36} not on this machine: {reason}\n", ""));
+            format!("  {form:<36} {meaning}\n{}", reason.unwrap_or_default())
+        };
         crate::print(format_args!("{}", Trigger::FORMS.iter().map(line).collect::<String>()));
         std::process::exit(0);
     }

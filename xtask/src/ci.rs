@@ -25,6 +25,9 @@ const PACKAGES: &[&str] = &[
     "bpftool",         // reads the kernel's types
     "qemu-system-x86", // other kernels
     // Profiled, or their core files unwound.
+    "libjemalloc2", // other allocators
+    "libmimalloc2.0",
+    "libtcmalloc-minimal4",
     "nodejs",
     "python3",
     "php-cli",

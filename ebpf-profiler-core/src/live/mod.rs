@@ -121,7 +121,7 @@ pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use system::LiveSystem;
 pub use trigger::{
-    Futex, Kprobe, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError, Uprobe, Usdt,
+    Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError, Uprobe, Usdt,
 };
 pub use usage::Usage;
 

@@ -21,6 +21,8 @@ pub const VALUE_SHIFT: u32 = 32;
 ///   value = at, or the memory at it
 /// ```
 ///
+/// With the displacement [`PRODUCT`](operand::PRODUCT) the value is `base × index`.
+///
 /// Words are those of the context's registers. The value is truncated to its size; negative ones count as 0.
 pub mod operand {
     /// Lowest bit of the number of the base word.
@@ -41,6 +43,8 @@ pub mod operand {
     pub const SIGNED: u64 = 1 << 30;
     /// Bit of a value in memory.
     pub const MEMORY: u64 = 1 << 31;
+    /// The displacement that stands for a product.
+    pub const PRODUCT: i32 = i32::MIN;
     /// Lowest bit of the displacement.
     pub const DISPLACEMENT_SHIFT: u32 = 32;
 }

@@ -41,7 +41,12 @@ pub(crate) fn take_probe(context: &ProbeContext) {
 /// Returns the value of an [operand](mod@operand); 0 for memory that is not present.
 #[inline(always)]
 fn operand(context: &ProbeContext, cookie: u64) -> u64 {
-    let mut value = (cookie as i64 >> operand::DISPLACEMENT_SHIFT) as u64;
+    let displacement = cookie as i64 >> operand::DISPLACEMENT_SHIFT;
+    if displacement == operand::PRODUCT as i64 {
+        let word = |shift: u32| read(context, (cookie >> shift & operand::WORD) as usize * 8);
+        return word(operand::BASE_SHIFT).wrapping_mul(word(operand::INDEX_SHIFT));
+    }
+    let mut value = displacement as u64;
     let base = cookie >> operand::BASE_SHIFT & operand::WORD;
     if base != operand::NONE {
         value = value.wrapping_add(read(context, base as usize * 8));

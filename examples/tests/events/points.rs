@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, Trigger, Usdt};
-use ebpf_profiler_core::profile::{Profile, Sample};
+use ebpf_profiler_core::profile::{Profile, Sample, Unit};
 
 use crate::workload::chain;
 
@@ -94,6 +94,67 @@ fn patterns_meet_libraries_and_programs_that_start_later() {
     }
 }
 
+/// Bytes that each function of `heap.c` asks for.
+const ALLOCATED: [(&str, u64); 5] =
+    [("plain", 100), ("zeroed", 7 * 64), ("grown", 4000), ("aligned", 640), ("posix", 1280)];
+
+/// Number of calls of each of them.
+const ALLOCATIONS: u64 = 500;
+
+#[test]
+#[ignore = "needs root"]
+fn bytes_of_allocators_are_those_that_the_program_asks_for() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let program = build("gcc", "heap.c", "heap", &["-pthread"]);
+    assert_eq!(
+        allocated(&mut Command::new(&program), "malloc"),
+        ALLOCATED.map(|(_, bytes)| bytes * ALLOCATIONS)
+    );
+}
+
+#[test]
+#[ignore = "needs root"]
+fn bytes_of_other_allocators_are_those_that_the_program_asks_for() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let program = build("gcc", "heap.c", "heap_of_others", &["-pthread"]);
+    for (library, package) in [
+        ("libjemalloc.so.2", "libjemalloc2"),
+        ("libmimalloc.so.2.0", "libmimalloc2.0"),
+        ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+    ] {
+        let path = Path::new("/usr/lib/x86_64-linux-gnu").join(library);
+        test_needs::file!(&path, format!("apt-get install {package}"));
+        let mut command = Command::new(&program);
+        let bytes = allocated(command.env("LD_PRELOAD", path), &format!("malloc:{library}"));
+        println!("{library}: {bytes:?}");
+        assert_eq!(bytes, ALLOCATED.map(|(_, bytes)| bytes * ALLOCATIONS), "{library}");
+    }
+}
+
+/// Some functions of musl call others of it.
+#[test]
+#[ignore = "needs root"]
+fn bytes_of_musl_are_counted_once() {
+    test_needs::root!();
+    test_needs::programs!("musl-gcc");
+    let program = build("musl-gcc", "heap.c", "heap_musl", &["-static", "-pthread"]);
+    let bytes = allocated(&mut Command::new(&program), &format!("malloc:{}", program.display()));
+    assert_eq!(bytes, ALLOCATED.map(|(_, bytes)| bytes * ALLOCATIONS));
+}
+
+/// Returns the bytes that each function of `heap.c` allocates.
+fn allocated(command: &mut Command, on: &str) -> [u64; 5] {
+    let mut program = Running::start(command);
+    let profiler = start(Profiler::builder().on(trigger(on)).pid(program.child.id()));
+    program.work();
+    let profile = finish(profiler);
+    assert_eq!((profile.kind().name(), profile.kind().unit()), ("malloc", Unit::Bytes));
+    ALLOCATED
+        .map(|(name, _)| sum(&profile, 0, |sample| chain(sample).iter().any(|function| function == name)))
+}
+
 #[test]
 #[ignore = "needs root"]
 fn probes_and_functions_that_do_not_exist_are_errors() {
@@ -113,6 +174,7 @@ fn probes_and_functions_that_do_not_exist_are_errors() {
         ("uprobe:libc.so.6:[mem", "there is no ] for its ["),
         ("uprobe:libc.so.6:no_such_*", "has no function no_such_*"),
         ("uprobe:lib[cm].so.6:no_such_*", "none of 2 files has a match"),
+        ("malloc:libm.so.6", "has no function malloc"),
         ("uprobe:libc.so.6:*", "at most 256 are possible; choose a narrower pattern"),
         ("uprobe:libc.so.6:memmove", "the loader chooses the implementation of memmove"),
     ] {

@@ -89,11 +89,16 @@ fn interrupted_events_are_sampled_or_counted_as_lost() {
     assert!(health.pipeline.samples + health.pipeline.unwanted <= total, "{health:?}");
 }
 
-/// Returns the number of events of a kind within `work`: also those at the copy of an instruction that a uprobe replaced, which is
+/// Number of the kind of switches.
+const SWITCHES: usize = 3;
+
+/// Returns the number of events of a kind within `work`, of switches also those around it, where the thread reads its counts: also those at the copy of an instruction that a uprobe replaced, which is
 /// in no file.
 fn events_in_work(profile: &Profile, kind: usize) -> u64 {
-    let profile = profile.of_kind(kind);
-    let is_in_work =
-        |sample: &Sample<'_>| chain(sample).iter().any(|name| name == "work" || name == "[anonymous]");
-    profile.samples().filter(is_in_work).map(|sample| sample.count()).sum()
+    let of_kind = profile.of_kind(kind);
+    let is_around = |name: &str| kind == SWITCHES && name == "run";
+    let is_in_work = |sample: &Sample<'_>| {
+        chain(sample).iter().any(|name| name == "work" || name == "[anonymous]" || is_around(name))
+    };
+    of_kind.samples().filter(is_in_work).map(|sample| sample.count()).sum()
 }

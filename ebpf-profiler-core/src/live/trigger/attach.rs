@@ -192,6 +192,7 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
         }
         Event::Uprobe(probe) => probes("uprobe", number, (probe.places()?, false), probe.call),
         Event::Kprobe(probe) => probes("kprobe", number, probe.places()?, probe.call),
+        Event::Malloc(malloc) => probes("uprobe", number, (malloc.places()?, false), Call::ENTRY),
         Event::Usdt(probe) => probes("uprobe", number, (probe.places()?, false), Call::ENTRY),
         Event::Tracepoint(tracepoint) => {
             let (id, cookie) = tracepoint.location()?;
@@ -216,15 +217,17 @@ fn probes(
     (places, skips_rejected): (Vec<Place>, bool),
     call: Call,
 ) -> Result<Point, String> {
-    let kind = fs::read_to_string(format!("/sys/bus/event_source/devices/{sort}/type")).ok();
-    let kind = kind.and_then(|kind| kind.trim().parse().ok());
-    let kind = kind.ok_or_else(|| {
-        format!(
-            "this kernel has no {sort}s; use one that is built with CONFIG_{}_EVENTS=y",
-            sort.to_uppercase()
-        )
-    })?;
+    let kind = number_of(sort)?;
     Ok(Point::Probes { kind, number, places, call, skips_rejected })
+}
+
+/// Returns the number of the kernel's interface for probes of a sort.
+pub(super) fn number_of(sort: &str) -> Result<u32, String> {
+    let number = fs::read_to_string(format!("/sys/bus/event_source/devices/{sort}/type")).ok();
+    number.and_then(|number| number.trim().parse().ok()).ok_or_else(|| {
+        let option = sort.to_uppercase();
+        format!("this kernel has no {sort}s; use one that is built with CONFIG_{option}_EVENTS=y")
+    })
 }
 
 fn failed(trigger: &Trigger, what: String) -> StartError {

@@ -26,6 +26,8 @@ mod futex;
 
 mod kprobe;
 
+mod malloc;
+
 mod parse;
 
 mod notes;
@@ -49,6 +51,7 @@ use std::time::Duration;
 pub(super) use attach::Attached;
 pub use futex::Futex;
 pub use kprobe::Kprobe;
+pub use malloc::Malloc;
 pub use off_cpu::OffCpu;
 pub use own::{OwnPrograms, ProgramType};
 pub use parse::TriggerError;
@@ -87,6 +90,7 @@ pub(super) enum Event {
     OffCpu(OffCpu),
     Uprobe(Uprobe),
     Kprobe(Kprobe),
+    Malloc(Malloc),
     Usdt(Usdt),
     Tracepoint(Tracepoint),
     Futex(Futex),
@@ -177,8 +181,39 @@ impl Trigger {
             "an event of the kernel, such as syscalls:sys_enter_read; FIELD: an integer of it (tracefs)",
         ),
         ("page-faults[:N]", "every N-th page fault; also minor-faults, major-faults"),
-        ("malloc", "allocations of the C library by bytes: malloc"),
+        (
+            "malloc[:FILE]",
+            "allocations by bytes, of the C library, or of the allocator in a library or program, such as libjemalloc.so.2",
+        ),
     ];
+
+    /// Returns the reason for which this machine has no triggers of a form of [`Trigger::FORMS`]; `None` if nothing is known to be
+    /// missing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ebpf_profiler_core::live::Trigger;
+    ///
+    /// for (form, meaning) in Trigger::FORMS {
+    ///     match Trigger::missing(form) {
+    ///         None => println!("{form}: {meaning}"),
+    ///         Some(reason) => println!("{form}: not on this machine: {reason}"),
+    ///     }
+    /// }
+    /// assert_eq!(Trigger::missing("cpu"), None);
+    /// ```
+    pub fn missing(form: &str) -> Option<String> {
+        let name = form.split([':', '[']).next().unwrap_or_default();
+        let checked = match name {
+            "off-cpu" | "off-cpu-states" | "off-cpu-wakers" => off_cpu::check_kernel(),
+            "futex" | "block-io" | "tracepoint" => tracepoint::folder().map(drop),
+            "uprobe" | "uretprobe" | "usdt" | "malloc" => attach::number_of("uprobe").map(drop),
+            "kprobe" | "kretprobe" => attach::number_of("kprobe").map(drop),
+            _ => Ok(()),
+        };
+        checked.err()
+    }
 
     /// Returns the trigger of CPU time: a clock on each CPU, with the [frequency](super::Builder::frequency).
     pub fn cpu() -> Trigger {
@@ -208,6 +243,7 @@ impl Trigger {
             Event::OffCpu(off_cpu) => return off_cpu.kinds(),
             Event::Uprobe(probe) => probe.kind(),
             Event::Kprobe(probe) => probe.kind(),
+            Event::Malloc(_) => Malloc::kind(),
             Event::Usdt(probe) => probe.kind(),
             Event::Tracepoint(tracepoint) => tracepoint.kind(),
             Event::Futex(_) => Futex::kind(),
@@ -236,7 +272,7 @@ impl Trigger {
         match &self.event {
             Event::Uprobe(probe) => Some(probe.call),
             Event::Kprobe(probe) => Some(probe.call),
-            Event::Usdt(_) => Some(Call::ENTRY),
+            Event::Usdt(_) | Event::Malloc(_) => Some(Call::ENTRY),
             _ => None,
         }
     }
@@ -266,7 +302,9 @@ impl Trigger {
         match &self.event {
             Event::Cpu => &["sample"],
             Event::OffCpu(off_cpu) => off_cpu.programs(),
-            Event::Uprobe(_) | Event::Kprobe(_) | Event::Usdt(_) => self.call().map_or(&[], Call::programs),
+            Event::Uprobe(_) | Event::Kprobe(_) | Event::Malloc(_) | Event::Usdt(_) => {
+                self.call().map_or(&[], Call::programs)
+            }
             Event::Tracepoint(_) => &["traced"],
             Event::Futex(_) => &["called", "answered"],
             Event::Counter { .. } => &["counted"],
@@ -285,7 +323,9 @@ impl Trigger {
         match &self.event {
             Event::Cpu => None,
             Event::OffCpu(_) => Walk::event("RAW_WALKS", "walk_resumed"),
-            Event::Uprobe(_) | Event::Kprobe(_) | Event::Usdt(_) => self.call().and_then(Call::walk),
+            Event::Uprobe(_) | Event::Kprobe(_) | Event::Malloc(_) | Event::Usdt(_) => {
+                self.call().and_then(Call::walk)
+            }
             Event::Tracepoint(_) => Walk::event("TRACE_WALKS", "walk_traced"),
             Event::Futex(_) => Walk::span("TRACE_WALKS", "walk_answered"),
             Event::Counter { .. } => Walk::event("EVENT_WALKS", "walk_counted"),
@@ -309,6 +349,12 @@ impl From<Uprobe> for Trigger {
 impl From<Kprobe> for Trigger {
     fn from(probe: Kprobe) -> Trigger {
         Trigger { event: Event::Kprobe(probe) }
+    }
+}
+
+impl From<Malloc> for Trigger {
+    fn from(malloc: Malloc) -> Trigger {
+        Trigger { event: Event::Malloc(malloc) }
     }
 }
 

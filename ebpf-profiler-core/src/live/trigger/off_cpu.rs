@@ -96,10 +96,7 @@ impl OffCpu {
 
     /// Returns the settings for the kernel side.
     pub(super) fn settings(&self, event: u16) -> Result<off_cpu::OffCpu, String> {
-        let release = kernel_version::release();
-        if kernel_version::parse(&release).is_some_and(|version| version < (6, 1)) {
-            return Err(format!("kernel {release} is too old for off-CPU time; 6.1 or newer is needed"));
-        }
+        check_kernel()?;
         // Not a number is in no range.
         if !(1e-6..=1.0).contains(&self.probability) {
             return Err(format!(
@@ -124,6 +121,15 @@ impl OffCpu {
             wakers: if self.has_wakers { u64::from(event) + self.kinds_of_waits().len() as u64 } else { 0 },
         })
     }
+}
+
+/// Fails on kernels that are too old.
+pub(super) fn check_kernel() -> Result<(), String> {
+    let release = kernel_version::release();
+    if kernel_version::parse(&release).is_some_and(|version| version < (6, 1)) {
+        return Err(format!("kernel {release} is too old for off-CPU time; 6.1 or newer is needed"));
+    }
+    Ok(())
 }
 
 /// Returns the address range of the code that enters the interrupt that a CPU requests of itself; `None` if the kernel does not

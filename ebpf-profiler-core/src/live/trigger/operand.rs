@@ -39,9 +39,17 @@ impl Operand {
     pub(super) const RESULT: Operand = Operand { displacement: 0, base: 10, is_signed: true, ..Operand::ONE };
 
     /// Returns argument `index` of a function, at its entry; 1 if it is not in a register.
-    pub(super) fn argument(index: u32) -> Operand {
-        let Some(&base) = ARGUMENTS.get(index as usize) else { return Operand::ONE };
-        Operand { displacement: 0, base, ..Operand::ONE }
+    pub(super) const fn argument(index: u32) -> Operand {
+        if index >= MAX_ARGUMENTS {
+            return Operand::ONE;
+        }
+        Operand { displacement: 0, base: ARGUMENTS[index as usize], ..Operand::ONE }
+    }
+
+    /// Returns the product of two arguments of a function, from 0 to 5, at its entry.
+    pub(super) const fn product(first: usize, second: usize) -> Operand {
+        let (base, index) = (ARGUMENTS[first], ARGUMENTS[second]);
+        Operand { displacement: bits::PRODUCT, base, index, ..Operand::ONE }
     }
 
     /// Parses an operand of a static probe on x86_64. `symbol` returns the distance from the probe to a symbol.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::call::{self, Call};
-use super::{COUNTERS, Event, Futex, Kprobe, OffCpu, Tracepoint, Trigger, Uprobe, Usdt};
+use super::{COUNTERS, Event, Futex, Kprobe, Malloc, OffCpu, Tracepoint, Trigger, Uprobe, Usdt};
 
 /// A text that is no [`Trigger`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,8 @@ fn parse(text: &str) -> Option<Trigger> {
     }
     match (name, rest) {
         ("cpu", None) => Some(Trigger::cpu()),
-        ("malloc", None) => Some(Uprobe::malloc().into()),
+        ("malloc", None) => Some(Malloc::of_c_library().into()),
+        ("malloc", Some(file)) if !file.is_empty() => Some(Malloc::of(file).into()),
         ("block-io", None) => Some(Tracepoint::block_io().into()),
         ("off-cpu", rest) => off_cpu(rest).map(Trigger::from),
         ("off-cpu-states", rest) => off_cpu(rest).map(|off_cpu| off_cpu.by_state().into()),
@@ -122,7 +123,8 @@ impl fmt::Display for Trigger {
                 }
                 if *probability < 1.0 { write!(f, ":{probability}") } else { Ok(()) }
             }
-            Event::Uprobe(probe) if probe.named.is_some() => f.write_str("malloc"),
+            Event::Malloc(Malloc { file: None }) => f.write_str("malloc"),
+            Event::Malloc(Malloc { file: Some(file) }) => write!(f, "malloc:{}", file.display()),
             Event::Uprobe(probe) => {
                 let name = if probe.call.is_return { "uretprobe" } else { "uprobe" };
                 write!(f, "{name}:{}:{}{}", probe.file.display(), probe.function, probe.call.value)
@@ -182,6 +184,7 @@ mod tests {
             "page-faults",
             "major-faults:100",
             "malloc",
+            "malloc:/usr/bin/redis-server",
         ] {
             assert_eq!(text.parse::<Trigger>().map(|trigger| trigger.to_string()).as_deref(), Ok(text));
         }
@@ -220,6 +223,7 @@ mod tests {
             "futex:1",
             "block-io:1",
             "page-faults:0",
+            "malloc:",
         ] {
             let error = text.parse::<Trigger>().unwrap_err().to_string();
             assert!(error.contains("uretprobe:FILE:FUNCTION"), "{error}");

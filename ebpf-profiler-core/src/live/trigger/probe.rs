@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::call::Call;
 use super::place::{self, Names, Place};
 use crate::elf::{Elf, Symbol, SymbolKind};
-use crate::profile::{SampleKind, Unit};
+use crate::profile::SampleKind;
 
 /// The trigger of calls or returns of a function of a program or library, in all processes that have the file mapped, now or
 /// later.
@@ -29,8 +29,6 @@ pub struct Uprobe {
     pub(super) file: PathBuf,
     pub(super) function: String,
     pub(super) call: Call,
-    /// Name and unit of its kind of samples; by default its text and a count.
-    pub(super) named: Option<(&'static str, Unit)>,
 }
 
 impl Uprobe {
@@ -40,7 +38,7 @@ impl Uprobe {
     /// most 256 functions are sampled; functions whose implementation the loader chooses (ifunc), such as glibc's `memcpy`, do not
     /// match.
     pub fn entry(file: impl Into<PathBuf>, function: impl Into<String>) -> Uprobe {
-        Uprobe { file: file.into(), function: function.into(), call: Call::ENTRY, named: None }
+        Uprobe { file: file.into(), function: function.into(), call: Call::ENTRY }
     }
 
     /// Returns the trigger of returns of `function`; as [`entry`](Uprobe::entry).
@@ -68,17 +66,8 @@ impl Uprobe {
         Uprobe { call: self.call.time(), ..self }
     }
 
-    /// Returns the trigger of allocations of the C library, by bytes.
-    pub(super) fn malloc() -> Uprobe {
-        let probe = Uprobe::entry("libc.so.6", "malloc").argument(0);
-        Uprobe { named: Some(("malloc", Unit::Bytes)), ..probe }
-    }
-
     pub(super) fn kind(&self) -> SampleKind {
-        match self.named {
-            Some((name, unit)) => SampleKind::new(name, unit),
-            None => SampleKind::new(super::Trigger::from(self.clone()).to_string(), self.call.unit()),
-        }
+        SampleKind::new(super::Trigger::from(self.clone()).to_string(), self.call.unit())
     }
 
     /// Returns the places of its functions.

@@ -83,8 +83,11 @@ pub(super) fn id(group: &str, name: &str) -> Result<u64, String> {
 
 const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
 
-fn folder() -> Option<&'static Path> {
-    FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir())
+/// Returns the folder of tracepoints.
+pub(super) fn folder() -> Result<&'static Path, String> {
+    FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir()).ok_or_else(|| {
+        "tracefs is not mounted; mount it: mount -t tracefs tracefs /sys/kernel/tracing".to_owned()
+    })
 }
 
 /// Returns the path of a file of a tracepoint, for messages.
@@ -98,12 +101,7 @@ fn path(group: &str, name: &str, file: &str) -> String {
 
 /// Reads a file of a tracepoint; `None` if it cannot be read.
 fn read(group: &str, name: &str, file: &str) -> Result<Option<String>, String> {
-    let Some(events) = folder() else {
-        return Err(
-            "tracefs is not mounted; mount it: mount -t tracefs tracefs /sys/kernel/tracing".to_owned()
-        );
-    };
-    Ok(fs::read_to_string(events.join(group).join(name).join(file)).ok())
+    Ok(fs::read_to_string(folder()?.join(group).join(name).join(file)).ok())
 }
 
 /// Returns the offset and size of an integer field in bytes, from the description of an event:
