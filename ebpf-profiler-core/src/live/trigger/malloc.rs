@@ -67,7 +67,7 @@ impl Malloc {
 
     /// Returns the trigger of allocations of the allocator in `file`: a library such as jemalloc, mimalloc, tcmalloc or musl, or a
     /// program that contains one. As for a [`Uprobe`](super::Uprobe), it is a path, or the name of a library in a folder of this
-    /// system, and its last part can be a pattern.
+    /// system, and its last part can be a pattern. Before musl 1.2.1, calls of `realloc` may count twice.
     pub fn of(file: impl Into<PathBuf>) -> Malloc {
         Malloc { file: Some(file.into()) }
     }

@@ -9,6 +9,7 @@
 //!   uprobe      probed               a function of a file        uprobe:FILE:FUNCTION: count
 //!   its time    entered, left        the function and its return uprobe:FILE:FUNCTION:time: nanoseconds
 //!   kprobe      as uprobe            a function of the kernel    kprobe:FUNCTION: count
+//!   malloc      probed               functions that allocate     malloc: bytes
 //!   USDT        probed               a static probe of a file    usdt:FILE:PROVIDER:NAME: count
 //!   tracepoint  traced               an event of the kernel      tracepoint:GROUP:NAME: count
 //!   futex       called, answered     tracepoints of futex calls  futex: nanoseconds
@@ -206,7 +207,9 @@ impl Trigger {
     pub fn missing(form: &str) -> Option<String> {
         let name = form.split([':', '[']).next().unwrap_or_default();
         let checked = match name {
-            "off-cpu" | "off-cpu-states" | "off-cpu-wakers" => off_cpu::check_kernel(),
+            "off-cpu" | "off-cpu-states" | "off-cpu-wakers" | "off-cpu-states-wakers" => {
+                off_cpu::check_kernel()
+            }
             "futex" | "block-io" | "tracepoint" => tracepoint::folder().map(drop),
             "uprobe" | "uretprobe" | "usdt" | "malloc" => attach::number_of("uprobe").map(drop),
             "kprobe" | "kretprobe" => attach::number_of("kprobe").map(drop),
