@@ -168,6 +168,28 @@ pub fn runs(program: RawFd) -> io::Result<(u64, Duration)> {
     Ok((field("run_cnt")?, Duration::from_nanos(field("run_time_ns")?)))
 }
 
+/// Returns the run time of all programs of the system.
+///
+/// # Errors
+///
+/// Fails without `CAP_SYS_ADMIN`.
+pub fn time_of_all() -> io::Result<Duration> {
+    const NEXT_ID: libc::c_long = 11;
+    const FD_BY_ID: libc::c_long = 13;
+    let (mut attributes, mut time) = ([0, 0], Duration::ZERO);
+    while bpf_call_mut(NEXT_ID, &mut attributes).is_ok() {
+        // The id is followed by the next one.
+        let next =
+            if cfg!(target_endian = "little") { attributes[0] >> 32 } else { attributes[0] & 0xffff_ffff };
+        // It may be unloaded by now.
+        if let Ok(program) = bpf(FD_BY_ID, &[pair(next as u32, 0), 0]) {
+            time += runs(program.as_raw_fd())?.1;
+        }
+        attributes = [pair(next as u32, 0), 0];
+    }
+    Ok(time)
+}
+
 /// Type number of programs for perf events.
 const PERF_EVENT: u32 = 7;
 
@@ -211,6 +233,12 @@ fn clock(tid: u32, hertz: u32) -> io::Result<OwnedFd> {
 
 fn bpf(command: libc::c_long, attributes: &[u64]) -> io::Result<OwnedFd> {
     bpf_call(command, attributes).and_then(descriptor)
+}
+
+/// As [`bpf_call`], for calls that answer in their attributes.
+fn bpf_call_mut(command: libc::c_long, attributes: &mut [u64]) -> io::Result<libc::c_long> {
+    // SAFETY: the size of the attributes is right, and they are writable.
+    check(unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_mut_ptr(), size_of_val(attributes)) })
 }
 
 fn bpf_call(command: libc::c_long, attributes: &[u64]) -> io::Result<libc::c_long> {

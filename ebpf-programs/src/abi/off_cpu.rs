@@ -45,7 +45,7 @@ pub struct Woken {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
-    /// Time of the switch.
+    /// Time of the switch, with the bit [`OUTSIDE`].
     pub at: u64,
     /// Time since when it is ready to run; 0 while it is blocked, [`RUNS`] once it is back on a CPU.
     pub ready: u64,
@@ -53,6 +53,9 @@ pub struct Switched {
 
 /// Value of [`Switched::ready`] for a thread that runs.
 pub const RUNS: u64 = u64::MAX;
+
+/// Bit of [`Switched::at`] that is set if the filter rejects the control groups of the thread.
+pub const OUTSIDE: u64 = 1 << 63;
 
 /// Maximum number of threads whose state is kept.
 pub const MAX_THREADS: u32 = 1 << 16;

@@ -1,8 +1,7 @@
 //! Filters that are decided before a stack is walked.
 
 use aya_ebpf::helpers::generated::{
-    bpf_current_task_under_cgroup, bpf_get_current_comm, bpf_get_current_task, bpf_probe_read_kernel,
-    bpf_probe_read_kernel_str,
+    bpf_current_task_under_cgroup, bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_kernel_str,
 };
 use ebpf_programs::abi::filter::{CPU_WORDS, Filter, MAX_CGROUPS, NAME, condition};
 
@@ -22,14 +21,37 @@ pub(crate) fn drops<C: Context>(context: &C, cpu: u32) -> bool {
             return true;
         }
     }
-    is_unwanted(cpu) != 0
+    // SAFETY: the helper has no conditions.
+    is_unwanted(cpu, unsafe { bpf_get_current_task() }) != 0 || is_outside()
 }
 
-/// Returns 1 if the CPU, the names or the control group of the current thread are not among those accepted.
+/// Returns `true` if the event of a thread to which `cpu` switches is dropped, whatever its control group: the helper that compares
+/// control groups takes the current thread alone. See [`is_outside`].
+#[inline(always)]
+pub(crate) fn drops_next(task: u64, cpu: u32) -> bool {
+    let Some(filter) = FILTER.get(0) else { return false };
+    if filter.conditions & !condition::CGROUPS == 0 {
+        return false;
+    }
+    // A thread waits in the kernel.
+    if filter.conditions & (condition::USER | condition::KERNEL) == condition::USER {
+        return true;
+    }
+    is_unwanted(cpu, task) != 0
+}
+
+/// Returns `true` if the current thread is in none of the control groups.
+#[inline(always)]
+pub(crate) fn is_outside() -> bool {
+    let Some(filter) = FILTER.get(0) else { return false };
+    filter.conditions & condition::CGROUPS != 0 && !is_in_cgroup(filter.cgroups)
+}
+
+/// Returns 1 if the CPU or the names of a thread are not among those accepted.
 ///
 /// Not inlined, because a name needs room on the stack.
 #[inline(never)]
-fn is_unwanted(cpu: u32) -> u32 {
+fn is_unwanted(cpu: u32, task: u64) -> u32 {
     let Some(filter) = FILTER.get(0) else { return 0 };
     let conditions = filter.conditions;
     if conditions & condition::CPUS != 0 {
@@ -40,32 +62,36 @@ fn is_unwanted(cpu: u32) -> u32 {
     }
     let mut name = [0; NAME];
     if conditions & condition::THREADS != 0 {
-        // SAFETY: the helper writes at most the 16 bytes that it is given.
-        unsafe { bpf_get_current_comm(name.as_mut_ptr().cast(), NAME as u32) };
+        read_name(task, filter, &mut name);
         if !filter.threads.matches(&name) {
             return 1;
         }
     }
     if conditions & condition::COMMANDS != 0 {
-        command(filter, &mut name);
+        read_name(leader(task, filter), filter, &mut name);
         if !filter.commands.matches(&name) {
             return 1;
         }
     }
-    (conditions & condition::CGROUPS != 0 && !is_in_cgroup(filter.cgroups)).into()
+    0
 }
 
-/// Copies the name of the current process, that of its first thread.
+/// Copies the name of a thread.
 #[inline(always)]
-fn command(filter: &Filter, name: &mut [u8; NAME]) {
+fn read_name(task: u64, filter: &Filter, name: &mut [u8; NAME]) {
+    let from = task.wrapping_add(filter.comm_offset as u64);
+    // SAFETY: the helper writes at most the given number of bytes, and fails without a fault.
+    unsafe { bpf_probe_read_kernel_str(name.as_mut_ptr().cast(), NAME as u32, from as *const _) };
+}
+
+/// Returns the first thread of a thread's process, whose name is that of the process.
+#[inline(always)]
+fn leader(task: u64, filter: &Filter) -> u64 {
     let mut leader = 0u64;
-    // SAFETY: the helpers write at most the given number of bytes, and fail without a fault.
-    unsafe {
-        let task = bpf_get_current_task().wrapping_add(filter.leader_offset as u64);
-        bpf_probe_read_kernel((&raw mut leader).cast(), 8, task as *const _);
-        let from = leader.wrapping_add(filter.comm_offset as u64);
-        bpf_probe_read_kernel_str(name.as_mut_ptr().cast(), NAME as u32, from as *const _);
-    }
+    let from = task.wrapping_add(filter.leader_offset as u64);
+    // SAFETY: as above.
+    unsafe { bpf_probe_read_kernel((&raw mut leader).cast(), 8, from as *const _) };
+    leader
 }
 
 /// Returns `true` if the current thread is in the subtree of one of `count` control groups.

@@ -25,13 +25,13 @@ use aya_ebpf::helpers::generated::{
 use aya_ebpf::programs::RawTracePointContext;
 use ebpf_programs::abi::config::Config;
 use ebpf_programs::abi::mapping::filter;
-use ebpf_programs::abi::off_cpu::{OffCpu, RUNS, Switched};
+use ebpf_programs::abi::off_cpu::{OUTSIDE, OffCpu, RUNS, Switched};
 use ebpf_programs::abi::reason::Counter;
 
 use crate::context::Context;
 use crate::maps::{CONFIG, KICKS, OFF_CPU, PROCESSES, SWITCHED, WOKEN};
 use crate::output::Counters;
-use crate::{budget, life, sample};
+use crate::{budget, filter as filters, life, sample};
 
 /// Indices of arguments of `sched_switch`: not 0 if the previous thread was preempted, the next thread's `task_struct`, and the
 /// previous thread's state.
@@ -62,14 +62,15 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
     let (previous, cpu) = unsafe { (bpf_get_current_pid_tgid() as u32, bpf_get_smp_processor_id()) };
     let (state, is_preempted): (u64, u64) = (context.arg(PREVIOUS_STATE), context.arg(IS_PREEMPTED));
     let is_ready = is_preempted as u8 != 0 || state as u32 == 0;
-    leave(previous, state, Switched { at: now, ready: if is_ready { now } else { 0 } }, cpu);
+    let at = if filters::is_outside() { now | OUTSIDE } else { now };
+    leave(previous, state, Switched { at, ready: if is_ready { now } else { 0 } }, cpu);
     let next: u64 = context.arg(NEXT);
     let tid: u32 = read(next, config.pid_offset);
     if tid == 0 {
         // The CPU becomes idle.
         return;
     }
-    let Switched { at, ready } = since(tid, next, settings);
+    let (Switched { at, ready }, is_outside) = since(tid, next, settings);
     if settings.wakers != 0 {
         run(tid);
     }
@@ -80,6 +81,9 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
     // Before the interrupt, which costs more.
     if is_filtered(read(next, config.tgid_offset), config) {
         return;
+    }
+    if is_outside || filters::drops_next(next, cpu) {
+        return Counters::filter(cpu);
     }
     // SAFETY: the helper has no conditions.
     if unsafe { bpf_get_prandom_u32() } as u64 >= settings.probability {
@@ -164,9 +168,9 @@ fn leave(tid: u32, state: u64, switched: Switched, cpu: u32) {
 
 /// Returns the times since when a thread waits and is ready to run: since its last switch, its start, or the start of sampling.
 /// Without a switch, the thread has not run since either, unless there was no room for its state: then it returns a time that
-/// drops the wait.
+/// drops the wait. The flag is set if the filter rejected the thread's control group when it began to wait.
 #[inline(always)]
-fn since(tid: u32, task: u64, settings: &OffCpu) -> Switched {
+fn since(tid: u32, task: u64, settings: &OffCpu) -> (Switched, bool) {
     let mut switched = match SWITCHED.get_ptr_mut(tid) {
         // SAFETY: the value stays allocated while the program runs.
         Some(at) => unsafe { *at },
@@ -177,10 +181,14 @@ fn since(tid: u32, task: u64, settings: &OffCpu) -> Switched {
             Switched { at: started, ready: if started > settings.start { started } else { 0 } }
         }
     };
+    let is_outside = switched.at & OUTSIDE != 0 && switched.at != u64::MAX;
+    if is_outside {
+        switched.at &= !OUTSIDE;
+    }
     if switched.at < settings.start {
         switched.at = settings.start;
     }
-    switched
+    (switched, is_outside)
 }
 
 /// Records that a thread is ready to run.
@@ -228,7 +236,7 @@ fn blocked(context: &RawTracePointContext, settings: &OffCpu) -> u64 {
     let Some(config) = CONFIG.get(0) else { return 0 };
     let task: u64 = context.arg(0);
     let tid: u32 = read(task, config.pid_offset);
-    let Switched { at, ready } = since(tid, task, settings);
+    let (Switched { at, ready }, _) = since(tid, task, settings);
     if tid == 0 || ready != 0 {
         return 0;
     }

@@ -28,6 +28,13 @@ impl Counters {
         unsafe { add_atomically(&raw mut (*counters)[counter as usize], 1) };
     }
 
+    /// Counts one event that a filter drops at a switch, outside of any level: no sample is interrupted by a switch.
+    #[inline(always)]
+    pub(crate) fn filter(cpu: u32) {
+        Counters::lose(cpu, Counter::Events);
+        Counters::lose(cpu, Counter::Filtered);
+    }
+
     /// Adds `count` to a counter.
     #[inline(always)]
     pub(crate) fn add(&self, counter: Counter, count: u64) {

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::{Builder, Filter, Health, Trigger, Uprobe};
+use ebpf_profiler_core::live::{Builder, Filter, Health, OffCpu, Trigger, Uprobe};
 use ebpf_profiler_core::profile::{Kind, Profile};
 
 /// Calls of a program, its child and its second thread for each line that it reads.
@@ -49,15 +49,10 @@ fn children_of_the_process_are_sampled() {
 fn only_the_subtree_of_the_cgroup_is_sampled() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    let Some(root) = cgroup_root() else {
-        panic!("there is no hierarchy of control groups of version 2");
-    };
-    let outer = root.join(format!("ebpf-profiler-test-{}", std::process::id()));
-    let group = Group(vec![outer.join("inner"), outer.clone()]);
-    fs::create_dir_all(&group.0[0]).unwrap();
+    let group = Group::new("calls");
     let (profile, health) = profile_pair("cgroup", |builder, [wanted, _]| {
-        fs::write(group.0[0].join("cgroup.procs"), wanted.id().to_string()).unwrap();
-        builder.filter(Filter::new().cgroup(&outer))
+        group.add(wanted);
+        builder.filter(Filter::new().cgroup(group.outer()))
     });
     assert_eq!((profile.total(), health.filtered, health.lost), (CALLS, CALLS, 0), "{health:?}");
     assert_eq!(names(&profile), ["helper-1", "wanted-a"]);
@@ -94,6 +89,41 @@ fn only_the_cpu_is_sampled() {
     assert_eq!((profile.total() + health.filtered, health.lost), (2 * CALLS, 0));
     let (profile, health) = profile_pair("cpu", |builder, _| builder.filter(Filter::new().cpu(4_000)));
     assert_eq!((profile.total(), health.filtered), (0, 2 * CALLS));
+}
+
+/// Such waits are dropped before the interrupt in which the others are sampled.
+#[test]
+#[ignore = "needs root"]
+fn only_waits_of_the_wanted_are_sampled() {
+    /// Each waits once for the next line, at least.
+    const TURNS: u64 = 50;
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let group = Group::new("waits");
+    let filters: [(&str, Filter); 4] = [
+        ("command", Filter::new().command("wan*d-a")),
+        ("thread", Filter::new().thread("wanted-a")),
+        ("cgroup", Filter::new().cgroup(group.outer())),
+        ("all", Filter::new().cgroup(group.outer()).command("wanted-?").kernel_code()),
+    ];
+    for (name, filter) in filters {
+        let mut pair = Pair::start(name);
+        group.add(&pair.programs[0].0);
+        let profiler = start(Profiler::builder().on(OffCpu::longer_than(Duration::ZERO)).filter(filter));
+        for _ in 0..TURNS {
+            pair.work(1);
+        }
+        let (profile, health) = profiler.finish().unwrap();
+        let found = names(&profile);
+        assert!(found.iter().all(|found| ["wanted-a", "helper-1"].contains(&found.as_str())), "{found:?}");
+        let waits = profile.samples().filter(|sample| &*sample.thread().name == "wanted-a");
+        let waits: u64 = waits.map(|sample| sample.count()).sum();
+        assert!(waits >= TURNS && health.filtered >= TURNS, "{name}: {waits}, {}", health.filtered);
+    }
+    let profiler =
+        start(Profiler::builder().on(OffCpu::longer_than(Duration::ZERO)).filter(Filter::new().user_code()));
+    Pair::start("user").work(1);
+    assert_eq!(profiler.finish().unwrap().0.count(), 0, "no thread waits in user code");
 }
 
 #[test]
@@ -163,8 +193,29 @@ impl Drop for Pair {
     }
 }
 
-/// Folders of control groups, which are removed in this order.
-struct Group(Vec<PathBuf>);
+/// A control group in another one, which are removed in this order.
+struct Group([PathBuf; 2]);
+
+impl Group {
+    fn new(test: &str) -> Group {
+        let Some(root) = cgroup_root() else {
+            panic!("there is no hierarchy of control groups of version 2");
+        };
+        let outer = root.join(format!("ebpf-profiler-{test}-{}", std::process::id()));
+        let group = Group([outer.join("inner"), outer]);
+        fs::create_dir_all(&group.0[0]).unwrap();
+        group
+    }
+
+    fn outer(&self) -> &Path {
+        &self.0[1]
+    }
+
+    /// Moves a process into the inner group.
+    fn add(&self, process: &Child) {
+        fs::write(self.0[0].join("cgroup.procs"), process.id().to_string()).unwrap();
+    }
+}
 
 impl Drop for Group {
     fn drop(&mut self) {

@@ -126,7 +126,7 @@ impl Filter {
             let word = filter.cpus.get_mut(cpu as usize / 64);
             *word.ok_or_else(|| error(format!("CPU {cpu} is beyond 4095")))? |= 1 << (cpu % 64);
         }
-        if !self.commands.is_empty() {
+        if !self.commands.is_empty() || !self.threads.is_empty() {
             let types = KernelTypes::of_this_kernel().ok();
             let offsets = types.and_then(|mut types| {
                 Some((types.offset("task_struct", "group_leader")?, types.offset("task_struct", "comm")?))
