@@ -17,9 +17,9 @@ pub trait Journal: Send {
         let _ = (call, named);
     }
 
-    /// Returns the recorded processes whose tables were complete before their first sample.
-    fn recall_prepared(&self) -> Vec<u32> {
-        Vec::new()
+    /// Returns the recorded processes whose tables were complete before their first sample; `None` if this is no replay.
+    fn recall_prepared(&self) -> Option<Vec<u32>> {
+        None
     }
 
     /// Records a process whose tables are complete before its first sample.

@@ -35,7 +35,7 @@ pub(super) fn walk(
             if verdict == Stop::CopyEnds {
                 // The files of the frames beyond the copied part are unknown. The kernel side needs the tables of all files to
                 // reach them.
-                raw.registry.build_tables(tick.pid, tick.time);
+                raw.registry.build_tables(tick.pid, tick.time, None);
             }
             return verdict;
         }

@@ -13,30 +13,31 @@ impl Registry {
         self.modules.add_languages(languages);
     }
 
-    /// Publishes the processes that run scripts, before sampling starts.
+    /// Publishes processes before sampling starts: those that run scripts, and the selected ones.
     ///
-    /// Interpreter frames can be read only at the moment of a sample, by the kernel side: these processes are published with
-    /// the tables of all their files. Takes at most 1 s. Does nothing without languages, except for a recording made with
-    /// some.
+    /// Interpreter frames can be read only at the moment of a sample, by the kernel side. A selected process may have its events
+    /// faster than user space can unwind raw samples. These processes are published with the tables of all their files. Takes
+    /// at most 1 s and the time of one table. A replay publishes those that were in the recording.
     pub fn prepare(&mut self, now: u64) {
-        for pid in self.journal.recall_prepared() {
-            self.publish(pid, now);
+        if let Some(pids) = self.journal.recall_prepared() {
+            return pids.into_iter().for_each(|pid| _ = self.publish(pid, now));
         }
-        if !self.modules.has_languages() {
+        if !self.modules.has_languages() && self.selected.is_none() {
             return;
         }
         let is_selected = |pid: &u32| self.is_selected(*pid);
         let pids: Vec<u32> = self.running().into_iter().filter(is_selected).collect();
-        let begin = Instant::now();
+        let end = Instant::now() + MAX_PREPARE;
         for pid in pids {
-            if begin.elapsed() > MAX_PREPARE {
+            if Instant::now() > end {
                 break;
             }
             self.ensure_mappings(pid, now);
             self.resolve(pid, now);
-            if self.runs_scripts(pid) && self.publish(pid, now).is_some() {
+            let is_wanted = self.selected.is_some() || self.runs_scripts(pid);
+            if is_wanted && self.publish(pid, now).is_some() {
                 self.journal.record_prepared(pid);
-                self.build_tables(pid, now);
+                self.build_tables(pid, now, Some(end));
             }
         }
     }

@@ -11,6 +11,7 @@
 //! [`Stop::TooManyMappings`].
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, filter, kind};
@@ -264,10 +265,13 @@ impl Registry {
         true
     }
 
-    /// Builds the tables of all files of a process.
-    pub(crate) fn build_tables(&mut self, pid: u32, now: u64) {
+    /// Builds the tables of all files of a process, as far as that can begin before `end`.
+    pub(crate) fn build_tables(&mut self, pid: u32, now: u64, end: Option<Instant>) {
         let published = self.processes.get(&pid).and_then(|entry| entry.published.clone());
         for &id in published.iter().flat_map(|published| &published.modules) {
+            if end.is_some_and(|end| Instant::now() > end) {
+                break;
+            }
             self.build_table_of(id, now);
         }
     }

@@ -158,8 +158,8 @@ impl Journal for RecordedJournal {
         next(self.scripts.borrow_mut().get_mut(call)?)
     }
 
-    fn recall_prepared(&self) -> Vec<u32> {
-        self.prepared.iter().copied().collect()
+    fn recall_prepared(&self) -> Option<Vec<u32>> {
+        Some(self.prepared.iter().copied().collect())
     }
 }
 
