@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use ebpf_programs::abi;
 use ebpf_programs::abi::budget::{COST_WORDS, MAX_KINDS};
-use ebpf_programs::abi::config::{Config, MAX_LEVELS};
+use ebpf_programs::abi::config::{Config, MAX_LEVELS, RING_PER_COPY};
 use ebpf_programs::abi::interpreter::walker;
 use ebpf_programs::abi::reason::Counter;
 use object::read::elf::ElfFile64;
@@ -282,6 +282,7 @@ fn configure(map: Map, ring: u32, exclude: u32) -> Result<Settings, StartError> 
         pid_offset: at("pid"),
         tgid_offset: at("tgid"),
         table_generation: 0,
+        full_copies: ring / RING_PER_COPY,
     };
     let failed = |error| StartError::System { what: "configure the kernel side", error };
     Settings::new(map, config).map_err(failed)

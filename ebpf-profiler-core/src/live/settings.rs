@@ -31,9 +31,18 @@ impl Settings {
             pid_offset,
             tgid_offset,
             table_generation,
+            full_copies,
         } = self.config;
-        let words =
-            [version, wakeup_bytes, excluded_pid, fsbase_offset, pid_offset, tgid_offset, table_generation];
+        let words = [
+            version,
+            wakeup_bytes,
+            excluded_pid,
+            fsbase_offset,
+            pid_offset,
+            tgid_offset,
+            table_generation,
+            full_copies,
+        ];
         self.map.set(0, &words.map(u32::to_ne_bytes).concat())
     }
 }

@@ -1,5 +1,7 @@
 //! Settings that user space writes for the kernel side.
 
+use super::record::MAX_COPY;
+
 /// The value of the map `CONFIG`. User space writes it, the kernel side reads it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,9 +23,72 @@ pub struct Config {
     /// Generation of the tables, never 0. User space increments it after each table that it writes, which invalidates
     /// cached rules.
     pub table_generation: u32,
+    /// Number of raw samples with as much of the stack as fits that a process may send in a window of
+    /// [`RAW_WINDOW`]; further ones copy less, see [`max_copy`].
+    pub full_copies: u32,
 }
+
+/// Time in which the raw samples of a process are counted, in nanoseconds.
+pub const RAW_WINDOW: u64 = 1_000_000_000;
+
+/// Minimum size of a copy of the stack for which a raw sample is sent: a call or two.
+pub const MIN_COPY: u32 = 256;
+
+/// Returns the maximum number of bytes that the raw sample with this number of a process copies, counted from 0 in the window.
+///
+/// ```text
+///   number         0 … full_copies - 1                n
+///   bytes          MAX_COPY                           MAX_COPY × (full_copies / n)²
+///   bytes in all   at most MAX_COPY × full_copies     at most twice as many
+/// ```
+///
+/// Most stacks of a process that has many samples fit into little of that.
+#[inline(always)]
+pub const fn max_copy(number: u32, full_copies: u32) -> u32 {
+    if number < full_copies || number == 0 {
+        return MAX_COPY as u32;
+    }
+    let (number, full_copies) = (number as u64, full_copies as u64);
+    (MAX_COPY as u64 * full_copies / number * full_copies / number) as u32
+}
+
+/// Raw samples of a process in the current window, a value of the map `RAW_SENT`. The kernel side alone uses it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawSent {
+    /// Begin of the window, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub since: u64,
+    /// Process id.
+    pub pid: u32,
+    /// Number of raw samples.
+    pub count: u32,
+}
+
+/// Bytes of the ring for each raw sample that copies as much as fits.
+pub const RING_PER_COPY: u32 = 32 << 10;
+
+/// Number of entries of the map `RAW_SENT`, which is indexed by the process id modulo that.
+pub const RAW_SENT: u32 = 1024;
 
 /// Number of levels of per-CPU state, if events can interrupt one another: a program that interrupts that many others is not run.
 pub const MAX_LEVELS: u32 = 4;
 
-const _: () = assert!(size_of::<Config>() == 28);
+const _: () = assert!(size_of::<Config>() == 32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_shrink_so_that_a_flood_stays_small() {
+        let copies = || (0..100_000).map(|number| max_copy(number, 128));
+        assert!(copies().is_sorted_by(|one, next| one >= next));
+        assert_eq!(copies().take_while(|&bytes| bytes == MAX_COPY as u32).count(), 129);
+        let sent: u64 = copies().take_while(|&bytes| bytes >= MIN_COPY).map(u64::from).sum();
+        assert!(sent < 2 * 128 * MAX_COPY as u64, "{sent} bytes");
+        assert_eq!(
+            (max_copy(1, 0), max_copy(u32::MAX, 1), max_copy(u32::MAX, u32::MAX)),
+            (0, 0, MAX_COPY as u32)
+        );
+    }
+}

@@ -3,12 +3,12 @@
 use aya_ebpf::bindings::BPF_RB_AVAIL_DATA;
 use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user, bpf_ringbuf_query};
 use core::ffi::{c_long, c_void};
-use ebpf_programs::abi::config::Config;
+use ebpf_programs::abi::config::{Config, MIN_COPY, RAW_SENT as RAW_SENT_ENTRIES, RAW_WINDOW, max_copy};
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 
-use crate::maps::{PROCESSES, RING};
+use crate::maps::{PROCESSES, RAW_SENT, RING};
 use crate::output::{self, Counters};
 use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer};
 
@@ -17,8 +17,34 @@ const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
 
 /// Returns `true` if a walk that ended with `stop` may succeed later in user space.
 #[inline(always)]
-pub(crate) fn is_retriable(stop: Stop) -> bool {
+fn is_retriable(stop: Stop) -> bool {
     matches!(stop, Stop::UnknownProcess | Stop::Pending | Stop::Unmapped)
+}
+
+/// Returns the maximum number of bytes of stack in a raw sample of a process whose walk ended with `stop`; `None` if none is to
+/// be sent.
+#[inline(always)]
+pub(crate) fn grant(scratch: &mut Scratch, config: &Config, stop: Stop) -> Option<u32> {
+    let (pid, now) = (scratch.head().pid, scratch.head().time);
+    if !is_retriable(stop) || !take_budget(pid, stop) {
+        return None;
+    }
+    // A process that has thousands of events while its tables are built must not displace the samples of others.
+    let most = max_copy(count(pid, now), config.full_copies);
+    (most >= MIN_COPY).then_some(most)
+}
+
+/// Counts a raw sample of a process. Returns the number of those before it in the window.
+#[inline(always)]
+fn count(pid: u32, now: u64) -> u32 {
+    let Some(sent) = RAW_SENT.get_ptr_mut(pid & (RAW_SENT_ENTRIES - 1)) else { return 0 };
+    // SAFETY: the value stays allocated while the program runs; a lost update grants one sample more.
+    let sent = unsafe { &mut *sent };
+    if sent.pid != pid || now.wrapping_sub(sent.since) > RAW_WINDOW {
+        (sent.pid, sent.since, sent.count) = (pid, now, 0);
+    }
+    sent.count += 1;
+    sent.count - 1
 }
 
 /// Takes one raw sample from the budget of a process. Returns `false` if the budget is used up.
@@ -26,7 +52,7 @@ pub(crate) fn is_retriable(stop: Stop) -> bool {
 /// Only samples in no mapping are limited. Most such addresses are in a mapping that user space is about to publish. For
 /// the others each raw sample would copy the stack in vain, so user space sets a budget.
 #[inline(always)]
-pub(crate) fn take_budget(pid: u32, stop: Stop) -> bool {
+fn take_budget(pid: u32, stop: Stop) -> bool {
     if !matches!(stop, Stop::Unmapped) {
         return true;
     }
@@ -40,9 +66,10 @@ pub(crate) fn take_budget(pid: u32, stop: Stop) -> bool {
     granted
 }
 
-/// Sends a raw record. The walk's registers must have been refilled, because the walk has changed them.
+/// Sends a raw record with at most `most` bytes of stack. The walk's registers must have been refilled, because the walk has
+/// changed them.
 #[inline(always)]
-pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) {
+pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, most: u32) {
     let at = scratch.user_at & 0xff;
     let registers = (&raw mut scratch.record[at as usize]).cast::<Registers>();
     // SAFETY: behind at most 255 words the record has room for registers.
@@ -53,7 +80,7 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters) 
     let from = scratch.walk.registers.values[x86_64::SP];
     let user = interpreter_frames(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
-    scratch.copy = Copy { from, at, copied: 0, limit: limit(config, at), reserved: 0 };
+    scratch.copy = Copy { from, at, copied: 0, limit: limit(config, at, most), reserved: 0 };
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
@@ -93,16 +120,16 @@ extern "C" fn step_interpreter_frames(_: u32, state: *mut *mut Scratch) -> c_lon
     scratch.walk.step_interpreter_frames(unsafe { &mut *machine }).into()
 }
 
-/// Returns the maximum number of bytes of stack to copy: less the fuller the ring is, so that a late user space does not
+/// Returns the maximum number of bytes of stack to copy: `most`, less the fuller the ring is, so that a late user space does not
 /// lose samples with short stacks, and no more than fit into the record from word `at` on.
 #[inline(always)]
-fn limit(config: &Config, at: u32) -> u32 {
+fn limit(config: &Config, at: u32, most: u32) -> u32 {
     // SAFETY: the ring is a ring.
     let waiting = unsafe { bpf_ringbuf_query((&raw const RING).cast_mut().cast(), BPF_RB_AVAIL_DATA as u64) };
     let size = config.wakeup_bytes as u64 * 4;
     let room = if waiting < size { size - waiting } else { 0 };
     let limit = (room / 32) as u32;
-    let limit = if limit > MAX_COPY as u32 { MAX_COPY as u32 } else { limit };
+    let limit = if limit > most { most } else { limit };
     // Interpreter frames already occupy up to a quarter of it.
     let left = (RECORD_WORDS as u32 - 1).saturating_sub(at) * 8;
     if limit > left { left } else { limit }

@@ -81,12 +81,13 @@ fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, [value, sec
         walk(scratch)
     };
     scratch.head().stop = stop as u8;
-    if raw::is_retriable(stop) && raw::take_budget(pid, stop) {
-        // Refilled, because the walk has changed them.
-        user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved);
-        raw::send(scratch, config, &counters);
-    } else {
-        output::walked(scratch, config, &counters);
+    match raw::grant(scratch, config, stop) {
+        Some(most) => {
+            // Refilled, because the walk has changed them.
+            user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved);
+            raw::send(scratch, config, &counters, most);
+        }
+        None => output::walked(scratch, config, &counters),
     }
 }
 

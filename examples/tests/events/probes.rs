@@ -1,5 +1,9 @@
 //! Probes, tracepoints and page faults against the program's own counts.
 
+use std::time::Duration;
+
+use ebpf_profiler_core::live::Health;
+
 use crate::tracefs;
 use crate::workload::{Program, chain};
 
@@ -28,6 +32,26 @@ fn calls_arguments_and_results_are_counted() {
         names.ends_with(&["start_thread", "work", "caller", "called"].map(str::to_owned))
     });
     assert_eq!(known, CALLS, "with the known chain");
+    run.assert_none_raw();
+}
+
+/// A process has thousands of events before its first table is ready. Each is counted, and the
+/// copies of its stack leave room for the samples of others.
+#[test]
+#[ignore = "needs root"]
+fn flood_of_unknown_process_is_counted() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let program = Program::build("flood");
+    let path = program.0.display();
+    let run = program.profile_unknown("calls", &[&format!("uprobe:{path}:called")], Duration::from_secs(2));
+    let known =
+        run.sum(0, |sample| chain(sample).ends_with(&["work", "caller", "called"].map(str::to_owned)));
+    let Health { bytes, lost, pipeline, .. } = &run.health;
+    println!("{known} of {} whole, {} raw, {bytes} bytes, {lost} lost", run.total(0, "caller"), pipeline.raw);
+    run.assert_none_lost();
+    assert_eq!(run.total(0, "caller"), CALLS);
+    assert!(known >= 1_000, "{known} whole");
 }
 
 #[test]

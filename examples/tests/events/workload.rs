@@ -5,11 +5,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Once;
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::live::{Builder, Health, Trigger};
 use ebpf_profiler_core::profile::{Profile, Sample};
+use ebpf_profiler_core::unwind::UnwindCompiler as _;
 
 use crate::switches::{self, Switches, Waits};
 use crate::tracefs;
@@ -92,6 +95,25 @@ impl Program {
         Run { profile, health, threads, waits, stolen }
     }
 
+    /// Profiles the threads of `mode` by a profiler that runs before the program does. The first table is ready `delay` after it is needed.
+    pub(crate) fn profile_unknown(&self, mode: &str, triggers: &[&str], delay: Duration) -> Run {
+        let triggers = triggers.iter().map(|text| text.parse::<Trigger>().unwrap());
+        let builder = triggers.fold(Profiler::builder(), Builder::on).deadline(Duration::from_secs(120));
+        let (first, tables) = (Once::new(), ebpf_profiler_unwind::tables());
+        let compiler = move |elf: &Elf| {
+            first.call_once(|| std::thread::sleep(delay));
+            tables.compile(elf)
+        };
+        let profiler = builder.unwind(compiler).start().unwrap_or_else(|error| panic!("{error}"));
+        let stolen = stolen();
+        let (mut child, mut lines) = self.start(mode);
+        let threads = work(&mut child, &mut lines, mode);
+        let stolen = self::stolen() - stolen;
+        let (profile, health) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+        end(&mut child);
+        Run { profile, health, threads, waits: BTreeMap::new(), stolen }
+    }
+
     /// Starts the program, which waits.
     fn start(&self, mode: &str) -> (Child, BufReader<ChildStdout>) {
         let mut command = Command::new(&self.0);
@@ -112,7 +134,8 @@ fn work(child: &mut Child, lines: &mut BufReader<ChildStdout>, mode: &str) -> BT
         let line = line.unwrap();
         let mut parts = line.split(' ');
         let name = parts.next().unwrap().to_owned();
-        let mut number = || parts.next().unwrap().parse::<u64>().unwrap();
+        // A thread that was always on a CPU was off it for a few nanoseconds less than none: these are two clocks.
+        let mut number = || parts.next().unwrap().parse::<i64>().unwrap().max(0) as u64;
         (name, Counts { tid: number() as u32, created: number(), off_cpu: number(), faults: number() })
     });
     counts.collect()
@@ -155,6 +178,13 @@ impl Run {
     pub(crate) fn assert_none_lost(&self) {
         assert_eq!((self.health.lost, self.health.pipeline.malformed), (0, 0), "{:?}", self.health);
         assert_eq!(self.profile.losses().collect::<Vec<_>>(), []);
+    }
+
+    /// Asserts that no sample of the program was sent raw: its tables were ready before the first one.
+    #[track_caller]
+    pub(crate) fn assert_none_raw(&self) {
+        println!("{} of {} samples raw", self.health.pipeline.raw, self.health.pipeline.samples);
+        assert_eq!(self.health.pipeline.raw, 0, "{:?}", self.health);
     }
 
     /// Asserts that at most ten, and 2 of 1,000, waits of the whole machine were lost: an interrupt can be late on a virtual machine.
