@@ -52,6 +52,8 @@ struct Running {
     asked: u64,
     /// Number of attach attempts.
     times: u32,
+    /// Number of times that names were dropped.
+    renamed: u32,
     /// Number of rechecks that changed nothing.
     confirmed: u32,
     /// The functions seen so far, by address, check and site; shared with forked processes.
@@ -167,6 +169,7 @@ impl Interpreters {
             attached: running.attached.as_ref().map(|_| None).map_err(|reason| *reason),
             asked: running.asked,
             times: running.times,
+            renamed: running.renamed,
             confirmed: running.confirmed,
             known: running.known.clone(),
             parent: Some(parent),
@@ -188,7 +191,10 @@ impl Interpreters {
                     let Some(index) = self.room(&mut unmapped) else { continue };
                     let running = Running::new(file.module, found, file.bias);
                     match self.running.get_mut(index) {
-                        Some(former) => *former = running,
+                        Some(former) => {
+                            let renamed = former.renamed.wrapping_add(1);
+                            *former = Running { renamed, ..running };
+                        }
                         None => self.running.push(running),
                     }
                     around.stats.attached += 1;
@@ -251,6 +257,11 @@ impl Interpreters {
     /// Returns `true` if an attach attempt is due.
     pub(crate) fn are_waiting(&self, now: u64) -> bool {
         self.running.iter().any(|running| running.is_waiting(now))
+    }
+
+    /// Returns the version of all names, which changes when any are dropped.
+    pub(crate) fn names_version(&self) -> u32 {
+        self.running.iter().fold(0, |sum, running| sum.wrapping_add(running.renamed))
     }
 
     /// Returns the published number of the interpreter whose loop a file has; 0 for none.
@@ -361,6 +372,7 @@ impl Running {
             attached,
             asked: 0,
             times: 0,
+            renamed: 0,
             confirmed: 0,
             known: Arc::default(),
             parent: None,
@@ -378,6 +390,7 @@ impl Running {
             attached: Err(Reason::Unsupported),
             asked: 0,
             times: 0,
+            renamed: 0,
             confirmed: 0,
             known: Arc::default(),
             parent: None,
@@ -406,6 +419,7 @@ impl Running {
         self.attached = attached;
         (self.asked, self.times, self.confirmed) = (0, 0, 0);
         self.known = Arc::default();
+        self.renamed = self.renamed.wrapping_add(1);
         self.parent = None;
         if self.attached.is_err() {
             self.know_nothing(FrameWalker::UNKNOWN);
@@ -447,7 +461,9 @@ impl Running {
                 let (walker, code, names) = attachment.into_parts();
                 self.walker = walker.with_ranges_of(&self.walker);
                 self.code = code;
-                self.attached = Ok(Some(names));
+                if std::mem::replace(&mut self.attached, Ok(Some(names))).is_err() {
+                    self.drop_unnamed();
+                }
             }
             Err(reason) => {
                 self.attached = Err(reason);
@@ -455,6 +471,14 @@ impl Running {
                 around.stats.refused += u64::from(!may_change);
                 self.know_nothing(if may_change { FrameWalker::UNKNOWN } else { FrameWalker::UNAVAILABLE });
             }
+        }
+    }
+
+    /// Drops functions that had no name because the runtime was not attached.
+    fn drop_unnamed(&mut self) {
+        self.renamed = self.renamed.wrapping_add(1);
+        if !self.known.is_empty() {
+            Arc::make_mut(&mut self.known).retain(|_, known| known.unnamed_until.is_none());
         }
     }
 

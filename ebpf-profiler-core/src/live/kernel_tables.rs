@@ -122,8 +122,11 @@ impl Tables for KernelTables {
 
 /// Encodes a process as a value of the map.
 fn words(process: &Process) -> Vec<u8> {
-    let Process { mappings, count, raw_budget, filter, interpreters } = *process;
-    [mappings, count, raw_budget, filter, interpreters].into_iter().flat_map(u32::to_ne_bytes).collect()
+    let Process { mappings, count, raw_budget, filter, interpreters, names } = *process;
+    [mappings, count, raw_budget, filter, interpreters, names]
+        .into_iter()
+        .flat_map(u32::to_ne_bytes)
+        .collect()
 }
 
 /// Creates an inner map: an array of blocks that can be mapped into memory.

@@ -194,7 +194,8 @@ impl Registry {
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
         let entry = self.processes.get_mut(&pid)?;
         let raw_budget = if entry.exceeds { 0 } else { RAW_BUDGET };
-        let process = Process { mappings, count, raw_budget, filter: filter::KEEP, interpreters };
+        let names = entry.interpreters.names_version();
+        let process = Process { mappings, count, raw_budget, filter: filter::KEEP, interpreters, names };
         let published =
             Arc::new(Published { process, described: descriptions.len(), modules: modules_of(entry) });
         self.published_mappings += count as usize;

@@ -20,6 +20,9 @@ pub struct Process {
     /// Arena offset of its [interpreter descriptions](super::interpreter); valid only if a mapping has an
     /// [`interpreter`](Mapping::interpreter).
     pub interpreters: u32,
+    /// Version of the names of its script functions. User space increments it when it drops names; then the kernel side reports all
+    /// functions at once again.
+    pub names: u32,
 }
 
 /// Filters for the samples of a process.
@@ -72,6 +75,6 @@ pub mod kind {
 }
 
 const _: () = {
-    assert!(size_of::<Process>() == 20);
+    assert!(size_of::<Process>() == 24);
     assert!(size_of::<Mapping>() == 32);
 };

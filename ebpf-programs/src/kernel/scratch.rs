@@ -214,7 +214,8 @@ impl Machine for Scratch {
     fn push_interpreter_frame(&mut self, function: u64, detail: u64) {
         // SAFETY: the helper has no conditions.
         let pid = unsafe { bpf_get_current_pid_tgid() } >> 32;
-        let key = function ^ pid << 32 ^ detail & (u32::MAX as u64) << 32;
+        let names = (self.walk.process.names as u64).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+        let key = function ^ pid << 32 ^ detail & (u32::MAX as u64) << 32 ^ names;
         let place = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize & (REPORTED - 1);
         if self.reported[place] != key {
             self.reported[place] = key;
