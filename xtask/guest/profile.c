@@ -3,7 +3,7 @@
  * /task/chain works in main > l1 > spread > l2 > l3 > leaf while /task/flamegraph looks at the whole machine. At least
  * 95 of 100 samples of it have to hold exactly that chain, and there must be some hundred of them.
  *
- * Before that, /task/flamegraph samples page faults and waits: programs of such triggers have the walkers of all languages, so the
+ * Before that, /task/flamegraph samples page faults, waits, disks and memory in use: programs of such triggers have the walkers of all languages, so the
  * kernel's verifier has to accept all of them. Then it samples a function of the kernel that a known thread calls 500 times.
  */
 #include <dirent.h>
@@ -145,7 +145,8 @@ int main(void)
     char *chain[] = {"/task/chain", "120", NULL};
     char *flamegraph[] = {"/task/flamegraph", "--seconds", "5", "--frequency", "97", "--output", (char *)OUTPUT, NULL};
     pid_t work = start(chain);
-    char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--on", "off-cpu-wakers:1ms", "--seconds", "1", "--output", "/tmp/faults.folded", NULL};
+    char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--on", "off-cpu-wakers:1ms", "--on", "block-latency",
+        "--on", "malloc-live:1:/task/profile", "--seconds", "1", "--output", "/tmp/faults.folded", NULL};
     sleep(1);
     int status = 1;
     waitpid(start(faults), &status, 0);

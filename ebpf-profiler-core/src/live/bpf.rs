@@ -141,6 +141,74 @@ impl Map {
     }
 }
 
+/// A position among the entries of a hash map.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Batches {
+    next: u32,
+    has_begun: bool,
+    is_last: bool,
+}
+
+impl Batches {
+    /// Returns `true` once all entries were read.
+    pub(super) fn is_last(&self) -> bool {
+        self.is_last
+    }
+}
+
+impl Map {
+    /// Reads the entries at `batches`, and moves it on. Returns their number.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the sizes differ from those of the map, or too many entries have the same hash.
+    pub(super) fn read_batch<const K: usize, const V: usize>(
+        &self,
+        batches: &mut Batches,
+        keys: &mut [[u64; K]],
+        values: &mut [[u64; V]],
+    ) -> io::Result<usize> {
+        if (self.shape.key_size as usize, self.shape.value_size as usize) != (K * 8, V * 8) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut next = 0u32;
+        let mut request = Batch {
+            from: if batches.has_begun { &raw const batches.next as u64 } else { 0 },
+            to: &raw mut next as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: keys.len().min(values.len()) as u32,
+            map: self.fd.as_raw_fd(),
+            flags: [0; 2],
+        };
+        // SAFETY: keys and values have the sizes of the map and room for the count, the positions those of a hash map's; all
+        // outlive the call.
+        let read = unsafe { call(command::MAP_LOOKUP_BATCH, &mut request) };
+        match read {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => batches.is_last = true,
+            Err(error) => return Err(error),
+        }
+        (batches.next, batches.has_begun) = (next, true);
+        Ok(request.count as usize)
+    }
+
+    /// Removes a key of whole words.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the key has no value, or its size differs from that of the map's keys.
+    pub(super) fn remove_words(&self, key: &[u64]) -> io::Result<()> {
+        if self.shape.key_size as usize != size_of_val(key) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut request =
+            Element { key: key.as_ptr() as u64, ..Element::new(&self.fd, &0, std::ptr::null()) };
+        // SAFETY: the key has the size of the map's keys and outlives the call.
+        unsafe { call(command::MAP_DELETE, &mut request) }.map(drop)
+    }
+}
+
 impl AsFd for Map {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -307,6 +375,7 @@ mod command {
     pub(super) const TRACEPOINT_OPEN: libc::c_long = 17;
     pub(super) const TYPES_LOAD: libc::c_long = 18;
     pub(super) const MAP_FREEZE: libc::c_long = 22;
+    pub(super) const MAP_LOOKUP_BATCH: libc::c_long = 24;
     pub(super) const LINK_CREATE: libc::c_long = 28;
 }
 
@@ -332,6 +401,17 @@ impl Element {
         let key = std::ptr::from_ref(key) as u64;
         Element { map: map.as_raw_fd(), reserved: 0, key, value: value as u64, flags: 0 }
     }
+}
+
+#[repr(C)]
+struct Batch {
+    from: u64,
+    to: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: i32,
+    flags: [u64; 2],
 }
 
 #[repr(C)]

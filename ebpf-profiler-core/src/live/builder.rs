@@ -10,6 +10,7 @@ use super::clock;
 use super::cpus;
 use super::error::{OptionError, StartError};
 use super::filter::Filter;
+use super::held_map;
 use super::interval::Interval;
 use super::kernel_names::LiveNames;
 use super::label;
@@ -20,7 +21,7 @@ use super::priority;
 use super::profiler::Profiler;
 use super::source::LiveSource;
 use super::system::LiveSystem;
-use super::threads::{Parts, Threads};
+use super::threads::{KeptBudget, Parts, Threads};
 use super::trigger::Trigger;
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline};
@@ -257,7 +258,7 @@ impl Builder {
         let raised = priority::raised();
         let walkers = self.languages.iter().fold(0, |bits, language| bits | 1 << (language.walker() & 31));
         let triggers = self.triggers();
-        let Loaded { kernel, tables, own } =
+        let Loaded { kernel, tables, own, held } =
             loader::load(self.ring, exclude, walkers, &triggers, self.budget.is_some())?;
         let period = options::period(self.hertz);
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
@@ -275,7 +276,10 @@ impl Builder {
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
         let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);
-        let names = kinds.iter().map(|kind| kind.name().to_owned()).collect();
+        let budget = self.budget.map(|budget| KeptBudget::new(budget.cpu * f64::from(cpus), &triggers));
+        if let Some(held) = held {
+            pipeline.set_sweep(Box::new(move |is_kept| held_map::sweep(&held, is_kept)));
+        }
         pipeline.set_kinds(kinds);
         if includes_self {
             pipeline.set_labels(std::process::id(), label::labels_at);
@@ -292,7 +296,7 @@ impl Builder {
             sinks: self.sinks,
             interval: self.interval.map(|length| Interval::new(length, self.jitter)),
             recorder: recorder.clone(),
-            budget: self.budget.map(|budget| (budget.cpu * f64::from(cpus), names)),
+            budget,
             deadline: self.deadline,
             is_alive: Box::new(options::is_alive),
         };

@@ -56,6 +56,8 @@ pub(super) struct Loaded {
     pub(super) kernel: Kernel,
     pub(super) tables: KernelTables,
     pub(super) own: OwnPrograms,
+    /// Samples that have not ended; `None` if all samples end at once.
+    pub(super) held: Option<Map>,
 }
 
 /// Programs and buffers in the kernel.
@@ -220,11 +222,13 @@ pub(super) fn load(
     let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
     programs.extend(triggers.iter().flat_map(Trigger::programs));
     programs.extend(triggers.iter().flat_map(Trigger::walks).map(|walk| walk.program));
-    let constants: [(&str, &[u8]); 4] = [
+    let has_periods = has_budget || triggers.iter().any(|trigger| trigger.period() > 0);
+    let constants: [(&str, &[u8]); 5] = [
         (WALKERS, &walkers.to_ne_bytes()),
         ("LEVELS", &levels.to_ne_bytes()),
         ("OWN_KINDS", &own.to_ne_bytes()),
         ("IS_GOVERNED", &u32::from(has_budget).to_ne_bytes()),
+        ("HAS_PERIODS", &u32::from(has_periods).to_ne_bytes()),
     ];
     let mut object = KernelObject::new(ebpf_programs::OBJECT, &programs, &unused, &entries, &constants)?;
     if has_off_cpu {
@@ -245,6 +249,9 @@ pub(super) fn load(
     let map = object.map("CPU_BUFFERS")?;
     let cpu_buffers = CpuBuffers::new(map.as_fd(), buffers).map_err(map_buffers)?;
     let counters = Counters::new(&object.map("COUNTERS")?, slots)?;
+    set_periods(&object.map("PERIODS")?, triggers)?;
+    let held =
+        triggers.iter().any(|trigger| trigger.max_held() > 0).then(|| object.map("HELD")).transpose()?;
     let kind_costs = has_budget
         .then(|| KindCosts::new(&object.map("COSTS")?, object.map("PERIODS")?, triggers, cpus))
         .transpose()?;
@@ -254,19 +261,31 @@ pub(super) fn load(
     let _links = links.map_err(follow)?;
     Ok(Loaded {
         own,
+        held,
         kernel: Kernel { walks, attached, wanted, filter, _links, cpu_buffers, ring, counters, kind_costs },
         tables,
     })
 }
 
 /// Returns the maps that some triggers alone need, with their number of entries: one if there is no such trigger.
-fn entries_of_triggers(triggers: &[Trigger]) -> [(&'static str, u32); 3] {
+fn entries_of_triggers(triggers: &[Trigger]) -> [(&'static str, u32); 5] {
     let if_any = |is: fn(&Trigger) -> bool, entries| if triggers.iter().any(is) { entries } else { 1 };
     [
         ("SWITCHED", if_any(Trigger::is_off_cpu, abi::off_cpu::MAX_THREADS)),
         ("SPANS", if_any(Trigger::has_spans, abi::span::MAX_SPANS)),
         ("OWN_EVENTS", if_any(Trigger::is_own, abi::own::MAX_EVENTS)),
+        ("HELD", triggers.iter().map(Trigger::max_held).sum::<u32>().max(1)),
+        ("OPENINGS", if_any(Trigger::is_live, abi::held::MAX_OPENINGS)),
     ]
+}
+
+/// Sets the periods that triggers have without a budget.
+fn set_periods(map: &Map, triggers: &[Trigger]) -> Result<(), StartError> {
+    for (kind, trigger) in Trigger::numbered(triggers).filter(|(_, trigger)| trigger.period() > 0) {
+        map.set(kind.into(), &trigger.period().to_ne_bytes())
+            .map_err(|error| StartError::System { what: "set a period", error })?;
+    }
+    Ok(())
 }
 
 /// Writes the configuration of the kernel side.

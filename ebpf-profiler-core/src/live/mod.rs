@@ -65,6 +65,8 @@ mod interval;
 
 mod label;
 
+mod held_map;
+
 mod kernel_names;
 
 mod kernel_tables;
@@ -121,7 +123,8 @@ pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use system::LiveSystem;
 pub use trigger::{
-    Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError, Uprobe, Usdt,
+    BlockLatency, Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError,
+    Uprobe, Usdt,
 };
 pub use usage::Usage;
 

@@ -33,6 +33,7 @@ pub(super) struct Held {
     ids: [u32; 3],
     event: u16,
     value: u64,
+    is_held: bool,
     comm: [u8; 16],
     stop: Stop,
     kernel: Vec<u64>,
@@ -44,8 +45,8 @@ impl Held {
     pub(super) fn record(&self) -> TickRecord<'_> {
         let [pid, tid, cpu] = self.ids;
         let body = Body::Walked { leaf: &self.leaf, root: [&[]; 2], omitted: 0 };
-        let Held { time, event, value, comm, stop, .. } = *self;
-        TickRecord { time, pid, tid, cpu, comm, event, value, stop, kernel: &self.kernel, body }
+        let Held { time, event, value, is_held, comm, stop, .. } = *self;
+        TickRecord { time, pid, tid, cpu, comm, event, value, is_held, stop, kernel: &self.kernel, body }
     }
 }
 
@@ -73,8 +74,8 @@ impl Execs {
         }
         let TickRecord { time, pid, tid, cpu, comm, stop, kernel, .. } = *tick;
         let (kernel, leaf) = (kernel.to_vec(), leaf.to_vec());
-        let (event, value) = (tick.event, tick.value);
-        self.held.push(Held { time, ids: [pid, tid, cpu], event, value, comm, stop, kernel, leaf });
+        let (event, value, is_held) = (tick.event, tick.value, tick.is_held);
+        self.held.push(Held { time, ids: [pid, tid, cpu], event, value, is_held, comm, stop, kernel, leaf });
         true
     }
 
@@ -91,6 +92,7 @@ fn has_no_memory(tick: &TickRecord<'_>) -> bool {
             leaf.len() <= 1 && omitted == 0 && matches!(tick.stop, Stop::Unreadable | Stop::Unmapped)
         }
         Body::Raw { stack, .. } => stack.is_empty(),
+        Body::End { .. } => false,
     };
     nothing_read && !tick.kernel.is_empty()
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!   Batch ─┬─ life ──► Registry ──► tables, mappings ──► kernel side
 //!          └─ tick ─┬─ walked ─────────────────────┐
-//!                   └─ raw ──► Walker (same code) ─┴──► frames ──► ProfileBuilder
+//!                   ├─ raw ──► Walker (same code) ─┴──► frames ──► ProfileBuilder, or held until their end
+//!                   └─ end ──► held samples ──► ProfileBuilder
 //! ```
 //!
 //! Events are taken in the order of time. A raw sample is unwound here, with the tables that its stack needs; they are built
@@ -11,19 +12,28 @@
 
 mod exec;
 
+mod held;
+
 mod raw;
+
+mod threads;
 
 use std::time::{Duration, SystemTime};
 
+use ebpf_programs::abi::reason::Counter;
 use ebpf_programs::abi::registers::Registers;
 use hashbrown::HashMap;
 
 use self::exec::Execs;
+use self::held::{HeldSample, HeldSamples};
+use self::threads::{LabelSource, Threads};
 use crate::language::Splice;
 use crate::process::{Module, ModuleId};
 #[cfg(feature = "live")]
+use crate::profile::Labels;
+#[cfg(feature = "live")]
 use crate::profile::SamplingPeriod;
-use crate::profile::{Labels, Process, Profile, ProfileBuilder, SampleKind, Thread, ThreadId};
+use crate::profile::{Profile, ProfileBuilder, SampleKind};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::symbol::Symbolizer;
@@ -36,11 +46,9 @@ const TIDY: u64 = 10_000_000_000;
 pub struct Pipeline {
     registry: Registry,
     builder: ProfileBuilder,
-    /// By process, then by their identity.
-    threads: HashMap<u32, HashMap<ThreadKey, ThreadId>>,
+    threads: Threads,
     labels: Option<LabelSource>,
-    /// Number of threads with labels in the current profile.
-    labelled: usize,
+    held: HeldSamples,
     walker: Walker,
     splice: Splice,
     frames: Vec<Frame>,
@@ -129,9 +137,9 @@ impl Pipeline {
         Pipeline {
             registry,
             builder: ProfileBuilder::new(period),
-            threads: HashMap::new(),
+            threads: Threads::default(),
             labels: None,
-            labelled: 0,
+            held: HeldSamples::default(),
             walker: Walker::default(),
             splice: Splice::default(),
             frames: Vec::new(),
@@ -161,6 +169,17 @@ impl Pipeline {
     #[cfg(feature = "live")]
     pub(crate) fn set_labels(&mut self, pid: u32, labels_at: fn(u32, u64) -> Labels) {
         self.labels = Some(LabelSource { pid, labels_at });
+    }
+
+    /// Sets the function that removes samples from the kernel's map of those that have not ended.
+    #[cfg(feature = "live")]
+    pub(crate) fn set_sweep(&mut self, sweep: held::Sweep) {
+        self.held.set_sweep(sweep);
+    }
+
+    /// Drops the samples that have not ended, as sampling was interrupted.
+    pub(crate) fn drop_held(&mut self) {
+        self.held.clear();
     }
 
     /// Sets the clock for later samples, after the time of day was changed.
@@ -209,6 +228,7 @@ impl Pipeline {
             Event::Tick(Err(_)) => self.stats.malformed += 1,
         });
         self.builder.lose("not unwound before the deadline", late);
+        self.held.end_batch(self.now);
         self.registry.publish_changed(self.now);
         self.registry.expire(self.now);
         if self.now.saturating_sub(self.tidied) > TIDY {
@@ -225,19 +245,18 @@ impl Pipeline {
         }
         let now = SystemTime::now();
         let start = std::mem::replace(&mut self.since, now);
-        self.threads.clear();
-        self.labelled = 0;
+        self.show_held(start);
+        self.threads = Threads::default();
         let next = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
         let mut builder = std::mem::replace(&mut self.builder, next);
         let script = |id| self.registry.script(id).cloned();
         builder.know_scripts(script);
+        self.held.interners().0.know_scripts(script);
         self.registry.limit_scripts();
-        PendingProfile {
-            builder,
-            modules: self.registry.take_modules(),
-            start,
-            duration: now.duration_since(start).unwrap_or_default(),
-        }
+        let modules = self.registry.take_modules();
+        self.held.compact();
+        self.registry.keep_modules(self.held.builder().modules());
+        PendingProfile { builder, modules, start, duration: now.duration_since(start).unwrap_or_default() }
     }
 
     /// Returns the counters.
@@ -251,13 +270,22 @@ impl Pipeline {
             self.stats.life_lost += count;
         }
         if matches!(event.life, Life::Executed | Life::Exited) {
-            self.threads.remove(&event.pid);
+            self.threads.remove(event.pid);
+            self.held.interners().1.remove(event.pid);
+        }
+        match event.life {
+            Life::Executed | Life::Forked { .. } => self.held.drop_before(event.pid, event.time),
+            Life::Exited => self.held.exit(event.pid, event.time),
+            _ => {}
         }
         self.registry.apply(event);
     }
 
     fn tick(&mut self, tick: &TickRecord<'_>) {
         self.now = self.now.max(tick.time);
+        if let Body::End { time, cpu } = tick.body {
+            return self.end((time, cpu), tick);
+        }
         if !self.registry.passes_filter(tick.pid) {
             self.stats.unwanted += 1;
             return;
@@ -267,6 +295,7 @@ impl Pipeline {
         match &tick.body {
             Body::Walked { leaf, root, omitted } => self.walked(tick, leaf, root, *omitted),
             Body::Raw { registers, calls, stack } => self.raw(tick, registers, calls, stack),
+            Body::End { .. } => {}
         }
     }
 
@@ -351,50 +380,46 @@ impl Pipeline {
     /// Adds the frames as a sample. `left_out` is the number of dropped frames and their position.
     fn add(&mut self, tick: &TickRecord<'_>, stop: Stop, left_out: Option<(u32, u32)>) {
         let (omitted, gap) = left_out.unwrap_or_default();
-        let thread = self.thread(tick);
         let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
-        let time = tick.time.wrapping_add(self.clock.offset);
-        self.builder.add_value(tick.event.into(), tick.value, Some(tick.cpu), thread, &trace, time);
         self.stats.samples += 1;
         self.stats.whole += u64::from(trace.is_whole());
-    }
-
-    fn thread(&mut self, tick: &TickRecord<'_>) -> ThreadId {
-        let source = self.labels.as_ref().filter(|it| it.pid == tick.pid && self.labelled < MAX_LABELLED);
-        let labels = source.map(|source| (source.labels_at)(tick.tid, tick.time)).unwrap_or_default();
-        let key = (tick.tid, tick.comm, labels);
-        if let Some(&thread) = self.threads.get(&tick.pid).and_then(|threads| threads.get(&key)) {
-            return thread;
+        let early = if tick.is_held { self.held.early_end(tick.pid, (tick.time, tick.cpu)) } else { None };
+        let (builder, threads) = match (tick.is_held, early) {
+            (true, None) => self.held.interners(),
+            (true, Some(0)) => return,
+            _ => (&mut self.builder, &mut self.threads),
+        };
+        let thread = threads.number(builder, &mut self.registry, self.labels, tick);
+        let at = (thread, builder.trace(&trace));
+        if !tick.is_held || early.is_some() {
+            let time = tick.time.wrapping_add(self.clock.offset);
+            let sample = (tick.event.into(), early.unwrap_or(tick.value));
+            return self.builder.add_interned(sample, tick.cpu, at, time);
         }
-        let description = self.registry.describe(tick.pid);
-        let process = self.builder.process(Process {
-            pid: tick.pid,
-            created: description.created,
-            executable: description.executable.clone(),
-            container: description.container.clone(),
-            parent: description.parent,
-            command_line: description.command_line.clone(),
-        });
-        let labels = key.2.clone();
-        self.labelled += usize::from(!labels.is_empty());
-        let thread = self.builder.thread(Thread { labels, ..Thread::new(process, tick.tid, tick.name()) });
-        self.threads.entry(tick.pid).or_default().insert(key, thread);
-        thread
+        let sample = HeldSample { event: tick.event, value: tick.value, at };
+        if !self.held.begin(tick.pid, (tick.time, tick.cpu), sample) {
+            self.builder.lose(Counter::Unheld.text(), 1);
+        }
+    }
+
+    /// Ends a sample that was held.
+    fn end(&mut self, id: (u64, u32), tick: &TickRecord<'_>) {
+        let Some(HeldSample { event, at, .. }) = self.held.end(tick.pid, id, tick.value) else { return };
+        if tick.value > 0 {
+            let at = self.builder.adopt(self.held.builder(), at);
+            let time = tick.time.wrapping_add(self.clock.offset);
+            self.builder.add_interned((event.into(), tick.value), id.1, at, time);
+        }
+    }
+
+    /// Adds the samples that have not ended to the profile that began at `start`.
+    fn show_held(&mut self, start: SystemTime) {
+        self.held.drop_exited(|pid| self.registry.has_memory(pid));
+        let start = start.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+        let now = self.now.wrapping_add(self.clock.offset);
+        self.held.show(&mut self.builder, now.max(start));
     }
 }
-
-/// Thread id, name and labels.
-type ThreadKey = (u32, [u8; 16], Labels);
-
-/// Labels of the threads of one process.
-struct LabelSource {
-    pid: u32,
-    /// Returns the labels of a thread at a time.
-    labels_at: fn(u32, u64) -> Labels,
-}
-
-/// Maximum number of threads with labels in a profile, counted once for each set of labels.
-const MAX_LABELLED: usize = 16_384;
 
 #[cfg(test)]
 mod tests {
@@ -450,6 +475,47 @@ mod tests {
         }
         stops.sort_unstable_by_key(|&(time, _)| time);
         stops.into_iter().map(|(_, stop)| stop).collect()
+    }
+
+    /// Returns the total of each profile of a pipeline with one kind of samples in bytes.
+    fn totals(profiles: &[&[FakeTick]], life: &[LifeEvent]) -> Vec<u64> {
+        let system = Box::new(FakeSystem::default());
+        let registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+        let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
+        pipeline.set_kinds(vec![SampleKind::new("inuse_space", crate::profile::Unit::Bytes)]);
+        let each = profiles.iter().map(|ticks| {
+            let mut batch = Batch::default();
+            life.iter().for_each(|event| batch.push_life(event.clone()));
+            ticks.iter().for_each(|tick| batch.push_tick(&tick.bytes()));
+            pipeline.take(&mut batch);
+            pipeline.finish().symbolize(&mut NoSymbols).total()
+        });
+        each.collect()
+    }
+
+    #[test]
+    fn held_samples_count_in_each_profile_until_their_end() {
+        let held = |time, bytes| FakeTick::walked(time, 7, "cat", &[1, 2]).held().value(0, bytes);
+        let end = |time, of, value| FakeTick::end(time, 7, (of, 0)).value(0, value);
+        assert_eq!(
+            totals(&[&[held(1, 10), held(2, 20)], &[held(3, 5)], &[end(4, 1, 0)], &[]], &[]),
+            [30, 35, 25, 25]
+        );
+        // A request has no value until it completes, and then one in one profile.
+        assert_eq!(totals(&[&[held(1, 0), held(2, 0)], &[end(3, 2, 700)], &[]], &[]), [0, 700, 0]);
+        // The end was read before its sample, in the batch before.
+        assert_eq!(totals(&[&[end(5, 4, 0)], &[held(4, 10)], &[]], &[]), [0, 0, 0]);
+        assert_eq!(totals(&[&[end(5, 4, 9)], &[held(4, 0)], &[]], &[]), [0, 9, 0]);
+    }
+
+    #[test]
+    fn held_samples_end_with_their_process() {
+        let held = |time, pid| FakeTick::walked(time, pid, "cat", &[1, 2]).held().value(0, 10);
+        let life = |time, life| LifeEvent { time, pid: 7, life };
+        let ticks: &[&[FakeTick]] = &[&[held(1, 7), held(1, 8), held(5, 7)], &[]];
+        assert_eq!(totals(ticks, &[life(3, Life::Executed)]), [20, 20]);
+        // No process of the fake system has memory.
+        assert_eq!(totals(ticks, &[life(9, Life::Exited)]), [10, 10]);
     }
 
     #[test]

@@ -9,9 +9,10 @@ use hashbrown::HashMap;
 
 use super::names::{Namer, Names};
 use super::samples::{Event, NO_CPU, SampleInterner};
-use super::traces::TraceInterner;
+use super::traces::{StoredTrace, TraceInterner};
 use super::{
     Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId,
+    TraceId,
 };
 use crate::language::{Script, ScriptId};
 use crate::process::{Module, ModuleId};
@@ -118,10 +119,58 @@ impl ProfileBuilder {
         if kind >= self.kinds.len() {
             return self.lose("of an unknown kind", 1);
         }
+        let trace = self.trace(trace);
+        self.add_interned((kind, value), cpu.unwrap_or(NO_CPU), (thread, trace), time);
+    }
+
+    /// Interns a trace and returns its number.
+    pub(crate) fn trace(&mut self, trace: &Trace<'_>) -> TraceId {
         let frames = trace.frames.iter().map(|&frame| FrameId(self.frames.intern(frame)));
-        let trace = self.traces.intern(trace, frames);
-        let event = Event { time, cpu: cpu.unwrap_or(NO_CPU), value };
-        self.samples.add(kind as u16, thread, trace, event);
+        self.traces.intern(trace, frames)
+    }
+
+    /// Adds a sample of an interned thread and trace; as [`add_value`](ProfileBuilder::add_value).
+    pub(crate) fn add_interned(
+        &mut self,
+        (kind, value): (usize, u64),
+        cpu: u32,
+        (thread, trace): (ThreadId, TraceId),
+        time: u64,
+    ) {
+        if kind >= self.kinds.len() {
+            return self.lose("of an unknown kind", 1);
+        }
+        self.samples.add(kind as u16, thread, trace, Event { time, cpu, value });
+    }
+
+    /// Interns a thread and a trace of another builder, with the functions of scripts that it has.
+    pub(crate) fn adopt(
+        &mut self,
+        from: &ProfileBuilder,
+        (thread, trace): (ThreadId, TraceId),
+    ) -> (ThreadId, TraceId) {
+        let thread = from.threads.items[thread.0 as usize].clone();
+        let process = self.process(from.processes.items[thread.process.0 as usize].clone());
+        let thread = self.thread(Thread { process, ..thread });
+        let (stored, frames) = from.traces.get(trace);
+        let StoredTrace { stop, omitted, gap, .. } = *stored;
+        let frames: Vec<Frame> = frames.iter().map(|id| from.frames.items[id.0 as usize]).collect();
+        for frame in &frames {
+            if let Frame::Script { function, .. } = frame
+                && let Some(script) = from.scripts.get(function)
+            {
+                self.scripts.entry(*function).or_insert_with(|| script.clone());
+            }
+        }
+        (thread, self.trace(&Trace { frames: frames.as_slice().into(), stop, omitted, gap }))
+    }
+
+    /// Returns the modules of all frames; some may come several times.
+    pub(crate) fn modules(&self) -> impl Iterator<Item = ModuleId> + '_ {
+        self.frames.items.iter().filter_map(|frame| match frame {
+            Frame::Native { module, .. } => Some(*module),
+            _ => None,
+        })
     }
 
     /// Adds the functions of scripts that occur in traces, as far as `script` returns them.

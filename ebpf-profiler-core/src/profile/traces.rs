@@ -89,6 +89,12 @@ impl TraceInterner {
         })
     }
 
+    /// Returns a trace and its frames.
+    pub(super) fn get(&self, id: TraceId) -> (&StoredTrace, &[FrameId]) {
+        let stored = self.traces.get(id);
+        (stored, self.traces.frames(stored.stack))
+    }
+
     pub(super) fn finish(self) -> Traces {
         self.traces
     }

@@ -309,6 +309,16 @@ impl Registry {
         self.modules.take_seen()
     }
 
+    /// Keeps modules for the next profile, though they may not occur in frames of it.
+    pub fn keep_modules(&mut self, ids: impl Iterator<Item = ModuleId>) {
+        self.modules.keep(ids);
+    }
+
+    /// Returns `true` if a process has memory.
+    pub fn has_memory(&self, pid: u32) -> bool {
+        self.system.mappings(pid).is_ok_and(|maps| !maps.is_empty())
+    }
+
     /// Drops processes that ended.
     pub fn expire(&mut self, now: u64) {
         while let Some(&(at, pid)) = self.leaving.front() {

@@ -192,6 +192,15 @@ impl Modules {
         self.entries.iter_mut().filter_map(taken).collect()
     }
 
+    /// Marks modules as ones that occurred in frames.
+    pub(super) fn keep(&mut self, ids: impl Iterator<Item = ModuleId>) {
+        for id in ids {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.seen = true;
+            }
+        }
+    }
+
     /// Drops unused modules if there are `limit` of them, or twice as many as after the previous time.
     /// Returns `true` if fewer than `limit` are left.
     pub(super) fn make_room(&mut self, limit: usize, allocator: &mut Allocator, now: u64) -> bool {

@@ -54,6 +54,8 @@ impl ProcessFilter {
     pub(super) fn cut<'w>(&self, words: &'w [u64]) -> Cow<'w, [u64]> {
         let Some(pids) = &self.pids else { return words.into() };
         match words.get(..HEAD_WORDS) {
+            // It names no code.
+            Some(head) if (head[2] >> 32) as u8 == kind::END => words.into(),
             Some(head) if !pids.contains_key(&(head[1] as u32)) => anonymous(head).into(),
             _ => words.into(),
         }

@@ -97,6 +97,7 @@ impl Run {
                     ));
                 }
                 self.pipeline.registry().set_filter(&pids);
+                self.pipeline.drop_held();
                 Ok(false)
             }
             Boundary::End(end) => {

@@ -2,12 +2,12 @@
 //!
 //! The kernel ABI may change without a new version of the format; then only this file converts between the two.
 
-use ebpf_programs::abi::record::{HEAD_WORDS, Head, kind};
+use ebpf_programs::abi::record::{End, HEAD_WORDS, Head, kind};
 use ebpf_programs::abi::registers::{COUNT, Registers};
 
 use super::decode::{Fields, Result};
 use super::encode::Encoder;
-use crate::sample::{SourceError, encode_head, split_head};
+use crate::sample::{END_WORDS, SourceError, decode_end, encode_head, split_head};
 
 /// Words of eight bytes in the registers of a ring record: pc, known, values, thread.
 const REGISTER_WORDS: usize = size_of::<Registers>() / 8;
@@ -20,17 +20,25 @@ mod sample {
     pub(super) const WALKED: u32 = 1;
     /// Registers and a copy of the stack.
     pub(super) const RAW: u32 = 2;
+    /// The end of a sample.
+    pub(super) const END: u32 = 3;
+    /// Flag of a sample that counts until its end.
+    pub(super) const HELD: u32 = 1 << 7;
 }
 
 /// Writes the body of a sample, from the words of a ring record.
 pub(super) fn encode(e: &mut Encoder<'_>, words: &[u64]) {
+    if let Some((head, end)) = split_end(words) {
+        return encode_end(e, &head, end);
+    }
     let Some(parts) = Parts::split(words) else {
         e.u64(words.first().copied().unwrap_or(0));
         return e.u32(sample::MALFORMED);
     };
     let Parts { head, kernel, registers, user, stack } = parts;
     e.u64(head.time);
-    e.u32(if registers.is_some() { sample::RAW } else { sample::WALKED });
+    let held = if head.kind & kind::HELD != 0 { sample::HELD } else { 0 };
+    e.u32(held | if registers.is_some() { sample::RAW } else { sample::WALKED });
     for field in [head.pid, head.tid, head.cpu, head.stop.into(), head.taken, head.omitted] {
         e.u32(field);
     }
@@ -56,7 +64,11 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
     if kind == sample::MALFORMED {
         return Ok((time, Vec::new()));
     }
-    let is_raw = match kind {
+    if kind == sample::END {
+        return Ok((time, end(time, fields)?));
+    }
+    let held = if kind & sample::HELD != 0 { kind::HELD } else { 0 };
+    let is_raw = match kind & !sample::HELD {
         sample::WALKED => false,
         sample::RAW => true,
         _ => return Err(SourceError::Format("a sample is of an unknown kind")),
@@ -71,7 +83,7 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
         pid,
         tid,
         cpu,
-        kind: if is_raw { kind::RAW } else { kind::WALKED },
+        kind: held | if is_raw { kind::RAW } else { kind::WALKED },
         stop: u8::try_from(stop).map_err(|_| RANGE)?,
         kernel: u8::try_from(kernel_frames.len()).map_err(|_| RANGE)?,
         length: HEAD_WORDS as u8,
@@ -109,6 +121,36 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
     Ok((time, words))
 }
 
+/// Splits the words of the end of a sample; `None` for other records.
+fn split_end(words: &[u64]) -> Option<(Head, &[u64; END_WORDS])> {
+    let (head, rest) = split_head(words).filter(|(head, _)| head.kind == kind::END)?;
+    Some((head, rest.first_chunk()?))
+}
+
+fn encode_end(e: &mut Encoder<'_>, head: &Head, end: &[u64; END_WORDS]) {
+    let End { time, cpu, .. } = decode_end(end);
+    e.u64(head.time);
+    e.u32(sample::END);
+    for field in [head.pid, head.tid, head.cpu, head.event.into()] {
+        e.u32(field);
+    }
+    e.u64(head.value);
+    e.u64(time);
+    e.u32(cpu);
+}
+
+/// Decodes the end of a sample to the words of a ring record.
+fn end(time: u64, fields: &mut Fields<'_>) -> Result<Vec<u64>> {
+    let (pid, tid, cpu, event) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
+    let event = u16::try_from(event).map_err(|_| RANGE)?;
+    let (value, of_time, of_cpu) = (fields.u64()?, fields.u64()?, fields.u32()?);
+    let (kind, length) = (kind::END, HEAD_WORDS as u8);
+    let head = Head { time, pid, tid, cpu, kind, length, event, value, ..Head::default() };
+    let mut words = encode_head(&head).to_vec();
+    words.extend([of_time, of_cpu.into()]);
+    Ok(words)
+}
+
 const RANGE: SourceError = SourceError::Format("a number of a sample is out of range");
 
 /// The parts of a ring record.
@@ -125,7 +167,7 @@ impl<'w> Parts<'w> {
     fn split(words: &'w [u64]) -> Option<Parts<'w>> {
         let (head, rest) = split_head(words)?;
         let (kernel, rest) = rest.split_at_checked(head.kernel.into())?;
-        let (registers, rest) = match head.kind {
+        let (registers, rest) = match head.kind & !kind::HELD {
             kind::WALKED => (None, rest),
             kind::RAW => rest.split_first_chunk().map(|(registers, rest)| (Some(registers), rest))?,
             _ => return None,
@@ -168,6 +210,19 @@ mod tests {
         (registers.values[7], registers.values[16]) = (0x1000, 0x2000);
         let raw = FakeTick::raw(7, 8, "cat", &registers, &[4, 5]).kernel(&[9, 10]).value(3, u64::MAX);
         assert_eq!(round_trip(&words(&raw)), words(&raw));
+    }
+
+    #[test]
+    fn held_samples_and_their_ends_round_trip() {
+        let held = FakeTick::walked(7, 8, "cat", &[1, 2, 3]).held().value(1, 4096);
+        assert_eq!(round_trip(&words(&held)), words(&held));
+        let end = FakeTick::end(9, 8, (7, 3)).value(1, 5);
+        let mut bytes = Vec::new();
+        encode(&mut Encoder(&mut bytes), &words(&end));
+        for len in 12..bytes.len() {
+            assert!(decode(&mut Fields(&bytes[..len])).is_err(), "{len}");
+        }
+        assert_eq!(decode(&mut Fields(&bytes)).unwrap(), (9, words(&end)));
     }
 
     #[test]

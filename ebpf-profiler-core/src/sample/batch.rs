@@ -66,7 +66,7 @@ impl Batch {
     /// Returns `true` if a sample is still to be unwound.
     pub fn has_raw(&self) -> bool {
         let kind = |words: &[u64]| words.get(2).map(|word| (word >> 32) as u8);
-        self.ticks().any(|words| kind(words) == Some(kind::RAW))
+        self.ticks().any(|words| kind(words).is_some_and(|kind| kind & !kind::HELD == kind::RAW))
     }
 
     /// Adds a life event.

@@ -19,7 +19,7 @@ pub use batch::{Batch, Event};
 pub use filter::KernelFilter;
 pub use life::{FileId, Life, LifeEvent, MapEvent};
 pub use tick::{Body, Malformed, TickRecord};
-pub(crate) use tick::{encode_head, split_head};
+pub(crate) use tick::{END_WORDS, decode_end, encode_head, split_head};
 
 /// A stream of events: of the running kernel, or of a recording.
 pub trait Source: Send {
@@ -88,13 +88,15 @@ pub struct Counts {
 
 impl Counts {
     /// Counters of samples that were lost in the kernel.
-    pub(crate) const LOSSES: [Counter; 6] = [
+    pub(crate) const LOSSES: [Counter; 8] = [
         Counter::RingFull,
         Counter::Nested,
         Counter::Untracked,
         Counter::Invalid,
         Counter::NoWalk,
         Counter::Skipped,
+        Counter::Unheld,
+        Counter::UnsentEnds,
     ];
 
     /// Returns the numbers of samples that were lost in the kernel, in the order of [`LOSSES`](Counts::LOSSES).

@@ -1,7 +1,7 @@
 //! One record of the ring.
 
 use ebpf_programs::abi::reason::Stop;
-use ebpf_programs::abi::record::{HEAD_WORDS, Head, LEAF_WORDS, MAX_WORDS, frame, kind};
+use ebpf_programs::abi::record::{End, HEAD_WORDS, Head, LEAF_WORDS, MAX_WORDS, frame, kind};
 use ebpf_programs::abi::registers::{self, Registers};
 
 /// Words of eight bytes in the registers.
@@ -24,6 +24,8 @@ pub struct TickRecord<'a> {
     pub event: u16,
     /// Value in the unit of that kind.
     pub value: u64,
+    /// It counts until its end, which comes later.
+    pub is_held: bool,
     /// Stop reason of the kernel side's walk.
     pub stop: Stop,
     /// Kernel addresses, innermost first.
@@ -57,6 +59,13 @@ pub enum Body<'a> {
         /// The stack from the stack pointer upwards.
         stack: &'a [u64],
     },
+    /// No sample, but the end of one that was held: from now on it has this record's value, or none if that is 0.
+    End {
+        /// Time of the sample.
+        time: u64,
+        /// CPU of the sample.
+        cpu: u32,
+    },
 }
 
 /// A record is inconsistent.
@@ -72,9 +81,10 @@ impl<'a> TickRecord<'a> {
     pub fn decode(words: &'a [u64]) -> Result<TickRecord<'a>, Malformed> {
         let (head, rest) = split_head(words).ok_or(Malformed)?;
         let (kernel, rest) = rest.split_at_checked(head.kernel.into()).ok_or(Malformed)?;
-        let body = match head.kind {
+        let body = match head.kind & !kind::HELD {
             kind::WALKED => walked(&head, rest)?,
             kind::RAW => raw(&head, rest)?,
+            kind::END => end(rest)?,
             _ => return Err(Malformed),
         };
         Ok(TickRecord {
@@ -85,6 +95,7 @@ impl<'a> TickRecord<'a> {
             comm: head.comm,
             event: head.event,
             value: head.value,
+            is_held: head.kind & kind::HELD != 0,
             stop: Stop::from_number(head.stop).ok_or(Malformed)?,
             kernel,
             body,
@@ -163,6 +174,20 @@ fn raw<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     values.copy_from_slice(&words[2..2 + registers::COUNT]);
     let thread = words[2 + registers::COUNT];
     Ok(Body::Raw { registers: Registers { pc: words[0], known: words[1], values, thread }, calls, stack })
+}
+
+fn end<'a>(rest: &[u64]) -> Result<Body<'a>, Malformed> {
+    let words = rest.first_chunk().ok_or(Malformed)?;
+    let End { time, cpu, .. } = decode_end(words);
+    Ok(Body::End { time, cpu })
+}
+
+/// Words of eight bytes in the rest of the record of an end.
+pub(crate) const END_WORDS: usize = size_of::<End>() / 8;
+
+/// Decodes the rest of the record of an end.
+pub(crate) fn decode_end(&[time, cpu]: &[u64; END_WORDS]) -> End {
+    End { time, cpu: cpu as u32, reserved: 0 }
 }
 
 #[cfg(test)]

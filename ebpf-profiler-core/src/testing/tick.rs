@@ -47,6 +47,17 @@ impl FakeTick {
         FakeTick { stop: Stop::UnknownProcess, ..FakeTick::new(time, pid, name, kind::RAW, rest) }
     }
 
+    /// Creates the end of the sample that was taken at a time on a CPU.
+    pub fn end(time: u64, pid: u32, (of_time, of_cpu): (u64, u32)) -> FakeTick {
+        FakeTick::new(time, pid, "", kind::END, vec![of_time, of_cpu.into()])
+    }
+
+    /// Holds the sample until its end.
+    #[must_use = "returns the changed sample"]
+    pub fn held(self) -> FakeTick {
+        FakeTick { kind: self.kind | kind::HELD, ..self }
+    }
+
     /// Sets the kernel frames, innermost first; at most 127.
     #[must_use = "returns the changed sample"]
     pub fn kernel(self, addresses: &[u64]) -> FakeTick {
@@ -80,8 +91,9 @@ impl FakeTick {
 
     fn words(&self) -> Vec<u64> {
         const REGISTERS: usize = size_of::<Registers>() / 8;
-        let (user, copied) = match self.kind {
+        let (user, copied) = match self.kind & !kind::HELD {
             kind::WALKED => (self.rest.len(), 0),
+            kind::END => (0, 0),
             _ => (0, (self.rest.len() - REGISTERS) * 8),
         };
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;

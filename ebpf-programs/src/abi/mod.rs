@@ -41,6 +41,8 @@ pub mod filter;
 
 pub mod span;
 
+pub mod held;
+
 pub mod budget;
 
 /// Version of the ABI; changes with the meaning or layout of anything in this module.

@@ -37,8 +37,10 @@ pub mod walk {
     pub const EVENT: u32 = 1;
     /// The walk at the end of a span.
     pub const SPAN: u32 = 2;
+    /// The walk of a held sample.
+    pub const HELD: u32 = 3;
     /// Number of walks.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = 4;
 }
 
 const _: () = assert!(size_of::<Event>() == 16);

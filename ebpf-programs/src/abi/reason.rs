@@ -98,6 +98,10 @@ reasons! {
         NoWalk = 11, "events lost because no walk was loaded";
         /// Events at which the kernel ran no program, because one ran on the CPU already. Counted by the kernel.
         Skipped = 12, "events lost because the kernel ran another program";
+        /// Samples lost because too many had not ended: see [`held`](super::held).
+        Unheld = 13, "samples lost because too many had not ended";
+        /// Ends of samples that could not be sent because the ring was full. Most are sent when the address is used again.
+        UnsentEnds = 14, "ends of samples delayed or lost because the ring was full";
     }
 }
 

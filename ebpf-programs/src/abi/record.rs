@@ -3,6 +3,7 @@
 //! ```text
 //!   walked   Head | kernel frames: u64 × kernel | words of user frames: u64 × user
 //!   raw      Head | kernel frames: u64 × kernel | Registers | words of interpreter frames: u64 × user | stack: u8 × copied
+//!   end      Head | End
 //! ```
 //!
 //! The head says its own length: what follows the fields of [`Head`] up to that length is for later versions.
@@ -37,7 +38,7 @@ pub struct Head {
     pub tid: u32,
     /// CPU number.
     pub cpu: u32,
-    /// One of [`kind`].
+    /// One of [`kind`], and its flag.
     pub kind: u8,
     /// Number of a [`Stop`](super::reason::Stop).
     pub stop: u8,
@@ -70,6 +71,22 @@ pub mod kind {
     pub const WALKED: u8 = 1;
     /// Registers and a copy of the stack, to be unwound in user space.
     pub const RAW: u8 = 2;
+    /// The end of a [held](super::super::held) sample.
+    pub const END: u8 = 3;
+    /// Flag of a sample that is [held](super::super::held) until its end.
+    pub const HELD: u8 = 1 << 7;
+}
+
+/// The rest of an [end](kind::END): the sample that ends. The head has its process, its kind and the value at its end.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct End {
+    /// Time of the sample.
+    pub time: u64,
+    /// CPU of the sample.
+    pub cpu: u32,
+    /// Reserved; must be zero.
+    pub reserved: u32,
 }
 
 /// Flags and fields in the words of user frames.
@@ -122,5 +139,5 @@ const _: () = {
     assert!(
         size_of::<Head>() == 64 && MAX_KERNEL_FRAMES <= u8::MAX as usize && MAX_COPY <= u16::MAX as usize
     );
-    assert!(size_of::<Registers>().is_multiple_of(8));
+    assert!(size_of::<Registers>().is_multiple_of(8) && size_of::<End>() == 16);
 };

@@ -1,19 +1,27 @@
 //! Sampling by periods, and the cost of samples. See [`budget`](ebpf_programs::abi::budget).
 //!
-//! The loader sets [`IS_GOVERNED`] before the programs are verified: without a budget, the verifier removes this code.
+//! The loader sets [`IS_GOVERNED`] and [`HAS_PERIODS`] before the programs are verified: without a budget or period, the verifier
+//! removes this code.
 
 use aya_ebpf::helpers::generated::{bpf_get_prandom_u32, bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use ebpf_programs::abi::budget::{Cost, MAX_KINDS, TIMED};
 
-use crate::IS_GOVERNED;
 use crate::maps::{COSTS, PERIODS};
 use crate::output::add_atomically;
+use crate::{HAS_PERIODS, IS_GOVERNED};
 
 /// Returns `true` if the profiler has a budget, a constant for the verifier.
 #[inline(always)]
 pub(crate) fn is_governed() -> bool {
     // SAFETY: it is a constant; volatile, because the loader has replaced it.
     unsafe { (&raw const IS_GOVERNED).read_volatile() != 0 }
+}
+
+/// Returns `true` if a kind may have a period, a constant for the verifier.
+#[inline(always)]
+fn has_periods() -> bool {
+    // SAFETY: it is a constant; volatile, because the loader has replaced it.
+    unsafe { (&raw const HAS_PERIODS).read_volatile() != 0 }
 }
 
 /// Returns the current time for [`count_sample`] and [`count_idle`]; 0 without a budget.
@@ -26,7 +34,7 @@ pub(crate) fn start() -> u64 {
 /// Returns the value of a sample of an event with a value; `None` if the event is not sampled.
 #[inline(always)]
 pub(crate) fn weigh(event: u16, value: u64) -> Option<u64> {
-    if !is_governed() {
+    if !has_periods() {
         return Some(value);
     }
     let Some(period) = PERIODS.get(event as u32) else { return Some(value) };

@@ -42,6 +42,12 @@ mod sample;
 
 mod event;
 
+mod held;
+
+mod heap;
+
+mod block;
+
 mod span;
 
 mod user_registers;
@@ -204,6 +210,64 @@ fn walk_waking(context: RawTracePointContext) -> i32 {
     0
 }
 
+/// Begins an allocation, and calls its walk if it is sampled.
+#[uprobe]
+fn allocating(context: ProbeContext) -> u32 {
+    if heap::allocate(&context) {
+        call(&PROBE_WALKS, walk::HELD, &context);
+    }
+    0
+}
+
+/// Takes the sample of an allocation.
+#[uprobe]
+fn walk_allocating(context: ProbeContext) -> u32 {
+    heap::walk(&context);
+    0
+}
+
+/// Ends the call of a function that allocates.
+#[uprobe]
+fn allocated(context: ProbeContext) -> u32 {
+    heap::allocated(&context);
+    0
+}
+
+/// Handles the call of a function that frees.
+#[uprobe]
+fn freeing(context: ProbeContext) -> u32 {
+    heap::free(&context);
+    0
+}
+
+/// Calls the walk of a thread that issues a request of a disk.
+#[raw_tracepoint(tracepoint = "block_bio_queue")]
+fn issued(context: RawTracePointContext) -> i32 {
+    call(&RAW_WALKS, walk::HELD, &context);
+    0
+}
+
+/// Takes the sample of a request of a disk.
+#[raw_tracepoint]
+fn walk_issued(context: RawTracePointContext) -> i32 {
+    block::issue(&context);
+    0
+}
+
+/// Handles the completion of a request of a disk.
+#[raw_tracepoint(tracepoint = "block_rq_complete")]
+fn finished(context: RawTracePointContext) -> i32 {
+    block::finish(&context);
+    0
+}
+
+/// Handles the completion of a request of a device without a queue.
+#[raw_tracepoint(tracepoint = "block_bio_complete")]
+fn completed(context: RawTracePointContext) -> i32 {
+    block::complete(&context);
+    0
+}
+
 /// Takes a sample at an own program's event of a clock or counter.
 #[perf_event]
 fn own_event(context: PerfEventContext) -> u32 {
@@ -279,6 +343,11 @@ static LEVELS: u32 = abi::config::MAX_LEVELS;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".rodata")]
 static OWN_KINDS: u64 = 0;
+
+/// Not 0 if a kind of samples may have a period: see [`budget`]. Set by the loader.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".rodata")]
+static HAS_PERIODS: u32 = 0;
 
 /// Not 0 if the profiler has a budget: see [`budget`]. Set by the loader.
 #[unsafe(no_mangle)]

@@ -9,6 +9,7 @@ use ebpf_programs::abi::budget::{Cost, MAX_KINDS};
 use ebpf_programs::abi::config::{Config, RAW_SENT as RAW_SENT_ENTRIES, RawSent};
 use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
+use ebpf_programs::abi::held;
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::off_cpu::{OffCpu, Switched, Woken};
 use ebpf_programs::abi::own::{Event, walk};
@@ -121,6 +122,18 @@ pub(crate) static CGROUPS: CgroupArray = CgroupArray {
 /// Beginnings of spans; the loader sets the number.
 #[btf_map]
 pub(crate) static SPANS: LruHashMap<span::Key, u64, 1> = LruHashMap::new();
+
+/// Samples that have not ended; the loader sets the number.
+#[btf_map]
+pub(crate) static HELD: HashMap<held::Key, held::Held, 1> = HashMap::new();
+
+/// Allocations between call and return; the loader sets the number.
+#[btf_map]
+pub(crate) static OPENINGS: LruHashMap<span::Key, held::Opening, 1> = LruHashMap::new();
+
+/// Settings of the latency of disks, one value.
+#[btf_map]
+pub(crate) static BLOCK: Array<held::Block, 1> = Array::new();
 
 /// Periods by the number of a kind of samples. See [`budget`](ebpf_programs::abi::budget).
 #[btf_map]

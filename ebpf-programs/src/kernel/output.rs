@@ -1,14 +1,19 @@
 //! Output of records to user space, with counters.
 
 use aya_ebpf::bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP};
-use aya_ebpf::helpers::generated::{bpf_ringbuf_output, bpf_ringbuf_query};
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_pid_tgid, bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_ringbuf_output,
+    bpf_ringbuf_query,
+};
+use core::ffi::c_void;
 use ebpf_programs::abi::config::Config;
+use ebpf_programs::abi::held::Held;
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{MAX_WORDS, kind};
+use ebpf_programs::abi::record::{End, Head, MAX_WORDS, kind};
 
 use crate::cpu_buffer;
-use crate::maps::{COUNTERS, RING};
-use crate::scratch::{RECORD_WORDS, Scratch};
+use crate::maps::{CONFIG, COUNTERS, RING};
+use crate::scratch::{HEAD_WORDS, RECORD_WORDS, Scratch};
 
 /// The counters of one CPU.
 pub(crate) struct Counters(*mut [u64; Counter::WORDS]);
@@ -63,12 +68,12 @@ pub(crate) unsafe fn add_atomically(word: *mut u64, count: u64) {
     }
 }
 
-/// Sends the unwound stack in `scratch`.
+/// Sends the unwound stack in `scratch`. Returns `false` if it is lost.
 #[inline(always)]
-pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters) {
-    let (words, taken) = (scratch.walk.words, scratch.walk.taken);
+pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters) -> bool {
+    let (words, taken, flag) = (scratch.walk.words, scratch.walk.taken, scratch.flag);
     let head = scratch.head();
-    head.kind = kind::WALKED;
+    head.kind = kind::WALKED | flag;
     head.user = words;
     head.taken = taken;
     if words > MAX_WORDS as u32 {
@@ -82,15 +87,17 @@ pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters
     counters.add(Counter::Frames, taken as u64);
     let words = scratch.user_at + user;
     let urgent = scratch.urgent != 0;
-    if !urgent && cpu_buffer::put(cpu, &scratch.record, words) {
+    let is_sent = if !urgent && cpu_buffer::put(cpu, &scratch.record, words) {
         counters.sent(Counter::Samples, words);
+        true
     } else {
-        send(scratch, words, urgent, Counter::Samples, config, counters);
-    }
+        send(scratch, words, urgent, Counter::Samples, config, counters)
+    };
     if take_second(scratch) {
         counters.add(Counter::Events, 1);
         send(scratch, words, false, Counter::Samples, config, counters);
     }
+    is_sent
 }
 
 /// Turns the record into that of the next kind. Returns `false` if there is none.
@@ -103,7 +110,8 @@ pub(crate) fn take_second(scratch: &mut Scratch) -> bool {
     second != 0
 }
 
-/// Sends the first `words` words of the record through the ring and counts it as `counter`, or as lost.
+/// Sends the first `words` words of the record through the ring and counts it as `counter`, or as lost. Returns `false` if it is
+/// lost.
 #[inline(always)]
 pub(crate) fn send(
     scratch: &mut Scratch,
@@ -112,21 +120,61 @@ pub(crate) fn send(
     counter: Counter,
     config: &Config,
     counters: &Counters,
-) {
+) -> bool {
     let record = scratch.record.as_mut_ptr();
     let bytes = (words as u64 & (RECORD_WORDS as u64 - 1)) * 8;
+    // SAFETY: the record has at least `bytes` bytes.
+    let Some(wakeups) = (unsafe { put_in_ring(record.cast(), bytes, urgent, config) }) else {
+        counters.add(Counter::RingFull, 1);
+        return false;
+    };
+    counters.sent(counter, words);
+    if wakeups > 0 {
+        counters.add(Counter::Wakeups, wakeups);
+    }
+    true
+}
+
+/// Sends the end of a sample. Returns `false` if the ring is full.
+///
+/// Not inlined, because the record needs room on the stack.
+#[inline(never)]
+pub(crate) fn end(held: &Held, event: u32, value: u64) -> bool {
+    let Some(config) = CONFIG.get(0) else { return true };
+    // SAFETY: the helpers have no conditions.
+    let (time, cpu, tid) =
+        unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id(), bpf_get_current_pid_tgid() as u32) };
+    let (kind, length) = (kind::END, HEAD_WORDS as u8);
+    let head =
+        Head { time, pid: held.pid, tid, cpu, kind, length, event: event as u16, value, ..Head::default() };
+    let record = EndRecord { head, end: End { time: held.time, cpu: held.cpu, reserved: 0 } };
+    // SAFETY: the record has its own size.
+    unsafe {
+        put_in_ring((&raw const record).cast_mut().cast(), size_of::<EndRecord>() as u64, false, config)
+    }
+    .is_some()
+}
+
+/// The end of a sample, as it is sent.
+#[repr(C)]
+struct EndRecord {
+    head: Head,
+    end: End,
+}
+
+/// Copies a record into the ring. Returns the number of wake-ups; `None` if the ring is full.
+///
+/// # Safety
+///
+/// `record` has `bytes` bytes.
+#[inline(always)]
+unsafe fn put_in_ring(record: *mut c_void, bytes: u64, urgent: bool, config: &Config) -> Option<u64> {
     let ring = (&raw const RING).cast_mut().cast();
-    // SAFETY: `RING` is a ring buffer map, and the record has at least `bytes` bytes.
-    let (wake, error) = unsafe {
+    // SAFETY: `RING` is a ring buffer map; the rest is guaranteed by the caller.
+    unsafe {
         let wake = urgent || bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA as u64) >= config.wakeup_bytes as u64;
         let flags = if wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
-        (wake, bpf_ringbuf_output(ring, record.cast(), bytes, flags as u64))
-    };
-    if error != 0 {
-        return counters.add(Counter::RingFull, 1);
-    }
-    counters.sent(counter, words);
-    if wake {
-        counters.add(Counter::Wakeups, 1);
+        let error = bpf_ringbuf_output(ring, record, bytes, flags as u64);
+        (error == 0).then_some(wake as u64)
     }
 }

@@ -67,9 +67,9 @@ fn take_budget(pid: u32, stop: Stop) -> bool {
 }
 
 /// Sends a raw record with at most `most` bytes of stack. The walk's registers must have been refilled, because the walk has
-/// changed them.
+/// changed them. Returns `false` if it is lost.
 #[inline(always)]
-pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, most: u32) {
+pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, most: u32) -> bool {
     let at = scratch.user_at & 0xff;
     let registers = (&raw mut scratch.record[at as usize]).cast::<Registers>();
     // SAFETY: behind at most 255 words the record has room for registers.
@@ -84,17 +84,19 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, 
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
-    let Copy { at, copied, .. } = scratch.copy;
+    let (Copy { at, copied, .. }, flag) = (&scratch.copy, scratch.flag);
+    let (at, copied) = (*at, *copied);
     let head = scratch.head();
-    head.kind = kind::RAW;
+    head.kind = kind::RAW | flag;
     head.user = user;
     head.copied = copied as u16;
     let words = at + copied / 8;
-    output::send(scratch, words, true, Counter::Raw, config, counters);
+    let is_sent = output::send(scratch, words, true, Counter::Raw, config, counters);
     if output::take_second(scratch) {
         counters.add(Counter::Events, 1);
         output::send(scratch, words, false, Counter::Raw, config, counters);
     }
+    is_sent
 }
 
 /// Writes the interpreter frames of the process into the record at word `at`. Returns their number of words.

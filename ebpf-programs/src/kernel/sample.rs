@@ -7,7 +7,7 @@ use aya_ebpf::helpers::generated::{
 use core::ffi::{c_long, c_void};
 use ebpf_programs::abi::mapping::filter;
 use ebpf_programs::abi::reason::{Counter, Stop};
-use ebpf_programs::abi::record::{Head, MAX_KERNEL_FRAMES, MAX_STEPS};
+use ebpf_programs::abi::record::{Head, MAX_KERNEL_FRAMES, MAX_STEPS, kind};
 use ebpf_programs::walk::arch::X86_64;
 
 use crate::context::Context;
@@ -35,25 +35,51 @@ pub(crate) fn take_two<C: Context>(context: &C, event: u16, first: u64, second: 
     let cpu = unsafe { bpf_get_smp_processor_id() };
     match level::claim(cpu) {
         Some(slot) => {
-            take_in(slot, cpu, context, event, [first, second]);
+            take_in(slot, cpu, context, event, [first, second], 0);
             level::release(slot);
         }
         None => Counters::lose(cpu, Counter::Nested),
     }
 }
 
-/// Takes one sample with the state of a slot.
+/// Takes one sample that is [held](ebpf_programs::abi::held) until its end, whatever the [budget]. Returns time and CPU of its
+/// record; `None` if there is none.
 #[inline(always)]
-fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, [value, second]: [u64; 2]) {
+pub(crate) fn take_held<C: Context>(context: &C, event: u16, value: u64) -> Option<(u64, u32)> {
+    // SAFETY: the helper has no conditions.
+    let cpu = unsafe { bpf_get_smp_processor_id() };
+    let Some(slot) = level::claim(cpu) else {
+        Counters::lose(cpu, Counter::Nested);
+        return None;
+    };
+    let is_sent = take_in(slot, cpu, context, event, [value, 0], kind::HELD);
+    let scratch = SCRATCH.get_ptr_mut(slot);
+    // SAFETY: the value belongs to this slot, which is claimed.
+    let time = scratch.map_or(0, |scratch| unsafe { (*scratch).head().time });
+    level::release(slot);
+    is_sent.then_some((time, cpu))
+}
+
+/// Takes one sample with the state of a slot. Returns `true` if it was sent.
+#[inline(always)]
+fn take_in<C: Context>(
+    slot: u32,
+    cpu: u32,
+    context: &C,
+    event: u16,
+    [value, second]: [u64; 2],
+    flag: u8,
+) -> bool {
     // SAFETY: the helper has no conditions.
     let ids = unsafe { bpf_get_current_pid_tgid() };
     let pid = (ids >> 32) as u32;
-    let (Some(counters), Some(config)) = (Counters::of(slot), CONFIG.get(0)) else { return };
+    let (Some(counters), Some(config)) = (Counters::of(slot), CONFIG.get(0)) else { return false };
     counters.add(Counter::Events, 1);
     if filters::drops(context, cpu) {
-        return counters.add(Counter::Filtered, 1);
+        counters.add(Counter::Filtered, 1);
+        return false;
     }
-    let Some(scratch) = SCRATCH.get_ptr_mut(slot) else { return };
+    let Some(scratch) = SCRATCH.get_ptr_mut(slot) else { return false };
     // SAFETY: the value belongs to this slot, which is claimed.
     let scratch = unsafe { &mut *scratch };
     // Read before any table offset: rules cached under this generation are from tables that are published by now.
@@ -63,16 +89,18 @@ fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, [value, sec
     let known = unsafe { PROCESSES.get(pid) }.copied();
     scratch.begin(known.unwrap_or_default(), tables);
     if pid == config.excluded_pid || scratch.walk.process.filter != filter::KEEP {
-        return counters.add(Counter::Filtered, 1);
+        counters.add(Counter::Filtered, 1);
+        return false;
     }
     if known.is_none() && life::is_unwanted(pid) {
-        return counters.add(Counter::Filtered, 1);
+        counters.add(Counter::Filtered, 1);
+        return false;
     }
     let kernel = if context.hit_user_code() { 0 } else { kernel_stack(context, scratch) };
     scratch.user_at = HEAD_WORDS + kernel;
     head(scratch.head(), ids, cpu, kernel);
     (scratch.head().event, scratch.head().value) = (event, value);
-    scratch.second = second;
+    (scratch.second, scratch.flag) = (second, flag);
     let stop = if !user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved) {
         Stop::NoUserStack
     } else if known.is_none() {
@@ -85,7 +113,7 @@ fn take_in<C: Context>(slot: u32, cpu: u32, context: &C, event: u16, [value, sec
         Some(most) => {
             // Refilled, because the walk has changed them.
             user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved);
-            raw::send(scratch, config, &counters, most);
+            raw::send(scratch, config, &counters, most)
         }
         None => output::walked(scratch, config, &counters),
     }

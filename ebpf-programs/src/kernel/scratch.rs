@@ -53,6 +53,8 @@ pub(crate) struct Scratch {
     pub(crate) urgent: u32,
     /// Value of the sample in the next kind; 0 if there is none.
     pub(crate) second: u64,
+    /// [`HELD`](ebpf_programs::abi::record::kind::HELD) for a sample that is held, else 0.
+    pub(crate) flag: u8,
     /// Table generation at the start of the sample.
     table_generation: u32,
     /// Progress of the stack copy for a raw record.

@@ -12,6 +12,8 @@ mod budget;
 
 mod filters;
 
+mod in_use;
+
 mod labels;
 
 mod off_cpu;
@@ -21,6 +23,8 @@ mod own;
 mod points;
 
 mod probes;
+
+mod program;
 
 mod reentrancy;
 

@@ -1,15 +1,15 @@
 //! Static probes of programs of others, patterns of functions, and programs and libraries that start later.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, Trigger, Usdt};
 use ebpf_profiler_core::profile::{Profile, Sample, Unit};
 
+use crate::program::{self, Running, sum};
 use crate::workload::chain;
 
 #[test]
@@ -94,6 +94,16 @@ fn patterns_meet_libraries_and_programs_that_start_later() {
     }
 }
 
+/// Allocators other than those of C libraries, with their packages.
+pub(crate) const OTHERS: [(&str, &str); 3] = [
+    ("libjemalloc.so.2", "libjemalloc2"),
+    ("libmimalloc.so.2.0", "libmimalloc2.0"),
+    ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+];
+
+/// Folder of their libraries.
+pub(crate) const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
+
 /// Bytes that each function of `heap.c` asks for.
 const ALLOCATED: [(&str, u64); 5] =
     [("plain", 100), ("zeroed", 7 * 64), ("grown", 4000), ("aligned", 640), ("posix", 1280)];
@@ -119,17 +129,38 @@ fn bytes_of_other_allocators_are_those_that_the_program_asks_for() {
     test_needs::root!();
     test_needs::programs!("gcc");
     let program = build("gcc", "heap.c", "heap_of_others", &["-pthread"]);
-    for (library, package) in [
-        ("libjemalloc.so.2", "libjemalloc2"),
-        ("libmimalloc.so.2.0", "libmimalloc2.0"),
-        ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
-    ] {
-        let path = Path::new("/usr/lib/x86_64-linux-gnu").join(library);
+    for (library, package) in OTHERS {
+        let path = Path::new(LIBRARIES).join(library);
         test_needs::file!(&path, format!("apt-get install {package}"));
         let mut command = Command::new(&program);
         let bytes = allocated(command.env("LD_PRELOAD", path), &format!("malloc:{library}"));
         println!("{library}: {bytes:?}");
         assert_eq!(bytes, ALLOCATED.map(|(_, bytes)| bytes * ALLOCATIONS), "{library}");
+    }
+}
+
+/// Their `new` does not call `malloc`.
+#[test]
+#[ignore = "needs root"]
+fn bytes_of_own_new_of_allocators_are_counted_once() {
+    test_needs::root!();
+    test_needs::programs!("g++");
+    let program = build("g++", "news.cpp", "news", &["-std=c++17", "-fno-builtin"]);
+    let known = [("one", 100), ("many", 700), ("quiet", 30), ("aligned", 640)];
+    for (library, package) in OTHERS {
+        let path = Path::new(LIBRARIES).join(library);
+        test_needs::file!(&path, format!("apt-get install {package}"));
+        let mut program = Running::start(Command::new(&program).env("LD_PRELOAD", path));
+        let triggers = ["malloc", "malloc-live:1"].map(|name| trigger(&format!("{name}:{library}")));
+        let builder = triggers.into_iter().fold(Profiler::builder(), Builder::on);
+        let profiler = start(builder.pid(program.child.id()));
+        program.work();
+        let profile = finish(profiler);
+        let bytes = |kind| known.map(|(name, _)| sum(&profile, kind, |sample| program::is_in(sample, name)));
+        println!("{library}: {:?}, {:?} in use", bytes(0), bytes(1));
+        // Every second one is freed.
+        assert_eq!(bytes(0), known.map(|(_, bytes)| bytes * 500), "{library}");
+        assert_eq!(bytes(1), known.map(|(_, bytes)| bytes * 250), "{library}");
     }
 }
 
@@ -186,42 +217,6 @@ fn probes_and_functions_that_do_not_exist_are_errors() {
     }
 }
 
-/// A program that prints `ready`, waits for a line, works, prints `end` and waits for the end of its input.
-struct Running {
-    child: Child,
-    lines: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Running {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
-        let mut running = Running { child, lines };
-        running.expect("ready");
-        running
-    }
-
-    fn work(&mut self) {
-        writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
-        self.expect("end");
-    }
-
-    fn expect(&mut self, word: &str) {
-        let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
-        assert_eq!(line.trim_end(), word);
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        // A failed test may have left it at work.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn start(builder: Builder) -> Profiler {
     let builder = builder.ring_size(64 << 20).deadline(Duration::from_secs(120));
     builder.unwind(ebpf_profiler_unwind::tables()).start().unwrap_or_else(|error| panic!("{error}"))
@@ -237,10 +232,6 @@ fn trigger(text: &str) -> Trigger {
     text.parse().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn sum(profile: &Profile, kind: usize, is_wanted: impl Fn(&Sample<'_>) -> bool) -> u64 {
-    profile.of_kind(kind).samples().filter(|sample| is_wanted(sample)).map(|sample| sample.value()).sum()
-}
-
 /// Returns `true` if the stack of a sample ends with these functions, the root first, by their names without arguments.
 fn has_chain(sample: &Sample<'_>, known: &[&str]) -> bool {
     let names = chain(sample);
@@ -254,12 +245,6 @@ fn folder() -> PathBuf {
     folder
 }
 
-/// Builds a program or library.
 fn build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs").join(source);
-    let path = folder().join(name);
-    let mut command = Command::new(compiler);
-    command.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-o"]).arg(&path).arg(source).args(flags);
-    assert!(command.status().unwrap().success());
-    path
+    program::build("points", compiler, source, name, flags)
 }

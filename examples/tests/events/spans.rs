@@ -126,6 +126,80 @@ fn bytes_of_direct_writes_are_exact() {
 
 #[test]
 #[ignore = "needs root"]
+fn latency_of_a_disk_is_within_the_time_of_its_reads() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let run = Run::new("latency", |_| vec!["block-latency".parse().unwrap()]);
+    let [tid, measured, reads] = run.threads["reader"];
+    let is_load = |sample: &Sample<'_>| {
+        sample.thread().tid == tid as u32 && has_chain(sample, &["start_thread", "work", "reader", "load"])
+    };
+    let latency = run.profile.of_kind(0);
+    let (time, requests) = (
+        run.sum(0, is_load),
+        latency.samples().filter(|sample| is_load(sample)).map(|sample| sample.count()).sum::<u64>(),
+    );
+    println!("{requests} requests of {reads} reads, {time} ns of {measured} ns around the calls");
+    assert_eq!((requests, run.health.lost), (reads, 0), "{:?}", run.health);
+    // Between the two there is the file system, and the scheduler.
+    assert!(time <= measured && time > measured / 20, "{time} of {measured}");
+    assert_eq!((latency.kind().name(), latency.kind().unit()), ("block-latency", Unit::Nanoseconds));
+}
+
+/// The kernel's own statistics of a device that no other program uses.
+#[test]
+#[ignore = "needs root"]
+fn latency_of_a_disk_agrees_with_its_statistics() {
+    test_needs::root!();
+    test_needs::programs!("gcc", "losetup");
+    let device = Loop::new();
+    let before = device.statistics();
+    let run = Run::on("latency", Some(&device.0), |_| vec!["block-latency".parse().unwrap()]);
+    let after = device.statistics();
+    let [reads, read_ms, writes, write_ms] = std::array::from_fn(|index| after[index] - before[index]);
+    let (time, requests) = (run.profile.total(), run.profile.count());
+    let (milliseconds, completed) = (read_ms + write_ms, reads + writes);
+    println!("{requests} requests, {time} ns; {completed} with {milliseconds} ms in /proc/diskstats");
+    // A flush without data is a write.
+    assert_eq!((requests, reads, run.health.lost), (completed, 200, 0));
+    // A request of the statistics begins within the latency; they count whole milliseconds.
+    let statistics = milliseconds * 1_000_000;
+    assert!(time + 3_000_000 >= statistics, "{time}, {statistics}");
+    assert!((time as f64) < 1.25 * statistics as f64 + 20e6, "{time}, {statistics}");
+}
+
+/// A device in a file.
+struct Loop(PathBuf);
+
+impl Loop {
+    fn new() -> Loop {
+        let file = folder("latency").join("device");
+        fs::File::create(&file).unwrap().set_len(16 << 20).unwrap();
+        let mut losetup = Command::new("losetup");
+        let output = losetup.args(["--find", "--show"]).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        Loop(PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()))
+    }
+
+    /// Returns the numbers of reads and writes, each with its milliseconds.
+    fn statistics(&self) -> [u64; 4] {
+        let name = self.0.file_name().unwrap().to_str().unwrap().to_owned();
+        let all = fs::read_to_string("/proc/diskstats").unwrap();
+        let words = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let words = all.lines().map(words).find(|words| words[2] == name).unwrap();
+        // Completed and milliseconds, after three words of the name.
+        [3, 6, 7, 10].map(|index: usize| words[index].parse().unwrap())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+#[ignore = "needs root"]
 fn field_of_a_tracepoint_is_the_value() {
     test_needs::root!();
     test_needs::programs!("gcc");
@@ -149,9 +223,15 @@ struct Run {
 impl Run {
     /// Runs the program in a mode, profiled on the triggers that `triggers` returns for its path.
     fn new(mode: &str, triggers: impl FnOnce(&Path) -> Vec<Trigger>) -> Run {
+        Run::on(mode, None, triggers)
+    }
+
+    /// As [`new`](Run::new), on a file or device.
+    fn on(mode: &str, data: Option<&Path>, triggers: impl FnOnce(&Path) -> Vec<Trigger>) -> Run {
         let path = build(mode);
         let mut command = Command::new(&path);
-        command.arg(mode).arg(path.with_extension("data")).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let data = data.map_or(path.with_extension("data"), Path::to_owned);
+        command.arg(mode).arg(data).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         assert_eq!(lines.next().as_deref(), Some("ready"));
@@ -180,10 +260,16 @@ impl Run {
     }
 }
 
-/// Builds the program for one test.
-fn build(test: &str) -> PathBuf {
+/// Returns a folder for one test.
+fn folder(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events/spans").join(test);
     fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Builds the program for one test.
+fn build(test: &str) -> PathBuf {
+    let folder = folder(test);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs/spans.c");
     let program = folder.join("spans");
     let mut gcc = Command::new("gcc");

@@ -55,6 +55,8 @@ pub(in super::super) struct Governor {
     /// Budget in CPUs.
     cpus: f64,
     periods: Vec<u64>,
+    /// The shortest period of each kind; 0 to sample every event.
+    shortest: Vec<u64>,
     last: Measured,
     /// State at the last change of a period, or when the cost was last above [`LOW`].
     quiet: Measured,
@@ -85,11 +87,12 @@ struct Cost {
 }
 
 impl Governor {
-    /// Returns the governor of `kinds` kinds for a budget of `cpus` CPUs.
-    pub(in super::super) fn new(cpus: f64, kinds: usize, now: Measured) -> Governor {
+    /// Returns the governor for a budget of `cpus` CPUs, of kinds that have these periods at least.
+    pub(in super::super) fn new(cpus: f64, shortest: Vec<u64>, now: Measured) -> Governor {
         Governor {
             cpus,
-            periods: vec![0; kinds],
+            periods: shortest.clone(),
+            shortest,
             quiet: now.clone(),
             last: now,
             patience: PATIENCE,
@@ -168,7 +171,8 @@ impl Governor {
             window.costs.iter().zip(&costs).map(|(it, cost)| full(it, cost)).collect();
         let all: Option<f64> = full.iter().copied().sum();
         let is_possible = all.is_some_and(|all| all <= allowed);
-        for (period, full) in self.periods.iter_mut().zip(&full).filter(|(period, _)| **period > 0) {
+        let longer = self.periods.iter_mut().zip(&self.shortest).zip(&full);
+        for ((period, shortest), full) in longer.filter(|((period, shortest), _)| **period > **shortest) {
             *period = match full {
                 Some(_) if is_possible => 0,
                 // No event: nothing is known.
@@ -178,6 +182,7 @@ impl Governor {
             if *period <= 1 {
                 *period = 0;
             }
+            *period = (*period).max(*shortest);
             self.shortened = Some(self.last.now);
         }
     }
@@ -261,7 +266,7 @@ mod tests {
     impl Machine {
         fn new(budget: f64, kinds: usize) -> Machine {
             let measured = Measured { costs: vec![KindCost::default(); kinds], ..Measured::default() };
-            Machine { governor: Governor::new(budget, kinds, measured.clone()), measured, cost: 0.0 }
+            Machine { governor: Governor::new(budget, vec![0; kinds], measured.clone()), measured, cost: 0.0 }
         }
 
         /// Runs for some windows. Returns the cost of the last one in CPUs.

@@ -5,8 +5,27 @@ use std::time::{Duration, Instant, SystemTime};
 use super::super::budget::{Governor, Measured};
 use super::super::cpus;
 use super::super::health::{BudgetStats, KindBudget};
+use super::super::trigger::Trigger;
 use crate::profile::SamplingPeriod;
 use crate::sample::{Source, SourceError};
+
+/// A budget, and the kinds of samples that it is for.
+pub(in super::super) struct KeptBudget {
+    /// Budget in CPUs.
+    cpus: f64,
+    names: Vec<String>,
+    /// The shortest period of each kind.
+    shortest: Vec<u64>,
+}
+
+impl KeptBudget {
+    pub(in super::super) fn new(cpus: f64, triggers: &[Trigger]) -> KeptBudget {
+        let kinds = |trigger: &Trigger| trigger.kinds(Duration::ZERO).into_iter();
+        let names = triggers.iter().flat_map(kinds).map(|kind| kind.name().to_owned());
+        let shortest = triggers.iter().flat_map(|trigger| kinds(trigger).map(|_| trigger.period()));
+        KeptBudget { cpus, names: names.collect(), shortest: shortest.collect() }
+    }
+}
 
 /// Keeps the cost of a profiler within its budget.
 #[derive(Debug)]
@@ -21,8 +40,8 @@ pub(super) struct BudgetKeeper {
 }
 
 impl BudgetKeeper {
-    pub(super) fn new(cpus: f64, names: Vec<String>) -> BudgetKeeper {
-        let governor = Governor::new(cpus, names.len(), Measured::default());
+    pub(super) fn new(KeptBudget { cpus, names, shortest }: KeptBudget) -> BudgetKeeper {
+        let governor = Governor::new(cpus, shortest, Measured::default());
         BudgetKeeper { governor, names, cpus, start: Instant::now(), periods: Vec::new() }
     }
 

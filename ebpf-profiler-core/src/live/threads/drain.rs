@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::super::priority;
-use super::budget::BudgetKeeper;
+use super::budget::{BudgetKeeper, KeptBudget};
 use super::{Change, Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
 use crate::profile::Profile;
 use crate::sample::{Batch, Counts, Source, SourceError};
@@ -50,9 +50,9 @@ impl Drain {
         interval: Option<Interval>,
         period: Duration,
         shared: Arc<Shared>,
-        budget: Option<(f64, Vec<String>)>,
+        budget: Option<KeptBudget>,
     ) -> Drain {
-        let budget = budget.map(|(cpus, names)| BudgetKeeper::new(cpus, names));
+        let budget = budget.map(BudgetKeeper::new);
         Drain {
             source,
             batch: Batch::default(),

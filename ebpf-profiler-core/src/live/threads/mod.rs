@@ -41,6 +41,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+pub(super) use self::budget::KeptBudget;
 use self::drain::Drain;
 use self::ending::{Ending, Stage};
 use self::names::Names;
@@ -253,8 +254,7 @@ pub(super) struct Parts {
     pub(super) interval: Option<Interval>,
     /// Receives everything that the pipeline receives.
     pub(super) recorder: Option<Recorder>,
-    /// Budget in CPUs, and the names of the kinds of samples.
-    pub(super) budget: Option<(f64, Vec<String>)>,
+    pub(super) budget: Option<KeptBudget>,
     /// Longest time between a command to end and its return.
     pub(super) deadline: Duration,
     /// Returns `true` while a process runs.

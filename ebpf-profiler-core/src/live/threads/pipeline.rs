@@ -212,6 +212,8 @@ impl PipelineThread {
         // The time of day may have been set.
         self.pipeline.set_clock(clock::now());
         if let Some(change) = &change {
+            // Sampling was interrupted, and so ends may be missing.
+            self.pipeline.drop_held();
             self.change(change);
         }
         let stats = self.pipeline.stats();

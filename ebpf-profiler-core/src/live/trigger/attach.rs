@@ -32,13 +32,17 @@ enum Point {
         map: Map,
         settings: abi::OffCpu,
     },
+    Block {
+        map: Map,
+        settings: Vec<u8>,
+    },
     Probes {
         /// Number of the kernel's interface for these probes.
         kind: u32,
         /// Number of the kind of samples.
         number: u64,
-        places: Vec<Place>,
-        call: Call,
+        /// In the order in which they are attached.
+        edges: Vec<Edge>,
         /// Places that the kernel rejects are skipped, unless it rejects all of them.
         skips_rejected: bool,
     },
@@ -62,6 +66,49 @@ const SWITCHES: [(&str, &CStr); 4] = [
     ("waking", c"sched_waking"),
     ("switched", c"sched_switch"),
 ];
+
+/// The tracepoints of requests of disks: no request is followed whose completion would be missed.
+const REQUESTS: [(&str, &CStr); 3] = [
+    ("completed", c"block_bio_complete"),
+    ("finished", c"block_rq_complete"),
+    ("issued", c"block_bio_queue"),
+];
+
+/// A program at functions' entries or returns.
+struct Edge {
+    program: &'static str,
+    is_return: bool,
+    places: Vec<Place>,
+}
+
+impl Edge {
+    fn entry(program: &'static str, places: Vec<Place>) -> Edge {
+        Edge { program, is_return: false, places }
+    }
+
+    fn exit(program: &'static str, places: Vec<Place>) -> Edge {
+        Edge { program, is_return: true, places }
+    }
+
+    /// Returns the programs of a call. The return first: each entry has one then.
+    fn of(call: Call, places: Vec<Place>) -> Vec<Edge> {
+        match call {
+            call if call.is_time() => {
+                vec![Edge::exit("left", places.clone()), Edge::entry("entered", places)]
+            }
+            Call { is_return, .. } => vec![Edge { program: "probed", is_return, places }],
+        }
+    }
+
+    /// Returns the programs of memory in use. Functions that free first: each address is followed from its beginning.
+    fn of_memory((allocating, freeing): (Vec<Place>, Vec<Place>)) -> Vec<Edge> {
+        vec![
+            Edge::entry("freeing", freeing),
+            Edge::exit("allocated", allocating.clone()),
+            Edge::entry("allocating", allocating),
+        ]
+    }
+}
 
 impl Attached {
     /// Loads the programs of `triggers`, whose index is the number of their kind of samples.
@@ -109,73 +156,82 @@ impl Attached {
         self.programs.values()
     }
 
+    fn program(&self, name: &str) -> io::Result<&OwnedFd> {
+        self.programs.get(name).ok_or(io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    /// Attaches the programs of a point.
     fn links_of(&self, point: &Point) -> io::Result<Vec<OwnedFd>> {
-        let program = |name| self.programs.get(name).ok_or(io::Error::from(io::ErrorKind::NotFound));
         match point {
             Point::Elsewhere => Ok(Vec::new()),
             Point::OffCpu { map, settings } => {
                 let start = perf::clock_now(libc::CLOCK_MONOTONIC);
                 map.set(0, &off_cpu::bytes(&abi::OffCpu { start, ..*settings }))?;
-                let points = SWITCHES.iter().filter(|(name, _)| self.programs.contains_key(name));
-                points.map(|&(name, tracepoint)| bpf::attach(program(name)?, tracepoint)).collect()
+                self.tracepoints(&SWITCHES)
             }
-            Point::Probes { kind, number, places, call, skips_rejected } => {
-                // The return first: each entry has one then.
-                let edges: &[_] = match call {
-                    call if call.is_time() => &[("left", true), ("entered", false)],
-                    Call { is_return, .. } => &[("probed", *is_return)],
-                };
-                let mut links = Vec::new();
-                for (name, is_return) in edges {
-                    for place in places {
-                        let event =
-                            perf::probe(*kind, &place.target, place.offset, place.semaphore, *is_return);
-                        let event = match event {
-                            Ok(event) => event,
-                            Err(_) if *skips_rejected => continue,
-                            Err(error) => return Err(place.failed(error)),
-                        };
-                        // The link keeps the event.
-                        links.push(bpf::link(
-                            program(name)?,
-                            event.as_fd(),
-                            *number | place.operand.cookie(),
-                        )?);
-                    }
-                }
-                if links.is_empty() {
-                    return Err(io::Error::other(format!(
-                        "none of {} functions can be probed",
-                        places.len()
-                    )));
-                }
-                Ok(links)
+            Point::Block { map, settings } => {
+                map.set(0, settings)?;
+                self.tracepoints(&REQUESTS)
             }
-            Point::Calls(calls) => {
-                let mut links = Vec::new();
-                for &([enter, exit], cookie) in calls {
-                    for (name, id) in [("answered", exit), ("called", enter)] {
-                        let event = perf::tracepoint(id)?;
-                        links.push(bpf::link(program(name)?, event.as_fd(), cookie)?);
-                        links.push(event);
-                    }
-                }
-                Ok(links)
+            Point::Probes { kind, number, edges, skips_rejected } => {
+                self.probes(*kind, *number, edges, *skips_rejected)
             }
-            Point::Tracepoint { id, cookie } => {
-                let event = perf::tracepoint(*id)?;
-                Ok(vec![bpf::link(program("traced")?, event.as_fd(), *cookie)?, event])
-            }
+            Point::Calls(calls) => self.calls(calls),
+            Point::Tracepoint { id, cookie } => self.event(perf::tracepoint(*id)?, "traced", *cookie),
             Point::Counter { number, period, cookie } => {
-                let mut links = Vec::new();
-                for cpu in cpus::online()? {
-                    let event = perf::counter(*number, *period, cpu)?;
-                    links.push(bpf::link(program("counted")?, event.as_fd(), *cookie)?);
-                    links.push(event);
-                }
-                Ok(links)
+                let events = cpus::online()?.into_iter().map(|cpu| perf::counter(*number, *period, cpu));
+                let links = events.map(|event| self.event(event?, "counted", *cookie));
+                Ok(links.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
             }
         }
+    }
+
+    /// Attaches the loaded ones of these programs to their raw tracepoints.
+    fn tracepoints(&self, points: &[(&str, &CStr)]) -> io::Result<Vec<OwnedFd>> {
+        let loaded = points.iter().filter(|(name, _)| self.programs.contains_key(*name));
+        loaded.map(|&(name, tracepoint)| bpf::attach(self.program(name)?, tracepoint)).collect()
+    }
+
+    /// Attaches a program to an event. Returns the link and the event.
+    fn event(&self, event: OwnedFd, program: &str, cookie: u64) -> io::Result<Vec<OwnedFd>> {
+        Ok(vec![bpf::link(self.program(program)?, event.as_fd(), cookie)?, event])
+    }
+
+    fn calls(&self, calls: &[([u64; 2], u64)]) -> io::Result<Vec<OwnedFd>> {
+        let mut links = Vec::new();
+        for &([enter, exit], cookie) in calls {
+            for (name, id) in [("answered", exit), ("called", enter)] {
+                links.extend(self.event(perf::tracepoint(id)?, name, cookie)?);
+            }
+        }
+        Ok(links)
+    }
+
+    fn probes(
+        &self,
+        kind: u32,
+        number: u64,
+        edges: &[Edge],
+        skips_rejected: bool,
+    ) -> io::Result<Vec<OwnedFd>> {
+        let mut links = Vec::new();
+        for Edge { program, is_return, places } in edges {
+            for place in places {
+                let event = perf::probe(kind, &place.target, place.offset, place.semaphore, *is_return);
+                let event = match event {
+                    Ok(event) => event,
+                    Err(_) if skips_rejected => continue,
+                    Err(error) => return Err(place.failed(error)),
+                };
+                // The link keeps the event.
+                links.push(bpf::link(self.program(program)?, event.as_fd(), number | place.cookie)?);
+            }
+        }
+        if links.is_empty() {
+            let count: usize = edges.iter().map(|edge| edge.places.len()).sum();
+            return Err(io::Error::other(format!("none of {count} functions can be probed")));
+        }
+        Ok(links)
     }
 }
 
@@ -190,10 +246,20 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
                 object.map("OFF_CPU").map_err(|_| "there can be one off-CPU trigger only".to_owned())?;
             Ok(Point::OffCpu { map, settings: off_cpu.settings(event)? })
         }
-        Event::Uprobe(probe) => probes("uprobe", number, (probe.places()?, false), probe.call),
-        Event::Kprobe(probe) => probes("kprobe", number, probe.places()?, probe.call),
-        Event::Malloc(malloc) => probes("uprobe", number, (malloc.places()?, false), Call::ENTRY),
-        Event::Usdt(probe) => probes("uprobe", number, (probe.places()?, false), Call::ENTRY),
+        Event::Block(latency) => {
+            let map = object.map("BLOCK").map_err(|error| error.to_string())?;
+            Ok(Point::Block { map, settings: latency.settings(event)? })
+        }
+        Event::Uprobe(probe) => probes("uprobe", number, Edge::of(probe.call, probe.places()?), false),
+        Event::Kprobe(probe) => {
+            let (places, skips_rejected) = probe.places()?;
+            probes("kprobe", number, Edge::of(probe.call, places), skips_rejected)
+        }
+        Event::Malloc(malloc) if malloc.is_live => {
+            probes("uprobe", number, Edge::of_memory(malloc.places_in_use()?), false)
+        }
+        Event::Malloc(malloc) => probes("uprobe", number, Edge::of(Call::ENTRY, malloc.places()?), false),
+        Event::Usdt(probe) => probes("uprobe", number, Edge::of(Call::ENTRY, probe.places()?), false),
         Event::Tracepoint(tracepoint) => {
             let (id, cookie) = tracepoint.location()?;
             Ok(Point::Tracepoint { id, cookie: number | cookie })
@@ -210,15 +276,9 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
     }
 }
 
-/// Returns the point of probes of a sort, `uprobe` or `kprobe`, at places of which rejected ones may be skipped.
-fn probes(
-    sort: &str,
-    number: u64,
-    (places, skips_rejected): (Vec<Place>, bool),
-    call: Call,
-) -> Result<Point, String> {
-    let kind = number_of(sort)?;
-    Ok(Point::Probes { kind, number, places, call, skips_rejected })
+/// Returns the point of probes of a sort, `uprobe` or `kprobe`.
+fn probes(sort: &str, number: u64, edges: Vec<Edge>, skips_rejected: bool) -> Result<Point, String> {
+    Ok(Point::Probes { kind: number_of(sort)?, number, edges, skips_rejected })
 }
 
 /// Returns the number of the kernel's interface for probes of a sort.

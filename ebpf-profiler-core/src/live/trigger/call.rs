@@ -73,7 +73,7 @@ impl Call {
             Value::Argument(index) => Operand::argument(index),
             Value::Result => Operand::RESULT,
         };
-        Place { operand, ..place }
+        Place { cookie: operand.cookie(), ..place }
     }
 
     /// Returns the names of the programs for this value.

@@ -10,6 +10,8 @@
 //!   its time    entered, left        the function and its return uprobe:FILE:FUNCTION:time: nanoseconds
 //!   kprobe      as uprobe            a function of the kernel    kprobe:FUNCTION: count
 //!   malloc      probed               functions that allocate     malloc: bytes
+//!   its memory  allocating, freeing  and those that free         inuse_space: bytes
+//!   disks       issued, finished     requests of block devices   block-latency: nanoseconds
 //!   USDT        probed               a static probe of a file    usdt:FILE:PROVIDER:NAME: count
 //!   tracepoint  traced               an event of the kernel      tracepoint:GROUP:NAME: count
 //!   futex       called, answered     tracepoints of futex calls  futex: nanoseconds
@@ -19,7 +21,13 @@
 //!
 //! All programs but the clock's call the [walk](Walk) of their context last. The clock's has it inline.
 
+mod allocator;
+
 mod attach;
+
+mod block;
+
+mod bytes;
 
 mod call;
 
@@ -50,6 +58,7 @@ mod usdt;
 use std::time::Duration;
 
 pub(super) use attach::Attached;
+pub use block::BlockLatency;
 pub use futex::Futex;
 pub use kprobe::Kprobe;
 pub use malloc::Malloc;
@@ -61,6 +70,7 @@ pub use tracepoint::Tracepoint;
 pub use usdt::Usdt;
 
 use call::Call;
+use ebpf_programs::abi::held;
 use ebpf_programs::abi::own::walk;
 
 use crate::profile::{SampleKind, Unit};
@@ -92,6 +102,7 @@ pub(super) enum Event {
     Uprobe(Uprobe),
     Kprobe(Kprobe),
     Malloc(Malloc),
+    Block(BlockLatency),
     Usdt(Usdt),
     Tracepoint(Tracepoint),
     Futex(Futex),
@@ -122,6 +133,10 @@ impl Walk {
 
     const fn span(map: &'static str, program: &'static str) -> Option<Walk> {
         Some(Walk { map, index: walk::SPAN, program })
+    }
+
+    const fn held(map: &'static str, program: &'static str) -> Option<Walk> {
+        Some(Walk { map, index: walk::HELD, program })
     }
 
     /// Returns `true` if programs of the embedder call it.
@@ -162,6 +177,7 @@ impl Trigger {
         ),
         ("futex[:1ms]", "waits for locks of at least 1 ms: futex calls (tracefs)"),
         ("block-io", "reads and writes of disks by bytes, where they are issued (tracefs)"),
+        ("block-latency[:1ms]", "latency of disks: requests of at least 1 ms, by the stack that issued them"),
         (
             "uprobe:FILE:FUNCTION[:argN|:time]",
             "calls of a function of a program or library, or of all that match a pattern, such as libc.so*:pthread_*; argN: its \
@@ -183,8 +199,13 @@ impl Trigger {
         ),
         ("page-faults[:N]", "every N-th page fault; also minor-faults, major-faults"),
         (
-            "malloc[:FILE]",
-            "allocations by bytes, of the C library, or of the allocator in a library or program, such as libjemalloc.so.2",
+            "malloc[:64KiB][:FILE]",
+            "allocations by bytes, of the C library, or of the allocator in a library or program, such as libjemalloc.so.2; 64KiB: a \
+             sample every 64 KiB on average",
+        ),
+        (
+            "malloc-live[:512KiB][:FILE]",
+            "memory that is allocated and not freed yet, by the stack that allocated it; 1: each allocation",
         ),
     ];
 
@@ -211,7 +232,9 @@ impl Trigger {
                 off_cpu::check_kernel()
             }
             "futex" | "block-io" | "tracepoint" => tracepoint::folder().map(drop),
-            "uprobe" | "uretprobe" | "usdt" | "malloc" => attach::number_of("uprobe").map(drop),
+            "uprobe" | "uretprobe" | "usdt" | "malloc" | "malloc-live" => {
+                attach::number_of("uprobe").map(drop)
+            }
             "kprobe" | "kretprobe" => attach::number_of("kprobe").map(drop),
             _ => Ok(()),
         };
@@ -246,7 +269,8 @@ impl Trigger {
             Event::OffCpu(off_cpu) => return off_cpu.kinds(),
             Event::Uprobe(probe) => probe.kind(),
             Event::Kprobe(probe) => probe.kind(),
-            Event::Malloc(_) => Malloc::kind(),
+            Event::Malloc(malloc) => malloc.kind(),
+            Event::Block(_) => BlockLatency::kind(),
             Event::Usdt(probe) => probe.kind(),
             Event::Tracepoint(tracepoint) => tracepoint.kind(),
             Event::Futex(_) => Futex::kind(),
@@ -268,6 +292,28 @@ impl Trigger {
     /// Returns `true` if it measures times between two events of a thread.
     pub(super) fn has_spans(&self) -> bool {
         matches!(self.event, Event::Futex(_)) || self.call().is_some_and(Call::is_time)
+    }
+
+    /// Returns `true` for memory in use.
+    pub(super) fn is_live(&self) -> bool {
+        matches!(&self.event, Event::Malloc(malloc) if malloc.is_live)
+    }
+
+    /// Returns the maximum number of its samples that have not ended; 0 if its samples end at once.
+    pub(super) fn max_held(&self) -> u32 {
+        match &self.event {
+            Event::Block(_) => held::MAX_REQUESTS,
+            _ if self.is_live() => held::MAX_MEMORY,
+            _ => 0,
+        }
+    }
+
+    /// Returns the shortest period of its samples, in their unit: 0 if every event is sampled.
+    pub(super) fn period(&self) -> u64 {
+        match &self.event {
+            Event::Malloc(malloc) if malloc.period() > 1 => malloc.period(),
+            _ => 0,
+        }
     }
 
     /// Returns the call at its probes; `None` for other events.
@@ -305,6 +351,8 @@ impl Trigger {
         match &self.event {
             Event::Cpu => &["sample"],
             Event::OffCpu(off_cpu) => off_cpu.programs(),
+            Event::Malloc(_) if self.is_live() => &["allocating", "allocated", "freeing"],
+            Event::Block(_) => &["issued", "finished", "completed"],
             Event::Uprobe(_) | Event::Kprobe(_) | Event::Malloc(_) | Event::Usdt(_) => {
                 self.call().map_or(&[], Call::programs)
             }
@@ -326,6 +374,8 @@ impl Trigger {
         match &self.event {
             Event::Cpu => None,
             Event::OffCpu(_) => Walk::event("RAW_WALKS", "walk_resumed"),
+            Event::Malloc(_) if self.is_live() => Walk::held("PROBE_WALKS", "walk_allocating"),
+            Event::Block(_) => Walk::held("RAW_WALKS", "walk_issued"),
             Event::Uprobe(_) | Event::Kprobe(_) | Event::Malloc(_) | Event::Usdt(_) => {
                 self.call().and_then(Call::walk)
             }
@@ -358,6 +408,12 @@ impl From<Kprobe> for Trigger {
 impl From<Malloc> for Trigger {
     fn from(malloc: Malloc) -> Trigger {
         Trigger { event: Event::Malloc(malloc) }
+    }
+}
+
+impl From<BlockLatency> for Trigger {
+    fn from(latency: BlockLatency) -> Trigger {
+        Trigger { event: Event::Block(latency) }
     }
 }
 

@@ -90,11 +90,15 @@ impl Operand {
         Some(Operand { base, index, scale, displacement, is_memory: true, ..operand })
     }
 
+    /// Returns the bits of its words in a cookie.
+    pub(super) fn words(&self) -> u64 {
+        self.base << bits::BASE_SHIFT | self.index << bits::INDEX_SHIFT
+    }
+
     /// Returns its bits of a cookie.
     pub(super) fn cookie(&self) -> u64 {
         let flag = |is_set, bit| if is_set { bit } else { 0 };
-        self.base << bits::BASE_SHIFT
-            | self.index << bits::INDEX_SHIFT
+        self.words()
             | self.scale << bits::SCALE_SHIFT
             | self.size << bits::SIZE_SHIFT
             | flag(self.is_signed, bits::SIGNED)

@@ -4,8 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::bytes::Bytes;
 use super::call::{self, Call};
-use super::{COUNTERS, Event, Futex, Kprobe, Malloc, OffCpu, Tracepoint, Trigger, Uprobe, Usdt};
+use super::{
+    BlockLatency, COUNTERS, Event, Futex, Kprobe, Malloc, OffCpu, Tracepoint, Trigger, Uprobe, Usdt,
+};
 
 /// A text that is no [`Trigger`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +41,10 @@ fn parse(text: &str) -> Option<Trigger> {
     }
     match (name, rest) {
         ("cpu", None) => Some(Trigger::cpu()),
-        ("malloc", None) => Some(Malloc::of_c_library().into()),
-        ("malloc", Some(file)) if !file.is_empty() => Some(Malloc::of(file).into()),
+        ("malloc", rest) => malloc(rest).map(Trigger::from),
+        ("malloc-live", rest) => malloc(rest).map(|malloc| malloc.live().into()),
+        ("block-latency", None) => Some(BlockLatency::longer_than(Duration::ZERO).into()),
+        ("block-latency", Some(rest)) => duration(rest).map(|least| BlockLatency::longer_than(least).into()),
         ("block-io", None) => Some(Tracepoint::block_io().into()),
         ("off-cpu", rest) => off_cpu(rest).map(Trigger::from),
         ("off-cpu-states", rest) => off_cpu(rest).map(|off_cpu| off_cpu.by_state().into()),
@@ -93,6 +98,22 @@ fn usdt(rest: &str) -> Option<Usdt> {
     })
 }
 
+/// Parses the rest of `malloc[:BYTES][:FILE]`.
+fn malloc(rest: Option<&str>) -> Option<Malloc> {
+    let Some(rest) = rest else { return Some(Malloc::of_c_library()) };
+    let (first, others) = rest.split_once(':').map_or((rest, None), |(first, rest)| (first, Some(rest)));
+    let (period, file) = match Bytes::parse(first) {
+        Some(Bytes(bytes)) => (Some(bytes), others),
+        None => (None, Some(rest)),
+    };
+    let malloc = match file {
+        Some("") => return None,
+        Some(file) => Malloc::of(file),
+        None => Malloc::of_c_library(),
+    };
+    Some(period.map_or(malloc.clone(), |bytes| malloc.every(bytes)))
+}
+
 /// Splits a text into names, none of them empty, and a last part, which may be missing.
 fn names<const N: usize>(text: &str) -> Option<([&str; N], Option<&str>)> {
     let mut parts = text.split(':');
@@ -124,8 +145,9 @@ impl fmt::Display for Trigger {
                 }
                 if *probability < 1.0 { write!(f, ":{probability}") } else { Ok(()) }
             }
-            Event::Malloc(Malloc { file: None }) => f.write_str("malloc"),
-            Event::Malloc(Malloc { file: Some(file) }) => write!(f, "malloc:{}", file.display()),
+            Event::Malloc(malloc) => malloc.fmt(f),
+            Event::Block(BlockLatency { threshold }) if threshold.is_zero() => f.write_str("block-latency"),
+            Event::Block(BlockLatency { threshold }) => write!(f, "block-latency:{threshold:?}"),
             Event::Uprobe(probe) => {
                 let name = if probe.call.is_return { "uretprobe" } else { "uprobe" };
                 write!(f, "{name}:{}:{}{}", probe.file.display(), probe.function, probe.call.value)
@@ -149,6 +171,16 @@ impl fmt::Display for Trigger {
             Event::Counter { counter, period: 1 } => f.write_str(counter.name),
             Event::Counter { counter, period } => write!(f, "{}:{period}", counter.name),
         }
+    }
+}
+
+impl fmt::Display for Malloc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.is_live { "malloc-live" } else { "malloc" })?;
+        if let Some(period) = self.period {
+            write!(f, ":{}", Bytes(period))?;
+        }
+        self.file.as_ref().map_or(Ok(()), |file| write!(f, ":{}", file.display()))
     }
 }
 
@@ -187,6 +219,14 @@ mod tests {
             "major-faults:100",
             "malloc",
             "malloc:/usr/bin/redis-server",
+            "malloc:64KiB",
+            "malloc:1MiB:libjemalloc.so.2",
+            "malloc-live",
+            "malloc-live:1",
+            "malloc-live:512KiB:/usr/bin/redis-server",
+            "malloc-live:libmimalloc.so*",
+            "block-latency",
+            "block-latency:1ms",
         ] {
             assert_eq!(text.parse::<Trigger>().map(|trigger| trigger.to_string()).as_deref(), Ok(text));
         }
@@ -226,6 +266,10 @@ mod tests {
             "block-io:1",
             "page-faults:0",
             "malloc:",
+            "malloc:1:",
+            "malloc-live:",
+            "block-latency:",
+            "block-latency:1",
         ] {
             let error = text.parse::<Trigger>().unwrap_err().to_string();
             assert!(error.contains("uretprobe:FILE:FUNCTION"), "{error}");

@@ -21,8 +21,8 @@ pub(super) struct Place {
     pub(super) offset: u64,
     /// Offset of a semaphore in the file; 0 for none.
     pub(super) semaphore: u64,
-    /// Place of the value.
-    pub(super) operand: Operand,
+    /// Bits of the cookie beside the number of the kind of samples.
+    pub(super) cookie: u64,
 }
 
 /// Maximum number of places of a trigger, and of files that are searched for them. Each place takes a descriptor, and some
@@ -33,7 +33,7 @@ impl Place {
     /// Returns a place without value and semaphore.
     pub(super) fn new(target: &[u8], offset: u64) -> Result<Place, String> {
         let target = CString::new(target).map_err(|error| error.to_string())?;
-        Ok(Place { target, offset, semaphore: 0, operand: Operand::ONE })
+        Ok(Place { target, offset, semaphore: 0, cookie: Operand::ONE.cookie() })
     }
 
     /// Returns the error of an event that cannot be opened.

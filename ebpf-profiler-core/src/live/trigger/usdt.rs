@@ -97,7 +97,7 @@ impl Usdt {
             |symbol: &str| Some(variable(elf, symbol)?.address.wrapping_sub(note.location).cast_signed());
         let operand = Operand::parse(text, distance)
             .ok_or_else(|| format!("argument {index} of {name} cannot be read: {text:?} is no integer"))?;
-        Ok(Place { semaphore, operand, ..place })
+        Ok(Place { semaphore, cookie: operand.cookie(), ..place })
     }
 }
 

@@ -5,6 +5,7 @@
 //   times    the time of a function, measured within and around it
 //   states   the time off the CPU, and of that the time on a run queue: /proc/thread-self/schedstat
 //   disk     the bytes written, by /proc/thread-self/io
+//   latency  the time within pread of a file without the page cache, and the number of reads
 //   wakes    the time within read of an empty pipe; the thread that writes to it
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -133,6 +134,27 @@ static void writer(struct thread *thread) {
     close(file);
 }
 
+__attribute__((noinline)) static void load(struct thread *thread, int file, void *block, size_t size, off_t at) {
+    long before = now();
+    if (pread(file, block, size, at) != (ssize_t)size) abort();
+    thread->first += now() - before;
+    thread->second++;
+}
+
+static void reader(struct thread *thread) {
+    enum { SIZE = 16 << 10, COUNT = 200 };
+    int file = open(path, O_RDWR | O_CREAT | O_DIRECT, 0600);
+    void *block = aligned_alloc(4096, SIZE);
+    if (file < 0) abort();
+    memset(block, 1, SIZE);
+    for (int i = 0; i < COUNT; i++)
+        if (pwrite(file, block, SIZE, (off_t)i * SIZE) != SIZE) abort();
+    if (fsync(file)) abort();
+    // Not in the order of the disk.
+    for (int i = 0; i < COUNT; i++) load(thread, file, block, SIZE, (off_t)(i * 77 % COUNT) * SIZE);
+    close(file);
+}
+
 static int bell[2];
 
 __attribute__((noinline)) static void ring(void) {
@@ -171,13 +193,14 @@ static struct thread states[] = {
     {"napper", napper}, {"spinner-a", spinner}, {"spinner-b", spinner}, {"spinner-c", spinner}, {0}};
 static struct thread wakes[] = {{"ringer", ringer}, {"listener", listener}, {0}};
 static struct thread disk[] = {{"writer", writer}, {0}};
+static struct thread latency[] = {{"reader", reader}, {0}};
 
 int main(int count, char **arguments) {
     char line[16];
     if (count < 3) return 1;
     const char *mode = arguments[1];
     path = arguments[2];
-    struct thread *threads = !strcmp(mode, "locks") ? locks : !strcmp(mode, "times") ? times : !strcmp(mode, "states") ? states : !strcmp(mode, "wakes") ? wakes : disk;
+    struct thread *threads = !strcmp(mode, "locks") ? locks : !strcmp(mode, "times") ? times : !strcmp(mode, "states") ? states : !strcmp(mode, "wakes") ? wakes : !strcmp(mode, "latency") ? latency : disk;
     if (pipe(bell)) return 1;
     int started = 0;
     while (threads[started].name) started++;

@@ -1,0 +1,67 @@
+//! Numbers of threads in a builder.
+
+use hashbrown::HashMap;
+
+use crate::profile::{Labels, Process, ProfileBuilder, Thread, ThreadId};
+use crate::registry::Registry;
+use crate::sample::TickRecord;
+
+/// Thread id, name and labels.
+type Key = (u32, [u8; 16], Labels);
+
+/// Maximum number of threads with labels in a builder, counted once for each set of labels.
+const MAX_LABELLED: usize = 16_384;
+
+/// Labels of the threads of one process.
+#[derive(Clone, Copy)]
+pub(super) struct LabelSource {
+    pub(super) pid: u32,
+    /// Returns the labels of a thread at a time.
+    pub(super) labels_at: fn(u32, u64) -> Labels,
+}
+
+/// The threads of a builder.
+#[derive(Default)]
+pub(super) struct Threads {
+    /// By process, then by their identity.
+    by_process: HashMap<u32, HashMap<Key, ThreadId>>,
+    /// Number of threads with labels.
+    labelled: usize,
+}
+
+impl Threads {
+    /// Removes the threads of a process that ended or executed another program.
+    pub(super) fn remove(&mut self, pid: u32) {
+        self.by_process.remove(&pid);
+    }
+
+    /// Returns the number of a sample's thread in `builder`.
+    pub(super) fn number(
+        &mut self,
+        builder: &mut ProfileBuilder,
+        registry: &mut Registry,
+        labels: Option<LabelSource>,
+        tick: &TickRecord<'_>,
+    ) -> ThreadId {
+        let source = labels.filter(|it| it.pid == tick.pid && self.labelled < MAX_LABELLED);
+        let labels = source.map(|source| (source.labels_at)(tick.tid, tick.time)).unwrap_or_default();
+        let key = (tick.tid, tick.comm, labels);
+        if let Some(&thread) = self.by_process.get(&tick.pid).and_then(|threads| threads.get(&key)) {
+            return thread;
+        }
+        let description = registry.describe(tick.pid);
+        let process = builder.process(Process {
+            pid: tick.pid,
+            created: description.created,
+            executable: description.executable.clone(),
+            container: description.container.clone(),
+            parent: description.parent,
+            command_line: description.command_line.clone(),
+        });
+        let labels = key.2.clone();
+        self.labelled += usize::from(!labels.is_empty());
+        let thread = builder.thread(Thread { labels, ..Thread::new(process, tick.tid, tick.name()) });
+        self.by_process.entry(tick.pid).or_default().insert(key, thread);
+        thread
+    }
+}

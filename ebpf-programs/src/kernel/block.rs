@@ -1,0 +1,123 @@
+//! Latency of disks.
+//!
+//! ```text
+//!   block_bio_queue      walk, held record      HELD[bio] = its time and CPU, now
+//!   block_rq_complete    each complete bio of the request ─┐
+//!   block_bio_complete   devices without requests          ├─ HELD[bio] ──► end record, value = now - since, threshold
+//! ```
+//!
+//! With a [budget], a bio is sampled with a probability in proportion to the mean latency, as its own isn't known yet, and counts
+//! the more.
+
+use core::ffi::{c_long, c_void};
+
+use aya_ebpf::helpers::generated::{
+    bpf_get_current_pid_tgid, bpf_ktime_get_ns, bpf_loop, bpf_probe_read_kernel,
+};
+use aya_ebpf::programs::RawTracePointContext;
+use ebpf_programs::abi::held::{Held, Key};
+
+use crate::maps::{BLOCK, HELD};
+use crate::{budget, held, sample};
+
+/// Index of the bio in the arguments of `block_bio_queue` and `block_bio_complete`.
+const ISSUED: usize = 0;
+const COMPLETED: usize = 1;
+
+/// Indices in the arguments of `block_rq_complete`.
+const REQUEST: usize = 0;
+const BYTES: usize = 2;
+
+/// Maximum number of bios of a request.
+const MAX_BIOS: u32 = 1024;
+
+/// The number of latencies over which their mean is taken.
+const WINDOW: u64 = 16;
+
+/// Takes the sample of a thread that issues a request.
+#[inline(always)]
+pub(crate) fn issue(context: &RawTracePointContext) {
+    let start = budget::start();
+    let Some(settings) = BLOCK.get(0) else { return };
+    let (event, mean) = (settings.event as u16, settings.mean | 1);
+    let Some(value) = budget::weigh(event, mean) else {
+        return budget::count_skipped(event, start);
+    };
+    // SAFETY: the helper has no conditions.
+    let since = unsafe { bpf_ktime_get_ns() };
+    let weight = (value << 16) / mean;
+    if let Some((time, cpu)) = sample::take_held(context, event, 0) {
+        // SAFETY: the helper has no conditions.
+        let pid = (unsafe { bpf_get_current_pid_tgid() } >> 32) as u32;
+        let key = Key { owner: 0, event: event as u32, address: context.arg(ISSUED) };
+        held::hold(&key, &Held { time, cpu, pid, since, weight, ended: 0 });
+    }
+    budget::count_sample(event, start, value);
+}
+
+/// Ends the sample of a bio.
+#[inline(always)]
+pub(crate) fn complete(context: &RawTracePointContext) {
+    end(context.arg(COMPLETED));
+}
+
+/// Ends the samples of the bios of a request of which so many bytes are complete.
+#[inline(always)]
+pub(crate) fn finish(context: &RawTracePointContext) {
+    let Some(settings) = BLOCK.get(0) else { return };
+    let bytes: u64 = context.arg(BYTES);
+    let bio = read(context.arg(REQUEST), settings.request_bio);
+    let mut state = Bios { bio, left: bytes as u32 as u64 };
+    // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
+    unsafe { bpf_loop(MAX_BIOS, end_next as *mut c_void, (&raw mut state).cast(), 0) };
+}
+
+/// The bios of a request that are left, and the number of bytes that are complete.
+struct Bios {
+    bio: u64,
+    left: u64,
+}
+
+/// Ends the sample of one bio. Returns 0 to continue.
+extern "C" fn end_next(_: u32, bios: *mut Bios) -> c_long {
+    // SAFETY: the pointer is that to the state on the stack of `finish`.
+    let bios = unsafe { &mut *bios };
+    let Some(settings) = BLOCK.get(0) else { return 1 };
+    if bios.bio == 0 {
+        return 1;
+    }
+    let size = read(bios.bio, settings.bio_size) as u32 as u64;
+    if size > bios.left {
+        return 1;
+    }
+    bios.left -= size;
+    end(bios.bio);
+    bios.bio = read(bios.bio, settings.bio_next);
+    0
+}
+
+#[inline(always)]
+fn end(bio: u64) {
+    let Some(settings) = BLOCK.get_ptr_mut(0) else { return };
+    // SAFETY: the value stays allocated while the program runs, and user space writes it before the programs run.
+    let (event, threshold) = unsafe { ((*settings).event as u32, (*settings).threshold) };
+    let key = Key { owner: 0, event, address: bio };
+    // SAFETY: the value is copied.
+    let Some(Held { since, weight, .. }) = (unsafe { HELD.get(&key) }).copied() else { return };
+    // SAFETY: the helper has no conditions.
+    let latency = unsafe { bpf_ktime_get_ns() }.saturating_sub(since);
+    // SAFETY: as above; a lost update of the mean does no harm.
+    unsafe { (*settings).mean = ((*settings).mean * (WINDOW - 1) + latency) / WINDOW };
+    // In two parts, so that hours of nanoseconds do not overflow.
+    let value = latency * (weight >> 16) + (latency * (weight & 0xffff) >> 16);
+    held::release(&key, if latency < threshold { 0 } else { value });
+}
+
+/// Returns the word at byte offset `at` of an object of the kernel; 0 if it is not readable.
+#[inline(always)]
+fn read(object: u64, at: u32) -> u64 {
+    let mut word = 0u64;
+    // SAFETY: `word` has eight bytes; the helper fails without a fault.
+    unsafe { bpf_probe_read_kernel((&raw mut word).cast(), 8, object.wrapping_add(at as u64) as *const _) };
+    word
+}
