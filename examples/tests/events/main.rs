@@ -10,6 +10,8 @@
 
 mod budget;
 
+mod disturbed;
+
 mod filters;
 
 mod in_use;

@@ -113,7 +113,9 @@ fn place(format: &str, name: &str) -> Option<(u16, u8)> {
     format.lines().find_map(|line| {
         let mut parts = line.trim().split(';').map(str::trim);
         let declared = parts.next()?.strip_prefix("field:")?;
-        if declared.rsplit_once(' ')?.1 != name {
+        // The others refer to text or arrays in the rest of the event.
+        let (kind, declared) = declared.rsplit_once(' ')?;
+        if declared != name || kind.starts_with("__data_loc") || kind.starts_with("__rel_loc") {
             return None;
         }
         let offset = parts.next()?.strip_prefix("offset:")?.parse().ok()?;
@@ -139,6 +141,26 @@ mod tests {
         assert_eq!(place(format, "sector"), Some((16, 8)));
         for name in ["rwbs", "rwbs[10]", "int", "none", ""] {
             assert_eq!(place(format, name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_that_other_kernels_place_elsewhere_are_found_or_missing() {
+        for (line, expected) in [
+            ("field:sector_t nr_sector; offset:8; size:8; signed:0;", Some((8, 8))),
+            ("field:unsigned int nr_sector;\toffset:8191;\tsize:4;\tsigned:0;", Some((8191, 4))),
+            ("field:unsigned int nr_sector; offset:8192; size:4; signed:0;", None),
+            ("field:unsigned int nr_sector; offset:-8; size:4;", None),
+            ("field:unsigned int nr_sector; offset:8; size:3;", None),
+            ("field:unsigned int nr_sector; offset:99999999999; size:4;", None),
+            ("field:__data_loc char[] nr_sector; offset:8; size:4; signed:0;", None),
+            ("field:unsigned int nr_sector; size:4; offset:8;", None),
+            ("field:unsigned int nr_sector;", None),
+            ("field:nr_sector; offset:8; size:4;", None),
+            ("field:", None),
+            ("", None),
+        ] {
+            assert_eq!(place(line, "nr_sector"), expected, "{line}");
         }
     }
 }
