@@ -5,8 +5,8 @@
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::mapping::Process;
@@ -14,6 +14,7 @@ use ebpf_programs::abi::mapping::Process;
 use super::bpf::{Map, Shape};
 use super::mmap::Mmap;
 use super::settings::Settings;
+use super::source::Waker;
 use crate::tables::{Full, Tables};
 
 /// Size of an inner map in bytes.
@@ -27,7 +28,7 @@ pub(super) struct KernelTables {
     outer: Map,
     processes: Map,
     settings: Settings,
-    walkers: Arc<AtomicU32>,
+    walkers: Arc<NeededWalkers>,
     chunks: Vec<Option<Mmap>>,
 }
 
@@ -38,8 +39,8 @@ impl KernelTables {
         KernelTables { outer, processes, settings, walkers, chunks: Vec::new() }
     }
 
-    /// Returns the walkers that were requested, a bit for each, as they change.
-    pub(super) fn walkers(&self) -> Arc<AtomicU32> {
+    /// Returns the walkers that were requested, as they change.
+    pub(super) fn walkers(&self) -> Arc<NeededWalkers> {
         self.walkers.clone()
     }
 
@@ -116,7 +117,35 @@ impl Tables for KernelTables {
     }
 
     fn need_walkers(&mut self, walkers: u32) {
-        self.walkers.fetch_or(walkers, Ordering::Relaxed);
+        self.walkers.add(walkers);
+    }
+}
+
+/// The walkers that were requested.
+#[derive(Debug, Default)]
+pub(super) struct NeededWalkers {
+    /// A bit for each number.
+    bits: AtomicU32,
+    /// Wakes the thread that loads them.
+    waker: OnceLock<Waker>,
+}
+
+impl NeededWalkers {
+    fn add(&self, walkers: u32) {
+        let before = self.bits.fetch_or(walkers, Ordering::Relaxed);
+        if let Some(waker) = self.waker.get().filter(|_| before | walkers != before) {
+            waker.wake();
+        }
+    }
+
+    /// Returns a bit for each number.
+    pub(super) fn bits(&self) -> u32 {
+        self.bits.load(Ordering::Relaxed)
+    }
+
+    /// Sets what is woken by new walkers; the first one stays.
+    pub(super) fn set_waker(&self, waker: Waker) {
+        let _ = self.waker.set(waker);
     }
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ebpf_programs::abi;
@@ -28,13 +28,14 @@ use super::cpu_buffers::CpuBuffers;
 use super::cpus;
 use super::error::StartError;
 use super::filter;
-use super::kernel_tables::KernelTables;
+use super::kernel_tables::{KernelTables, NeededWalkers};
 use super::kernel_types::KernelTypes;
 use super::kernel_version;
 use super::mmap::Mmap;
 use super::object::KernelObject;
 use super::ring::Ring;
 use super::settings::Settings;
+use super::source::Waker;
 use super::trigger::{Attached, OwnPrograms, Trigger, Walk};
 use crate::sample::KindCost;
 
@@ -93,7 +94,7 @@ pub(super) struct Walks {
     /// Walkers of the clock's program, a bit for each.
     has: u32,
     /// Walkers that the registry has requested.
-    needed: Arc<AtomicU32>,
+    needed: Arc<NeededWalkers>,
     /// Runs of the clock's former programs.
     former: Runs,
 }
@@ -112,7 +113,7 @@ impl Walks {
         mut object: KernelObject,
         triggers: &[Trigger],
         plugged_in: u32,
-        needed: Arc<AtomicU32>,
+        needed: Arc<NeededWalkers>,
     ) -> Result<Walks, StartError> {
         let mut walks: Vec<Walk> = triggers.iter().flat_map(Trigger::walks).collect();
         walks.sort_unstable();
@@ -135,9 +136,14 @@ impl Walks {
         self.sampler.as_ref()
     }
 
+    /// Wakes by this when walkers are requested.
+    pub(super) fn set_waker(&self, waker: Waker) {
+        self.needed.set_waker(waker);
+    }
+
     /// Loads the clock's program again if walkers were requested that it doesn't have. Returns `true` if it did.
     pub(super) fn renew(&mut self) -> Result<bool, StartError> {
-        let needed = self.needed.load(Ordering::Relaxed) | self.has;
+        let needed = self.needed.bits() | self.has;
         if needed == self.has {
             return Ok(false);
         }

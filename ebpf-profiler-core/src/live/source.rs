@@ -52,6 +52,11 @@ impl Waker {
         Ok((wake, Waker(waker)))
     }
 
+    /// Returns another waker of the same wait.
+    fn try_clone(&self) -> io::Result<Waker> {
+        self.0.try_clone().map(Waker)
+    }
+
     /// Ends the current or the next wait.
     pub(super) fn wake(&self) {
         // Without a reader there is no wait.
@@ -67,10 +72,11 @@ impl LiveSource {
         pids: &[u32],
         filter: &KernelFilter,
     ) -> Result<(LiveSource, Waker), StartError> {
-        let (wake, waker) =
-            Waker::new().map_err(|error| StartError::System { what: "create a pipe", error })?;
+        let pipes = |error| StartError::System { what: "create a pipe", error };
+        let (wake, waker) = Waker::new().map_err(pipes)?;
         let filters = |error| StartError::System { what: "set the filter", error };
         kernel.filter.set(filter).map_err(filters)?;
+        kernel.walks.set_waker(waker.try_clone().map_err(pipes)?);
         let now = Instant::now();
         let mut source = LiveSource {
             kernel,
