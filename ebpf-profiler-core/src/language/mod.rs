@@ -131,6 +131,8 @@
 
 mod code;
 
+mod family;
+
 mod function;
 
 mod journal;
@@ -295,6 +297,13 @@ pub trait Attached: Send {
     ) -> Result<Function, Reason> {
         let _ = caller;
         self.function(address, check, memory)
+    }
+
+    /// Returns `true` if two functions with the same address and check have the same name, file and lines, in all processes that
+    /// were forked from one.
+    #[doc(hidden)]
+    fn has_complete_checks(&self) -> bool {
+        false
     }
 }
 

@@ -7,6 +7,7 @@ use ebpf_programs::abi::interpreter::{Description, MAX};
 use ebpf_programs::abi::record::frame::{self, ADDRESS};
 use hashbrown::{HashMap, HashSet};
 
+use super::family::{Family, Key};
 use super::{
     Attached, Caller, CodeRanges, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason,
     Runtime, Script, ScriptCall, ScriptId, Scripts, Target, Unreadable,
@@ -56,8 +57,10 @@ struct Running {
     renamed: u32,
     /// Number of rechecks that changed nothing.
     confirmed: u32,
-    /// The functions seen so far, by address, check and site; shared with forked processes.
-    known: Arc<HashMap<(u64, u32, u32), Known>>,
+    /// The functions seen so far; shared with forked processes until it changes.
+    known: Arc<HashMap<Key, Known>>,
+    /// Those with complete checks, which these processes share.
+    family: Family<Known>,
     /// The process that forked this one: its functions have the same addresses, and it may live longer.
     parent: Option<u32>,
 }
@@ -172,6 +175,7 @@ impl Interpreters {
             renamed: running.renamed,
             confirmed: running.confirmed,
             known: running.known.clone(),
+            family: running.family.clone(),
             parent: Some(parent),
         });
         Interpreters { running: running.collect() }
@@ -309,6 +313,7 @@ impl Interpreters {
     pub(crate) fn forget_names(&mut self) {
         for running in &mut self.running {
             running.known = Arc::default();
+            running.family.clear();
         }
     }
 
@@ -375,6 +380,7 @@ impl Running {
             renamed: 0,
             confirmed: 0,
             known: Arc::default(),
+            family: Family::default(),
             parent: None,
         }
     }
@@ -393,6 +399,7 @@ impl Running {
             renamed: 0,
             confirmed: 0,
             known: Arc::default(),
+            family: Family::default(),
             parent: None,
         }
     }
@@ -420,6 +427,7 @@ impl Running {
         (self.asked, self.times, self.confirmed) = (0, 0, 0);
         self.known = Arc::default();
         self.renamed = self.renamed.wrapping_add(1);
+        self.family = Family::default();
         self.parent = None;
         if self.attached.is_err() {
             self.know_nothing(FrameWalker::UNKNOWN);
@@ -487,7 +495,14 @@ impl Running {
         let key = (call.address, call.check, call.site);
         let known = self.known.get(&key);
         if known.is_none_or(|known| known.unnamed_until.is_some_and(|until| around.now >= until)) {
-            let known = self.learn(call, caller, around);
+            let known = match self.family.get(&key) {
+                Some(known) => {
+                    let (language, function) = (self.language, Ok(known.function.clone()));
+                    around.journal.record(call, &NamedCall { language, function });
+                    known
+                }
+                None => self.learn(call, caller, around),
+            };
             let all = Arc::make_mut(&mut self.known);
             if all.len() >= MAX_KNOWN {
                 all.clear();
@@ -511,7 +526,8 @@ impl Running {
             }
             Err(reason) => {
                 around.stats.unnamed += 1;
-                let until = around.now.saturating_add(UNNAMED);
+                let delay = if self.has_complete_checks() { UNNAMED / 20 } else { UNNAMED };
+                let until = around.now.saturating_add(delay);
                 (no_script(named.language, reason.text()), Arc::default(), Some(until))
             }
         };
@@ -519,7 +535,16 @@ impl Running {
         let inlined = function.inlines.functions().iter();
         let inlined =
             inlined.map(|inlined| around.scripts.intern(self::script(named.language, inlined))).collect();
-        Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function, inlined }
+        let known =
+            Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function, inlined };
+        if unnamed_until.is_none() && self.has_complete_checks() {
+            self.family.insert((call.address, call.check, call.site), known.clone());
+        }
+        known
+    }
+
+    fn has_complete_checks(&self) -> bool {
+        matches!(&self.attached, Ok(Some(names)) if names.has_complete_checks())
     }
 
     fn name(

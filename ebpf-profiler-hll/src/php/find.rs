@@ -14,6 +14,7 @@ use super::jit::LoopFrame;
 use super::offsets::Offsets;
 use super::stripped;
 use super::version::Version;
+use crate::accessor::{self, Origin};
 use crate::split;
 
 /// A file that holds PHP.
@@ -28,12 +29,21 @@ pub(super) struct File {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuntimeFacts {
     pub(super) offsets: Offsets,
-    /// Virtual address of the pointer to the innermost frame.
-    pub(super) current: u64,
+    pub(super) globals: Globals,
     /// DWARF number of the register that holds the current instruction in the loop, if one does.
     pub(super) opline: Option<u8>,
     /// The frame of such a loop, in which code of the JIT runs.
     pub(super) frame: Option<LoopFrame>,
+}
+
+/// The place of the executor's globals.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Globals {
+    /// A variable at this virtual address.
+    OfProcess { address: u64 },
+    /// In the memory of each thread, in builds with thread safety (ZTS): a thread-local word leads there, and the distance is in a
+    /// variable at this virtual address.
+    OfThread { memory: Origin, distance: u64 },
 }
 
 /// Returns the runtime in a file, `None` if it holds none.
@@ -47,29 +57,41 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     Some(File { loops, facts })
 }
 
-/// Returns the loop and the address of the globals, if they are exported.
-fn exported(elf: &Elf) -> Option<(Range<u64>, u64)> {
+/// Returns the loop and the place of the globals, if they are exported.
+fn exported(elf: &Elf) -> Option<(Range<u64>, Globals)> {
     let exports = elf.exports()?;
-    let globals = exports.get("executor_globals")?;
+    let address = |name| exports.get(name).map(|it| it.address);
+    let globals = match address("executor_globals") {
+        Some(address) => Globals::OfProcess { address },
+        None => Globals::OfThread {
+            distance: address("executor_globals_offset")?,
+            memory: accessor::returned(elf, address("tsrm_get_ls_cache")?, &|_| false)?,
+        },
+    };
     let execute = exports.get("execute_ex")?;
-    Some((execute.address..execute.address.checked_add(execute.size)?, globals.address))
+    Some((execute.address..execute.address.checked_add(execute.size)?, globals))
 }
 
-/// Returns the loop, the address of the globals and the version of a static program.
-fn hidden(elf: &Elf) -> Option<(Range<u64>, u64, Option<Version>)> {
+/// Returns the loop, the place of the globals and the version of a static program.
+fn hidden(elf: &Elf) -> Option<(Range<u64>, Globals, Option<Version>)> {
     if !stripped::is_static(elf) {
         return None;
     }
     let version = Version::detect(elf)?;
     let found = stripped::find(elf, Offsets::of(version)?.current)?;
-    Some((found.main, found.globals, Some(version)))
+    Some((found.main, Globals::OfProcess { address: found.globals }, Some(version)))
 }
 
-fn facts(elf: &Elf, globals: u64, version: Option<Version>, loops: &[Range<u64>]) -> Option<RuntimeFacts> {
+fn facts(
+    elf: &Elf,
+    globals: Globals,
+    version: Option<Version>,
+    loops: &[Range<u64>],
+) -> Option<RuntimeFacts> {
     let offsets = Offsets::of(version?)?;
     let opline = opline(elf, loops);
     let frame = loops.first().filter(|_| opline.is_some()).and_then(|main| LoopFrame::of(elf, main));
-    Some(RuntimeFacts { offsets, current: globals.checked_add(offsets.current.into())?, opline, frame })
+    Some(RuntimeFacts { offsets, globals, opline, frame })
 }
 
 /// Returns the register that holds the current instruction in a loop whose parts jump to one another

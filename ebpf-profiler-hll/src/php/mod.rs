@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   executor_globals.current_execute_data ──► zend_execute_data ──prev_execute_data──► …      one list a process
+//!     (ZTS: tsrm_get_ls_cache() + executor_globals_offset)                                    one list a thread
 //!                                               │ func
 //!                                               ▼
 //!   zend_function   type 1: internal   function_name, scope
@@ -41,9 +42,10 @@
 //! # Reuse of addresses
 //!
 //! A closure's function is part of the closure object, and the memory of a request is reused by the next one. Frames
-//! carry a hash of three words of the function: the numbers of its variables, temporaries and instructions, and the
-//! address of its instructions; for an internal function, those of its C function and module. A later function at the same
-//! address with equal words is not distinguished; its instructions have to be at the same address too.
+//! carry a hash of the function: the numbers of its variables, temporaries and instructions, the address of its instructions, its
+//! class, the hashes of its name and file, its first and last line; for an internal function, its C function and module; for
+//! instructions in opcache's memory, without what is in the source. So a later function at the same address is another one. Names are read after
+//! the sample: the memory of a function that was freed meanwhile is named while it holds the same words.
 
 mod attach;
 
@@ -67,7 +69,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// PHP 7.4 to 8.4, its JIT included; not builds with thread safety (ZTS).
+/// PHP 7.4 to 8.4, built for threads (ZTS) or not, its JIT included.
 ///
 /// # Examples
 ///

@@ -1,6 +1,7 @@
 //! Reads the names of functions.
 
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
+use ebpf_programs::abi::interpreter::fold;
 
 use super::offsets::{CLASS_NAME, Offsets, TO_LINE, function};
 use super::{lines, text};
@@ -9,6 +10,9 @@ use super::{lines, text};
 const INTERNAL: u8 = 1;
 const USER: u8 = 2;
 const EVAL: u8 = 4;
+
+/// End of the file's name of evaluated code.
+const EVALUATED: &str = " : eval()'d code";
 
 /// Flag of a function that stands for `__call` or `__callStatic`; its name is that of the missing method.
 const TRAMPOLINE: u32 = 1 << 18;
@@ -30,17 +34,39 @@ impl Names {
         &self,
         address: u64,
         head: &Head,
-        name: String,
+        kind: u8,
         memory: &dyn Memory,
     ) -> Result<Function, Reason> {
         let at = |offset: u32| offset as usize;
         let file = text::read(head.word(at(self.offsets.filename))?, memory)?;
+        let kind = match kind {
+            USER | EVAL => kind,
+            _ if file.ends_with(EVALUATED) => EVAL,
+            _ => USER,
+        };
+        let name = qualified(head, kind, memory)?;
+        if head.number(function::FLAGS)? & TRAMPOLINE != 0 {
+            // It has the instructions of no script.
+            return Ok(Function::new(name));
+        }
         let start_line = head.number(at(self.offsets.filename + TO_LINE))?;
         let opcodes = head.word(at(self.offsets.opcodes))?;
         let count = head.number(at(self.offsets.last))?;
         // A function with unreadable instructions still has its name.
         let lines = lines::read(address, opcodes, count, memory).unwrap_or_else(|_| Lines::default());
         Ok(Function::new(name).with_file(file).with_start_line(start_line).with_lines(lines))
+    }
+
+    /// Returns the identity of a function's source, as the kernel side computes it.
+    fn source(&self, head: &Head, memory: &dyn Memory) -> Result<u32, Reason> {
+        let hash = |string: u64| memory.u64(string.wrapping_add(text::HASH));
+        let name = match head.word(function::NAME)? {
+            0 => 0,
+            name => hash(name)?,
+        };
+        let class = head.word(function::SCOPE)?.rotate_left(32);
+        let file = self.offsets.filename as usize;
+        Ok(fold(&[name ^ class, hash(head.word(file)?)?, head.word(file + 8)?], 3))
     }
 }
 
@@ -49,26 +75,32 @@ impl Attached for Names {
         if address == 0 || !address.is_multiple_of(8) {
             return Err(Reason::Implausible);
         }
-        let size = (self.offsets.filename + TO_LINE) as usize + 4;
+        let size = (self.offsets.filename + TO_LINE) as usize + 8;
         // An internal function is shorter, and may be the last one of a mapping.
         let least = (self.offsets.opcodes + 8) as usize;
         let head = memory.bytes(address, size as u64, MAX_FUNCTION);
         let head = Head(head.or_else(|_| memory.bytes(address, least as u64, MAX_FUNCTION))?);
+        let words = fold(&head.words(self.offsets.identity() as usize)?, 3);
         let kind = head.0.first().copied().unwrap_or(0);
-        if !matches!(kind, INTERNAL | USER | EVAL) {
-            // Overwritten since, or never a function.
-            return Err(Reason::Implausible);
+        if kind == INTERNAL && words == check {
+            return Ok(Function::new(qualified(&head, kind, memory)?));
         }
-        if head.check(self.offsets.identity() as usize)? != check {
-            return Err(Reason::Replaced);
-        }
-        let name = qualified(&head, kind, memory)?;
+        // With instructions in opcache's memory only the class is part of the check.
+        let class = fold(&[head.word(function::SCOPE)?, 0, 0], 1);
+        let is_current = words ^ class == check || words ^ self.source(&head, memory)? == check;
         match kind {
-            INTERNAL => Ok(Function::new(name)),
-            // It has the instructions of no script.
-            _ if head.number(function::FLAGS)? & TRAMPOLINE != 0 => Ok(Function::new(name)),
-            _ => self.of_script(address, &head, name, memory),
+            // A function that was freed since has another first word.
+            _ if is_current && kind != INTERNAL => {}
+            INTERNAL | USER | EVAL => return Err(Reason::Replaced),
+            // Overwritten since, or never a function.
+            _ => return Err(Reason::Implausible),
         }
+        self.of_script(address, &head, kind, memory)
+    }
+
+    /// A check is a hash of the name, the file and the lines.
+    fn has_complete_checks(&self) -> bool {
+        true
     }
 }
 
@@ -102,11 +134,8 @@ impl Head {
         bytes.first_chunk().copied().map(u64::from_le_bytes).ok_or(Reason::Implausible)
     }
 
-    /// Returns the check that frames carry: a hash of three words, as the kernel side computes it.
-    fn check(&self, at: usize) -> Result<u32, Reason> {
-        let words = [self.word(at)?, self.word(at + 8)?, self.word(at + 16)?];
-        let hash = words.iter().fold(0, |hash, word| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Ok((hash >> 40) as u32)
+    fn words(&self, at: usize) -> Result<[u64; 3], Reason> {
+        Ok([self.word(at)?, self.word(at + 8)?, self.word(at + 16)?])
     }
 
     fn number(&self, at: usize) -> Result<u32, Reason> {
@@ -125,18 +154,29 @@ mod tests {
     const FUNCTION: u64 = 0x1000;
     const NAME: u64 = 0x2000;
     const CLASS: u64 = 0x3000;
+    const HASH: u64 = 0x8000_0000_1234_5678;
 
     /// Names a function of 8.2: `kind`, addresses of name and class, with a check of the same words or not.
     fn named(kind: u64, name: u64, class: u64, is_current: bool) -> Result<Function, Reason> {
+        let hash_of_name = if name == 0 { 0 } else { HASH };
+        let source = if kind == u64::from(INTERNAL) {
+            0
+        } else {
+            fold(&[hash_of_name ^ class.rotate_left(32), HASH, 7], 3)
+        };
+        let check = fold(&[0, 1, 0x4000], 3) ^ source;
+        named_by(kind, name, class, if is_current { check } else { check ^ 1 })
+    }
+
+    fn named_by(kind: u64, name: u64, class: u64, check: u32) -> Result<Function, Reason> {
         let mut words = [0u64; 32];
         words[..3].copy_from_slice(&[kind, name, class]);
         // One instruction, the file, the first line.
         (words[10], words[11], words[19], words[20]) = (1, 0x4000, NAME, 7);
-        let check = Head(words.iter().flat_map(|word| word.to_le_bytes()).collect()).check(72).unwrap();
         let memory = move |address: u64, buffer: &mut [u8]| {
             let from: Vec<u64> = match address & !0xfff {
                 FUNCTION => words.to_vec(),
-                NAME => vec![0, 0, 4, u64::from_le_bytes(*b"draw\0\0\0\0")],
+                NAME => vec![0, HASH, 4, u64::from_le_bytes(*b"draw\0\0\0\0")],
                 CLASS => vec![0, NAME],
                 0x4000 => vec![0, 0, 0, 9],
                 _ => return Err(Unreadable),
@@ -148,7 +188,7 @@ mod tests {
             Ok(())
         };
         let mut names = Names::new(Offsets::of(Version(8, 2)).unwrap());
-        names.function(FUNCTION, if is_current { check } else { check ^ 1 }, &memory)
+        names.function(FUNCTION, check, &memory)
     }
 
     #[test]
@@ -166,17 +206,23 @@ mod tests {
     #[test]
     fn rejects_other_functions_and_other_data() {
         assert_eq!(named(2, NAME, 0, false), Err(Reason::Replaced));
-        assert_eq!(named(3, NAME, 0, true), Err(Reason::Implausible));
+        assert_eq!(named(3, NAME, 0, false), Err(Reason::Implausible));
         assert_eq!(named(2, 0x5000, 0, true), Err(Reason::Unreadable));
-        assert_eq!(named(2, NAME + 1, 0, true), Err(Reason::Implausible));
+        assert_eq!(named(2, NAME + 1, 0, true), Err(Reason::Replaced));
         assert_eq!(named(2, NAME, 0x7000, true), Err(Reason::Unreadable));
     }
 
     #[test]
-    fn checks_are_those_of_the_kernel_side() {
-        let words = [7, u64::MAX, 0x7f00_1234_5678];
-        let head = Head(words.iter().flat_map(|word| word.to_le_bytes()).collect());
-        assert_eq!(head.check(0), Ok(ebpf_programs::abi::interpreter::fold(&words, 3)));
-        assert_eq!(head.check(8), Err(Reason::Implausible));
+    fn names_functions_that_were_freed() {
+        // The first word of freed memory is the address of other freed memory.
+        assert_eq!(&*named(0x7f00_0000_1000, NAME, 0, true).unwrap().name, "draw");
+        assert_eq!(named(0x7f00_0000_1000, NAME, 0, false), Err(Reason::Implausible));
+    }
+
+    #[test]
+    fn names_functions_with_instructions_of_opcache() {
+        let without_source = fold(&[0, 1, 0x4000], 3) ^ fold(&[0; 3], 1);
+        assert_eq!(&*named_by(2, NAME, 0, without_source).unwrap().name, "draw");
+        assert_eq!(named_by(2, NAME, 0, without_source ^ 1), Err(Reason::Replaced));
     }
 }

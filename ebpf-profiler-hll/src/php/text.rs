@@ -2,6 +2,9 @@
 
 use ebpf_profiler_core::language::{Memory, Reason};
 
+/// Offset of the hash in a string.
+pub(super) const HASH: u64 = 8;
+
 /// Offset of the bytes in a string.
 const BYTES: u64 = 24;
 

@@ -3,7 +3,7 @@
 //! | parameter | bits |
 //! | --- | --- |
 //! | `FUNCTION` | offset in a function: identity, 16; in a generator: node 16, child in the node 16, `execute_fake` 16 |
-//! | `GENERATOR` | offset in a generator: `execute_data`, 16; DWARF number of the register that holds the instruction in the loop, plus 1, 8; lowest bit of the number of instructions in the second word of the identity, 8 |
+//! | `GENERATOR` | offset in a generator: `execute_data`, 16; DWARF number of the register that holds the instruction in the loop, plus 1, 8; lowest bit of the number of instructions in the second word of the identity, 8; offset in a function: the file, 16 |
 //! | `FRAME` | number of bytes of the loop's frame, return address included, 0 if unknown; [`FRAME_POINTER`] |
 //! | `RESUME` | an address of the loop at which it has that frame |
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   zend_execute_data   opline 0   return_value 16   func 24   This 32, its type and call info 40   prev_execute_data 48
-//!   zend_function       type 0 …   identity: three words, the last one is the address of the instructions
+//!   zend_function       type 0, flags 4, name 8 …   three words, the last one is the address of the instructions …   file, lines
+//!   zend_string         hash 8
 //!   zend_generator      execute_data …   node: parent, children u32, child …   execute_fake: a zend_execute_data
 //! ```
 //!
@@ -38,6 +39,12 @@ const GENERATOR: u64 = 1 << 24;
 
 /// Type of an internal function.
 const INTERNAL: u64 = 1;
+
+/// Flag of a function whose instructions are in opcache's memory: no other function has the same.
+const IMMUTABLE: u64 = 1 << 7;
+
+/// Offset of the hash in a string.
+const HASH: u64 = 8;
 
 /// State of PHP's walker.
 #[repr(C)]
@@ -111,8 +118,15 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     let identity = (offsets & 0xff) as usize / 8;
     let object = machine.read_object(function, (offsets as u32 & 0xff) + 24)?;
     let words = [0, 1, 2].map(|index| object[(identity + index) & (WORDS - 1)]);
-    if is_top && object[0] & 0xff != INTERNAL {
+    let (head, name, class) = (object[0], object[1], object[2]);
+    if is_top && head & 0xff != INTERNAL {
         walk.interpreter.phase = phase::BEHIND;
+    }
+    let mut check = fold(&words, 3);
+    if head & 0xff != INTERNAL && head >> 32 & IMMUTABLE != 0 {
+        check ^= fold(&[class, 0, 0], 1);
+    } else if head & 0xff != INTERNAL {
+        check ^= source(machine, class, name, function.wrapping_add(registers >> 32 & 0xffff))?;
     }
     // The loop keeps the current instruction in a register, and saves it only before it calls something that needs it. The
     // value at the leaf is still the loop's if it is an instruction of the function.
@@ -130,8 +144,19 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
         opline
     };
     let place = position.wrapping_sub(function) as u32;
-    emit(walk, machine, function, fold(&words, 3), place);
+    emit(walk, machine, function, check, place);
     Some(())
+}
+
+/// Returns the identity of a function's source: its class, the hashes of its name and file, its first and last line. `file`
+/// is the address of the pointer to the file, which the lines follow.
+#[inline(always)]
+fn source<M: Machine>(machine: &mut M, class: u64, name: u64, file: u64) -> Option<u32> {
+    let object = machine.read_object(file, 16)?;
+    let (file, lines) = (object[0], object[1]);
+    let name = if name == 0 { 0 } else { machine.read_memory(name.wrapping_add(HASH))? };
+    let file = machine.read_memory(file.wrapping_add(HASH))?;
+    Some(fold(&[name ^ class.rotate_left(32), file, lines], 3))
 }
 
 const _: () = assert!(WORDS.is_power_of_two());
