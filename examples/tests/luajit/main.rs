@@ -106,7 +106,7 @@ fn check(name: &str, command: &[&str]) {
     let stacks = seen::stacks(&profile(running.iter().map(Running::pid), DURATION));
     let mut failures = String::new();
     for ((case, _), running) in cases.iter().zip(&running) {
-        let own = stacks.iter().filter(|stack| stack.pid == running.pid());
+        let own = stacks.iter().filter(|stack| stack.is_of(running.pid(), None));
         let verdict = judge(own, &running.chain, PROGRAM);
         println!("share\tluajit\t{name}\t{case}\t{}\t{}", verdict.exact, verdict.samples);
         // A trace has the line on which it began.

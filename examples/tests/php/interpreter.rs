@@ -39,6 +39,13 @@ impl Interpreter {
         Some(Interpreter { name, root, program, options: options.to_vec() })
     }
 
+    /// Returns the path of a file that was built, `None` if it wasn't.
+    pub(crate) fn built(name: &str, file: &str) -> Option<PathBuf> {
+        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures/php");
+        let folder = fixtures.join(name).canonicalize().ok()?;
+        folder.join("complete").is_file().then(|| folder.join(file)).filter(|path| path.is_file())
+    }
+
     /// Returns `true` if it compiles scripts.
     pub(crate) fn has_jit(&self) -> bool {
         self.options.iter().any(|option| option.starts_with("-dopcache.jit="))
@@ -52,15 +59,28 @@ impl Interpreter {
         command
     }
 
-    fn bare_command(&self) -> Command {
-        let mut command = match &self.root {
-            None => Command::new(&self.program),
+    /// Returns the command that runs a program of the interpreter's root.
+    pub(crate) fn other(&self, program: impl AsRef<Path>) -> Command {
+        match &self.root {
+            None => Command::new(program.as_ref()),
             Some(root) => {
                 let mut command = Command::new("unshare");
-                command.args(["--mount", "sh", "-c", ENTER]).arg(root).arg(&self.program);
+                command.args(["--mount", "sh", "-c", ENTER]).arg(root).arg(program.as_ref());
                 command
             }
-        };
+        }
+    }
+
+    /// Returns the path of a file of the interpreter's root.
+    pub(crate) fn outside(&self, path: &Path) -> PathBuf {
+        match (&self.root, path.strip_prefix("/")) {
+            (Some(root), Ok(inside)) => root.join(inside),
+            _ => path.to_path_buf(),
+        }
+    }
+
+    fn bare_command(&self) -> Command {
+        let mut command = self.other(&self.program);
         // A root without time zones makes it warn.
         command.arg("-ddisplay_startup_errors=0").args(&self.options);
         command

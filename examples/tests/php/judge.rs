@@ -7,6 +7,9 @@ use crate::verdict::Verdict;
 /// Internal functions that the innermost function may be in: the program calls them while it spins.
 const CALLED: &[&str] = &["microtime", "strrev", "strcmp", "is_string", "array_map", "usort", "array_filter"];
 
+/// Native functions at which processes and threads begin.
+const ROOTS: &[&str] = &["_start", "clone3", "__clone3"];
+
 /// Native functions that only a missing run of script frames would show.
 const LOOP: &str = "execute_ex";
 
@@ -41,11 +44,12 @@ fn compare(stack: &Stack, chain: &[Call], spin: &[u32]) -> Result<u32, String> {
     if let Some(cut) = stack.cut.as_ref().filter(|_| !is_fiber) {
         return Err(format!("cut: {cut}"));
     }
-    let root = if is_fiber { "make_fcontext" } else { "_start" };
+    let roots = if is_fiber { &["make_fcontext"][..] } else { ROOTS };
     // A stripped program has no names.
-    let is_root = |seen: &Seen| matches!(seen, Seen::Native(name) if name == root || name.is_empty());
+    let is_root =
+        |seen: &Seen| matches!(seen, Seen::Native(name) if roots.contains(&&**name) || name.is_empty());
     if !stack.frames.first().is_some_and(is_root) {
-        return Err(format!("doesn't begin at {root}"));
+        return Err(format!("doesn't begin at {roots:?}"));
     }
     if stack.frames.iter().any(|seen| *seen == Seen::Native(LOOP.to_owned())) {
         return Err("a loop without its script frames".to_owned());

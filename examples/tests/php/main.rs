@@ -23,24 +23,33 @@
 
 #[path = "../scripts/chain.rs"]
 mod chain;
+mod embedded;
+mod fastcgi;
 mod interpreter;
 mod judge;
+#[path = "../scripts/printed.rs"]
+mod printed;
 #[path = "../scripts/profile.rs"]
 mod profile;
 #[path = "../scripts/seen.rs"]
 mod seen;
+mod served;
+mod server;
+#[path = "../scripts/shares.rs"]
+mod shares;
+#[path = "shares.rs"]
+mod shares_of_functions;
+mod short;
 #[path = "../scripts/verdict.rs"]
 mod verdict;
 
 use std::time::Duration;
 
-use chain::Running;
+use chain::{Call, Running};
 use interpreter::Interpreter;
 use judge::judge;
 use profile::profile;
-
-/// Profiling time of all chains together.
-const DURATION: Duration = Duration::from_secs(8);
+use server::Kind;
 
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 990;
@@ -79,6 +88,9 @@ const CASES: &[Case] = &[
     case("finally"),
     case("include"),
     case("eval"),
+    case("reused"),
+    case("invoked"),
+    case("static_closure"),
     case("names"),
     Case { name: "fiber", chain: "fiber", argument: "0", since: (8, 1) },
     case("internals"),
@@ -120,6 +132,48 @@ fn every_chain_of_static_php() {
     check_fetched("8.4-static", "resources/php", &[]);
 }
 
+/// Servers, whose workers compile what runs often.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_in_workers_of_fpm() {
+    test_needs::root!();
+    served::check(Kind::Fpm, "8.2", served::TRACING_JIT);
+}
+
+/// A module of a server in C.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_in_workers_of_apache() {
+    test_needs::root!();
+    served::check(Kind::Apache, "8.2", served::OPCACHE);
+}
+
+/// A program in C that runs scripts.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_in_embedding_program() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    embedded::check("8.2");
+}
+
+/// Workers that live for some requests, from the start of the server on.
+#[test]
+#[ignore = "profiles: needs root"]
+fn short_requests_of_fpm() {
+    test_needs::root!();
+    short::check("8.2", served::NO_CACHE);
+    short::check("8.2", served::TRACING_JIT);
+}
+
+/// The same functions, by a profiler within PHP.
+#[test]
+#[ignore = "profiles: needs root"]
+fn shares_are_those_of_excimer() {
+    test_needs::root!();
+    shares_of_functions::check("8.2");
+}
+
 /// Other versions and kinds.
 mod matrix {
     use super::*;
@@ -136,6 +190,47 @@ mod matrix {
     fn every_chain_of_php_8_4() {
         test_needs::root!();
         check_fetched("8.4", "/usr/bin/php8.4", &[]);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_in_servers_of_other_versions() {
+        test_needs::root!();
+        for version in ["7.4", "8.4"] {
+            served::check(Kind::Fpm, version, served::NO_CACHE);
+            served::check(Kind::Fpm, version, served::OPCACHE);
+            served::check(Kind::Apache, version, served::NO_CACHE);
+            short::check(version, served::NO_CACHE);
+            short::check(version, served::OPCACHE);
+        }
+        for settings in [served::NO_CACHE, served::OPCACHE, served::FUNCTION_JIT] {
+            served::check(Kind::Fpm, "8.2", settings);
+        }
+        for settings in [served::TRACING_JIT, served::FUNCTION_JIT] {
+            served::check(Kind::Apache, "8.2", settings);
+            served::check(Kind::Fpm, "8.4", settings);
+            short::check("8.4", settings);
+        }
+        embedded::check("8.4");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_php_with_threads() {
+        test_needs::root!();
+        let cache = Interpreter::built("8.2-threads", "opcache.so");
+        check_fetched("8.2-threads", "php", &[]);
+        let Some(cache) = cache else { return };
+        let extension: &'static str = format!("-dzend_extension={}", cache.display()).leak();
+        check_fetched("8.2-threads", "php", &[&[extension], TRACING_JIT].concat());
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_in_threads_of_a_process() {
+        test_needs::root!();
+        test_needs::programs!("gcc");
+        embedded::check_threads("8.2-threads");
     }
 
     #[test]
@@ -172,34 +267,70 @@ fn check_fetched(name: &str, program: &str, options: &[&'static str]) {
     }
 }
 
-/// Runs all chains at the same time under one interpreter, and fails if one of them isn't good.
-fn check(interpreter: &Interpreter) {
+/// A running chain.
+struct Subject {
+    case: &'static Case,
+    pid: u32,
+    /// Name of the thread, if others of the process run other chains.
+    thread: Option<String>,
+    chain: Vec<Call>,
+}
+
+/// Returns the chains that a version has.
+fn cases(version: (u32, u32)) -> Vec<&'static Case> {
     let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
-    let version = interpreter.version();
     let is_wanted =
         |case: &&Case| case.since <= version && wanted.split(',').any(|part| case.name.contains(part));
-    let cases: Vec<_> = CASES.iter().filter(is_wanted).collect();
-    let running: Vec<_> = cases
-        .iter()
-        .map(|case| {
-            let running = Running::start(interpreter.command("chains.php", &[case.chain, case.argument]));
-            running.signal("STOP");
-            running
-        })
-        .collect();
+    CASES.iter().filter(is_wanted).collect()
+}
+
+/// Runs all chains at the same time under one interpreter, and fails if one of them isn't good.
+fn check(interpreter: &Interpreter) {
+    let start = |case: &&Case| {
+        let running = Running::start(interpreter.command("chains.php", &[case.chain, case.argument]));
+        running.signal("STOP");
+        running
+    };
+    let cases = cases(interpreter.version());
+    let running: Vec<_> = cases.iter().map(start).collect();
     running.iter().for_each(|running| running.signal("CONT"));
-    let stacks = seen::stacks(&profile(running.iter().map(Running::pid), DURATION));
+    let subject = |(case, running): (&&'static Case, &Running)| Subject {
+        case,
+        pid: running.pid(),
+        thread: None,
+        chain: running.chain.clone(),
+    };
+    let subjects: Vec<_> = cases.iter().zip(&running).map(subject).collect();
+    check_subjects(&interpreter.name, interpreter.has_jit(), &subjects);
+}
+
+/// Profiles running chains, and fails if one of them isn't good.
+fn check_subjects(name: &str, has_jit: bool, subjects: &[Subject]) {
+    assert!(!subjects.is_empty(), "{name}: no chains");
+    let mut pids: Vec<u32> = subjects.iter().map(|subject| subject.pid).collect();
+    pids.dedup();
+    let stacks = seen::stacks(&profile(pids, duration()));
     let mut failures = String::new();
-    for (case, running) in cases.iter().zip(&running) {
-        let own = stacks.iter().filter(|stack| stack.pid == running.pid());
-        let verdict = judge(own, &running.chain, interpreter.has_jit());
-        println!("share\tphp\t{}\t{}\t{}\t{}", interpreter.name, case.name, verdict.exact, verdict.samples);
-        if case.name == "two_lines" && !interpreter.has_jit() && !verdict.has_equal_lines() {
-            failures += &format!("\n{} under {}: lines {:?}", case.name, interpreter.name, verdict.lines);
+    for Subject { case, pid, thread, chain } in subjects {
+        let is_own = |stack: &&seen::Stack| stack.is_of(*pid, thread.as_deref());
+        let verdict = judge(stacks.iter().filter(is_own), chain, has_jit);
+        println!("share\tphp\t{name}\t{}\t{}\t{}", case.name, verdict.exact, verdict.samples);
+        if case.name == "two_lines" && !has_jit && !verdict.has_equal_lines() {
+            failures += &format!("\n{} under {name}: lines {:?}", case.name, verdict.lines);
         }
         if !verdict.is_good(PER_MILLE) {
-            failures += &format!("\n{} under {}: {verdict}", case.name, interpreter.name);
+            failures += &format!("\n{} under {name}: {verdict}", case.name);
         }
     }
     assert!(failures.is_empty(), "{failures}");
+}
+
+/// Returns the profiling time of all chains together.
+fn duration() -> Duration {
+    Duration::from_secs(if is_matrix() { 8 } else { 4 })
+}
+
+/// Returns `true` in the test of all versions, which has more time.
+fn is_matrix() -> bool {
+    std::env::var_os("TRUTH_MATRIX").is_some()
 }

@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use ebpf_profiler_core::profile::{Call, FrameView, Profile};
+use ebpf_profiler_core::profile::{Call, FrameView, Process, Profile};
 use ebpf_profiler_core::trace::Frame;
 
 /// One distinct stack of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stack {
     pub(crate) pid: u32,
+    /// Name of the thread.
+    thread: String,
     /// Frames, root first, without those of the kernel.
     pub(crate) frames: Vec<Seen>,
     /// Reason for which the root side is missing, or omitted frames.
@@ -31,8 +33,14 @@ pub(crate) enum Seen {
 
 /// Returns all stacks of a profile.
 pub(crate) fn stacks(profile: &Profile) -> Vec<Stack> {
-    let samples = profile.samples().map(|sample| {
-        let mut stack = Stack { pid: sample.process().pid, count: sample.count(), ..Stack::default() };
+    stacks_of(profile, |_| true)
+}
+
+/// Returns the stacks of some processes of a profile.
+pub(crate) fn stacks_of(profile: &Profile, is_wanted: impl Fn(&Process) -> bool) -> Vec<Stack> {
+    let samples = profile.samples().filter(|sample| is_wanted(sample.process())).map(|sample| {
+        let (pid, thread) = (sample.process().pid, sample.thread().name.to_string());
+        let mut stack = Stack { pid, thread, count: sample.count(), ..Stack::default() };
         sample.trace().calls().for_each(|call| stack.add(call));
         stack
     });
@@ -40,6 +48,11 @@ pub(crate) fn stacks(profile: &Profile) -> Vec<Stack> {
 }
 
 impl Stack {
+    /// Returns `true` for a stack of this process, and of the thread with this name.
+    pub(crate) fn is_of(&self, pid: u32, thread: Option<&str>) -> bool {
+        self.pid == pid && thread.is_none_or(|thread| self.thread == thread)
+    }
+
     fn add(&mut self, call: Call<'_>) {
         match call {
             Call::LeftOut(count) => self.cut = Some(format!("{count} frames left out")),

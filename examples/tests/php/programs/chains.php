@@ -2,22 +2,25 @@
 // Calls the chain named by the first argument and spins at its end, after having printed PHP's own backtrace:
 //
 //     chain
+//     pid<TAB>number of the process
 //     frame<TAB>function<TAB>file<TAB>line         leaf first; line 0: an internal function
 //     ready
 //
-// Lines with the comment "spin" are those on which the innermost function may be.
+// Lines with the comment "spin" are those on which the innermost function may be. A request to a server has the arguments
+// "chain" and "number", and "output", the file to print to.
 
 namespace Chains;
 
 const ENDS_AFTER = 120;
 
 $ends = \microtime(true) + ENDS_AFTER;
+$output = $_GET['output'] ?? 'php://stdout';
 
 /** Prints the chain that leads here. */
 function announce(): void
 {
     $calls = \debug_backtrace(\DEBUG_BACKTRACE_IGNORE_ARGS);
-    $text = "chain\n";
+    $text = "chain\npid\t" . \getmypid() . "\n";
     // An entry has a function, and the place that called it.
     for ($index = 0; $index < \count($calls); $index++) {
         $caller = $calls[$index + 1] ?? null;
@@ -33,7 +36,7 @@ function announce(): void
         }
         $text .= "frame\t$function\t$file\t$line\n";
     }
-    \fwrite(\STDOUT, $text . "ready\n");
+    \file_put_contents($GLOBALS['output'], $text . "ready\n", \FILE_APPEND);
 }
 
 /** The end of every chain. */
@@ -98,6 +101,14 @@ final class Derived extends Base implements \ArrayAccess, \IteratorAggregate, \C
     public static function fixed(): int
     {
         return \count(new self());
+    }
+
+    public static function ofClass(int $depth): int
+    {
+        $bound = \Closure::bind(function () use ($depth) {
+            return recursion($depth);
+        }, null, self::class);
+        return $bound();
     }
 
     public function count(): int
@@ -165,6 +176,14 @@ final class Derived extends Base implements \ArrayAccess, \IteratorAggregate, \C
 
     public function offsetUnset($key): void
     {
+    }
+}
+
+final class Invoked
+{
+    public function __invoke(int $depth): int
+    {
+        return \call_user_func('Chains\recursion', $depth);
     }
 }
 
@@ -240,6 +259,17 @@ function finishes(): int
 function prüfe_größe(): int
 {
     return leaf();
+}
+
+/** Evaluates closures at other lines, whose memory is that of the former ones. */
+function reuses(): int
+{
+    for ($number = 1; $number < 300; $number++) {
+        $closure = eval(\str_repeat("\n", $number) . "return function () { return $number; };");
+        $closure();
+    }
+    $closure = eval("\n\nreturn function () {\n    return \\Chains\\leaf();\n};\n");
+    return $closure();
 }
 
 /** Calls internal functions that call internal functions. */
@@ -344,6 +374,12 @@ function run(string $chain, int $number)
             return include __DIR__ . '/included.php';
         case 'eval':
             return eval("\n\nfunction evaluated() {\n    return \\Chains\\leaf();\n}\nreturn evaluated();\n");
+        case 'reused':
+            return reuses();
+        case 'invoked':
+            return \array_sum(\array_map(new Invoked(), [3]));
+        case 'static_closure':
+            return \array_sum(\array_map([Derived::class, 'ofClass'], [2]));
         case 'names':
             eval('namespace Chains; function ' . \str_repeat('long', 250) . '() { return prüfe_größe(); }');
             return ('Chains\\' . \str_repeat('long', 250))();
@@ -360,4 +396,4 @@ function run(string $chain, int $number)
     exit("no chain $chain\n");
 }
 
-run($argv[1], (int) ($argv[2] ?? 0));
+run($_GET['chain'] ?? $argv[1], (int) ($_GET['number'] ?? $argv[2] ?? 0));
