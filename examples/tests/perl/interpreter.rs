@@ -1,5 +1,6 @@
 //! Interpreters: the installed one, and those that `cargo xtask fixtures perl` has fetched.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,11 +16,11 @@ pub(crate) struct Interpreter {
     modules: Option<PathBuf>,
 }
 
-/// The workload, as programs of the machine's root see it.
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perl/programs/chains.pl");
+/// The programs, as those of the machine's root see them.
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perl/programs");
 
 /// The same within the root of an interpreter.
-const INSIDE: &str = "/truth/chains.pl";
+const INSIDE: &str = "/truth";
 
 /// Enters the interpreter's root, with the devices and the processes of the machine.
 const ENTER: &str =
@@ -32,13 +33,18 @@ impl Interpreter {
     }
 
     /// Returns one that was fetched into a folder that is its root, `None` if it wasn't.
-    pub(crate) fn fetched(name: &str) -> Option<Interpreter> {
+    pub(crate) fn fetched(name: &str, program: &str) -> Option<Interpreter> {
         let root = folder(name)?;
         let inside = root.join(&INSIDE[1..]);
-        std::fs::create_dir_all(inside.parent()?).unwrap();
-        std::fs::copy(PROGRAM, inside).unwrap();
-        let program = "/usr/bin/perl".into();
-        Some(Interpreter { name: name.to_owned(), root: Some(root), program, modules: None })
+        fs::create_dir_all(&inside).unwrap();
+        for entry in fs::read_dir(PROGRAMS).unwrap().map(Result::unwrap) {
+            fs::copy(entry.path(), inside.join(entry.file_name())).unwrap();
+        }
+        let name = if program == "perl" { name.to_owned() } else { format!("{name} {program}") };
+        // The program for debugging searches elsewhere for the basic modules.
+        let modules = Some("/usr/lib/x86_64-linux-gnu/perl-base".into());
+        let program = Path::new("/usr/bin").join(program);
+        Some(Interpreter { name, root: Some(root), program, modules })
     }
 
     /// Returns one that was built, `None` if it wasn't.
@@ -48,21 +54,49 @@ impl Interpreter {
         Some(Interpreter { name: name.to_owned(), root: None, program, modules })
     }
 
-    /// Returns the command that runs the workload.
+    /// Returns a folder for the test's files, as the interpreter sees it.
+    pub(crate) fn folder(&self) -> PathBuf {
+        let name = format!("perl-{}", std::process::id());
+        Path::new(if self.root.is_some() { INSIDE } else { env!("CARGO_TARGET_TMPDIR") }).join(name)
+    }
+
+    /// Returns the path of a file of the interpreter's root.
+    pub(crate) fn outside(&self, path: &Path) -> PathBuf {
+        match (&self.root, path.strip_prefix("/")) {
+            (Some(root), Ok(inside)) => root.join(inside),
+            _ => path.to_path_buf(),
+        }
+    }
+
+    /// Returns the command that runs the chains.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let (mut command, workload) = match &self.root {
-            None => (Command::new(&self.program), PROGRAM),
+        self.program(&[], "chains.pl", arguments)
+    }
+
+    /// Returns the command that runs one of the programs, with Perl's own options before it.
+    pub(crate) fn program(&self, options: &[&str], program: &str, arguments: &[&str]) -> Command {
+        let mut command = self.bare(options);
+        command
+            .arg(Path::new(if self.root.is_some() { INSIDE } else { PROGRAMS }).join(program))
+            .args(arguments);
+        command
+    }
+
+    /// Returns the command that runs the interpreter.
+    pub(crate) fn bare(&self, arguments: &[&str]) -> Command {
+        let mut command = match &self.root {
+            None => Command::new(&self.program),
             Some(root) => {
                 let mut command = Command::new("unshare");
                 command.args(["--mount", "sh", "-c", ENTER]).arg(root).arg(&self.program);
-                (command, INSIDE)
+                command
             }
         };
         if let Some(modules) = &self.modules {
             command.arg("-I").arg(modules);
         }
         // A root has no locales, of which Perl warns.
-        command.env("LC_ALL", "C").arg(workload).args(arguments);
+        command.env("LC_ALL", "C").args(arguments);
         command
     }
 }

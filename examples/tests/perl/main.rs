@@ -20,17 +20,24 @@
 #[path = "../scripts/chain.rs"]
 mod chain;
 mod interpreter;
+#[path = "../scripts/printed.rs"]
+mod printed;
 #[path = "../scripts/profile.rs"]
 mod profile;
 #[path = "../scripts/seen.rs"]
 mod seen;
+#[path = "../scripts/shares.rs"]
+mod shares;
+#[path = "shares.rs"]
+mod shares_of_subs;
 #[path = "../scripts/verdict.rs"]
 mod verdict;
 
 use std::time::Duration;
 
-use chain::{Call, Running};
+use chain::{Call, Chain, Process, Running};
 use interpreter::Interpreter;
+use printed::printed;
 use profile::profile;
 use seen::{Seen, Stack};
 use verdict::Verdict;
@@ -79,7 +86,42 @@ const CASES: &[(&str, &str)] = &[
     ("destructor_eval", ""),
     ("die_eval", ""),
     ("regex_code", ""),
+    ("first", ""),
+    ("reduce", ""),
+    ("autoload", ""),
+    ("autoload_method", ""),
+    ("tie_hash", ""),
+    ("overload_compare", ""),
+    ("overload_method", ""),
+    ("goto_recursion", ""),
+    ("format", ""),
+    ("reused", ""),
+    ("symbolic", ""),
+    ("can", ""),
 ];
+
+/// Chains that run in threads of one process, each with an interpreter of its own.
+const IN_THREADS: &[&str] = &[
+    "recursion",
+    "methods",
+    "sort_block",
+    "sort_sub_eval",
+    "eval_string",
+    "closures",
+    "overload",
+    "tie",
+    "destructor",
+    "goto",
+    "die",
+    "regex_code",
+    "first",
+    "format",
+    "names",
+    "two_lines",
+];
+
+/// Native functions at which processes and threads begin.
+const ROOTS: &[&str] = &["_start", "clone3", "__clone3", "clone", "__clone"];
 
 /// Loops, which only a missing run of script frames would show.
 const LOOPS: &[&str] = &["Perl_runops_standard", "Perl_runops_debug"];
@@ -96,6 +138,15 @@ fn every_chain_of_installed_perl() {
     check(&Interpreter::installed());
 }
 
+/// Several interpreters in a process.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_in_threads_of_installed_perl() {
+    test_needs::root!();
+    test_needs::programs!("perl");
+    check_threads(&Interpreter::installed());
+}
+
 /// Other versions and builds.
 mod matrix {
     use super::*;
@@ -103,67 +154,142 @@ mod matrix {
     #[test]
     #[ignore = "profiles: needs root"]
     fn every_chain_of_perl_5_32() {
-        check_fetched("5.32");
+        check_fetched("5.32", "perl");
     }
 
     #[test]
     #[ignore = "profiles: needs root"]
     fn every_chain_of_perl_5_40() {
-        check_fetched("5.40");
+        check_fetched("5.40", "perl");
     }
 
     #[test]
     #[ignore = "profiles: needs root"]
     fn every_chain_of_perl_5_42() {
-        check_fetched("5.42");
+        check_fetched("5.42", "perl");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_perl_5_36() {
+        check_fetched("5.36", "perl");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn shares_are_those_of_nytprof() {
+        test_needs::root!();
+        check_found("5.36", Interpreter::fetched("5.36", "perl"), shares_of_subs::check);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_debugging_perl() {
+        check_fetched("5.36", "debugperl");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_in_threads() {
+        test_needs::root!();
+        for name in ["5.32", "5.40", "5.42"] {
+            check_found(name, Interpreter::fetched(name, "perl"), check_threads);
+        }
+        check_found("5.36", Interpreter::fetched("5.36", "debugperl"), check_threads);
     }
 
     #[test]
     #[ignore = "profiles: needs root"]
     fn every_chain_of_perl_without_threads() {
         test_needs::root!();
-        check_found("5.36-unthreaded", Interpreter::built("5.36-unthreaded"));
+        check_found("5.36-unthreaded", Interpreter::built("5.36-unthreaded"), check);
     }
 }
 
-fn check_fetched(name: &str) {
+fn check_fetched(name: &str, program: &str) {
     test_needs::root!();
-    check_found(name, Interpreter::fetched(name));
+    check_found(name, Interpreter::fetched(name, program), check);
 }
 
-fn check_found(name: &str, interpreter: Option<Interpreter>) {
+fn check_found(name: &str, interpreter: Option<Interpreter>, check: fn(&Interpreter)) {
     match interpreter {
         Some(interpreter) => check(&interpreter),
         None => test_needs::skip(&format!("no Perl {name}: cargo xtask fixtures perl")),
     }
 }
 
+/// A running chain.
+struct Subject {
+    name: &'static str,
+    argument: &'static str,
+    pid: u32,
+    /// Name of the thread, if others of the process run other chains.
+    thread: Option<&'static str>,
+    chain: Vec<Call>,
+}
+
+fn is_wanted(chain: &str) -> bool {
+    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
+    wanted.split(',').any(|part| chain.contains(part))
+}
+
 /// Runs all chains at the same time under one interpreter, and fails if one of them isn't good.
 fn check(interpreter: &Interpreter) {
-    let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
-    let is_wanted = |(chain, _): &&(&str, &str)| wanted.split(',').any(|part| chain.contains(part));
-    let cases: Vec<_> = CASES.iter().filter(is_wanted).collect();
-    let running: Vec<_> = cases
-        .iter()
-        .map(|(chain, argument)| {
-            let running = Running::start(interpreter.command(&[chain, argument]));
-            running.signal("STOP");
-            running
-        })
-        .collect();
+    let cases: Vec<_> = CASES.iter().filter(|(name, _)| is_wanted(name)).collect();
+    let start = |(name, argument): &&(&str, &str)| {
+        let running = Running::start(interpreter.command(&[name, argument]));
+        running.signal("STOP");
+        running
+    };
+    let running: Vec<_> = cases.iter().map(start).collect();
     running.iter().for_each(|running| running.signal("CONT"));
-    let stacks = seen::stacks(&profile(running.iter().map(Running::pid), DURATION));
+    let subject = |(&&(name, argument), running): (&&(&'static str, &'static str), &Running)| {
+        let (pid, chain) = (running.pid(), running.chain.clone());
+        Subject { name, argument, pid, thread: None, chain }
+    };
+    let subjects: Vec<_> = cases.iter().zip(&running).map(subject).collect();
+    check_subjects(&interpreter.name, &subjects);
+}
+
+/// Runs chains at the same time, each in a thread of one process, and fails if one of them isn't good.
+fn check_threads(interpreter: &Interpreter) {
+    let folder = interpreter.folder();
+    let outside = interpreter.outside(&folder);
+    std::fs::create_dir_all(&outside).unwrap();
+    let names: Vec<_> = IN_THREADS.iter().copied().filter(|name| is_wanted(name)).collect();
+    let mut command = interpreter.command(&["threads", &folder.display().to_string()]);
+    let running = Process(command.args(&names).spawn().unwrap());
+    let subject = |&name: &&'static str| {
+        let Some(Chain { calls: mut chain, .. }) = printed(&outside.join(name)) else {
+            panic!("{}: {name} is not ready", interpreter.name);
+        };
+        // The thread's C code calls a sub within an eval: no loop runs that, and the statement that created the thread.
+        assert_eq!([&*chain[0].name, &*chain[1].name], ["{main}", "(eval)"]);
+        chain.drain(..2);
+        Subject { name, argument: "", pid: running.0.id(), thread: Some(name), chain }
+    };
+    let subjects: Vec<_> = names.iter().map(subject).collect();
+    std::fs::write(outside.join("go"), "").unwrap();
+    check_subjects(&format!("{} threads", interpreter.name), &subjects);
+    let _ = std::fs::remove_dir_all(outside);
+}
+
+/// Profiles running chains, and fails if one of them isn't good.
+fn check_subjects(interpreter: &str, subjects: &[Subject]) {
+    let mut pids: Vec<u32> = subjects.iter().map(|subject| subject.pid).collect();
+    pids.dedup();
+    let stacks = seen::stacks(&profile(pids, DURATION));
     let mut failures = String::new();
-    for ((chain, argument), running) in cases.iter().zip(&running) {
-        let own = stacks.iter().filter(|stack| stack.pid == running.pid());
-        let verdict = Verdict::on(own, |stack| compare(stack, chain, &running.chain));
+    for Subject { name, argument, pid, thread, chain } in subjects {
+        let own = stacks.iter().filter(|stack| stack.is_of(*pid, *thread));
+        let verdict = Verdict::on(own, |stack| compare(stack, name, chain));
         let Verdict { exact, samples, .. } = &verdict;
-        println!("share\tperl\t{}\t{chain}{argument}\t{exact}\t{samples}", interpreter.name);
-        if *chain == "two_lines" && !verdict.has_equal_lines() {
-            failures += &format!("\n{chain} under {}: lines {:?}", interpreter.name, verdict.lines);
+        println!("share\tperl\t{interpreter}\t{name}{argument}\t{exact}\t{samples}");
+        if *name == "two_lines" && !verdict.has_equal_lines() {
+            failures += &format!("\n{name} under {interpreter}: lines {:?}", verdict.lines);
         }
         if !verdict.is_good(PER_MILLE) {
-            failures += &format!("\n{chain}{argument} under {}: {verdict}", interpreter.name);
+            failures += &format!("\n{name}{argument} under {interpreter}: {verdict}");
         }
     }
     assert!(failures.is_empty(), "{failures}");
@@ -175,9 +301,10 @@ fn compare(stack: &Stack, name: &str, chain: &[Call]) -> Result<u32, String> {
         return Err(format!("cut: {cut}"));
     }
     // Some builds are stripped.
-    let is_root = |seen: &Seen| matches!(seen, Seen::Native(name) if name == "_start" || name.is_empty());
+    let is_root =
+        |seen: &Seen| matches!(seen, Seen::Native(name) if ROOTS.contains(&&**name) || name.is_empty());
     if !stack.frames.first().is_some_and(is_root) {
-        return Err("doesn't begin at _start".to_owned());
+        return Err(format!("doesn't begin at one of {ROOTS:?}"));
     }
     let is_loop = |seen: &Seen| matches!(seen, Seen::Native(name) if LOOPS.contains(&name.as_str()));
     if stack.frames.iter().any(is_loop) {

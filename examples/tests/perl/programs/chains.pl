@@ -4,7 +4,9 @@
 #     frame<TAB>sub<TAB>file<TAB>line         leaf first
 #     ready
 #
-# Lines with the comment "spin" are those on which the innermost sub may be.
+# Lines with the comment "spin" are those on which the innermost sub may be. With "threads FOLDER" before them, the further
+# arguments are chains, each of which runs in a thread of that name, prints to a file of that name in the folder, and
+# waits for a file "go" there.
 
 package Chains;
 
@@ -13,18 +15,29 @@ use warnings;
 use utf8;
 use List::Util ();
 
+use IO::Handle ();
+
 my $ends = time + 120;
+
+# The folder to which threads print.
+my $folder;
 
 # Prints the chain that leads here.
 sub announce {
     my @frames;
-    for (my $depth = 0; my @caller = caller $depth; $depth++) {
-        my $sub = (caller $depth + 1)[3] // '{main}';
-        push @frames, "frame\t$sub\t$caller[1]\t$caller[2]\n";
+    for (my $depth = 0; my (undef, $file, $line) = (caller $depth)[0 .. 2]; $depth++) {
+        my ($sub) = \((caller $depth + 1)[3]);
+        # `caller` has the format itself in place of its name.
+        my $name = !$sub ? '{main}' : ref $sub eq 'FORMAT' ? 'Chains::PAGE' : $$sub // '{main}';
+        push @frames, "frame\t$name\t$file\t$line\n";
     }
-    binmode STDOUT, ':utf8';
-    $| = 1;
-    print "chain\n", @frames, "ready\n";
+    my $output = \*STDOUT;
+    open $output, '>', $folder . '/' . $0 or die if defined $folder;
+    binmode $output, ':utf8';
+    $output->autoflush;
+    print $output "chain\n", @frames, "ready\n";
+    # Threads that spin would delay the next ones.
+    sleep 1 until !defined $folder || -e "$folder/go";
 }
 
 # The end of every chain.
@@ -113,9 +126,41 @@ package TiedInEval {
     sub FETCH { return eval "Chains::leaf()"; }
 }
 
+package Missing {
+    sub AUTOLOAD { our $AUTOLOAD; return Chains::recursion(1) unless $AUTOLOAD =~ /DESTROY/; }
+}
+
+package TiedHash {
+    sub TIEHASH { return bless {}; }
+    sub STORE { return Chains::recursion(2); }
+}
+
+package Compared {
+    use overload '<=>' => sub { return Chains::leaf(); }, 'cmp' => 'text', 'bool' => sub { 1 };
+    sub text { return Chains::recursion(1); }
+}
+
 package Chains;
 
 sub größe { return leaf(); }
+
+sub forwards { goto &recursion; }
+
+# Evaluates subs with other names at other lines, whose memory is that of the former ones.
+sub reuses {
+    for my $number (1 .. 500) {
+        no strict 'refs';
+        eval "\n" x $number . "sub used_$number { my \$text = 'x' x $number; return length \$text }\nused_$number()";
+        undef &{"used_$number"};
+        delete $Chains::{"used_$number"};
+    }
+    return eval "\n\nsub used_last { return leaf(); }\nused_last()";
+}
+
+format PAGE =
+@<<<<<<
+recursion(1)
+.
 
 my %chains = (
     recursion => sub { recursion($_[0]) },
@@ -154,11 +199,32 @@ my %chains = (
     destructor_eval => sub { my $dying = bless [], 'DyingInEval'; undef $dying; },
     die_eval => sub { local $SIG{__DIE__} = sub { eval { leaf() } }; eval { die "expected\n" } },
     regex_code => sub { 'abc' =~ /b(?{ recursion(1) })/ },
+    first => sub { List::Util::first { recursion(1) } 1 },
+    reduce => sub { List::Util::reduce { leaf() } 1, 2 },
+    autoload => sub { Missing::sub_of_this_name(1) },
+    autoload_method => sub { Missing->method_of_this_name },
+    tie_hash => sub { tie my %tied, 'TiedHash'; $tied{key} = 1; },
+    overload_compare => sub { my @sorted = sort { $a <=> $b } map { bless [], 'Compared' } 1, 2; },
+    overload_method => sub { my $is_less = bless([], 'Compared') lt 'text'; },
+    goto_recursion => sub { forwards(5) },
+    format => sub { open PAGE, '>', '/dev/null' or die; write PAGE; },
+    reused => sub { reuses() },
+    symbolic => sub { my $name = 'recursion'; no strict 'refs'; &$name(1) },
+    can => sub { Chains->can('recursion')->(1) },
     names => sub {
-        no strict 'refs';
-        *{'Chains::' . 'long' x 250} = sub { größe() };
-        größe();
+        require Sub::Util;
+        return Sub::Util::set_subname('Chains::' . 'long' x 250, sub { größe() })->();
     },
 );
 
-$chains{$ARGV[0]}->($ARGV[1] // 0);
+if ($ARGV[0] eq 'threads') {
+    require threads;
+    (undef, $folder, my @names) = @ARGV;
+    my $run = sub {
+        ($0) = @_;
+        $chains{$0}->(0);
+    };
+    $_->join for map { threads->create($run, $_) } @names;
+} else {
+    $chains{$ARGV[0]}->($ARGV[1] // 0);
+}
