@@ -42,19 +42,20 @@ struct Subject<'a> {
     chain: &'a [(&'static str, u32)],
 }
 
+const PERL: &[(&str, u32)] = &[
+    ("{main}", 13),
+    ("(eval)", 13),
+    ("Shape::area", 5),
+    ("Shape::area", 5),
+    ("Shape::area", 5),
+    ("main::leaf", 11),
+];
+
 #[test]
 #[ignore = "needs gdb"]
 fn perl() {
     test_needs::programs!("gcore", "perl");
-    let chain = &[
-        ("{main}", 13),
-        ("(eval)", 13),
-        ("Shape::area", 5),
-        ("Shape::area", 5),
-        ("Shape::area", 5),
-        ("main::leaf", 11),
-    ];
-    let subject = Subject { name: "perl_5_36", about: "methods of Perl 5.36", language: "perl", chain };
+    let subject = Subject { name: "perl_5_36", about: "methods of Perl 5.36", language: "perl", chain: PERL };
     subject.check(Command::new("perl").arg(source("calls.pl")));
 }
 
@@ -141,6 +142,50 @@ mod matrix {
     use super::*;
 
     #[test]
+    #[ignore = "needs gdb and cargo xtask fixtures perl"]
+    fn perl() {
+        test_needs::programs!("gcore");
+        for (name, about, root) in [
+            ("perl_5_32", "methods of Perl 5.32", "5.32"),
+            ("perl_5_40", "methods of Perl 5.40", "5.40"),
+            ("perl_5_42", "methods of Perl 5.42", "5.42"),
+        ] {
+            let Some(root) = fixture(&format!("perl/{root}")) else { continue };
+            let modules = root.join("usr/lib/x86_64-linux-gnu/perl-base");
+            let subject = Subject { name, about, language: "perl", chain: PERL };
+            subject.check(within(&root, "usr/bin/perl").arg("-I").arg(modules).arg(source("calls.pl")));
+        }
+        let Some(built) = fixture("perl/5.36-unthreaded") else { return };
+        let subject = Subject {
+            name: "perl_5_36_unthreaded",
+            about: "methods of a Perl 5.36 without threads",
+            language: "perl",
+            chain: PERL,
+        };
+        subject
+            .check(Command::new(built.join("perl")).arg("-I").arg(built.join("lib")).arg(source("calls.pl")));
+    }
+
+    #[test]
+    #[ignore = "needs gdb and cargo xtask fixtures php"]
+    fn php() {
+        test_needs::programs!("gcore");
+        if let Some(root) = fixture("php/7.4") {
+            let subject =
+                Subject { name: "php_7_4", about: "methods of PHP 7.4", language: "php", chain: PHP };
+            subject.check(within(&root, "usr/bin/php7.4").arg("-n").arg(source("calls.php")));
+        }
+        let Some(built) = fixture("php/8.2-threads/php") else { return };
+        let subject = Subject {
+            name: "php_8_2_threads",
+            about: "methods of a PHP 8.2 for threads",
+            language: "php",
+            chain: PHP,
+        };
+        subject.check(Command::new(built).arg("-n").arg(source("calls.php")));
+    }
+
+    #[test]
     #[ignore = "needs gdb and cargo xtask fixtures v8"]
     fn v8() {
         test_needs::programs!("gcore");
@@ -180,6 +225,14 @@ mod matrix {
             subject.check(Command::new(program).args(small).arg(&classes).args(["Calls", "warm"]));
         }
     }
+}
+
+/// Returns the command that runs a program with the libraries of its own root.
+fn within(root: &Path, program: &str) -> Command {
+    let mut command = Command::new(root.join("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
+    let libraries = ["lib", "usr/lib"].map(|folder| root.join(folder).join("x86_64-linux-gnu"));
+    command.arg("--library-path").arg(std::env::join_paths(libraries).unwrap()).arg(root.join(program));
+    command
 }
 
 /// Returns the path of a fixture; skips the test if it isn't there.
