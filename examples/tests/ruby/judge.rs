@@ -26,18 +26,24 @@ pub(crate) struct Verdict {
 }
 
 impl Expected {
-    /// Reads all chains: lines of a name and frames, separated by `;`. `name*N` stands for N frames.
-    pub(crate) fn all() -> Vec<Expected> {
+    /// Reads all chains of a version: lines of a name, frames, separated by `;`, and the first version that has it, if not all
+    /// do. `name*N` stands for N frames.
+    pub(crate) fn all(version: &str) -> Vec<Expected> {
         let chain = |line: &str| {
-            let (name, frames) = line.split_once('\t').unwrap_or_default();
+            let mut parts = line.split('\t');
+            let (name, frames) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            if parts.next().is_some_and(|since| version < since) {
+                return None;
+            }
             let frames = frames.replace("n{1000}", &"n".repeat(1000));
             let frames = frames.split(';').flat_map(|frame| match frame.split_once(" * ") {
                 Some((frame, count)) => vec![frame.to_owned(); count.parse().unwrap()],
                 None => vec![frame.to_owned()],
             });
-            Expected { name: name.to_owned(), frames: frames.collect() }
+            Some(Expected { name: name.to_owned(), frames: frames.collect() })
         };
-        include_str!("programs/chains.txt").lines().map(chain).collect()
+        let chains = [include_str!("programs/chains.txt"), include_str!("programs/kinds.txt")];
+        chains.iter().flat_map(|lines| lines.lines()).filter_map(chain).collect()
     }
 
     /// Compares the stacks of a running chain.

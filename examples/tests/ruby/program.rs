@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+/// Options of all programs: no libraries, and no warnings that parts of the language are new.
+const OPTIONS: [&str; 2] = ["--disable-gems", "-W0"];
+
 /// A Ruby of `cargo xtask fixtures ruby`.
 pub(crate) struct Ruby {
     /// Folder to use as root; empty for the machine's own.
@@ -27,7 +30,7 @@ pub(crate) struct Location {
 /// A running program; killed on drop.
 pub(crate) struct Running {
     child: Child,
-    /// Its process id, which is not that of the child if that is `chroot`.
+    /// The process that spins, which is not the child if that forks.
     pid: u32,
     /// The backtrace of its chain, root first.
     pub(crate) backtrace: Vec<Location>,
@@ -58,14 +61,17 @@ impl Ruby {
         if self.root.as_os_str().is_empty() {
             let mut command = Command::new(&self.program);
             command.env("LD_LIBRARY_PATH", &self.libraries);
-            command.args(self.options).arg("--disable-gems").arg(source);
+            command.args(self.options).args(OPTIONS).arg(source);
             return command;
         }
-        let copy = self.root.join("tmp").join(program);
-        std::fs::copy(&source, &copy).unwrap_or_else(|error| panic!("{}: {error}", copy.display()));
+        let folder = source.parent().unwrap_or(&source);
+        for file in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
+            let copy = self.root.join("tmp").join(file.file_name());
+            std::fs::copy(file.path(), &copy).unwrap_or_else(|error| panic!("{}: {error}", copy.display()));
+        }
         let mut command = Command::new("chroot");
         command.arg(&self.root).arg(&self.program).args(self.options);
-        command.arg("--disable-gems").arg(Path::new("/tmp").join(program));
+        command.args(OPTIONS).arg(Path::new("/tmp").join(program));
         command
     }
 
@@ -120,6 +126,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         // Fails only if the process has ended.
         let _ = self.child.kill();
+        if self.pid != self.child.id() {
+            self.signal(libc::SIGKILL);
+        }
         let _ = self.child.wait();
     }
 }

@@ -19,6 +19,8 @@ module Leaf
       lines << "frame\t#{frame.lineno}\t#{frame.label}\t#{frame.path}"
     end
     $stdout.set_encoding('UTF-8')
+    # A ractor has its own.
+    $stdout.sync = true
     puts lines, 'ready'
   end
 
@@ -325,6 +327,8 @@ class Chains
     send('n' * 1000)
   end
 end
+
+require_relative 'kinds'
 
 begin
   $links = $names.dup

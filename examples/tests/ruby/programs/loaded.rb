@@ -1,0 +1,8 @@
+# Loaded by a chain.
+def of_loaded
+  link
+end
+
+class Loaded
+  of_loaded
+end
