@@ -5,8 +5,9 @@ use std::ops::Range;
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FramePath, FrameWalker, Reason, Target};
 
 use ebpf_programs::abi::interpreter::walker;
-use ebpf_programs::abi::ruby::PARAMETER_TEXT;
+use ebpf_programs::abi::ruby::{PARAMETER_COLLECTION, PARAMETER_TEXT};
 
+use super::collection::Collection;
 use super::name::Names;
 use super::offsets::Offsets;
 use super::symbol::Symbols;
@@ -28,6 +29,8 @@ pub(super) struct RuntimeFacts {
     pub(super) text: Range<u64>,
     /// Virtual addresses of variables, one of which is the global symbol table.
     pub(super) tables: Vec<u64>,
+    /// Flag of the garbage collector; `None` if unknown.
+    pub(super) collection: Option<Collection>,
 }
 
 pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attachment, Reason> {
@@ -44,6 +47,10 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     }
     parameters.resize(PARAMETER_TEXT, 0);
     parameters.extend([facts.text.start, facts.text.end].map(|address| target.address(address)));
+    parameters.resize(PARAMETER_COLLECTION, 0);
+    if let Some(collection) = &facts.collection {
+        parameters.extend(collection.flag(target)?);
+    }
     let walker = FrameWalker::with_parameters(walker::RUBY, Some(path), &parameters);
     let walker = walker.map_err(|_| Reason::Unsupported)?;
     let attachment = Attachment::new(walker, Names::new(offsets, symbols));

@@ -9,6 +9,7 @@ use ebpf_profiler_core::elf::{Arch, Elf, Exports, Segment};
 use ebpf_profiler_core::language::{Attachment, MAX_RANGES, Reason, Runtime, Target};
 
 use super::attach::{self, RuntimeFacts};
+use super::collection::Collection;
 use super::offsets::Offsets;
 use crate::accessor;
 use crate::fde::Fdes;
@@ -54,7 +55,8 @@ fn facts(
     };
     let context = context.ok_or(Reason::Unsupported)?;
     let tables = address("rb_id2str").map(|at| accessor::loads(elf, at)).unwrap_or_default();
-    Ok(RuntimeFacts { offsets, context, tables, callers, text })
+    let collection = address("rb_during_gc").and_then(|at| Collection::find(elf, at));
+    Ok(RuntimeFacts { offsets, context, tables, callers, text, collection })
 }
 
 /// Reads a version such as `3.3.8`.

@@ -21,6 +21,7 @@
 //! | script, body of a class, `eval` | `<main>`, `<class:Bar>`, `<top (required)>` | of the source |
 //! | method in C | `Array#each` | none |
 //! | block in C | its native frames | |
+//! | garbage collection | `[garbage collection]`, before its native frames (x86_64) | none |
 //!
 //! Methods of anonymous classes and of single objects are named without their class: `baz`.
 //!
@@ -56,6 +57,7 @@
 //! # Limits
 //!
 //! * Methods in C that a fiber begins with (`Enumerator#next`) are not shown: no loop is below them.
+//! * Code in C that runs without the global lock while another thread collects garbage is shown as garbage collection.
 //! * Ruby 3.0 is not tested.
 //! * Methods in C for which compiled code pushes no control frame are their native frames alone.
 //! * YJIT is tested in 3.1 and 3.3. RJIT, whose frame is the same, is not tested, nor is MJIT (2.6 to 3.2), whose code shows as
@@ -65,6 +67,8 @@
 mod attach;
 
 mod class;
+
+mod collection;
 
 mod find;
 

@@ -30,6 +30,9 @@ const PATH: usize = 64;
 const BASE_LABEL: usize = 72;
 const FIRST_LINE: usize = 88;
 
+/// Name of the garbage collector's frame.
+const COLLECTION: &str = "[garbage collection]";
+
 /// Type of evaluated code, in the first four bytes of a body.
 const EVALUATED: u64 = 6;
 
@@ -194,6 +197,7 @@ impl Attached for Names {
                 self.sequence(address, check, memory)
             }
             ruby::kind::FUNCTION => self.c_function(address & !KIND, check, memory),
+            ruby::kind::COLLECTION => Ok(Function::new(COLLECTION)),
             _ => Err(Reason::Implausible),
         }
     }

@@ -10,6 +10,7 @@
 //!   METHOD     instruction sequence   low 24 bits of the method entry's address / 8      low byte of that fold
 //!   DEFINED    instruction sequence   the same                                           the same
 //!   FUNCTION   method entry           fold of three words of the method entry            0
+//!   COLLECTION none                   0                                                  0
 //! ```
 //!
 //! A block of a method is a frame of kind [`METHOD`](kind::METHOD): the method entry is that of the method.
@@ -24,6 +25,8 @@ pub mod kind {
     pub const DEFINED: u64 = 2;
     /// A method in C.
     pub const FUNCTION: u64 = 3;
+    /// The garbage collector.
+    pub const COLLECTION: u64 = 4;
 }
 
 /// Mask of a [`kind`] in an address.
@@ -115,3 +118,7 @@ pub const PARAMETER_CALLERS: usize = 1;
 /// Number of the first of two parameters that are the address range of the runtime's file, in which all functions lie that
 /// enter compiled code: start and end (exclusive).
 pub const PARAMETER_TEXT: usize = 5;
+
+/// Number of the parameter that is the address of the word with the flag of a running garbage collection, and of the one
+/// that is the flag's mask; 0 if unknown.
+pub const PARAMETER_COLLECTION: usize = 7;

@@ -18,6 +18,7 @@
 //! runtime is attached to its process within 0.1 s.
 //!
 //! `programs/moves.rb` calls and returns all the time: its stacks have to be beginnings of its chains.
+//! `programs/collects.rb` collects garbage, as often as Ruby itself says.
 //!
 //! With YJIT all of this is so twice: each method is compiled when it is first called, or after the default number of calls.
 #![expect(
@@ -27,6 +28,7 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod collections;
 mod judge;
 mod moves;
 mod program;
@@ -156,6 +158,14 @@ fn check_compiled(version: &str, options: &'static [&'static str], rounds: u32) 
         // Few, and the last one of a process may be named after its end.
         report("first samples", &moves::first_samples(&ruby), 1);
     }
+    let mut shares = None;
+    if is_wanted("collections") {
+        match collections::check(&ruby) {
+            Ok(verdict) => report("collections", &verdict, 0),
+            Err(difference) => shares = Some(difference),
+        }
+    }
+    assert_eq!(shares, None, "{version}");
     assert!(wrong.is_empty(), "{version}: {wrong:?}");
 }
 

@@ -8,6 +8,9 @@
 //! A step reads a control frame and the identity of its code. The method that it belongs to is a further step; for a
 //! block one for each environment between its own and that of the method.
 //!
+//! While the garbage collector runs, native frames that the innermost control frame called are its: a frame of its own stands
+//! between them.
+//!
 //! Compiled code works on the same control frames: its frame on the native stack is skipped, and the loop's caller takes
 //! them.
 
@@ -16,8 +19,8 @@ use super::state::phase;
 use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
 use crate::abi::record::frame;
 use crate::abi::ruby::{
-    BODY, IDENTITY_SHIFT, PARAMETER_CALLERS, PARAMETER_FRAME_SIZE, body, control_frame, flag, imemo, kind,
-    method_entry,
+    BODY, IDENTITY_SHIFT, PARAMETER_CALLERS, PARAMETER_COLLECTION, PARAMETER_FRAME_SIZE, body, control_frame,
+    flag, imemo, kind, method_entry,
 };
 use crate::machine::Machine;
 use crate::walk::Walk;
@@ -38,6 +41,8 @@ pub(in crate::walk) struct RubyState {
     pub(in crate::walk) words: u32,
     /// 1 after a frame of compiled code.
     pub(in crate::walk) is_compiled: u32,
+    /// 1 after the flag of the garbage collector was read.
+    is_checked: u32,
     /// Number of steps of the search, from 1; 0 if there is no such frame.
     search: u32,
     /// 1 if the frame is the last one of its run.
@@ -60,6 +65,7 @@ impl RubyState {
         self.is_inside = 0;
         self.words = 0;
         self.is_compiled = 0;
+        self.is_checked = 0;
     }
 }
 
@@ -90,6 +96,13 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     }
     if walk.interpreter.taken >= MAX_INTERPRETER_FRAMES {
         return None;
+    }
+    if walk.interpreter.ruby.is_checked == 0 {
+        walk.interpreter.ruby.is_checked = 1;
+        if walk.flags & frame::EXACT == 0 && is_collecting(walk, machine) {
+            emit(walk, machine, kind::COLLECTION, 0, 0);
+            return Some(());
+        }
     }
     let object = machine.read_object(at, control_frame::READ)?;
     let pc = object[control_frame::PC / 8];
@@ -141,6 +154,13 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     ruby.parent = parent;
     ruby.flags = flags;
     Some(())
+}
+
+/// Returns `true` if the garbage collector runs.
+#[inline(always)]
+fn is_collecting<M: Machine>(walk: &Walk, machine: &mut M) -> bool {
+    let [at, mask] = [0, 1].map(|index| walk.interpreter.parameters[PARAMETER_COLLECTION + index]);
+    at != 0 && machine.read_memory(at).unwrap_or(0) & mask != 0
 }
 
 /// Takes a step of the search for the method of a frame.
