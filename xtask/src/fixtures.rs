@@ -1,6 +1,8 @@
 //! `cargo xtask fixtures`: kernels, the collector, Go and Java, which tests need and the repository doesn't hold.
 
+mod folder;
 pub(crate) mod go;
+mod luajit;
 mod perl;
 pub(crate) mod php;
 pub(crate) mod ruby;
@@ -41,13 +43,14 @@ pub(crate) const KERNELS: &[Kernel] = &[
 ];
 
 /// Fetches missing fixtures, with the argument `go` Go alone, with `hotspot` Java, with `hotspot-latest` its latest version, with `php`
-/// PHP, with `perl` Perl, with `php ends` PHP's versions that need no root, with `ruby` Ruby, with `ruby ends`
+/// PHP, with `perl` Perl, with `luajit` LuaJIT, with `luajit ends` one of them, with `php ends` PHP's versions that need no root, with `ruby` Ruby, with `ruby ends`
 /// its oldest and newest, with `v8` Node.js, with `v8 ends` its oldest and latest version.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     match arguments.first().map(String::as_str) {
         Some("go") => return go::fetch(),
         Some("php") => return php::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
         Some("perl") => return perl::fetch(),
+        Some("luajit") => return luajit::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
         Some("ruby") => return ruby::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
         Some("v8") => return v8::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
         _ => {}

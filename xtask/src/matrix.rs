@@ -65,6 +65,9 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     if targets.contains(&"perl") {
         tally.step("Perl", |_| fixtures::task(&["perl".to_owned()]));
     }
+    if targets.contains(&"luajit") {
+        tally.step("LuaJIT", |_| fixtures::task(&["luajit".to_owned()]));
+    }
     if targets.contains(&"ruby") {
         tally.step("Ruby", |_| fixtures::task(&["ruby".to_owned()]));
     }

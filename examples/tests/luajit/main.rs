@@ -19,6 +19,7 @@
 
 #[path = "../scripts/chain.rs"]
 mod chain;
+mod host;
 mod judge;
 #[path = "../scripts/profile.rs"]
 mod profile;
@@ -27,11 +28,10 @@ mod seen;
 #[path = "../scripts/verdict.rs"]
 mod verdict;
 
-use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use chain::Running;
+use host::Host;
 use judge::judge;
 use profile::profile;
 
@@ -64,6 +64,8 @@ const CASES: &[(&str, [&str; 2])] = &[
     ("files", ["files", "0"]),
     ("dofile", ["dofile", "0"]),
     ("two_lines", ["two_lines", "0"]),
+    ("foreign_callback", ["foreign_callback", "0"]),
+    ("states", ["states", "0"]),
 ];
 
 const PROGRAM: &str = include_str!("programs/chains.lua");
@@ -74,7 +76,7 @@ const PROGRAM: &str = include_str!("programs/chains.lua");
 fn every_chain_of_installed_interpreter() {
     test_needs::root!();
     test_needs::programs!("luajit");
-    check("installed", &["luajit", "-joff"]);
+    check("installed, no JIT", &Host::installed(&["-joff"]));
 }
 
 /// Traces of this machine's LuaJIT: loops are compiled, and the innermost function runs in a trace.
@@ -83,20 +85,64 @@ fn every_chain_of_installed_interpreter() {
 fn every_chain_of_installed_jit() {
     test_needs::root!();
     test_needs::programs!("luajit");
-    check("jit", &["luajit"]);
+    check("installed", &Host::installed(&[]));
 }
 
-/// Runs all chains at the same time under one command, and fails if one of them isn't good.
-fn check(name: &str, command: &[&str]) {
+/// Versions of other Debian suites, and other programs that contain LuaJIT.
+mod matrix {
+    use super::*;
+
+    fn check_fetched(name: &str) {
+        match Host::find(name) {
+            Some(host) => check(name, &host),
+            None => test_needs::skip(&format!("no LuaJIT {name}: cargo xtask fixtures luajit")),
+        }
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_of_debian() {
+        test_needs::root!();
+        for name in ["luajit2-bookworm", "trixie", "forky"] {
+            check_fetched(name);
+            if let Some(host) = Host::find(name) {
+                check(&format!("{name}, no JIT"), &host.with("-joff"));
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_in_editor() {
+        test_needs::root!();
+        check_fetched("nvim-trixie");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_in_python() {
+        test_needs::root!();
+        check_fetched("lupa-2.8");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_in_rust() {
+        test_needs::root!();
+        check_fetched("mlua-0.12.2");
+    }
+}
+
+/// Runs all chains at the same time in one program, and fails if one of them isn't good.
+fn check(name: &str, host: &Host) {
     let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
     let is_wanted = |case: &str| wanted.split(',').any(|part| case.contains(part));
     let cases: Vec<_> = CASES.iter().filter(|(case, _)| is_wanted(case)).collect();
-    let program = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/luajit/programs/chains.lua"));
     let running: Vec<_> = cases
         .iter()
         .map(|(_, arguments)| {
-            let mut started = Command::new(command[0]);
-            started.args(&command[1..]).arg(program).args(arguments);
+            let mut started = host.command("chains.lua");
+            started.args(arguments);
             let running = Running::start(started);
             running.signal("STOP");
             running
@@ -110,7 +156,7 @@ fn check(name: &str, command: &[&str]) {
         let verdict = judge(own, &running.chain, PROGRAM);
         println!("share\tluajit\t{name}\t{case}\t{}\t{}", verdict.exact, verdict.samples);
         // A trace has the line on which it began.
-        if *case == "two_lines" && name != "jit" && !verdict.has_equal_lines() {
+        if *case == "two_lines" && name.ends_with("JIT") && !verdict.has_equal_lines() {
             failures += &format!("\n{case} under {name}: lines {:?}", verdict.lines);
         }
         if !verdict.is_good(PER_MILLE) {

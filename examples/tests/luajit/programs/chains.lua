@@ -27,9 +27,9 @@ local function frame(info)
   return ("frame\t%s\t%s\t%d\n"):format(name, file, is_c and 0 or info.currentline)
 end
 
--- Returns the frames of this state, from its caller's caller on.
-local function backtrace()
-  local text, level = "", 3
+-- Returns the frames of this state, from its caller's caller on, or from a level.
+local function backtrace(first)
+  local text, level = "", first or 3
   while true do
     local info = debug.getinfo(level, "Sln")
     if not info then return text end
@@ -44,7 +44,7 @@ local function announce()
   while resumer do
     text, resumer = text .. resumer.frames, resumers[resumer.state]
   end
-  io.write(text, "ready\n")
+  io.write(text, root or "", "ready\n")
   io.flush()
 end
 
@@ -278,6 +278,43 @@ function chains.two_lines()
     return sum
   end
   return 1 + two()
+end
+
+-- A callback from C through the foreign function interface.
+function chains.foreign_callback()
+  local ffi = require("ffi")
+  ffi.cdef("void qsort(void *base, size_t count, size_t size, int (*compare)(const void *, const void *));")
+  local compare = ffi.cast("int (*)(const void *, const void *)", function() return leaf() end)
+  local C = ffi.C
+  local function sort(numbers)
+    C.qsort(numbers, 2, 4, compare)
+    return numbers[0]
+  end
+  jit.off(sort)
+  return 1 + sort(ffi.new("int[2]", 2, 1))
+end
+
+-- A second state, which runs this file.
+function chains.states()
+  local ffi = require("ffi")
+  ffi.cdef([[
+    typedef struct lua_State lua_State;
+    lua_State *luaL_newstate(void);
+    void luaL_openlibs(lua_State *);
+    int luaL_loadbuffer(lua_State *, const char *, size_t, const char *);
+    int lua_pcall(lua_State *, int, int, int);
+  ]])
+  local C = ffi.C
+  local function run(state)
+    local root = ("frame\tlua_pcall\t\t0\n") .. backtrace(2)
+    local text = ("root, arg = %q, { [0] = %q, 'names', '0' } dofile(arg[0])"):format(root, arg[0])
+    assert(C.luaL_loadbuffer(state, text, #text, "@state.lua") == 0)
+    local result = C.lua_pcall(state, 0, 0, 0) return 1 + result
+  end
+  jit.off(run)
+  local state = C.luaL_newstate()
+  C.luaL_openlibs(state)
+  return 1 + run(state)
 end
 
 local run = chains[arg[1]]
