@@ -81,7 +81,8 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     }
     let mut function = walk.registers.values[A::JS_FUNCTION];
     let mut offset = 0;
-    let mut is_typed = false;
+    // The frame that a handler builds or leaves is its own.
+    let mut is_typed = kind == kind::HANDLER && leaf.state == state::BUILDING;
     if leaf.state <= state::BUILDING {
         let is_frame = fp & 7 == 0
             && fp != 0
