@@ -74,6 +74,8 @@ pub(super) struct SharedLayout {
 pub(super) struct ScriptLayout {
     pub(super) source: u32,
     pub(super) name: u32,
+    /// Offset of the name that a comment in the source gives it.
+    pub(super) url: u32,
     pub(super) line_offset: u32,
     pub(super) line_ends: u32,
 }
@@ -208,9 +210,11 @@ impl Numbers<'_> {
     }
 
     fn script(&self) -> Option<ScriptLayout> {
+        let url = if self.is_before(11, 0) { 104 } else { 112 };
         Some(ScriptLayout {
             source: self.field("Script", "source", &["Object"]).unwrap_or(8),
             name: self.field("Script", "name", &["Object"])?,
+            url: self.field("Script", "source_url", &["Object"]).unwrap_or(url),
             line_offset: 24,
             line_ends: self.field("Script", "line_ends", &["Object"])?,
         })

@@ -29,8 +29,9 @@
 //! # Limits
 //!
 //! * Functions that are inlined into WebAssembly are not shown, and its functions have no lines.
-//! * A program without symbol table, as Debian's `libnode`, is not supported.
-//! * In Node.js 12 without optimization, 1 % of samples have a leaf without a name.
+//! * A program without symbol table, as Debian's `libnode`, is not supported, nor is one without the constants that V8 exports for
+//!   debuggers, as Deno: they are walked through by frame pointers, and their compiled code has no names.
+//! * While the deoptimizer replaces a frame, the stack ends there: the frame is overwritten.
 //! * In Node.js 16, 1 % of samples in baseline code are in an epilogue whose function has no name.
 //! * An async function that is continued stands alone: who awaits it is not in the stack.
 //!

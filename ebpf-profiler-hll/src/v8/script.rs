@@ -69,8 +69,8 @@ impl Scripts {
 fn read(heap: &Heap<'_>, script: Object, source: u64) -> Result<Script, Reason> {
     let layout = &heap.layout.script;
     heap.ensure_kind(script, heap.layout.types.script)?;
-    let name =
-        heap.object(script, layout.name).and_then(|name| text::read_name(heap, name)).unwrap_or_default();
+    let text = |field| heap.object(script, field).and_then(|text| text::read_name(heap, text));
+    let name = text(layout.name).or_else(|_| text(layout.url)).unwrap_or_default();
     let name = name.strip_prefix("file://").map(str::to_owned).unwrap_or(name);
     let first_line = heap.word(script, layout.line_offset).ok().and_then(small_int).unwrap_or(0);
     let ends = match heap.object(script, layout.line_ends).and_then(|ends| line_ends(heap, ends)) {
