@@ -17,6 +17,9 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+#[path = "../scripts/chance.rs"]
+mod chance;
+
 mod judge;
 mod machine;
 

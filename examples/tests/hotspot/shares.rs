@@ -16,13 +16,11 @@ use std::time::{Duration, Instant};
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::{Kind, Profile};
 
+use crate::chance::{chi_squared, limit};
 use crate::machine::{Machine, compile};
 
 /// The functions of `Shares.java`.
 const FUNCTIONS: [&str; 4] = ["first", "second", "third", "fourth"];
-
-/// Chi-squared of three degrees of freedom that chance exceeds in 1 of 1,000 runs.
-const CHANCE: f64 = 16.27;
 
 /// Duration of the profile.
 const PROFILE: Duration = Duration::from_secs(25);
@@ -72,7 +70,11 @@ pub(crate) fn check(machine: &Machine) {
             machine.version
         );
         assert!(counts.iter().sum::<u64>() >= LEAST, "Java {}: few samples of {tool}", machine.version);
-        assert!(chance < CHANCE, "Java {}: {sampled:?}, but {counts:?} by {tool}", machine.version);
+        assert!(
+            chance < limit(FUNCTIONS.len()),
+            "Java {}: {sampled:?}, but {counts:?} by {tool}",
+            machine.version
+        );
     }
 }
 
@@ -166,27 +168,6 @@ fn add(counts: &mut Counts, function: Option<&str>) {
     if let Some(index) = FUNCTIONS.iter().position(|known| Some(*known) == function) {
         counts[index] += 1;
     }
-}
-
-/// Returns chi-squared of two lists of counts for the hypothesis that their shares are the same.
-fn chi_squared(first: &Counts, second: &Counts) -> f64 {
-    let [all_first, all_second] = [first, second].map(|counts| counts.iter().sum::<u64>() as f64);
-    let all = all_first + all_second;
-    let of = |&(first, second): &(u64, u64)| {
-        let both = (first + second) as f64;
-        let term = |count: u64, of: f64| (count as f64 - both * of / all).powi(2) / (both * of / all);
-        term(first, all_first) + term(second, all_second)
-    };
-    first.iter().copied().zip(second.iter().copied()).map(|pair| of(&pair)).sum()
-}
-
-#[test]
-fn finds_different_shares() {
-    let steady = [1000, 2000, 3000, 4000];
-    assert!(chi_squared(&steady, &[12, 18, 33, 37]) < CHANCE);
-    assert!(chi_squared(&steady, &[22, 18, 33, 27]) > CHANCE);
-    assert!(chi_squared(&steady, &[1100, 1900, 3000, 4000]) < CHANCE);
-    assert!(chi_squared(&steady, &[1150, 1850, 3000, 4000]) > CHANCE);
 }
 
 #[test]

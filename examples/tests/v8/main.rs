@@ -14,6 +14,12 @@
 //! generators and asynchronous ones, WebAssembly that calls itself and back. A sample is exact if its functions are one of its
 //! chains or the root side of one.
 //!
+//! `programs/shares.js` is sampled by Node.js itself at the same time, and shares of functions are compared.
+//!
+//! `programs/names.js` has names and callbacks of all kinds; its stacks are compared with those of Node.js itself.
+//!
+//! `TRUTH_VERSION=22,24` leaves only these versions.
+//!
 //! | mode | code |
 //! | --- | --- |
 //! | interpreter | bytecode alone |
@@ -28,8 +34,21 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+#[path = "../scripts/chance.rs"]
+mod chance;
+
 mod engines;
 mod judge;
+
+mod recorded;
+
+mod names;
+
+mod shares;
+
+mod programs;
+
+mod native;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -49,9 +68,11 @@ const WARM_UP: Duration = Duration::from_secs(3);
 /// Sampling frequency per CPU, in Hz.
 const FREQUENCY: u32 = 499;
 
+/// The versions that `cargo xtask fixtures v8` fetches.
+const VERSIONS: &[&str] = &["12", "14", "16", "18", "20", "22", "24", "25", "26"];
+
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 990;
-const OLD_PER_MILLE: u64 = 970;
 
 /// Flags that leave only the interpreter, since Maglev exists and before.
 const INTERPRETER: &[&str] = &["--no-opt", "--no-sparkplug", "--no-maglev"];
@@ -106,6 +127,19 @@ fn engines_of_node_12() {
     check_engines("12", &[("default", &[]), ("Liftoff", OLD_LIFTOFF)]);
 }
 
+#[test]
+#[ignore = "profiles: needs root"]
+fn shares_are_those_of_the_machine_s_tool() {
+    ["12", "26"].into_iter().filter_map(Node::fetched).for_each(|node| shares::check_shortly(&node));
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn names_are_those_of_the_machine_s_tool() {
+    let check = |node: Node| names::check(&node, "default", &[], Duration::from_secs(4));
+    ["12", "26"].into_iter().filter_map(Node::fetched).for_each(check);
+}
+
 /// Versions between the oldest and the latest.
 mod matrix {
     use super::*;
@@ -127,8 +161,40 @@ mod matrix {
 
     #[test]
     #[ignore = "profiles: needs root"]
+    fn shares_are_those_of_the_machine_s_tool() {
+        let nodes = VERSIONS.iter().filter_map(|version| Node::fetched(version));
+        nodes.for_each(|node| shares::check(&node, Duration::from_secs(20)));
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn names_are_those_of_the_machine_s_tool() {
+        for node in VERSIONS.iter().filter_map(|version| Node::fetched(version)) {
+            names::check(&node, "default", &[], Duration::from_secs(10));
+            names::check(&node, "interpreter", &["--no-opt"], Duration::from_secs(10));
+        }
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn runtimes_without_symbols() {
+        test_needs::root!();
+        native::check_library();
+        native::check_deno();
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn programs_from_their_start() {
+        let nodes = VERSIONS.iter().filter_map(|version| Node::fetched(version));
+        let failed: Vec<String> = nodes.flat_map(|node| programs::failures(&node)).collect();
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
     fn interpreter_of_node_12() {
-        check("12", &[("old interpreter", OLD_INTERPRETER)]);
+        check("12", &[("interpreter", OLD_INTERPRETER)]);
     }
 
     #[test]
@@ -196,6 +262,10 @@ fn check_engines(version: &str, modes: &[(&str, &[&str])]) {
     modes.iter().for_each(|(mode, flags)| node.check_engines(mode, flags));
 }
 
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures")
+}
+
 /// A version of Node.js.
 struct Node {
     name: String,
@@ -203,14 +273,17 @@ struct Node {
 }
 
 impl Node {
-    /// Returns a fetched version; skips the test if it isn't there.
+    /// Returns a fetched version; skips the test if it isn't there. `None` if `TRUTH_VERSION` has only others.
     fn fetched(version: &str) -> Option<Node> {
+        let only = std::env::var("TRUTH_VERSION").ok();
+        if only.is_some_and(|only| !only.split(',').any(|one| one == version)) {
+            return None;
+        }
         if !test_needs::is_root() {
             test_needs::skip("it needs root");
             return None;
         }
-        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
-        let program = fixtures.join(format!("node-{version}/bin/node"));
+        let program = fixtures().join(format!("node-{version}/bin/node"));
         if !program.exists() {
             test_needs::skip(&format!("no Node.js {version}: cargo xtask fixtures v8"));
             return None;
@@ -240,9 +313,7 @@ impl Node {
         let profile = profile(running.0.id());
         let verdict = Verdict::on(&profile, program);
         println!("share\tv8\t{}\t{mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
-        // In 12, leaves in code that isn't found are unnamed.
-        let per_mille = if mode == "old interpreter" { OLD_PER_MILLE } else { PER_MILLE };
-        assert!(verdict.is_good(per_mille), "Node.js {} {mode}: {verdict}", self.name);
+        assert!(verdict.is_good(PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
         let (with_line, all) = verdict.lines;
         assert!(with_line * 1000 >= all * PER_MILLE, "Node.js {} {mode}: {verdict}", self.name);
         let (on_call, all) = verdict.calls;
