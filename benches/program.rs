@@ -1,6 +1,6 @@
 //! C programs to profile.
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -55,6 +55,27 @@ impl Running {
         let child = Command::new(interpreter).args(arguments).spawn()?;
         std::thread::sleep(Duration::from_millis(500));
         Ok(Running(child))
+    }
+
+    /// Starts `programs/spin.js` and waits until it is at a depth of `depth` calls, of "one" function or of one "each".
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be started.
+    pub fn node(node: &str, flags: &[&str], depth: u32, kind: &str) -> io::Result<Running> {
+        let script = format!("{}/programs/spin.js", env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new(node);
+        command.args(flags).args([script, depth.to_string(), kind.to_owned()]).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let running = Running(child);
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        if line.is_empty() {
+            return Err(io::Error::other(format!("{node} doesn't run the script")));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        Ok(running)
     }
 
     /// Stops it by SIGSTOP.
