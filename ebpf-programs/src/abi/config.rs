@@ -28,7 +28,7 @@ pub struct Config {
     pub full_copies: u32,
 }
 
-/// Time in which the raw samples of a process are counted, in nanoseconds.
+/// Time in which the raw samples of a process are counted, in nanoseconds; an eighth of the number is carried over to the next.
 pub const RAW_WINDOW: u64 = 1_000_000_000;
 
 /// Minimum size of a copy of the stack for which a raw sample is sent: a call or two.
@@ -65,7 +65,7 @@ pub struct RawSent {
 }
 
 /// Bytes of the ring for each raw sample that copies as much as fits.
-pub const RING_PER_COPY: u32 = 32 << 10;
+pub const RING_PER_COPY: u32 = 64 << 10;
 
 /// Number of entries of the map `RAW_SENT`, which is indexed by the process id modulo that.
 pub const RAW_SENT: u32 = 1024;
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn copies_shrink_so_that_a_flood_stays_small() {
-        let copies = || (0..100_000).map(|number| max_copy(number, 128));
+        let copies = || (0..100_000).map(|number| max_copy(number, 64));
         assert!(copies().is_sorted_by(|one, next| one >= next));
-        assert_eq!(copies().take_while(|&bytes| bytes == MAX_COPY as u32).count(), 129);
+        assert_eq!(copies().take_while(|&bytes| bytes == MAX_COPY as u32).count(), 65);
         let sent: u64 = copies().take_while(|&bytes| bytes >= MIN_COPY).map(u64::from).sum();
-        assert!(sent < 2 * 128 * MAX_COPY as u64, "{sent} bytes");
+        assert!(sent < 2 * 64 * MAX_COPY as u64, "{sent} bytes");
         assert_eq!(
             (max_copy(1, 0), max_copy(u32::MAX, 1), max_copy(u32::MAX, u32::MAX)),
             (0, 0, MAX_COPY as u32)

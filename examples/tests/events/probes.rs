@@ -51,7 +51,7 @@ fn flood_of_unknown_process_is_counted() {
     println!("{known} of {} whole, {} raw, {bytes} bytes, {lost} lost", run.total(0, "caller"), pipeline.raw);
     run.assert_none_lost();
     assert_eq!(run.total(0, "caller"), CALLS);
-    assert!(known >= 1_000, "{known} whole");
+    assert!(known >= 500, "{known} whole");
 }
 
 #[test]
