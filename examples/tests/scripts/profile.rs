@@ -8,7 +8,7 @@ use ebpf_profiler_core::profile::{Call, Profile};
 /// Time before the samples that count: until the tables are ready, stacks are copied, and deep ones truncated.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// Maximum number of further warm-ups, while a process has samples without script frames only: its runtime isn't attached.
+/// Maximum number of further warm-ups, while a process has no sample with script frames: its runtime isn't attached, or it had no time.
 const MORE: u32 = 15;
 
 /// Sampling frequency per CPU, in Hz.
@@ -36,9 +36,9 @@ pub(crate) fn profile(pids: impl IntoIterator<Item = u32>, duration: Duration) -
     profile
 }
 
-/// Returns `true` if a process has a sample with a script frame, or no sample.
+/// Returns `true` if a process has a sample with a script frame.
 fn is_attached(profile: &Profile, pid: u32) -> bool {
     let is_script = |call| matches!(call, Call::Function { frame, .. } if frame.script().is_some());
-    let mut own = profile.samples().filter(|sample| sample.process().pid == pid).peekable();
-    own.peek().is_none() || own.any(|sample| sample.trace().calls().any(is_script))
+    let mut own = profile.samples().filter(|sample| sample.process().pid == pid);
+    own.any(|sample| sample.trace().calls().any(is_script))
 }
