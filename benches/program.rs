@@ -50,7 +50,16 @@ impl Running {
     ///
     /// Fails if it cannot be started.
     pub fn python(interpreter: &str, depth: u32) -> io::Result<Running> {
-        let script = format!("{}/programs/spin.py", env!("CARGO_MANIFEST_DIR"));
+        Running::script(interpreter, "spin.py", depth)
+    }
+
+    /// Starts a script of `programs` and waits until it is at a depth of `depth` calls.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be started.
+    pub fn script(interpreter: &str, script: &str, depth: u32) -> io::Result<Running> {
+        let script = format!("{}/programs/{script}", env!("CARGO_MANIFEST_DIR"));
         let arguments = [script, depth.to_string(), "100000".to_owned()];
         let child = Command::new(interpreter).args(arguments).spawn()?;
         std::thread::sleep(Duration::from_millis(500));

@@ -6,6 +6,8 @@
 //! frames  with ns  without ns  ns a frame  ...
 //! ```
 //!
+//! `--language php` and `--language perl` take a script of that language, under the interpreter `--interpreter`.
+//!
 //! The same program is sampled in turns by a profiler with the language and by one without, which walks the native frames
 //! only. The profiler's clock is nearly stopped, and a clock on the thread of the script runs its program, as in
 //! `kernel_side`.
@@ -29,14 +31,22 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome {
     want_root("scripts");
+    let language = option("language", "python".to_owned());
+    let (default, script) = match language.as_str() {
+        "python" => ("python3", "spin.py"),
+        "php" => ("php", "spin.php"),
+        "perl" => ("perl", "spin.pl"),
+        _ => return Err(format!("no script in {language}").into()),
+    };
     let bench = Bench {
         hertz: option("hertz", 997),
         window: Duration::from_secs_f64(option("seconds", 1.0)),
-        python: option("python", "python3".to_owned()),
+        interpreter: option("interpreter", option("python", default.to_owned())),
+        script,
     };
     let rounds = option("rounds", 5);
     let _statistics = Statistics::enable()?;
-    println!("{}, {} Hz, {rounds} rounds\n", bench.python, bench.hertz);
+    println!("{}, {} Hz, {rounds} rounds\n", bench.interpreter, bench.hertz);
     let heads = [
         "frames",
         "with ns",
@@ -58,7 +68,8 @@ fn main() -> Outcome {
 struct Bench {
     hertz: u32,
     window: Duration,
-    python: String,
+    interpreter: String,
+    script: &'static str,
 }
 
 /// Result of one round.
@@ -98,7 +109,7 @@ impl Bench {
     }
 
     fn turn(&self, depth: u32, with: bool) -> Outcome<Turn> {
-        let script = Running::python(&self.python, depth)?;
+        let script = Running::script(&self.interpreter, self.script, depth)?;
         let builder = Profiler::builder()
             .frequency(1)
             .pid(script.pid())
