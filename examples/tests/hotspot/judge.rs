@@ -9,7 +9,7 @@ use ebpf_profiler_core::profile::{Call, Kind, Profile, Sample};
 const LEAF: &str = "Chains.spin";
 
 /// The stub by which native code calls Java.
-const CALL_STUB: &str = "call_stub";
+pub(crate) const CALL_STUB: &str = "call_stub";
 
 /// The line of a native method in the virtual machine's stacks.
 const NATIVE: i32 = -2;
@@ -30,11 +30,13 @@ pub(crate) struct Verdict {
 }
 
 /// A frame as it was sampled.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
-    Native,
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Seen {
+    Native(String),
     Stub(String),
     Method(String, i32),
+    /// Frames that are left out of a deep stack.
+    Gap,
 }
 
 impl Rules {
@@ -127,9 +129,9 @@ fn positions(seen: &[Seen], natives: &BTreeSet<String>) -> Result<(), String> {
     for at in 0..leaf {
         let (this, next) = (&seen[at], &seen[at + 1]);
         let is_wrong = match (this, next) {
-            (Seen::Native, Seen::Method(..)) => true,
+            (Seen::Native(_), Seen::Method(..)) => true,
             (Seen::Stub(name), Seen::Method(..)) => name != CALL_STUB,
-            (Seen::Method(name, _), Seen::Native | Seen::Stub(_)) => !natives.contains(name),
+            (Seen::Method(name, _), Seen::Native(_) | Seen::Stub(_)) => !natives.contains(name),
             _ => false,
         };
         if is_wrong {
@@ -140,12 +142,17 @@ fn positions(seen: &[Seen], natives: &BTreeSet<String>) -> Result<(), String> {
     Ok(())
 }
 
-fn seen(call: &Call<'_>) -> Result<Seen, String> {
-    let Call::Function { frame, .. } = call else { return Err("a gap".to_owned()) };
+/// Returns a frame as it was sampled.
+pub(crate) fn seen(call: &Call<'_>) -> Result<Seen, String> {
+    let frame = match call {
+        Call::Function { frame, .. } => frame,
+        Call::LeftOut(_) => return Ok(Seen::Gap),
+        _ => return Err(call.to_string()),
+    };
     if call.kind() != Kind::Script {
         return match call.kind() {
             Kind::RunTime => Err("a frame without a name".to_owned()),
-            _ => Ok(Seen::Native),
+            _ => Ok(Seen::Native(call.to_string())),
         };
     }
     let script = frame.script().ok_or("no script")?;

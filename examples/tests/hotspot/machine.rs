@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Profile;
 
 use crate::judge::{Rules, Verdict};
 
@@ -64,47 +65,76 @@ impl Machine {
             println!("Java {} {mode}: not supported", self.version);
             return Vec::new();
         };
-        let mut builder = Profiler::builder()
-            .deadline(Duration::from_secs(120))
-            .frequency(997)
-            .unwind(ebpf_profiler_unwind::tables())
-            .languages(ebpf_profiler_hll::all());
-        for program in &running {
-            builder = builder.pid(program.child.id());
-        }
-        let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+        let profiler = profiler(&running.iter().map(|program| program.child.id()).collect::<Vec<_>>());
         // The first samples of a process are unwound from copies of its stack, which are short while many processes begin.
         std::thread::sleep(ATTACH);
         profiler.take_profile().unwrap();
         let profile = profiler.run_for(PROFILE).unwrap();
-        let mut failed = Vec::new();
-        for program in &running {
-            let verdict = program.rules.judge(&profile, program.child.id());
-            let Verdict { exact, samples, leaf, .. } = verdict;
-            println!("Java {} {mode} {}: {verdict}", self.version, program.chain);
-            println!("share\thotspot\t{}\t{mode} {}\t{exact}\t{samples}", self.version, program.chain);
-            // The other one has no such leaf. Where it is inlined, its loop may be code of its caller, by the machine's own tables.
-            if program.chain != "loop" && leaf * 10 < samples {
-                failed
-                    .push(format!("Java {} {mode} {}: few samples in the leaf", self.version, program.chain));
+        running.iter().filter_map(|program| program.failure(&self.version, mode, &profile)).collect()
+    }
+
+    fn start(&self, chain: &str, flags: &[&str], classes: &Path) -> Running {
+        let mut command = self.command(chain, flags, classes);
+        let child = command.args([WARM_UP, "300"]).spawn().unwrap();
+        Running { chain: chain.to_owned(), child, rules: Rules::default() }
+    }
+
+    fn command(&self, chain: &str, flags: &[&str], classes: &Path) -> Command {
+        let mut command = Command::new(&self.java);
+        command.args(["-Xmx128m", "-Xshare:auto"]).args(flags);
+        match chain {
+            "callback" => {
+                command.arg(format!("-Dlibrary={}", classes.join("libcallback.so").display()));
             }
-            if samples < 20 || exact * 1000 < samples * EXACT {
-                failed.push(format!("Java {} {mode} {}", self.version, program.chain));
+            "redefinition" => {
+                command.arg(format!("-javaagent:{}", classes.join("agent.jar").display()));
+            }
+            _ => {}
+        }
+        command.arg("-cp").arg(classes).args(["Chains", chain]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command
+    }
+
+    /// Profiles chains from the start of their machines on, and returns those whose stacks differ.
+    pub(crate) fn failures_from_start(&self, chains: &[&str]) -> Vec<String> {
+        let classes = compile();
+        let mut failed = Vec::new();
+        // A few at a time, as many as the machine has CPUs.
+        for chains in chains.chunks(2) {
+            let profiler = profiler(&[std::process::id()]);
+            let start = |chain: &&str| {
+                let child = self.command(chain, &[], &classes).args(["0.5", "1", "start"]).spawn().unwrap();
+                Running { chain: (*chain).to_owned(), child, rules: Rules::default() }
+            };
+            let started: Vec<Running> = chains.iter().map(start).collect();
+            let running: Vec<Running> = started.into_iter().filter_map(Running::ready).collect();
+            let profile = profiler.run_for(Duration::from_millis(300)).unwrap();
+            assert_eq!(running.len(), chains.len(), "Java {}: {chains:?}", self.version);
+            for program in &running {
+                failed.extend(program.failure(&self.version, "start", &profile));
             }
         }
         failed
     }
-
-    fn start(&self, chain: &str, flags: &[&str], classes: &Path) -> Running {
-        let mut command = Command::new(&self.java);
-        command.args(["-Xmx128m", "-Xshare:auto"]).args(flags).arg("-cp").arg(classes);
-        command.args(["Chains", chain, WARM_UP, "300"]).stdout(Stdio::piped()).stderr(Stdio::null());
-        let rules = Rules::default();
-        Running { chain: chain.to_owned(), child: command.spawn().unwrap(), rules }
-    }
 }
 
 impl Running {
+    /// Judges the samples of a profile and returns what is wrong.
+    fn failure(&self, version: &str, mode: &str, profile: &Profile) -> Option<String> {
+        let verdict = self.rules.judge(profile, self.child.id());
+        let Verdict { exact, samples, leaf, .. } = verdict;
+        let name = format!("Java {version} {mode} {}", self.chain);
+        println!("{name}: {verdict}");
+        println!("share\thotspot\t{version}\t{mode} {}\t{exact}\t{samples}", self.chain);
+        // The other one has no such leaf. Where it is inlined, its loop may be code of its caller, by the machine's own tables.
+        let least = if mode == "start" { samples / 50 } else { samples / 10 };
+        if self.chain != "loop" && leaf < least {
+            return Some(format!("{name}: few samples in the leaf"));
+        }
+        (samples < 20 || exact * 1000 < samples * EXACT).then_some(name)
+    }
+
     /// Waits until the program has printed its stacks; `None` if the machine doesn't support the flags.
     fn ready(mut self) -> Option<Running> {
         for line in BufReader::new(self.child.stdout.take()?).lines().map_while(Result::ok) {
@@ -125,20 +155,51 @@ impl Drop for Running {
     }
 }
 
+/// Profiles processes and their children.
+fn profiler(pids: &[u32]) -> Profiler {
+    let builder = Profiler::builder()
+        .deadline(Duration::from_secs(120))
+        .frequency(997)
+        .unwind(ebpf_profiler_unwind::tables())
+        .languages(ebpf_profiler_hll::all());
+    let builder = pids.iter().fold(builder, |builder, &pid| builder.pid(pid));
+    builder.start().unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// Returns the folder of the fixtures.
 pub(crate) fn fixtures() -> PathBuf {
     let fixtures = std::env::var_os("XTASK_FIXTURES").map(PathBuf::from);
     fixtures.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures"))
 }
 
-/// Compiles the programs for the oldest version; returns the folder of their classes.
+/// Compiles the programs for the oldest version; returns the folder of their classes, with a library and an agent.
 pub(crate) fn compile() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hotspot");
     std::fs::create_dir_all(&folder).unwrap();
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hotspot/programs");
     let mut javac = Command::new("javac");
     javac.args(["--release", "11", "-nowarn", "-Xlint:-options", "-g", "-d"]).arg(&folder);
-    javac.args(["Chains", "Shares"].map(|program| programs.join(format!("{program}.java"))));
+    javac.args(["Chains", "Shares", "Callees"].map(|program| programs.join(format!("{program}.java"))));
     assert!(javac.stderr(Stdio::null()).status().unwrap().success(), "javac");
+    std::fs::write(folder.join("manifest"), "Premain-Class: Chains\nCan-Redefine-Classes: true\n").unwrap();
+    let mut jar = Command::new("jar");
+    jar.current_dir(&folder).args(["cfm", "agent.jar", "manifest", "Chains.class"]);
+    assert!(jar.status().unwrap().success(), "jar");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-fomit-frame-pointer", "-shared", "-fPIC"]).arg(programs.join("callback.c"));
+    let headers = std::fs::canonicalize(which("javac")).unwrap().with_file_name("../include");
+    gcc.arg("-I")
+        .arg(&headers)
+        .arg("-I")
+        .arg(headers.join("linux"))
+        .arg("-o")
+        .arg(folder.join("libcallback.so"));
+    assert!(gcc.status().unwrap().success(), "gcc");
     folder
+}
+
+/// Returns the path of a program.
+fn which(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.exists()).unwrap()
 }

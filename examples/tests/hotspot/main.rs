@@ -7,7 +7,8 @@
 //!
 //! `programs/Chains.java` prints the stacks of its leaf by `StackWalker`, hidden frames included, and runs on. A sample in
 //! the leaf has to have exactly such a stack: each method, inlined or not, with its line, from the native root on; native
-//! frames only between a native method and the call stub that follows. All other samples have to be whole and named.
+//! frames only between a native method and the call stub that follows. All other samples have to be whole and named. Some chains run
+//! from the first sample of the machine on, others while their code is freed.
 //!
 //! `TRUTH_CHAIN=streams,handles` leaves only these chains, `TRUTH_VERSION=21,25` only these versions.
 #![expect(
@@ -17,6 +18,7 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod callees;
 #[path = "../scripts/chance.rs"]
 mod chance;
 
@@ -24,6 +26,8 @@ mod judge;
 mod machine;
 
 mod programs;
+
+mod raw;
 
 mod shares;
 
@@ -42,6 +46,9 @@ const CHAINS: &[&str] = &[
     "synchronized",
     "yielding",
     "native",
+    "callback",
+    "unloading",
+    "redefinition",
     "sorting",
     "loop",
 ];
@@ -58,7 +65,7 @@ const MODES: &[(&str, &[&str])] =
 #[ignore = "profiles: needs root"]
 fn installed_default() {
     test_needs::root!();
-    test_needs::programs!("javac", "java");
+    test_needs::programs!("javac", "java", "gcc");
     Machine::installed().check(CHAINS, "default", &[]);
 }
 
@@ -66,7 +73,7 @@ fn installed_default() {
 #[ignore = "profiles: needs root"]
 fn installed_interpreted() {
     test_needs::root!();
-    test_needs::programs!("javac", "java");
+    test_needs::programs!("javac", "java", "gcc");
     Machine::installed().check(CHAINS, "interpreted", &["-Xint"]);
 }
 
@@ -74,8 +81,24 @@ fn installed_interpreted() {
 #[ignore = "profiles: needs root"]
 fn java_25() {
     test_needs::root!();
-    test_needs::programs!("javac");
+    test_needs::programs!("javac", "gcc");
     with("25", |machine| machine.check(&[CHAINS, VIRTUAL].concat(), "default", &[]));
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn samples_of_plain_programs_are_not_raw() {
+    test_needs::root!();
+    test_needs::programs!("javac", "java", "gcc");
+    raw::check_plain_program();
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn library_without_machine_is_awaited_for_a_bound() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    with("25", |machine| raw::check_library_without_machine(&machine));
 }
 
 fn with(version: &str, check: impl FnOnce(Machine)) {
@@ -97,7 +120,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn java_11() {
         test_needs::root!();
-        test_needs::programs!("javac");
+        test_needs::programs!("javac", "gcc");
         modes("11", CHAINS);
     }
 
@@ -105,7 +128,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn java_17() {
         test_needs::root!();
-        test_needs::programs!("javac");
+        test_needs::programs!("javac", "gcc");
         modes("17", CHAINS);
     }
 
@@ -113,7 +136,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn java_21() {
         test_needs::root!();
-        test_needs::programs!("javac");
+        test_needs::programs!("javac", "gcc");
         modes("21", &[CHAINS, VIRTUAL].concat());
     }
 
@@ -121,7 +144,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn java_25() {
         test_needs::root!();
-        test_needs::programs!("javac");
+        test_needs::programs!("javac", "gcc");
         modes("25", &[CHAINS, VIRTUAL].concat());
     }
 
@@ -135,9 +158,26 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn programs_from_their_start() {
         test_needs::root!();
+        test_needs::programs!("javac", "gcc");
         let mut failed = Vec::new();
-        for version in ["17", "21", "25"] {
+        for version in ["11", "17", "21", "25"] {
             with(version, |machine| failed.extend(super::programs::failures(&machine)));
+        }
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn chains_from_their_start() {
+        test_needs::root!();
+        test_needs::programs!("javac", "gcc");
+        let mut failed = Vec::new();
+        for version in ["11", "17", "21", "25"] {
+            let chains = if version < "21" { CHAINS.to_vec() } else { [CHAINS, VIRTUAL].concat() };
+            // One has no leaf. Of the other, callers are in the heap, which a copy of the stack doesn't hold.
+            let left_out = ["loop", "virtual-yielding"];
+            let chains: Vec<&str> = chains.into_iter().filter(|chain| !left_out.contains(chain)).collect();
+            with(version, |machine| failed.extend(machine.failures_from_start(&chains)));
         }
         assert!(failed.is_empty(), "{failed:#?}");
     }
@@ -146,7 +186,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn shares_are_those_of_the_machine_s_tools() {
         test_needs::root!();
-        test_needs::programs!("javac");
+        test_needs::programs!("javac", "gcc");
         for version in ["11", "17", "21", "25"] {
             with(version, |machine| super::shares::check(&machine));
         }
@@ -156,7 +196,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn garbage_collectors() {
         test_needs::root!();
-        test_needs::programs!("javac");
+        test_needs::programs!("javac", "gcc");
         let mut failed = Vec::new();
         for version in ["11", "17", "21", "25"] {
             for (name, flags) in [
@@ -184,9 +224,28 @@ mod matrix {
 
     #[test]
     #[ignore = "profiles: needs root"]
+    fn code_that_is_freed() {
+        test_needs::root!();
+        test_needs::programs!("javac", "gcc");
+        let mut failed = Vec::new();
+        for version in ["11", "17", "21", "25"] {
+            for (name, flags) in [
+                ("small code cache", &["-XX:ReservedCodeCacheSize=3m", "-XX:-SegmentedCodeCache"][..]),
+                ("compiled early", &["-XX:Tier3InvocationThreshold=20", "-XX:Tier4InvocationThreshold=200"]),
+                ("Serial", &["-XX:+UseSerialGC", EXACT[0], EXACT[1]]),
+            ] {
+                let chains = ["unloading", "redefinition", "exceptions"];
+                with(version, |machine| failed.extend(machine.failures(&chains, name, flags)));
+            }
+        }
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
     fn kinds_of_code() {
         test_needs::root!();
-        test_needs::programs!("javac");
+        test_needs::programs!("javac", "gcc");
         let mut failed = Vec::new();
         for version in ["11", "17", "21", "25"] {
             for (name, flags) in [

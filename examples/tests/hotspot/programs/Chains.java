@@ -1,3 +1,7 @@
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.instrument.ClassDefinition;
+import java.lang.instrument.Instrumentation;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.MethodType;
@@ -15,9 +19,10 @@ import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
 /**
- * Runs a chain of methods that ends in {@code spin}: "Chains CHAIN WARM-UP SECONDS".
+ * Runs a chain of methods that ends in {@code spin}: "Chains CHAIN WARM-UP SECONDS [start]".
  *
- * After the first seconds it prints the stacks of the leaf as the virtual machine itself reports them, then "ready".
+ * After the first seconds it prints the stacks of the leaf as the virtual machine itself reports them, then "ready". With "start" it
+ * collects them from the first call on.
  */
 public class Chains {
     static volatile int sink;
@@ -42,7 +47,7 @@ public class Chains {
     }
 
     /** The leaf of all chains. */
-    static int spin(int seed) {
+    public static int spin(int seed) {
         if (isCollecting) collect();
         int sum = seed;
         for (int i = 0; i < 20_000; i++) sum = sum * 31 + (sum >>> 7 ^ i); // spin
@@ -193,6 +198,90 @@ public class Chains {
         return AccessController.doPrivileged((PrivilegedAction<Integer>) () -> spin(seed) + 1);
     }
 
+    static native int callBack(int seed);
+
+    /** Called by {@code callBack}. */
+    static int calledBack(int seed) {
+        return spin(seed) + 1;
+    }
+
+    // Classes of which each loader has its own, and that are unloaded with it.
+
+    public static class Guest implements IntUnaryOperator {
+        public int applyAsInt(int seed) {
+            return spin(seed) + 1;
+        }
+    }
+
+    public static class Visitor implements IntUnaryOperator {
+        public int applyAsInt(int seed) {
+            return spin(visit(seed)) + 1;
+        }
+
+        static int visit(int seed) {
+            return spin(seed) + 2;
+        }
+    }
+
+    static class Loader extends ClassLoader {
+        IntUnaryOperator instance(Class<?> of) throws Exception {
+            byte[] code = code(of);
+            return (IntUnaryOperator) defineClass(of.getName(), code, 0, code.length).getConstructor().newInstance();
+        }
+    }
+
+    static byte[] code(Class<?> of) throws IOException {
+        try (InputStream in = Chains.class.getResourceAsStream("/" + of.getName() + ".class")) {
+            return in.readAllBytes();
+        }
+    }
+
+    static int rounds;
+
+    static int unloading(int seed) throws Exception {
+        int sum = 0;
+        for (Class<?> of : new Class<?>[] {Guest.class, Visitor.class}) {
+            IntUnaryOperator guest = new Loader().instance(of);
+            for (int i = 0; i < 100; i++) sum += guest.applyAsInt(i);
+        }
+        if (++rounds % 64 == 0) System.gc();
+        return sum;
+    }
+
+    // A class that is redefined while it runs.
+
+    static Instrumentation instrumentation;
+
+    public static void premain(String arguments, Instrumentation instrumentation) {
+        Chains.instrumentation = instrumentation;
+    }
+
+    public static class Redefined {
+        static int version(int seed) {
+            return calls(seed) + VERSION;
+        }
+
+        static int calls(int seed) {
+            int sum = VERSION;
+            for (int i = 0; i < 100; i++) sum += spin(seed);
+            return sum;
+        }
+    }
+
+    static final int VERSION = 12345;
+
+    static int redefinition(int seed) throws Exception {
+        if (++rounds % 16 == 0) {
+            byte[] code = code(Redefined.class);
+            // sipush 12345, so that the methods differ.
+            for (int at = 0; at + 2 < code.length; at++) {
+                if (code[at] == 0x11 && code[at + 1] == 0x30 && code[at + 2] == 0x39) code[at + 2] = (byte) (rounds / 16);
+            }
+            instrumentation.redefineClasses(new ClassDefinition(Redefined.class, code));
+        }
+        return Redefined.version(seed);
+    }
+
     // Sorting with a comparator.
 
     static int sorting(int seed) {
@@ -235,6 +324,11 @@ public class Chains {
             case "synchronized": return () -> locked(1);
             case "yielding": return () -> yielding(8);
             case "native": return () -> natives(1);
+            case "callback":
+                System.load(System.getProperty("library"));
+                return () -> callBack(1) + 1;
+            case "unloading": return () -> unloading(1);
+            case "redefinition": return () -> redefinition(1);
             case "sorting": return () -> sorting(1);
             case "loop": return () -> loop(end);
             default: throw new IllegalArgumentException(name);
@@ -248,13 +342,13 @@ public class Chains {
     }
 
     /** Lets the code be compiled, prints the stacks of the leaf, and runs on. */
-    static void work(String name, double warmUp, double seconds) {
+    static void work(String name, double warmUp, double seconds, boolean fromStart) {
         try {
             Callable<Integer> chain = chain(name, System.nanoTime() + (long) (seconds * 1e9));
             // One call for all phases, so that all stacks have its line.
             double[] phases = {warmUp, 0.2, warmUp, seconds};
             for (int phase = name.equals("loop") ? 3 : 0; phase < phases.length; phase++) {
-                isCollecting = phase == 1;
+                isCollecting = phase == 1 || fromStart && phase == 0;
                 if (phase == 3) {
                     for (String truth : TRUTHS) System.out.println("truth " + truth);
                     System.out.println("ready");
@@ -270,12 +364,13 @@ public class Chains {
     public static void main(String[] arguments) throws Exception {
         double warmUp = Double.parseDouble(arguments[1]);
         double seconds = Double.parseDouble(arguments[2]);
+        boolean fromStart = arguments.length > 3;
         if (!arguments[0].startsWith("virtual-")) {
-            work(arguments[0], warmUp, seconds);
+            work(arguments[0], warmUp, seconds, fromStart);
             return;
         }
         // Not in the classes that this file is compiled against.
-        Runnable task = () -> work(arguments[0].substring("virtual-".length()), warmUp, seconds);
+        Runnable task = () -> work(arguments[0].substring("virtual-".length()), warmUp, seconds, fromStart);
         Thread thread = (Thread) Thread.class.getMethod("startVirtualThread", Runnable.class).invoke(null, task);
         thread.join();
     }
