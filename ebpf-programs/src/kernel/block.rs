@@ -34,25 +34,43 @@ const MAX_BIOS: u32 = 1024;
 /// The number of latencies over which their mean is taken.
 const WINDOW: u64 = 16;
 
+/// Begins a request. Returns `true` if it is sampled.
+#[inline(always)]
+pub(crate) fn issue(context: &RawTracePointContext) -> bool {
+    let start = budget::start();
+    let Some(settings) = BLOCK.get(0) else { return false };
+    let (event, mean) = (settings.event as u16, settings.mean | 1);
+    let Some(value) = budget::weigh(event, mean) else {
+        budget::count_skipped(event, start);
+        return false;
+    };
+    // SAFETY: the helpers have no conditions.
+    let (since, pid) = unsafe { (bpf_ktime_get_ns(), (bpf_get_current_pid_tgid() >> 32) as u32) };
+    let held = Held { pid, since, weight: (value << 16) / mean, ..Held::default() };
+    let key = Key { owner: 0, event: event as u32, address: context.arg(ISSUED) };
+    held::hold(&key, &held);
+    // Without an entry too many are held, and the loss is counted.
+    HELD.get_ptr_mut(&key).is_some()
+}
+
 /// Takes the sample of a thread that issues a request.
 #[inline(always)]
-pub(crate) fn issue(context: &RawTracePointContext) {
+pub(crate) fn walk(context: &RawTracePointContext) {
     let start = budget::start();
     let Some(settings) = BLOCK.get(0) else { return };
     let (event, mean) = (settings.event as u16, settings.mean | 1);
-    let Some(value) = budget::weigh(event, mean) else {
-        return budget::count_skipped(event, start);
+    let taken = sample::take_held(context, event, 0);
+    let key = Key { owner: 0, event: event as u32, address: context.arg(ISSUED) };
+    let Some(held) = HELD.get_ptr_mut(&key) else { return };
+    // SAFETY: the value stays allocated while the program runs, and the request is not issued yet.
+    let weight = unsafe {
+        if let Some((time, cpu)) = taken {
+            (*held).cpu = cpu;
+            (*held).time = time;
+        }
+        (*held).weight
     };
-    // SAFETY: the helper has no conditions.
-    let since = unsafe { bpf_ktime_get_ns() };
-    let weight = (value << 16) / mean;
-    if let Some((time, cpu)) = sample::take_held(context, event, 0) {
-        // SAFETY: the helper has no conditions.
-        let pid = (unsafe { bpf_get_current_pid_tgid() } >> 32) as u32;
-        let key = Key { owner: 0, event: event as u32, address: context.arg(ISSUED) };
-        held::hold(&key, &Held { time, cpu, pid, since, weight, ended: 0 });
-    }
-    budget::count_sample(event, start, value);
+    budget::count_sample(event, start, (weight >> 8).wrapping_mul(mean) >> 8);
 }
 
 /// Ends the sample of a bio.

@@ -1,5 +1,7 @@
 //! Output through the per-CPU buffer.
 
+use core::arch::asm;
+
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use ebpf_programs::abi::cpu_buffer::{MAX_RECORD_WORDS, WORDS};
 
@@ -29,7 +31,7 @@ fn put_alone(cpu: u32, record: &Record, words: u32) -> bool {
         return false;
     }
     let at = written as usize & (WORDS - 1);
-    let bytes = (words & (MAX_RECORD_WORDS as u32 - 1)) * 8;
+    let bytes = bounded(words) as u32 * 8;
     // SAFETY: `at` is followed by room for an entry of the maximum length; the record has at least `bytes` bytes. The
     // position is written last, and x86_64 makes stores visible in program order.
     unsafe {
@@ -38,4 +40,16 @@ fn put_alone(cpu: u32, record: &Record, words: u32) -> bool {
         (&raw mut (*buffer).written).write_volatile(written + 1 + words as u64);
     }
     true
+}
+
+/// Returns a number of words below the maximum, masked where the compiler can't see it: it would prove the bound and drop the mask,
+/// which older verifiers need.
+#[inline(always)]
+fn bounded(words: u32) -> u64 {
+    let mut bounded = words as u64;
+    // SAFETY: an operation on one register.
+    unsafe {
+        asm!("{words} &= {mask}", words = inout(reg) bounded, mask = const MAX_RECORD_WORDS as u64 - 1);
+    }
+    bounded
 }

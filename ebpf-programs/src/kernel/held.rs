@@ -31,7 +31,7 @@ pub(crate) fn release(key: &Key, value: u64) {
     // SAFETY: the value is copied.
     let Some(held) = (unsafe { HELD.get(key) }).copied() else { return };
     let value = if held.ended == 0 { value } else { held.ended - 1 };
-    if output::end(&held, key.event, value) {
+    if held.time == 0 || output::end(&held, key.event, value) {
         let _ = HELD.remove(key);
     } else {
         let _ = HELD.insert(key, Held { ended: value + 1, ..held }, 0);
@@ -50,10 +50,10 @@ pub(crate) fn remove(key: &Key) -> Held {
     held
 }
 
-/// Ends a sample that is in no map with a value.
+/// Ends a sample that is in no map with a value, unless it was not taken.
 #[inline(always)]
 pub(crate) fn end(held: &Held, event: u32, value: u64) {
-    if !output::end(held, event, value) {
+    if held.time != 0 && !output::end(held, event, value) {
         lose(Counter::UnsentEnds);
     }
 }

@@ -243,14 +243,16 @@ fn freeing(context: ProbeContext) -> u32 {
 /// Calls the walk of a thread that issues a request of a disk.
 #[raw_tracepoint(tracepoint = "block_bio_queue")]
 fn issued(context: RawTracePointContext) -> i32 {
-    call(&RAW_WALKS, walk::HELD, &context);
+    if block::issue(&context) {
+        call(&RAW_WALKS, walk::HELD, &context);
+    }
     0
 }
 
 /// Takes the sample of a request of a disk.
 #[raw_tracepoint]
 fn walk_issued(context: RawTracePointContext) -> i32 {
-    block::issue(&context);
+    block::walk(&context);
     0
 }
 
