@@ -13,6 +13,8 @@ use ebpf_profiler_core::internal::testing::FakeSystem;
 use ebpf_profiler_core::language::{
     Attached, Attachment, FramePath, FrameWalker, Function, Language, Memory, Reason, Runtime, Target,
 };
+use ebpf_programs::abi::arena::UNIT;
+use ebpf_programs::abi::mapping::{Mapping, kind};
 use ebpf_programs::abi::record::frame::{DETAIL, INTERPRETED, LOOP};
 
 const PID: u32 = 7;
@@ -27,6 +29,7 @@ struct Slow {
     asked: Arc<AtomicU32>,
     answers: u32,
     first: Reason,
+    owns_memory: bool,
 }
 
 impl Language for Slow {
@@ -35,14 +38,18 @@ impl Language for Slow {
     }
 
     fn find(&self, _: &Elf) -> Option<Box<dyn Runtime>> {
-        let Slow { ref asked, answers, first } = *self;
-        Some(Box::new(Slow { asked: asked.clone(), answers, first }))
+        let Slow { ref asked, answers, first, owns_memory } = *self;
+        Some(Box::new(Slow { asked: asked.clone(), answers, first, owns_memory }))
     }
 }
 
 impl Runtime for Slow {
     fn loops(&self) -> &[Range<u64>] {
         &[]
+    }
+
+    fn owns_anonymous_memory(&self) -> bool {
+        self.owns_memory
     }
 
     fn attach(&self, _: &Target<'_>) -> Result<Attachment, Reason> {
@@ -74,12 +81,17 @@ fn world(first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
 
 /// Returns the same before the process is published; its file is mapped at `place`.
 fn untold(place: u64, first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>) {
-    let file = std::fs::read("/proc/self/exe").unwrap();
-    let system = FakeSystem::default().process(PID, "/bin/slow", vec![map(place)]).file("/bin/slow", &file);
-    let mut registry = Registry::new(Box::new(system), Box::new(MemoryTables::default()), None, 1 << 20);
     let asked = Arc::new(AtomicU32::new(0));
-    registry.add_languages(vec![Box::new(Slow { asked: asked.clone(), answers, first })]);
-    (registry, asked)
+    let slow = Slow { asked: asked.clone(), answers, first, owns_memory: false };
+    (with_maps(slow, vec![map(place)]), asked)
+}
+
+fn with_maps(slow: Slow, maps: Vec<MapEvent>) -> Registry {
+    let file = std::fs::read("/proc/self/exe").unwrap();
+    let system = FakeSystem::default().process(PID, "/bin/slow", maps).file("/bin/slow", &file);
+    let mut registry = Registry::new(Box::new(system), Box::new(MemoryTables::default()), None, 1 << 20);
+    registry.add_languages(vec![Box::new(slow)]);
+    registry
 }
 
 /// Returns a mapping of the file at `start`.
@@ -189,4 +201,46 @@ fn attaches_again_to_runtime_reloaded_at_other_address() {
     tick(&mut registry, 3..4);
     assert!(asked.load(Ordering::Relaxed) > before);
     assert_eq!(registry.stats().interpreters.attached, 2);
+}
+
+/// Publishes a process with memory without a file at a time. Returns the kind of that mapping, and the budget of raw samples.
+fn publish_anonymous(registry: &mut Registry, now: u64) -> (u16, u32) {
+    let process = registry.publish(PID, now).unwrap();
+    let word = process.mappings * (UNIT / 4) as u32;
+    let words = registry.tables().piece(word).unwrap();
+    let mapping = size_of::<Mapping>() / 4;
+    // The second one.
+    let kind = words[mapping + core::mem::offset_of!(Mapping, kind) / 4];
+    (kind as u16, process.raw_budget)
+}
+
+/// Returns a registry with a runtime that isn't ready, and memory without a file.
+fn with_anonymous(owns_memory: bool) -> Registry {
+    let anonymous = MapEvent::new(0x80_0000..0x80_1000, 0, FileId::Anonymous, "");
+    let slow = Slow { asked: Arc::default(), answers: u32::MAX, first: Reason::NotReady, owns_memory };
+    with_maps(slow, vec![map(START), anonymous])
+}
+
+#[test]
+fn memory_without_file_is_awaited_by_runtimes_that_will_own_it() {
+    assert_eq!(publish_anonymous(&mut with_anonymous(false), SECOND), (kind::BARE, 16));
+    assert_eq!(publish_anonymous(&mut with_anonymous(true), SECOND), (kind::AWAITED, 1024));
+}
+
+#[test]
+fn memory_is_awaited_for_a_bounded_number_of_samples() {
+    let mut registry = with_anonymous(true);
+    let kinds = (0..2000).map(|number| publish_anonymous(&mut registry, SECOND + number * 1000).0);
+    let kinds: Vec<u16> = kinds.collect();
+    let awaited = kinds.iter().filter(|&&kind| kind == kind::AWAITED).count();
+    assert!((1000..=1024).contains(&awaited), "{awaited}");
+    assert_eq!(kinds.last(), Some(&kind::BARE));
+}
+
+#[test]
+fn memory_is_awaited_for_a_bounded_time() {
+    let mut registry = with_anonymous(true);
+    let kinds = [1, 5, 10, 12, 20].map(|second| publish_anonymous(&mut registry, second * SECOND).0);
+    let [bare, awaited] = [kind::BARE, kind::AWAITED];
+    assert_eq!(kinds, [awaited, awaited, awaited, bare, bare]);
 }

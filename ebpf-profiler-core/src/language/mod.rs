@@ -213,6 +213,12 @@ pub trait Runtime: Send + Sync {
     /// a runtime all of whose frames are in [memory that it owns](CodeRanges).
     fn loops(&self) -> &[Range<u64>];
 
+    /// Returns `true` if the runtime will own executable memory without a file. Until it is attached, samples in such memory are
+    /// sent as copies of their stacks, at most 1,024 of a process and for at most 10 s, so that its first frames have names.
+    fn owns_anonymous_memory(&self) -> bool {
+        false
+    }
+
     /// Attaches to a process that has this file mapped.
     ///
     /// # Errors

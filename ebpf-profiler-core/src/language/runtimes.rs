@@ -21,6 +21,9 @@ const PATIENCE: u64 = 4_000_000;
 /// Maximum number of attach attempts (about 8 s).
 const DOUBTS: u32 = 64;
 
+/// Maximum time for which memory without a file is awaited to be that of a runtime, in nanoseconds.
+const AWAITED: u64 = 10_000_000_000;
+
 /// Initial delay between rechecks of an attached runtime with implausible frames, in nanoseconds; doubles after each of the
 /// first three rechecks that change nothing.
 const TRUST: u64 = 25_000_000;
@@ -57,6 +60,8 @@ struct Running {
     renamed: u32,
     /// Number of rechecks that changed nothing.
     confirmed: u32,
+    /// Time until which its memory is awaited; 0 if it owns none without a file.
+    awaited_until: u64,
     /// The functions seen so far; shared with forked processes until it changes.
     known: Arc<HashMap<Key, Known>>,
     /// Those with complete checks, which these processes share.
@@ -174,6 +179,7 @@ impl Interpreters {
             times: running.times,
             renamed: running.renamed,
             confirmed: running.confirmed,
+            awaited_until: running.awaited_until,
             known: running.known.clone(),
             family: running.family.clone(),
             parent: Some(parent),
@@ -193,7 +199,7 @@ impl Interpreters {
                 Some(index) => index,
                 None => {
                     let Some(index) = self.room(&mut unmapped) else { continue };
-                    let running = Running::new(file.module, found, file.bias);
+                    let running = Running::new(file.module, found, file.bias, around.now);
                     match self.running.get_mut(index) {
                         Some(former) => {
                             let renamed = former.renamed.wrapping_add(1);
@@ -268,6 +274,24 @@ impl Interpreters {
         self.running.iter().fold(0, |sum, running| sum.wrapping_add(running.renamed))
     }
 
+    /// Returns `true` if memory without a file may turn out to belong to a runtime that isn't attached yet.
+    pub(crate) fn await_memory(&self, now: u64) -> bool {
+        self.running.iter().any(|running| running.is_awaited(now))
+    }
+
+    /// Attaches to such runtimes, each at most once in 4 ms. Returns `true` if one of them was ready.
+    pub(crate) fn attach_awaited(&mut self, around: &mut Context<'_>) -> bool {
+        let (mut is_other, now) = (false, around.now);
+        let is_due = |running: &&mut Running| {
+            running.is_awaited(now) && (running.asked == 0 || now.saturating_sub(running.asked) > PATIENCE)
+        };
+        for running in self.running.iter_mut().filter(is_due) {
+            running.attach(around, around.pid);
+            is_other |= running.attached.is_ok();
+        }
+        is_other
+    }
+
     /// Returns the published number of the interpreter whose loop a file has; 0 for none.
     pub(crate) fn number(&self, module: ModuleId, bias: u64) -> u16 {
         let index = self.position(module, bias);
@@ -279,6 +303,11 @@ impl Interpreters {
     pub(crate) fn walkers(&self) -> u32 {
         let each = self.running.iter().filter(|running| running.attached.is_ok());
         each.fold(0, |bits, running| bits | 1 << (running.walker.abi().walker & 31))
+    }
+
+    /// Returns `true` if runtimes own memory.
+    pub(crate) fn own_memory(&self) -> bool {
+        self.running.iter().any(|running| running.code != CodeRanges::default())
     }
 
     /// Returns the memory that runtimes own, sorted by address, with the numbers of the runtimes.
@@ -362,12 +391,13 @@ impl Interpreters {
 }
 
 impl Running {
-    fn new(module: ModuleId, found: &FoundRuntime, bias: u64) -> Running {
+    fn new(module: ModuleId, found: &FoundRuntime, bias: u64, now: u64) -> Running {
         let FoundRuntime { language, runtime } = found;
         let address = |of_file: u64| of_file.wrapping_sub(bias);
         let ranges = runtime.loops().iter().map(|range| address(range.start)..address(range.end));
         let walker = FrameWalker::UNAVAILABLE.with_ranges(ranges);
         let attached = Err(Reason::NotReady);
+        let awaited_until = if runtime.owns_anonymous_memory() { now.saturating_add(AWAITED) } else { 0 };
         Running {
             module,
             bias,
@@ -379,6 +409,7 @@ impl Running {
             times: 0,
             renamed: 0,
             confirmed: 0,
+            awaited_until,
             known: Arc::default(),
             family: Family::default(),
             parent: None,
@@ -398,10 +429,16 @@ impl Running {
             times: 0,
             renamed: 0,
             confirmed: 0,
+            awaited_until: 0,
             known: Arc::default(),
             family: Family::default(),
             parent: None,
         }
+    }
+
+    /// Returns `true` if memory without a file may turn out to be the runtime's.
+    fn is_awaited(&self, now: u64) -> bool {
+        now < self.awaited_until && self.attached.is_err() && self.may_change()
     }
 
     fn is_waiting(&self, now: u64) -> bool {

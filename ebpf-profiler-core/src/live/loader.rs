@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ebpf_programs::abi;
@@ -87,7 +88,9 @@ pub(super) struct Kernel {
 /// plugged-in languages. The clock's has those of the runtimes that were found so far, so that others cost nothing; when one is
 /// found, it is loaded again.
 pub(super) struct Walks {
-    object: KernelObject,
+    /// The object, unless a thread loads a program of it.
+    object: Option<KernelObject>,
+    loading: Option<Loading>,
     /// The clock's program; `None` without CPU time.
     sampler: Option<OwnedFd>,
     called: Vec<Called>,
@@ -97,6 +100,13 @@ pub(super) struct Walks {
     needed: Arc<NeededWalkers>,
     /// Runs of the clock's former programs.
     former: Runs,
+}
+
+/// A thread that loads the clock's program, so that samples are drained meanwhile.
+struct Loading {
+    thread: JoinHandle<(KernelObject, Result<OwnedFd, StartError>)>,
+    /// Walkers of the program.
+    walkers: u32,
 }
 
 /// A program that others call.
@@ -126,7 +136,8 @@ impl Walks {
         object.set_constant(WALKERS, &has.to_ne_bytes())?;
         let has_clock = triggers.iter().any(Trigger::is_cpu);
         let sampler = has_clock.then(|| object.program(SAMPLER)).transpose()?;
-        let walks = Walks { object, sampler, called, has, needed, former: Runs::default() };
+        let object = Some(object);
+        let walks = Walks { object, loading: None, sampler, called, has, needed, former: Runs::default() };
         walks.set_called(|_| true).map_err(failed_to_set)?;
         Ok(walks)
     }
@@ -141,20 +152,41 @@ impl Walks {
         self.needed.set_waker(waker);
     }
 
-    /// Loads the clock's program again if walkers were requested that it doesn't have. Returns `true` if it did.
-    pub(super) fn renew(&mut self) -> Result<bool, StartError> {
-        let needed = self.needed.bits() | self.has;
-        if needed == self.has {
+    /// Loads the clock's program again if walkers were requested that it doesn't have, in a thread, or at once if `waits`. Returns
+    /// `true` if there is a new program.
+    pub(super) fn renew(&mut self, waits: bool) -> Result<bool, StartError> {
+        if self.loading.is_none() {
+            self.begin_to_load()?;
+        }
+        let Some(loading) = self.loading.take_if(|loading| waits || loading.thread.is_finished()) else {
             return Ok(false);
+        };
+        let failed = |_| StartError::Object("the thread that loads it panicked".to_owned());
+        let (object, program) = loading.thread.join().map_err(failed)?;
+        self.object = Some(object);
+        self.former = self.runs();
+        self.sampler = Some(program?);
+        self.has = loading.walkers;
+        Ok(true)
+    }
+
+    /// Starts a thread that loads the clock's program with the requested walkers, if it lacks any.
+    fn begin_to_load(&mut self) -> Result<(), StartError> {
+        let walkers = self.needed.bits() | self.has;
+        if walkers == self.has || self.sampler.is_none() {
+            self.has = walkers;
+            return Ok(());
         }
-        if self.sampler.is_some() {
-            self.object.set_constant(WALKERS, &needed.to_ne_bytes())?;
-            let program = self.object.program(SAMPLER)?;
-            self.former = self.runs();
-            self.sampler = Some(program);
-        }
-        self.has = needed;
-        Ok(self.sampler.is_some())
+        let Some(mut object) = self.object.take() else { return Ok(()) };
+        let load = move || {
+            let set = object.set_constant(WALKERS, &walkers.to_ne_bytes());
+            let program = set.and_then(|()| object.program(SAMPLER));
+            (object, program)
+        };
+        let thread = std::thread::Builder::new().name("profiler-load".to_owned()).spawn(load);
+        let failed = |error| StartError::System { what: "start a thread that loads a program", error };
+        self.loading = Some(Loading { thread: thread.map_err(failed)?, walkers });
+        Ok(())
     }
 
     /// Puts programs where others call them.

@@ -87,7 +87,7 @@ impl LiveSource {
             stopped: false,
             wake,
         };
-        source.kernel.walks.renew()?;
+        source.kernel.walks.renew(true)?;
         source.follow_cpus().map_err(StartError::sampling)?;
         source.kernel.wanted.set(pids);
         source.kernel.attached.attach()?;
@@ -139,7 +139,7 @@ impl LiveSource {
         if self.stopped {
             return Ok(());
         }
-        if self.kernel.walks.renew().map_err(|error| io::Error::other(error.to_string()))? {
+        if self.kernel.walks.renew(false).map_err(|error| io::Error::other(error.to_string()))? {
             self.restart_clocks()?;
         }
         Ok(())

@@ -26,8 +26,17 @@ pub(super) fn walk(
         return Stop::NoUserStack;
     }
     let Some(process) = registry.publish(tick.pid, tick.time) else { return registry.stop_of(tick.pid) };
-    let mut raw =
-        Raw { walker, registry, tick, process, registers, stack, looked_again: false, missed: false };
+    let mut raw = Raw {
+        walker,
+        registry,
+        tick,
+        process,
+        registers,
+        stack,
+        looked_again: false,
+        has_attached: false,
+        missed: false,
+    };
     for _ in 0..MAX_TABLES {
         let stop = raw.walk();
         if !raw.mend(stop) {
@@ -52,6 +61,8 @@ struct Raw<'a> {
     registers: &'a Registers,
     stack: &'a [u64],
     looked_again: bool,
+    /// `true` once an attempt was made to attach to a runtime whose memory the walk reached.
+    has_attached: bool,
     /// `true` once a word beyond the copied part of the stack was needed.
     missed: bool,
 }
@@ -74,6 +85,7 @@ impl Raw<'_> {
     fn mend(&mut self, stop: Stop) -> bool {
         let (pid, now) = (self.tick.pid, self.tick.time);
         match stop {
+            Stop::Pending if self.walker.is_awaiting() => self.attach(),
             Stop::Pending => self.registry.build_table(pid, self.walker.address(), now),
             Stop::Unmapped if !self.looked_again => {
                 self.looked_again = true;
@@ -84,6 +96,18 @@ impl Raw<'_> {
             }
             _ => false,
         }
+    }
+
+    /// Attaches to runtimes that are awaited. If none is ready, the next walk goes on without them.
+    fn attach(&mut self) -> bool {
+        let is_first = !std::mem::replace(&mut self.has_attached, true);
+        if is_first && self.registry.attach_awaited(self.tick.pid, self.tick.time) {
+            let published = self.registry.publish(self.tick.pid, self.tick.time);
+            self.process = published.unwrap_or(self.process);
+        } else {
+            self.process.raw_budget = 0;
+        }
+        true
     }
 
     /// Returns the stop reason to report for the last walk.
@@ -116,6 +140,10 @@ impl Memory<'_> {
         if offset < self.stack.len() as u64 * 8 {
             let index = usize::try_from(offset / 8).ok()?;
             let shift = offset % 8 * 8;
+            if self.stack[index] == 0 && self.is_hole(index) {
+                self.missed = true;
+                return None;
+            }
             let low = self.stack[index] >> shift;
             return match shift {
                 0 => Some(low),
@@ -123,6 +151,12 @@ impl Memory<'_> {
             };
         }
         self.other(address)
+    }
+
+    /// Returns `true` if a word is in a page that was not readable, so that all of its words are 0.
+    fn is_hole(&self, index: usize) -> bool {
+        let page = page(self.bottom, index);
+        self.stack[page.start..page.end.min(self.stack.len())].iter().all(|&word| word == 0)
     }
 
     /// Reads memory far from the stack, which itself has changed since.
@@ -136,4 +170,23 @@ impl Memory<'_> {
         self.system.read(self.pid, address, &mut bytes).ok()?;
         Some(u64::from_ne_bytes(bytes))
     }
+}
+
+/// Returns the indices of the words that share a page with word `index` of a copy from `bottom` on.
+fn page(bottom: u64, index: usize) -> std::ops::Range<usize> {
+    /// Words of a page.
+    const WORDS: usize = 4096 / 8;
+    let before = (bottom / 8) as usize % WORDS;
+    let start = (before + index) / WORDS * WORDS;
+    start.saturating_sub(before)..start + WORDS - before
+}
+
+#[test]
+fn finds_pages_of_copied_words() {
+    assert_eq!(page(0x7000, 0), 0..512);
+    assert_eq!(page(0x7000, 512), 512..1024);
+    assert_eq!(page(0x7ff8, 0), 0..1);
+    assert_eq!(page(0x7ff8, 1), 1..513);
+    assert_eq!(page(0x7010, 509), 0..510);
+    assert_eq!(page(0x7010, 510), 510..1022);
 }

@@ -108,6 +108,18 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.interpreters.are_waiting(now))
     }
 
+    /// Attaches to the runtimes to which memory of a process may belong. Returns `true` if its state is to be published anew.
+    pub(crate) fn attach_awaited(&mut self, pid: u32, now: u64) -> bool {
+        let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
+        let Some(entry) = processes.get_mut(&pid) else { return false };
+        let (system, stats, regions) = (&**system, &mut stats.interpreters, &entry.regions);
+        let mut around =
+            Context { pid, now, regions, files: &*modules, system, journal: &**journal, scripts, stats };
+        let is_other = entry.interpreters.attach_awaited(&mut around);
+        entry.is_changed |= is_other;
+        is_other
+    }
+
     /// Rechecks the interpreters of a process after a loop without calls or with implausible ones: an interpreter may be
     /// ready by now, or replaced.
     pub(super) fn recheck_runtimes(&mut self, pid: u32, now: u64) {

@@ -147,6 +147,8 @@ struct Entry {
     unload_limit: ReadLimit,
     /// Number of file names that the process brought.
     names: usize,
+    /// Number of raw samples taken while a runtime was awaited.
+    awaited: u32,
     /// Time of the last sample.
     sampled: u64,
     /// Time of the last exec.

@@ -27,6 +27,8 @@ use crate::trace::Stop;
 /// The state of a process in the kernel maps. Forked children share it until their mappings change.
 pub(super) struct Published {
     pub(super) process: Process,
+    /// `true` if memory without a file awaits a runtime.
+    awaits: bool,
     /// Bytes of the descriptions of its interpreters in the arena.
     described: usize,
     /// Its modules, each once.
@@ -53,6 +55,10 @@ impl Registry {
             // Without mappings and raw samples its samples cost nothing but their records.
             self.set_process(pid, &Process { filter: filter::KEEP, ..Process::default() }, now);
             return None;
+        }
+        if entry.published.as_ref().is_some_and(|published| published.awaits) {
+            entry.awaited = entry.awaited.saturating_add(1);
+            entry.is_changed |= !entry.awaits_runtime(now);
         }
         let process = match &entry.published {
             Some(published) if !entry.is_changed => published.process,
@@ -177,7 +183,9 @@ impl Registry {
         if parts.is_empty() {
             return None;
         }
-        let (bytes, pending) = kernel_mappings(&parts, &entry.interpreters, &self.modules);
+        let awaits = entry.awaits_runtime(now);
+        let without_file = if awaits { kind::AWAITED } else { kind::BARE };
+        let (bytes, pending) = kernel_mappings(&parts, &entry.interpreters, &self.modules, without_file);
         let descriptions = entry.interpreters.bytes();
         self.tables.need_walkers(entry.interpreters.walkers());
         let mappings = self.write_bytes(&bytes, now)?;
@@ -193,11 +201,19 @@ impl Registry {
         };
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
         let entry = self.processes.get_mut(&pid)?;
-        let raw_budget = if entry.exceeds { 0 } else { RAW_BUDGET };
+        let raw_budget = match entry.exceeds {
+            true => 0,
+            false if awaits || entry.interpreters.own_memory() => RUNTIME_BUDGET,
+            false => RAW_BUDGET,
+        };
         let names = entry.interpreters.names_version();
         let process = Process { mappings, count, raw_budget, filter: filter::KEEP, interpreters, names };
-        let published =
-            Arc::new(Published { process, described: descriptions.len(), modules: modules_of(entry) });
+        let published = Arc::new(Published {
+            process,
+            awaits,
+            described: descriptions.len(),
+            modules: modules_of(entry),
+        });
         self.published_mappings += count as usize;
         for &id in &published.modules {
             self.modules.acquire(id, now);
@@ -328,6 +344,13 @@ impl Registry {
     }
 }
 
+impl Entry {
+    /// Returns `true` if samples in memory without a file are to wait for a runtime that isn't attached yet.
+    fn awaits_runtime(&self, now: u64) -> bool {
+        self.awaited < MAX_AWAITED && self.interpreters.await_memory(now)
+    }
+}
+
 /// The modules of a process, each once.
 fn modules_of(entry: &Entry) -> Vec<ModuleId> {
     let mut modules: Vec<ModuleId> =
@@ -376,11 +399,13 @@ struct Pending {
     interpreter: u16,
 }
 
-/// Returns the parts as the kernel side reads them, and those that wait for a table.
+/// Returns the parts as the kernel side reads them, and those that wait for a table. Memory without a file and owner is of kind
+/// `without_file`.
 fn kernel_mappings(
     parts: &[Part<'_>],
     interpreters: &Interpreters,
     modules: &Modules,
+    without_file: u16,
 ) -> (Vec<u8>, Vec<Pending>) {
     let mut bytes = Vec::with_capacity(parts.len() * size_of::<Mapping>());
     let mut pending = Vec::new();
@@ -389,6 +414,7 @@ fn kernel_mappings(
         let table = file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
         let interpreter = part.interpreter(interpreters);
         let (place, kind) = match part.owner {
+            0 if part.region.is_anonymous() => (0, without_file),
             0 => table.map_or((0, kind::BARE), Table::words),
             _ => (0, kind::RUNTIME),
         };
@@ -407,6 +433,12 @@ fn kernel_mappings(
 
 /// Raw samples for want of a mapping that a process is granted each time that it is published.
 const RAW_BUDGET: u32 = 16;
+
+/// The same for a process with a runtime that owns memory: its program may be loaded meanwhile.
+const RUNTIME_BUDGET: u32 = 1024;
+
+/// Maximum number of raw samples of a process while a runtime is awaited.
+const MAX_AWAITED: u32 = 1024;
 
 /// Time until a process is published again, in nanoseconds for each of its mappings.
 const MAPPING_WAIT: u64 = 10_000;

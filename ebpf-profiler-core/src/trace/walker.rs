@@ -98,6 +98,11 @@ impl Walker {
         Stop::TooLong
     }
 
+    /// Returns `true` if the last walk ended in memory that may belong to a runtime that isn't attached yet.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.walk.takes_raw_budget(Stop::Pending)
+    }
+
     /// Removes the frames of the last walk.
     pub fn clear(&mut self) {
         self.frames.clear();

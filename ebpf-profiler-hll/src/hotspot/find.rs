@@ -43,6 +43,10 @@ impl Runtime for File {
         &[]
     }
 
+    fn owns_anonymous_memory(&self) -> bool {
+        self.arch == Arch::X86_64
+    }
+
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
         attach::attach(self, target)
     }

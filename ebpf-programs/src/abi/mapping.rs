@@ -12,8 +12,8 @@ pub struct Process {
     pub mappings: u32,
     /// Number of its mappings, at most 16,384.
     pub count: u32,
-    /// Number of raw samples that the kernel side may still send for addresses in no mapping. Set by user space at each
-    /// update, decremented by the kernel side.
+    /// Number of raw samples that the kernel side may still send for addresses in no mapping, and for those in memory of a
+    /// runtime that it cannot walk yet. Set by user space at each update, decremented by the kernel side.
     pub raw_budget: u32,
     /// One of [`filter`].
     pub filter: u32,
@@ -72,6 +72,10 @@ pub mod kind {
     /// The mapping belongs to the runtime with the number [`interpreter`](super::Mapping::interpreter), whose
     /// [walker](super::super::interpreter::walker) unwinds all frames in it.
     pub const RUNTIME: u16 = 3;
+    /// The mapping has no file, and the process has a runtime that is not attached yet, to which it may belong. A walk that
+    /// reaches it stops as at [`PENDING`] while the process has a [raw budget](super::Process::raw_budget); then it goes on as
+    /// in [`BARE`].
+    pub const AWAITED: u16 = 4;
 }
 
 const _: () = {

@@ -50,7 +50,7 @@ pub struct Head {
     pub user: u32,
     /// Number of words dropped between the leaf side and the root side ([`kind::WALKED`]).
     pub omitted: u32,
-    /// Number of bytes of stack that follow, at most [`MAX_COPY`] ([`kind::RAW`]).
+    /// Number of bytes of stack that follow, at most [`MAX_COPY`] ([`kind::RAW`]). Pages that could not be read are all zeros.
     pub copied: u16,
     /// Number of the sample's kind (CPU time, off-CPU time, …) in the run: user space assigns them from 0.
     pub event: u16,

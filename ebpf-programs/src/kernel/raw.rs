@@ -7,6 +7,7 @@ use ebpf_programs::abi::config::{Config, MIN_COPY, RAW_SENT as RAW_SENT_ENTRIES,
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
+use ebpf_programs::walk::Walk;
 
 use crate::maps::{PROCESSES, RAW_SENT, RING};
 use crate::output::{self, Counters};
@@ -26,8 +27,11 @@ fn is_retriable(stop: Stop) -> bool {
 #[inline(always)]
 pub(crate) fn grant(scratch: &mut Scratch, config: &Config, stop: Stop) -> Option<u32> {
     let (pid, now) = (scratch.head().pid, scratch.head().time);
-    if !is_retriable(stop) || !take_budget(pid, stop) {
+    if !is_retriable(stop) || !take_budget(pid, stop, &scratch.walk) {
         return None;
+    }
+    if scratch.walk.takes_raw_budget(stop) {
+        return Some(MAX_COPY as u32);
     }
     // A process that has thousands of events while its tables are built must not displace the samples of others.
     let most = max_copy(count(pid, now), config.full_copies);
@@ -52,11 +56,12 @@ fn count(pid: u32, now: u64) -> u32 {
 
 /// Takes one raw sample from the budget of a process. Returns `false` if the budget is used up.
 ///
-/// Only samples in no mapping are limited. Most such addresses are in a mapping that user space is about to publish. For
-/// the others each raw sample would copy the stack in vain, so user space sets a budget.
+/// Only samples in no mapping, and those in memory of a runtime that cannot be walked yet, are limited. Most such addresses
+/// are in a mapping that user space is about to publish. For the others each raw sample would copy the stack in vain, so
+/// user space sets a budget.
 #[inline(always)]
-fn take_budget(pid: u32, stop: Stop) -> bool {
-    if !matches!(stop, Stop::Unmapped) {
+fn take_budget(pid: u32, stop: Stop, walk: &Walk) -> bool {
+    if !walk.takes_raw_budget(stop) {
         return true;
     }
     let Some(process) = PROCESSES.get_ptr_mut(pid) else { return true };
@@ -83,7 +88,7 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, 
     let from = scratch.walk.registers.values[x86_64::SP];
     let user = interpreter_frames(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
-    scratch.copy = Copy { from, at, copied: 0, limit: limit(config, at, most), reserved: 0 };
+    scratch.copy = Copy { from, at, reached: 0, copied: 0, limit: limit(config, at, most) };
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
@@ -145,28 +150,37 @@ fn limit(config: &Config, at: u32, most: u32) -> u32 {
 pub(crate) struct Copy {
     from: u64,
     at: u32,
+    /// Number of bytes that were tried.
+    reached: u32,
+    /// Number of bytes up to the end of the last readable page.
     copied: u32,
     limit: u32,
-    reserved: u32,
 }
 
-/// Runs one iteration, which copies the rest of one page of the stack. Returns 0 to continue.
+/// Maximum size of unreadable memory between two parts of a stack: pages of a large frame that its function hasn't touched.
+const MAX_HOLE: u32 = 8 * PAGE as u32;
+
+/// Runs one iteration, which copies the rest of one page of the stack. Returns 0 to continue. A page that cannot be read is
+/// all zeros.
 extern "C" fn copy_page(_: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer on the stack of `send`.
     let scratch = unsafe { &mut **state };
-    let from = scratch.copy.from + scratch.copy.copied as u64;
-    let left = scratch.copy.limit.saturating_sub(scratch.copy.copied);
+    let reached = scratch.copy.reached;
+    let from = scratch.copy.from + reached as u64;
+    let left = scratch.copy.limit.saturating_sub(reached);
     let page = PAGE as u32 - (from as u32 & (PAGE as u32 - 1));
     let size = if page < left { page } else { left } & !7;
     if size == 0 {
         return 1;
     }
-    let at = (scratch.copy.at + scratch.copy.copied / 8) as usize & (RECORD_WORDS - 1);
+    let at = (scratch.copy.at + reached / 8) as usize & (RECORD_WORDS - 1);
     let to = (&raw mut scratch.record[at]).cast();
-    // SAFETY: the record has room for a page after every masked index; a failing read does not fault.
-    if unsafe { bpf_probe_read_user(to, size & 0x1fff, from as *const _) } != 0 {
+    scratch.copy.reached = reached + size;
+    // SAFETY: the record has room for a page after every masked index; a failing read does not fault, and writes zeros.
+    if unsafe { bpf_probe_read_user(to, size & 0x1fff, from as *const _) } == 0 {
+        scratch.copy.copied = reached + size;
+    } else if reached == 0 || scratch.copy.reached - scratch.copy.copied > MAX_HOLE {
         return 1;
     }
-    scratch.copy.copied += size;
     0
 }

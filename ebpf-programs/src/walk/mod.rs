@@ -137,6 +137,16 @@ impl Walk {
         }
     }
 
+    /// Returns `true` if a sample that ended with `stop` takes one from the [budget](Process::raw_budget) when it is sent raw.
+    #[inline(always)]
+    pub fn takes_raw_budget(&self, stop: Stop) -> bool {
+        match stop {
+            Stop::Unmapped => true,
+            Stop::Pending => self.mapping.kind >= kind::RUNTIME,
+            _ => false,
+        }
+    }
+
     /// Prepares to take only the frames of the process's first interpreter. Returns `false` if it has none.
     #[inline(always)]
     pub fn begin_interpreter_frames(&mut self) -> bool {
@@ -178,6 +188,7 @@ impl Walk {
             kind::TABLE => native::step::<A, M>(self, machine, pc)?,
             kind::BARE => false,
             kind::RUNTIME => runtime::step::<A, M>(self, machine, pc)?,
+            kind::AWAITED if self.process.raw_budget == 0 => false,
             _ => return Err(Stop::Pending),
         };
         if !is_unwound {

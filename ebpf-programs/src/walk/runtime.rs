@@ -14,6 +14,9 @@
 //! | RUBY | of compiled methods: [`ruby`] |
 //! | any other | native, by guesses |
 //!
+//! A program without the walker, which is loaded when the first runtime of its kind is found, ends the walk: the sample is sent
+//! raw, as long as the process has a budget for it.
+//!
 //! A walker emits the frame at `pc`, of which nothing was emitted before: [`Walk::emit_runtime_frame`] for a function of the
 //! runtime, [`Walk::emit_native`] for a stub. Then it enters the caller and returns `true`, or returns `false` if it doesn't
 //! know it. A search that needs more than a few reads keeps its state in [`Walk`], emits nothing and returns `true`: the next
@@ -36,6 +39,11 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         walker::LUAJIT if M::has_walker(walker::LUAJIT) => luajit::step::<A, M>(walk, machine, pc),
         walker::PHP if M::has_walker(walker::PHP) => php::step::<A, M>(walk, machine, pc),
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::step::<A, M>(walk, machine, pc),
+        walker::HOTSPOT | walker::V8 | walker::LUAJIT | walker::PHP | walker::RUBY
+            if walk.process.raw_budget != 0 =>
+        {
+            Err(Stop::Pending)
+        }
         _ => {
             walk.emit_native(machine, pc);
             Ok(false)

@@ -9,7 +9,7 @@
 //! frame.
 
 use super::x86_64::{self, Extent};
-use super::{enter, field16, leave_stub};
+use super::{PUSHED, enter, field16, leave_stub};
 use crate::abi::hotspot::{HEAPS, NONE, flag, parameter, shape};
 use crate::abi::interpreter::FRAME_BYTES;
 use crate::abi::reason::Stop;
@@ -91,7 +91,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     };
     let extent = if is_exact { checked(walk, machine, sp, blob.frame_size, extent)? } else { extent };
     let (offset, is_saved) = place(extent, blob.frame_size);
-    let at = sp.wrapping_add(offset);
+    let at = above_pushed(walk, machine, sp.wrapping_add(offset))?;
     let (fp, is_fp_known) = if is_saved {
         let place = at.wrapping_sub(8);
         native::known(machine.read_stack(place).map(|fp| walk.hotspot.frozen.address(place, fp)))
@@ -136,6 +136,27 @@ fn checked<M: Machine>(
         [.., Some(word)] if walk.is_java(word) => Extent::Whole,
         _ => extent,
     })
+}
+
+/// Returns the place of a return address that is at `at`, or above words that the code has pushed: callers of compiled code are in
+/// code heaps.
+#[inline(always)]
+fn above_pushed<M: Machine>(walk: &Walk, machine: &mut M, at: u64) -> Result<u64, Stop> {
+    let word = machine.read_stack(at).ok_or(Stop::Unreadable)?;
+    if walk.is_java(word) || walk.hotspot.frozen.is_active() {
+        return Ok(at);
+    }
+    let mut found = 0;
+    let mut index = 1;
+    while index < PUSHED {
+        let place = at.wrapping_add(index * 8);
+        let word = if found == 0 { machine.read_stack(place).unwrap_or(0) } else { 0 };
+        if found == 0 && walk.is_java(word) {
+            found = place;
+        }
+        index += 1;
+    }
+    Ok(if found == 0 { at } else { found })
 }
 
 /// Number of no table; the cache of rules holds blobs under it, for each process.

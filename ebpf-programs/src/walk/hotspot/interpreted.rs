@@ -45,12 +45,16 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
 }
 
 /// Unwinds from a frame that is being built: it has a frame pointer, but not all slots. Its caller's stack pointer is in the
-/// register that will hold the bytecode.
+/// register that will hold the bytecode, and then in its slot.
 #[inline(always)]
 fn leave_partial<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, fp: u64) -> Result<bool, Stop> {
     let saved_fp = machine.read_stack(fp).ok_or(Stop::Unreadable)?;
     let return_address = machine.read_stack(fp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
-    let sp = sender(walk.registers.values[x86_64::BYTECODE as usize], fp);
+    let current = walk.registers.values[x86_64::BYTECODE as usize];
+    let has_slot = fp.wrapping_sub(8) >= walk.registers.values[A::SP];
+    let slot = if has_slot { machine.read_stack(fp.wrapping_sub(8)).ok_or(Stop::Unreadable)? } else { 0 };
+    let end = fp.wrapping_add(16);
+    let sp = if has_slot && is_frame(slot, end) { slot } else { sender(current, fp) };
     enter::<A>(walk, return_address, sp, saved_fp, true)
 }
 

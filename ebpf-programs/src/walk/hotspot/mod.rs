@@ -40,7 +40,7 @@ mod interpreted;
 
 mod x86_64;
 
-use super::arch::Arch;
+use super::arch::{Arch, CallInstruction};
 use super::{Caller, Walk};
 use crate::abi::hotspot::{HEAPS, parameter, shape};
 use crate::abi::reason::Stop;
@@ -96,6 +96,10 @@ fn enter<A: Arch>(
     is_fp_known: bool,
 ) -> Result<bool, Stop> {
     let pc = walk.hotspot.frozen.return_address(return_address);
+    if pc == 0 {
+        // Java's outermost frames return to a stub.
+        return Err(Stop::Implausible);
+    }
     walk.enter_caller::<A>(&Caller { pc, sp, fp, is_fp_known, kept: None, flags: 0 })?;
     Ok(true)
 }
@@ -126,6 +130,16 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
             let sp = sender(walk, sp.wrapping_add(8));
             return enter::<A>(walk, word, sp, fp, is_fp_known);
         }
+        let at = caller_of_stub::<A, M>(walk, machine, sp, pc);
+        if at != 0 {
+            let return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
+            let place = at.wrapping_sub(8);
+            let below = if at == sp { 0 } else { machine.read_stack(place).ok_or(Stop::Unreadable)? };
+            // The stub has saved it, or uses it for other values.
+            let is_saved = fp == place || !is_frame(fp, at) && is_frame(below, at);
+            let fp = if is_saved { below } else { fp };
+            return enter::<A>(walk, return_address, at.wrapping_add(8), fp, is_fp_known);
+        }
         // While the interpreter makes room for local variables, the return address is in a register.
         let (return_address, end) =
             (walk.registers.values[x86_64::RETURN_ADDRESS as usize], sender(walk, sp));
@@ -151,11 +165,40 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
 /// it. Adapters move arguments to the stack before the interpreter builds its frame.
 #[inline(always)]
 fn sender(walk: &Walk, end: u64) -> u64 {
-    /// Maximum number of bytes of arguments.
-    const MAX_ARGUMENTS: u64 = 256 * 8;
+    /// Maximum number of bytes of arguments: the register is one for any value in compiled code.
+    const MAX_ARGUMENTS: u64 = 16 * 8;
     let sp = walk.registers.values[x86_64::BYTECODE as usize];
     let is_close = sp & 7 == 0 && sp.wrapping_sub(end) <= MAX_ARGUMENTS;
     if walk.registers.known >> x86_64::BYTECODE & 1 != 0 && is_close { sp } else { end }
+}
+
+/// Number of words that a stub or compiled code may have pushed.
+const PUSHED: u64 = 9;
+
+/// Returns the place of the return address of a stub that has pushed registers: the first one after a call to it, or in native code
+/// after any call. 0 if there is none.
+#[inline(always)]
+fn caller_of_stub<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, sp: u64, pc: u64) -> u64 {
+    /// Maximum distance from the start of a stub.
+    const MAX_STUB: u64 = 1 << 13;
+    let mut found = 0;
+    let mut index = 0;
+    while index < PUSHED {
+        let at = sp.wrapping_add(index * 8);
+        let word = if found == 0 { machine.read_stack(at).unwrap_or(0) } else { 0 };
+        let is_caller = match A::call_before(machine, word) {
+            CallInstruction::Direct(entry) => {
+                pc.wrapping_sub(entry) < MAX_STUB || !walk.is_java(word) && !walk.is_java(entry)
+            }
+            CallInstruction::Indirect => !walk.is_java(word),
+            CallInstruction::None => false,
+        };
+        if is_caller && found == 0 {
+            found = at;
+        }
+        index += 1;
+    }
+    found
 }
 
 /// A word that the barrier at the entry of compiled methods pushes below its return address.
