@@ -76,13 +76,13 @@
 //!
 //! # Other languages
 //!
-//! A language whose frames are a linked list needs no code in the kernel: implement
-//! [`Language`], which describes in numbers where the list begins, how a frame is
-//! laid out and where a run of the loop ends. Requirements of other runtimes:
+//! A language whose frames are a linked list, an array, or those of compiled code with frame pointers needs no code in the kernel:
+//! implement [`Language`], which [describes](ebpf_profiler_core::language::FrameWalker) in numbers where they begin and how they
+//! are laid out. Requirements of other runtimes:
 //!
 //! | runtime | frames | possible today | missing |
 //! |---|---|---|---|
-//! | .NET | native frames by frame pointer | | naming by address: ranges of code, then headers before the code |
+//! | .NET | native frames by frame pointer | frames by their code addresses (`FrameWalker::compiled`) | names: ranges of code, then headers before the code |
 //! | BEAM | words on the process's own stack that point into code | | a walker that scans; naming by address |
 //! | Go | native frames, named by `ebpf-profiler-unwind`'s table | | labels: a path through thread-local storage to words of a whole stack, not of a frame |
 //!

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ebpf_profiler_core::language::{Function, Memory, Reason};
-use snapshot::Snapshot;
 use snapshot::lies::{Lies, Random};
+use snapshot::{Snapshot, SnapshotFrame};
 
 /// Reads of memory at most, for one call.
 const MAX_READS: u64 = 10_000;
@@ -61,6 +61,42 @@ fn frames_have_recorded_names() {
     languages.sort_unstable();
     languages.dedup();
     assert_eq!(languages, ["jvm", "luajit", "perl", "php", "ruby", "v8js"]);
+}
+
+/// The check of a frame distinguishes its function from another one that lies there by now. Code that is never freed has the check
+/// 0. In Ruby it decides on the class, whose name is missing if it is another.
+#[test]
+fn frames_with_another_check_have_no_name() {
+    for (name, snapshot) in snapshots() {
+        let runtime = snapshot.find().expect("a runtime");
+        let mut attachment = snapshot.attach(&*runtime, &snapshot.memory).unwrap();
+        let (mut refused, mut shortened) = (0, 0);
+        for frame in snapshot.frames.iter().filter(|frame| frame.check != 0) {
+            for bit in 0..24 {
+                let other = SnapshotFrame { check: frame.check ^ 1 << bit, ..frame.clone() };
+                let Ok(names) = other.read(attachment.names(), &snapshot.memory) else {
+                    refused += 1;
+                    continue;
+                };
+                let is_shortened =
+                    names.iter().zip(&frame.names).all(|(short, whole)| without_class(whole) == *short);
+                assert!(
+                    snapshot.language == "ruby" && is_shortened,
+                    "{name}: {:x}: {names:?}",
+                    frame.function
+                );
+                shortened += 1;
+            }
+        }
+        println!("{name}: {refused} refused, {shortened} without their class");
+        assert!(refused > 0, "{name}");
+    }
+}
+
+/// Returns line, file and name of a method without its class.
+fn without_class(name: &str) -> String {
+    let (place, name) = name.rsplit_once(' ').unwrap_or_default();
+    format!("{place} {}", name.rsplit(['#', '.', ':']).next().unwrap_or_default())
 }
 
 #[test]

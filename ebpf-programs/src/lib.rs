@@ -96,8 +96,8 @@
 //! # What it does not do
 //!
 //! It loads nothing: `ebpf-profiler-core` does. The walkers support x86_64 and arm64; the compiled object is for x86_64. They
-//! support interpreters whose frames are a linked list by a [description](abi::interpreter) that user space publishes, and
-//! have a [walker](abi::interpreter::walker) each for HotSpot, V8, Ruby, PHP, Perl and LuaJIT.
+//! support interpreters whose frames are a linked list or an array, and compiled code with frame pointers, by a
+//! [description](abi::interpreter) that user space publishes, and have a [walker](abi::interpreter::walker) each for HotSpot, V8, Ruby, PHP, Perl and LuaJIT.
 //!
 //! # Minimum kernel version
 //!

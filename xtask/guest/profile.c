@@ -5,6 +5,7 @@
  *
  * Before that, /task/flamegraph samples page faults, waits, disks and memory in use: programs of such triggers have the walkers of all languages, so the
  * kernel's verifier has to accept all of them. Then it samples a function of the kernel that a known thread calls 500 times.
+ * /task/own_language profiles toy languages, whose frames are in an array, and in compiled code.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -140,9 +141,41 @@ static int judge_points(void)
     return calls != WRITES || bytes != WRITES * BYTES || results != WRITES * BYTES || time <= 0;
 }
 
+/* Profiles a toy language: nine of ten samples have to be of its script, from the root to a leaf. */
+static int judge_toy(const char *name, const char *leaf)
+{
+    static char line[1 << 16], path[64], number[16];
+    long all = 0, right = 0;
+    snprintf(path, sizeof path, "/task/%s", name);
+    char *toy[] = {path, NULL};
+    pid_t work = start(toy);
+    snprintf(number, sizeof number, "%d", work);
+    char *profiler[] = {"/task/own_language", "--pid", number, "--seconds", "5", NULL};
+    fflush(stdout);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (freopen("/tmp/toy.folded", "w", stdout))
+            execv(profiler[0], profiler);
+        _exit(127);
+    }
+    int status = 1;
+    waitpid(pid, &status, 0);
+    kill(work, SIGKILL);
+    FILE *file = fopen("/tmp/toy.folded", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        all += atol(strrchr(line, ' '));
+        if (strstr(line, ";_start;") && strstr(line, leaf))
+            right += atol(strrchr(line, ' '));
+    }
+    if (file)
+        fclose(file);
+    printf("profile: %ld of %ld samples of the toy language %s\n", right, all, name);
+    return status != 0 || all < 100 || right * 10 < all * 9;
+}
+
 int main(void)
 {
-    char *chain[] = {"/task/chain", "120", NULL};
+    char *chain[] = {"/task/chain", "600", NULL};
     char *flamegraph[] = {"/task/flamegraph", "--seconds", "5", "--frequency", "97", "--output", (char *)OUTPUT, NULL};
     pid_t work = start(chain);
     char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--on", "off-cpu-wakers:1ms", "--on", "block-latency",
@@ -156,6 +189,10 @@ int main(void)
     }
     if (judge_points() != 0) {
         printf("profile: functions of the kernel are not counted\n");
+        return 1;
+    }
+    if (judge_toy("array", ";main;main;frame") != 0 || judge_toy("compiled", ";main;main0;frame0") != 0) {
+        printf("profile: toy languages are not walked\n");
         return 1;
     }
     waitpid(start(flamegraph), &status, 0);

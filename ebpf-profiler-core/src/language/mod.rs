@@ -8,8 +8,16 @@
 //! ```
 //!
 //! [`Language`] is the seam: `ebpf-profiler-hll` has implementations, and a language of your own plugs in beside them. It
-//! describes its frames with a [`FrameWalker`]; the kernel side walks any linked list of frames by such a description, so
-//! a language needs no code in the kernel.
+//! describes its frames with a [`FrameWalker`], so it needs no code in the kernel:
+//!
+//! | frames | walker | toy language in the repository |
+//! | --- | --- | --- |
+//! | beside the native stack, each with the address of its caller | [`FrameWalker::list`] | `examples/src/toy/mod.rs`, `toy.c` |
+//! | beside the native stack, elements of an array | [`FrameWalker::array`] | `array.rs`, `array.c` |
+//! | on the native stack, in code that the runtime compiles | [`FrameWalker::compiled`], [`Attachment::with_code`] | `compiled.rs`, `compiled.c` |
+//!
+//! An interpreter's frames replace those of its loop, a native function, in the stack; compiled code, native code and interpreters may
+//! call one another. Code without frame pointers needs a walker of its own in `ebpf-programs`.
 //!
 //! A function is named when it is first sampled, not when the profile is finished: the kernel side wakes user space for a
 //! function that is new, so that the name is read while the process still runs.
@@ -84,16 +92,16 @@
 //!
 //! impl Attached for ToyNames {
 //!     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
-//!         if self.0.check(address, |at| memory.u64(at))? != check {
-//!             return Err(Reason::Replaced);
-//!         }
 //!         let name: [u8; 16] = memory.array(memory.u64(address)?)?;
 //!         let end = name.iter().position(|&byte| byte == 0).ok_or(Reason::Implausible)?;
 //!         let name = std::str::from_utf8(&name[..end]).map_err(|_| Reason::Implausible)?;
 //!         let start_line = memory.u32(address.wrapping_add(8))?;
+//!         // Read after everything else: the function may have been replaced in between.
+//!         if self.0.check(address, |at| memory.u64(at))? != check {
+//!             return Err(Reason::Replaced);
+//!         }
 //!         // The position of a frame is its line.
-//!         let mut lines = Lines::default();
-//!         (start_line..start_line.saturating_add(8)).for_each(|line| lines.push(line, line));
+//!         let lines = Lines::of_positions();
 //!         Ok(Function::new(name).with_file("script.toy").with_start_line(start_line).with_lines(lines))
 //!     }
 //! }
@@ -164,7 +172,9 @@ pub(crate) use script::{Caller, Scripts};
 pub use script::{NamedCall, Script, ScriptCall, ScriptId};
 pub(crate) use splice::Splice;
 pub use target::{LoadedFile, Target};
-pub use walker::{FramePath, FrameWalker, InvalidWalker, ListWalker, MAX_RANGES, ThreadLists};
+pub use walker::{
+    ArrayWalker, CompiledWalker, FramePath, FrameWalker, InvalidWalker, ListWalker, MAX_RANGES, ThreadLists,
+};
 
 /// A language: recognizes the files that hold its runtime.
 ///
@@ -200,10 +210,10 @@ pub trait Language: Send + Sync {
     /// Called once per executable file. Reject other files with as few reads as possible.
     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>>;
 
-    /// Returns the number of the kernel side's walker that its runtimes use.
+    /// Returns the kernel side's walkers that its runtimes use, a bit for each number.
     #[doc(hidden)]
-    fn walker(&self) -> u32 {
-        ebpf_programs::abi::interpreter::walker::LIST
+    fn walkers(&self) -> u32 {
+        ebpf_programs::abi::interpreter::walker::GENERIC
     }
 }
 

@@ -256,7 +256,7 @@ impl Builder {
         let exclude = if includes_self { 0 } else { std::process::id() };
         let filter = self.filter.compile().map_err(OptionError::Filter)?;
         let raised = priority::raised();
-        let walkers = self.languages.iter().fold(0, |bits, language| bits | 1 << (language.walker() & 31));
+        let walkers = self.languages.iter().fold(0, |bits, language| bits | language.walkers());
         let triggers = self.triggers();
         let Loaded { kernel, tables, own, held } =
             loader::load(self.ring, exclude, walkers, &triggers, self.budget.is_some())?;

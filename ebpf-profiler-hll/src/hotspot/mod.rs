@@ -85,7 +85,7 @@ impl Language for HotSpot {
         find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
     }
 
-    fn walker(&self) -> u32 {
-        walker::HOTSPOT
+    fn walkers(&self) -> u32 {
+        1 << walker::HOTSPOT
     }
 }

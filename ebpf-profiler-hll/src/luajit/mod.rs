@@ -88,7 +88,7 @@ impl Language for LuaJit {
         find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
     }
 
-    fn walker(&self) -> u32 {
-        walker::LUAJIT
+    fn walkers(&self) -> u32 {
+        1 << walker::LUAJIT
     }
 }

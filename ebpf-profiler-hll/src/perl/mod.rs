@@ -66,7 +66,7 @@ impl Language for Perl {
         find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
     }
 
-    fn walker(&self) -> u32 {
-        walker::PERL
+    fn walkers(&self) -> u32 {
+        1 << walker::PERL
     }
 }

@@ -94,7 +94,7 @@ impl Language for Php {
         find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
     }
 
-    fn walker(&self) -> u32 {
-        walker::PHP
+    fn walkers(&self) -> u32 {
+        1 << walker::PHP
     }
 }

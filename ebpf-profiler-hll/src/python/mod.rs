@@ -83,6 +83,7 @@ mod version;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
+use ebpf_programs::abi::interpreter::walker;
 
 /// CPython 2.7 and 3.6 to 3.14, free-threaded builds included.
 ///
@@ -103,6 +104,10 @@ pub struct Python;
 impl Language for Python {
     fn name(&self) -> &'static str {
         "cpython"
+    }
+
+    fn walkers(&self) -> u32 {
+        1 << walker::LIST
     }
 
     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {

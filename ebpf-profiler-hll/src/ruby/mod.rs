@@ -107,8 +107,8 @@ impl Language for Ruby {
         "ruby"
     }
 
-    fn walker(&self) -> u32 {
-        walker::RUBY
+    fn walkers(&self) -> u32 {
+        1 << walker::RUBY
     }
 
     fn find(&self, elf: &Elf) -> Option<Box<dyn Runtime>> {

@@ -98,7 +98,7 @@ impl Language for V8 {
         find::find(elf).map(|file| Box::new(file) as Box<dyn Runtime>)
     }
 
-    fn walker(&self) -> u32 {
-        walker::V8
+    fn walkers(&self) -> u32 {
+        1 << walker::V8
     }
 }

@@ -16,9 +16,10 @@
 //! writes them, the kernel side reads them. They are all that the kernel side needs for a language whose frames are a linked
 //! list. Offsets are in bytes.
 //!
-//! A runtime whose frames are no linked list has a [`walker`] of its own, with [`PARAMETERS`] words whose meaning is the
-//! walker's. Such a walker takes the frames of a loop, as that of lists does, or it unwinds the native frames in the address
-//! ranges that the runtime [owns](super::mapping::kind::RUNTIME).
+//! A runtime whose frames are no linked list has another [`walker`], with [`PARAMETERS`] words whose meaning is the walker's: that
+//! of [arrays](super::array) or of [compiled code](super::compiled), which any runtime can describe, or one of its own. Such a
+//! walker takes the frames of a loop, as that of lists does, or it unwinds the native frames in the address ranges that the
+//! runtime [owns](super::mapping::kind::RUNTIME).
 
 /// Maximum number of interpreters in a process.
 pub const MAX: usize = 4;
@@ -57,13 +58,20 @@ pub mod walker {
     pub const LUAJIT: u32 = 5;
     /// Takes frames of PHP.
     pub const PHP: u32 = 6;
+    /// Takes frames of an array that the [description](super::super::array) describes.
+    pub const ARRAY: u32 = 7;
+    /// Unwinds frames of compiled code that the [description](super::super::compiled) describes.
+    pub const COMPILED: u32 = 8;
+    /// Walkers that describe any runtime, a bit for each number.
+    pub const GENERIC: u32 = 1 << LIST | 1 << ARRAY | 1 << COMPILED;
 }
 
 /// Description of one runtime in a process, as it is in the arena.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Loops, path to the innermost frame, and, for [`walker::LIST`], the layout of its frames.
+    /// Loops, path to the innermost frame, and the layout of its frames: for [`walker::LIST`] and [`walker::ARRAY`] all of it, for
+    /// [`walker::COMPILED`] mask and check of a function.
     pub interpreter: Interpreter,
     /// One of [`walker`].
     pub walker: u32,

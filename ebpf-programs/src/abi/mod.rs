@@ -11,6 +11,10 @@ pub mod mapping;
 
 pub mod interpreter;
 
+pub mod array;
+
+pub mod compiled;
+
 pub mod hotspot;
 
 pub mod ruby;

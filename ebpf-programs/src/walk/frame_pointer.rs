@@ -144,6 +144,6 @@ fn by_pointer<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Opt
 
 /// Returns `true` if the frame pointer is plausible.
 #[inline(always)]
-fn is_frame(fp: u64, sp: u64) -> bool {
+pub(super) fn is_frame(fp: u64, sp: u64) -> bool {
     fp != 0 && fp & 7 == 0 && fp >= sp && fp.wrapping_sub(sp) <= MAX_FRAME
 }

@@ -17,6 +17,8 @@ pub mod arch;
 
 mod arena;
 
+mod compiled;
+
 mod frame_pointer;
 
 mod interpreter;
@@ -176,7 +178,7 @@ impl Walk {
             | phase::TAKING
             | phase::COMPARING
             | phase::SEARCHING
-            | phase::FIRST..=phase::NEXT => {
+            | phase::FIRST..=phase::ENDS => {
                 interpreter::step(self, machine);
                 return Ok(());
             }

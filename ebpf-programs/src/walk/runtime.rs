@@ -12,6 +12,7 @@
 //! | LUAJIT | of traces: [`luajit`] |
 //! | PHP | of the JIT's code: [`php`] |
 //! | RUBY | of compiled methods: [`ruby`] |
+//! | COMPILED | of compiled code that is described: [`compiled`] |
 //! | any other | native, by guesses |
 //!
 //! A program without the walker, which is loaded when the first runtime of its kind is found, ends the walk: the sample is sent
@@ -23,7 +24,7 @@
 //! step continues at the same frame.
 
 use super::arch::Arch;
-use super::{Walk, hotspot, interpreter, luajit, php, ruby, v8};
+use super::{Walk, compiled, hotspot, interpreter, luajit, php, ruby, v8};
 use crate::abi::interpreter::walker;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -39,7 +40,8 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         walker::LUAJIT if M::has_walker(walker::LUAJIT) => luajit::step::<A, M>(walk, machine, pc),
         walker::PHP if M::has_walker(walker::PHP) => php::step::<A, M>(walk, machine, pc),
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::step::<A, M>(walk, machine, pc),
-        walker::HOTSPOT | walker::V8 | walker::LUAJIT | walker::PHP | walker::RUBY
+        walker::COMPILED if M::has_walker(walker::COMPILED) => compiled::step::<A, M>(walk, machine, pc),
+        walker::HOTSPOT | walker::V8 | walker::LUAJIT | walker::PHP | walker::RUBY | walker::COMPILED
             if walk.process.raw_budget != 0 =>
         {
             Err(Stop::Pending)

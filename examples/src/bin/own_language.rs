@@ -1,7 +1,7 @@
-//! Profiles a process with a language of one's own beside those of ebpf-profiler-hll, and prints folded stacks.
+//! Profiles a process with languages of one's own beside those of ebpf-profiler-hll, and prints folded stacks.
 //!
 //! ```text
-//! gcc -O2 -rdynamic -o toy examples/src/toy/toy.c && ./toy &
+//! gcc -O2 -rdynamic -o toy examples/src/toy/toy.c && ./toy &      or array.c, compiled.c
 //! cargo run --release --bin own_language -- --pid $! --seconds 2
 //! ```
 
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::sink::folded;
-use examples::toy::Toy;
+use examples::toy;
 use examples::{Options, Usage, explain_start_error, fail};
 
 const USAGE: Usage = Usage {
-    about: "own_language: profiles scripts of a toy language",
+    about: "own_language: profiles scripts of toy languages",
     options: &[("pid", "PID", "process to profile (all)"), ("seconds", "N", "duration (2)")],
     arguments: "",
 };
@@ -25,7 +25,7 @@ fn main() {
         .frequency(97)
         .unwind(ebpf_profiler_unwind::tables())
         .languages(ebpf_profiler_hll::all())
-        .languages([Box::new(Toy) as _]);
+        .languages(toy::all());
     if let Some(pid) = options.one("pid") {
         builder = builder.pid(pid);
     }

@@ -1,4 +1,12 @@
-//! A language of one's own: the functions of toy scripts, whose interpreter is `toy.c` beside this file.
+//! Languages of one's own: the functions of toy scripts, in three forms.
+//!
+//! | form | language | runtime |
+//! | --- | --- | --- |
+//! | an interpreter with a list of frames | [`Toy`], in this file | `toy.c` |
+//! | an interpreter with an array of frames | [`ToyArray`] | `array.c` |
+//! | a compiler | [`ToyCompiled`] | `compiled.c` |
+//!
+//! The first one, `toy.c`:
 //!
 //! ```text
 //! struct function { const char *name; uint32_t first_line, serial; … };
@@ -7,12 +15,24 @@
 //! void toy_run(const struct function *);                  the interpreter loop: one call runs one frame
 //! ```
 
+mod array;
+
+mod compiled;
+
 use std::ops::Range;
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{
     Attached, Attachment, FramePath, FrameWalker, Function, Language, Lines, Memory, Reason, Runtime, Target,
 };
+
+pub use array::ToyArray;
+pub use compiled::ToyCompiled;
+
+/// Returns the toy languages.
+pub fn all() -> [Box<dyn Language>; 3] {
+    [Box::new(Toy), Box::new(ToyArray), Box::new(ToyCompiled)]
+}
 
 /// The toy language.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,16 +79,21 @@ struct ToyNames(FrameWalker);
 
 impl Attached for ToyNames {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        let (name, start_line) = name_and_line(address, memory)?;
+        // Read after everything else: the function may have been replaced in between.
         if self.0.check(address, |at| memory.u64(at))? != check {
             return Err(Reason::Replaced);
         }
-        let name: [u8; 16] = memory.array(memory.u64(address)?)?;
-        let end = name.iter().position(|&byte| byte == 0).ok_or(Reason::Implausible)?;
-        let name = std::str::from_utf8(&name[..end]).map_err(|_| Reason::Implausible)?;
-        let start_line = memory.u32(address.wrapping_add(8))?;
         // The position of a frame is its line.
-        let mut lines = Lines::default();
-        (start_line..start_line.saturating_add(8)).for_each(|line| lines.push(line, line));
+        let lines = Lines::of_positions();
         Ok(Function::new(name).with_file("script.toy").with_start_line(start_line).with_lines(lines))
     }
+}
+
+/// Reads the name of a function, and its first line.
+fn name_and_line(address: u64, memory: &dyn Memory) -> Result<(String, u32), Reason> {
+    let name: [u8; 16] = memory.array(memory.u64(address)?)?;
+    let end = name.iter().position(|&byte| byte == 0).ok_or(Reason::Implausible)?;
+    let name = std::str::from_utf8(&name[..end]).map_err(|_| Reason::Implausible)?;
+    Ok((name.to_owned(), memory.u32(address.wrapping_add(8))?))
 }

@@ -30,7 +30,8 @@ struct Order {
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     let mut order = Order::parse(arguments)?;
     if order.program.is_empty() {
-        run(&mut cargo(&["build", "--release", "--package", "examples", "--bin", "flamegraph"]))?;
+        let programs = ["--bin", "flamegraph", "--bin", "own_language"];
+        run(cargo(&["build", "--release", "--package", "examples"]).args(programs))?;
         order.profile_by(target().join("release/flamegraph"))?;
     }
     order.run()
@@ -81,9 +82,12 @@ impl Order {
         Ok(order)
     }
 
-    /// Takes flamegraph along, a chain for it to look at, and, as the program, who judges what it saw.
+    /// Takes flamegraph along, a chain for it to look at, and, as the program, who judges what it saw; and beside it own_language with
+    /// its toys.
     fn profile_by(&mut self, flamegraph: PathBuf) -> Outcome {
-        self.files.extend([flamegraph, compile("examples/tests/programs/chain.c")?]);
+        let own_language = flamegraph.with_file_name("own_language");
+        self.files.extend([flamegraph, own_language, compile("examples/tests/programs/chain.c")?]);
+        self.files.extend([compile_toy("array")?, compile_toy("compiled")?]);
         self.program.push(compile("xtask/guest/profile.c")?.to_string_lossy().into_owned());
         Ok(())
     }
@@ -114,12 +118,19 @@ fn compile(source: &str) -> Result<PathBuf, String> {
     Ok(program)
 }
 
+/// Builds the runtime of a toy language, which is found by the symbols that it exports.
+fn compile_toy(name: &str) -> Result<PathBuf, String> {
+    let (source, program) = (format!("examples/src/toy/{name}.c"), directory().join(name));
+    run(command(&["gcc"]).args(["-O2", "-rdynamic", &source]).arg("-o").arg(&program))?;
+    Ok(program)
+}
+
 fn directory() -> PathBuf {
     target().join("kernels")
 }
 
 /// An emulated boot takes some seconds; the rest is for the program.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn versions() -> String {
     KERNELS.iter().map(|kernel| kernel.version).collect::<Vec<_>>().join(", ")

@@ -1,6 +1,6 @@
 //! The arm64 architecture.
 
-use super::{Arch, CallInstruction, HalfFrame, HalfState};
+use super::{Arch, CallInstruction, HalfFrame, HalfState, LinkedFrame};
 use crate::abi::registers::{Registers, aarch64};
 use crate::machine::Machine;
 
@@ -46,6 +46,11 @@ impl Arch for Aarch64 {
             return CallInstruction::Direct(from.wrapping_add(distance as u64));
         }
         if code & 0xfeff_f000 == 0xd63f_0000 { CallInstruction::Indirect } else { CallInstruction::None }
+    }
+
+    #[inline(always)]
+    fn linked_frame<M: Machine>(_: &mut M, _: u64, _: u64) -> LinkedFrame {
+        LinkedFrame::Whole
     }
 
     #[inline(always)]

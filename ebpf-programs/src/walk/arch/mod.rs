@@ -40,6 +40,10 @@ pub trait Arch {
     /// Returns the call instruction that ends at `address`.
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction;
 
+    /// Returns the state of the frame at `pc`, the next instruction of code that links its frames by the frame pointer, and stores
+    /// their words within `prologue` bytes.
+    fn linked_frame<M: Machine>(machine: &mut M, pc: u64, prologue: u64) -> LinkedFrame;
+
     /// Returns the state of the frame at `pc`, the next instruction of code that V8 generated.
     fn half_frame<M: Machine>(machine: &mut M, pc: u64, registers: &Registers) -> HalfFrame;
 }
@@ -86,6 +90,21 @@ pub enum HalfState {
     LeftBelow,
     /// The return address is in a register; the next instructions return.
     Returning,
+}
+
+/// States of a leaf's frame that the frame pointer links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkedFrame {
+    /// There is none yet; the return address is at the stack pointer.
+    Entered,
+    /// The caller's frame pointer is at the stack pointer, the return address behind it.
+    Saved,
+    /// The frame pointer leads to it; its words are not stored yet.
+    Linked,
+    /// The frame pointer leads to it.
+    Whole,
+    /// There is none any more; the return address is at the stack pointer.
+    Left,
 }
 
 /// A call instruction.

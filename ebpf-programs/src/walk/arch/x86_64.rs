@@ -1,9 +1,18 @@
 //! The x86_64 architecture.
 
-use super::{Arch, CallInstruction, HalfFrame, HalfState};
+use super::{Arch, CallInstruction, HalfFrame, HalfState, LinkedFrame};
+use crate::abi::compiled::MAX_PROLOGUE;
 use crate::abi::registers::{Registers, x86_64};
 use crate::machine::Machine;
 use crate::walk::is_null;
+
+/// Instructions, first byte lowest.
+const PUSH_RBP: u64 = 0x55;
+const RET: u64 = 0xc3;
+const RET_N: u64 = 0xc2;
+const ENDBR64: u64 = 0xfa1e_0ff3;
+const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
+const PUSH_MOV: [u64; 2] = [0xe589_4855, 0xec8b_4855];
 
 /// The x86_64 architecture.
 #[derive(Clone, Copy, Debug)]
@@ -26,10 +35,6 @@ impl Arch for X86_64 {
 
     #[inline(always)]
     fn prologue<M: Machine>(machine: &mut M, pc: u64) -> Option<u64> {
-        const PUSH_RBP: u64 = 0x55;
-        const RET: u64 = 0xc3;
-        const ENDBR64: u64 = 0xfa1e_0ff3;
-        const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
         if is_null(pc) {
             // A call through a null pointer; no instruction ran.
             return Some(0);
@@ -70,6 +75,27 @@ impl Arch for X86_64 {
         if indirect { CallInstruction::Indirect } else { CallInstruction::None }
     }
 
+    /// Recognizes `endbr64`, `push rbp`, `mov rbp, rsp`, `ret` and `ret n` at `pc`, and `push rbp; mov rbp, rsp` before it.
+    #[inline(always)]
+    fn linked_frame<M: Machine>(machine: &mut M, pc: u64, prologue: u64) -> LinkedFrame {
+        let code = match machine.read_memory(pc) {
+            Some(code) => code,
+            // The last instructions before the end of a mapping; an aligned word doesn't cross it.
+            None => machine.read_memory(pc & !7).unwrap_or(0) >> (pc % 8 * 8),
+        };
+        let (one, three, four) = (code & 0xff, code & 0xff_ffff, code & 0xffff_ffff);
+        if one == PUSH_RBP || four == ENDBR64 {
+            return LinkedFrame::Entered;
+        }
+        if three == MOV_RBP_RSP[0] || three == MOV_RBP_RSP[1] {
+            return LinkedFrame::Saved;
+        }
+        if one == RET || one == RET_N {
+            return LinkedFrame::Left;
+        }
+        if is_behind_prologue(machine, pc, prologue) { LinkedFrame::Linked } else { LinkedFrame::Whole }
+    }
+
     /// Recognizes, at `pc`:
     ///
     /// | instructions | state |
@@ -84,7 +110,6 @@ impl Arch for X86_64 {
     fn half_frame<M: Machine>(machine: &mut M, pc: u64, registers: &Registers) -> HalfFrame {
         const RCX: usize = 2;
         const RBX: usize = 3;
-        const MOV_RBP_RSP: [u64; 2] = [0xe58948, 0xec8b48];
         let Some(code) = machine.read_object(pc.wrapping_sub(1), 40) else {
             return HalfFrame::of(HalfState::Whole);
         };
@@ -160,6 +185,42 @@ impl Arch for X86_64 {
     }
 }
 
+/// Returns `true` if `push rbp; mov rbp, rsp` begins less than `size` bytes before `pc`, and ends there or before it.
+#[inline(always)]
+fn is_behind_prologue<M: Machine>(machine: &mut M, pc: u64, size: u64) -> bool {
+    /// Size of the instructions.
+    const LEAST: u64 = 4;
+    if size <= LEAST {
+        return false;
+    }
+    // Aligned words, because others may cross the start of the code. Two at a time, because the kernel side has little stack.
+    let mut at = (pc & !7).wrapping_sub(32);
+    let mut word = machine.read_memory(at).unwrap_or(0);
+    // A bit for each of the bytes at which the instructions begin; without a branch for each.
+    let mut found = 0u64;
+    let mut number = 0;
+    while number < 5 {
+        at = at.wrapping_add(8);
+        let next = if number < 4 { machine.read_memory(at).unwrap_or(0) } else { 0 };
+        let mut byte = 0;
+        while byte < 8 {
+            let high = if byte == 0 { 0 } else { next << (64 - 8 * byte) };
+            let four = (word >> (8 * byte) | high) & 0xffff_ffff;
+            let is_found =
+                ((four ^ PUSH_MOV[0]).wrapping_sub(1) | (four ^ PUSH_MOV[1]).wrapping_sub(1)) >> 63;
+            found |= is_found << (8 * number + byte);
+            byte += 1;
+        }
+        word = next;
+        number += 1;
+    }
+    let pc_at = 32 + (pc & 7);
+    let size = if size > MAX_PROLOGUE { MAX_PROLOGUE } else { size };
+    let up_to = (1 << (pc_at - LEAST + 1)) - 1;
+    let before = (1 << (pc_at - size + 1)) - 1;
+    found & up_to & !before != 0
+}
+
 /// Returns `true` if the low two bytes start an indirect call.
 #[inline(always)]
 fn is_indirect(code: u64) -> bool {
@@ -170,7 +231,6 @@ fn is_indirect(code: u64) -> bool {
 /// stands behind a jump at the end, `jmp rcx`, and doesn't count.
 #[inline(always)]
 fn is_before_prologue(next: &[u64; 4]) -> bool {
-    const PUSH_MOV: [u64; 2] = [0xe589_4855, 0xec8b_4855];
     // jmp rcx; push rbp; …
     const JUMP_PUSH: u64 = 0x4855_e1ff;
     // Without a branch for each byte: the sum of two words is above 0 if one of them is the pattern.

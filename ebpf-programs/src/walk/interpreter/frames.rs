@@ -1,8 +1,9 @@
-//! The frames of one list.
+//! The frames of one list or array.
 
+use super::array;
 use super::state::phase;
 use crate::abi::interpreter::{
-    CHECK_WORDS, FRAME_BYTES, MAX_INTERPRETER_FRAMES, NO_CHECK, fold, position, run,
+    CHECK_WORDS, FRAME_BYTES, MAX_INTERPRETER_FRAMES, NO_CHECK, fold, position, run, walker,
 };
 use crate::abi::record::frame;
 use crate::machine::Machine;
@@ -11,7 +12,7 @@ use crate::walk::Walk;
 /// Words of eight bytes that are read of a frame.
 const WORDS: usize = FRAME_BYTES / 8;
 
-/// Takes the next frame of the list. Returns `None` if it is unreadable, or beyond the limit.
+/// Takes the next frame. Returns `None` if it is unreadable, or beyond the limit.
 #[inline(always)]
 pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
     let at = walk.interpreter.next[slot];
@@ -27,7 +28,8 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     let part = |offset: u32| object[(offset / 8) as usize & (WORDS - 1)];
     let byte = part(frames.end) >> (frames.end % 8 * 8) & 0xff;
     let marked = frames.run != run::ONE && byte as u32 & frames.end_mask >= frames.end_value;
-    let caller = part(frames.caller);
+    let is_array = walk.interpreter.walker == walker::ARRAY && M::has_walker(walker::ARRAY);
+    let caller = if is_array { array::caller(&walk.interpreter, at, slot) } else { part(frames.caller) };
     let function = part(frames.function) & frames.function_mask & frame::ADDRESS;
     let place = part(frames.position);
     walk.interpreter.next[slot] = caller;
@@ -41,19 +43,26 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
         position::ADDRESS => place.wrapping_sub(function) as u32,
         _ => (place >> (frames.position % 8 * 8)) as u32,
     };
-    let check = match (frames.check, walk.interpreter.loaded.check_words) {
-        (NO_CHECK, _) => 0,
-        (check, 0) => machine.read_memory(function.wrapping_add(check as u64))? as u32,
+    let check = check_of(walk, machine, function)?;
+    emit(walk, machine, function, check, place);
+    walk.interpreter.taken += 1;
+    Some(())
+}
+
+/// Reads the check of a function. Returns `None` if it is unreadable.
+#[inline(always)]
+pub(in crate::walk) fn check_of<M: Machine>(walk: &Walk, machine: &mut M, function: u64) -> Option<u32> {
+    match (walk.interpreter.loaded.frames.check, walk.interpreter.loaded.check_words) {
+        (NO_CHECK, _) => Some(0),
+        // Not eight bytes, which may not be mapped.
+        (check, 0) => Some(machine.read_object(function.wrapping_add(check as u64), 4)?[0] as u32),
         (check, words) => {
             // Masked, because the verifier of 6.1 derives no bound otherwise.
             let words = words & CHECK_WORDS;
             let object = machine.read_object(function.wrapping_add(check as u64), words * 8)?;
-            fold(&[object[0], object[1], object[2]], words)
+            Some(fold(&[object[0], object[1], object[2]], words))
         }
-    };
-    emit(walk, machine, function, check, place);
-    walk.interpreter.taken += 1;
-    Some(())
+    }
 }
 
 /// Emits an interpreter frame.

@@ -3,7 +3,7 @@
 //! ```text
 //!   OUTSIDE ──loop────► HOPPING ──innermost frame──► TAKING ──end of the run──► BEHIND ──native caller──► OUTSIDE
 //!                            first loop of the walk only      one frame a step
-//!                            ▲ │
+//!                            ▲ │           (from an array after ENDS)
 //!                            │ ▼ after the first hop, at a thread or a list of threads
 //!                         COMPARING ◄──► SEARCHING
 //!
@@ -15,7 +15,8 @@
 //!   state         state of a walk, and its phases
 //!   description   decodes the description of an interpreter
 //!   top           HOPPING, COMPARING, SEARCHING
-//!   frames        TAKING from a linked list
+//!   frames        TAKING from a linked list, or an array
+//!   array         ENDS of an array
 //!   ruby          TAKING from an array, with a search for methods
 //!   php           TAKING from a linked list with placeholders
 //!   perl          TAKING from arrays of contexts
@@ -27,6 +28,8 @@
 //! the list with a frame of function 0, which marks the missing frames; the native walk continues.
 
 mod state;
+
+mod array;
 
 mod description;
 
@@ -50,6 +53,7 @@ use crate::abi::interpreter::{LOOPS, from, walker};
 use crate::abi::record::{MAX_RAW_WORDS, frame};
 use crate::machine::Machine;
 
+pub(super) use frames::check_of;
 pub(super) use state::{InterpreterState, phase};
 
 /// Loads the description of the current mapping's interpreter. `None` if it lies beyond the arena.
@@ -173,7 +177,7 @@ pub(super) fn step_interpreter_frames<M: Machine>(walk: &mut Walk, machine: &mut
 #[inline(always)]
 fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()> {
     match walk.interpreter.walker {
-        walker::LIST if M::has_walker(walker::LIST) => frames::take(walk, machine, slot),
+        walker if is_described::<M>(walker) => frames::take(walk, machine, slot),
         walker::LUAJIT if M::has_walker(walker::LUAJIT) => luajit::take(walk, machine, slot),
         walker::RUBY if M::has_walker(walker::RUBY) => ruby::take(walk, machine, slot),
         walker::PERL if M::has_walker(walker::PERL) => perl::take(walk, machine, slot),
@@ -187,6 +191,13 @@ fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> Option<()>
     }
 }
 
+/// Returns `true` for a walker of frames whose layout is described, if it may be used.
+#[inline(always)]
+fn is_described<M: Machine>(walker: u32) -> bool {
+    walker == walker::LIST && M::has_walker(walker::LIST)
+        || walker == walker::ARRAY && M::has_walker(walker::ARRAY)
+}
+
 /// Takes one step in the frames of an interpreter.
 #[inline(always)]
 pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
@@ -196,6 +207,7 @@ pub(super) fn step<M: Machine>(walk: &mut Walk, machine: &mut M) {
         phase::COMPARING => top::compare(walk, machine),
         phase::SEARCHING => top::search(walk, machine, slot),
         phase::TAKING => take(walk, machine, slot),
+        phase::ENDS if M::has_walker(walker::ARRAY) => array::find_ends(walk, machine, slot),
         _ => others::seek(walk, machine, slot),
     };
     if done.is_none() {

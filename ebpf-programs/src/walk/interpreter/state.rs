@@ -30,6 +30,8 @@ pub(in crate::walk) struct InterpreterState {
     pub(super) at: u64,
     /// Address of the next frame of each interpreter; 0 at the end of its list.
     pub(super) next: [u64; MAX],
+    /// Address of the outermost frame of each interpreter whose frames are an array.
+    pub(super) outermost: [u64; MAX],
     /// Entries whose frames were taken.
     pub(super) entries: [u64; MAX_ENTRIES],
     /// During a search: address of the current interpreter.
@@ -39,7 +41,7 @@ pub(in crate::walk) struct InterpreterState {
     /// During a search: the innermost frame that was found, and its entry; 0 for none.
     pub(super) found: [u64; 2],
     /// Description of the loaded interpreter.
-    pub(super) loaded: Interpreter,
+    pub(in crate::walk) loaded: Interpreter,
     /// Its [walker](crate::abi::interpreter::walker).
     pub(in crate::walk) walker: u32,
     /// Parameters of its walker; of another one if that has none.
@@ -82,6 +84,8 @@ pub(in crate::walk) mod phase {
     pub(in crate::walk) const LINK: u32 = 11;
     /// Reads the address of the next interpreter.
     pub(in crate::walk) const NEXT: u32 = 12;
+    /// Finds the ends of an array of frames.
+    pub(in crate::walk) const ENDS: u32 = 13;
 }
 
 impl InterpreterState {

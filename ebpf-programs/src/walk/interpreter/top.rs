@@ -1,7 +1,7 @@
 //! Path to the innermost frame of the thread, for the first loop of an interpreter in a walk.
 
 use super::state::{InterpreterState, phase};
-use crate::abi::interpreter::{HOPS, MAX_THREADS, from};
+use crate::abi::interpreter::{HOPS, MAX_THREADS, from, walker};
 use crate::machine::Machine;
 use crate::walk::Walk;
 
@@ -13,8 +13,15 @@ pub(super) fn hop<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) -> 
     if state.hop == state.loaded.others.hop {
         state.mark(state.at);
     }
+    let address = state.at.wrapping_add(offset as u64);
+    let is_last = state.hop.wrapping_add(1) >= state.loaded.top.hops;
+    if is_last && state.walker == walker::ARRAY && M::has_walker(walker::ARRAY) {
+        state.at = address;
+        state.phase = phase::ENDS;
+        return Some(());
+    }
     let is_in_use = state.loaded.top.from == from::CURRENT && state.hop == 0;
-    state.at = match machine.read_memory(state.at.wrapping_add(offset as u64)) {
+    state.at = match machine.read_memory(address) {
         Some(at) => at,
         // The page of a runtime's variables is unmapped while its first write after a fork copies it. The entry of the
         // thread is found as if none were in use.
