@@ -78,7 +78,10 @@ fn script(heap: &Heap<'_>, object: Object) -> Result<Object, Reason> {
 /// Reads name and position from a `ScopeInfo`.
 fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
     // Before 9 it is an array, whose length precedes the fields.
-    let first: u32 = if heap.layout.version < Version(9, 0) { 16 } else { 8 };
+    let is_array = heap.layout.version < Version(9, 0);
+    let first: u32 = if is_array { 16 } else { 8 };
+    let length = heap.length(scope).ok().filter(|_| is_array);
+    let end = length.map_or(u32::MAX, |length| length.saturating_mul(8).saturating_add(first));
     let has_position_first = heap.layout.version >= Version(13, 0);
     let locals = small_int(heap.word(scope, first + 16)?).and_then(|count| u32::try_from(count).ok());
     let locals = locals.filter(|&count| count <= MAX_LOCALS).ok_or(Reason::Implausible)?;
@@ -95,7 +98,9 @@ fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
     if heap.layout.version < Version(10, 0) && matches!(flags >> 7 & 3, 1 | 2) {
         at += 8;
     }
-    let words = [0, 1, 2, 3, 4].map(|index| heap.word(scope, at + index * 8).unwrap_or(0));
+    // Words behind the array are of other objects.
+    let word = |at| if at < end { heap.word(scope, at).unwrap_or(0) } else { OUTSIDE };
+    let words = [0, 1, 2, 3, 4].map(|index| word(at + index * 8));
     let text = |word: u64| Object::from_word(word).and_then(|name| text::read_name(heap, name).ok());
     let is_small = |word: u64| small_int(word).is_some();
     // {name or 0, its slot}, which begins with a string or is followed by one.
@@ -115,6 +120,9 @@ fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
     }
     Ok(found)
 }
+
+/// A word that is neither a small int nor an object.
+const OUTSIDE: u64 = 1;
 
 /// Number of names of locals that a `ScopeInfo` holds itself.
 const MAX_INLINE: u32 = 75;
