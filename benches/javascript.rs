@@ -183,8 +183,8 @@ impl Language for Timed<V8> {
         Some(Box::new(Timed(self.0.clone(), runtime)))
     }
 
-    fn walker(&self) -> u32 {
-        self.1.walker()
+    fn walkers(&self) -> u32 {
+        self.1.walkers()
     }
 }
 
