@@ -9,7 +9,7 @@
 //! frame.
 
 use super::x86_64::{self, Extent};
-use super::{PUSHED, enter, field16, leave_stub};
+use super::{enter, field16, leave_stub};
 use crate::abi::hotspot::{HEAPS, NONE, flag, parameter, shape};
 use crate::abi::interpreter::FRAME_BYTES;
 use crate::abi::reason::Stop;
@@ -83,7 +83,9 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         let original = machine.read_stack(sp.wrapping_add(blob.orig_pc)).ok_or(Stop::Unreadable)?;
         position = original.wrapping_sub(1).wrapping_sub(address);
     }
-    walk.emit_runtime_frame(machine, shape::COMPILED, address, blob.check, position as u32);
+    if walk.hotspot.pushed == 0 {
+        walk.emit_runtime_frame(machine, shape::COMPILED, address, blob.check, position as u32);
+    }
     let extent = if is_exact {
         x86_64::extent(machine, pc, blob.is_prologue).unwrap_or(Extent::Whole)
     } else {
@@ -92,6 +94,9 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     let extent = if is_exact { checked(walk, machine, sp, blob.frame_size, extent)? } else { extent };
     let (offset, is_saved) = place(extent, blob.frame_size);
     let at = above_pushed(walk, machine, sp.wrapping_add(offset))?;
+    if at == 0 {
+        return Ok(true);
+    }
     let (fp, is_fp_known) = if is_saved {
         let place = at.wrapping_sub(8);
         native::known(machine.read_stack(place).map(|fp| walk.hotspot.frozen.address(place, fp)))
@@ -138,25 +143,17 @@ fn checked<M: Machine>(
     })
 }
 
-/// Returns the place of a return address that is at `at`, or above words that the code has pushed: callers of compiled code are in
-/// code heaps.
+/// Returns the place of a return address that is at `end`, or above words that the code has pushed: callers of compiled code are in
+/// code heaps. 0 if the search goes on in the next step.
 #[inline(always)]
-fn above_pushed<M: Machine>(walk: &Walk, machine: &mut M, at: u64) -> Result<u64, Stop> {
+fn above_pushed<M: Machine>(walk: &mut Walk, machine: &mut M, end: u64) -> Result<u64, Stop> {
+    let at = end.wrapping_add(walk.hotspot.pushed * 8);
     let word = machine.read_stack(at).ok_or(Stop::Unreadable)?;
     if walk.is_java(word) || walk.hotspot.frozen.is_active() {
+        walk.hotspot.pushed = 0;
         return Ok(at);
     }
-    let mut found = 0;
-    let mut index = 1;
-    while index < PUSHED {
-        let place = at.wrapping_add(index * 8);
-        let word = if found == 0 { machine.read_stack(place).unwrap_or(0) } else { 0 };
-        if found == 0 && walk.is_java(word) {
-            found = place;
-        }
-        index += 1;
-    }
-    Ok(if found == 0 { at } else { found })
+    Ok(if walk.hotspot.search_on() { 0 } else { end })
 }
 
 /// Number of no table; the cache of rules holds blobs under it, for each process.

@@ -56,6 +56,9 @@ pub(super) struct HotSpotState {
     segment: u64,
     /// Number of steps that the search took.
     steps: u64,
+    /// Number of words that were searched for the return address of the current frame, which was emitted; 0 if no such search is
+    /// under way.
+    pushed: u64,
     /// Return address, stack pointer and frame pointer of the caller of an interpreted frame.
     caller: [u64; 3],
     /// Position in the heap, for a virtual thread.
@@ -66,8 +69,16 @@ impl HotSpotState {
     /// Resets the state of a previous walk.
     #[inline(always)]
     pub(super) fn begin(&mut self) {
-        self.segment = 0;
+        (self.segment, self.pushed) = (0, 0);
         self.frozen.begin();
+    }
+
+    /// Moves the search for a return address to the next word. Returns `false` if that was the last one.
+    #[inline(always)]
+    fn search_on(&mut self) -> bool {
+        let next = self.pushed + 1;
+        self.pushed = if next < PUSHED { next } else { 0 };
+        next < PUSHED
     }
 }
 
@@ -104,10 +115,12 @@ fn enter<A: Arch>(
     Ok(true)
 }
 
-/// Emits a frame of a stub.
+/// Emits a frame of a stub, unless the search for its return address goes on.
 #[inline(always)]
 fn emit_stub<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) {
-    walk.emit_runtime_frame(machine, shape::STUB, pc, 0, 0);
+    if walk.hotspot.pushed == 0 {
+        walk.emit_runtime_frame(machine, shape::STUB, pc, 0, 0);
+    }
 }
 
 /// Unwinds from a stub at `pc`, whose frame was emitted.
@@ -130,8 +143,10 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
             let sp = sender(walk, sp.wrapping_add(8));
             return enter::<A>(walk, word, sp, fp, is_fp_known);
         }
-        let at = caller_of_stub::<A, M>(walk, machine, sp, pc);
-        if at != 0 {
+        if let Some(at) = caller_of_stub::<A, M>(walk, machine, sp, pc) {
+            if at == 0 {
+                return Ok(true);
+            }
             let return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
             let place = at.wrapping_sub(8);
             let below = if at == sp { 0 } else { machine.read_stack(place).ok_or(Stop::Unreadable)? };
@@ -176,29 +191,25 @@ fn sender(walk: &Walk, end: u64) -> u64 {
 const PUSHED: u64 = 9;
 
 /// Returns the place of the return address of a stub that has pushed registers: the first one after a call to it, or in native code
-/// after any call. 0 if there is none.
+/// after any call. 0 if the search goes on in the next step, `None` if there is none.
 #[inline(always)]
-fn caller_of_stub<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, sp: u64, pc: u64) -> u64 {
+fn caller_of_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64, pc: u64) -> Option<u64> {
     /// Maximum distance from the start of a stub.
     const MAX_STUB: u64 = 1 << 13;
-    let mut found = 0;
-    let mut index = 0;
-    while index < PUSHED {
-        let at = sp.wrapping_add(index * 8);
-        let word = if found == 0 { machine.read_stack(at).unwrap_or(0) } else { 0 };
-        let is_caller = match A::call_before(machine, word) {
-            CallInstruction::Direct(entry) => {
-                pc.wrapping_sub(entry) < MAX_STUB || !walk.is_java(word) && !walk.is_java(entry)
-            }
-            CallInstruction::Indirect => !walk.is_java(word),
-            CallInstruction::None => false,
-        };
-        if is_caller && found == 0 {
-            found = at;
+    let at = sp.wrapping_add(walk.hotspot.pushed * 8);
+    let word = machine.read_stack(at).unwrap_or(0);
+    let is_caller = match A::call_before(machine, word) {
+        CallInstruction::Direct(entry) => {
+            pc.wrapping_sub(entry) < MAX_STUB || !walk.is_java(word) && !walk.is_java(entry)
         }
-        index += 1;
+        CallInstruction::Indirect => !walk.is_java(word),
+        CallInstruction::None => false,
+    };
+    if is_caller {
+        walk.hotspot.pushed = 0;
+        return Some(at);
     }
-    found
+    walk.hotspot.search_on().then_some(0)
 }
 
 /// A word that the barrier at the entry of compiled methods pushes below its return address.
