@@ -81,8 +81,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     }
     let mut function = walk.registers.values[A::JS_FUNCTION];
     let mut offset = 0;
-    // The frame that a handler builds or leaves is its own.
-    let mut is_typed = kind == kind::HANDLER && leaf.state == state::BUILDING;
+    let mut is_typed = false;
     if leaf.state <= state::BUILDING {
         let is_frame = fp & 7 == 0
             && fp != 0
@@ -110,6 +109,8 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     match kind {
         kind::BUILTIN => walk.emit_native(machine, pc),
         kind::HANDLER | kind::ENTRY if is_typed => {}
+        // The frame that a handler builds or leaves is its own.
+        kind::HANDLER if leaf.state == state::BUILDING => {}
         kind::HANDLER | kind::ENTRY => {
             emit_function(walk, machine, pc, function, shape::INTERPRETED, (offset >> 32) as u32);
         }
