@@ -63,7 +63,7 @@
 //! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.
 //! - No stacks of 32-bit programs.
 //! - Other events than the clock's (`Trigger`): a stack at each event, so rates beyond some 100,000 a second lose samples, which are
-//!   counted. No live bytes, no latency of disks.
+//!   counted. Memory in use counts from the start of the profiler.
 //! - Debug information in `.gnu_debugdata`, zstd-compressed sections, split DWARF and debuginfod servers is not read.
 //! <!-- /not -->
 //!
