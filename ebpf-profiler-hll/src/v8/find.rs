@@ -47,6 +47,10 @@ impl Runtime for File {
         &[]
     }
 
+    fn owns_anonymous_memory(&self) -> bool {
+        self.facts.is_ok()
+    }
+
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
         let facts = self.facts.clone()?;
         let start = target.address(facts.builtins.all.start);
