@@ -19,12 +19,15 @@
 
 #[path = "../scripts/chain.rs"]
 mod chain;
+#[path = "../scripts/chance.rs"]
+mod chance;
 mod host;
 mod judge;
 #[path = "../scripts/profile.rs"]
 mod profile;
 #[path = "../scripts/seen.rs"]
 mod seen;
+mod shares;
 #[path = "../scripts/verdict.rs"]
 mod verdict;
 

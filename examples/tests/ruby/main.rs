@@ -28,11 +28,14 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+#[path = "../scripts/chance.rs"]
+mod chance;
 mod collections;
 mod judge;
 mod moves;
 mod program;
 mod seen;
+mod shares;
 
 use std::time::Duration;
 
@@ -58,8 +61,21 @@ fn ruby_2_7() {
     check("debian-2.7");
 }
 
-/// Versions between the oldest and the newest.
+/// Versions between the oldest and the newest, and comparisons with rbspy.
 mod matrix {
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn shares_are_those_of_rbspy() {
+        test_needs::root!();
+        for version in ["wheel-3.2.2", "wheel-3.3.9", "wheel-3.4.7"] {
+            let Some(ruby) = super::Ruby::find(version) else {
+                return test_needs::skip(&format!("no Ruby {version}: cargo xtask fixtures ruby"));
+            };
+            let compared = super::shares::check(&ruby);
+            assert!(!matches!(compared, Some(Err(_))), "{version}: {compared:?}");
+        }
+    }
+
     #[test]
     #[ignore = "profiles: needs root"]
     fn ruby_3_1() {

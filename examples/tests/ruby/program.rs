@@ -36,12 +36,16 @@ pub(crate) struct Running {
     pub(crate) backtrace: Vec<Location>,
 }
 
+/// Returns the folder of all fixtures.
+pub(crate) fn fixtures() -> PathBuf {
+    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
+    std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from)
+}
+
 impl Ruby {
     /// Returns the Ruby with this name, `None` if it isn't there.
     pub(crate) fn find(name: &str) -> Option<Ruby> {
-        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
-        let fixtures = std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from);
-        let folder = fixtures.join("ruby").join(name).canonicalize().ok()?;
+        let folder = fixtures().join("ruby").join(name).canonicalize().ok()?;
         let list = std::fs::read_to_string(folder.join("complete")).ok()?;
         let [root, program, libraries] = list.lines().collect::<Vec<_>>()[..] else { return None };
         let inside = |path: &str| if path.is_empty() { PathBuf::new() } else { folder.join(path) };
