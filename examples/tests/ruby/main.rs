@@ -67,7 +67,8 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn shares_are_those_of_rbspy() {
         test_needs::root!();
-        for version in ["wheel-3.2.2", "wheel-3.3.9", "wheel-3.4.7"] {
+        // rbspy finds no stripped build of 3.3 and later.
+        for version in ["wheel-3.2.2", "wheel-3.2.3"] {
             let Some(ruby) = super::Ruby::find(version) else {
                 return test_needs::skip(&format!("no Ruby {version}: cargo xtask fixtures ruby"));
             };
