@@ -31,6 +31,11 @@ const STATES: usize = 8;
 const BASE: u8 = 1;
 const PC: u8 = 3;
 
+/// Beginnings of the loop's code that loads an instruction: `mov`, `movzx`, and `add rbx, 4`.
+const LOAD: u64 = 0x8b;
+const EXTEND: u64 = 0xb60f;
+const ADVANCE: u32 = 0x04c3_8348;
+
 /// DWARF number of the register that holds slot 0 while the loop calls a function that knows no state.
 const SAVED_BASE: u8 = 6;
 
@@ -246,10 +251,32 @@ fn innermost<M: Machine>(walk: &Walk, machine: &mut M, at: u64, base: u64) -> (u
     let is_leaf = walk.flags & frame::EXACT != 0;
     let top = walk.register(if is_leaf { BASE } else { SAVED_BASE }).unwrap_or(base);
     let pc = match walk.register(PC) {
+        Some(pc) if is_leaf && is_loading(walk, machine) => pc.wrapping_add(INSTRUCTION),
         Some(pc) if is_leaf => pc,
         _ => machine.read_stack(at.wrapping_add(native_frame::PC)).unwrap_or(0),
     };
     (top, pc)
+}
+
+/// Returns `true` if the loop is about to load an instruction, whose address is in [`PC`] already: behind a jump, that before
+/// it belongs to other code.
+///
+/// ```text
+///   mov    eax, [rbx]        8b 03
+///   movzx  ecx, ah           0f b6 cc
+///   movzx  ebp, al           0f b6 e8
+///   add    rbx, 4            48 83 c3 04
+/// ```
+#[inline(always)]
+fn is_loading<M: Machine>(walk: &Walk, machine: &mut M) -> bool {
+    let at = walk.registers.pc & frame::ADDRESS;
+    let low = machine.read_memory(at).unwrap_or(0);
+    let high = machine.read_memory(at.wrapping_add(8)).unwrap_or(0);
+    let is_extension = low & 0xffff == EXTEND;
+    low as u32 == ADVANCE
+        || is_extension && (low >> 24) as u32 == ADVANCE
+        || is_extension && (low >> 48 | high << 16) as u32 == ADVANCE
+        || low & 0xff == LOAD && high as u32 == ADVANCE
 }
 
 /// Returns slot 0 of the frame in which the running trace began, and the instruction behind its first one.

@@ -280,6 +280,17 @@ function chains.two_lines()
   return 1 + two()
 end
 
+-- A loop of one line, to whose start the interpreter jumps: never on the line before it.
+function chains.jumps()
+  local function counts()
+    announce()
+    local number = 0
+    while number < 1e11 do number = number + 1 end                      -- spin
+    return number
+  end
+  return 1 + counts()
+end
+
 -- A callback from C through the foreign function interface.
 function chains.foreign_callback()
   local ffi = require("ffi")
