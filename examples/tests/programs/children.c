@@ -1,5 +1,5 @@
 /* main > breed, which forks one child after another: child_l1 > child_l2 > child_leaf, each for some milliseconds.
- * The children are called n0000, n0001 and so on.
+ * The children are called c0000, c0001 and so on.
  *
  * SECONDS COUNT MILLISECONDS. Prints at the end how many there were and what they cost: "300 children 9.012 s".
  */
@@ -52,7 +52,7 @@ ALONE int breed(int count, double seconds)
             return done;
         if (pid == 0) {
             child_end = now() + seconds;
-            call_me("n%04d", done);
+            call_me("c%04d", done);
             int r = child_l1(done);
             STAY();
             _exit(r == 12345);

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::busy;
 use crate::compare::{Expected, Rules, Verdict};
 use crate::compile::{Build, Built};
 use crate::folded::Stack;
@@ -9,6 +10,7 @@ use crate::name::{plain, same};
 use crate::oracle::{self, Question};
 use crate::process::Running;
 use crate::profiler::{Order, profile};
+use crate::roots::Roots;
 
 /// A case: built, asked of gdb, profiled, judged.
 #[derive(Clone, Debug)]
@@ -22,6 +24,7 @@ pub(crate) struct Case {
     life: f64,
     main_is_bare: bool,
     is_alone: bool,
+    other_name: &'static str,
     rules: Rules,
 }
 
@@ -59,6 +62,7 @@ impl Case {
             life: LIFE,
             main_is_bare: false,
             is_alone: false,
+            other_name: "",
             rules: Rules::default(),
         }
     }
@@ -145,6 +149,12 @@ impl Case {
         self
     }
 
+    /// Another name of its process, behind an exec.
+    pub(crate) fn called(mut self, name: &'static str) -> Case {
+        self.other_name = name;
+        self
+    }
+
     /// Accepts the root side of a chain: the program calls and returns all the time.
     pub(crate) fn prefixes(mut self) -> Case {
         self.rules.prefixes = true;
@@ -189,7 +199,8 @@ impl Case {
             std::fs::create_dir_all(built.directory.join("learnt"))
                 .expect("the target directory can be written");
             std::fs::copy(&built.program, &copy).expect("it has been built");
-            let running = Running::start(&copy, &arguments(LIFE, &look.arguments, &built.directory));
+            let running =
+                Running::start(&copy, &arguments(&LIFE.to_string(), &look.arguments, &built.directory));
             std::thread::sleep(SETTLE);
             let question = Question { frame_pointers: self.frame_pointers, ..look.question };
             let seen = oracle::ask(running.pid(), &built.symbols, question);
@@ -234,7 +245,8 @@ impl Ready {
 
     /// Profiles the programs of all these cases in one run, and judges each.
     pub(crate) fn profile(cases: &[&Ready]) -> Vec<Verdict> {
-        let running: Vec<Running> = cases.iter().map(|ready| ready.start()).collect();
+        let running: Vec<Running> =
+            cases.iter().map(|ready| ready.start(&ready.case.life.to_string())).collect();
         let outcome = profile(&Order {
             pids: running.iter().map(Running::pid).collect(),
             seconds: SECONDS + SECONDS_MORE * (cases.len() - 1) as f64,
@@ -247,8 +259,32 @@ impl Ready {
         cases.iter().map(|ready| ready.rules.judge(&stacks(ready))).collect()
     }
 
-    fn start(&self) -> Running {
-        let arguments = arguments(self.case.life, &self.case.arguments, &self.built.directory);
+    /// Returns the samples of its process in a profile of the machine.
+    pub(crate) fn own(&self, stacks: &[Stack]) -> Vec<Stack> {
+        let is_own = |stack: &&Stack| stack.comm == self.comm() || stack.comm == self.case.other_name;
+        stacks.iter().filter(is_own).cloned().collect()
+    }
+
+    /// Returns the number of wrong samples of a program that was profiled from its start on: all have to be whole, and those in its
+    /// chain exact.
+    pub(crate) fn judge_started(&self, stacks: &[Stack], roots: &Roots) -> u64 {
+        let is_in_chain = |stack: &Stack| {
+            stack
+                .frames
+                .iter()
+                .any(|frame| ["l1", "leaf", "before1", "after1"].contains(&plain(&frame.name).as_str()))
+        };
+        let (chain, start): (Vec<Stack>, Vec<Stack>) = stacks.iter().cloned().partition(is_in_chain);
+        let verdict = self.rules.judge(&chain);
+        if verdict.exact < verdict.samples {
+            eprintln!("{}: {verdict}", self.comm());
+        }
+        verdict.samples - verdict.exact + busy::broken(&start, roots)
+    }
+
+    /// Starts the program, which lives for some seconds.
+    pub(crate) fn start(&self, seconds: &str) -> Running {
+        let arguments = arguments(seconds, &self.case.arguments, &self.built.directory);
         Running::start(&self.built.program, &arguments)
     }
 
@@ -261,10 +297,10 @@ impl Ready {
 /// Long enough to be in the chain.
 const SETTLE: std::time::Duration = std::time::Duration::from_millis(37);
 
-fn arguments(life: f64, more: &[String], directory: &Path) -> Vec<String> {
+fn arguments(seconds: &str, more: &[String], directory: &Path) -> Vec<String> {
     let directory = directory.to_string_lossy();
     let more = more.iter().map(|argument| argument.replace("DIR", &directory));
-    std::iter::once(life.to_string()).chain(more).collect()
+    std::iter::once(seconds.to_owned()).chain(more).collect()
 }
 
 /// The frames before main, as gdb saw them.

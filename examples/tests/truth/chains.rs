@@ -94,7 +94,7 @@ fn exceptions(how: &str) -> Case {
 }
 
 /// A program that throws all the time. See [`exceptions`] for the callers of libgcc.
-fn throws() -> Case {
+pub(crate) fn throws() -> Case {
     Case::new("throws.cpp")
         .also("main l1 l2 l3 thrower __cxa_throw")
         .also("main l1 l2 l3 thrower __cxa_allocate_exception")

@@ -133,7 +133,7 @@ fn fate(name: &str, lives: usize, milliseconds: u32, frequency: u32) -> Fate {
 }
 
 /// The nursery and its arguments, with the program that it starts.
-fn nursery(name: &str, count: usize, milliseconds: u32) -> (Built, Vec<String>) {
+pub(crate) fn nursery(name: &str, count: usize, milliseconds: u32) -> (Built, Vec<String>) {
     let life = Build::new("life.c").build(&format!("{name}_life"));
     let built = Build::new("nursery.c").build(name);
     let cradle = built.directory.join("cradle");
@@ -143,10 +143,10 @@ fn nursery(name: &str, count: usize, milliseconds: u32) -> (Built, Vec<String>) 
     (built, vec!["60".to_owned(), count.to_string(), program, cradle, milliseconds.to_string()])
 }
 
-/// The stacks of processes called n0000 to n9999.
+/// The stacks of processes called n0000 to n9999, and of children called c0000 to c9999.
 fn stacks_of_lives(outcome: Outcome) -> Vec<Stack> {
     let is_life = |comm: &str| {
-        comm.len() == 5 && comm.starts_with('n') && comm[1..].bytes().all(|b| b.is_ascii_digit())
+        comm.len() == 5 && comm.starts_with(['n', 'c']) && comm[1..].bytes().all(|b| b.is_ascii_digit())
     };
     outcome.stacks.into_iter().filter(|stack| is_life(&stack.comm)).collect()
 }

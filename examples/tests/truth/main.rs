@@ -12,6 +12,7 @@
 //! --call-graph dwarf`, which shows that the cases themselves are fair.
 
 mod batch;
+mod busy;
 mod case;
 mod chains;
 mod compare;
@@ -19,6 +20,7 @@ mod compile;
 mod folded;
 mod kernel;
 mod lives;
+mod load;
 mod name;
 mod oracle;
 mod perf;
