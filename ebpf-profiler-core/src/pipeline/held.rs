@@ -52,6 +52,7 @@ pub(super) struct HeldSample {
 }
 
 impl HeldSamples {
+    #[cfg(feature = "live")]
     pub(super) fn set_sweep(&mut self, sweep: Sweep) {
         self.sweep = Some(sweep);
     }

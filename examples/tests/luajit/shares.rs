@@ -59,7 +59,10 @@ fn check(options: &[&str]) {
     for counts in [sampled, printed] {
         assert!(counts.iter().sum::<u64>() >= LEAST, "few samples: {text}");
     }
-    assert!(chance < limit(FUNCTIONS.len()), "{options:?}: {sampled:?}, but {printed:?} by LuaJIT's profiler");
+    assert!(
+        chance < limit(FUNCTIONS.len()),
+        "{options:?}: {sampled:?}, but {printed:?} by LuaJIT's profiler"
+    );
 }
 
 /// Returns the name of the innermost function.
