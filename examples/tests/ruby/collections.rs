@@ -8,7 +8,7 @@ use crate::judge::Verdict;
 use crate::program::Ruby;
 use crate::seen::{Seen, Stack, stacks};
 
-const COLLECTION: &str = "[garbage collection]";
+pub(crate) const COLLECTION: &str = "[garbage collection]";
 
 /// The function whose time is measured, and what it calls: the functions that collect, root first, and the one that doesn't.
 const MEASURED: &str = "Collects.measured";

@@ -86,7 +86,9 @@ fn compare(stack: &Stack) -> Result<(), String> {
         Seen::Ruby { name, .. } => name.clone(),
         Seen::Native { name, .. } => name.clone(),
     };
-    let mut names: Vec<String> = stack.ruby().map(name).collect();
+    // The collector runs at any allocation.
+    let mut names: Vec<String> =
+        stack.ruby().map(name).filter(|name| name != crate::collections::COLLECTION).collect();
     // Evaluated code is freed when it ends, often before it is named: its frames are marked then.
     let unnamed = names.iter().position(|name| name.starts_with("[ruby: "));
     if let Some(at) = unnamed.filter(|&at| at > 0 && names[at - 1] == "Kernel#eval") {
