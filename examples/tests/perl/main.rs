@@ -138,18 +138,18 @@ fn every_chain_of_installed_perl() {
     check(&Interpreter::installed());
 }
 
-/// Several interpreters in a process.
-#[test]
-#[ignore = "profiles: needs root"]
-fn every_chain_in_threads_of_installed_perl() {
-    test_needs::root!();
-    test_needs::programs!("perl");
-    check_threads(&Interpreter::installed());
-}
-
 /// Other versions and builds.
 mod matrix {
     use super::*;
+
+    /// Several interpreters in a process.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn every_chain_in_threads_of_installed_perl() {
+        test_needs::root!();
+        test_needs::programs!("perl");
+        check_threads(&Interpreter::installed());
+    }
 
     #[test]
     #[ignore = "profiles: needs root"]
