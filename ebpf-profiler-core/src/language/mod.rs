@@ -17,7 +17,7 @@
 //! | on the native stack, in code that the runtime compiles | [`FrameWalker::compiled`], [`Attachment::with_code`] | `compiled.rs`, `compiled.c` |
 //!
 //! An interpreter's frames replace those of its loop, a native function, in the stack; compiled code, native code and interpreters may
-//! call one another. Code without frame pointers needs a walker of its own in `ebpf-programs`.
+//! call one another. Code without frame pointers needs a specific walker in `ebpf-programs`.
 //!
 //! A function is named when it is first sampled, not when the profile is finished: the kernel side wakes user space for a
 //! function that is new, so that the name is read while the process still runs.

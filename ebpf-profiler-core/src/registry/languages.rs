@@ -108,7 +108,7 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.interpreters.are_waiting(now))
     }
 
-    /// Attaches to the runtimes to which memory of a process may belong. Returns `true` if its state is to be published anew.
+    /// Attaches to the runtimes to which memory of a process may belong. Returns `true` if its state is to be republished.
     pub(crate) fn attach_awaited(&mut self, pid: u32, now: u64) -> bool {
         let Registry { processes, modules, system, journal, scripts, stats, .. } = self;
         let Some(entry) = processes.get_mut(&pid) else { return false };

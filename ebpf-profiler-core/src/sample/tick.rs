@@ -24,7 +24,7 @@ pub struct TickRecord<'a> {
     pub event: u16,
     /// Value in the unit of that kind.
     pub value: u64,
-    /// It counts until its end, which comes later.
+    /// `true` if its value counts until a later record ends it.
     pub is_held: bool,
     /// Stop reason of the kernel side's walk.
     pub stop: Stop,

@@ -33,7 +33,7 @@ impl FramePath {
         FramePath::new(from::THREAD, offsets)
     }
 
-    /// Path from the stack pointer of the loop's frame on the native stack. It is taken anew for each such frame.
+    /// Path from the stack pointer of the loop's frame on the native stack. It is read again for each such frame.
     #[doc(hidden)]
     pub fn from_stack_pointer(offsets: &[i64]) -> FramePath {
         FramePath::new(from::STACK, offsets)

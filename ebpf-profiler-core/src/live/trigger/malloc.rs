@@ -70,7 +70,7 @@ impl Malloc {
     /// Each profile shows all that is in use at its end, not the difference to the one before, so profiles must not be added up.
     /// Memory of processes that exited or executed another program is gone. Memory that `realloc` moves is that of the stack that
     /// moved it. The child of a fork has none of its parent's. A [pause](super::super::Profiler::pause) or a change of
-    /// the settings of a running profiler begins anew.
+    /// the settings of a running profiler clears the memory in use.
     ///
     /// Calls of `malloc` and `free` in all processes trap into the kernel, each of `malloc` twice. At most 131,072 samples are in use at
     /// once; further ones are counted as lost. The return of the functions is sampled, too: `new` of an allocator's own that throws
