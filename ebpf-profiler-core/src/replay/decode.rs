@@ -194,7 +194,13 @@ impl<'r> Fields<'r> {
     }
 
     fn facts(&mut self) -> Result<Facts> {
-        Ok(Facts { size: self.u64()?, code: self.optional(Fields::code)? })
+        let (size, code) = (self.u64()?, self.optional(Fields::code)?);
+        // Version 3 ends here.
+        let foreign = match self.0.is_empty() {
+            true => None,
+            false => self.optional(|fields| Ok((fields.u64()?, fields.u64()?)))?,
+        };
+        Ok(Facts { size, code, foreign })
     }
 
     fn code(&mut self) -> Result<Code> {

@@ -105,6 +105,10 @@ impl Encoder<'_> {
             e.u64(code.fingerprint);
             e.list(&code.segments, Encoder::segment);
         });
+        self.optional(facts.foreign, |e, (device, inode)| {
+            e.u64(device);
+            e.u64(inode);
+        });
     }
 
     pub(super) fn symbols(&mut self, symbols: &[Symbol]) {

@@ -3,7 +3,8 @@
 use std::io;
 
 use super::record::{Code, Facts, MAX_SEGMENTS};
-use crate::elf::{Elf, ElfError, ReadAt, Segment};
+use crate::elf::{Elf, ElfError, Segment};
+use crate::process::Opener;
 
 /// Maximum number of bytes that a fingerprint covers.
 const MAX_READ: u64 = 64 << 20;
@@ -13,9 +14,11 @@ const PIECE: u64 = 64 << 10;
 
 impl Facts {
     /// Reads the facts of a file.
-    pub(super) fn of(source: Box<dyn ReadAt>) -> io::Result<Facts> {
+    pub(super) fn of(opener: &dyn Opener) -> io::Result<Facts> {
+        let foreign = opener.foreign_inode();
+        let source = opener.open()?;
         let size = source.size()?;
-        Ok(Facts { size, code: Elf::open(source).ok().map(|elf| Code::of(&elf)) })
+        Ok(Facts { size, code: Elf::open(source).ok().map(|elf| Code::of(&elf)), foreign })
     }
 
     /// Returns `true` if `elf` is the recorded file.

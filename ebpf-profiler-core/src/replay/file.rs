@@ -62,4 +62,8 @@ impl Opener for RecordedFile {
             _ => Ok(Box::new(Skeleton::new(&self.facts))),
         }
     }
+
+    fn foreign_inode(&self) -> Option<(u64, u64)> {
+        self.facts.foreign
+    }
 }

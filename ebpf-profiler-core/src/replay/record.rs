@@ -11,9 +11,10 @@ use crate::symbol::Symbol;
 pub(super) const MAGIC: [u8; 8] = *b"EBPFTICK";
 
 /// Version of the format, incremented when the meaning of a record changes.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
 
-/// Oldest version that can be read. Version 2 has samples of CPU time only, without kind and value.
+/// Oldest version that can be read. Version 2 has samples of CPU time only, without kind and value; version 3 lacks the inodes
+/// of files that others than root may write.
 pub(super) const OLDEST: u32 = 2;
 
 /// Maximum size of a record's body, in bytes.
@@ -143,6 +144,8 @@ pub(super) struct Facts {
     pub(super) size: u64,
     /// `None` if it is no ELF file.
     pub(super) code: Option<Code>,
+    /// Device and inode if another user than root could write the file.
+    pub(super) foreign: Option<(u64, u64)>,
 }
 
 /// Recorded facts of an ELF file: they identify it and convert addresses where it is missing.

@@ -75,11 +75,16 @@ impl Index {
 }
 
 impl Answers {
-    /// Inserts facts of a file under each of its identities.
+    /// Inserts facts of a file under each identity that proves its contents.
     fn insert_file(&mut self, id: &FileId, facts: &Facts) {
         let build_id = facts.code.iter().filter(|code| !code.build_id.is_empty());
         let build_id = build_id.map(|code| FileId::BuildId(code.build_id.as_slice().into()));
-        for id in build_id.chain((*id != FileId::Anonymous).then(|| id.clone())) {
+        let is_proof = |id: &FileId| match id {
+            FileId::Anonymous => false,
+            FileId::BuildId(_) => facts.foreign.is_none(),
+            _ => true,
+        };
+        for id in build_id.chain([id.clone()]).filter(is_proof) {
             self.files.entry(id).or_insert_with(|| facts.clone());
         }
     }

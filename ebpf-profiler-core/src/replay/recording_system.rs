@@ -18,7 +18,7 @@ pub struct RecordingSystem<S> {
     recorder: Recorder,
 }
 
-/// Opens a file, and records its facts the first time.
+/// Opens a file, and records its facts before the first answer.
 struct RecordingOpener {
     opener: Arc<dyn Opener>,
     pid: u32,
@@ -101,23 +101,32 @@ impl Journal for Recorder {
 
 impl Opener for RecordingOpener {
     fn open(&self) -> io::Result<Box<dyn ReadAt>> {
-        if !self.written.swap(true, Ordering::Relaxed) {
-            self.write();
-        }
+        self.write_once();
         self.opener.open()
     }
 
+    /// Processes that map a known file of this sort don't open it, so its facts are recorded here as well.
     fn foreign_inode(&self) -> Option<(u64, u64)> {
-        self.opener.foreign_inode()
+        let foreign = self.opener.foreign_inode();
+        if foreign.is_some() {
+            self.write_once();
+        }
+        foreign
     }
 }
 
 impl RecordingOpener {
+    fn write_once(&self) {
+        if !self.written.swap(true, Ordering::Relaxed) {
+            self.write();
+        }
+    }
+
     fn write(&self) {
         if self.mapping.file == FileId::VDSO {
             self.recorder.image(|| whole(&*self.opener.open()?));
         }
-        let facts = self.opener.open().and_then(Facts::of).ok();
+        let facts = Facts::of(&*self.opener).ok();
         self.recorder.answer(kind::FILE, |body| {
             body.u32(self.pid);
             body.map(&self.mapping);

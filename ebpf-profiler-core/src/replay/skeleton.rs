@@ -128,7 +128,7 @@ mod tests {
                 fingerprint: 0,
                 segments: vec![segment],
             };
-            let facts = Facts { size: 100_000, code: Some(code) };
+            let facts = Facts { size: 100_000, code: Some(code), foreign: None };
             let elf = Elf::open(Skeleton::new(&facts)).unwrap();
             assert_eq!(elf.code_address(0x2010), Some(0x3010));
             assert_eq!(elf.build_id().unwrap_or_default(), build_id);
@@ -141,7 +141,7 @@ mod tests {
     fn accepts_every_size_without_panic() {
         for size in [0, 1, 64, u64::MAX] {
             let code = Code { arch: Arch::HOST, build_id: vec![], fingerprint: 0, segments: vec![] };
-            let skeleton = Skeleton::new(&Facts { size, code: Some(code) });
+            let skeleton = Skeleton::new(&Facts { size, code: Some(code), foreign: None });
             assert!(skeleton.read_at(u64::MAX, &mut [0; 8]).is_err());
             assert!(Elf::open(skeleton).is_ok());
         }

@@ -31,10 +31,17 @@ use crate::sample::{FileId, MapEvent};
 #[derive(Clone, Debug, Default)]
 pub struct FakeSystem {
     processes: BTreeMap<u32, (Description, Vec<MapEvent>)>,
-    files: BTreeMap<Box<str>, Arc<[u8]>>,
+    files: BTreeMap<Box<str>, FakeFile>,
     memory: Vec<(u32, u64, Vec<u8>)>,
     /// The process with real files and memory.
     own: Option<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct FakeFile {
+    contents: Arc<[u8]>,
+    /// Device and inode if another user than root may write it.
+    foreign: Option<(u64, u64)>,
 }
 
 impl FakeSystem {
@@ -63,7 +70,14 @@ impl FakeSystem {
     /// Adds a file.
     #[must_use = "returns the changed system"]
     pub fn file(mut self, path: &str, contents: &[u8]) -> FakeSystem {
-        self.files.insert(path.into(), contents.into());
+        self.files.insert(path.into(), FakeFile { contents: contents.into(), foreign: None });
+        self
+    }
+
+    /// Adds a file that another user than root may write.
+    #[must_use = "returns the changed system"]
+    pub fn foreign_file(mut self, path: &str, contents: &[u8], inode: u64) -> FakeSystem {
+        self.files.insert(path.into(), FakeFile { contents: contents.into(), foreign: Some((1, inode)) });
         self
     }
 
@@ -90,13 +104,14 @@ impl System for FakeSystem {
     }
 
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
-        let contents = self.files.get(&*mapping.path).cloned();
+        if let Some(file) = self.files.get(&*mapping.path) {
+            return Arc::new(file.clone());
+        }
         let real = self.own == Some(pid);
         let path = mapping.path.clone();
-        Arc::new(move || match &contents {
-            Some(contents) => Ok(Box::new(Cursor::new(contents.clone())) as Box<dyn ReadAt>),
-            None if real => Ok(Box::new(File::open(&*path)?) as Box<dyn ReadAt>),
-            None => Err(io::ErrorKind::NotFound.into()),
+        Arc::new(move || match real {
+            true => Ok(Box::new(File::open(&*path)?) as Box<dyn ReadAt>),
+            false => Err(io::ErrorKind::NotFound.into()),
         })
     }
 
@@ -112,6 +127,16 @@ impl System for FakeSystem {
         let found = self.memory.iter().find_map(piece).ok_or(io::ErrorKind::NotFound)?;
         buffer.copy_from_slice(&found);
         Ok(())
+    }
+}
+
+impl Opener for FakeFile {
+    fn open(&self) -> io::Result<Box<dyn ReadAt>> {
+        Ok(Box::new(Cursor::new(self.contents.clone())))
+    }
+
+    fn foreign_inode(&self) -> Option<(u64, u64)> {
+        self.foreign
     }
 }
 

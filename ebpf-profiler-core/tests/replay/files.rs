@@ -101,3 +101,25 @@ fn knows_file_opened_for_another_process() {
     assert!(texts[0].lines().all(|line| line.contains("program+0x8 ")), "{texts:?}");
     assert_eq!(text(&replay(&recording).profile().unwrap()), texts[0]);
 }
+
+#[test]
+fn claimed_build_id_gives_no_names_to_another_file() {
+    const CLAIM: &str = "/home/someone/claims";
+    const PROGRAM: &str = "/usr/bin/program";
+    // Files of a user and of root have the same build id. The user's is mapped first, by two processes.
+    let system = system(CLAIM).foreign_file(CLAIM, &program(1), 5).file(PROGRAM, &program(1));
+    let mut batch = Batch::default();
+    for (pid, path) in [(10, CLAIM), (11, CLAIM), (12, PROGRAM)] {
+        let mut mapping = map(path, 0);
+        mapping.file = FileId::BuildId([1; 20].into());
+        let time = u64::from(pid) * 100;
+        batch.push_life(LifeEvent { time, pid, life: Life::Executed });
+        batch.push_life(LifeEvent { time: time + 10, pid, life: Life::Mapped(mapping) });
+        batch.push_tick(&raw(time + 20, pid).bytes());
+    }
+    let (recording, texts) = record(system.memory(12, CODE, &[0x90; 4096]), vec![batch]);
+    let profile = replay(&recording).profile().unwrap();
+    let paths: Vec<&str> = profile.modules().iter().map(|module| &*module.path).collect();
+    assert_eq!(paths, [CLAIM, PROGRAM]);
+    assert_eq!(text(&profile), texts[0]);
+}
