@@ -36,7 +36,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::elf::ReadAt;
-use crate::language::ScriptId;
+use crate::trace::ScriptId;
 use code::CodeMap;
 use dump::Dump;
 use perf_map::PerfMap;

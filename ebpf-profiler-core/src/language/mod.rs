@@ -169,7 +169,7 @@ pub use memory::{Memory, Unreadable};
 pub use runtimes::InterpreterStats;
 pub(crate) use runtimes::{Context, FoundRuntime, Interpreters, RuntimeFiles};
 pub(crate) use script::{Caller, Scripts};
-pub use script::{NamedCall, Script, ScriptCall, ScriptId};
+pub use script::{NamedCall, Script, ScriptCall};
 pub(crate) use splice::Splice;
 pub use target::{LoadedFile, Target};
 pub use walker::{

@@ -10,10 +10,10 @@ use hashbrown::{HashMap, HashSet};
 use super::family::{Family, Key};
 use super::{
     Attached, Caller, CodeRanges, FrameWalker, Function, Journal, LoadedFile, Memory, NamedCall, Reason,
-    Runtime, Script, ScriptCall, ScriptId, Scripts, Target, Unreadable,
+    Runtime, Script, ScriptCall, Scripts, Target, Unreadable,
 };
 use crate::process::{Mapped, Module, ModuleId, Region, Regions, System};
-use crate::trace::{Found, Frame};
+use crate::trace::{Found, Frame, ScriptId};
 
 /// Initial delay between attach attempts, in nanoseconds; doubles after every eighth attempt.
 const PATIENCE: u64 = 4_000_000;

@@ -6,10 +6,7 @@ use ebpf_programs::abi::record::frame::{ADDRESS, DETAIL, INTERPRETED, NAMED_BY_C
 use hashbrown::HashMap;
 
 use super::{Function, Reason};
-
-/// Number of an interned [`Script`], a function of a script.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ScriptId(pub u32);
+use crate::trace::ScriptId;
 
 /// A function of a script, interned by content: processes that run the same program share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -14,10 +14,10 @@ use super::{
     Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId,
     TraceId,
 };
-use crate::language::{Script, ScriptId};
+use crate::language::Script;
 use crate::process::{Module, ModuleId};
 use crate::symbol::{Symbol, Symbolizer};
-use crate::trace::{Frame, Trace};
+use crate::trace::{Frame, ScriptId, Trace};
 
 /// Aggregates samples into a [`Profile`]. All parts are interned by content.
 ///

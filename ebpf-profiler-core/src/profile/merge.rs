@@ -15,10 +15,10 @@ use super::{
     Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId,
     TraceId,
 };
-use crate::language::{Script, ScriptId};
+use crate::language::Script;
 use crate::process::{Module, ModuleId};
 use crate::symbol::Symbol;
-use crate::trace::{Frame, Trace};
+use crate::trace::{Frame, ScriptId, Trace};
 
 /// An error while merging profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -291,7 +291,7 @@ impl Profile {
         &self.data.modules
     }
 
-    /// Returns the functions of scripts, indexed by [`ScriptId`](crate::language::ScriptId).
+    /// Returns the functions of scripts, indexed by [`ScriptId`](crate::trace::ScriptId).
     pub fn scripts(&self) -> &[Script] {
         &self.data.scripts
     }

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::{Entry, Registry};
-use crate::language::{Caller, Context, Language, Script, ScriptId};
+use crate::language::{Caller, Context, Language, Script};
 use crate::process::{Region, Regions};
-use crate::trace::Frame;
+use crate::trace::{Frame, ScriptId};
 
 impl Registry {
     /// Adds languages, whose runtimes are searched for in every file that is opened later.

@@ -1,6 +1,5 @@
 //! One frame of a stack.
 
-use crate::language::ScriptId;
 use crate::process::ModuleId;
 
 /// One frame.
@@ -41,6 +40,10 @@ pub enum Frame {
         found: Found,
     },
 }
+
+/// Number of a function of a script: an index into [`Profile::scripts`](crate::profile::Profile::scripts).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ScriptId(pub u32);
 
 /// Method by which a frame was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

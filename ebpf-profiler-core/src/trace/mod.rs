@@ -7,7 +7,7 @@ mod frame;
 mod walker;
 
 pub use ebpf_programs::abi::reason::Stop;
-pub use frame::{Found, Frame};
+pub use frame::{Found, Frame, ScriptId};
 pub use walker::Stack;
 #[doc(hidden)]
 pub use walker::Walker;

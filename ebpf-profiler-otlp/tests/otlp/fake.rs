@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ebpf_profiler_core::elf::ReadAt;
-use ebpf_profiler_core::language::{Script, ScriptId};
+use ebpf_profiler_core::language::Script;
 use ebpf_profiler_core::process::{Module, ModuleId, Opener};
 use ebpf_profiler_core::profile::{
     LabelValue, Labels, Process, Profile, ProfileBuilder, SampleLabel, Thread, ThreadId,
 };
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
-use ebpf_profiler_core::trace::{Found, Frame, Stop, Trace};
+use ebpf_profiler_core::trace::{Found, Frame, ScriptId, Stop, Trace};
 
 /// Start of all fake profiles in nanoseconds since 1970.
 pub(crate) const START: u64 = 1_790_000_000_000_000_000;
