@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use ebpf_programs::abi::reason::Counter;
-
-use super::threads::State;
 use super::usage::Usage;
 use crate::pipeline::PipelineStats;
 use crate::profile::Profile;
@@ -118,28 +115,5 @@ impl SinkStats {
     pub(super) fn count_dropped(&mut self, profiles: &[Profile]) {
         self.dropped += profiles.len() as u64;
         self.dropped_samples += profiles.iter().map(Profile::count).sum::<u64>();
-    }
-}
-
-impl Health {
-    pub(super) fn new(state: State, recording: Option<RecordStats>) -> Health {
-        let State { counts, pipeline, symbols, sinks, sink_errors, deadline, budget, .. } = state;
-        Health {
-            ticks: counts.get(Counter::Events),
-            filtered: counts.get(Counter::Filtered),
-            lost: counts.losses().iter().sum(),
-            bytes: counts.get(Counter::Bytes),
-            wakeups: counts.get(Counter::Wakeups),
-            runs: counts.runs,
-            run_time: counts.run_time,
-            pipeline,
-            symbols,
-            sinks,
-            sink_errors,
-            deadline,
-            recording,
-            budget,
-            usage: Usage::now(),
-        }
     }
 }

@@ -14,7 +14,7 @@ use ebpf_programs::abi::mapping::Process;
 use super::bpf::{Map, Shape};
 use super::mmap::Mmap;
 use super::settings::Settings;
-use super::source::Waker;
+use super::waker::Waker;
 use crate::tables::{Full, Tables};
 
 /// Size of an inner map in bytes.

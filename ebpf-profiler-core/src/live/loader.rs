@@ -36,8 +36,8 @@ use super::mmap::Mmap;
 use super::object::KernelObject;
 use super::ring::Ring;
 use super::settings::Settings;
-use super::source::Waker;
 use super::trigger::{Attached, OwnPrograms, Trigger, Walk};
+use super::waker::Waker;
 use crate::sample::KindCost;
 
 /// The programs that follow the life of processes, and their tracepoints.

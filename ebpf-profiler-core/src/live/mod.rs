@@ -113,6 +113,8 @@ mod trigger;
 
 mod usage;
 
+mod waker;
+
 pub use budget::Budget;
 pub use builder::Builder;
 pub use error::{ChangeError, OptionError, StartError, StopError};

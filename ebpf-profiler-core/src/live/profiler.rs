@@ -188,7 +188,7 @@ impl Profiler {
     /// Returns the counters: those of the kernel side are at most 250 ms old, those of the pipeline as of the last finished
     /// profile.
     pub fn health(&self) -> Health {
-        Health::new(self.threads.state(), self.recorder.as_ref().map(Recorder::stats))
+        self.threads.state().health(self.recorder.as_ref().map(Recorder::stats))
     }
 
     /// Returns `true` while samples can still come.

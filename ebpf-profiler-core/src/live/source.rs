@@ -1,6 +1,6 @@
 //! Events of the running kernel.
 
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use super::bpf::Runs;
 use super::error::StartError;
 use super::loader::{Kernel, KindCosts};
 use super::sideband::Sideband;
+use super::waker::Waker;
 use super::{bpf, cpus, perf};
 use crate::sample::{Batch, Counts, KernelFilter, KindCost, Source, SourceError};
 
@@ -39,29 +40,6 @@ struct Cpu {
     sideband: Sideband,
     /// The sampling clock, which runs while it is open.
     clock: Option<OwnedFd>,
-}
-
-/// Interrupts a wait for events.
-#[derive(Debug)]
-pub(super) struct Waker(PipeWriter);
-
-impl Waker {
-    /// Returns a waker, and the pipe that is readable once it was used.
-    pub(super) fn new() -> io::Result<(PipeReader, Waker)> {
-        let (wake, waker) = io::pipe()?;
-        Ok((wake, Waker(waker)))
-    }
-
-    /// Returns another waker of the same wait.
-    fn try_clone(&self) -> io::Result<Waker> {
-        self.0.try_clone().map(Waker)
-    }
-
-    /// Ends the current or the next wait.
-    pub(super) fn wake(&self) {
-        // Without a reader there is no wait.
-        let _ = (&self.0).write(&[0]);
-    }
 }
 
 impl LiveSource {

@@ -19,6 +19,9 @@
 //!
 //! [`Ending`] bounds what happens between a command that ends the profiler and the end of all threads. The threads run with
 //! raised priority from then on, so that little is cut off on a busy machine.
+//!
+//! [`SinkStats::merged`]: super::health::SinkStats::merged
+//! [`SinkStats::dropped`]: super::health::SinkStats::dropped
 
 mod budget;
 
@@ -31,6 +34,8 @@ mod names;
 mod pipeline;
 
 mod sinks;
+
+mod state;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -47,24 +52,21 @@ use self::ending::{Ending, Stage};
 use self::names::Names;
 use self::pipeline::PipelineThread;
 use self::sinks::{Queue, SinkThread};
+pub(super) use self::state::State;
 use super::error::StopError;
-use super::health::{BudgetStats, DeadlineStats, SinkStats};
 use super::interval::Interval;
 use super::perf;
-use super::source::Waker;
-use crate::pipeline::{PendingProfile, Pipeline, PipelineStats};
+use super::waker::Waker;
+use crate::pipeline::{PendingProfile, Pipeline};
 use crate::profile::{FrameView, Profile, SamplingPeriod};
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts, KernelFilter, Source};
 use crate::sink::Sink;
-use crate::symbol::{NoSymbols, SymbolStats, Symbolizer};
+use crate::symbol::{NoSymbols, Symbolizer};
 use crate::trace::Frame;
 
 /// Maximum number of batches between the drain thread and the pipeline thread.
 const BATCHES: usize = 4;
-
-/// Maximum number of retained sink errors.
-const MAX_ERRORS: usize = 100;
 
 /// Receives a finished profile; `None` if only the sinks get it.
 type Reply = Option<Sender<Profile>>;
@@ -143,33 +145,6 @@ struct Commands {
     waiting: VecDeque<Command>,
     /// The drain thread has ended.
     is_closed: bool,
-}
-
-/// Counters and errors of the threads.
-#[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    pub(super) counts: Counts,
-    pub(super) pipeline: PipelineStats,
-    pub(super) symbols: SymbolStats,
-    pub(super) sinks: SinkStats,
-    pub(super) sink_errors: Vec<String>,
-    pub(super) deadline: DeadlineStats,
-    pub(super) budget: Option<BudgetStats>,
-    /// The error that ended the source, if any.
-    pub(super) broken: Option<String>,
-    /// Nothing will be sampled any more: the source ended or failed, a thread panicked, or all processes that were
-    /// asked for have exited.
-    pub(super) has_ended: bool,
-}
-
-impl State {
-    /// Appends a sink error; drops the oldest beyond [`MAX_ERRORS`].
-    fn add_sink_error(&mut self, error: String) {
-        if self.sink_errors.len() == MAX_ERRORS {
-            self.sink_errors.remove(0);
-        }
-        self.sink_errors.push(error);
-    }
 }
 
 impl std::fmt::Debug for Command {

@@ -1,0 +1,26 @@
+//! Interrupts a wait for events.
+
+use std::io::{self, PipeReader, PipeWriter, Write};
+
+/// Interrupts a wait for events.
+#[derive(Debug)]
+pub(super) struct Waker(PipeWriter);
+
+impl Waker {
+    /// Returns a waker, and the pipe that is readable once it was used.
+    pub(super) fn new() -> io::Result<(PipeReader, Waker)> {
+        let (wake, waker) = io::pipe()?;
+        Ok((wake, Waker(waker)))
+    }
+
+    /// Returns another waker of the same wait.
+    pub(super) fn try_clone(&self) -> io::Result<Waker> {
+        self.0.try_clone().map(Waker)
+    }
+
+    /// Ends the current or the next wait.
+    pub(super) fn wake(&self) {
+        // Without a reader there is no wait.
+        let _ = (&self.0).write(&[0]);
+    }
+}
