@@ -141,7 +141,7 @@ mod fde;
 
 use ebpf_profiler_core::language::Language;
 
-/// Returns all languages of this crate.
+/// Returns all languages of this crate, to be passed to the profiler's builder: `.languages(ebpf_profiler_hll::all())`.
 ///
 /// # Examples
 ///

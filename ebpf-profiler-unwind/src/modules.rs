@@ -82,7 +82,7 @@ impl<'a> Mapping<'a> {
 
 /// The executable mappings of a process with their unwind tables, laid out for [`Walk`](crate::Walk).
 ///
-/// Each table is copied once, also if several mappings use it.
+/// Each table is copied once, even if several mappings use it.
 ///
 /// # Examples
 ///

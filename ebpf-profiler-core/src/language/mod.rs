@@ -262,7 +262,7 @@ impl Attachment {
         &self.code
     }
 
-    /// Returns the walker, without the ranges of the loop.
+    /// Returns the walker of the process's frames, as it was passed to [`new`](Attachment::new).
     pub fn walker(&self) -> &FrameWalker {
         &self.walker
     }

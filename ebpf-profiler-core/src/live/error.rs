@@ -153,7 +153,7 @@ pub enum ChangeError {
     Stop(StopError),
 }
 
-/// An error that ends a running profiler.
+/// An error of a running profiler, which [`finish`](super::Profiler::finish), [`stop`](super::Profiler::stop) and others return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopError {

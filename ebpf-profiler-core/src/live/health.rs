@@ -102,7 +102,7 @@ pub struct SinkStats {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeadlineStats {
-    /// Samples that were not unwound.
+    /// Samples that were not unwound when the deadline passed. They are in no profile.
     pub samples: u64,
     /// Distinct addresses that were not symbolized.
     pub addresses: u64,

@@ -64,7 +64,7 @@ pub struct Pipeline {
     stats: PipelineStats,
 }
 
-/// Counters of a [`Pipeline`].
+/// Counters of the samples of a profiler, from its start: walked, named, dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PipelineStats {

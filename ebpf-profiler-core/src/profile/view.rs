@@ -123,7 +123,8 @@ impl<'p> TraceView<'p> {
         profile.traces.frames(self.stack()).iter().map(move |&id| FrameView { profile, id })
     }
 
-    /// Returns the interrupted frame for display; `[no stack]` if there is no frame.
+    /// Returns the leaf for display: the innermost function, in the kernel if the sample was taken there; `[no stack]` if
+    /// there is no frame.
     pub fn leaf(&self) -> Leaf<'p> {
         Leaf(self.frames().next())
     }

@@ -33,7 +33,7 @@ pub struct Limits {
     pub files: usize,
     /// Files that all processes have mapped as code; 16,384 by default.
     pub modules: usize,
-    /// Bytes of their paths; 4 MiB by default. Beyond it, the last 64 bytes of a file's name are kept.
+    /// Bytes of the paths of these files; 4 MiB by default. Beyond it, paths of further files are cut to their last 64 bytes.
     pub name_bytes: usize,
 }
 

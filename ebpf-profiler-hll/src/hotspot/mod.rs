@@ -60,7 +60,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// The HotSpot JVM of OpenJDK 11 to 25: interpreted, compiled and inlined methods.
+/// The language Java: interpreted, compiled and inlined methods of HotSpot, the JVM of OpenJDK 11 to 25.
 ///
 /// # Examples
 ///

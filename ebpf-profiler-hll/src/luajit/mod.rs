@@ -63,7 +63,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// LuaJIT 2.1 on x86_64: interpreter and traces.
+/// The language Lua: functions of LuaJIT 2.1 on x86_64, interpreted and in compiled traces.
 ///
 /// # Examples
 ///

@@ -41,7 +41,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// Perl 5.32 to 5.42, built with threads or without.
+/// The language Perl: subs of Perl 5.32 to 5.42, built with threads or without.
 ///
 /// # Examples
 ///

@@ -69,7 +69,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// PHP 7.4 to 8.4, built for threads (ZTS) or not, its JIT included.
+/// The language PHP: functions of PHP 7.4 to 8.4, built for threads (ZTS) or not, interpreted and JIT-compiled.
 ///
 /// # Examples
 ///

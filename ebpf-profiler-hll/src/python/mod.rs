@@ -85,7 +85,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// CPython 2.7 and 3.6 to 3.14, free-threaded builds included.
+/// The language Python: functions of CPython 2.7 and 3.6 to 3.14, free-threaded builds included.
 ///
 /// # Examples
 ///

@@ -86,7 +86,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// CRuby 2.7 to 3.4, with YJIT and without.
+/// The language Ruby: methods and blocks of CRuby 2.7 to 3.4, interpreted or compiled by YJIT.
 ///
 /// # Examples
 ///

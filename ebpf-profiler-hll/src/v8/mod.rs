@@ -73,7 +73,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// V8 of Node.js 12 to 26: interpreted, baseline, optimized and inlined functions.
+/// The language JavaScript: interpreted, baseline, optimized and inlined functions of V8 in Node.js 12 to 26.
 ///
 /// # Examples
 ///

@@ -113,7 +113,7 @@ impl Exporter {
     ///
     /// # Errors
     ///
-    /// Fails if a variable has an invalid or unsupported value, and like [`new`](Exporter::new).
+    /// Fails if a variable has an invalid or unsupported value, and as [`new`](Exporter::new) does.
     pub fn from_env() -> Result<Exporter, ExportError> {
         Exporter::new(Settings::from_env()?)
     }

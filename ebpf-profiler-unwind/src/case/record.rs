@@ -43,7 +43,7 @@ impl<'a> Place<'a> {
         Place { mapping, ..self.clone() }
     }
 
-    /// Returns the path of the file.
+    /// Returns the path of the file that is mapped here.
     pub fn path(&self) -> &'a str {
         self.path
     }
@@ -54,7 +54,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The process of a recorded stack: instruction set, code and interpreters.
+/// The process of a recorded stack: its instruction set, and the mapped files with their unwind tables and language
+/// interpreters.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     arch: Arch,

@@ -19,7 +19,7 @@ pub struct File {
     pub build_id: Box<[u8]>,
     /// Source of its unwind data.
     pub origin: Origin,
-    /// Problems with it, or with candidate files.
+    /// Problems with this file, and with others that were tried in its place.
     pub problems: Vec<Problem>,
     /// Its contents in the dump, and their headers.
     image: Image,
@@ -38,7 +38,7 @@ pub enum Origin {
     Unproved(PathBuf),
     /// The memory in the dump, which has unwind data but hardly any symbol names.
     Memory,
-    /// No source: frames are found by frame pointers, if at all.
+    /// No contents of the file were found, so it has no unwind table: frames in it are found by frame pointers, if at all.
     Nowhere,
 }
 
@@ -72,7 +72,7 @@ impl File {
         self.table.as_deref()
     }
 
-    /// Returns its contents in the dump.
+    /// Returns the parts of the mapped file that the dump contains.
     pub fn image(&self) -> &Image {
         &self.image
     }

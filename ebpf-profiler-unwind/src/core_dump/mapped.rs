@@ -25,7 +25,7 @@ pub struct MappedFile {
 pub struct Piece {
     /// Addresses in the process.
     pub range: Range<u64>,
-    /// Offset in the file.
+    /// Offset in the mapped file.
     pub offset: u64,
 }
 

@@ -95,11 +95,11 @@ pub struct Gaps {
 }
 
 impl CoreDump {
-    /// Parses headers and notes.
+    /// Opens a core dump: parses its headers and notes.
     ///
     /// # Errors
     ///
-    /// Fails if it is no core dump of a supported instruction set, or contains no thread.
+    /// Fails if the file is not a core dump of a supported instruction set, or contains no thread.
     pub fn open(source: impl ReadAt + 'static) -> Result<CoreDump, CoreError> {
         let elf = Elf::open(source).map_err(CoreError::Elf)?;
         if elf.kind() != elf::Kind::Core {

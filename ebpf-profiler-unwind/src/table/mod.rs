@@ -62,7 +62,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Fails if `bytes` are no ELF file, or its headers cannot be parsed.
+    /// Fails if `bytes` is not an ELF file, or its headers cannot be parsed.
     pub fn from_elf(bytes: &[u8]) -> Result<Table, ElfError> {
         Table::of(&Elf::open(std::io::Cursor::new(bytes.to_vec()))?)
     }

@@ -32,7 +32,7 @@ pub enum Invalid {
     Pages(u32),
     /// The pages or rows of this group do not follow those of the previous one, or the number of its rows is out of range.
     Group(u32),
-    /// The rows of this page, counted from the start of the table, do not follow those of the previous one.
+    /// The rows of the page with this number, counted from the start of the table, do not follow those of the previous page.
     Page(u32),
     /// This row, counted from the start of the table, is out of order, in the wrong page, or names a missing rule.
     Row(u32),

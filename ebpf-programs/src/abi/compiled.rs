@@ -44,7 +44,7 @@ pub mod function {
 pub mod position {
     /// Distance of the code address from the address of the function.
     pub const CODE: u64 = 0;
-    /// A number of four bytes in the frame.
+    /// An integer of four bytes in the frame is the position.
     pub const IN_FRAME: u64 = 1;
     /// Distance of the code address from the start of the code, whose address is in the function.
     pub const FROM_START: u64 = 2;

@@ -45,7 +45,7 @@ pub mod operand {
     pub const MEMORY: u64 = 1 << 31;
     /// The displacement that stands for a product.
     pub const PRODUCT: i32 = i32::MIN;
-    /// Lowest bit of the displacement.
+    /// Number of the lowest bit of an operand's displacement in the cookie.
     pub const DISPLACEMENT_SHIFT: u32 = 32;
 }
 

@@ -34,7 +34,7 @@ pub mod kind {
     pub const OFFSET: u32 = 9;
     /// A state: a coroutine, or the main program.
     pub const STATE: u8 = 6;
-    /// A prototype of functions in Lua.
+    /// The object of the frame is the prototype of a function that is written in Lua.
     pub const PROTOTYPE: u8 = 7;
     /// A function.
     pub const FUNCTION: u8 = 8;
@@ -113,7 +113,7 @@ pub mod function {
 
 /// Offsets in a prototype.
 pub mod prototype {
-    /// Number of instructions, four bytes.
+    /// Offset of the number of instructions, an integer of four bytes.
     pub const COUNT: usize = 12;
     /// Start of the words that make the check.
     pub const IDENTITY: usize = 64;

@@ -77,7 +77,7 @@ pub mod kind {
     pub const HELD: u8 = 1 << 7;
 }
 
-/// The rest of an [end](kind::END): the sample that ends. The head has its process, its kind and the value at its end.
+/// The held sample that a record [ends](kind::END), behind its head, which has process, kind and final value.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {

@@ -108,7 +108,7 @@ pub mod imemo {
     pub const METHOD_ENTRY: u64 = 6;
 }
 
-/// Number of the parameter that is the size of a control frame, in bytes.
+/// Index of the parameter that is the size of a control frame, in bytes.
 pub const PARAMETER_FRAME_SIZE: usize = 0;
 
 /// Number of the first of four parameters that are the address ranges of the loop's caller: start and end (exclusive) of each.

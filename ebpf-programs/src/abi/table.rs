@@ -166,7 +166,7 @@ pub struct Rule {
     pub register: u8,
     /// One of [`ra`], and the number of the [`kept`] register.
     pub ra: u8,
-    /// One of [`fp`], and the location of the [`kept`] register.
+    /// Two bit fields: one of [`fp`], and the location of the [`kept`] register.
     pub fp: u8,
     /// Offset from the base register, in bytes.
     pub offset: i32,

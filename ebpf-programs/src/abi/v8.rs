@@ -74,7 +74,7 @@ pub mod parameter {
     pub const RESUME_EITHER_SIZE: usize = 28;
     /// Offset of the heap in what the header of a page points to, if each isolate has a table of entry points; 0 for none.
     pub const HEAP: usize = 29;
-    /// Distance from the heap to the address of that table.
+    /// Offset, from the heap, of the word with the address of the table of entry points.
     pub const HEAP_DISPATCH: usize = 30;
     /// Number of parameters.
     pub const COUNT: usize = 31;

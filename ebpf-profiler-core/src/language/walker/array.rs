@@ -57,14 +57,15 @@ impl ArrayWalker {
         ArrayWalker { path, layout: Layout::new(), size, grows_down: false, top: Top::Innermost, end: None }
     }
 
-    /// Sets the distance in bytes, from the word at the end of the path, of the word with the address of the outermost frame.
+    /// Tells where the walk ends: the address of the outermost frame is in the word that is `distance` bytes behind the word to
+    /// which the path leads.
     pub fn outermost(mut self, distance: i64) -> ArrayWalker {
         self.end = Some((distance, End::Outermost));
         self
     }
 
-    /// Sets the distance in bytes, from the word at the end of the path, of the word with the end of the memory from which the
-    /// array [grows down](ArrayWalker::grows_down): the first address behind the outermost frame.
+    /// Tells where the walk of an array that [grows down](ArrayWalker::grows_down) ends: the first address behind the outermost
+    /// frame is in the word that is `distance` bytes behind the word to which the path leads.
     pub fn end(mut self, distance: i64) -> ArrayWalker {
         self.end = Some((distance, End::EndOfMemory));
         self

@@ -17,23 +17,24 @@ use super::error::OptionError;
 use crate::registry::Limits;
 pub(super) use governor::{Governor, Measured};
 
-/// CPU time and memory that a profiler may cost, for [`Builder::budget`](super::Builder::budget).
+/// CPU time, as a share of that of all CPUs, and memory that a profiler may cost: for [`Builder::budget`](super::Builder::budget).
 ///
 /// # CPU time
 ///
 /// The profiler measures its own cost: the time of its programs in the kernel, and the CPU time of its threads. When samples cost
-/// more than the budget, events are sampled less often, the kinds of samples with the highest cost first; when the cost falls
-/// below half of the budget, more often again. A kind then has a *period* T: an event of value v is sampled with probability
-/// v / T and counts T, and events of T or more are all sampled. Totals stay right on average, and the values of a profile need no
-/// correction. [`Profile::sampling_periods`](crate::profile::Profile::sampling_periods) has the periods.
+/// more than the budget, events are sampled less often, the kinds of samples with the highest total cost first. Once the cost
+/// is below half of the budget, they are sampled more often again. A kind then has a *period* T: an event with a value v below T
+/// (nanoseconds, bytes or 1) is sampled with probability v / T and counts T; one of T or more is always sampled and counts v.
+/// Totals stay right on average, and the values of a profile need no correction. [`Profile::sampling_periods`](crate::profile::Profile::sampling_periods) has the periods.
 ///
-/// Events that are not sampled cost time too: less than 0.1 µs for a tracepoint, more than 1 µs for the trap of a uprobe, which
-/// the kernel does not measure. [`BudgetStats::is_exceeded`](super::BudgetStats::is_exceeded) is set when these alone exceed the
-/// budget. The cost of the start and of names does not depend on samples and changes no period.
+/// Events that are not sampled cost time, too: less than 0.1 µs for a tracepoint, more than 1 µs for a uprobe. Most of that is the
+/// uprobe's trap, which the kernel does not measure and no budget contains.
+/// [`BudgetStats::is_exceeded`](super::BudgetStats::is_exceeded) is set when the measured cost of these events alone exceeds the
+/// budget. The cost of the start and of symbolization does not depend on the number of samples and changes no period.
 ///
 /// # Memory
 ///
-/// The memory of unwind tables, the ring and the [`Limits`] are reduced so that they fit.
+/// The space for unwind tables, the ring buffer and the [`Limits`] are reduced to what fits, down to a minimum.
 ///
 /// # Examples
 ///

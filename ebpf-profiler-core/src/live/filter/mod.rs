@@ -44,7 +44,7 @@ pub struct Filter {
     conditions: u32,
 }
 
-/// A [`Filter`] that cannot be applied.
+/// A part of a [`Filter`] that is invalid, or that names no control group of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
     what: String,

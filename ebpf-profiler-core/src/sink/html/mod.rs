@@ -46,7 +46,7 @@ pub struct Html<'p> {
 }
 
 impl<'p> Html<'p> {
-    /// Returns the page of a profile.
+    /// Creates the page with the flame graph of a profile, to be written to one HTML file.
     pub fn new(profile: &'p Profile) -> Html<'p> {
         Html { profile, title: super::title(profile) }
     }
