@@ -3,25 +3,21 @@
 //! The native stack has two frames of an interpreter loop: `leaf, loop, helper, loop, start`. The list differs in each
 //! test; all native frames are present in all of them.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::BTreeMap;
 
 use ebpf_profiler_core::internal::tables::{MemoryTables, Tables};
 use ebpf_profiler_core::internal::trace::Walker;
 use ebpf_profiler_core::trace::Stop;
-use ebpf_programs::abi::VERSION;
 use ebpf_programs::abi::interpreter::{
     Frames, Interpreter, MAX_INTERPRETER_FRAMES, NO_CHECK, Others, Path, fold, from, position, run,
 };
 use ebpf_programs::abi::mapping::Process;
-use ebpf_programs::abi::record::frame::{ADDRESS, CHECK, DETAIL, INTERPRETED, INTERPRETER_SHIFT, LOOP};
+use ebpf_programs::abi::record::frame::CHECK;
 use ebpf_programs::abi::registers::{Registers, x86_64};
 use ebpf_programs::walk::arch::X86_64;
 
-const CODE: u64 = 0x40_0000;
-const LOOP_CODE: std::ops::Range<u64> = CODE + 0x200..CODE + 0x300;
-const STACK: u64 = 0x7fff_0000;
+use crate::stack::{CODE, LOOP_CODE, RETURNS, STACK, table, text};
+
 const THREAD: u64 = 0x5000;
 
 /// Offsets of a frame's fields; the byte at 24 holds the mark.
@@ -54,7 +50,7 @@ impl World {
         let loops = [[LOOP_CODE.start, LOOP_CODE.end], [0; 2], [0; 2], [0; 2]];
         let mut memory = BTreeMap::from([(THREAD + 16, 0x6000), (0x6008, 0x1000)]);
         // Each native frame has 16 bytes: `cfa = rsp + 16, ra = [cfa - 8]`.
-        for (number, pc) in [0x210u64, 0x110, 0x220, 0x401].into_iter().enumerate() {
+        for (number, pc) in RETURNS.into_iter().enumerate() {
             memory.insert(STACK + 16 * number as u64 + 8, CODE + pc);
         }
         World {
@@ -92,44 +88,13 @@ impl World {
         let mut memory = |address: u64| self.memory.get(&address).copied();
         let stop = walker.walk::<X86_64>(&registers, &process, &tables, &mut memory);
         assert_eq!(stop, Stop::Root);
-        text(walker.frames())
+        text(walker.frames(), CODE)
     }
-}
-
-fn text(words: &[u64]) -> String {
-    let mut parts = Vec::new();
-    let mut words = words.iter().copied();
-    while let Some(word) = words.next() {
-        let address = word & ADDRESS & !(3 << INTERPRETER_SHIFT);
-        if word & INTERPRETED == 0 {
-            parts.push(format!("{:x}{}", address - CODE, if word & LOOP != 0 { "*" } else { "" }));
-            continue;
-        }
-        let detail = words.next().unwrap();
-        assert_eq!(detail >> 56, DETAIL >> 56);
-        let check = match detail >> 32 & CHECK {
-            0 => String::new(),
-            check => format!("/{check:x}"),
-        };
-        parts.push(format!("{address:x}@{}{check}", detail as u32));
-    }
-    parts.join(" ")
 }
 
 /// Returns one mapping, whose file holds interpreter 1: start, end, bias, table offset, kind and interpreter.
 fn mapping() -> Vec<u32> {
     vec![CODE as u32, 0, CODE as u32 + 0x1000, 0, (CODE as u32).wrapping_neg(), u32::MAX, 1, 1 | 1 << 16]
-}
-
-/// Returns a table of one page with two rows: from 0x400 on is the outermost frame, everything before is not.
-fn table() -> Vec<u32> {
-    let mut words = vec![0, 0, 1, 3, 2, 108, 16 << 16 | VERSION, 0];
-    words.extend([1 << 16, 2 << 16 | 0x400]);
-    words.resize(16, 0); // rule 0: no data
-    words.extend([0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
-    words.extend([2, 0, 0, 0]); // rule 2: the outermost frame
-    words.extend([8, 52, 10 << 16 | 8]);
-    words
 }
 
 #[test]

@@ -1,23 +1,18 @@
 //! Frames in arrays and in compiled code, walked by the kernel side's walker from descriptions, in made-up memory.
 
-#![expect(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::BTreeMap;
 
 use ebpf_profiler_core::internal::tables::{MemoryTables, Tables};
 use ebpf_profiler_core::internal::trace::Walker;
 use ebpf_profiler_core::language::{ArrayWalker, CompiledWalker, FramePath, FrameWalker};
 use ebpf_profiler_core::trace::Stop;
-use ebpf_programs::abi::VERSION;
 use ebpf_programs::abi::mapping::{Process, kind};
-use ebpf_programs::abi::record::frame::{ADDRESS, CHECK, DETAIL, INTERPRETED, INTERPRETER_SHIFT, LOOP};
 use ebpf_programs::abi::registers::{Registers, x86_64};
 use ebpf_programs::walk::arch::X86_64;
 
-const CODE: u64 = 0x40_0000;
-const LOOP_CODE: std::ops::Range<u64> = CODE + 0x200..CODE + 0x300;
+use crate::stack::{CODE, LOOP_CODE, RETURNS, STACK, table, text};
+
 const COMPILED: u64 = 0x80_0000;
-const STACK: u64 = 0x7fff_0000;
 const VM: u64 = 0x5000;
 const ARRAY: u64 = 0x1_0000;
 const SIZE: u64 = 24;
@@ -51,28 +46,8 @@ impl World {
         let process = Process { mappings: 0, count: 2, interpreters: 16, ..Process::default() };
         let mut walker = Walker::default();
         let stop = walker.walk::<X86_64>(&self.registers, &process, &tables, &mut |at: u64| self.read(at));
-        (text(walker.frames()), stop)
+        (text(walker.frames(), 0), stop)
     }
-}
-
-fn text(words: &[u64]) -> String {
-    let mut parts = Vec::new();
-    let mut words = words.iter().copied();
-    while let Some(word) = words.next() {
-        let address = word & ADDRESS & !(3 << INTERPRETER_SHIFT);
-        if word & INTERPRETED == 0 {
-            parts.push(format!("{address:x}{}", if word & LOOP != 0 { "*" } else { "" }));
-            continue;
-        }
-        let detail = words.next().unwrap();
-        assert_eq!(detail >> 56, DETAIL >> 56);
-        let check = match detail >> 32 & CHECK {
-            0 => String::new(),
-            check => format!("/{check:x}"),
-        };
-        parts.push(format!("{address:x}@{}{check}", detail as u32));
-    }
-    parts.join(" ")
 }
 
 /// Returns two mappings, of a file with interpreter 1 and of its memory: start, end, bias, table offset, kind and interpreter.
@@ -84,22 +59,11 @@ fn mappings() -> Vec<u32> {
     [file, memory].concat()
 }
 
-/// Returns a table of one page with two rows: from 0x400 on is the outermost frame, everything before is not.
-fn table() -> Vec<u32> {
-    let mut words = vec![0, 0, 1, 3, 2, 108, 16 << 16 | VERSION, 0];
-    words.extend([1 << 16, 2 << 16 | 0x400]);
-    words.resize(16, 0); // rule 0: no data
-    words.extend([0x0703, 16, 0, 0]); // rule 1: cfa = rsp + 16, ra = [cfa - 8]
-    words.extend([2, 0, 0, 0]); // rule 2: the outermost frame
-    words.extend([8, 52, 10 << 16 | 8]);
-    words
-}
-
 /// Returns a thread in `leaf, loop, helper, loop, start`, whose virtual machine has two words: of the innermost frame, and of the end.
 /// The array has `count` frames of the functions 0xa000, 0xa100, … in calling order, at positions 1, 2, …
 fn interpreted(vm: [u64; 2], count: u64, grows_down: bool) -> World {
     let mut world = World::default();
-    for (number, pc) in [0x210u64, 0x110, 0x220, 0x401].into_iter().enumerate() {
+    for (number, pc) in RETURNS.into_iter().enumerate() {
         world.put(STACK + 16 * number as u64, &[0, CODE + pc]);
     }
     world.put(VM, &vm);
