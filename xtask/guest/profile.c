@@ -4,9 +4,11 @@
  * 95 of 100 samples of it have to hold exactly that chain, and there must be some hundred of them.
  *
  * Before that, /task/flamegraph samples page faults, waits, disks and memory in use: programs of such triggers have the walkers of all languages, so the
- * kernel's verifier has to accept all of them. Then it samples a function of the kernel that a known thread calls 500 times.
+ * kernel's verifier has to accept all of them. Then it samples a function of the kernel that a known thread calls 500 times, by kprobes
+ * and by fentry.
  * /task/own_language profiles toy languages, whose frames are in an array, and in compiled code.
  */
+#include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -59,17 +61,23 @@ __attribute__((noinline)) static void store(int file)
     __asm__ volatile("");
 }
 
-/* Returns the sum of the values of samples of the thread that writes, in its function; -1 if another stack has one. */
-static long sum_of_writes(const char *kind)
+/* Returns the sum of the values of samples of the thread that writes, in its function; -1 if another stack has one, or one with another
+ * last frame than `leaf`, unless that is NULL. */
+static long sum_of_writes(const char *kind, const char *leaf)
 {
-    static char line[1 << 16], path[128];
+    static char line[1 << 16], path[320];
     long sum = 0;
     snprintf(path, sizeof path, "/tmp/points.%s.folded", kind);
+    /* A file's name has letters, digits and _ of the kind's. */
+    for (char *at = path + sizeof "/tmp/points"; at < path + strlen(path) - sizeof ".folded" + 1; at++)
+        if (!isalnum((unsigned char)*at) && *at != '_')
+            *at = '-';
     FILE *file = fopen(path, "r");
     while (file && fgets(line, sizeof line, file)) {
         if (strncmp(line, "writer;", 7) != 0)
             continue;
-        if (!strstr(line, ";store;") || strncmp(line, "writer;_start;", 14) != 0) {
+        char *last = strrchr(line, ';') + 1;
+        if (!strstr(line, ";store;") || strncmp(line, "writer;_start;", 14) != 0 || (leaf && strncmp(last, leaf, strlen(leaf)) != 0)) {
             printf("profile: %s", line);
             return -1;
         }
@@ -97,33 +105,44 @@ static int links(pid_t pid)
     return count;
 }
 
-/* Samples a function of the kernel in four ways. */
-static int judge_points(void)
+/* Writes WRITES times, says so by closing `done`, and waits. */
+static void be_writer(const int done[2])
+{
+    prctl(PR_SET_NAME, "writer");
+    int file = open("/dev/null", O_WRONLY);
+    for (int i = 0; i < WRITES; i++) {
+        store(file);
+        usleep(2000);
+    }
+    close(done[0]);
+    close(done[1]);
+    sleep(100);
+    _exit(0);
+}
+
+/* Samples a function of the kernel in four ways: by probes of the kernel, or by programs that are loaded for the function. At a
+ * kretprobe the function has returned, and is not in the stack. */
+static int judge_points(const char *entry, const char *exit, const char *leaf)
 {
     /* One for each probe, of which the time has two, and for a process's start, exec and end. */
-    enum { LINKS = 5 + 3 };
-    char *flamegraph[] = {"/task/flamegraph", "--seconds", "100", "--output", "/tmp/points.folded",
-        "--on", "kprobe:vfs_write:arg2", "--on", "kretprobe:vfs_write:result", "--on", "kprobe:vfs_[w]rite",
-        "--on", "kprobe:vfs_write:time", "--thread", "writer", NULL};
+    enum { LINKS = 5 + 3, KINDS = 4 };
+    static char on[KINDS][64];
+    snprintf(on[0], sizeof on[0], "%s:vfs_write:arg2", entry);
+    snprintf(on[1], sizeof on[1], "%s:vfs_write:result", exit);
+    snprintf(on[2], sizeof on[2], "%s:vfs_[w]rite", entry);
+    snprintf(on[3], sizeof on[3], "%s:vfs_write:time", entry);
+    char *flamegraph[] = {"/task/flamegraph", "--seconds", "250", "--output", "/tmp/points.folded",
+        "--on", on[0], "--on", on[1], "--on", on[2], "--on", on[3], "--thread", "writer", NULL};
     pid_t profiler = start(flamegraph);
-    for (int i = 0; i < 600 && links(profiler) < LINKS; i++)
+    /* The walk is verified for each function; emulated, beside other work, that takes a minute. */
+    for (int i = 0; i < 2000 && links(profiler) < LINKS; i++)
         usleep(100000);
     int done[2];
     if (pipe(done) != 0)
         return 1;
     pid_t writer = fork();
-    if (writer == 0) {
-        prctl(PR_SET_NAME, "writer");
-        int file = open("/dev/null", O_WRONLY);
-        for (int i = 0; i < WRITES; i++) {
-            store(file);
-            usleep(2000);
-        }
-        close(done[0]);
-        close(done[1]);
-        sleep(100);
-        _exit(0);
-    }
+    if (writer == 0)
+        be_writer(done);
     char byte;
     close(done[1]);
     if (read(done[0], &byte, 1) != 0)
@@ -135,10 +154,11 @@ static int judge_points(void)
     waitpid(profiler, &status, 0);
     kill(writer, SIGKILL);
     waitpid(writer, NULL, 0);
-    long bytes = sum_of_writes("kprobe-vfs_write-arg2"), results = sum_of_writes("kretprobe-vfs_write-result");
-    long calls = sum_of_writes("kprobe-vfs_-w-rite"), time = sum_of_writes("kprobe-vfs_write-time");
-    printf("profile: vfs_write: %ld calls, %ld and %ld bytes, %ld ns\n", calls, bytes, results, time);
-    return calls != WRITES || bytes != WRITES * BYTES || results != WRITES * BYTES || time <= 0;
+    long sums[KINDS];
+    for (int i = 0; i < KINDS; i++)
+        sums[i] = sum_of_writes(on[i], leaf);
+    printf("profile: %s vfs_write: %ld calls, %ld and %ld bytes, %ld ns\n", entry, sums[2], sums[0], sums[1], sums[3]);
+    return sums[2] != WRITES || sums[0] != WRITES * BYTES || sums[1] != WRITES * BYTES || sums[3] <= 0;
 }
 
 /* Profiles a toy language: nine of ten samples have to be of its script, from the root to a leaf. */
@@ -187,7 +207,7 @@ int main(void)
         printf("profile: no page faults\n");
         return 1;
     }
-    if (judge_points() != 0) {
+    if (judge_points("kprobe", "kretprobe", NULL) != 0 || judge_points("fentry", "fexit", "vfs_write_[k]") != 0) {
         printf("profile: functions of the kernel are not counted\n");
         return 1;
     }

@@ -233,11 +233,19 @@ pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
     unsafe { open(command::TYPES_LOAD, &mut request) }
 }
 
+/// The entry of a function of the kernel (fentry).
+pub(super) const FUNCTION_ENTRY: u32 = 24;
+
+/// The exit of a function of the kernel (fexit).
+pub(super) const FUNCTION_EXIT: u32 = 25;
+
 /// A program to load.
 #[derive(Debug)]
 pub(super) struct Code<'a> {
     pub(super) name: &'a str,
     pub(super) kind: u32,
+    /// The edge of a function of the kernel, and the number of the function's type; 0 for other programs.
+    pub(super) function: (u32, u32),
     pub(super) instructions: &'a [bpf_insn],
     pub(super) license: &'a CStr,
     pub(super) types: Option<BorrowedFd<'a>>,
@@ -263,6 +271,8 @@ impl Code<'_> {
             log_size: log.len() as u32,
             log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
             name: short_name(self.name),
+            attach_type: self.function.0,
+            attach_to: self.function.1,
             types: self.types.map_or(0, |types| types.as_raw_fd()),
             function_size: FUNCTION,
             functions: self.functions.as_ptr() as u64,
@@ -280,6 +290,28 @@ impl Code<'_> {
         }
         Err(io::ErrorKind::Interrupted.into())
     }
+}
+
+/// Loads a program that returns at once, for the entry of the function of the kernel whose type has number `function`.
+///
+/// # Errors
+///
+/// Fails if the kernel allows no programs at the function.
+pub(super) fn load_empty_of_function(function: u32) -> io::Result<OwnedFd> {
+    const TRACING: u32 = 26;
+    let _bitfield_1 = bpf_insn::new_bitfield_1(0, 0);
+    let instruction = |code| bpf_insn { code, _bitfield_align_1: [], _bitfield_1, off: 0, imm: 0 };
+    let code = Code {
+        name: "empty",
+        kind: TRACING,
+        function: (FUNCTION_ENTRY, function),
+        // r0 = 0; exit
+        instructions: &[instruction(0xb7), instruction(0x95)],
+        license: c"GPL",
+        types: None,
+        functions: &[],
+    };
+    code.load(&mut [])
 }
 
 /// Attaches a program to a raw tracepoint as long as the returned link is open.
@@ -302,7 +334,20 @@ pub(super) fn attach(program: &OwnedFd, tracepoint: &CStr) -> io::Result<OwnedFd
 pub(super) fn link(program: &OwnedFd, event: BorrowedFd<'_>, cookie: u64) -> io::Result<OwnedFd> {
     const PERF_EVENT: u32 = 41;
     let (program, target) = (program.as_raw_fd(), event.as_raw_fd());
-    let mut request = LinkCreate { program, target, attach_type: PERF_EVENT, flags: 0, cookie };
+    let mut request = LinkCreate { program, target, attach_type: PERF_EVENT, flags: 0, details: [cookie, 0] };
+    // SAFETY: the request holds no address.
+    unsafe { open(command::LINK_CREATE, &mut request) }
+}
+
+/// Attaches a program to the function of the kernel for which it was loaded, as long as the returned link is open. The program reads
+/// `cookie`.
+///
+/// # Errors
+///
+/// Fails if the kernel allows no programs at the function.
+pub(super) fn link_to_function(program: &OwnedFd, edge: u32, cookie: u64) -> io::Result<OwnedFd> {
+    let (program, details) = (program.as_raw_fd(), [0, cookie]);
+    let mut request = LinkCreate { program, target: 0, attach_type: edge, flags: 0, details };
     // SAFETY: the request holds no address.
     unsafe { open(command::LINK_CREATE, &mut request) }
 }
@@ -469,7 +514,8 @@ struct LinkCreate {
     target: i32,
     attach_type: u32,
     flags: u32,
-    cookie: u64,
+    /// A perf event: the cookie. A function of the kernel: 0, the cookie.
+    details: [u64; 2],
 }
 
 #[repr(C)]

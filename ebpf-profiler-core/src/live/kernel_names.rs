@@ -38,6 +38,7 @@ impl LiveNames {
         format.freeze()?;
         let text = Map::create("text", Shape { value_size: TEXT as u32, flags: MMAPABLE, ..shape }, None)?;
         let code = Code {
+            function: (0, 0),
             name: "kernel_name",
             kind: RAW_TRACEPOINT,
             instructions: &instructions(&format, &text),

@@ -13,8 +13,12 @@
 //! copies it page by page: reading all of it takes 15 ms. So it is read in windows, and only up to the structure, which
 //! is near the start for those used here.
 
+mod functions;
+
 use std::fs::File;
 use std::io;
+
+pub(super) use functions::{Integer, KernelFunction};
 
 use crate::elf::ReadAt;
 
@@ -131,12 +135,10 @@ impl<R: ReadAt> KernelTypes<R> {
     fn unqualified(&mut self, mut id: u32) -> Option<Type> {
         for _ in 0..DEPTH {
             let found = self.type_of(id)?;
-            match found.kind {
-                kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG => {
-                    id = found.of;
-                }
-                _ => return Some(found),
+            if !found.is_qualifier() {
+                return Some(found);
             }
+            id = found.of;
         }
         None
     }
@@ -201,6 +203,11 @@ struct Type {
 }
 
 impl Type {
+    /// Returns `true` for a typedef or qualifier of another type.
+    fn is_qualifier(&self) -> bool {
+        matches!(self.kind, kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG)
+    }
+
     /// Returns the position of the next type.
     fn end(&self) -> Option<u64> {
         let each = match self.kind {
@@ -230,6 +237,7 @@ struct Member {
 /// Kinds of type.
 mod kind {
     pub(super) const INT: u32 = 1;
+    pub(super) const PTR: u32 = 2;
     pub(super) const ARRAY: u32 = 3;
     pub(super) const STRUCT: u32 = 4;
     pub(super) const UNION: u32 = 5;
@@ -238,6 +246,7 @@ mod kind {
     pub(super) const VOLATILE: u32 = 9;
     pub(super) const CONST: u32 = 10;
     pub(super) const RESTRICT: u32 = 11;
+    pub(super) const FUNC: u32 = 12;
     pub(super) const FUNC_PROTO: u32 = 13;
     pub(super) const VAR: u32 = 14;
     pub(super) const DATASEC: u32 = 15;
@@ -262,6 +271,15 @@ impl<R: ReadAt> Window<R> {
 
     fn array<const N: usize>(&mut self, at: u64) -> Option<[u8; N]> {
         self.bytes(at, N)?.try_into().ok()
+    }
+
+    /// Returns the string at `at`, without the zero byte at its end.
+    fn string(&mut self, at: u64) -> Option<&[u8]> {
+        /// Maximum length of a name in bytes.
+        const LENGTH: u64 = 512;
+        let count = self.len.checked_sub(at)?.min(LENGTH) as usize;
+        let bytes = self.bytes(at, count)?;
+        bytes.split(|&byte| byte == 0).next().filter(|name| name.len() < count)
     }
 
     /// Returns `count` bytes at `at`, at most one piece.

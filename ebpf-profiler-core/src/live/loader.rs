@@ -259,6 +259,7 @@ pub(super) fn load(
     }
     let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
     programs.extend(triggers.iter().flat_map(Trigger::programs));
+    programs.extend(triggers.iter().flat_map(Trigger::programs_of_functions));
     programs.extend(triggers.iter().flat_map(Trigger::walks).map(|walk| walk.program));
     let has_periods = has_budget || triggers.iter().any(|trigger| trigger.period() > 0);
     let constants: [(&str, &[u8]); 5] = [

@@ -125,8 +125,8 @@ pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use system::LiveSystem;
 pub use trigger::{
-    BlockLatency, Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger, TriggerError,
-    Uprobe, Usdt,
+    BlockLatency, Fentry, Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger,
+    TriggerError, Uprobe, Usdt,
 };
 pub use usage::Usage;
 

@@ -95,16 +95,24 @@ impl KernelObject {
 
     /// Loads a program into the kernel.
     pub(super) fn program(&self, name: &str) -> Result<OwnedFd, StartError> {
+        self.program_of(name, 0)
+    }
+
+    /// Loads a program for the function of the kernel whose type has number `function`.
+    pub(super) fn program_of(&self, name: &str, function: u32) -> Result<OwnedFd, StartError> {
         let program = self.object.programs.get(name).ok_or_else(|| missing("program", name))?;
-        let function = self.object.functions.get(&program.function_key());
-        let function = function.ok_or_else(|| missing("program", name))?;
+        let code = self.object.functions.get(&program.function_key());
+        let code = code.ok_or_else(|| missing("program", name))?;
+        let (kind, edge) = kind(&program.section).ok_or_else(|| missing("program", name))?;
+        let (instructions, functions) = (&code.instructions, code.func_info.func_info_bytes());
         let code = Code {
             name,
-            kind: kind(&program.section).ok_or_else(|| missing("program", name))?,
-            instructions: &function.instructions,
+            kind,
+            function: (edge, function),
+            instructions,
             license: &program.license,
             types: Some(self.types.as_fd()),
-            functions: &function.func_info.func_info_bytes(),
+            functions: &functions,
         };
         code.load(&mut []).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => refused("load the sampling program", error),
@@ -121,13 +129,15 @@ fn log(code: &Code<'_>) -> String {
     String::from_utf8_lossy(&log[..end]).into_owned()
 }
 
-/// Returns the kernel's number of a program type.
-fn kind(section: &ProgramSection) -> Option<u32> {
+/// Returns the kernel's number of a program type, and of the edge of a function at which it runs.
+fn kind(section: &ProgramSection) -> Option<(u32, u32)> {
     match section {
-        ProgramSection::UProbe { .. } => Some(2),
-        ProgramSection::TracePoint => Some(5),
-        ProgramSection::PerfEvent => Some(7),
-        ProgramSection::RawTracePoint => Some(17),
+        ProgramSection::UProbe { .. } => Some((2, 0)),
+        ProgramSection::TracePoint => Some((5, 0)),
+        ProgramSection::PerfEvent => Some((7, 0)),
+        ProgramSection::RawTracePoint => Some((17, 0)),
+        ProgramSection::FEntry { .. } => Some((26, bpf::FUNCTION_ENTRY)),
+        ProgramSection::FExit { .. } => Some((26, bpf::FUNCTION_EXIT)),
         _ => None,
     }
 }

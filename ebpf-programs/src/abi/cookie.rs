@@ -5,6 +5,7 @@
 //!   field of a tracepoint factor 32 bits at 32 | 1 bit at 31, size 2 bits at 29, offset 13 bits at 16 | number of the kind
 //!   probe                 displacement 32 bits at 32 | operand 16 bits at 16 | number of the kind of samples, 16 bits
 //!   time of a function    0                    | 0                  | number of the kind of samples, 16 bits
+//!   kernel's function     displacement 32 bits at 32 | operand 16 bits at 16, or time: 1 bit at 31 | number of the kind
 //!   time of a system call threshold 32 bits at 32 | has operation, 1 bit at 16 | number of the kind of samples, 16 bits
 //! ```
 
@@ -23,7 +24,8 @@ pub const VALUE_SHIFT: u32 = 32;
 ///
 /// With the displacement [`PRODUCT`](operand::PRODUCT) the value is `base × index`.
 ///
-/// Words are those of the context's registers. The value is truncated to its size; negative ones count as 0.
+/// Words are those of the context's registers. At the entry of a function of the kernel, the base word is one of its arguments; at its
+/// exit, it stands for the result. The value is truncated to its size; negative ones count as 0.
 pub mod operand {
     /// Lowest bit of the number of the base word.
     pub const BASE_SHIFT: u32 = 16;
@@ -48,6 +50,9 @@ pub mod operand {
     /// Number of the lowest bit of an operand's displacement in the cookie.
     pub const DISPLACEMENT_SHIFT: u32 = 32;
 }
+
+/// Bit that is set if the value is the time of a function of the kernel.
+pub const TIME: u64 = 1 << 31;
 
 /// Bit that is set if the value is that of a field, times the factor.
 pub const FIELD: u64 = 1 << 31;

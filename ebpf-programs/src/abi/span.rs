@@ -8,7 +8,8 @@ pub struct Key {
     pub tid: u32,
     /// Number of the kind of samples.
     pub event: u32,
-    /// Stack pointer at the function's return, which distinguishes recursive calls; 0 for system calls.
+    /// Address on the stack that distinguishes recursive calls: the stack pointer at the return of a function, or the context of its
+    /// programs; 0 for system calls.
     pub place: u64,
 }
 

@@ -3,7 +3,9 @@
 use core::ffi::c_void;
 
 use aya_ebpf::EbpfContext;
-use aya_ebpf::programs::{PerfEventContext, ProbeContext, RawTracePointContext, TracePointContext};
+use aya_ebpf::programs::{
+    FEntryContext, FExitContext, PerfEventContext, ProbeContext, RawTracePointContext, TracePointContext,
+};
 
 /// Word number of `cs` in `struct pt_regs` of x86_64.
 pub(crate) const CS: usize = 17;
@@ -96,5 +98,33 @@ impl Context for TracePointContext {
     #[inline(always)]
     fn pointer(&self) -> *mut c_void {
         self.as_ptr()
+    }
+}
+
+/// The entry of a function of the kernel.
+impl Context for FEntryContext {
+    #[inline(always)]
+    fn pointer(&self) -> *mut c_void {
+        self.as_ptr()
+    }
+
+    /// The program, and the code that calls it.
+    #[inline(always)]
+    fn skipped_frames(&self) -> u32 {
+        2
+    }
+}
+
+/// The exit of a function of the kernel.
+impl Context for FExitContext {
+    #[inline(always)]
+    fn pointer(&self) -> *mut c_void {
+        self.as_ptr()
+    }
+
+    /// The program, and the code that calls it.
+    #[inline(always)]
+    fn skipped_frames(&self) -> u32 {
+        2
     }
 }

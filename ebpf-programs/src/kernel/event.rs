@@ -64,7 +64,23 @@ fn operand(context: &ProbeContext, cookie: u64) -> u64 {
         unsafe { bpf_probe_read_user(word.as_mut_ptr().cast(), bytes, value as *const _) };
         value = word[0];
     }
-    let cut = 64 - bytes * 8;
+    truncate(value, 64 - bytes * 8, cookie)
+}
+
+/// Returns the value of the [operand](mod@operand) of a function of the kernel, whose base word `word` returns.
+#[inline(always)]
+pub(crate) fn operand_of_function(cookie: u64, word: impl FnOnce(u32) -> u64) -> u64 {
+    let base = cookie >> operand::BASE_SHIFT & operand::WORD;
+    if base == operand::NONE {
+        return cookie >> operand::DISPLACEMENT_SHIFT;
+    }
+    let bytes = 0x8421u32 >> (4 * (cookie >> operand::SIZE_SHIFT & operand::LOG)) & 15;
+    truncate(word(base as u32), 64 - bytes * 8, cookie)
+}
+
+/// Removes the highest `cut` bits of a value. A negative one is 0.
+#[inline(always)]
+fn truncate(value: u64, cut: u32, cookie: u64) -> u64 {
     if cookie & operand::SIGNED == 0 {
         return value << cut >> cut;
     }

@@ -42,6 +42,8 @@ mod sample;
 
 mod event;
 
+mod function;
+
 mod held;
 
 mod heap;
@@ -54,8 +56,10 @@ mod user_registers;
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::helpers::generated::bpf_get_smp_processor_id;
-use aya_ebpf::macros::{perf_event, raw_tracepoint, tracepoint, uprobe};
-use aya_ebpf::programs::{PerfEventContext, ProbeContext, RawTracePointContext, TracePointContext};
+use aya_ebpf::macros::{fentry, fexit, perf_event, raw_tracepoint, tracepoint, uprobe};
+use aya_ebpf::programs::{
+    FEntryContext, FExitContext, PerfEventContext, ProbeContext, RawTracePointContext, TracePointContext,
+};
 use ebpf_programs::abi;
 use ebpf_programs::abi::own::walk;
 use ebpf_programs::abi::reason::Counter;
@@ -142,6 +146,27 @@ fn walk_probed(context: ProbeContext) -> u32 {
 #[tracepoint]
 fn walk_traced(context: TracePointContext) -> u32 {
     event::take_tracepoint(&context);
+    0
+}
+
+/// Takes a sample at the entry of a function of the kernel.
+#[fentry]
+fn function_entered(context: FEntryContext) -> i32 {
+    function::enter(&context);
+    0
+}
+
+/// Begins the time of a function of the kernel.
+#[fentry]
+fn function_begun(context: FEntryContext) -> i32 {
+    function::begin(&context);
+    0
+}
+
+/// Takes a sample at the exit of a function of the kernel.
+#[fexit]
+fn function_left(context: FExitContext) -> i32 {
+    function::leave(&context);
     0
 }
 

@@ -3,6 +3,8 @@
 //! ```text
 //!   uprobe at a function          SPANS[thread, kind, stack pointer] = now
 //!   uretprobe                     value = now - SPANS[…]
+//!   fentry at a function          SPANS[thread, kind, context] = now: a call's programs have the same context
+//!   fexit                         value = now - SPANS[…]
 //!   sys_enter_futex               SPANS[thread, kind, 0] = now, for operations that wait
 //!   sys_exit_futex                value = now - SPANS[…], threshold
 //! ```
@@ -74,15 +76,17 @@ fn is_wait(operation: u64) -> bool {
     command < 64 && WAITS >> (command & 63) & 1 == 1
 }
 
+/// Returns the key of a span of this thread, of the kind of the link that runs the program.
 #[inline(always)]
-fn key<C: Context>(context: &C, place: u64) -> Key {
+pub(crate) fn key<C: Context>(context: &C, place: u64) -> Key {
     // SAFETY: the helper has no conditions.
     let tid = unsafe { bpf_get_current_pid_tgid() } as u32;
     Key { tid, event: cookie(context) as u16 as u32, place }
 }
 
+/// Begins a span.
 #[inline(always)]
-fn begin(key: Key) {
+pub(crate) fn begin(key: Key) {
     // SAFETY: the helper has no conditions.
     let now = unsafe { bpf_ktime_get_ns() };
     // Fails for lack of memory only: then the end finds no beginning.
@@ -91,7 +95,7 @@ fn begin(key: Key) {
 
 /// Returns the time since the beginning of a span; `None` if that was before the profiler's.
 #[inline(always)]
-fn end(key: &Key) -> Option<u64> {
+pub(crate) fn end(key: &Key) -> Option<u64> {
     // SAFETY: the value is copied.
     let start = unsafe { SPANS.get(key) }.copied()?;
     let _ = SPANS.remove(key);

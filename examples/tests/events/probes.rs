@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use ebpf_profiler_core::live::Health;
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::{Health, Trigger};
 
 use crate::tracefs;
 use crate::workload::{Program, chain};
@@ -86,19 +87,41 @@ fn tracepoint_is_counted_with_its_stack() {
 fn functions_of_the_kernel_are_counted_where_it_has_kprobes() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    let missing = ebpf_profiler_core::live::Trigger::missing("kprobe:FUNCTION[:argN|:time]");
     let has_kprobes = std::path::Path::new("/sys/bus/event_source/devices/kprobe").exists();
-    assert_eq!(missing.is_none(), has_kprobes, "{missing:?}");
-    if let Some(missing) = missing {
-        let trigger: ebpf_profiler_core::live::Trigger = "kprobe:vfs_read".parse().unwrap();
-        let error = ebpf_profiler_core::Profiler::builder().on(trigger).start().map(drop).unwrap_err();
-        return assert_eq!(error.to_string(), format!("cannot sample on kprobe:vfs_read: {missing}"));
+    let is_counted = count_reads("kprobe:ksys_read", "kretprobe:ksys_read:result");
+    assert_eq!(is_counted, has_kprobes);
+}
+
+/// The same for fentry, which a kernel with all that it needs may forbid.
+#[test]
+#[ignore = "needs root"]
+fn functions_of_the_kernel_are_counted_where_it_permits_fentry() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    count_reads("fentry:ksys_read", "fexit:ksys_read:result");
+    for (trigger, reason) in [
+        ("fentry:no_such_function", "the kernel has no function no_such_function"),
+        ("fentry:ksys_read:arg3", "ksys_read has 3 arguments"),
+        ("fexit:kfree:result", "the result of kfree is no integer or pointer"),
+        ("fentry:vfs_*", "functions match, and at most 16 are possible"),
+    ] {
+        assert_fails(trigger, reason);
     }
-    let triggers = ["kprobe:ksys_read", "kretprobe:ksys_read:result"];
-    let run = Program::build("kprobes").profile("calls", &triggers);
+}
+
+/// Samples a function of the kernel. Returns `false` if that isn't possible, which the profiler has to say.
+fn count_reads(entry: &str, exit: &str) -> bool {
+    if let Some(missing) = Trigger::missing(entry) {
+        let error = Profiler::builder().on(entry.parse::<Trigger>().unwrap()).start().map(drop).unwrap_err();
+        println!("{error}");
+        assert_eq!(error.to_string(), format!("cannot sample on {entry}: {missing}"));
+        return false;
+    }
+    let run = Program::build(entry.split(':').next().unwrap()).profile("calls", &[entry, exit]);
     run.assert_none_lost();
     let reads = run.sum(0, |sample| chain(sample).contains(&"reader".to_owned()));
     assert_eq!(reads, CALLS);
+    true
 }
 
 #[test]
@@ -114,9 +137,14 @@ fn missing_functions_files_and_tracepoints_are_errors() {
         ("kprobe:no_such_function", "the kernel has no function no_such_function"),
         ("kprobe:no_such_*", "no function of the kernel matches no_such_*"),
     ] {
-        let builder = ebpf_profiler_core::Profiler::builder();
-        let error = builder.on(trigger.parse::<ebpf_profiler_core::live::Trigger>().unwrap()).start();
-        let error = error.map(drop).unwrap_err().to_string();
-        assert!(error.contains(trigger) && error.contains(reason), "{error}");
+        assert_fails(trigger, reason);
     }
+}
+
+/// Asserts that a profiler on a trigger does not start, for a reason.
+#[track_caller]
+fn assert_fails(trigger: &str, reason: &str) {
+    let error = Profiler::builder().on(trigger.parse::<Trigger>().unwrap()).start();
+    let error = error.map(drop).unwrap_err().to_string();
+    assert!(error.contains(trigger) && error.contains(reason), "{error}");
 }

@@ -3,6 +3,7 @@
 use std::io::Cursor;
 use std::process::Command;
 
+use super::functions::Argument;
 use super::*;
 
 /// Type information under construction.
@@ -81,7 +82,20 @@ fn world() -> Vec<u8> {
     w.types.iter_mut().rev().nth(4).map(|info| *info |= 0x80).unwrap();
     let (low, whole) = (w.name("low"), w.name("whole"));
     w.words(&[low, 1, 3 << 24 | 8, whole, 1, 32]);
+    functions(&mut w);
     w.bytes()
+}
+
+/// Functions with a value of each sort as an argument.
+fn functions(w: &mut Writer) {
+    w.add(kind::INT, 0, 4, "signed int", &[1 << 24 | 32]); // 19
+    w.add(kind::CONST, 0, 19, "", &[]); // 20
+    w.add(kind::STRUCT, 0, 12, "pair", &[]); // 21, of two words
+    w.add(kind::FUNC_PROTO, 5, 20, "", &[0, 2, 0, 21, 0, 20, 0, 4, 0, 10]); // 22
+    w.add(kind::FUNC, 0, 22, "store", &[]); // 23
+    w.add(kind::FUNC_PROTO, 0, 0, "", &[]); // 24
+    w.add(kind::FUNC, 0, 24, "store_none", &[]); // 25
+    w.add(kind::FUNC, 0, 21, "broken", &[]); // 26, whose type is no prototype
 }
 
 fn open(bytes: &[u8]) -> KernelTypes<Cursor<Vec<u8>>> {
@@ -118,6 +132,25 @@ fn what_isnt_there_is_nowhere() {
 }
 
 #[test]
+fn functions_have_numbers_arguments_and_results() {
+    let mut types = open(&world());
+    let signed = Some(Integer { size: 2, is_signed: true });
+    let values = [
+        (0, Some(Integer { size: 3, is_signed: false })),
+        (1, None),
+        (3, signed),
+        (4, Some(Integer { size: 2, is_signed: false })),
+        (5, None),
+    ];
+    let arguments = values.map(|(word, integer)| Argument { word, integer }).to_vec();
+    let store = KernelFunction { id: 23, name: "store".to_owned(), arguments, result: signed };
+    let none = KernelFunction { id: 25, name: "store_none".to_owned(), arguments: vec![], result: None };
+    assert_eq!(types.functions(|name| name == b"store"), std::slice::from_ref(&store));
+    assert_eq!(types.functions(|name| name.starts_with(b"store")), [store, none]);
+    assert_eq!(types.functions(|name| name == b"broken" || name == b"task"), []);
+}
+
+#[test]
 fn a_structure_in_itself_ends() {
     let mut w = Writer::new();
     w.structure(kind::STRUCT, "knot", &[("", 1, 0), ("", 1, 0), ("", 1, 8)]);
@@ -135,6 +168,7 @@ fn damage_is_survived() {
         let bytes = whole[..end].to_vec();
         if let Ok(mut types) = KernelTypes::new(Cursor::new(bytes.clone()), Cursor::new(bytes)) {
             types.offset("task", "thread.fsbase");
+            types.functions(|_| true);
         }
     }
     for at in 0..whole.len() {
@@ -143,6 +177,7 @@ fn damage_is_survived() {
             bytes[at] ^= 1 << bit;
             if let Ok(mut types) = KernelTypes::new(Cursor::new(bytes.clone()), Cursor::new(bytes)) {
                 types.offset("task", "thread.fsbase");
+                types.functions(|_| true);
             }
         }
     }
@@ -162,6 +197,25 @@ fn the_running_kernel_is_read_as_bpftool_reads_it() {
         let bits = bits_in(&dump, "STRUCT 'task_struct'", member).unwrap();
         assert_eq!(types.offset("task_struct", member), Some(bits / 8), "{member}");
     }
+    for name in ["vfs_write", "kfree", "do_sys_openat2"] {
+        let [found] = <[KernelFunction; 1]>::try_from(types.functions(|it| it == name.as_bytes())).unwrap();
+        assert_eq!(Some((found.id, found.arguments.len())), function_in(&dump, name), "{name}");
+    }
+}
+
+/// Returns number and count of parameters of a function in a dump.
+///
+/// ```text
+///   [7] FUNC_PROTO '(anon)' ret_type_id=0 vlen=1
+///   [8] FUNC 'kfree' type_id=7 linkage=static
+/// ```
+fn function_in(dump: &str, name: &str) -> Option<(u32, usize)> {
+    let of = |text: &str, key: &str| text.split_once(key)?.1.split_whitespace().next().map(str::to_owned);
+    let line = dump.lines().find(|line| line.contains(&format!("] FUNC '{name}' ")))?;
+    let id = line.strip_prefix('[')?.split(']').next()?.parse().ok()?;
+    let prototype = format!("[{}] FUNC_PROTO ", of(line, "type_id=")?);
+    let prototype = dump.lines().find(|line| line.starts_with(&prototype))?;
+    Some((id, of(prototype, "vlen=")?.parse().ok()?))
 }
 
 /// Returns the offset of a direct member in a dump.

@@ -13,6 +13,7 @@ use super::super::error::StartError;
 use super::super::object::KernelObject;
 use super::super::{cpus, perf};
 use super::call::Call;
+use super::fentry::FunctionProgram;
 use super::place::Place;
 use super::{Event, Trigger, off_cpu};
 
@@ -46,6 +47,7 @@ enum Point {
         /// Places that the kernel rejects are skipped, unless it rejects all of them.
         skips_rejected: bool,
     },
+    Functions(Vec<FunctionProgram>),
     /// Tracepoints at the entry and the exit of system calls.
     Calls(Vec<([u64; 2], u64)>),
     Tracepoint {
@@ -153,7 +155,11 @@ impl Attached {
 
     /// Returns the programs.
     pub(in super::super) fn programs(&self) -> impl Iterator<Item = &OwnedFd> {
-        self.programs.values()
+        let of_functions = self.triggers.iter().flat_map(|(_, point)| match point {
+            Point::Functions(programs) => programs.as_slice(),
+            _ => &[],
+        });
+        self.programs.values().chain(of_functions.map(|function| &function.program))
     }
 
     fn program(&self, name: &str) -> io::Result<&OwnedFd> {
@@ -176,6 +182,7 @@ impl Attached {
             Point::Probes { kind, number, edges, skips_rejected } => {
                 self.probes(*kind, *number, edges, *skips_rejected)
             }
+            Point::Functions(programs) => functions(programs),
             Point::Calls(calls) => self.calls(calls),
             Point::Tracepoint { id, cookie } => self.event(perf::tracepoint(*id)?, "traced", *cookie),
             Point::Counter { number, period, cookie } => {
@@ -235,6 +242,22 @@ impl Attached {
     }
 }
 
+/// Attaches programs to functions of the kernel.
+fn functions(programs: &[FunctionProgram]) -> io::Result<Vec<OwnedFd>> {
+    let mut links = Vec::new();
+    for program in programs {
+        match program.attach() {
+            Ok(link) => links.push(link),
+            Err(_) if program.is_optional => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if links.is_empty() {
+        return Err(io::Error::other(format!("the kernel rejects all {} functions", programs.len())));
+    }
+    Ok(links)
+}
+
 /// Looks up the point of a trigger.
 fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Point, String> {
     let number = u64::from(event);
@@ -255,6 +278,7 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
             let (places, skips_rejected) = probe.places()?;
             probes("kprobe", number, Edge::of(probe.call, places), skips_rejected)
         }
+        Event::Fentry(function) => function.load(object, number).map(Point::Functions),
         Event::Malloc(malloc) if malloc.is_live => {
             probes("uprobe", number, Edge::of_memory(malloc.places_in_use()?), false)
         }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 use super::call::Call;
-use super::place::{self, Names, Place};
+use super::place::{self, MAX_PLACES, Names, Place};
 use crate::profile::SampleKind;
 
 /// The trigger of calls or returns of a function of the kernel.
@@ -67,7 +67,6 @@ impl Kprobe {
 
     /// Returns the places of its functions, and `true` if those that the kernel rejects are to be skipped.
     pub(super) fn places(&self) -> Result<(Vec<Place>, bool), String> {
-        const SYMBOLS: &str = "/proc/kallsyms";
         let names = Names::new(&self.function)?;
         let file = File::open(SYMBOLS).map_err(|error| format!("{SYMBOLS} cannot be read: {error}"))?;
         let found = functions(BufReader::new(file), &names);
@@ -79,7 +78,8 @@ impl Kprobe {
             (Names::All(_), _) => {
                 let unique =
                     found.iter().filter(|(_, count)| *count == 1).map(|(function, _)| place(function));
-                let places = place::bounded(unique.collect::<Result<Vec<_>, String>>()?, "functions")?;
+                let places =
+                    place::bounded(unique.collect::<Result<Vec<_>, String>>()?, MAX_PLACES, "functions")?;
                 if places.is_empty() {
                     return Err(format!("no function of the kernel matches {}", self.function));
                 }
@@ -89,8 +89,11 @@ impl Kprobe {
     }
 }
 
+/// The kernel's list of its symbols.
+pub(super) const SYMBOLS: &str = "/proc/kallsyms";
+
 /// Returns the functions in a list of the kernel's symbols, by their names, each with its number of occurrences.
-fn functions(symbols: impl BufRead, names: &Names<'_>) -> Vec<(String, u32)> {
+pub(super) fn functions(symbols: impl BufRead, names: &Names<'_>) -> Vec<(String, u32)> {
     let mut counts: HashMap<String, u32> = HashMap::new();
     for line in symbols.lines().map_while(Result::ok) {
         let mut words = line.split_ascii_whitespace();
@@ -109,13 +112,13 @@ fn functions(symbols: impl BufRead, names: &Names<'_>) -> Vec<(String, u32)> {
 mod tests {
     use super::*;
 
-    const SYMBOLS: &str = "0000000000000000 T vfs_read\n0000000000000000 t vfs_read.cold\n\
+    const TEXT: &str = "0000000000000000 T vfs_read\n0000000000000000 t vfs_read.cold\n\
         0000000000000000 D vfs_data\n0000000000000000 t dup\n0000000000000000 t dup\t[module]\n\
         0000000000000000 W vfs_weak\n\nbroken\n";
 
     #[test]
     fn functions_are_those_of_the_text() {
-        let of = |text: &str| functions(SYMBOLS.as_bytes(), &Names::new(text).unwrap());
+        let of = |text: &str| functions(TEXT.as_bytes(), &Names::new(text).unwrap());
         assert_eq!(of("vfs_read"), [("vfs_read".to_owned(), 1)]);
         assert_eq!(of("dup"), [("dup".to_owned(), 2)]);
         assert_eq!(of("vfs_*"), [("vfs_read".to_owned(), 1), ("vfs_weak".to_owned(), 1)]);

@@ -9,6 +9,8 @@
 //!   uprobe      probed               a function of a file        uprobe:FILE:FUNCTION: count
 //!   its time    entered, left        the function and its return uprobe:FILE:FUNCTION:time: nanoseconds
 //!   kprobe      as uprobe            a function of the kernel    kprobe:FUNCTION: count
+//!   fentry      function_entered     a function of the kernel    fentry:FUNCTION: count
+//!   its time    function_begun, left the function and its return fentry:FUNCTION:time: nanoseconds
 //!   malloc      probed               functions that allocate     malloc: bytes
 //!   its memory  allocating, freeing  and those that free         inuse_space: bytes
 //!   disks       issued, finished     requests of block devices   block-latency: nanoseconds
@@ -19,7 +21,8 @@
 //!   own         -                    by the embedder             its name and unit
 //! ```
 //!
-//! All programs but the clock's call the [walk](Walk) of their context last. The clock's has it inline.
+//! All programs but the clock's and those at functions of the kernel call the [walk](Walk) of their context last. These have it inline:
+//! the kernel allows no calls between programs of different functions.
 
 mod allocator;
 
@@ -30,6 +33,8 @@ mod block;
 mod bytes;
 
 mod call;
+
+mod fentry;
 
 mod futex;
 
@@ -59,6 +64,7 @@ use std::time::Duration;
 
 pub(super) use attach::Attached;
 pub use block::BlockLatency;
+pub use fentry::Fentry;
 pub use futex::Futex;
 pub use kprobe::Kprobe;
 pub use malloc::Malloc;
@@ -101,6 +107,7 @@ pub(super) enum Event {
     OffCpu(OffCpu),
     Uprobe(Uprobe),
     Kprobe(Kprobe),
+    Fentry(Fentry),
     Malloc(Malloc),
     Block(BlockLatency),
     Usdt(Usdt),
@@ -190,6 +197,14 @@ impl Trigger {
         ),
         ("kretprobe:FUNCTION[:result]", "returns of a function of the kernel"),
         (
+            "fentry:FUNCTION[:argN|:time]",
+            "the same as kprobe, with the argument's type; a pattern matches at most 16 functions (kernel 5.19)",
+        ),
+        (
+            "fexit:FUNCTION[:result]",
+            "returns of a function of the kernel, with the result's type (kernel 5.19)",
+        ),
+        (
             "usdt:FILE:PROVIDER:NAME[:argN]",
             "a static probe (USDT) of a program or library, such as libstdc++.so.6:libstdcxx:throw; readelf -n FILE lists them",
         ),
@@ -236,6 +251,7 @@ impl Trigger {
                 attach::number_of("uprobe").map(drop)
             }
             "kprobe" | "kretprobe" => attach::number_of("kprobe").map(drop),
+            "fentry" | "fexit" => fentry::missing().map_or(Ok(()), Err),
             _ => Ok(()),
         };
         checked.err()
@@ -269,6 +285,7 @@ impl Trigger {
             Event::OffCpu(off_cpu) => return off_cpu.kinds(),
             Event::Uprobe(probe) => probe.kind(),
             Event::Kprobe(probe) => probe.kind(),
+            Event::Fentry(function) => function.kind(),
             Event::Malloc(malloc) => malloc.kind(),
             Event::Block(_) => BlockLatency::kind(),
             Event::Usdt(probe) => probe.kind(),
@@ -291,7 +308,8 @@ impl Trigger {
 
     /// Returns `true` if it measures times between two events of a thread.
     pub(super) fn has_spans(&self) -> bool {
-        matches!(self.event, Event::Futex(_)) || self.call().is_some_and(Call::is_time)
+        let is_function = matches!(&self.event, Event::Fentry(function) if function.call.is_time());
+        is_function || matches!(self.event, Event::Futex(_)) || self.call().is_some_and(Call::is_time)
     }
 
     /// Returns `true` for memory in use.
@@ -346,7 +364,13 @@ impl Trigger {
         matches!(self.event, Event::OffCpu(_))
     }
 
-    /// Returns the names of the programs that it needs.
+    /// Returns the names of the programs that are loaded for each function of the kernel.
+    pub(super) fn programs_of_functions(&self) -> impl Iterator<Item = &'static str> {
+        let edges = if let Event::Fentry(function) = &self.event { function.edges() } else { &[] };
+        edges.iter().map(|&(name, _)| name)
+    }
+
+    /// Returns the names of the programs that it needs, without those of functions of the kernel.
     pub(super) fn programs(&self) -> &'static [&'static str] {
         match &self.event {
             Event::Cpu => &["sample"],
@@ -359,11 +383,11 @@ impl Trigger {
             Event::Tracepoint(_) => &["traced"],
             Event::Futex(_) => &["called", "answered"],
             Event::Counter { .. } => &["counted"],
-            Event::Own { .. } => &[],
+            Event::Fentry(_) | Event::Own { .. } => &[],
         }
     }
 
-    /// Returns the walks that its programs call; none for the clock, whose program walks itself.
+    /// Returns the walks that its programs call; none for the clock and for functions of the kernel, whose programs walk themselves.
     pub(super) fn walks(&self) -> impl Iterator<Item = Walk> {
         let wakes = matches!(&self.event, Event::OffCpu(off_cpu) if off_cpu.has_wakers);
         let waking = wakes.then(|| Walk::span("RAW_WALKS", "walk_waking")).flatten();
@@ -372,7 +396,7 @@ impl Trigger {
 
     fn walk(&self) -> Option<Walk> {
         match &self.event {
-            Event::Cpu => None,
+            Event::Cpu | Event::Fentry(_) => None,
             Event::OffCpu(_) => Walk::event("RAW_WALKS", "walk_resumed"),
             Event::Malloc(_) if self.is_live() => Walk::held("PROBE_WALKS", "walk_allocating"),
             Event::Block(_) => Walk::held("RAW_WALKS", "walk_issued"),
@@ -402,6 +426,12 @@ impl From<Uprobe> for Trigger {
 impl From<Kprobe> for Trigger {
     fn from(probe: Kprobe) -> Trigger {
         Trigger { event: Event::Kprobe(probe) }
+    }
+}
+
+impl From<Fentry> for Trigger {
+    fn from(function: Fentry) -> Trigger {
+        Trigger { event: Event::Fentry(function) }
     }
 }
 

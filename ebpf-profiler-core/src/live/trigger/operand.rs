@@ -46,6 +46,12 @@ impl Operand {
         Operand { displacement: 0, base: ARGUMENTS[index as usize], ..Operand::ONE }
     }
 
+    /// Returns a word of the arguments of a function of the kernel, or its result. `size` is the logarithm of its size in bytes.
+    pub(super) fn word_of_function(word: u32, size: u32, is_signed: bool) -> Operand {
+        let (base, size) = (u64::from(word).min(bits::NONE - 1), u64::from(size).min(bits::LOG));
+        Operand { displacement: 0, base, size, is_signed, ..Operand::ONE }
+    }
+
     /// Returns the product of two arguments of a function, from 0 to 5, at its entry.
     pub(super) const fn product(first: usize, second: usize) -> Operand {
         let (base, index) = (ARGUMENTS[first], ARGUMENTS[second]);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::bytes::Bytes;
 use super::call::{self, Call};
 use super::{
-    BlockLatency, COUNTERS, Event, Futex, Kprobe, Malloc, OffCpu, Tracepoint, Trigger, Uprobe, Usdt,
+    BlockLatency, COUNTERS, Event, Fentry, Futex, Kprobe, Malloc, OffCpu, Tracepoint, Trigger, Uprobe, Usdt,
 };
 
 /// A text that is no [`Trigger`].
@@ -56,6 +56,8 @@ fn parse(text: &str) -> Option<Trigger> {
         ("uretprobe", Some(rest)) => probe(rest, true).map(Trigger::from),
         ("kprobe", Some(rest)) => kprobe(rest, false).map(Trigger::from),
         ("kretprobe", Some(rest)) => kprobe(rest, true).map(Trigger::from),
+        ("fentry", Some(rest)) => fentry(rest, false).map(Trigger::from),
+        ("fexit", Some(rest)) => fentry(rest, true).map(Trigger::from),
         ("usdt", Some(rest)) => usdt(rest).map(Trigger::from),
         ("tracepoint", Some(rest)) => {
             let (group, rest) = rest.split_once(':')?;
@@ -87,6 +89,11 @@ fn probe(rest: &str, is_return: bool) -> Option<Uprobe> {
 fn kprobe(rest: &str, is_return: bool) -> Option<Kprobe> {
     let ([function], value) = names(rest)?;
     Some(Kprobe { call: Call::parse(is_return, value)?, ..Kprobe::entry(function) })
+}
+
+fn fentry(rest: &str, is_return: bool) -> Option<Fentry> {
+    let ([function], value) = names(rest)?;
+    Some(Fentry { call: Call::parse(is_return, value)?, ..Fentry::entry(function) })
 }
 
 fn usdt(rest: &str) -> Option<Usdt> {
@@ -156,6 +163,10 @@ impl fmt::Display for Trigger {
                 let name = if probe.call.is_return { "kretprobe" } else { "kprobe" };
                 write!(f, "{name}:{}{}", probe.function, probe.call.value)
             }
+            Event::Fentry(Fentry { function, call }) => {
+                let name = if call.is_return { "fexit" } else { "fentry" };
+                write!(f, "{name}:{function}{}", call.value)
+            }
             Event::Usdt(Usdt { file, provider, name, argument }) => {
                 write!(f, "usdt:{}:{provider}:{name}", file.display())?;
                 argument.map_or(Ok(()), |index| write!(f, ":arg{index}"))
@@ -212,6 +223,10 @@ mod tests {
             "kprobe:vfs_*:arg2",
             "kprobe:vfs_fsync_range:time",
             "kretprobe:vfs_read:result",
+            "fentry:vfs_read",
+            "fentry:vfs_*:arg2",
+            "fentry:vfs_read:time",
+            "fexit:vfs_read:result",
             "futex",
             "futex:1ms",
             "block-io",
@@ -252,6 +267,10 @@ mod tests {
             "kprobe:vfs_read:arg6",
             "kretprobe:vfs_read:time",
             "kprobe:vfs_read:arg0:arg1",
+            "fentry:",
+            "fentry:vfs_read:result",
+            "fentry:vfs_read:arg6",
+            "fexit:vfs_read:time",
             "usdt:libc.so.6:libc",
             "usdt:libc.so.6::setjmp",
             "usdt:libc.so.6:libc:setjmp:time",

@@ -27,7 +27,7 @@ pub(super) struct Place {
 
 /// Maximum number of places of a trigger, and of files that are searched for them. Each place takes a descriptor, and some
 /// milliseconds to attach.
-const MAX_PLACES: usize = 256;
+pub(super) const MAX_PLACES: usize = 256;
 
 impl Place {
     /// Returns a place without value and semaphore.
@@ -89,7 +89,7 @@ pub(super) fn search(
     match failed {
         Some(error) if paths.len() == 1 => Err(error),
         _ if found.is_empty() => Err(format!("none of {} files has a match", seen.len())),
-        _ => bounded(found, "places"),
+        _ => bounded(found, MAX_PLACES, "places"),
     }
 }
 
@@ -117,18 +117,15 @@ fn files(file: &Path) -> Result<Vec<PathBuf>, String> {
     if found.is_empty() {
         return Err(format!("no file matches {}; {LATER}", file.display()));
     }
-    bounded(found, "files")
+    bounded(found, MAX_PLACES, "files")
 }
 
-/// Returns `found` unless it is too long.
-pub(super) fn bounded<T>(found: Vec<T>, what: &str) -> Result<Vec<T>, String> {
-    if found.len() <= MAX_PLACES {
+/// Returns `found` unless it has more than `most` elements.
+pub(super) fn bounded<T>(found: Vec<T>, most: usize, what: &str) -> Result<Vec<T>, String> {
+    if found.len() <= most {
         return Ok(found);
     }
-    Err(format!(
-        "{} {what} match, and at most {MAX_PLACES} are possible; choose a narrower pattern",
-        found.len()
-    ))
+    Err(format!("{} {what} match, and at most {most} are possible; choose a narrower pattern", found.len()))
 }
 
 /// Folders of libraries.
