@@ -151,12 +151,12 @@ fn keeps_its_state_in_the_address(browser: &Browser, page: &Path) {
 }
 
 fn switches_kinds_of_samples(browser: &Browser) {
-    let page = written("kinds", Html::new(&three_kinds()));
+    let page = written("kinds", Html::new(&five_kinds()));
     browser.open_file(&page, "");
     let shown = "[find('kind').value, flamegraph.model.all, flamegraph.words.counts(0)].join(' ')";
     assert_eq!(
         browser.ask("[...find('kind').options].map((kind) => kind.text).join()"),
-        "cpu,off-cpu,malloc"
+        "cpu,off-cpu,malloc,inuse_space,block-latency"
     );
     browser.wait(shown, "cpu 3 3 samples, 100.0 %, 30 ms of CPU time");
     browser.open_file(&page, "search=worker");
@@ -169,23 +169,31 @@ fn switches_kinds_of_samples(browser: &Browser) {
     browser.wait(shown, "off-cpu 7000000 7 ms, 100.0 %");
     browser.wait("find('notes').textContent.split('  ·  ')[0]", "1 sample (7 ms off-cpu) in 1.0 s");
     browser.wait("find('graph').dataset.zoomed", "worker");
+    browser.open_file(&page, "kind=inuse_space");
+    browser.wait(shown, "inuse_space 5120 5 KiB, 100.0 %");
+    browser.press(&format!("{TAB}{DOWN}"));
+    browser.wait(shown, "block-latency 4000000 4 ms, 100.0 %");
     browser.open_file(&page, "kind=none");
     browser.wait(shown, "cpu 3 3 samples, 100.0 %, 30 ms of CPU time");
     quiet(browser);
 }
 
-/// Three samples of CPU time, one of off-CPU time, two of bytes.
-fn three_kinds() -> Profile {
+/// Three samples of CPU time, one of off-CPU time, two of allocations, one of memory in use, two of latencies.
+fn five_kinds() -> Profile {
     let kinds = [
         SampleKind::cpu(Duration::from_millis(10)),
         SampleKind::off_cpu(),
         SampleKind::new("malloc", Unit::Bytes),
+        SampleKind::new("inuse_space", Unit::Bytes),
+        SampleKind::new("block-latency", Unit::Nanoseconds),
     ];
     let mut builder = ProfileBuilder::of_kinds(kinds);
     let process = builder.process(Process::new(7));
     let thread = builder.thread(Thread::new(process, 7, "worker"));
     let trace = Trace::new([].as_slice(), Stop::NoUserStack);
-    for (kind, value) in [(0, 1), (0, 1), (0, 1), (1, 7_000_000), (2, 4_096), (2, 2_048)] {
+    let values = [(0, 1), (0, 1), (0, 1), (1, 7_000_000), (2, 4_096), (2, 2_048)];
+    let held = [(3, 5_120), (4, 1_000_000), (4, 3_000_000)];
+    for (kind, value) in values.into_iter().chain(held) {
         builder.add_value(kind, value, None, thread, &trace, 1_000);
     }
     builder.finish(UNIX_EPOCH, Duration::from_secs(1), |_| None, &mut NoSymbols)

@@ -23,19 +23,23 @@ pub(crate) fn waits() -> Profile {
     fake::finish(builder)
 }
 
-/// CPU time, off-CPU time and bytes of one stack in two processes.
-pub(crate) fn three_kinds() -> Profile {
+/// CPU time, off-CPU time, allocated bytes, bytes in use and latencies of one stack in two processes.
+pub(crate) fn five_kinds() -> Profile {
     let kinds = [
         SampleKind::cpu(Duration::from_millis(10)),
         SampleKind::off_cpu(),
         SampleKind::new("malloc", Unit::Bytes),
+        SampleKind::new("inuse_space", Unit::Bytes),
+        SampleKind::new("block-latency", Unit::Nanoseconds),
     ];
     let mut builder = ProfileBuilder::of_kinds(kinds);
     for pid in [1, 2] {
         let process = builder.process(fake::process(pid));
         let thread = builder.thread(Thread::new(process, 100 + pid, "worker"));
         let trace = Trace::new(vec![Frame::Kernel { address: 1 << 63 }], Stop::NoUserStack);
-        for (kind, value) in [(2, 4_096), (0, 1), (1, 7_000), (0, 1), (2, 100)] {
+        let values =
+            [(2, 4_096), (0, 1), (1, 7_000), (0, 1), (2, 100), (3, 2_048), (4, 3_000_000), (4, 5_000)];
+        for (kind, value) in values {
             builder.add_value(kind, value, None, thread, &trace, fake::START);
         }
     }
@@ -44,7 +48,7 @@ pub(crate) fn three_kinds() -> Profile {
 
 #[test]
 fn each_kind_has_profiles_with_its_own_type() {
-    let bytes = encode(&three_kinds(), &Resource::new());
+    let bytes = encode(&five_kinds(), &Resource::new());
     let request = ExportProfilesServiceRequest::decode(bytes.clone()).unwrap();
     assert_eq!((check::schema(&request), request.encoded_len()), (vec![], bytes.len()));
     let strings = &request.dictionary.as_ref().unwrap().string_table;
@@ -60,6 +64,8 @@ fn each_kind_has_profiles_with_its_own_type() {
         ("samples", "count", 10_000_000, vec![vec![]]),
         ("off_cpu", "nanoseconds", 0, vec![vec![7_000]]),
         ("malloc", "bytes", 0, vec![vec![4_096, 100]]),
+        ("inuse_space", "bytes", 0, vec![vec![2_048]]),
+        ("block_latency", "nanoseconds", 0, vec![vec![3_000_000, 5_000]]),
     ];
     // A resource for each kind and process.
     assert_eq!(seen, each.iter().flat_map(|kind| [kind.clone(), kind.clone()]).collect::<Vec<_>>());
@@ -68,14 +74,20 @@ fn each_kind_has_profiles_with_its_own_type() {
 #[cfg(feature = "pprof")]
 #[test]
 fn each_kind_is_a_value_for_pprof() {
-    let profile = crate::pprof::decode(&three_kinds());
+    let profile = crate::pprof::decode(&five_kinds());
     let text = |index: i64| profile.strings[index as usize].as_str();
     let types: Vec<_> = profile.sample_type.iter().map(|it| [text(it.kind), text(it.unit)]).collect();
-    let expected =
-        [["samples", "count"], ["cpu", "nanoseconds"], ["off_cpu", "nanoseconds"], ["malloc", "bytes"]];
+    let expected = [
+        ["samples", "count"],
+        ["cpu", "nanoseconds"],
+        ["off_cpu", "nanoseconds"],
+        ["malloc", "bytes"],
+        ["inuse_space", "bytes"],
+        ["block_latency", "nanoseconds"],
+    ];
     assert_eq!(types, expected);
     let values: Vec<_> = profile.sample.iter().map(|it| it.value.clone()).collect();
-    assert_eq!(values, [[2, 20_000_000, 7_000, 4_196]; 2]);
+    assert_eq!(values, [[2, 20_000_000, 7_000, 4_196, 2_048, 3_005_000]; 2]);
 }
 
 #[test]

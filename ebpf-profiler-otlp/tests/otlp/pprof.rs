@@ -260,17 +260,19 @@ fn known_workload() -> Profile {
     fake::finish(builder)
 }
 
+/// Runs `go tool pprof` on a profile and returns its output.
+fn go_tool_pprof(profile: &Profile, test: &str, arguments: &[&str]) -> String {
+    let file = File(std::env::temp_dir().join(format!("{test}-{}.pb.gz", std::process::id())));
+    std::fs::write(&file.0, pprof(profile)).unwrap();
+    let output = Command::new("go").args(["tool", "pprof"]).args(arguments).arg(&file.0).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
 #[test]
 fn go_tool_pprof_reads_a_profile() {
     test_needs::programs!("go");
-    let file = File(std::env::temp_dir().join(format!("known-{}.pb.gz", std::process::id())));
-    std::fs::write(&file.0, pprof(&known_workload())).unwrap();
-    let run = |arguments: &[&str]| {
-        let output = Command::new("go").args(["tool", "pprof"]).args(arguments).arg(&file.0).output();
-        let output = output.unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let run = |arguments: &[&str]| go_tool_pprof(&known_workload(), "known", arguments);
     let top = run(&["-top"]);
     let share = |text: &str| top.lines().any(|line| line.contains(text));
     assert!(share("750ms 75.00%") && share("250ms 25.00%"), "{top}");
@@ -280,4 +282,22 @@ fn go_tool_pprof_reads_a_profile() {
     }
     assert!(run(&["-peek", "function_"]).contains("function_"));
     assert!(run(&["-sample_index=samples", "-top"]).contains("75.00%"));
+}
+
+/// Both processes together, in the unit of each kind.
+#[test]
+fn go_tool_pprof_shows_the_total_of_each_kind() {
+    test_needs::programs!("go");
+    for (kind, total) in [
+        ("samples", "4 total"),
+        ("cpu", "40ms total"),
+        ("off_cpu", "14us total"),
+        ("malloc", "8.20kB total"),
+        ("inuse_space", "4kB total"),
+        ("block_latency", "6.01ms total"),
+    ] {
+        let index = format!("-sample_index={kind}");
+        let top = go_tool_pprof(&crate::off_cpu::five_kinds(), kind, &[&index, "-top"]);
+        assert!(top.contains(&format!("Type: {kind}\n")) && top.contains(total), "{top}");
+    }
 }

@@ -291,7 +291,7 @@ fn reference_checker_accepts_the_messages() {
     };
     let profiles = (0..20)
         .map(|seed| fake::profile(seed, SMALL))
-        .chain([crate::off_cpu::waits(), crate::off_cpu::three_kinds()]);
+        .chain([crate::off_cpu::waits(), crate::off_cpu::five_kinds()]);
     for (seed, profile) in profiles.enumerate() {
         let bytes = encode(&profile, &Resource::new());
         let path = std::env::temp_dir().join(format!("profcheck-{}-{seed}.otlp", std::process::id()));
