@@ -1,13 +1,18 @@
 //! The program `agent`, and the summary that it prints at the end.
 
 use std::fmt;
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 /// The command that starts an agent.
 pub(crate) struct Agent(Command);
 
 /// A running agent.
-pub(crate) struct Running(Option<Child>);
+pub(crate) struct Running {
+    child: Child,
+    errors: BufReader<ChildStderr>,
+    said: String,
+}
 
 /// The numbers of the agent's last line.
 pub(crate) struct Account {
@@ -37,7 +42,9 @@ impl Agent {
     }
 
     pub(crate) fn start(mut self) -> Running {
-        Running(Some(self.0.stderr(Stdio::piped()).spawn().unwrap()))
+        let mut child = self.0.stderr(Stdio::piped()).spawn().unwrap();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        Running { child, errors, said: String::new() }
     }
 
     /// Runs the agent to its end.
@@ -47,26 +54,32 @@ impl Agent {
 }
 
 impl Running {
+    /// Waits until it samples.
+    pub(crate) fn wait_for_samples(&mut self) {
+        while !self.said.contains(" and sends to ") {
+            assert_ne!(self.errors.read_line(&mut self.said).unwrap(), 0, "it ended: {}", self.said);
+        }
+    }
+
     /// Sends SIGTERM, as service managers do, and waits.
     pub(crate) fn end(self) -> Account {
-        let pid = self.0.as_ref().map(Child::id).unwrap();
-        assert!(Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap().success());
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         self.wait()
     }
 
     fn wait(mut self) -> Account {
-        let output = self.0.take().unwrap().wait_with_output().unwrap();
-        Account::of(String::from_utf8(output.stderr).unwrap())
+        self.errors.read_to_string(&mut self.said).unwrap();
+        self.child.wait().unwrap();
+        Account::of(std::mem::take(&mut self.said))
     }
 }
 
 /// A failed test leaves no process behind.
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

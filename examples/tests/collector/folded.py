@@ -1,10 +1,13 @@
 """What the file exporter of a collector wrote of profiles, as one line for each sample.
 
     folded.py FILE
-
     12 cpython:<module>:26;cpython:main:22;cpython:much:12;cpython:spin:7
 
-How many ticks, then the frames, the root first: type, function and line.
+    folded.py FILE kinds
+    inuse_space bytes 400 40000 native:main:0;native:plain:0
+
+How many events, then the frames, the root first: type, function and line. Before them the kind of samples and its unit, and between the
+two the sum of the values.
 """
 import json
 import sys
@@ -40,12 +43,14 @@ class Tables(object):
         return ";".join(frame for location in reversed(locations) for frame in self.frames(location))
 
 
-def samples(message):
+def samples(message, tables):
     for resource in message["resourceProfiles"]:
         for scope in resource["scopeProfiles"]:
             for profile in scope["profiles"]:
+                kind = profile["sampleType"]
+                name = "%s %s" % (tables.text(kind, "typeStrindex"), tables.text(kind, "unitStrindex"))
                 for sample in profile["samples"]:
-                    yield sample
+                    yield name, sample
 
 
 with open(sys.argv[1]) as lines:
@@ -54,5 +59,9 @@ with open(sys.argv[1]) as lines:
         if line.endswith("\n"):
             message = json.loads(line)
             tables = Tables(message["dictionary"])
-            for sample in samples(message):
-                print(len(sample["timestampsUnixNano"]), tables.stack(number(sample, "stackIndex")))
+            for kind, sample in samples(message, tables):
+                count, stack = len(sample["timestampsUnixNano"]), tables.stack(number(sample, "stackIndex"))
+                if len(sys.argv) > 2:
+                    print(kind, count, sum(int(value) for value in sample.get("values", [])), stack)
+                else:
+                    print(count, stack)

@@ -7,11 +7,14 @@
 
 mod agent;
 mod certificates;
+mod kinds;
 mod otelcol;
 mod privileges;
 mod received;
 mod scratch;
 mod scripts;
+#[path = "../events/steps.rs"]
+mod steps;
 mod workload;
 
 use std::thread::sleep;

@@ -9,7 +9,8 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, Health, Trigger};
 use ebpf_profiler_core::profile::Profile;
 
-use crate::program::{Running, build, is_in, sum};
+use crate::program::{is_in, sum};
+use crate::steps::{Running, build};
 use crate::tracefs;
 
 #[test]
@@ -23,7 +24,7 @@ fn files_that_vanish_are_errors_or_still_sampled() {
     let profiler = start(&[&on, "cpu"], |builder| builder.pid(program.child.id()));
     // The probe is at the file, whatever its name.
     fs::remove_file(&path).unwrap();
-    program.work();
+    program.step("end");
     let (profile, health) = profiler.finish().unwrap();
     assert_eq!((profile.kinds().len(), health.lost), (2, 0));
     // Now there is none.
@@ -81,7 +82,7 @@ print('end', flush=True); input()
     let profiler = start(&["cpu", probe, "malloc-live"], |builder| {
         builder.frequency(97).pid(program.child.id()).languages(ebpf_profiler_hll::all())
     });
-    program.work();
+    program.step("end");
     let (profile, health) = profiler.finish().unwrap();
     let ticks = profile.of_kind(0).total();
     let named = sum(&profile, 0, |sample| is_in(sample, "outer"));
@@ -114,7 +115,7 @@ fn processes_that_fork_execute_and_exit_in_each_event_are_counted() {
         "tracepoint:sched:sched_process_exit",
     ];
     let profiler = start(&kinds, |builder| builder.frequency(997).pid(program.child.id()));
-    program.work();
+    program.step("end");
     let (profile, health) = profiler.finish().unwrap();
     let totals: Vec<u64> = profile.by_kind().map(|profile| profile.total()).collect();
     println!("{totals:?}, {} lost", health.lost);
@@ -138,8 +139,8 @@ fn ten_thousand_threads_that_sleep_are_counted() {
     test_needs::programs!("gcc");
     let path = build("disturbed", "gcc", "lives.c", "sleeping", &["-pthread"]);
     let mut program = Running::start(Command::new(&path).args(["sleepers", &THREADS.to_string()]));
-    let profiler = start(&["cpu", "off-cpu:40ms"], |builder| builder.frequency(997).pid(program.child.id()));
-    program.work();
+    let profiler = start(&["cpu", "off-cpu:20ms"], |builder| builder.frequency(997).pid(program.child.id()));
+    program.step("end");
     let (profile, health) = profiler.finish().unwrap();
     let waits = profile.of_kind(1);
     let sleeps: u64 =
@@ -149,9 +150,8 @@ fn ten_thousand_threads_that_sleep_are_counted() {
         health.lost,
         profile.of_kind(0).total()
     );
-    // A machine that is busy delays threads within their sleep, which is one wait then or two; two sleeps were missing once.
-    let is_most = sleeps + health.lost >= THREADS - THREADS / 1000;
-    assert!(is_most && sleeps <= THREADS + THREADS / 10, "{sleeps}");
+    // A thread may lose its CPU on its way to sleep: then its 50 ms are two waits, of which one takes 20 ms at least.
+    assert!(sleeps + health.lost >= THREADS && sleeps <= THREADS + THREADS / 10, "{sleeps}");
     assert!(profile.of_kind(0).total() > 0);
     assert_sum(&profile, &health);
 }

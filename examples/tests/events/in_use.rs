@@ -5,11 +5,12 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::{Builder, Health};
+use ebpf_profiler_core::live::{Budget, Builder, Health};
 use ebpf_profiler_core::profile::{Profile, Unit};
 
 use crate::points::{LIBRARIES, OTHERS};
-use crate::program::{Running, build, is_in, sum};
+use crate::program::{is_in, sum};
+use crate::steps::{Running, build};
 
 /// Turns of `in_use.c`.
 const TURNS: u64 = 400;
@@ -101,6 +102,76 @@ fn sampled_memory_in_use_is_right_on_average() {
     assert_none_lost(&health);
 }
 
+/// Rounds of one profiler: their sums scatter as the standard error says.
+#[test]
+#[ignore = "needs root"]
+fn sampled_memory_in_use_scatters_by_its_standard_error() {
+    const PERIOD: u64 = 16_000;
+    const MANY: u64 = 200_000;
+    const SIZE: u64 = 16;
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let rounds = if is_matrix() { 100 } else { 6 };
+    let program = build("in_use", "gcc", "in_use.c", "in_use_series", &["-pthread"]);
+    let mut program = Running::start(Command::new(program).arg("series"));
+    let profiler = start(&format!("malloc-live:{PERIOD}"), |builder| builder.pid(program.child.id()));
+    let probability = SIZE as f64 / PERIOD as f64;
+    let error = PERIOD as f64 * (MANY as f64 * probability * (1.0 - probability)).sqrt();
+    let mut scores = Vec::new();
+    for _ in 0..rounds {
+        program.step("held");
+        let total = of(&profiler.take_profile().unwrap(), "many") as f64;
+        program.step("free");
+        scores.push((total - (MANY * SIZE) as f64) / error);
+    }
+    let (profile, health) = profiler.finish().unwrap();
+    let (count, squares) = (f64::from(rounds), scores.iter().map(|score| score * score).sum::<f64>());
+    let mean = scores.iter().sum::<f64>() / count.sqrt();
+    let near = scores.iter().filter(|score| score.abs() < 1.96).count();
+    println!(
+        "{rounds} rounds: mean {mean:+.1} standard errors, squares {squares:.1}, {near} within 1.96: {scores:.1?}"
+    );
+    assert!(mean.abs() < 4.5, "{mean}");
+    // Chi-squared with as many degrees of freedom as rounds.
+    assert!((squares - count).abs() < 5.0 * (2.0 * count).sqrt() + 5.0, "{squares}");
+    assert_eq!(of(&profile, "many"), 0);
+    assert_none_lost(&health);
+}
+
+/// The governor raises the period while memory is allocated. What is sampled counts by the period of its time.
+#[test]
+#[ignore = "needs root"]
+fn memory_in_use_under_a_budget_is_right_on_average() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let program = build("in_use", "gcc", "in_use.c", "in_use_pour", &["-pthread"]);
+    let mut program = Running::start(Command::new(program).arg("pour"));
+    let budget = Budget::cpu(0.01);
+    let profiler = start("malloc-live:1", |builder| builder.pid(program.child.id()).budget(budget));
+    program.go();
+    let truth: u64 = program.line().parse().unwrap();
+    assert_eq!(program.line(), "held");
+    let first = profiler.take_profile().unwrap();
+    let stats = profiler.health().budget.unwrap();
+    program.step("end");
+    let (second, health) = profiler.finish().unwrap();
+    let (total, period) = (of(&first, "pour_into"), first.sampling_periods().map(|it| it.period).max());
+    let (samples, skipped) = (stats.kinds[0].cost.samples, stats.kinds[0].cost.skipped);
+    let sampled = samples as f64 / (samples + skipped) as f64;
+    // At most: an allocation of v bytes counts T with probability v / T, and the period T was lower at first.
+    let error = (truth as f64 * period.unwrap_or(1) as f64).sqrt();
+    println!(
+        "{total} of {truth} bytes, {:+.2} %, {:+.1} standard errors; {:.1} % sampled, periods up to {period:?}",
+        100.0 * (total as f64 / truth as f64 - 1.0),
+        (total as f64 - truth as f64) / error,
+        100.0 * sampled
+    );
+    assert!(sampled > 0.0 && sampled < 0.9, "{stats:?}");
+    assert!((total as f64 - truth as f64).abs() < 5.0 * error, "{total} of {truth}, {error}");
+    assert_eq!(of(&second, "pour_into"), 0);
+    assert_none_lost(&health);
+}
+
 #[test]
 #[ignore = "needs root"]
 fn memory_of_processes_that_exit_or_execute_is_not_in_use() {
@@ -170,6 +241,11 @@ fn profiler_follows_a_storm_of_allocations() {
     assert!((samples - expected).abs() < expected.sqrt() * 6.0 + 20.0, "{samples} of {expected}");
     assert_eq!(of(&profile, "storm_of"), 0);
     assert_none_lost(&health);
+}
+
+/// Returns `true` in `cargo xtask matrix`, which has the machine to itself.
+fn is_matrix() -> bool {
+    std::env::var_os("TRUTH_MATRIX").is_some()
 }
 
 fn of(profile: &Profile, function: &str) -> u64 {

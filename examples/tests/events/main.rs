@@ -8,6 +8,8 @@
     reason = "a test fails by panicking, and prints"
 )]
 
+mod bpftrace;
+
 mod budget;
 
 mod disturbed;
@@ -31,6 +33,8 @@ mod program;
 mod reentrancy;
 
 mod spans;
+
+mod steps;
 
 mod switches;
 

@@ -1,9 +1,12 @@
 //! Off-CPU time against the kernel's trace of switches.
 
+use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::live::Trigger;
 use ebpf_profiler_core::profile::{Kind, Sample};
 
+use crate::bpftrace::Bpftrace;
 use crate::switches::Waits;
-use crate::workload::{Program, Run, chain};
+use crate::workload::{Program, Run, WAITERS, chain};
 
 #[test]
 #[ignore = "needs root"]
@@ -12,8 +15,46 @@ fn times_of_all_threads_agree_with_the_scheduler() {
     test_needs::programs!("gcc");
     let run = Program::build("off_cpu").profile("waits", &["off-cpu"]);
     run.assert_few_lost();
-    assert_eq!(run.threads.len(), 8);
+    assert_eq!(run.threads.len(), WAITERS);
     assert_agree(&run, 0);
+}
+
+/// The same sums, by a script of bpftrace in the same run.
+#[test]
+#[ignore = "needs root"]
+fn times_of_all_threads_agree_with_bpftrace() {
+    const WAITS: &str = "
+        tracepoint:sched:sched_process_fork { @since[args->child_pid] = nsecs; }
+        tracepoint:sched:sched_switch {
+            $since = @since[args->next_pid];
+            if ($since) { @time[args->next_pid] = sum(nsecs - $since); @count[args->next_pid] = count(); }
+            @since[args->prev_pid] = nsecs;
+        }
+        END { clear(@since); }";
+    test_needs::root!();
+    test_needs::programs!("gcc", "bpftrace");
+    let mut script = None;
+    let builder = Profiler::builder().on("off-cpu".parse::<Trigger>().unwrap());
+    let run = Program::build("bpftrace").profile_attached("waits", builder, |_| {
+        script = Some(Bpftrace::start(WAITS));
+    });
+    let maps = script.unwrap().finish();
+    run.assert_few_lost();
+    let mut wrong = Vec::new();
+    for (name, counts) in &run.threads {
+        let of = |map: &str| maps.get(&(map.to_owned(), counts.tid)).copied().unwrap_or(0);
+        let (sampled, events, time, count) =
+            (run.total(0, name), run.events(0, name), of("time"), of("count"));
+        let share = 100.0 * (sampled as f64 / time as f64 - 1.0);
+        println!("{name}: {sampled} ns in {events} waits, {share:+.3} % of {count} waits by bpftrace");
+        // A lost wait is missing here alone.
+        let allowed = time / 100 + 5_000 * count + run.stolen;
+        let has_lost = events < count && run.health.lost > 0;
+        if sampled.abs_diff(time) > allowed && !(has_lost && sampled < time) {
+            wrong.push(name);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}: {:?}", run.health);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, Trigger, Usdt};
 use ebpf_profiler_core::profile::{Profile, Sample, Unit};
 
-use crate::program::{self, Running, sum};
+use crate::program::{is_in, sum};
+use crate::steps::{self, Running};
 use crate::workload::chain;
 
 #[test]
@@ -27,7 +28,7 @@ fn exceptions_are_counted_by_the_probes_of_the_cxx_library() {
             .on(probe("catch"))
             .pid(program.child.id()),
     );
-    program.work();
+    program.step("end");
     let profile = finish(profiler);
     let with = |kind, known: &[&str]| sum(&profile, kind, |sample| has_chain(sample, known));
     let totals = [0, 1, 2].map(|kind| profile.of_kind(kind).total());
@@ -63,7 +64,7 @@ print('end', flush=True); input()
             builder.on(trigger(&format!("usdt:{PYTHON}:python:{name}")))
         });
     let profiler = start(builder.pid(program.child.id()).languages(ebpf_profiler_hll::all()));
-    program.work();
+    program.step("end");
     let profile = finish(profiler);
     let sums =
         [0, 1, 2].map(|kind| sum(&profile, kind, |sample| chain(sample).contains(&"cycle".to_owned())));
@@ -84,7 +85,7 @@ fn patterns_meet_libraries_and_programs_that_start_later() {
     // It profiles the whole machine, before the program exists.
     let profiler = start(Profiler::builder().on(first).on(second));
     let mut program = Running::start(Command::new(program).arg(&library));
-    program.work();
+    program.step("end");
     let profile = finish(profiler);
     let totals = [0, 1].map(|kind| profile.of_kind(kind).total());
     let turns = 1000;
@@ -154,9 +155,9 @@ fn bytes_of_own_new_of_allocators_are_counted_once() {
         let triggers = ["malloc", "malloc-live:1"].map(|name| trigger(&format!("{name}:{library}")));
         let builder = triggers.into_iter().fold(Profiler::builder(), Builder::on);
         let profiler = start(builder.pid(program.child.id()));
-        program.work();
+        program.step("end");
         let profile = finish(profiler);
-        let bytes = |kind| known.map(|(name, _)| sum(&profile, kind, |sample| program::is_in(sample, name)));
+        let bytes = |kind| known.map(|(name, _)| sum(&profile, kind, |sample| is_in(sample, name)));
         println!("{library}: {:?}, {:?} in use", bytes(0), bytes(1));
         // Every second one is freed.
         assert_eq!(bytes(0), known.map(|(_, bytes)| bytes * 500), "{library}");
@@ -179,7 +180,7 @@ fn bytes_of_musl_are_counted_once() {
 fn allocated(command: &mut Command, on: &str) -> [u64; 5] {
     let mut program = Running::start(command);
     let profiler = start(Profiler::builder().on(trigger(on)).pid(program.child.id()));
-    program.work();
+    program.step("end");
     let profile = finish(profiler);
     assert_eq!((profile.kind().name(), profile.kind().unit()), ("malloc", Unit::Bytes));
     ALLOCATED
@@ -246,5 +247,5 @@ fn folder() -> PathBuf {
 }
 
 fn build(compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
-    program::build("points", compiler, source, name, flags)
+    steps::build("points", compiler, source, name, flags)
 }

@@ -20,6 +20,9 @@ use crate::tracefs;
 /// The built program.
 pub(crate) struct Program(pub(crate) PathBuf);
 
+/// Number of threads that wait.
+pub(crate) const WAITERS: usize = 9;
+
 /// Counts of one thread, by its own word.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
@@ -129,7 +132,7 @@ impl Program {
 /// Starts the work and waits for its end. Returns the counts of the threads.
 fn work(child: &mut Child, lines: &mut BufReader<ChildStdout>, mode: &str) -> BTreeMap<String, Counts> {
     writeln!(child.stdin.as_mut().unwrap()).unwrap();
-    let threads = if mode == "waits" { 8 } else { 3 };
+    let threads = if mode == "waits" { WAITERS } else { 3 };
     let counts = lines.lines().take(threads).map(|line| {
         let line = line.unwrap();
         let mut parts = line.split(' ');

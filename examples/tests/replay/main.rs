@@ -7,6 +7,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod held;
+
 mod live;
 #[cfg(target_arch = "x86_64")]
 mod own_stack;
+#[path = "../events/steps.rs"]
+mod steps;

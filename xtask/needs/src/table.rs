@@ -32,6 +32,7 @@ pub const TOOLS: &[Tool] = &[
     tool("eu-stack", "elfutils", "unwinds the same core files, for comparison"),
     tool("dwz", "dwz", "shares debug information between programs"),
     tool("bpftool", "bpftool", "reads the kernel's types, for comparison"),
+    tool("bpftrace", "bpftrace", "sums the waits of threads, for comparison"),
     tool("chromium", "chromium", "shows flame graphs"),
     tool("chromedriver", "chromium-driver", "drives chromium"),
     tool("python3", "python3", "is profiled"),

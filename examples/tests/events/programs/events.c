@@ -81,6 +81,21 @@ static void locker(void) {
     }
 }
 
+static char data[4096];
+
+// Writes that wait for the disk.
+static void storer(void) {
+    enum { SIZE = 4096 };
+    void *block = aligned_alloc(SIZE, SIZE);
+    int file = open(data, O_RDWR | O_CREAT | O_DIRECT | O_DSYNC, 0600);
+    if (file < 0 || !block) abort();
+    memset(block, 1, SIZE);
+    for (int i = 0; i < 300; i++)
+        if (pwrite(file, block, SIZE, (off_t)(i % 64) * SIZE) != SIZE) abort();
+    close(file);
+    free(block);
+}
+
 static void spinner(void) { spin(1500000000L); }
 
 static void caller(void) {
@@ -113,8 +128,8 @@ struct work {
 static const struct work works[] = {
     {"waits", "sleeper", sleeper}, {"waits", "asker", asker},     {"waits", "answerer", answerer},
     {"waits", "locker-a", locker}, {"waits", "locker-b", locker}, {"waits", "spinner-a", spinner},
-    {"waits", "spinner-b", spinner}, {"waits", "spinner-c", spinner}, {"calls", "caller", caller},
-    {"calls", "toucher", toucher},   {"calls", "reader", reader},
+    {"waits", "spinner-b", spinner}, {"waits", "spinner-c", spinner}, {"waits", "storer", storer},
+    {"calls", "caller", caller},    {"calls", "toucher", toucher},   {"calls", "reader", reader},
 };
 
 struct thread {
@@ -136,12 +151,23 @@ static void *work(void *argument) {
     return 0;
 }
 
+// A thread that is joined still waits for its CPU, to end.
+static int runs(int count, const struct thread *threads) {
+    char path[64];
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "/proc/self/task/%d", threads[i].tid);
+        if (!access(path, F_OK)) return 1;
+    }
+    return 0;
+}
+
 int main(int count, char **arguments) {
     const char *mode = count > 1 ? arguments[1] : "waits";
     static struct thread threads[16];
     int started = 0;
     char line[16];
     if (pipe(there) || pipe(back)) return 1;
+    snprintf(data, sizeof data, "%s.data", arguments[0]);
     puts("ready");
     fflush(stdout);
     if (!fgets(line, sizeof line, stdin)) return 1;
@@ -155,6 +181,7 @@ int main(int count, char **arguments) {
             pthread_create(&thread->id, 0, work, thread);
         }
     for (int i = 0; i < started; i++) pthread_join(threads[i].id, 0);
+    while (runs(started, threads)) usleep(1000);
     for (int i = 0; i < started; i++)
         printf("%s %d %ld %ld %ld\n", threads[i].work->name, threads[i].tid, threads[i].created, threads[i].off_cpu,
                threads[i].faults);

@@ -3,6 +3,8 @@
 //   leak      ready, allocate, "held", free a part, "end"
 //   children  ready, start children that inherit memory, leak and exit, "held", execute itself, "end"
 //   many      ready, allocate more than a profiler follows, "held", free all, "end"
+//   series    as many, again and again: "held" after the allocations, "free" after they are freed, until the input ends
+//   pour      ready, allocate in two threads for six seconds and keep a half, print its bytes, "held", free all, "end"
 //   storm     ready, allocate and free in two threads for two seconds, print the number of calls as "end N"
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -105,6 +107,45 @@ static void many(void) {
     for (int i = 0; i < MANY; i++) free(all[i]);
 }
 
+static void series(void) {
+    for (;;) {
+        many();
+        say("free");
+    }
+}
+
+enum { POURED = 1 << 19 };
+
+static struct kept {
+    void *all[POURED];
+    long count, bytes;
+} poured[2];
+
+static void *pour_into(void *argument) {
+    struct kept *kept = argument;
+    time_t end = time(0) + 6;
+    while (time(0) < end && kept->count + 50 < POURED) {
+        for (int i = 0; i < 50; i++) {
+            size_t size = 128 + i * 8;
+            free(malloc(size));
+            kept->all[kept->count++] = malloc(size);
+            kept->bytes += size;
+        }
+        usleep(1000);
+    }
+    return argument;
+}
+
+static void pour(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, pour_into, &poured[i]);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    printf("%ld\n", poured[0].bytes + poured[1].bytes);
+    say("held");
+    for (int i = 0; i < 2; i++)
+        for (long k = 0; k < poured[i].count; k++) free(poured[i].all[k]);
+}
+
 static long calls[2];
 
 static void *storm_of(void *argument) {
@@ -135,6 +176,8 @@ int main(int count, char **arguments) {
     if (!strcmp(mode, "leak")) leak();
     if (!strcmp(mode, "children")) children(arguments[0]);
     if (!strcmp(mode, "many")) many();
+    if (!strcmp(mode, "series")) series();
+    if (!strcmp(mode, "pour")) pour();
     if (!strcmp(mode, "storm")) storm();
     if (strcmp(mode, "wait")) say("end");
     return 0;

@@ -1,0 +1,61 @@
+//! Programs that work in steps.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// A program that prints `ready`, and works, up to a word that it prints, for each line that it reads.
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command) -> Running {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        let mut running = Running { child, lines };
+        assert_eq!(running.line(), "ready");
+        running
+    }
+
+    /// Lets it work up to a word; the last one is `end`.
+    pub(crate) fn step(&mut self, word: &str) {
+        self.go();
+        assert_eq!(self.line(), word);
+    }
+
+    /// Lets it work.
+    pub(crate) fn go(&mut self) {
+        writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
+    }
+
+    /// Returns the next line.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        // A failed test may have left it at work.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Builds a program or library of `programs` for the tests named `tests`.
+pub(crate) fn build(tests: &str, compiler: &str, source: &str, name: &str, flags: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("events").join(tests);
+    fs::create_dir_all(&folder).unwrap();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/events/programs").join(source);
+    let path = folder.join(name);
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-g", "-fno-optimize-sibling-calls", "-o"]).arg(&path).arg(source).args(flags);
+    assert!(command.status().unwrap().success());
+    path
+}
