@@ -42,8 +42,9 @@ use profile::profile;
 use seen::{Seen, Stack};
 use verdict::Verdict;
 
-/// Profiling time of all chains together.
+/// Profiling time of all chains together, and of those that run in threads.
 const DURATION: Duration = Duration::from_secs(6);
+const DURATION_IN_THREADS: Duration = Duration::from_secs(3);
 
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 990;
@@ -138,18 +139,18 @@ fn every_chain_of_installed_perl() {
     check(&Interpreter::installed());
 }
 
+/// Several interpreters in a process.
+#[test]
+#[ignore = "profiles: needs root"]
+fn every_chain_in_threads_of_installed_perl() {
+    test_needs::root!();
+    test_needs::programs!("perl");
+    check_threads(&Interpreter::installed());
+}
+
 /// Other versions and builds.
 mod matrix {
     use super::*;
-
-    /// Several interpreters in a process.
-    #[test]
-    #[ignore = "profiles: needs root"]
-    fn every_chain_in_threads_of_installed_perl() {
-        test_needs::root!();
-        test_needs::programs!("perl");
-        check_threads(&Interpreter::installed());
-    }
 
     #[test]
     #[ignore = "profiles: needs root"]
@@ -248,13 +249,15 @@ fn check(interpreter: &Interpreter) {
         Subject { name, argument, pid, thread: None, chain }
     };
     let subjects: Vec<_> = cases.iter().zip(&running).map(subject).collect();
-    check_subjects(&interpreter.name, &subjects);
+    check_subjects(&interpreter.name, &subjects, DURATION);
 }
 
 /// Runs chains at the same time, each in a thread of one process, and fails if one of them isn't good.
 fn check_threads(interpreter: &Interpreter) {
     let folder = interpreter.folder();
     let outside = interpreter.outside(&folder);
+    // Left behind by a failed run.
+    let _ = std::fs::remove_dir_all(&outside);
     std::fs::create_dir_all(&outside).unwrap();
     let names: Vec<_> = IN_THREADS.iter().copied().filter(|name| is_wanted(name)).collect();
     let mut command = interpreter.command(&["threads", &folder.display().to_string()]);
@@ -270,15 +273,15 @@ fn check_threads(interpreter: &Interpreter) {
     };
     let subjects: Vec<_> = names.iter().map(subject).collect();
     std::fs::write(outside.join("go"), "").unwrap();
-    check_subjects(&format!("{} threads", interpreter.name), &subjects);
+    check_subjects(&format!("{} threads", interpreter.name), &subjects, DURATION_IN_THREADS);
     let _ = std::fs::remove_dir_all(outside);
 }
 
 /// Profiles running chains, and fails if one of them isn't good.
-fn check_subjects(interpreter: &str, subjects: &[Subject]) {
+fn check_subjects(interpreter: &str, subjects: &[Subject], duration: Duration) {
     let mut pids: Vec<u32> = subjects.iter().map(|subject| subject.pid).collect();
     pids.dedup();
-    let stacks = seen::stacks(&profile(pids, DURATION));
+    let stacks = seen::stacks(&profile(pids, duration));
     let mut failures = String::new();
     for Subject { name, argument, pid, thread, chain } in subjects {
         let own = stacks.iter().filter(|stack| stack.is_of(*pid, *thread));

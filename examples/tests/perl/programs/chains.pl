@@ -31,7 +31,8 @@ sub announce {
         my $name = !$sub ? '{main}' : ref $sub eq 'FORMAT' ? 'Chains::PAGE' : $$sub // '{main}';
         push @frames, "frame\t$name\t$file\t$line\n";
     }
-    my $output = \*STDOUT;
+    # All threads share the descriptor of STDOUT, which would stay that of a file opened in its place.
+    my $output = defined $folder ? undef : \*STDOUT;
     open $output, '>', $folder . '/' . $0 or die if defined $folder;
     binmode $output, ':utf8';
     $output->autoflush;
