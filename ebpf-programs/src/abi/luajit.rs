@@ -60,6 +60,8 @@ pub mod native_frame {
     pub const STATE: u64 = 16;
     /// The address of the next instruction when a function in C was called.
     pub const PC: u64 = 24;
+    /// The state's innermost frame before this one; flags in the lowest two bits.
+    pub const BEFORE: u64 = 32;
     /// The caller's frame pointer.
     pub const SAVED_FP: u64 = 64;
     /// The return address.

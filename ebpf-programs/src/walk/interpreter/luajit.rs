@@ -19,6 +19,7 @@ use crate::abi::luajit::{
     INSTRUCTION, NO_POSITION, TRACE_START, function, kind, native_frame, parameter, prototype, shape, state,
     value,
 };
+use crate::abi::mapping::kind as mapping_kind;
 use crate::abi::record::frame;
 use crate::abi::registers::x86_64;
 use crate::machine::Machine;
@@ -36,6 +37,9 @@ const LOAD: u64 = 0x8b;
 const EXTEND: u64 = 0xb60f;
 const ADVANCE: u32 = 0x04c3_8348;
 
+/// The instruction of the loop that writes the link of a frame.
+const LINKING: u32 = 0xf85a_8948;
+
 /// DWARF number of the register that holds slot 0 while the loop calls a function that knows no state.
 const SAVED_BASE: u8 = 6;
 
@@ -52,6 +56,9 @@ const WORD: u64 = 8;
 
 /// Maximum number of addresses that are searched for the loop's frame.
 const SEARCHED: u64 = 192;
+
+/// Maximum distance between two frames of a state on the native stack, in bytes.
+const MAX_DISTANCE: u64 = 1 << 20;
 
 /// The Lua stacks of a walk.
 #[repr(C)]
@@ -75,6 +82,8 @@ pub(in crate::walk) struct LuaStacks {
     bottom: u64,
     /// The address after the current instruction of the next frame; 0 if unknown.
     pc: u64,
+    /// Address of the loop's frame that was the innermost one of its state before the last one that was found; 0 for none.
+    before: u64,
 }
 
 impl LuaStacks {
@@ -82,6 +91,7 @@ impl LuaStacks {
     #[inline(always)]
     pub(super) fn begin(&mut self) {
         self.count = 0;
+        self.before = 0;
         self.leave();
     }
 
@@ -185,6 +195,8 @@ fn search<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) {
 #[inline(always)]
 pub(in crate::walk) fn find_trace<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64) -> Option<bool> {
     let searched = walk.interpreter.lua.searched as u64;
+    // Frames are aligned, but not the stack pointer where a trace is left.
+    let sp = sp.wrapping_add(WORD) & !(2 * WORD - 1);
     let at = sp.wrapping_add((searched + 1) * 2 * WORD);
     walk.interpreter.lua.searched += 1;
     if find(walk, machine, at, true) {
@@ -206,19 +218,22 @@ fn find<M: Machine>(walk: &mut Walk, machine: &mut M, at: u64, is_trace: bool) -
         return false;
     }
     let Some(object) = machine.read_object(address, state::READ) else { return false };
-    let is_innermost = object[state::NATIVE_FRAME / 8] & !3 == at;
+    // A trace that is left calls functions by further frames of the loop.
+    let is_innermost = object[state::NATIVE_FRAME / 8] & !3 == at || walk.interpreter.lua.before == at;
     let is_state = is_kind(object[1], kind::STATE);
     let [global, base] = [object[state::GLOBAL / 8], object[state::BASE / 8]];
     let [start, end] = [object[state::STACK / 8], object[state::MAX_STACK / 8]];
     // Above the stack pointer the address could be another copy.
     let is_certain = !is_trace && walk.interpreter.lua.searched == 1;
-    if !is_state || !is_certain && !is_innermost {
+    let is_found = is_certain || is_innermost || !M::VERIFIED && is_linked(walk, machine, at);
+    if !is_state || !is_found {
         return false;
     }
     let (top, pc) =
         if is_trace { trace(walk, machine, global, base) } else { innermost(walk, machine, at, base) };
     let top = if checked(machine, top, start, end) { top } else { base };
     let results = machine.read_stack(at.wrapping_add(native_frame::RESULTS)).unwrap_or(0) as i32;
+    let before = machine.read_stack(at.wrapping_add(native_frame::BEFORE)).unwrap_or(0) & !3;
     let lua = &mut walk.interpreter.lua;
     let mut found = lua.count;
     let mut index = 0;
@@ -237,6 +252,7 @@ fn find<M: Machine>(walk: &mut Walk, machine: &mut M, at: u64, is_trace: bool) -
     lua.current = index as u32;
     lua.bottom = start.wrapping_add(8);
     lua.pc = pc;
+    lua.before = before;
     // A call of C by `lj_vm_cpcall` has frames only above the stack that was in use.
     let used = start.wrapping_sub(results as i64 as u64);
     if results < 0 && lua.frames[index] < used {
@@ -245,11 +261,28 @@ fn find<M: Machine>(walk: &mut Walk, machine: &mut M, at: u64, is_trace: bool) -
     true
 }
 
+/// Returns `true` if an address is that of a frame by what the stack holds: memory of a state may be read later than the stack
+/// was copied. The frame before it holds a state, too, and it returns to code of a file.
+#[inline(always)]
+fn is_linked<M: Machine>(walk: &Walk, machine: &mut M, at: u64) -> bool {
+    let before = machine.read_stack(at.wrapping_add(native_frame::BEFORE)).unwrap_or(u64::MAX) & !3;
+    let is_above = before > at && before.wrapping_sub(at) < MAX_DISTANCE;
+    let state = machine.read_stack(before.wrapping_add(native_frame::STATE)).unwrap_or(0);
+    let has_state = machine.read_object(state, 16).is_some_and(|object| is_kind(object[1], kind::STATE));
+    let returns = machine.read_stack(at.wrapping_add(native_frame::RETURN)).unwrap_or(0);
+    let is_code =
+        walk.mapping_of(machine, returns).is_some_and(|mapping| mapping.kind == mapping_kind::TABLE);
+    is_code && (before == 0 || is_above && has_state)
+}
+
 /// Returns slot 0 of the innermost frame and its next instruction, for the loop whose frame is at an address.
 #[inline(always)]
 fn innermost<M: Machine>(walk: &Walk, machine: &mut M, at: u64, base: u64) -> (u64, u64) {
     let is_leaf = walk.flags & frame::EXACT != 0;
     let top = walk.register(if is_leaf { BASE } else { SAVED_BASE }).unwrap_or(base);
+    if let Some((pc, instruction)) = linked(walk, machine).filter(|_| is_leaf) {
+        return (top.wrapping_sub((instruction >> 8 & 0xff) * 8 + 16), pc);
+    }
     let pc = match walk.register(PC) {
         Some(pc) if is_leaf && is_loading(walk, machine) => pc.wrapping_add(INSTRUCTION),
         Some(pc) if is_leaf => pc,
@@ -277,6 +310,15 @@ fn is_loading<M: Machine>(walk: &Walk, machine: &mut M) -> bool {
         || is_extension && (low >> 24) as u32 == ADVANCE
         || is_extension && (low >> 48 | high << 16) as u32 == ADVANCE
         || low & 0xff == LOAD && high as u32 == ADVANCE
+}
+
+/// Returns the address after the call and the instruction of the call, if the loop is about to write the link of the called
+/// function's frame, whose slot 0 is in [`BASE`] already: `mov [rdx - 8], rbx`.
+#[inline(always)]
+fn linked<M: Machine>(walk: &Walk, machine: &mut M) -> Option<(u64, u64)> {
+    let code = machine.read_memory(walk.registers.pc & frame::ADDRESS)?;
+    let pc = walk.register(PC).filter(|_| code as u32 == LINKING)?;
+    Some((pc, machine.read_memory(pc.wrapping_sub(INSTRUCTION))?))
 }
 
 /// Returns slot 0 of the frame in which the running trace began, and the instruction behind its first one.
