@@ -24,6 +24,8 @@ mod chance;
 
 mod judge;
 mod machine;
+#[path = "../scripts/others.rs"]
+mod others;
 
 mod programs;
 

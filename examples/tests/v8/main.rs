@@ -46,6 +46,10 @@ mod names;
 
 mod shares;
 
+#[path = "../scripts/others.rs"]
+mod others;
+#[path = "../scripts/placed.rs"]
+mod placed;
 mod programs;
 
 mod native;
