@@ -64,6 +64,8 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     tally.step("Java", |_| fixtures::task(&["hotspot-latest".to_owned()]));
     tally.step("PHP", |_| fixtures::task(&["php".to_owned(), "ends".to_owned()]));
     tally.step("Ruby", |_| fixtures::task(&["ruby".to_owned(), "ends".to_owned()]));
+    tally.step("Perl", |_| fixtures::task(&["perl".to_owned(), "ends".to_owned()]));
+    tally.step("LuaJIT", |_| fixtures::task(&["luajit".to_owned(), "ends".to_owned()]));
     tally.step("Node.js", |_| fixtures::task(&["v8".to_owned(), "ends".to_owned()]));
     // The oldest and the newest of Debian's, beside those of pyenv.
     tally.step("interpreters", |_| pythons::task(&["ends".to_owned()]));

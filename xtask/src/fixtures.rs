@@ -42,14 +42,21 @@ pub(crate) const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// Fetches missing fixtures, with the argument `go` Go alone, with `hotspot` Java, with `hotspot-latest` its latest version, with `php`
-/// PHP, with `perl` Perl, with `luajit` LuaJIT, with `luajit ends` one of them, with `php ends` PHP's versions that need no root, with `ruby` Ruby, with `ruby ends`
-/// its oldest and newest, with `v8` Node.js, with `v8 ends` its oldest and latest version.
+/// Fetches missing fixtures: kernels, the collector, Go and Java, or what the arguments name:
+///
+/// ```text
+/// go
+/// hotspot, hotspot-latest            with programs; its latest version
+/// php, perl, luajit, ruby            with programs of others
+/// v8                                 with programs of others
+/// php ends, ruby ends, v8 ends       the versions that CI tests
+/// perl ends, luajit ends             programs of others, for those of the machine
+/// ```
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     match arguments.first().map(String::as_str) {
         Some("go") => return go::fetch(),
         Some("php") => return php::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
-        Some("perl") => return perl::fetch(),
+        Some("perl") => return perl::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
         Some("luajit") => return luajit::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
         Some("ruby") => return ruby::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
         Some("v8") => return v8::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),

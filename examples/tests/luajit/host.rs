@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::fixtures::fixtures;
+use crate::root;
+
 /// The folder of the programs.
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/luajit/programs");
 
@@ -24,9 +27,7 @@ impl Host {
 
     /// Returns the program with this name, `None` if it isn't there.
     pub(crate) fn find(name: &str) -> Option<Host> {
-        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
-        let fixtures = std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from);
-        let folder = fixtures.join("luajit").join(name).canonicalize().ok()?;
+        let folder = fixtures().join("luajit").join(name).canonicalize().ok()?;
         let list = std::fs::read_to_string(folder.join("complete")).ok()?;
         let [root, program, option] = list.lines().collect::<Vec<_>>()[..] else { return None };
         let options = match option {
@@ -47,16 +48,14 @@ impl Host {
 
     /// Returns a command that runs one of the programs.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let Some(root) = &self.root else {
-            let mut command = Command::new(&self.program);
-            command.args(&self.options).arg(Path::new(PROGRAMS).join(program));
-            return command;
-        };
-        for file in std::fs::read_dir(PROGRAMS).unwrap().map_while(Result::ok) {
-            std::fs::copy(file.path(), root.join("tmp").join(file.file_name())).unwrap();
-        }
-        let mut command = Command::new("chroot");
-        command.arg(root).arg(&self.program).args(&self.options).arg(Path::new("/tmp").join(program));
+        self.seeing(&[], program)
+    }
+
+    /// Returns a command that runs one of the programs, which sees these folders.
+    pub(crate) fn seeing(&self, folders: &[&Path], program: &str) -> Command {
+        let programs = Path::new(PROGRAMS);
+        let mut command = root::command(self.root.as_ref(), &[folders, &[programs]].concat(), &self.program);
+        command.args(&self.options).arg(programs.join(program));
         command
     }
 }

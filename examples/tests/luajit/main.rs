@@ -21,10 +21,21 @@
 mod chain;
 #[path = "../scripts/chance.rs"]
 mod chance;
+#[path = "../scripts/document.rs"]
+mod document;
+#[path = "../scripts/fixtures.rs"]
+mod fixtures;
 mod host;
 mod judge;
+#[path = "../scripts/others.rs"]
+mod others;
+#[path = "../scripts/placed.rs"]
+mod placed;
 #[path = "../scripts/profile.rs"]
 mod profile;
+mod programs;
+#[path = "../scripts/root.rs"]
+mod root;
 #[path = "../scripts/seen.rs"]
 mod seen;
 mod shares;
@@ -90,9 +101,32 @@ fn every_chain_of_installed_jit() {
     check("installed", &Host::installed(&[]));
 }
 
+/// A program of others.
+#[test]
+#[ignore = "profiles: needs root"]
+fn luacheck_from_its_start() {
+    test_needs::root!();
+    test_needs::programs!("luajit");
+    let failed = programs::failures("installed", &Host::installed(&[]), "Luacheck");
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
 /// Versions of other Debian suites, and other programs that contain LuaJIT.
 mod matrix {
     use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn programs_from_their_start() {
+        test_needs::root!();
+        test_needs::programs!("luajit");
+        let fetched = ["luajit2-bookworm", "trixie", "forky", "nvim-trixie", "lupa-2.8", "mlua-0.12.2"];
+        let fetched = fetched.into_iter().filter_map(|name| Some((name, Host::find(name)?)));
+        let installed = [("installed, no JIT", &["-joff"][..]), ("installed", &[])];
+        let all = fetched.chain(installed.map(|(name, options)| (name, Host::installed(options))));
+        let failed: Vec<_> = all.flat_map(|(name, host)| programs::failures(name, &host, "")).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    }
 
     fn check_fetched(name: &str) {
         match Host::find(name) {

@@ -4,6 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::fixtures::fixtures;
+use crate::root;
+
 /// One interpreter.
 #[derive(Clone, Debug)]
 pub(crate) struct Interpreter {
@@ -21,10 +24,6 @@ const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perl/programs
 
 /// The same within the root of an interpreter.
 const INSIDE: &str = "/truth";
-
-/// Enters the interpreter's root, with the devices and the processes of the machine.
-const ENTER: &str =
-    r#"mount --rbind /dev "$0/dev" && mount --types proc proc "$0/proc" && exec chroot "$0" "$@""#;
 
 impl Interpreter {
     /// Returns the `perl` in `PATH`.
@@ -84,14 +83,12 @@ impl Interpreter {
 
     /// Returns the command that runs the interpreter.
     pub(crate) fn bare(&self, arguments: &[&str]) -> Command {
-        let mut command = match &self.root {
-            None => Command::new(&self.program),
-            Some(root) => {
-                let mut command = Command::new("unshare");
-                command.args(["--mount", "sh", "-c", ENTER]).arg(root).arg(&self.program);
-                command
-            }
-        };
+        self.seeing(&[], arguments)
+    }
+
+    /// Returns the command that runs the interpreter, which sees these folders.
+    pub(crate) fn seeing(&self, folders: &[&Path], arguments: &[&str]) -> Command {
+        let mut command = root::command(self.root.as_ref(), folders, &self.program);
         if let Some(modules) = &self.modules {
             command.arg("-I").arg(modules);
         }
@@ -102,6 +99,5 @@ impl Interpreter {
 }
 
 fn folder(name: &str) -> Option<PathBuf> {
-    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures/perl");
-    fixtures.join(name).canonicalize().ok()
+    fixtures().join("perl").join(name).canonicalize().ok()
 }

@@ -19,11 +19,22 @@
 
 #[path = "../scripts/chain.rs"]
 mod chain;
+#[path = "../scripts/document.rs"]
+mod document;
+#[path = "../scripts/fixtures.rs"]
+mod fixtures;
 mod interpreter;
+#[path = "../scripts/others.rs"]
+mod others;
+#[path = "../scripts/placed.rs"]
+mod placed;
 #[path = "../scripts/printed.rs"]
 mod printed;
 #[path = "../scripts/profile.rs"]
 mod profile;
+mod programs;
+#[path = "../scripts/root.rs"]
+mod root;
 #[path = "../scripts/seen.rs"]
 mod seen;
 #[path = "../scripts/shares.rs"]
@@ -148,9 +159,31 @@ fn every_chain_in_threads_of_installed_perl() {
     check_threads(&Interpreter::installed());
 }
 
+/// A program of others.
+#[test]
+#[ignore = "profiles: needs root"]
+fn markdown_from_its_start() {
+    test_needs::root!();
+    test_needs::programs!("perl");
+    let failed = programs::failures(&Interpreter::installed(), "Markdown");
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
 /// Other versions and builds.
 mod matrix {
     use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn programs_from_their_start() {
+        test_needs::root!();
+        test_needs::programs!("perl");
+        let fetched = ["5.32", "5.36", "5.40", "5.42"].into_iter();
+        let fetched = fetched.filter_map(|name| Interpreter::fetched(name, "perl"));
+        let all = fetched.chain([Interpreter::installed()]).chain(Interpreter::built("5.36-unthreaded"));
+        let failed: Vec<_> = all.flat_map(|perl| programs::failures(&perl, "")).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    }
 
     #[test]
     #[ignore = "profiles: needs root"]

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::fixtures::fixtures;
+use crate::root;
+
 /// One interpreter.
 #[derive(Clone, Debug)]
 pub(crate) struct Interpreter {
@@ -15,10 +18,6 @@ pub(crate) struct Interpreter {
     options: Vec<&'static str>,
 }
 
-/// Enters the interpreter's root, with the devices and the processes of the machine.
-const ENTER: &str =
-    r#"mount --rbind /dev "$0/dev" && mount --types proc proc "$0/proc" && exec chroot "$0" "$@""#;
-
 impl Interpreter {
     /// Returns the `php` in `PATH`.
     pub(crate) fn installed(options: &[&'static str]) -> Interpreter {
@@ -29,8 +28,7 @@ impl Interpreter {
     /// Returns one that was fetched, `None` if it wasn't; `program` is relative to its folder, which is its root if `program`
     /// is absolute.
     pub(crate) fn fetched(name: &str, program: &str, options: &[&'static str]) -> Option<Interpreter> {
-        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures/php");
-        let folder = fixtures.join(name).canonicalize().ok()?;
+        let folder = fixtures().join("php").join(name).canonicalize().ok()?;
         let (root, program) = match program.starts_with('/') {
             true => (Some(folder), PathBuf::from(program)),
             false => (None, folder.join(program)),
@@ -41,8 +39,7 @@ impl Interpreter {
 
     /// Returns the path of a file that was built, `None` if it wasn't.
     pub(crate) fn built(name: &str, file: &str) -> Option<PathBuf> {
-        let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures/php");
-        let folder = fixtures.join(name).canonicalize().ok()?;
+        let folder = fixtures().join("php").join(name).canonicalize().ok()?;
         folder.join("complete").is_file().then(|| folder.join(file)).filter(|path| path.is_file())
     }
 
@@ -54,21 +51,14 @@ impl Interpreter {
 
     /// Returns the command that runs a program of the workloads' folder.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
-        let mut command = self.bare_command();
+        let mut command = self.bare(&[]);
         command.arg(self.folder().join(program)).args(arguments);
         command
     }
 
     /// Returns the command that runs a program of the interpreter's root.
     pub(crate) fn other(&self, program: impl AsRef<Path>) -> Command {
-        match &self.root {
-            None => Command::new(program.as_ref()),
-            Some(root) => {
-                let mut command = Command::new("unshare");
-                command.args(["--mount", "sh", "-c", ENTER]).arg(root).arg(program.as_ref());
-                command
-            }
-        }
+        root::command(self.root.as_ref(), &[], program.as_ref())
     }
 
     /// Returns the path of a file of the interpreter's root.
@@ -79,8 +69,9 @@ impl Interpreter {
         }
     }
 
-    fn bare_command(&self) -> Command {
-        let mut command = self.other(&self.program);
+    /// Returns the command that runs the interpreter, which sees these folders.
+    pub(crate) fn bare(&self, folders: &[&Path]) -> Command {
+        let mut command = root::command(self.root.as_ref(), folders, &self.program);
         // A root without time zones makes it warn.
         command.arg("-ddisplay_startup_errors=0").args(&self.options);
         command
@@ -89,7 +80,7 @@ impl Interpreter {
     /// Returns the version, as the interpreter prints it.
     pub(crate) fn version(&self) -> (u32, u32) {
         let code = "echo PHP_MAJOR_VERSION, ' ', PHP_MINOR_VERSION;";
-        let output = self.bare_command().args(["-r", code]).output().unwrap();
+        let output = self.bare(&[]).args(["-r", code]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let (major, minor) = text.split_once(' ').unwrap_or_else(|| panic!("{}: {text}", self.name));
         (major.parse().unwrap(), minor.parse().unwrap())

@@ -23,14 +23,25 @@
 
 #[path = "../scripts/chain.rs"]
 mod chain;
+#[path = "../scripts/document.rs"]
+mod document;
 mod embedded;
 mod fastcgi;
+#[path = "../scripts/fixtures.rs"]
+mod fixtures;
 mod interpreter;
 mod judge;
+#[path = "../scripts/others.rs"]
+mod others;
+#[path = "../scripts/placed.rs"]
+mod placed;
 #[path = "../scripts/printed.rs"]
 mod printed;
 #[path = "../scripts/profile.rs"]
 mod profile;
+mod programs;
+#[path = "../scripts/root.rs"]
+mod root;
 #[path = "../scripts/seen.rs"]
 mod seen;
 mod served;
@@ -174,9 +185,44 @@ fn shares_are_those_of_excimer() {
     shares_of_functions::check("8.2");
 }
 
+/// A program of others.
+#[test]
+#[ignore = "profiles: needs root"]
+fn php_parser_from_its_start() {
+    test_needs::root!();
+    test_needs::programs!("php");
+    let failed = programs::failures(&Interpreter::installed(&[]), "PHP-Parser");
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
 /// Other versions and kinds.
 mod matrix {
     use super::*;
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn programs_from_their_start() {
+        test_needs::root!();
+        test_needs::programs!("php");
+        // In a root without the settings of its packages.
+        let [tokens, cache] = ["-dextension=tokenizer", "-dzend_extension=opcache"];
+        let with = |options: &[&'static str], more: &[&'static str]| [options, more].concat();
+        let fetched = [
+            ("7.4", "/usr/bin/php7.4", vec![tokens]),
+            ("8.2", "/usr/bin/php8.2", vec![tokens]),
+            ("8.4", "/usr/bin/php8.4", vec![tokens]),
+            ("8.4", "/usr/bin/php8.4", with(&[tokens, cache], FUNCTION_JIT)),
+            ("8.4", "/usr/bin/php8.4", with(&[tokens, cache], TRACING_JIT)),
+            ("8.4-static", "resources/php", vec![]),
+        ];
+        let fetched = fetched
+            .into_iter()
+            .filter_map(|(name, program, options)| Interpreter::fetched(name, program, &options));
+        let installed = [&[][..], OPCACHE, FUNCTION_JIT, TRACING_JIT].map(Interpreter::installed);
+        let all = fetched.chain(installed);
+        let failed: Vec<_> = all.flat_map(|php| programs::failures(&php, "")).collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    }
 
     #[test]
     #[ignore = "profiles: needs root"]

@@ -31,9 +31,20 @@
 #[path = "../scripts/chance.rs"]
 mod chance;
 mod collections;
+#[path = "../scripts/document.rs"]
+mod document;
+#[path = "../scripts/fixtures.rs"]
+mod fixtures;
 mod judge;
 mod moves;
+#[path = "../scripts/others.rs"]
+mod others;
+#[path = "../scripts/placed.rs"]
+mod placed;
 mod program;
+mod programs;
+#[path = "../scripts/root.rs"]
+mod root;
 mod seen;
 mod shares;
 
@@ -61,8 +72,41 @@ fn ruby_2_7() {
     check("debian-2.7");
 }
 
-/// Versions between the oldest and the newest, and comparisons with rbspy.
+/// A program of others.
+#[test]
+#[ignore = "profiles: needs root"]
+fn asciidoctor_from_its_start() {
+    test_needs::root!();
+    let failed = programs::failures("wheel-3.4.7", &[], "Asciidoctor");
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+/// Versions between the oldest and the newest, programs of others, and comparisons with rbspy.
 mod matrix {
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn programs_from_their_start() {
+        test_needs::root!();
+        let all: [(&str, &'static [&'static str]); 11] = [
+            ("debian-2.7", &[]),
+            ("debian-3.1", &[]),
+            ("debian-3.1", &["--yjit"]),
+            ("wheel-3.2.2", &[]),
+            ("wheel-3.2.3", &[]),
+            ("wheel-3.3.5", &[]),
+            ("debian-3.3", &[]),
+            ("wheel-3.3.9", &[]),
+            ("yjit-3.3.8", &[]),
+            ("yjit-3.3.8", &["--yjit"]),
+            ("wheel-3.4.7", &[]),
+        ];
+        let failed: Vec<_> = all
+            .iter()
+            .flat_map(|(version, options)| super::programs::failures(version, options, ""))
+            .collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    }
+
     #[test]
     #[ignore = "profiles: needs root"]
     fn shares_are_those_of_rbspy() {

@@ -4,15 +4,17 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::fixtures::fixtures;
+use crate::root;
+
 /// Options of all programs: no libraries, and no warnings that parts of the language are new.
 const OPTIONS: [&str; 2] = ["--disable-gems", "-W0"];
 
 /// A Ruby of `cargo xtask fixtures ruby`.
 pub(crate) struct Ruby {
-    /// Folder to use as root; empty for the machine's own.
-    root: PathBuf,
+    /// Folder to use as root; `None` for the machine's own.
+    root: Option<PathBuf>,
     program: PathBuf,
-    libraries: PathBuf,
     /// Options that turn a compiler on.
     options: &'static [&'static str],
     /// Number of times that a chain is called before it spins.
@@ -36,22 +38,15 @@ pub(crate) struct Running {
     pub(crate) backtrace: Vec<Location>,
 }
 
-/// Returns the folder of all fixtures.
-pub(crate) fn fixtures() -> PathBuf {
-    let fixtures = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures");
-    std::env::var_os("XTASK_FIXTURES").map_or(fixtures, PathBuf::from)
-}
-
 impl Ruby {
     /// Returns the Ruby with this name, `None` if it isn't there.
     pub(crate) fn find(name: &str) -> Option<Ruby> {
         let folder = fixtures().join("ruby").join(name).canonicalize().ok()?;
         let list = std::fs::read_to_string(folder.join("complete")).ok()?;
-        let [root, program, libraries] = list.lines().collect::<Vec<_>>()[..] else { return None };
-        let inside = |path: &str| if path.is_empty() { PathBuf::new() } else { folder.join(path) };
-        let program = if root.is_empty() { inside(program) } else { program.into() };
-        let (root, libraries) = (inside(root), inside(libraries));
-        Some(Ruby { root, program, libraries, options: &[], rounds: 0 })
+        let [root, program, _] = list.lines().collect::<Vec<_>>()[..] else { return None };
+        let is_root = !root.is_empty();
+        let program = if is_root { program.into() } else { folder.join(program) };
+        Some(Ruby { root: is_root.then_some(folder), program, options: &[], rounds: 0 })
     }
 
     /// Runs programs with these options, and chains this many times before they spin.
@@ -61,21 +56,16 @@ impl Ruby {
 
     /// Returns a command that runs one of the programs.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ruby/programs").join(program);
-        if self.root.as_os_str().is_empty() {
-            let mut command = Command::new(&self.program);
-            command.env("LD_LIBRARY_PATH", &self.libraries);
-            command.args(self.options).args(OPTIONS).arg(source);
-            return command;
-        }
-        let folder = source.parent().unwrap_or(&source);
-        for file in std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
-            let copy = self.root.join("tmp").join(file.file_name());
-            std::fs::copy(file.path(), &copy).unwrap_or_else(|error| panic!("{}: {error}", copy.display()));
-        }
-        let mut command = Command::new("chroot");
-        command.arg(&self.root).arg(&self.program).args(self.options);
-        command.args(OPTIONS).arg(Path::new("/tmp").join(program));
+        let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ruby/programs");
+        let mut command = self.bare(&[&programs]);
+        command.arg(programs.join(program));
+        command
+    }
+
+    /// Returns a command that runs the interpreter, which sees these folders.
+    pub(crate) fn bare(&self, folders: &[&Path]) -> Command {
+        let mut command = root::command(self.root.as_ref(), folders, &self.program);
+        command.args(self.options).args(OPTIONS);
         command
     }
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::chance::{chi_squared, limit};
-use crate::program::{Ruby, Running, fixtures};
+use crate::fixtures::fixtures;
+use crate::program::{Ruby, Running};
 use crate::seen::{Seen, Stack, stacks};
 
 /// The functions that the program spends its time in.
