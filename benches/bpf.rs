@@ -100,17 +100,26 @@ impl Ticking {
         Ok(Ticking { program, _clocks: clocks })
     }
 
-    /// Returns the nanoseconds per run during the next `duration`.
+    /// Returns the nanoseconds per run during the next `window`.
     ///
     /// # Errors
     ///
     /// Fails without `/proc`.
     pub fn time_of_run(&self, window: Duration) -> io::Result<f64> {
+        Ok(self.runs_and_time(window)?.1)
+    }
+
+    /// Returns the number of runs during the next `window`, and the nanoseconds of each.
+    ///
+    /// # Errors
+    ///
+    /// Fails without `/proc`.
+    pub fn runs_and_time(&self, window: Duration) -> io::Result<(u64, f64)> {
         let before = runs(self.program)?;
         sleep(window);
         let after = runs(self.program)?;
-        let ran = (after.1 - before.1).as_nanos() as f64;
-        Ok(ran / (after.0 - before.0).max(1) as f64)
+        let (count, time) = (after.0 - before.0, (after.1 - before.1).as_nanos() as f64);
+        Ok((count, time / count.max(1) as f64))
     }
 }
 
@@ -126,6 +135,34 @@ pub fn sampler() -> io::Result<RawFd> {
         }
     }
     Err(io::ErrorKind::NotFound.into())
+}
+
+/// Returns the id of a program for perf events that another process has loaded. The kernel keeps 15 bytes of its name.
+///
+/// # Errors
+///
+/// Fails if there is none.
+pub fn loaded_sampler(pid: u32, name: &str) -> io::Result<u32> {
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
+        let info = fs::read_to_string(entry?.path()).unwrap_or_default();
+        if field(&info, "prog_type") == Some(u64::from(PERF_EVENT))
+            && let Some(id) = field(&info, "prog_id")
+            && name.starts_with(&name_of(program_of(id as u32)?.as_raw_fd())?)
+        {
+            return Ok(id as u32);
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Returns the name of a program.
+fn name_of(program: RawFd) -> io::Result<String> {
+    const GET_INFO: libc::c_long = 15;
+    const NAME: std::ops::Range<usize> = 64..80;
+    let mut info = [0u8; NAME.end];
+    bpf_call(GET_INFO, &[pair(program as u32, NAME.end as u32), info.as_mut_ptr() as u64])?;
+    let name = info[NAME].iter().take_while(|&&byte| byte != 0);
+    Ok(name.map(|&byte| char::from(byte)).collect())
 }
 
 /// Returns the open descriptors of this process.
@@ -145,8 +182,12 @@ pub fn descriptors() -> io::Result<Vec<RawFd>> {
 /// Fails if there is no such number.
 pub fn fd_field(fd: i32, name: &str) -> io::Result<u64> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{fd}"))?;
+    field(&info, name).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn field(info: &str, name: &str) -> Option<u64> {
     let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.and_then(|value| value.trim().parse().ok()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    line?.trim().parse().ok()
 }
 
 /// Runs `program` `hertz` times per second of CPU time of thread `tid`, until the result is dropped.
@@ -175,19 +216,28 @@ pub fn runs(program: RawFd) -> io::Result<(u64, Duration)> {
 /// Fails without `CAP_SYS_ADMIN`.
 pub fn time_of_all() -> io::Result<Duration> {
     const NEXT_ID: libc::c_long = 11;
-    const FD_BY_ID: libc::c_long = 13;
     let (mut attributes, mut time) = ([0, 0], Duration::ZERO);
     while bpf_call_mut(NEXT_ID, &mut attributes).is_ok() {
         // The id is followed by the next one.
         let next =
             if cfg!(target_endian = "little") { attributes[0] >> 32 } else { attributes[0] & 0xffff_ffff };
         // It may be unloaded by now.
-        if let Ok(program) = bpf(FD_BY_ID, &[pair(next as u32, 0), 0]) {
+        if let Ok(program) = program_of(next as u32) {
             time += runs(program.as_raw_fd())?.1;
         }
         attributes = [pair(next as u32, 0), 0];
     }
     Ok(time)
+}
+
+/// Opens a program by its id.
+///
+/// # Errors
+///
+/// Fails if it was unloaded.
+pub fn program_of(id: u32) -> io::Result<OwnedFd> {
+    const FD_BY_ID: libc::c_long = 13;
+    bpf(FD_BY_ID, &[pair(id, 0), 0])
 }
 
 /// Type number of programs for perf events.

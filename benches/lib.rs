@@ -5,6 +5,8 @@
 
 pub mod bpf;
 
+pub mod chain;
+
 pub mod interpreter;
 
 pub mod options;

@@ -44,46 +44,20 @@ impl Running {
         Ok(Running(child))
     }
 
-    /// Starts `programs/spin.py` and waits until it is at a depth of `depth` calls.
+    /// Starts a program and waits until it prints a line.
     ///
     /// # Errors
     ///
-    /// Fails if it cannot be started.
-    pub fn python(interpreter: &str, depth: u32) -> io::Result<Running> {
-        Running::script(interpreter, "spin.py", depth)
-    }
-
-    /// Starts a script of `programs` and waits until it is at a depth of `depth` calls.
-    ///
-    /// # Errors
-    ///
-    /// Fails if it cannot be started.
-    pub fn script(interpreter: &str, script: &str, depth: u32) -> io::Result<Running> {
-        let script = format!("{}/programs/{script}", env!("CARGO_MANIFEST_DIR"));
-        let arguments = [script, depth.to_string(), "100000".to_owned()];
-        let child = Command::new(interpreter).args(arguments).spawn()?;
-        std::thread::sleep(Duration::from_millis(500));
-        Ok(Running(child))
-    }
-
-    /// Starts `programs/spin.js` and waits until it is at a depth of `depth` calls, of "one" function or of one "each".
-    ///
-    /// # Errors
-    ///
-    /// Fails if it cannot be started.
-    pub fn node(node: &str, flags: &[&str], depth: u32, kind: &str) -> io::Result<Running> {
-        let script = format!("{}/programs/spin.js", env!("CARGO_MANIFEST_DIR"));
-        let mut command = Command::new(node);
-        command.args(flags).args([script, depth.to_string(), kind.to_owned()]).stdout(Stdio::piped());
-        let mut child = command.spawn()?;
+    /// Fails if it cannot be started, or ends without a line.
+    pub fn ready(command: &mut Command) -> io::Result<Running> {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let running = Running(child);
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
         if line.is_empty() {
-            return Err(io::Error::other(format!("{node} doesn't run the script")));
+            return Err(io::Error::other(format!("{command:?} doesn't run")));
         }
-        std::thread::sleep(Duration::from_millis(100));
         Ok(running)
     }
 
@@ -115,6 +89,20 @@ impl Running {
     pub fn threads(&self) -> io::Result<Vec<u32>> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()))?;
         Ok(tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect())
+    }
+
+    /// Returns the id of the thread that has run for the longest time.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it has exited.
+    pub fn busiest_thread(&self) -> io::Result<u32> {
+        let time = |tid: u32| -> u64 {
+            let path = format!("/proc/{}/task/{tid}/schedstat", self.pid());
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or_default()
+        };
+        self.threads()?.into_iter().max_by_key(|&tid| time(tid)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 

@@ -56,6 +56,20 @@ pub fn all_on_cpu() -> Duration {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// Returns the CPU time of all threads of another process.
+///
+/// # Errors
+///
+/// Fails if it has exited.
+pub fn of_process(pid: u32) -> io::Result<Duration> {
+    let mut id = 0;
+    // SAFETY: the call writes one id.
+    match unsafe { libc::clock_getcpuclockid(pid.cast_signed(), &raw mut id) } {
+        0 => Ok(clock(id)),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
 fn clock(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes one `timespec`.

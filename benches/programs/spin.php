@@ -18,5 +18,6 @@ function descend($depth, $deadline)
     }
 }
 
+echo "ready\n";
 // The main script and the innermost function are frames too.
 descend($argv[1] - 2, microtime(true) + $argv[2]);

@@ -14,5 +14,7 @@ sub descend {
     burn() while time < $deadline;
 }
 
+$| = 1;
+print "ready\n";
 # The main program and the innermost sub are frames too.
 descend($ARGV[0] - 2, time + $ARGV[1]);

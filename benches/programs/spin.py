@@ -21,5 +21,7 @@ def descend(depth, deadline):
 
 
 sys.setrecursionlimit(100000)
+sys.stdout.write('ready\n')
+sys.stdout.flush()
 # The module and the innermost function are frames too.
 descend(int(sys.argv[1]) - 2, time.time() + float(sys.argv[2]))
