@@ -68,9 +68,13 @@ fn main() -> Outcome {
         "user ns",
         "chains held",
         "chains held",
+        "raw",
     ])];
     for form in FORMS.iter().filter(is_wanted) {
-        bench.form(form, &depths, peer.as_ref(), &mut table)?;
+        // Not each interpreter has each compiler.
+        if let Err(error) = bench.form(form, &depths, peer.as_ref(), &mut table) {
+            println!("{}: {error}", form.name);
+        }
     }
     print(&table);
     Ok(())
@@ -99,6 +103,8 @@ struct Turn {
     samples: u64,
     /// Samples with all calls.
     held: u64,
+    /// Samples that user space unwinds.
+    raw: u64,
 }
 
 /// Medians of one side at one depth.
@@ -110,6 +116,7 @@ struct Side {
     user: f64,
     samples: u64,
     held: u64,
+    raw: u64,
 }
 
 impl Bench {
@@ -139,6 +146,7 @@ impl Bench {
                 let share = 100.0 * side.held as f64 / side.samples.max(1) as f64;
                 format!("{share:.2} % of {} ({})", side.samples, side.runs)
             }));
+            cells.push(ours.raw.to_string());
             table.push(cells);
         }
         Ok(())
@@ -175,6 +183,7 @@ impl Side {
             user: median(&turns.iter().map(user).collect::<Vec<_>>()),
             samples: turns.iter().map(|turn| turn.samples).sum(),
             held: turns.iter().map(|turn| turn.held).sum(),
+            raw: turns.iter().map(|turn| turn.raw).sum(),
         }
     }
 }

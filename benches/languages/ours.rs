@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use benches::bpf::{Ticking, sampler};
 use benches::chain::{Seen, holds};
+use benches::options::option;
 use benches::program::Running;
 use benches::usage::{all_on_cpu, on_cpu};
 use ebpf_profiler_core::Profiler;
@@ -23,21 +24,29 @@ pub(crate) fn turn(
     window: Duration,
     has_names: bool,
 ) -> Outcome<Turn> {
-    /// Loads what the languages need, and names what is called.
-    const SETTLE: Duration = Duration::from_millis(300);
+    // Loads what the languages need, and names what is called.
+    let settle = Duration::from_secs_f64(option("settle", 0.3));
     let builder = Profiler::builder().frequency(1).pid(script.pid());
     let builder = builder.unwind(ebpf_profiler_unwind::tables()).symbolizer(NoSymbols);
     let languages = if has_names { ebpf_profiler_hll::all() } else { Vec::new() };
     let profiler = builder.languages(languages).start()?;
-    sleep(SETTLE);
+    sleep(settle);
     let ticking = Ticking::start(sampler()?, &[script.busiest_thread()?], hertz)?;
-    sleep(SETTLE);
+    sleep(settle);
     profiler.take_profile()?;
-    let before = user_time()?;
+    let raw = || profiler.health().pipeline.raw;
+    let (before, raw_before) = (user_time()?, raw());
     let (runs, nanoseconds) = ticking.runs_and_time(window)?;
     let user = user_time()? - before;
     let profile = profiler.take_profile()?;
-    Ok(Turn { runs, nanoseconds, user, samples: profile.count(), held: held(&profile, depth) })
+    Ok(Turn {
+        runs,
+        nanoseconds,
+        user,
+        samples: profile.count(),
+        held: held(&profile, depth),
+        raw: raw() - raw_before,
+    })
 }
 
 /// Returns the CPU time of the profiler's threads, which are all but this one.

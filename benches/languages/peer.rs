@@ -72,7 +72,7 @@ impl Peer {
         let (runs, nanoseconds) = ticking.runs_and_time(window)?;
         let user = of_process(self.profiler.0.id())? - user;
         let window = Window { pid: script.pid(), begin, end: now()? };
-        Ok((Turn { runs, nanoseconds, user, samples: 0, held: 0 }, window))
+        Ok((Turn { runs, nanoseconds, user, samples: 0, held: 0, raw: 0 }, window))
     }
 
     /// Counts the samples of some rounds, and those with all calls, once no further ones arrive.
