@@ -54,6 +54,12 @@ pub(in crate::walk) struct PhpState {
     pub(in crate::walk) code: u64,
     /// Number of addresses that were searched for the frame of the loop.
     pub(in crate::walk) searched: u32,
+    /// 1 if the function of the previous frame is internal.
+    is_internal: u32,
+    /// The function of the previous frame, 0 for none. Recursion finds it unchanged: the thread doesn't run during a walk.
+    function: u64,
+    /// Its check.
+    check: u32,
     reserved: u32,
 }
 
@@ -63,6 +69,7 @@ impl PhpState {
     pub(super) fn begin(&mut self) {
         self.code = 0;
         self.searched = 0;
+        self.function = 0;
     }
 }
 
@@ -115,37 +122,48 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     if function == 0 {
         return Some(());
     }
-    let identity = (offsets & 0xff) as usize / 8;
-    let object = machine.read_object(function, (offsets as u32 & 0xff) + 24)?;
-    let words = [0, 1, 2].map(|index| object[(identity + index) & (WORDS - 1)]);
-    let (head, name, class) = (object[0], object[1], object[2]);
-    if is_top && head & 0xff != INTERNAL {
+    let mut position = opline;
+    if is_first || function != walk.interpreter.php.function {
+        let identity = (offsets & 0xff) as usize / 8;
+        let object = machine.read_object(function, (offsets as u32 & 0xff) + 24)?;
+        let words = [0, 1, 2].map(|index| object[(identity + index) & (WORDS - 1)]);
+        let (head, name, class) = (object[0], object[1], object[2]);
+        let is_internal = head & 0xff == INTERNAL;
+        let mut check = fold(&words, 3);
+        if !is_internal && head >> 32 & IMMUTABLE != 0 {
+            check ^= fold(&[class, 0, 0], 1);
+        } else if !is_internal {
+            check ^= source(machine, class, name, function.wrapping_add(registers >> 32 & 0xffff))?;
+        }
+        if is_first {
+            position = innermost(walk, opline, words);
+        }
+        let php = &mut walk.interpreter.php;
+        (php.function, php.check, php.is_internal) = (function, check, is_internal as u32);
+    }
+    let PhpState { check, is_internal, .. } = walk.interpreter.php;
+    if is_top && is_internal == 0 {
         walk.interpreter.phase = phase::BEHIND;
     }
-    let mut check = fold(&words, 3);
-    if head & 0xff != INTERNAL && head >> 32 & IMMUTABLE != 0 {
-        check ^= fold(&[class, 0, 0], 1);
-    } else if head & 0xff != INTERNAL {
-        check ^= source(machine, class, name, function.wrapping_add(registers >> 32 & 0xffff))?;
+    emit(walk, machine, function, check, position.wrapping_sub(function) as u32);
+    Some(())
+}
+
+/// Returns the current instruction of the innermost frame. The loop keeps it in a register, and saves it only before it calls
+/// something that needs it. The value at the leaf is still the loop's if it is an instruction of the function.
+#[inline(always)]
+fn innermost(walk: &Walk, opline: u64, [_, counts, instructions]: [u64; 3]) -> u64 {
+    if walk.interpreter.php.code != 0 {
+        // Code of the JIT saves it rarely, and has it in no register: a position before the first instruction has no line.
+        return instructions.wrapping_sub(1);
     }
-    // The loop keeps the current instruction in a register, and saves it only before it calls something that needs it. The
-    // value at the leaf is still the loop's if it is an instruction of the function.
+    let registers = walk.interpreter.parameters[1];
     let register = (registers >> 16 & 0xff) as u32;
     let inner = walk.registers.values[(register.wrapping_sub(1) & 31) as usize];
-    let distance = inner.wrapping_sub(words[2]);
-    let count = words[1] >> (registers >> 24 & 63) & 0xffff_ffff;
-    let is_inner = is_first && register != 0 && distance < count << 5 && distance & 31 == 0;
-    let position = if is_first && walk.interpreter.php.code != 0 {
-        // Code of the JIT saves it rarely, and has it in no register: a position before the first instruction has no line.
-        words[2].wrapping_sub(1)
-    } else if is_inner {
-        inner
-    } else {
-        opline
-    };
-    let place = position.wrapping_sub(function) as u32;
-    emit(walk, machine, function, check, place);
-    Some(())
+    let distance = inner.wrapping_sub(instructions);
+    let count = counts >> (registers >> 24 & 63) & 0xffff_ffff;
+    let is_inner = register != 0 && distance < count << 5 && distance & 31 == 0;
+    if is_inner { inner } else { opline }
 }
 
 /// Returns the identity of a function's source: its class, the hashes of its name and file, its first and last line. `file`

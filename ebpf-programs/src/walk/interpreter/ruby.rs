@@ -50,7 +50,13 @@ pub(in crate::walk) struct RubyState {
     /// Fold of the identity of its code.
     identity: u32,
     position: u32,
+    /// Its code, 0 for none. Recursion finds it unchanged: the thread doesn't run during a walk.
     sequence: u64,
+    /// The method entry that was read last, 0 for none.
+    method: u64,
+    /// The check of that method.
+    check: u32,
+    reserved: u32,
     /// The words of the current environment.
     entry: u64,
     parent: u64,
@@ -66,6 +72,8 @@ impl RubyState {
         self.words = 0;
         self.is_compiled = 0;
         self.is_checked = 0;
+        self.sequence = 0;
+        self.method = 0;
     }
 }
 
@@ -135,25 +143,29 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
         }
         _ => {}
     }
-    let of_sequence = machine.read_memory(sequence.wrapping_add(BODY))?;
-    let object = machine.read_object(of_sequence, body::READ)?;
-    let instructions = object[body::INSTRUCTIONS / 8];
-    let identity = fold(&[object[body::SIZE / 8], instructions, object[body::LABEL / 8]], 3);
-    // The frame of a loop that hasn't begun: the native loop that was reached is that of its caller.
-    let ruby = &walk.interpreter.ruby;
-    let is_called = ruby.is_inside != 0 || ruby.is_compiled != 0 && last == 0;
+    let is_first = walk.interpreter.taken == 0;
     let is_leaf = walk.flags & frame::EXACT != 0;
-    let is_early = walk.interpreter.taken == 0 && !is_leaf && is_called && pc == instructions;
+    let mut is_early = false;
+    if is_first || sequence != walk.interpreter.ruby.sequence {
+        let of_sequence = machine.read_memory(sequence.wrapping_add(BODY))?;
+        let object = machine.read_object(of_sequence, body::READ)?;
+        let instructions = object[body::INSTRUCTIONS / 8];
+        // The frame of a loop that hasn't begun: the native loop that was reached is that of its caller.
+        let ruby = &mut walk.interpreter.ruby;
+        let is_called = ruby.is_inside != 0 || ruby.is_compiled != 0 && last == 0;
+        is_early = is_first && !is_leaf && is_called && pc == instructions;
+        ruby.identity = fold(&[object[body::SIZE / 8], instructions, object[body::LABEL / 8]], 3);
+        ruby.sequence = sequence;
+    }
     let ruby = &mut walk.interpreter.ruby;
     ruby.search = 1;
     ruby.is_last = (flags & flag::FINISH != 0 && !is_early) as u32;
-    ruby.identity = identity;
     ruby.position = pc as u32;
-    ruby.sequence = sequence;
     ruby.entry = entry;
     ruby.parent = parent;
     ruby.flags = flags;
-    Some(())
+    // Others take a step for each environment.
+    if flags & flag::TYPE == flag::METHOD { search(walk, machine) } else { Some(()) }
 }
 
 /// Returns `true` if the garbage collector runs.
@@ -185,10 +197,15 @@ fn search<M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     };
     let mut check = found.identity;
     if kind != kind::PLAIN {
-        let object = machine.read_object(found.entry, 16)?;
-        let [head, inner] = [object[0], object[1]];
-        let is_variables = head >> imemo::SHIFT & imemo::TYPE == imemo::VARIABLES;
-        check = (if is_variables { inner } else { found.entry } >> 3) as u32;
+        if found.entry != found.method || found.entry == 0 {
+            let object = machine.read_object(found.entry, 16)?;
+            let [head, inner] = [object[0], object[1]];
+            let is_variables = head >> imemo::SHIFT & imemo::TYPE == imemo::VARIABLES;
+            let ruby = &mut walk.interpreter.ruby;
+            ruby.method = found.entry;
+            ruby.check = (if is_variables { inner } else { found.entry } >> 3) as u32;
+        }
+        check = walk.interpreter.ruby.check;
     }
     let identity = (found.identity as u64 & 0xff) << IDENTITY_SHIFT;
     let address = (found.sequence | kind) & ((1 << IDENTITY_SHIFT) - 1) | identity;
