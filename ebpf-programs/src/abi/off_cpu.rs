@@ -45,7 +45,7 @@ pub struct Woken {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
-    /// Time of the switch, with the bit [`OUTSIDE`].
+    /// Time of the last switch from or to a CPU, with the bit [`OUTSIDE`].
     pub at: u64,
     /// Time since when it is ready to run; 0 while it is blocked, [`RUNS`] once it is back on a CPU.
     pub ready: u64,

@@ -90,7 +90,8 @@ reasons! {
         Frames = 7, "user frames";
         /// Events lost because all levels of the CPU were in use: see [`MAX_LEVELS`](super::config::MAX_LEVELS).
         Nested = 8, "samples lost because events interrupted one another";
-        /// Waits lost because too many threads wait, or because the thread was switched off its CPU again at once.
+        /// Waits lost because too many threads wait, because the thread was switched off its CPU again at once, or because the kernel
+        /// showed only one of the two switches.
         Untracked = 9, "waits lost because their thread was not followed";
         /// Events of the embedder's own programs lost because their kind is unknown, or their value too high.
         Invalid = 10, "events of own programs lost because their kind or value was invalid";

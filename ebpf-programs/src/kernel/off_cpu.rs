@@ -9,6 +9,10 @@
 //!   (resumed)
 //! ```
 //!
+//! A kernel may hide switches: that of one sandbox fires `sched_switch` for no switch away from a thread of its first process. So
+//! `SWITCHED` tells threads that run from those that wait. One that leaves its CPU twice came back unseen, and one that comes back
+//! twice left unseen: their waits are counted as lost if they may have reached the threshold.
+//!
 //! At `sched_switch` the memory of the next thread is not accessible, and a walk of the previous thread's stack would cost as
 //! much for each of the short waits that no one asks for. So a wait that counts requests an interrupt of this CPU, which it
 //! takes as soon as the switch is complete: in the next thread, before that leaves the scheduler. The helper that drains a ring
@@ -19,8 +23,8 @@ use core::ffi::{c_long, c_void};
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::BPF_RB_FORCE_WAKEUP;
 use aya_ebpf::helpers::generated::{
-    bpf_get_current_pid_tgid, bpf_get_prandom_u32, bpf_get_smp_processor_id, bpf_get_stack, bpf_ktime_get_ns,
-    bpf_probe_read_kernel, bpf_user_ringbuf_drain,
+    bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_prandom_u32, bpf_get_smp_processor_id,
+    bpf_get_stack, bpf_ktime_get_ns, bpf_probe_read_kernel, bpf_user_ringbuf_drain,
 };
 use aya_ebpf::programs::RawTracePointContext;
 use ebpf_programs::abi::config::Config;
@@ -63,17 +67,20 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
     let (state, is_preempted): (u64, u64) = (context.arg(PREVIOUS_STATE), context.arg(IS_PREEMPTED));
     let is_ready = is_preempted as u8 != 0 || state as u32 == 0;
     let at = if filters::is_outside() { now | OUTSIDE } else { now };
-    leave(previous, state, Switched { at, ready: if is_ready { now } else { 0 } }, cpu);
+    let left = Switched { at, ready: if is_ready { now } else { 0 } };
+    let waited = leave(previous, state, left, settings, cpu);
+    if waited >= settings.threshold.max(1) && at & OUTSIDE == 0 {
+        lose_wait(waited, settings, config, cpu);
+    }
     let next: u64 = context.arg(NEXT);
     let tid: u32 = read(next, config.pid_offset);
     if tid == 0 {
         // The CPU becomes idle.
         return;
     }
-    let (Switched { at, ready }, is_outside) = since(tid, next, settings);
-    if settings.wakers != 0 {
-        run(tid);
-    }
+    let known = SWITCHED.get_ptr_mut(tid);
+    let (Switched { at, ready }, is_outside) = since(known, next, settings);
+    store(known, tid, Switched { at: now, ready: RUNS }, cpu);
     let waited = now.saturating_sub(at);
     if waited < settings.threshold || waited == 0 {
         return;
@@ -99,6 +106,10 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
     let Some(value) = budget::weigh(settings.event as u16, waited) else {
         return budget::count_skipped(settings.event as u16, NOT_TIMED);
     };
+    if ready == RUNS {
+        // It was switched off unseen, at an unknown time.
+        return Counters::lose(cpu, Counter::Untracked);
+    }
     if value > waited {
         // At most `value`: no product overflows up to the longest period.
         waited_ready = (waited_ready * ((value << 16) / waited.max(1))) >> 16;
@@ -123,15 +134,6 @@ fn weigh(settings: &OffCpu, time: u64) -> u64 {
     time * (settings.weight >> 16) + (time * (settings.weight & 0xffff) >> 16)
 }
 
-/// Records that a thread runs: wake-ups do not end a wait of it.
-#[inline(always)]
-fn run(tid: u32) {
-    if let Some(switched) = SWITCHED.get_ptr_mut(tid) {
-        // SAFETY: the value stays allocated while the program runs.
-        unsafe { (*switched).ready = RUNS };
-    }
-}
-
 /// Returns `true` if samples of a process are dropped.
 #[inline(always)]
 fn is_filtered(pid: u32, config: &Config) -> bool {
@@ -145,23 +147,52 @@ fn is_filtered(pid: u32, config: &Config) -> bool {
     }
 }
 
-/// Records that a thread leaves its CPU.
+/// Records that a thread leaves its CPU. Returns its last wait, and the time since then, if it came back unseen; 0 if it did not.
 #[inline(always)]
-fn leave(tid: u32, state: u64, switched: Switched, cpu: u32) {
+fn leave(tid: u32, state: u64, left: Switched, settings: &OffCpu, cpu: u32) -> u64 {
     if tid == 0 {
-        return;
+        return 0;
     }
+    let known = SWITCHED.get_ptr_mut(tid);
+    // SAFETY: the value stays allocated while the program runs.
+    let former = known.map_or(Switched { at: 0, ready: RUNS }, |known| unsafe { *known });
     if state & TASK_DEAD != 0 {
         // It may never have been switched off before.
         let _ = SWITCHED.remove(tid);
-    } else if let Some(at) = SWITCHED.get_ptr_mut(tid) {
-        // SAFETY: a thread leaves one CPU at a time.
-        unsafe { *at = switched };
+    } else {
+        store(known, tid, left, cpu);
+    }
+    // With the flag it is later than any time.
+    let is_unseen = former.ready != RUNS && former.at >= settings.start;
+    if is_unseen { (left.at & !OUTSIDE).saturating_sub(former.at) } else { 0 }
+}
+
+/// Stores the state of a thread.
+#[inline(always)]
+fn store(known: Option<*mut Switched>, tid: u32, switched: Switched, cpu: u32) {
+    if let Some(known) = known {
+        // SAFETY: the value stays allocated while the program runs, and a thread is switched by one CPU at a time.
+        unsafe { *known = switched };
     } else if SWITCHED.insert(tid, switched, 0).is_err() {
         if let Some(settings) = OFF_CPU.get_ptr_mut(0) {
-            // SAFETY: the value stays allocated while the program runs.
+            // SAFETY: as above.
             unsafe { (*settings).is_full = 1 };
         }
+        Counters::lose(cpu, Counter::Untracked);
+    }
+}
+
+/// Counts a wait of the current thread as lost, unless it would not have been sampled.
+#[inline(always)]
+fn lose_wait(waited: u64, settings: &OffCpu, config: &Config, cpu: u32) {
+    // SAFETY: the helpers have no conditions.
+    let (pid, task, random) = unsafe {
+        ((bpf_get_current_pid_tgid() >> 32) as u32, bpf_get_current_task(), bpf_get_prandom_u32() as u64)
+    };
+    if is_filtered(pid, config) || filters::drops_next(task, cpu) || random >= settings.probability {
+        return;
+    }
+    if budget::weigh(settings.event as u16, weigh(settings, waited)).is_some() {
         Counters::lose(cpu, Counter::Untracked);
     }
 }
@@ -170,8 +201,8 @@ fn leave(tid: u32, state: u64, switched: Switched, cpu: u32) {
 /// Without a switch, the thread has not run since either, unless there was no room for its state: then it returns a time that
 /// drops the wait. The flag is set if the filter rejected the thread's control group when it began to wait.
 #[inline(always)]
-fn since(tid: u32, task: u64, settings: &OffCpu) -> (Switched, bool) {
-    let mut switched = match SWITCHED.get_ptr_mut(tid) {
+fn since(known: Option<*mut Switched>, task: u64, settings: &OffCpu) -> (Switched, bool) {
+    let mut switched = match known {
         // SAFETY: the value stays allocated while the program runs.
         Some(at) => unsafe { *at },
         None if settings.is_full != 0 => Switched { at: u64::MAX, ready: 0 },
@@ -187,6 +218,10 @@ fn since(tid: u32, task: u64, settings: &OffCpu) -> (Switched, bool) {
     }
     if switched.at < settings.start {
         switched.at = settings.start;
+        if switched.ready == RUNS {
+            // It left its CPU while nothing was sampled.
+            switched.ready = 0;
+        }
     }
     (switched, is_outside)
 }
@@ -236,7 +271,7 @@ fn blocked(context: &RawTracePointContext, settings: &OffCpu) -> u64 {
     let Some(config) = CONFIG.get(0) else { return 0 };
     let task: u64 = context.arg(0);
     let tid: u32 = read(task, config.pid_offset);
-    let (Switched { at, ready }, _) = since(tid, task, settings);
+    let (Switched { at, ready }, _) = since(SWITCHED.get_ptr_mut(tid), task, settings);
     if tid == 0 || ready != 0 {
         return 0;
     }

@@ -70,7 +70,9 @@ impl Held {
             100.0 * deviation,
             self.health.budget
         );
-        assert_eq!((self.health.lost, self.health.pipeline.malformed), (0, 0), "{:?}", self.health);
+        // Waits that end by a switch which the kernel hides are lost.
+        let is_kept = self.health.lost * 1000 <= self.health.ticks && self.health.pipeline.malformed == 0;
+        assert!(is_kept, "{:?}", self.health);
         // Other work on the machine changes the load between the two stretches.
         let (most, scatter) = if is_matrix() { (2.0 * part, 0.02) } else { (0.9, 0.1) };
         assert!(*sampled > 0.0 && *sampled < most, "{sampled}");

@@ -1,13 +1,14 @@
 //! Events that programs disturb: files that vanish, hot functions of a runtime, processes that fork, execute and exit in each event,
 //! thousands of threads that sleep. A clear error or a counted loss, and the clock's samples go on.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Builder, Health, Trigger};
-use ebpf_profiler_core::profile::Profile;
+use ebpf_profiler_core::profile::{Profile, Sample};
 
 use crate::program::{is_in, sum};
 use crate::steps::{Running, build};
@@ -131,6 +132,9 @@ fn processes_that_fork_execute_and_exit_in_each_event_are_counted() {
 }
 
 /// More threads than most machines have; each of them sleeps twice, and never wakes from the second time.
+///
+/// A busy machine delays threads within their sleep, which is two waits then, one of them above the threshold. Waits that end by a
+/// switch which the kernel hides are counted as lost.
 #[test]
 #[ignore = "needs root"]
 fn ten_thousand_threads_that_sleep_are_counted() {
@@ -143,16 +147,16 @@ fn ten_thousand_threads_that_sleep_are_counted() {
     program.step("end");
     let (profile, health) = profiler.finish().unwrap();
     let waits = profile.of_kind(1);
-    let sleeps: u64 =
-        waits.samples().filter(|sample| is_in(sample, "sleeper")).map(|sample| sample.count()).sum();
-    println!(
-        "{sleeps} sleeps of {THREADS} threads, {} lost, {} ticks",
-        health.lost,
-        profile.of_kind(0).total()
-    );
-    // A thread may lose its CPU on its way to sleep: then its 50 ms are two waits, of which one takes 20 ms at least.
-    assert!(sleeps + health.lost >= THREADS && sleeps <= THREADS + THREADS / 10, "{sleeps}");
-    assert!(profile.of_kind(0).total() > 0);
+    let is_sleep = |sample: &Sample<'_>| is_in(sample, "sleeper") && is_in(sample, "usleep");
+    let sleepers: BTreeSet<u32> =
+        waits.samples().filter(is_sleep).map(|sample| sample.thread().tid).collect();
+    let sleepers = sleepers.len() as u64;
+    let ticks = profile.of_kind(0).total();
+    println!("{sleepers} of {THREADS} threads that sleep, {} lost, {ticks} ticks", health.lost);
+    assert!(sleepers <= THREADS && sleepers + health.lost >= THREADS, "{sleepers}");
+    // A loss is no sleep that is counted as well, but for waits of other threads.
+    assert!(sleepers + health.lost <= THREADS + 5, "{sleepers}, {} lost", health.lost);
+    assert!(ticks > 0);
     assert_sum(&profile, &health);
 }
 
