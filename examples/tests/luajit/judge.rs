@@ -57,7 +57,9 @@ fn compare(stack: &Stack, chain: &[Call], spin: &[u32]) -> Result<u32, String> {
                 if *name != call.name || *file != call.file || !is_right {
                     return Err(format!("{seen} instead of {}:{}", call.name, call.line));
                 }
-                let is_through_c = before.is_some_and(|before| THROUGH_C.contains(&before.name.as_str()));
+                let is_through_c = before.is_some_and(|before| {
+                    before.file.is_empty() && THROUGH_C.contains(&before.name.as_str())
+                });
                 if before.is_some() && (natives > 0) != is_through_c {
                     return Err(format!("{natives} native frames before {}", call.name));
                 }

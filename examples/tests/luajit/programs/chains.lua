@@ -291,6 +291,46 @@ function chains.jumps()
   return 1 + counts()
 end
 
+-- A callback from C through the foreign function interface.
+function chains.foreign_callback()
+  local ffi = require("ffi")
+  ffi.cdef("void qsort(void *base, size_t count, size_t size, int (*compare)(const void *, const void *));")
+  local compare = ffi.cast("int (*)(const void *, const void *)", function() return leaf() end)
+  local C = ffi.C
+  local function sort(numbers)
+    C.qsort(numbers, 2, 4, compare)
+    return numbers[0]
+  end
+  jit.off(sort)
+  return 1 + sort(ffi.new("int[2]", 2, 1))
+end
+
+-- A second state, which runs this file.
+function chains.states()
+  local ffi = require("ffi")
+  ffi.cdef([[
+    typedef struct lua_State lua_State;
+    lua_State *luaL_newstate(void);
+    void luaL_openlibs(lua_State *);
+    int luaL_loadbuffer(lua_State *, const char *, size_t, const char *);
+    int lua_pcall(lua_State *, int, int, int);
+  ]])
+  local C = ffi.C
+  -- Loads the code of the second state, which prints the frames of this one behind its own.
+  local function load(state, frames)
+    local text = ("root, arg = %q, { [0] = %q, 'names', '0' } dofile(arg[0])"):format(frames, arg[0])
+    assert(C.luaL_loadbuffer(state, text, #text, "@state.lua") == 0)
+  end
+  local function run(state)
+    load(state, "frame\tlua_pcall\t\t0\n" .. backtrace(2)) local result = C.lua_pcall(state, 0, 0, 0)
+    return 1 + result
+  end
+  jit.off(run)
+  local state = C.luaL_newstate()
+  C.luaL_openlibs(state)
+  return 1 + run(state)
+end
+
 local run = chains[arg[1]]
 local result = run(tonumber(arg[2]))
 os.exit(result and 0 or 1)
