@@ -113,7 +113,7 @@ impl Form {
     /// Returns the interpreter with its flags.
     fn command(&self, interpreter: &str) -> Command {
         let fixture = fixtures().join(self.program);
-        let own = if fixture.is_file() { fixture.into() } else { self.program.into() };
+        let own = if fixture.is_file() { fixture } else { self.program.into() };
         let mut words = interpreter.split_whitespace().map(PathBuf::from);
         let mut command = Command::new(words.next().unwrap_or(own));
         command.args(words).args(self.flags);
