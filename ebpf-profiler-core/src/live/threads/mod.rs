@@ -17,8 +17,8 @@
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
 //!
-//! [`Ending`] bounds what happens between a command that ends the profiler and the end of all threads. The threads run with
-//! raised priority from then on, so that little is cut off on a busy machine.
+//! [`Ending`] bounds what happens between a command that ends the profiler and the end of all threads. The threads, and the caller's
+//! until it returns, run with raised priority from then on, so that little is cut off on a busy machine.
 //!
 //! [`SinkStats::merged`]: super::health::SinkStats::merged
 //! [`SinkStats::dropped`]: super::health::SinkStats::dropped
@@ -55,8 +55,8 @@ use self::sinks::{Queue, SinkThread};
 pub(super) use self::state::State;
 use super::error::StopError;
 use super::interval::Interval;
-use super::perf;
 use super::waker::Waker;
+use super::{perf, priority};
 use crate::pipeline::{PendingProfile, Pipeline};
 use crate::profile::{FrameView, Profile, SamplingPeriod};
 use crate::replay::Recorder;
@@ -338,6 +338,7 @@ impl Threads {
 
     /// Ends the threads and returns the last profile, both within the deadline.
     pub(super) fn finish(&mut self) -> Result<Profile, StopError> {
+        let _raised = priority::raised();
         self.shared.ending.begin();
         let profile = self.send(Command::Finish).and_then(|profile| {
             match profile.recv_timeout(self.shared.ending.left(Stage::Last)) {
@@ -374,6 +375,7 @@ impl Threads {
 
     /// Ends the threads within the deadline.
     pub(super) fn stop(&mut self) -> Result<(), StopError> {
+        let _raised = priority::raised();
         self.shared.ending.begin();
         if self.shared.push(Command::Stop) {
             self.waker.wake();
