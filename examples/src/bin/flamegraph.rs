@@ -125,7 +125,7 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
     if let Some(budget) = examples::describe_budget(health) {
         say(budget);
     }
-    let losses = losses(health);
+    let losses = losses(profile, health);
     if !losses.is_empty() {
         say(losses.join("; "));
     }
@@ -140,8 +140,8 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
     }
 }
 
-/// Returns everything else that was lost, and its effect.
-fn losses(health: &Health) -> Vec<String> {
+/// Returns the reasons of losses, and everything else that was lost.
+fn losses(profile: &Profile, health: &Health) -> Vec<String> {
     let Health { pipeline, sinks, .. } = health;
     let registry = &pipeline.registry;
     let mut losses: Vec<String> = [
@@ -155,6 +155,7 @@ fn losses(health: &Health) -> Vec<String> {
     .filter(|(count, _)| *count > 0)
     .map(|(count, text)| format!("{count} {text}"))
     .collect();
+    losses.extend(profile.losses().map(|(reason, count)| format!("{count} {reason}")));
     let without = registry.without_table.iter();
     losses.extend(without.map(|(reason, count)| format!("no unwind tables for {count} {reason}")));
     losses
