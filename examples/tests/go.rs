@@ -25,6 +25,11 @@ use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::profile::{Call, Profile, Sample};
 use ebpf_profiler_core::trace::Frame;
 
+#[path = "truth/load.rs"]
+mod load;
+
+use load::Load;
+
 #[test]
 #[ignore = "profiles: needs root"]
 fn go_1_19() {
@@ -50,6 +55,15 @@ mod matrix {
         test_needs::programs!("gcc");
         super::check("1.25.5", super::ALL);
     }
+
+    /// The runtime preempts goroutines by signals, whose handlers run on top of them.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn go_1_27_on_a_busy_machine() {
+        test_needs::root!();
+        test_needs::programs!("gcc", "g++");
+        super::check_beside("1.27.3", super::ALL, 30);
+    }
 }
 
 #[test]
@@ -67,7 +81,7 @@ fn go_installed() {
     test_needs::root!();
     test_needs::programs!("gcc", "go");
     let root = Command::new("go").args(["env", "GOROOT"]).env("GOTOOLCHAIN", "local").output().unwrap();
-    check_in(Path::new(String::from_utf8(root.stdout).unwrap().trim()), "installed", &["cgo"]);
+    check_in(Path::new(String::from_utf8(root.stdout).unwrap().trim()), "installed", &["cgo"], 0);
 }
 
 /// Ways to build a program: as usual, position-independent, with C.
@@ -75,14 +89,19 @@ const ALL: &[&str] = &["plain", "pie", "cgo"];
 
 /// Tests programs built in some ways, in the matrix in all: each new kind of build compiles Go's library.
 fn check(version: &str, ways: &[&str]) {
+    check_beside(version, ways, 0);
+}
+
+/// As [`check`], beside busy programs.
+fn check_beside(version: &str, ways: &[&str], load: usize) {
     let go = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures").join(format!("go-{version}"));
     if !go.join("bin/go").exists() {
         return test_needs::skip(&format!("no Go {version}: cargo xtask fixtures go"));
     }
-    check_in(&go.canonicalize().unwrap(), version, ways);
+    check_in(&go.canonicalize().unwrap(), version, ways, load);
 }
 
-fn check_in(go: &Path, version: &str, ways: &[&str]) {
+fn check_in(go: &Path, version: &str, ways: &[&str], load: usize) {
     let sources = ["goroutines.go", "goroutines_cgo.go"];
     let mut verdicts = Vec::new();
     let all = [
@@ -93,16 +112,28 @@ fn check_in(go: &Path, version: &str, ways: &[&str]) {
     let chosen = all.into_iter().filter(|(name, ..)| is_matrix() || ways.contains(name));
     let build = |(name, sources, flags)| (name, build(go, &format!("{name}-{version}"), sources, flags));
     let programs: Vec<_> = chosen.map(build).collect();
+    let (is_busy, name) = if load > 0 { (true, "busy") } else { (false, "whole") };
+    let _load = (load > 0).then(|| {
+        load::make_ordinary();
+        Load::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"), load, 170)
+    });
     // Programs of one version share the time in which they are profiled.
     let running: Vec<Running> = programs.iter().map(|(_, program)| Running::start(program)).collect();
-    let profile = profile(&running);
-    for ((name, _), running) in programs.iter().zip(&running) {
+    let seconds = if load > 0 {
+        60
+    } else if is_matrix() {
+        12
+    } else {
+        5
+    };
+    let profile = profile(&running, Duration::from_secs(seconds));
+    for ((way, _), running) in programs.iter().zip(&running) {
         let verdict = running.judge(&profile, version);
-        println!("Go {version} {name}: {verdict:?}");
-        println!("share\tgo\t{version}\twhole {name}\t{}\t{}", verdict.whole, verdict.samples);
+        println!("Go {version} {way}: {verdict:?}");
+        println!("share\tgo\t{version}\t{name} {way}\t{}\t{}", verdict.whole, verdict.samples);
         verdicts.push(verdict);
     }
-    verdicts.iter().for_each(Verdict::assert);
+    verdicts.iter().for_each(|verdict| verdict.assert(is_busy));
     assert!(verdicts.iter().any(|verdict| verdict.signals > 0), "no signal handler was sampled");
 }
 
@@ -157,15 +188,14 @@ impl Running {
 }
 
 /// Profiles these programs in one run.
-fn profile(running: &[Running]) -> Profile {
+fn profile(running: &[Running], duration: Duration) -> Profile {
     let builder = Profiler::builder()
         .deadline(std::time::Duration::from_secs(120))
         .frequency(997)
         .unwind(ebpf_profiler_unwind::tables());
     let builder = running.iter().fold(builder, |builder, running| builder.pid(running.child.id()));
     let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
-    let seconds = if is_matrix() { 12 } else { 5 };
-    profiler.run_for(Duration::from_secs(seconds)).unwrap()
+    profiler.run_for(duration).unwrap()
 }
 
 impl Drop for Running {
@@ -249,17 +279,19 @@ impl Verdict {
         }
     }
 
-    fn assert(&self) {
+    /// Requires that nearly all samples are whole. On a busy machine the collector runs too rarely to be sampled for certain.
+    fn assert(&self, is_busy: bool) {
+        let share = if is_busy { 999 } else { 998 };
         assert!(self.samples > 500, "too few samples: {self:#?}");
         // A raw sample holds a copy of one stack only, and some walks need two.
-        assert!(self.whole * 1000 >= self.samples * 998, "not whole: {self:#?}");
+        assert!(self.whole * 1000 >= self.samples * share, "not whole: {self:#?}");
         assert_eq!(self.nameless, 0, "{self:#?}");
         assert_eq!(self.cut_signals, 0, "the signal handler is a root: {self:#?}");
         for (leaf, right, other) in &self.chains {
             assert!(*right > 0, "{leaf} has no sample: {self:#?}");
             assert!(other * 1000 <= *right, "{leaf}: {self:#?}");
         }
-        assert!(self.collector > 0 && self.calls > 0, "{self:#?}");
+        assert!((is_busy || self.collector > 0) && self.calls > 0, "{self:#?}");
     }
 }
 

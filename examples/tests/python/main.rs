@@ -38,6 +38,8 @@ mod expected;
 mod interpreter;
 mod judge;
 mod library;
+#[path = "../truth/load.rs"]
+mod load;
 #[path = "../truth/name.rs"]
 mod name;
 mod perf_map;

@@ -1,11 +1,13 @@
 //! The workloads, each under every interpreter.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::expected::{Expected, expected};
-use crate::interpreter::{self, Interpreter};
+use crate::interpreter::{self, Interpreter, Version};
 use crate::judge::{Rules, Verdict};
+use crate::load::{self, Load};
 use crate::profiler::profile;
 use crate::seen::{Stack, stacks};
 use crate::skeleton::{self, Skeletons};
@@ -153,6 +155,34 @@ fn every_chain() {
         println!("{:<18}{}", case.name, row(table[case.name].iter().map(String::as_str)));
     }
     assert!(failures.is_empty(), "{failures}");
+}
+
+/// Takes longer than CI has.
+mod matrix {
+    use super::*;
+
+    /// Children of forks in which 3.8 has no thread state of its own yet, beside 30 busy programs.
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn forks_on_a_busy_machine() {
+        const PER_MILLE: u64 = 999;
+        test_needs::root!();
+        test_needs::programs!("gcc", "g++", "gdb");
+        test_needs::file!(interpreter::target().join("fixtures/python/list"), "cargo xtask pythons");
+        let mut cases = cases();
+        cases.retain(|case| case.name == "forks");
+        load::make_ordinary();
+        let _load = Load::start(Path::new(env!("CARGO_TARGET_TMPDIR")), 30, 170);
+        let is_3_8 = |version: Version| version.is_before(3, 9) && !version.is_before(3, 8);
+        for interpreter in interpreter::chosen(|each| is_3_8(each.version())) {
+            for outcome in run(&cases, &interpreter).into_values() {
+                let verdict = outcome.unwrap();
+                share(&interpreter.name, "forks, busy", verdict.exact, verdict.samples);
+                println!("{verdict}");
+                assert!(verdict.is_good(PER_MILLE), "{verdict}");
+            }
+        }
+    }
 }
 
 /// Prints a cell of the table of `cargo xtask matrix`.

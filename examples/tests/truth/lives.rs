@@ -145,15 +145,17 @@ pub(crate) fn nursery(name: &str, count: usize, milliseconds: u32) -> (Built, Ve
 
 /// The stacks of processes called n0000 to n9999, and of children called c0000 to c9999.
 fn stacks_of_lives(outcome: Outcome) -> Vec<Stack> {
-    let is_life = |comm: &str| {
-        comm.len() == 5 && comm.starts_with(['n', 'c']) && comm[1..].bytes().all(|b| b.is_ascii_digit())
-    };
-    outcome.stacks.into_iter().filter(|stack| is_life(&stack.comm)).collect()
+    outcome.stacks.into_iter().filter(|stack| is_life(&stack.comm, &['n', 'c'])).collect()
 }
 
 fn resident_kb(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()
+}
+
+/// Returns `true` for one of these letters and four digits.
+pub(crate) fn is_life(comm: &str, letters: &[char]) -> bool {
+    comm.len() == 5 && comm.starts_with(letters) && comm[1..].bytes().all(|byte| byte.is_ascii_digit())
 }
 
 impl Fate {
