@@ -15,4 +15,6 @@ pub mod program;
 
 pub mod report;
 
+pub mod timed;
+
 pub mod usage;
