@@ -14,7 +14,7 @@ use crate::placed::{Language, Sources};
 
 /// The first samples are those of a runtime that is not attached yet. A sub begins where its first statement does: comments may
 /// stand before it.
-const LANGUAGE: Language = Language { name: "perl", limits: [[950, 1000], [990, 5]], before: 30, words };
+const LANGUAGE: Language = Language { name: "perl", limits: [[950, 1000], [990, 5]], before: 120, words };
 
 /// Profiles programs with this word in their names under an interpreter; returns those with a verdict beyond the limits.
 pub(crate) fn failures(perl: &Interpreter, only: &str) -> Vec<String> {
@@ -40,8 +40,8 @@ pub(crate) fn failures(perl: &Interpreter, only: &str) -> Vec<String> {
     programs.into_iter().filter(|(name, _)| name.contains(only)).flat_map(failures).collect()
 }
 
-/// Returns the last part of a sub's name; none for subs without one, evals and files.
+/// Returns the last part of a sub's name; none for subs without one, evals, files, and `use`.
 fn words(name: &str) -> Vec<&str> {
     let name = name.rsplit(':').next().unwrap_or(name);
-    if name.starts_with(['(', '{', '_']) { Vec::new() } else { vec![name] }
+    if name.starts_with(['(', '{', '_']) || name == "BEGIN" { Vec::new() } else { vec![name] }
 }

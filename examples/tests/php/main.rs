@@ -208,7 +208,7 @@ mod matrix {
         let [tokens, cache] = ["-dextension=tokenizer", "-dzend_extension=opcache"];
         let with = |options: &[&'static str], more: &[&'static str]| [options, more].concat();
         let fetched = [
-            ("7.4", "/usr/bin/php7.4", vec![tokens]),
+            ("7.4", "/usr/bin/php7.4", vec![tokens, "-dextension=json"]),
             ("8.2", "/usr/bin/php8.2", vec![tokens]),
             ("8.4", "/usr/bin/php8.4", vec![tokens]),
             ("8.4", "/usr/bin/php8.4", with(&[tokens, cache], FUNCTION_JIT)),
