@@ -103,7 +103,8 @@ impl Sources {
         Sources { folder, lines: HashMap::new() }
     }
 
-    /// Returns `true` if one of the words stands in a line or in the lines before it, or if there are none.
+    /// Returns `true` if one of the words stands in a line or in the lines before it, or if there are none. What begins in the first
+    /// line is a file.
     fn have(&mut self, file: &Path, words: &[&str], line: u32, before: usize) -> bool {
         let lines = self.lines.entry(file.to_owned()).or_insert_with(|| {
             let text = std::fs::read(file).unwrap_or_default();
@@ -111,6 +112,6 @@ impl Sources {
         });
         let last = lines.len().min(line as usize);
         let lines = &lines[last.saturating_sub(1 + before)..last];
-        words.is_empty() || lines.iter().any(|line| words.iter().any(|word| line.contains(word)))
+        line == 1 || words.is_empty() || lines.iter().any(|line| words.iter().any(|word| line.contains(word)))
     }
 }
