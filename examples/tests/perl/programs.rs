@@ -23,7 +23,7 @@ pub(crate) fn failures(perl: &Interpreter, only: &str) -> Vec<String> {
         return Vec::new();
     };
     let path = |name: &str| root.join("usr").join(name).display().to_string();
-    let text = document(100).display().to_string();
+    let text = document(40).display().to_string();
     let programs = [
         (
             "Perl::Tidy",

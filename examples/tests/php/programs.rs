@@ -30,7 +30,7 @@ pub(crate) fn failures(php: &Interpreter, only: &str) -> Vec<String> {
     let text = document(1000).display().to_string();
     let parsed = ["Php5", "Php7"].map(|name| path(&format!("share/php/PhpParser/Parser/{name}.php")));
     let mut parser = vec![path("bin/php-parse"), "--dump".to_owned()];
-    parser.extend(parsed.into_iter().cycle().take(12));
+    parser.extend(parsed.into_iter().cycle().take(8));
     let programs = [
         ("PHP-Parser", parser),
         ("Parsedown", vec!["-r".to_owned(), CONVERT.to_owned(), "--".to_owned(), text]),
