@@ -44,7 +44,7 @@
 //! | [V8](v8) | Node.js 12 to 26 | exported `v8dbg_*` variables and the symbol table, in any file | interpreted, baseline and optimized functions, inlined ones, builtins | as in DevTools; file; line, that of the function unless V8 has optimized it or it threw |
 //! | [PHP](php) | 7.4 to 8.4, built for threads (ZTS) or not | exported symbols in any file, or the code of a static program | functions of scripts and internal functions, in their exact positions | with class; file; line of each frame |
 //! | [Perl](perl) | 5.32 to 5.42 | exported symbols, in any file | subs, formats and evals, in their exact positions | with package; file; line of each frame |
-//! | [HotSpot](hotspot) | 11, 17, 21, 25 | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
+//! | [HotSpot](hotspot) | 11, 17, 21, 25; programs in Java, Kotlin, Scala, Groovy, JRuby | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
 //! | [LuaJIT](luajit) | 2.1 on x86_64, interpreter and traces | exported symbols or the symbol table, and unwind rules | functions in Lua and in C, coroutines, several states, in their exact positions | as the caller names them; file; line of each frame |
 //!
