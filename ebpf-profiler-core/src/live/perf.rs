@@ -98,10 +98,9 @@ pub(super) fn tracepoint(id: u64) -> io::Result<OwnedFd> {
     open(Attributes { kind: TRACEPOINT, config: id, period: 1, ..Attributes::default() }, 0)
 }
 
-/// Opens a software event on `cpu` that triggers at every `period`-th event.
-pub(super) fn counter(number: u64, period: u32, cpu: u32) -> io::Result<OwnedFd> {
-    let attributes = Attributes { config: number, period: period.into(), ..Attributes::default() };
-    open(Attributes { kind: SOFTWARE, ..attributes }, cpu)
+/// Opens an event of type `kind` on `cpu` that triggers at every `period`-th event.
+pub(super) fn counter(kind: u32, number: u64, period: u32, cpu: u32) -> io::Result<OwnedFd> {
+    open(Attributes { kind, config: number, period: period.into(), ..Attributes::default() }, cpu)
 }
 
 /// Opens a stream of life events on `cpu`, which is readable once `watermark` bytes wait.

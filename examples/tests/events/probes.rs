@@ -109,6 +109,23 @@ fn functions_of_the_kernel_are_counted_where_it_permits_fentry() {
     }
 }
 
+/// Cycles of a thread that works, where the machine counts them.
+#[test]
+#[ignore = "needs root"]
+fn cycles_are_counted_where_there_are_counters() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    if let Some(missing) = Trigger::missing("cycles[:N]") {
+        println!("{missing}");
+        return assert_fails("cycles", &missing);
+    }
+    let run = Program::build("cycles").profile("waits", &["cycles:1000003"]);
+    let cycles = run.total(0, "spinner-a");
+    // It spins for 1.5 s beside two others, at 0.5 to 6 GHz.
+    println!("{cycles} cycles");
+    assert!((50_000_000..10_000_000_000).contains(&cycles), "{cycles}");
+}
+
 /// Samples a function of the kernel. Returns `false` if that isn't possible, which the profiler has to say.
 fn count_reads(entry: &str, exit: &str) -> bool {
     if let Some(missing) = Trigger::missing(entry) {

@@ -15,7 +15,7 @@ use super::super::{cpus, perf};
 use super::call::Call;
 use super::fentry::FunctionProgram;
 use super::place::Place;
-use super::{Event, Trigger, off_cpu};
+use super::{Counter, Event, HARDWARE, Trigger, counters_of_hardware, off_cpu};
 
 /// The triggers of a profiler other than the clock, with their programs.
 pub(in super::super) struct Attached {
@@ -55,7 +55,7 @@ enum Point {
         cookie: u64,
     },
     Counter {
-        number: u64,
+        counter: Counter,
         period: u32,
         cookie: u64,
     },
@@ -185,8 +185,9 @@ impl Attached {
             Point::Functions(programs) => functions(programs),
             Point::Calls(calls) => self.calls(calls),
             Point::Tracepoint { id, cookie } => self.event(perf::tracepoint(*id)?, "traced", *cookie),
-            Point::Counter { number, period, cookie } => {
-                let events = cpus::online()?.into_iter().map(|cpu| perf::counter(*number, *period, cpu));
+            Point::Counter { counter: Counter { kind, number, .. }, period, cookie } => {
+                let cpus = cpus::online()?.into_iter();
+                let events = cpus.map(|cpu| perf::counter(*kind, *number, *period, cpu));
                 let links = events.map(|event| self.event(event?, "counted", *cookie));
                 Ok(links.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
             }
@@ -292,11 +293,13 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
             let calls = futex.location()?;
             Ok(Point::Calls(calls.into_iter().map(|(ids, cookie)| (ids, number | cookie)).collect()))
         }
-        Event::Counter { counter, period } => Ok(Point::Counter {
-            number: counter.number,
-            period: *period,
-            cookie: number | u64::from(*period) << cookie::VALUE_SHIFT,
-        }),
+        Event::Counter { counter, period } => {
+            if counter.kind == HARDWARE {
+                counters_of_hardware()?;
+            }
+            let cookie = number | u64::from(*period) << cookie::VALUE_SHIFT;
+            Ok(Point::Counter { counter: *counter, period: *period, cookie })
+        }
     }
 }
 

@@ -17,7 +17,8 @@
 //!   USDT        probed               a static probe of a file    usdt:FILE:PROVIDER:NAME: count
 //!   tracepoint  traced               an event of the kernel      tracepoint:GROUP:NAME: count
 //!   futex       called, answered     tracepoints of futex calls  futex: nanoseconds
-//!   counters    counted              a software event, each CPU  page-faults: count
+//!   counters    counted              a software or hardware      page-faults, cycles: count
+//!                                    event, each CPU
 //!   own         -                    by the embedder             its name and unit
 //! ```
 //!
@@ -152,18 +153,41 @@ impl Walk {
     }
 }
 
-/// A software event of the kernel.
+/// An event that the kernel counts, by its numbers in the kernel's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counter {
     pub(super) name: &'static str,
-    /// Number of the event in the kernel's interface.
+    /// Type of the event: [`HARDWARE`] or [`SOFTWARE`].
+    pub(super) kind: u32,
     pub(super) number: u64,
+    /// Number of events for each sample, by default.
+    pub(super) period: u32,
 }
 
-pub(super) const COUNTERS: [Counter; 3] = [
-    Counter { name: "page-faults", number: 2 },
-    Counter { name: "minor-faults", number: 5 },
-    Counter { name: "major-faults", number: 6 },
+pub(super) const HARDWARE: u32 = 0;
+pub(super) const SOFTWARE: u32 = 1;
+
+impl Counter {
+    const fn software(name: &'static str, number: u64) -> Counter {
+        Counter { name, kind: SOFTWARE, number, period: 1 }
+    }
+
+    const fn hardware(name: &'static str, number: u64, period: u32) -> Counter {
+        Counter { name, kind: HARDWARE, number, period }
+    }
+}
+
+/// All counters. Default periods are primes, so that samples keep no step with a loop.
+pub(super) const COUNTERS: [Counter; 9] = [
+    Counter::software("page-faults", 2),
+    Counter::software("minor-faults", 5),
+    Counter::software("major-faults", 6),
+    Counter::hardware("cycles", 0, 10_000_019),
+    Counter::hardware("instructions", 1, 10_000_019),
+    Counter::hardware("cache-references", 2, 100_003),
+    Counter::hardware("cache-misses", 3, 10_007),
+    Counter::hardware("branches", 4, 1_000_003),
+    Counter::hardware("branch-misses", 5, 10_007),
 ];
 
 impl Trigger {
@@ -214,6 +238,11 @@ impl Trigger {
         ),
         ("page-faults[:N]", "every N-th page fault; also minor-faults, major-faults"),
         (
+            "cycles[:N]",
+            "every N-th cycle of a CPU, by default of 10,000,019; also instructions, cache-references, cache-misses, branches, \
+             branch-misses (PMU)",
+        ),
+        (
             "malloc[:64KiB][:FILE]",
             "allocations by bytes, of the C library, or of the allocator in a library or program, such as libjemalloc.so.2; 64KiB: a \
              sample every 64 KiB on average",
@@ -250,6 +279,7 @@ impl Trigger {
             "uprobe" | "uretprobe" | "usdt" | "malloc" | "malloc-live" => {
                 attach::number_of("uprobe").map(drop)
             }
+            "cycles" => counters_of_hardware(),
             "kprobe" | "kretprobe" => attach::number_of("kprobe").map(drop),
             "fentry" | "fexit" => fentry::missing().map_or(Ok(()), Err),
             _ => Ok(()),
@@ -276,6 +306,18 @@ impl Trigger {
     /// Returns the trigger of every `period`-th page fault, with a count of page faults.
     pub fn page_faults(period: u32) -> Trigger {
         Trigger { event: Event::Counter { counter: COUNTERS[0], period: period.max(1) } }
+    }
+
+    /// Returns the trigger of every `period`-th cycle of a CPU that is not halted, with a count of cycles.
+    ///
+    /// Needs performance counters (PMU), which many virtual machines lack.
+    pub fn cycles(period: u32) -> Trigger {
+        Trigger { event: Event::Counter { counter: COUNTERS[3], period: period.max(1) } }
+    }
+
+    /// Returns the trigger of every `period`-th miss of the last cache, with a count of misses. As [`cycles`](Trigger::cycles).
+    pub fn cache_misses(period: u32) -> Trigger {
+        Trigger { event: Event::Counter { counter: COUNTERS[6], period: period.max(1) } }
     }
 
     /// Returns the kinds of its samples, at least one. `period` is that of the clock.
@@ -409,6 +451,17 @@ impl Trigger {
             Event::Own { program, .. } => Some(program.walk()),
         }
     }
+}
+
+/// Fails on a machine without counters of hardware events.
+fn counters_of_hardware() -> Result<(), String> {
+    // CPUs with cores of two sorts have one device for each.
+    let is_there = |name| std::path::Path::new("/sys/bus/event_source/devices").join(name).exists();
+    if is_there("cpu") || is_there("cpu_core") {
+        return Ok(());
+    }
+    Err("this machine has no performance counters (PMU); a virtual machine gets them from its host"
+        .to_owned())
 }
 
 impl From<OffCpu> for Trigger {

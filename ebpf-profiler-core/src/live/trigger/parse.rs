@@ -36,7 +36,8 @@ impl FromStr for Trigger {
 fn parse(text: &str) -> Option<Trigger> {
     let (name, rest) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
     if let Some(&counter) = COUNTERS.iter().find(|counter| counter.name == name) {
-        let period = rest.map_or(Some(1), |rest| rest.parse().ok().filter(|&period| period > 0))?;
+        let period =
+            rest.map_or(Some(counter.period), |rest| rest.parse().ok().filter(|&period| period > 0))?;
         return Some(Trigger { event: Event::Counter { counter, period } });
     }
     match (name, rest) {
@@ -179,7 +180,7 @@ impl fmt::Display for Trigger {
             Event::Futex(Futex { threshold }) if threshold.is_zero() => f.write_str("futex"),
             Event::Futex(Futex { threshold }) => write!(f, "futex:{threshold:?}"),
             Event::Own { name, .. } => write!(f, "own:{name}"),
-            Event::Counter { counter, period: 1 } => f.write_str(counter.name),
+            Event::Counter { counter, period } if *period == counter.period => f.write_str(counter.name),
             Event::Counter { counter, period } => write!(f, "{}:{period}", counter.name),
         }
     }
@@ -232,6 +233,8 @@ mod tests {
             "block-io",
             "page-faults",
             "major-faults:100",
+            "cycles",
+            "cache-misses:1",
             "malloc",
             "malloc:/usr/bin/redis-server",
             "malloc:64KiB",
@@ -284,6 +287,7 @@ mod tests {
             "futex:1",
             "block-io:1",
             "page-faults:0",
+            "cycles:",
             "malloc:",
             "malloc:1:",
             "malloc-live:",
