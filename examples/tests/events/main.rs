@@ -12,6 +12,8 @@ mod bpftrace;
 
 mod budget;
 
+mod chains;
+
 mod disturbed;
 
 mod filters;

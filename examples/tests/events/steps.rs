@@ -13,11 +13,22 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(command: &mut Command) -> Running {
+        let (running, before) = Running::start_after(command);
+        assert!(before.is_empty(), "{before:?}");
+        running
+    }
+
+    /// Returns also the lines that it prints before.
+    pub(crate) fn start_after(command: &mut Command) -> (Running, Vec<String>) {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        let mut running = Running { child, lines };
-        assert_eq!(running.line(), "ready");
-        running
+        let (mut running, mut before) = (Running { child, lines }, Vec::new());
+        loop {
+            match running.line() {
+                line if line == "ready" => return (running, before),
+                line => before.push(line),
+            }
+        }
     }
 
     /// Lets it work up to a word; the last one is `end`.
@@ -34,7 +45,7 @@ impl Running {
     /// Returns the next line.
     pub(crate) fn line(&mut self) -> String {
         let mut line = String::new();
-        self.lines.read_line(&mut line).unwrap();
+        assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "the program ended");
         line.trim_end().to_owned()
     }
 }

@@ -182,6 +182,8 @@ int main(int count, char **arguments) {
         }
     for (int i = 0; i < started; i++) pthread_join(threads[i].id, 0);
     while (runs(started, threads)) usleep(1000);
+    // And leave their CPUs.
+    usleep(100000);
     for (int i = 0; i < started; i++)
         printf("%s %d %ld %ld %ld\n", threads[i].work->name, threads[i].tid, threads[i].created, threads[i].off_cpu,
                threads[i].faults);
