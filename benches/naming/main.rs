@@ -17,7 +17,7 @@
 //!
 //! py-spy reads frames and names of a process with every sample. Its time per frame is the difference between a
 //! process with a deep stack of distinct functions and one with a flat stack. It includes reading
-//! the frame, which the kernel side does here (`scripts` measures that), and formatting the function.
+//! the frame, which the kernel side does here (`languages` measures that), and formatting the function.
 #![expect(clippy::print_stdout, reason = "this is what a bench is for")]
 
 mod py_spy;
