@@ -21,7 +21,7 @@ fn allocations_are_held_to_the_budget_and_their_total_is_right() {
     test_needs::programs!("gcc");
     let trigger = |path: &Path| Uprobe::entry(path, "allocate").argument(0).into();
     let held = hold("calls", "20", trigger, 0.2);
-    held.check();
+    held.check(0);
     assert!(held.profile.sampling_periods().next().is_some_and(|first| first.period > 528));
 }
 
@@ -30,7 +30,8 @@ fn allocations_are_held_to_the_budget_and_their_total_is_right() {
 fn waits_are_held_to_the_budget_and_their_time_is_right() {
     test_needs::root!();
     test_needs::programs!("gcc");
-    hold("waits", "10", |_| OffCpu::longer_than(Duration::ZERO).into(), 0.25).check();
+    // Waits that end by a switch which the kernel hides are lost.
+    hold("waits", "10", |_| OffCpu::longer_than(Duration::ZERO).into(), 0.25).check(1);
 }
 
 /// Returns `true` in `cargo xtask matrix`, which has the machine to itself.
@@ -54,7 +55,8 @@ struct Held {
 }
 
 impl Held {
-    fn check(&self) {
+    /// Checks totals and cost; of 1,000 events, `losses` may be lost.
+    fn check(&self, losses: u64) {
         // The first thread waits for its input.
         let worked = self.profile.samples().filter(|sample| sample.thread().tid != sample.process().pid);
         let (total, truth) = (worked.map(|sample| sample.value()).sum::<u64>(), self.truth);
@@ -70,8 +72,8 @@ impl Held {
             100.0 * deviation,
             self.health.budget
         );
-        // Waits that end by a switch which the kernel hides are lost.
-        let is_kept = self.health.lost * 1000 <= self.health.ticks && self.health.pipeline.malformed == 0;
+        let is_kept =
+            self.health.lost * 1000 <= losses * self.health.ticks && self.health.pipeline.malformed == 0;
         assert!(is_kept, "{:?}", self.health);
         // Other work on the machine changes the load between the two stretches.
         let (most, scatter) = if is_matrix() { (2.0 * part, 0.02) } else { (0.9, 0.1) };
