@@ -39,7 +39,6 @@ mod root;
 #[path = "../scripts/seen.rs"]
 mod seen;
 mod shares;
-mod unsupported;
 #[path = "../scripts/verdict.rs"]
 mod verdict;
 
@@ -162,13 +161,6 @@ mod matrix {
     fn every_chain_in_python() {
         test_needs::root!();
         check_fetched("lupa-2.8");
-    }
-
-    #[test]
-    #[ignore = "profiles: needs root"]
-    fn scripts_of_luajit_2_0_stay_native() {
-        test_needs::root!();
-        unsupported::check();
     }
 
     #[test]
