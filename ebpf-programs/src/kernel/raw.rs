@@ -11,7 +11,7 @@ use ebpf_programs::walk::Walk;
 
 use crate::maps::{PROCESSES, RAW_SENT, RING};
 use crate::output::{self, Counters};
-use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer};
+use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
@@ -111,7 +111,7 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, 
 #[inline(always)]
 fn interpreter_frames(scratch: &mut Scratch, at: u32) -> u32 {
     scratch.user_at = at;
-    if scratch.walk.begin_interpreter_frames() {
+    if walkers() != 0 && scratch.walk.begin_interpreter_frames() {
         let mut state = scratch as *mut Scratch;
         // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
         unsafe { bpf_loop(MAX_STEPS, step_interpreter_frames as *mut c_void, (&raw mut state).cast(), 0) };

@@ -13,7 +13,7 @@ use ebpf_programs::walk::arch::X86_64;
 use crate::context::Context;
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
-use crate::scratch::{HEAD_WORDS, Scratch};
+use crate::scratch::{HEAD_WORDS, Scratch, walkers};
 use crate::{budget, filter as filters, level, life, raw, user_registers};
 
 /// Takes one sample of kind number `event` with a value, or none because of the [budget].
@@ -146,22 +146,24 @@ fn kernel_stack<C: Context>(context: &C, scratch: &mut Scratch) -> u32 {
 fn walk(scratch: &mut Scratch) -> Stop {
     scratch.stop = Stop::TooLong as u32;
     let mut state = scratch as *mut Scratch;
+    // The kernel drops a function that is not used faster than all the parts of one that are not used.
+    let step = if walkers() == 0 { step::<false> as *mut c_void } else { step::<true> as *mut c_void };
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
-    unsafe { bpf_loop(MAX_STEPS, step as *mut c_void, (&raw mut state).cast(), 0) };
+    unsafe { bpf_loop(MAX_STEPS, step, (&raw mut state).cast(), 0) };
     Stop::from_number(scratch.stop as u8).unwrap_or(Stop::BadTable)
 }
 
 /// Runs one iteration: one step and a run of plain frames. Returns 0 to continue.
-extern "C" fn step(_: u32, state: *mut *mut Scratch) -> c_long {
+extern "C" fn step<const LANGUAGES: bool>(_: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer on the stack of `walk`.
     let scratch = unsafe { &mut **state };
-    let machine: *mut Scratch = scratch;
+    let machine = (&raw mut *scratch).cast::<Scratch<LANGUAGES>>();
     // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one
     // map value that belongs to this CPU.
-    match scratch.walk.step::<X86_64, Scratch>(unsafe { &mut *machine }) {
+    match scratch.walk.step::<X86_64, _>(unsafe { &mut *machine }) {
         None => {
             // SAFETY: as above.
-            scratch.walk.run::<X86_64, Scratch>(unsafe { &mut *machine });
+            scratch.walk.run::<X86_64, _>(unsafe { &mut *machine });
             0
         }
         Some(stop) => {

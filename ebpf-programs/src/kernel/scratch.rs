@@ -38,8 +38,10 @@ pub(crate) const PAGE: usize = 4096;
 pub(crate) type Record = [u64; RECORD_WORDS + PAGE / 8];
 
 /// Working memory of one CPU. Fields that each sample uses come first, because a sample finds the CPU's caches cold.
+///
+/// Without `LANGUAGES` it is a [`Machine`] that has no walkers of languages.
 #[repr(C, align(8))]
-pub(crate) struct Scratch {
+pub(crate) struct Scratch<const LANGUAGES: bool = true> {
     /// State of the walk.
     pub(crate) walk: Walk,
     /// Registers that the kernel saved on entry.
@@ -84,7 +86,7 @@ struct CachedRule {
     rule: Rule,
 }
 
-impl Scratch {
+impl<const LANGUAGES: bool> Scratch<LANGUAGES> {
     /// Resets the state of the previous sample and prepares a walk through `process`.
     #[inline(always)]
     pub(crate) fn begin(&mut self, process: Process, table_generation: u32) {
@@ -133,7 +135,7 @@ impl Scratch {
     }
 }
 
-impl Machine for Scratch {
+impl<const LANGUAGES: bool> Machine for Scratch<LANGUAGES> {
     const VERIFIED: bool = true;
 
     #[inline(always)]
@@ -191,8 +193,7 @@ impl Machine for Scratch {
 
     #[inline(always)]
     fn has_walker(number: u32) -> bool {
-        // SAFETY: it is a constant; volatile, because the loader has replaced it.
-        unsafe { (&raw const WALKERS).read_volatile() >> number & 1 != 0 }
+        LANGUAGES && walkers() >> number & 1 != 0
     }
 
     #[inline(always)]
@@ -228,7 +229,7 @@ impl Machine for Scratch {
     }
 }
 
-impl Scratch {
+impl<const LANGUAGES: bool> Scratch<LANGUAGES> {
     /// Stores a word of a frame in the record, `number` words after the leaf.
     #[inline(always)]
     fn put(&mut self, number: u32, word: u64) {
@@ -237,6 +238,13 @@ impl Scratch {
         let at = self.user_at.wrapping_add(slot);
         *self.word(at) = word;
     }
+}
+
+/// Returns the walkers that this program has: [`WALKERS`].
+#[inline(always)]
+pub(crate) fn walkers() -> u32 {
+    // SAFETY: it is a constant; volatile, because the loader has replaced it.
+    unsafe { (&raw const WALKERS).read_volatile() }
 }
 
 /// Returns the index of a rule in the cache.
