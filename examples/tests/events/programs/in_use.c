@@ -114,7 +114,8 @@ static void series(void) {
     }
 }
 
-enum { POURED = 1 << 19 };
+/* Fewer than the kernel's map of samples that have not ended has room for, even if all are sampled. */
+enum { POURED = 60000 };
 
 static struct kept {
     void *all[POURED];
@@ -124,12 +125,16 @@ static struct kept {
 static void *pour_into(void *argument) {
     struct kept *kept = argument;
     time_t end = time(0) + 6;
-    while (time(0) < end && kept->count + 50 < POURED) {
+    while (time(0) < end && kept->count + 10 < POURED) {
         for (int i = 0; i < 50; i++) {
             size_t size = 128 + i * 8;
-            free(malloc(size));
-            kept->all[kept->count++] = malloc(size);
-            kept->bytes += size;
+            void *volatile at = malloc(size);
+            if (i % 5) {
+                free(at);
+            } else {
+                kept->all[kept->count++] = at;
+                kept->bytes += size;
+            }
         }
         usleep(1000);
     }
