@@ -146,7 +146,7 @@ fn memory_in_use_under_a_budget_is_right_on_average() {
     test_needs::programs!("gcc");
     let program = build("in_use", "gcc", "in_use.c", "in_use_pour", &["-pthread"]);
     let mut program = Running::start(Command::new(program).arg("pour"));
-    let budget = Budget::cpu(0.04);
+    let budget = Budget::cpu(0.015);
     let profiler = start("malloc-live:1", |builder| builder.pid(program.child.id()).budget(budget));
     program.go();
     let truth: u64 = program.line().parse().unwrap();
