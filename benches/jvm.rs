@@ -78,7 +78,7 @@ fn start(methods: u32) -> Outcome<Running> {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/fixtures/jdk-17/bin/java");
     let mut command = Command::new(option("java", fixture.to_owned()));
     command.args(["-Xcomp", "-XX:CompileCommand=quiet", "-XX:CompileCommand=compileonly,Many$Part::*"]);
-    // Each stays a method of its own, which is sampled.
+    // A method that is inlined has no samples of its own name.
     command.arg("-XX:CompileCommand=dontinline,Many$Part::*");
     command.args(["-XX:ReservedCodeCacheSize=240m", "-cp"]).arg(folder).args(["Many", &methods.to_string()]);
     Ok(Running::ready(&mut command)?)

@@ -31,7 +31,7 @@ enum Source {
 const JAVA: &str = "jdk-17/bin/java";
 const NODE: &str = "node-26/bin/node";
 
-/// Calls stay calls: the frames of the stack are as many as the functions.
+/// Flag that prevents inlining, so that the stack has a frame for each call.
 const NOT_INLINED: &str = "-XX:CompileCommand=dontinline,Spin::*";
 const QUIET: &str = "-XX:CompileCommand=quiet";
 

@@ -1,5 +1,5 @@
-//! Cost of frames of all languages: in the kernel a sample at several depths, in user space a sample and the first naming of a
-//! function. On request beside the profiler of OpenTelemetry, in turns within one run.
+//! Cost of frames of all languages: of a sample at several depths, in the kernel and in user space. On request beside the profiler
+//! of OpenTelemetry, in turns within one run.
 //!
 //! ```text
 //! $ cargo bench -p benches --bench languages -- --forms php,perl --peer /usr/local/bin/ebpf-profiler

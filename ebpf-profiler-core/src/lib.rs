@@ -88,15 +88,16 @@
 //!
 //! <!-- cost -->
 //! Measured on a virtual machine with two CPUs and kernel 6.18, both sides of a row in alternation; compare ratios rather than
-//! times. `kernel_side`, `languages`, `jvm`, `naming`, `whole_profiler` and `events` are benchmarks: `cargo bench -p benches --bench NAME`, as root.
+//! times. `kernel_side`, `languages`, `naming`, `whole_profiler` and `events` are benchmarks:
+//! `cargo bench -p benches --bench NAME`, as root.
 //!
 //! | measurement | ours | compared with | benchmark and baseline |
 //! | --- | --- | --- | --- |
-//! | one sample in the kernel, 10 frames | 1.4 µs | 2.0 µs | `kernel_side`: the kernel's own frame-pointer walk of the same program |
-//! | 50 frames | 3.0 µs | 4.7 µs | |
-//! | 120 frames | 3.3 µs | 8.3 µs | |
-//! | 300 frames | 7.0 µs | 19 µs | |
-//! | 100 Python frames | 21 µs | 1.8 µs | `languages`: the same program's native frames alone |
+//! | one sample in the kernel, 10 frames | 1.1 µs | 1.5 µs | `kernel_side`: the kernel's own frame-pointer walk of the same program |
+//! | 50 frames | 1.8 µs | 2.8 µs | |
+//! | 120 frames | 2.8 µs | 5.1 µs | |
+//! | 300 frames | 5.4 µs | 11 µs | |
+//! | 100 frames of Python 3.11 | 7.7 µs | 0.7 µs | `languages`: the same program's native frames alone |
 //! | 100 frames of Java 17, compiled | 6.1 µs | 27 µs | `languages --peer`: the OpenTelemetry profiler (b442421) on the same thread |
 //! | 100 frames of Java 17, interpreted | 8.0 µs | 23 µs | |
 //! | 100 frames of PHP 8.2, of one function | 5.6 µs | 18 µs | |
@@ -104,21 +105,21 @@
 //! | 100 frames of Perl 5.36 | 10 µs | 30 µs | |
 //! | naming a Python function, first time | 9.4 µs | 7.2 µs | `naming`, 3.13: the same memory reads alone |
 //! | naming it again | 0.1 µs | 19 µs | `naming`, 3.13: a frame in a sample of py-spy, which reads frame and name each time |
-//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.14 s | 0.22 s | `whole_profiler`: `perf record -g`, without names |
-//! | of that: start, sampling, naming and writing | 0.07, 0.04, 0.03 s | | `whole_profiler` |
-//! | peak memory, with names | 17 MiB | | `whole_profiler` |
+//! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.09 s | 0.16 s | `whole_profiler`: `perf record -g`, without names |
+//! | of that: start, sampling, naming and writing | 0.04, 0.02, 0.03 s | | `whole_profiler` |
+//! | peak memory, with names | 20 MiB | | `whole_profiler` |
 //! | kernel maps without and with tables | 7.2, 7.3 MiB | | `whole_profiler` |
-//! | bytes per sample, wake-ups per second | 514, 0.1 | | `whole_profiler` |
-//! | program start to the first sample | 98 ms | | `whole_profiler`, both CPUs busy |
-//! | samples lost | 0 of 5,797 | | `whole_profiler` |
-//! | whole stacks of processes that live 30 ms | 100 % | | `whole_profiler`, 300 in a row |
-//! | a switch between threads that is not sampled | 102 ns | 141 ns | `events`: a script of bpftrace with a threshold; time in eBPF programs |
-//! | one that a filter drops | 173 ns | | |
-//! | one that is sampled with its stack | 9.6 µs | 1.5 µs | a script that adds times up by stack, in the kernel |
+//! | bytes per sample, wake-ups per second | 529, 0.15 | | `whole_profiler` |
+//! | program start to the first sample | 66 ms | | `whole_profiler`, both CPUs busy |
+//! | samples lost | 0 of 5,806 | | `whole_profiler` |
+//! | whole stacks of processes that live 30 ms | 100 % | | `whole_profiler`, 200 in a row |
+//! | a switch between threads that is not sampled | 92 ns | 129 ns | `events`: a script of bpftrace with a threshold; time in eBPF programs |
+//! | one that a filter drops | 162 ns | | |
+//! | one that is sampled with its stack | 8.5 µs | 1.3 µs | a script that adds times up by stack, in the kernel |
 //! | OpenTelemetry's profiler off the CPU | | not measured | it needs kprobes, which this kernel lacks |
-//! | a `malloc` that a filter drops, sampled | 85, 366 ns | 49, 205 ns | scripts that count, and add bytes up by stack; the probe's trap costs 0.5 µs more |
-//! | a program that switches 115,000 times a second, not sampled and sampled | 0.99, 3.66 times as long | 1.15, 1.23 | the same scripts |
-//! | one that allocates 1.2 to 1.7 million times a second, filtered and sampled | 1.93, 2.76 times as long | 1.71, 1.81 | |
+//! | a `malloc` that a filter drops, sampled | 77, 405 ns | 38, 79 ns | scripts that count, and add bytes up by stack; the probe's trap costs 0.4 µs more |
+//! | a program that switches 100,000 times a second, not sampled and sampled | 1.01, 2.58 times as long | 1.01, 1.15 | the same scripts |
+//! | one that allocates a million times a second, filtered and sampled | 1.49, 1.90 times as long | 1.45, 1.50 | |
 //! <!-- /cost -->
 //!
 //! # Features

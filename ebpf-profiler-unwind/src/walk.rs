@@ -89,7 +89,7 @@ pub struct ScriptCall {
     pub check: u32,
     /// Position in the function, in units of the interpreter.
     pub position: u32,
-    /// `true` if the function has no name of its own: it is named as its caller, the next frame, calls it.
+    /// `true` if the name of the function comes from the call in the next frame, its caller.
     pub is_named_by_caller: bool,
 }
 

@@ -38,9 +38,9 @@ impl LiveNames {
         format.freeze()?;
         let text = Map::create("text", Shape { value_size: TEXT as u32, flags: MMAPABLE, ..shape }, None)?;
         let code = Code {
-            function: (0, 0),
             name: "kernel_name",
             kind: RAW_TRACEPOINT,
+            function: (0, 0),
             instructions: &instructions(&format, &text),
             license: c"GPL",
             types: None,

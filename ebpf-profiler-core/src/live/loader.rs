@@ -231,46 +231,10 @@ pub(super) fn load(
 ) -> Result<Loaded, StartError> {
     check_kernel()?;
     check_object(ebpf_programs::OBJECT)?;
-    let no_cpus = |error| StartError::system("list the CPUs", &[], error);
-    let cpus = cpus::possible().map_err(no_cpus)?;
-    // A CPU that comes online later uses the ring only.
-    let buffers = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
-    // The clock does not interrupt itself.
-    let is_clock_alone = triggers.iter().all(Trigger::is_cpu);
-    let levels = if is_clock_alone { 1 } else { MAX_LEVELS };
-    let (slots, has_off_cpu) = (cpus * levels, triggers.iter().any(Trigger::is_off_cpu));
-    let own = Trigger::numbered(triggers)
-        .fold(0u64, |kinds, (kind, it)| kinds | u64::from(it.is_own()) << (kind & 63));
-    let mut entries = vec![
-        ("SCRATCH", slots),
-        ("CLAIMS", cpus),
-        ("COUNTERS", slots),
-        ("CPU_BUFFERS", buffers),
-        ("RING", ring),
-        ("WOKEN", cpus),
-        ("COSTS", if has_budget { cpus } else { 1 }),
-    ];
-    entries.extend(entries_of_triggers(triggers));
-    let mut unused = Vec::new();
-    if has_off_cpu {
-        entries.push(("KICKS", cpus))
-    } else {
-        unused.push("KICKS")
-    }
-    let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
-    programs.extend(triggers.iter().flat_map(Trigger::programs));
-    programs.extend(triggers.iter().flat_map(Trigger::programs_of_functions));
-    programs.extend(triggers.iter().flat_map(Trigger::walks).map(|walk| walk.program));
-    let has_periods = has_budget || triggers.iter().any(|trigger| trigger.period() > 0);
-    let constants: [(&str, &[u8]); 5] = [
-        (WALKERS, &walkers.to_ne_bytes()),
-        ("LEVELS", &levels.to_ne_bytes()),
-        ("OWN_KINDS", &own.to_ne_bytes()),
-        ("IS_GOVERNED", &u32::from(has_budget).to_ne_bytes()),
-        ("HAS_PERIODS", &u32::from(has_periods).to_ne_bytes()),
-    ];
-    let mut object = KernelObject::new(ebpf_programs::OBJECT, &programs, &unused, &entries, &constants)?;
-    if has_off_cpu {
+    let sizes = Sizes::new(triggers)?;
+    let mut object = open(ring, walkers, triggers, has_budget, &sizes)?;
+    let Sizes { cpus, buffers, slots, .. } = sizes;
+    if triggers.iter().any(Trigger::is_off_cpu) {
         object.fill_with_inner("KICKS", cpus)?;
     }
     let attached = Attached::load(&mut object, triggers)?;
@@ -304,6 +268,69 @@ pub(super) fn load(
         kernel: Kernel { walks, attached, wanted, filter, _links, cpu_buffers, ring, counters, kind_costs },
         tables,
     })
+}
+
+/// Sizes of the maps that depend on the machine and on the triggers.
+struct Sizes {
+    /// Possible CPUs.
+    cpus: u32,
+    /// Per-CPU buffers. A CPU that comes online later uses the ring only.
+    buffers: u32,
+    /// Levels of per-CPU state: events of other triggers than the clock interrupt one another.
+    levels: u32,
+    /// Per-CPU states of all levels.
+    slots: u32,
+}
+
+impl Sizes {
+    fn new(triggers: &[Trigger]) -> Result<Sizes, StartError> {
+        let no_cpus = |error| StartError::system("list the CPUs", &[], error);
+        let cpus = cpus::possible().map_err(no_cpus)?;
+        let buffers = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
+        let levels = if triggers.iter().all(Trigger::is_cpu) { 1 } else { MAX_LEVELS };
+        Ok(Sizes { cpus, buffers, levels, slots: cpus * levels })
+    }
+}
+
+/// Opens the kernel object with the programs, maps and constants that the triggers need.
+fn open(
+    ring: u32,
+    walkers: u32,
+    triggers: &[Trigger],
+    has_budget: bool,
+    &Sizes { cpus, buffers, levels, slots }: &Sizes,
+) -> Result<KernelObject, StartError> {
+    let own = Trigger::numbered(triggers)
+        .fold(0u64, |kinds, (kind, it)| kinds | u64::from(it.is_own()) << (kind & 63));
+    let mut entries = vec![
+        ("SCRATCH", slots),
+        ("CLAIMS", cpus),
+        ("COUNTERS", slots),
+        ("CPU_BUFFERS", buffers),
+        ("RING", ring),
+        ("WOKEN", cpus),
+        ("COSTS", if has_budget { cpus } else { 1 }),
+    ];
+    entries.extend(entries_of_triggers(triggers));
+    let mut unused = Vec::new();
+    if triggers.iter().any(Trigger::is_off_cpu) {
+        entries.push(("KICKS", cpus))
+    } else {
+        unused.push("KICKS")
+    }
+    let mut programs: Vec<&str> = TRACEPOINTS.iter().map(|&(name, _)| name).collect();
+    programs.extend(triggers.iter().flat_map(Trigger::programs));
+    programs.extend(triggers.iter().flat_map(Trigger::programs_of_functions));
+    programs.extend(triggers.iter().flat_map(Trigger::walks).map(|walk| walk.program));
+    let has_periods = has_budget || triggers.iter().any(|trigger| trigger.period() > 0);
+    let constants: [(&str, &[u8]); 5] = [
+        (WALKERS, &walkers.to_ne_bytes()),
+        ("LEVELS", &levels.to_ne_bytes()),
+        ("OWN_KINDS", &own.to_ne_bytes()),
+        ("IS_GOVERNED", &u32::from(has_budget).to_ne_bytes()),
+        ("HAS_PERIODS", &u32::from(has_periods).to_ne_bytes()),
+    ];
+    KernelObject::new(ebpf_programs::OBJECT, &programs, &unused, &entries, &constants)
 }
 
 /// Returns the maps that some triggers alone need, with their number of entries: one if there is no such trigger.

@@ -146,7 +146,7 @@ fn kernel_stack<C: Context>(context: &C, scratch: &mut Scratch) -> u32 {
 fn walk(scratch: &mut Scratch) -> Stop {
     scratch.stop = Stop::TooLong as u32;
     let mut state = scratch as *mut Scratch;
-    // The kernel drops a function that is not used faster than all the parts of one that are not used.
+    // The kernel removes an unused function at once, but unused parts of a function one by one, which takes longer.
     let step = if walkers() == 0 { step::<false> as *mut c_void } else { step::<true> as *mut c_void };
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop(MAX_STEPS, step, (&raw mut state).cast(), 0) };

@@ -12,7 +12,7 @@ use crate::otelcol::{self, Options, Otelcol};
 use crate::scratch::Scratch;
 use crate::steps::{Running, build};
 
-/// Bytes that the function `plain` leaves in use, in so many allocations.
+/// Number of allocations that the function `plain` leaves in use, and their bytes.
 const PLAIN: (u64, u64) = (400, 40_000);
 
 /// Requests of the disk.

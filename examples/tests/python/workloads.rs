@@ -161,7 +161,7 @@ fn every_chain() {
 mod matrix {
     use super::*;
 
-    /// Children of forks in which 3.8 has no thread state of its own yet, beside 30 busy programs.
+    /// Forked children of CPython 3.8, which have no thread state at first, beside 30 busy programs.
     #[test]
     #[ignore = "profiles: needs root"]
     fn forks_on_a_busy_machine() {

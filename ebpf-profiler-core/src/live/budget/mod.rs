@@ -25,7 +25,8 @@ pub(super) use governor::{Governor, Measured};
 /// more than the budget, events are sampled less often, the kinds of samples with the highest total cost first. Once the cost
 /// is below half of the budget, they are sampled more often again. A kind then has a *period* T: an event with a value v below T
 /// (nanoseconds, bytes or 1) is sampled with probability v / T and counts T; one of T or more is always sampled and counts v.
-/// Totals stay right on average, and the values of a profile need no correction. [`Profile::sampling_periods`](crate::profile::Profile::sampling_periods) has the periods.
+/// Totals stay right on average, and the values of a profile need no correction.
+/// [`Profile::sampling_periods`](crate::profile::Profile::sampling_periods) has the periods.
 ///
 /// Events that are not sampled cost time, too: less than 0.1 µs for a tracepoint, more than 1 µs for a uprobe. Most of that is the
 /// uprobe's trap, which the kernel does not measure and no budget contains.

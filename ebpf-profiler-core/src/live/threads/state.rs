@@ -24,8 +24,8 @@ pub(in super::super) struct State {
     pub(in super::super) budget: Option<BudgetStats>,
     /// The error that ended the source, if any.
     pub(in super::super) broken: Option<String>,
-    /// Nothing will be sampled any more: the source ended or failed, a thread panicked, or all processes that were
-    /// asked for have exited.
+    /// `true` if there will be no further samples: the source ended or failed, a thread panicked, or all processes that
+    /// were asked for have exited.
     pub(in super::super) has_ended: bool,
 }
 

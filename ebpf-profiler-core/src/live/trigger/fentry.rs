@@ -171,7 +171,7 @@ pub(super) struct FunctionProgram {
     pub(super) program: OwnedFd,
     edge: u32,
     cookie: u64,
-    /// It is skipped if the kernel rejects it.
+    /// `true` if a program that the kernel rejects is skipped.
     pub(super) is_optional: bool,
 }
 

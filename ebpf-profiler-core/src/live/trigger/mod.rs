@@ -177,15 +177,19 @@ impl Counter {
     }
 }
 
+const PAGE_FAULTS: Counter = Counter::software("page-faults", 2);
+const CYCLES: Counter = Counter::hardware("cycles", 0, 10_000_019);
+const CACHE_MISSES: Counter = Counter::hardware("cache-misses", 3, 10_007);
+
 /// All counters. Default periods are primes, so that samples keep no step with a loop.
 pub(super) const COUNTERS: [Counter; 9] = [
-    Counter::software("page-faults", 2),
+    PAGE_FAULTS,
     Counter::software("minor-faults", 5),
     Counter::software("major-faults", 6),
-    Counter::hardware("cycles", 0, 10_000_019),
+    CYCLES,
     Counter::hardware("instructions", 1, 10_000_019),
     Counter::hardware("cache-references", 2, 100_003),
-    Counter::hardware("cache-misses", 3, 10_007),
+    CACHE_MISSES,
     Counter::hardware("branches", 4, 1_000_003),
     Counter::hardware("branch-misses", 5, 10_007),
 ];
@@ -305,19 +309,19 @@ impl Trigger {
 
     /// Returns the trigger of every `period`-th page fault, with a count of page faults.
     pub fn page_faults(period: u32) -> Trigger {
-        Trigger { event: Event::Counter { counter: COUNTERS[0], period: period.max(1) } }
+        Trigger { event: Event::Counter { counter: PAGE_FAULTS, period: period.max(1) } }
     }
 
     /// Returns the trigger of every `period`-th cycle of a CPU that is not halted, with a count of cycles.
     ///
     /// Needs performance counters (PMU), which many virtual machines lack.
     pub fn cycles(period: u32) -> Trigger {
-        Trigger { event: Event::Counter { counter: COUNTERS[3], period: period.max(1) } }
+        Trigger { event: Event::Counter { counter: CYCLES, period: period.max(1) } }
     }
 
     /// Returns the trigger of every `period`-th miss of the last cache, with a count of misses. As [`cycles`](Trigger::cycles).
     pub fn cache_misses(period: u32) -> Trigger {
-        Trigger { event: Event::Counter { counter: COUNTERS[6], period: period.max(1) } }
+        Trigger { event: Event::Counter { counter: CACHE_MISSES, period: period.max(1) } }
     }
 
     /// Returns the kinds of its samples, at least one. `period` is that of the clock.
