@@ -101,8 +101,12 @@ fn check(
     }
     println!("{on}: {right} of {all} samples in {function} have its chain");
     assert!(right * 1000 >= all * 999, "{on}: {expected:?}, but {wrong:?}");
-    // On a busy machine a timer may expire before the thread sleeps, and of the latencies one in 1,000 was missing.
-    let least = if ["off-cpu", "block-latency"].contains(&on) { TURNS * 98 / 100 } else { TURNS };
+    // On a busy machine a timer may expire before the thread sleeps, and of the latencies one in 1,000 is missing.
+    let least = match on {
+        "off-cpu" => TURNS * 98 / 100,
+        "block-latency" => TURNS * 995 / 1000,
+        _ => TURNS,
+    };
     assert!(right >= least, "{on}: {right} of {TURNS}");
 }
 

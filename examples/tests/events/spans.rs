@@ -160,12 +160,16 @@ fn latency_of_a_disk_agrees_with_its_statistics() {
     let before = device.statistics();
     let run = Run::on("latency", Some(&device.0), |_| vec!["block-latency".parse().unwrap()]);
     let after = device.statistics();
-    let [reads, read_ms, writes, write_ms] = std::array::from_fn(|index| after[index] - before[index]);
+    let [reads, joined_reads, read_ms, writes, joined_writes, write_ms] =
+        std::array::from_fn(|index| after[index] - before[index]);
     let (time, requests) = (run.profile.total(), run.profile.count());
-    let (milliseconds, completed) = (read_ms + write_ms, reads + writes);
-    println!("{requests} requests, {time} ns; {completed} with {milliseconds} ms in /proc/diskstats");
-    // A flush without data is a write.
-    assert_eq!((requests, reads, run.health.lost), (completed, 200, 0));
+    let (milliseconds, joined) = (read_ms + write_ms, joined_reads + joined_writes);
+    println!(
+        "{requests} requests, {time} ns; {reads} + {writes} + {joined} joined, {milliseconds} ms in /proc/diskstats"
+    );
+    // A flush without data is a write. The statistics count a request that joins a neighbour apart.
+    assert_eq!((requests, run.health.lost), (reads + writes + joined, 0));
+    assert_eq!(reads + joined_reads, 200);
     // A request of the statistics begins within the latency, and ends behind the program that samples it. They count whole
     // milliseconds.
     let statistics = milliseconds * 1_000_000;
@@ -186,14 +190,14 @@ impl Loop {
         Loop(PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()))
     }
 
-    /// Returns the numbers of reads and writes, each with its milliseconds.
-    fn statistics(&self) -> [u64; 4] {
+    /// Returns the numbers of reads and writes, those that joined another, and the milliseconds of both.
+    fn statistics(&self) -> [u64; 6] {
         let name = self.0.file_name().unwrap().to_str().unwrap().to_owned();
         let all = fs::read_to_string("/proc/diskstats").unwrap();
         let words = |line: &str| line.split_ascii_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let words = all.lines().map(words).find(|words| words[2] == name).unwrap();
-        // Completed and milliseconds, after three words of the name.
-        [3, 6, 7, 10].map(|index: usize| words[index].parse().unwrap())
+        // Completed, joined and milliseconds, after three words of the name.
+        [3, 4, 6, 7, 8, 10].map(|index: usize| words[index].parse().unwrap())
     }
 }
 

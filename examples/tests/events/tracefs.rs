@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io;
 
-/// Mounts tracefs for this thread and those that it starts.
+/// Mounts tracefs for this thread and those that it starts, unless it is mounted.
 pub(crate) fn mount() -> io::Result<()> {
     let call = |result: libc::c_int| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     let mount = |kind: &CStr, target: &CStr, flags| {
@@ -14,7 +14,10 @@ pub(crate) fn mount() -> io::Result<()> {
     // SAFETY: both calls change this thread's view of the file system alone.
     call(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_FS) })?;
     mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE)?;
-    mount(c"tracefs", c"/sys/kernel/tracing", 0)
+    match mount(c"tracefs", c"/sys/kernel/tracing", 0) {
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
+        result => result,
+    }
 }
 
 /// A tracepoint's number and the positions of its fields.
