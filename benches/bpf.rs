@@ -137,15 +137,16 @@ pub fn sampler() -> io::Result<RawFd> {
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Returns the id of a program for perf events that another process has loaded. The kernel keeps 15 bytes of its name.
+/// Returns the id of a program that another process has loaded, by its type (`BPF_PROG_TYPE_`…) and its name, of which the kernel
+/// keeps 15 bytes.
 ///
 /// # Errors
 ///
 /// Fails if there is none.
-pub fn loaded_sampler(pid: u32, name: &str) -> io::Result<u32> {
+pub fn loaded_program(pid: u32, kind: u32, name: &str) -> io::Result<u32> {
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
         let info = fs::read_to_string(entry?.path()).unwrap_or_default();
-        if field(&info, "prog_type") == Some(u64::from(PERF_EVENT))
+        if field(&info, "prog_type") == Some(u64::from(kind))
             && let Some(id) = field(&info, "prog_id")
             && name.starts_with(&name_of(program_of(id as u32)?.as_raw_fd())?)
         {
@@ -240,8 +241,11 @@ pub fn program_of(id: u32) -> io::Result<OwnedFd> {
     bpf(FD_BY_ID, &[pair(id, 0), 0])
 }
 
-/// Type number of programs for perf events.
-const PERF_EVENT: u32 = 7;
+/// Type of programs for perf events.
+pub const PERF_EVENT: u32 = 7;
+
+/// Type of programs for probes in functions.
+pub const KPROBE: u32 = 2;
 
 /// Encodes the program.
 fn code(stacks: i32) -> [u64; 12] {

@@ -11,6 +11,8 @@ pub mod interpreter;
 
 pub mod options;
 
+pub mod peer;
+
 pub mod program;
 
 pub mod report;

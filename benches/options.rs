@@ -7,7 +7,7 @@ pub fn option<T: FromStr>(name: &str, otherwise: T) -> T {
     let mut words = std::env::args().skip_while(|word| word.strip_prefix("--") != Some(name)).skip(1);
     let Some(word) = words.next() else { return otherwise };
     word.parse().unwrap_or_else(|_| {
-        eprintln!("--{name} wants a number, not {word:?}");
+        eprintln!("--{name} has no valid value: {word:?}");
         std::process::exit(2)
     })
 }

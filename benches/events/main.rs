@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! $ cargo bench -p benches --bench events -- --rounds 9 --seconds 1
-//! events                ns in programs  ns in all  slowed by  half of them    a second
+//! event                 ns in programs  ns in all  slowed by  half of them    a second
 //! ```
 //!
 //! A program switches between two threads some 100,000 times a second, or allocates a million times, with work between. It runs
@@ -29,7 +29,8 @@ fn main() -> Outcome {
     want_root("events");
     let window = Duration::from_secs_f64(option("seconds", 1.0));
     let rounds = option("rounds", 9);
-    let only: u32 = option("side", 0);
+    let sides: String = option("side", String::new());
+    let is_wanted = |number: u32| sides.is_empty() || sides.split(',').any(|one| one.parse() == Ok(number));
     let _statistics = Statistics::enable()?;
     let mut table = vec![row([
         "event",
@@ -42,13 +43,14 @@ fn main() -> Outcome {
     ])];
     let mut workload: Option<Workload> = None;
     for (number, side) in (1..).zip(SIDES) {
-        if only != 0 && only != number {
+        if !is_wanted(number) {
             continue;
         }
         if workload.as_ref().is_none_or(|workload| workload.event != side.event) {
             workload = Some(Workload::new(side.event)?);
         }
         let Some(workload) = &workload else { continue };
+        eprintln!("{}", side.name);
         match side.why_not() {
             Some(reason) => table.push(row([side.name, reason, "", "", "", "", ""])),
             None => table.push(compare(side, workload, window, rounds)?),

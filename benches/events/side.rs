@@ -1,9 +1,15 @@
-//! Profilers at an event: ours, and scripts of bpftrace.
+//! Profilers at an event: ours, that of OpenTelemetry, and scripts of bpftrace.
 
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
 use std::time::Duration;
 
+use benches::bpf::{KPROBE, program_of, runs};
+use benches::options::option;
+use benches::peer::Peer;
 use ebpf_profiler_core::Profiler;
 use ebpf_profiler_core::live::{Filter, Malloc, OffCpu, Trigger};
 use ebpf_profiler_core::symbol::NoSymbols;
@@ -23,12 +29,15 @@ enum Tool {
     Ours(fn() -> Trigger, fn() -> Filter),
     /// bpftrace with a script.
     Script(&'static str),
+    /// The profiler of OpenTelemetry, with the probability of a sample.
+    Peer(&'static str),
 }
 
 /// A side at work.
 pub(crate) enum Running {
     Ours(Profiler),
     Script(Child),
+    Peer { _peer: Peer },
 }
 
 /// Longer than a round.
@@ -48,6 +57,9 @@ pub(crate) const SIDES: &[Side] = &[
         || OffCpu::longer_than(EACH).wakers().into(),
         Filter::new,
     ),
+    ours("switch, sampled one of a million", Event::Switch, || rarely().into(), Filter::new),
+    peer("switch, OpenTelemetry: one of a million", Event::Switch, "0.000001"),
+    peer("switch, OpenTelemetry: all", Event::Switch, "1"),
     script("switch, bpftrace: threshold", Event::Switch, THRESHOLD),
     script("switch, bpftrace: times by stack", Event::Switch, TIMES),
     ours("malloc, filtered by command", Event::Malloc, || Malloc::of_c_library().into(), nobody),
@@ -86,6 +98,15 @@ const fn script(name: &'static str, event: Event, text: &'static str) -> Side {
     Side { name, event, tool: Tool::Script(text) }
 }
 
+const fn peer(name: &'static str, event: Event, probability: &'static str) -> Side {
+    Side { name, event, tool: Tool::Peer(probability) }
+}
+
+/// Samples one wait of a million.
+fn rarely() -> OffCpu {
+    OffCpu::longer_than(EACH).probability(1e-6)
+}
+
 /// Accepts processes that don't exist.
 fn nobody() -> Filter {
     Filter::new().command("nobody")
@@ -95,7 +116,12 @@ impl Side {
     /// Returns the reason for which it cannot be measured; `None` if it can.
     pub(crate) fn why_not(&self) -> Option<&'static str> {
         let is_there = || Command::new("bpftrace").arg("--version").output().is_ok();
-        (matches!(self.tool, Tool::Script(_)) && !is_there()).then_some("no bpftrace")
+        match self.tool {
+            Tool::Script(_) if !is_there() => Some("no bpftrace"),
+            Tool::Peer(_) if option("peer", String::new()).is_empty() => Some("no --peer"),
+            Tool::Peer(_) if !Path::new(KPROBES).exists() => Some("no kprobes"),
+            Tool::Ours(..) | Tool::Script(_) | Tool::Peer(_) => None,
+        }
     }
 
     /// Starts it, and waits until it is at work.
@@ -107,12 +133,13 @@ impl Side {
                 Ok(Running::Ours(builder.start()?))
             }
             Tool::Script(text) => trace(text).map(Running::Script),
+            Tool::Peer(probability) => Ok(Running::Peer { _peer: wait(probability)? }),
         }
     }
 }
 
 impl Running {
-    /// Ends it and returns the number of samples, which scripts don't count.
+    /// Ends it and returns the number of samples, which only ours counts.
     pub(crate) fn stop(self) -> Outcome<u64> {
         match self {
             Running::Ours(profiler) => Ok(profiler.stop()?.pipeline.samples),
@@ -122,8 +149,27 @@ impl Running {
                 child.wait()?;
                 Ok(0)
             }
+            Running::Peer { .. } => Ok(0),
         }
     }
+}
+
+/// Exists if the kernel has probes in its functions.
+const KPROBES: &str = "/sys/bus/event_source/devices/kprobe";
+
+/// Starts the profiler of OpenTelemetry, without its walkers of languages, and waits until it sees switches. It reads tracefs, which
+/// has to be mounted.
+fn wait(probability: &str) -> Outcome<Peer> {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = option("folder", tmp.to_path_buf());
+    let fixtures = option("fixtures", tmp.with_file_name("fixtures"));
+    let arguments = ["-off-cpu-threshold", probability, "-tracers", "native"];
+    let peer = Peer::start(&option("peer", String::new()), &arguments, &fixtures, &folder)?;
+    let switches = program_of(peer.program(KPROBE, "finish_task_switch")?)?;
+    while runs(switches.as_raw_fd())?.0 == 0 {
+        sleep(Duration::from_millis(100));
+    }
+    Ok(peer)
 }
 
 /// Starts bpftrace, which reads tracefs, in a mount namespace that has it.

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use benches::bpf::time_of_all;
+use benches::options::option;
 use benches::program::build;
 
 use crate::Outcome;
@@ -36,7 +37,11 @@ impl Workload {
     pub(crate) fn new(event: Event) -> Outcome<Workload> {
         const SOME: u64 = 5000;
         const WINDOW: Duration = Duration::from_millis(500);
-        let program = build("events", false, env!("CARGO_TARGET_TMPDIR"))?;
+        let built = option("program", PathBuf::new());
+        let program = match built.as_os_str().is_empty() {
+            true => build("events", false, env!("CARGO_TARGET_TMPDIR"))?,
+            false => built,
+        };
         let mut workload = Workload { event, program, work: 0 };
         let alone = workload.run(WINDOW)?.each();
         workload.work = SOME;

@@ -1,17 +1,15 @@
-//! The profiler of OpenTelemetry, if its path is given, and a collector that receives its profiles.
+//! The profiler of OpenTelemetry, if its path is given.
 
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use benches::bpf::{Ticking, loaded_sampler, program_of};
+use benches::bpf::{PERF_EVENT, Ticking, program_of};
 use benches::options::option;
+use benches::peer::Peer as Profiler;
 use benches::program::Running;
 use benches::usage::of_process;
-use std::os::fd::AsRawFd as _;
 
 use crate::form::fixtures;
 use crate::received::{Received, Window};
@@ -21,9 +19,7 @@ use crate::{Outcome, Turn};
 pub(crate) struct Peer {
     /// Id of its program. [`sampler`](benches::bpf::sampler) would find an open descriptor of it.
     sampler: u32,
-    messages: PathBuf,
-    profiler: Ended,
-    _collector: Ended,
+    profiler: Profiler,
 }
 
 /// Name of its program for samples.
@@ -32,9 +28,6 @@ const PROGRAM: &str = "native_tracer_entry";
 /// Interval of its profiles.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A process that is ended on drop.
-struct Ended(Child);
-
 impl Peer {
     /// Starts the program of `--peer`; `None` without that option.
     pub(crate) fn start(hertz: u32) -> Outcome<Option<Peer>> {
@@ -42,23 +35,15 @@ impl Peer {
         if program.is_empty() {
             return Ok(None);
         }
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let messages = folder.join("peer.otlp");
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let collector = collector(folder, &messages, port)?;
-        let mut command = Command::new(program);
-        command.args(["-collection-agent", &format!("127.0.0.1:{port}"), "-disable-tls"]);
-        command.args(["-reporter-interval", "1s", "-monitor-interval", "1s"]);
         // Its buffers have the size for this rate. Its own clocks are stopped: those of the bench run its program.
-        command.args(["-samples-per-second", &hertz.to_string()]);
-        command.args(["-probabilistic-threshold", "1", "-probabilistic-interval", "5m"]);
-        let log = fs::File::create(folder.join("peer.log"))?;
-        let profiler = Ended(command.stdout(log.try_clone()?).stderr(log).spawn()?);
-        let sampler = wait(
-            || loaded_sampler(profiler.0.id(), PROGRAM).ok(),
-            "the peer loads no program, see peer.log",
-        )?;
-        Ok(Some(Peer { sampler, messages, profiler, _collector: collector }))
+        let hertz = hertz.to_string();
+        let arguments = ["-samples-per-second", &hertz];
+        let stopped = ["-probabilistic-threshold", "1", "-probabilistic-interval", "5m"];
+        let arguments = [&arguments[..], &stopped].concat();
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let profiler = Profiler::start(&program, &arguments, &fixtures(), folder)?;
+        let sampler = profiler.program(PERF_EVENT, PROGRAM)?;
+        Ok(Some(Peer { sampler, profiler }))
     }
 
     /// Samples a thread for one round. The stacks follow later: see [`Peer::held`].
@@ -68,9 +53,9 @@ impl Peer {
         let sampler = program_of(self.sampler)?;
         let ticking = Ticking::start(sampler.as_raw_fd(), &[script.busiest_thread()?], hertz)?;
         sleep(SETTLE);
-        let (user, begin) = (of_process(self.profiler.0.id())?, now()?);
+        let (user, begin) = (of_process(self.profiler.pid())?, now()?);
         let (runs, nanoseconds) = ticking.runs_and_time(window)?;
-        let user = of_process(self.profiler.0.id())? - user;
+        let user = of_process(self.profiler.pid())? - user;
         let window = Window { pid: script.pid(), begin, end: now()? };
         Ok((Turn { runs, nanoseconds, user, samples: 0, held: 0, raw: 0 }, window))
     }
@@ -80,61 +65,11 @@ impl Peer {
         let mut before = (0, 0);
         loop {
             sleep(4 * INTERVAL);
-            let now = Received::read(&self.messages)?.held(windows, depth);
+            let now = Received::read(self.profiler.messages())?.held(windows, depth);
             if now == before {
                 return Ok(now);
             }
             before = now;
-        }
-    }
-}
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts the collector of `cargo xtask fixtures`, which writes messages to a file.
-fn collector(folder: &Path, messages: &Path, port: u16) -> Outcome<Ended> {
-    let found = fs::read_dir(fixtures())?.flatten();
-    let program = found.map(|entry| entry.path().join("otelcol")).find(|path| path.is_file());
-    let program = program.ok_or("there is no collector: cargo xtask fixtures builds one")?;
-    let config = folder.join("peer.yaml");
-    // The collector would append.
-    fs::write(messages, "")?;
-    fs::write(&config, configuration(messages, port))?;
-    let mut command = Command::new(program);
-    command.arg("--config").arg(config).args(["--feature-gates", "service.profilesSupport"]);
-    let collector = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
-    wait(|| TcpStream::connect(("127.0.0.1", port)).ok(), "the collector doesn't start")?;
-    Ok(collector)
-}
-
-fn configuration(messages: &Path, port: u16) -> String {
-    format!(
-        "receivers:
-  otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:{port}', max_recv_msg_size_mib: 64 }} }} }}
-exporters:
-  file: {{ path: '{}', format: proto, flush_interval: 100ms }}
-service:
-  telemetry: {{ metrics: {{ level: none }} }}
-  pipelines:
-    profiles: {{ receivers: [otlp], exporters: [file] }}
-",
-        messages.display()
-    )
-}
-
-fn wait<T>(mut ready: impl FnMut() -> Option<T>, why: &str) -> Outcome<T> {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        match ready() {
-            Some(it) => return Ok(it),
-            None if Instant::now() > end => return Err(io::Error::other(why.to_owned()).into()),
-            None => sleep(Duration::from_millis(100)),
         }
     }
 }

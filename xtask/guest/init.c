@@ -4,11 +4,14 @@
  * a line, and says how it ended. Then the machine stops.
  */
 #include <fcntl.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -19,6 +22,16 @@ static void attach(const char *kind, const char *where)
     mkdir(where, 0755);
     if (mount(kind, where, kind, 0, NULL) != 0)
         printf("guest: no %s on %s\n", kind, where);
+}
+
+/* Starts the loopback interface. */
+static void start_loopback(void)
+{
+    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
+    int any = socket(AF_INET, SOCK_DGRAM, 0);
+    if (any < 0 || ioctl(any, SIOCSIFFLAGS, &request) != 0)
+        printf("guest: no loopback\n");
+    close(any);
 }
 
 /* What the kernel offers to programs like ours. */
@@ -74,6 +87,7 @@ int main(void)
     setenv("HOME", "/tmp", 1);
     if (chdir("/tmp") != 0)
         printf("guest: no /tmp\n");
+    start_loopback();
     tell_kernel();
     int status = read_arguments(text, sizeof text, words, 256) > 0 ? run(words) : 0;
     printf("\nguest: ended with %d\n", status);
