@@ -20,7 +20,8 @@
 //! | `eval`, `require`, `use` | `(eval)`, as `caller` names it | yes |
 //! | code of the program outside subs | `{main}` | yes |
 //!
-//! Subs in C (XS) have no context: their native frames are shown. The line is that of the current statement.
+//! Subs in C (XS) have no context: their native frames are shown. The line is that of the current statement; a sub that is being
+//! entered has none yet.
 //!
 //! # Limits
 //!

@@ -4,12 +4,17 @@
 //!   interpreter    … curcop, 8 bytes, curstackinfo …                   the statement, and the innermost stack; variables
 //!                                                                      of the file in builds without threads
 //!   stack          cxstack 8   prev 16   cxix i32 32
-//!   context        type u8 0   oldcop 16   retop 48   cv 72            104 bytes; types: sub 9, format 10, eval 11
+//!   context        type u8 0   oldcop 16   retop 48   old_cxsubix i32 56   cv 72
+//!                                                                      104 bytes; types: sub 9, format 10, eval 11
 //!   statement      line u32 36   file 48
 //! ```
 //!
 //! The statement of a frame is the one that the next inner context saved. A run ends with a sub that C code called, which
-//! has no operation to return to, and at the end of a stack, which C code pushed. Each step visits one context.
+//! has no operation to return to, and at the end of a stack, which C code pushed. A stack without subs, on which C code calls
+//! another function in C, has no loop. Each step visits one context.
+//!
+//! A sub that has no statement yet, because Perl enters it, has line 0: the current statement is the one that called it. So it
+//! is in a sub that calls itself, whose code is that of the sub around it, at `old_cxsubix`.
 //!
 //! | shape of a frame's address | address |
 //! | --- | --- |
@@ -46,11 +51,21 @@ const VARIABLE: usize = 3;
 /// Size of a context.
 const CONTEXT: u64 = 104;
 
+/// Offset of the code value of a sub in its context, and of its first operation in its body.
+const SUB_OF_CONTEXT: u64 = 72;
+const START: u64 = 40;
+
 /// Types of contexts.
 const SUB: u64 = 9;
 const FORMAT: u64 = 10;
 const EVAL: u64 = 11;
 const SORT_BLOCK: u64 = 0;
+
+/// Types of contexts of blocks and loops in a sub, a bit for each.
+const IN_SUB: u64 = 0x1fe;
+
+/// Flag of the context of a block of `eval`, or of C code that calls a sub and catches what it throws (`CXp_EVALBLOCK`).
+const EVAL_BLOCK: u64 = 1 << 6;
 
 /// Flag of the context of code in a regular expression, which is part of a sub (`CXp_SUB_RE_FAKE`).
 const IN_REGEX: u64 = 1 << 7;
@@ -76,6 +91,8 @@ pub(in crate::walk) struct PerlContexts {
     left: u32,
     /// 1 if the last frame ended a run.
     is_ended: u32,
+    /// 1 if no context of the current stack is that of code in a loop.
+    is_bare: u32,
     /// 1 between `S_docatch` and the next outer loop.
     is_caught: u32,
     /// 1 if the current frame is that of a loop that is skipped.
@@ -141,7 +158,7 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
             walk.interpreter.phase = phase::BEHIND;
             return emit_code(walk, machine, MAIN_SHAPE);
         }
-        if contexts.is_ended == 0 {
+        if contexts.is_ended | contexts.is_bare == 0 {
             // A block that C code runs, such as that of `sort`.
             walk.interpreter.phase = phase::BEHIND;
         }
@@ -150,8 +167,11 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     }
     let at = contexts.contexts.wrapping_add((contexts.left as u64 - 1).wrapping_mul(CONTEXT));
     let object = machine.read_object(at, 80)?;
-    let (kind, outer, back, function) = (object[0] & 15, object[2], object[6], object[9]);
+    let (kind, outer, back, before, function) =
+        (object[0] & 15, object[2], object[6], object[7] as u32, object[9]);
     walk.interpreter.perl.left = contexts.left - 1;
+    let is_of_c = kind == EVAL && object[0] & EVAL_BLOCK != 0 && back == 0;
+    walk.interpreter.perl.is_bare &= (is_of_c || IN_SUB & 1 << kind != 0) as u32;
     if kind == SORT_BLOCK || kind == SUB && object[0] & IN_REGEX != 0 {
         // A sub that it calls last has no operation to return to, either: the loop is the same.
         return Some(());
@@ -161,21 +181,45 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
         walk.interpreter.perl.is_ended = 0;
     }
     if kind == SUB || kind == FORMAT {
-        if back == 0 {
+        let is_innermost = walk.interpreter.taken == 0;
+        let is_entered = is_innermost && contexts.statement == outer;
+        let function = function & frame::ADDRESS;
+        let body = machine.read_memory(function);
+        let is_first = is_entered && is_first(machine, contexts.contexts, before, body.unwrap_or(0));
+        // C code enters a sub before it begins a loop.
+        if back == 0 && !is_first {
             walk.interpreter.perl.is_ended = 1;
             walk.interpreter.phase = phase::BEHIND;
         }
-        let line = machine.read_memory(contexts.statement.wrapping_add(36))? as u32;
-        let function = function & frame::ADDRESS;
-        let body = machine.read_memory(function)?;
+        walk.interpreter.perl.is_bare |= is_first as u32 & contexts.is_bare;
+        walk.interpreter.perl.statement = outer;
+        let Some(body) = body else {
+            // Perl enters or leaves the sub.
+            return is_innermost.then_some(());
+        };
+        let line = match is_first {
+            true => 0,
+            false => machine.read_memory(contexts.statement.wrapping_add(36))? as u32,
+        };
         emit(walk, machine, function, fold(&[body, 0, 0], 1), line);
         walk.interpreter.taken += 1;
-        walk.interpreter.perl.statement = outer;
     } else if kind == EVAL {
         emit_code(walk, machine, EVAL_SHAPE)?;
         walk.interpreter.perl.statement = outer;
     }
     Some(())
+}
+
+/// Returns `true` if the sub around the innermost one has other code, so that the statement that called it isn't its own.
+#[inline(always)]
+fn is_first<M: Machine>(machine: &mut M, contexts: u64, index: u32, body: u64) -> bool {
+    if index >> 31 != 0 {
+        return true;
+    }
+    let at = contexts.wrapping_add((index as u64).wrapping_mul(CONTEXT)).wrapping_add(SUB_OF_CONTEXT);
+    let around = machine.read_memory(at).and_then(|sub| machine.read_memory(sub));
+    let mut start = |body: u64| machine.read_memory(body.wrapping_add(START));
+    around.and_then(&mut start) != start(body)
 }
 
 /// Begins with the contexts of a stack.
@@ -186,6 +230,7 @@ fn enter<M: Machine>(walk: &mut Walk, machine: &mut M, stack: u64) -> Option<()>
     let perl = &mut walk.interpreter.perl;
     perl.contexts = contexts;
     perl.outer = outer;
+    perl.is_bare = 1;
     // The index of the last context is -1 if there is none.
     perl.left = if last >> 31 == 0 { last + 1 } else { 0 };
     // Without contexts there is nothing to read.
