@@ -39,6 +39,8 @@ mod root;
 #[path = "../scripts/seen.rs"]
 mod seen;
 mod shares;
+#[path = "../scripts/sources.rs"]
+mod sources;
 #[path = "../scripts/verdict.rs"]
 mod verdict;
 

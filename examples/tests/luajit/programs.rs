@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use crate::document::{FOLDER, document};
 use crate::fixtures::fixtures;
 use crate::host::Host;
-use crate::placed::{Language, Sources};
+use crate::placed::Language;
+use crate::sources::Sources;
 
 /// The first samples are those of a runtime that is not attached yet. Functions have the names by which they are called.
-const LANGUAGE: Language =
-    Language { name: "luajit", limits: [[950, 1000], [990, 5]], before: 0, words: |_| Vec::new() };
+const LANGUAGE: Language = Language { name: "luajit", limits: [[950, 1000], [990, 5]], loops: &[] };
 
 /// Profiles programs with this word in their names in a host; returns those with a verdict beyond the limits.
 pub(crate) fn failures(host_name: &str, host: &Host, only: &str) -> Vec<String> {
@@ -31,7 +31,7 @@ pub(crate) fn failures(host_name: &str, host: &Host, only: &str) -> Vec<String> 
         ("Luacheck", [vec!["luacheck".to_owned()], files].concat()),
         ("Markdown", vec!["markdown".to_owned(), text]),
     ];
-    let mut sources = Sources::new(root.clone());
+    let mut sources = Sources::new(root.clone(), 0, |_| Vec::new());
     let failures = |(name, arguments): (&str, Vec<String>)| {
         let mut command = host.seeing(&[&root, Path::new(FOLDER)], "others.lua");
         command.args(arguments).env("LUA_PATH", format!("{0}/?.lua;{0}/?/init.lua;;", modules.display()));

@@ -20,7 +20,7 @@ pub(crate) struct Interpreter {
 }
 
 /// The programs, as those of the machine's root see them.
-const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perl/programs");
+pub(crate) const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/perl/programs");
 
 /// The same within the root of an interpreter.
 const INSIDE: &str = "/truth";

@@ -19,6 +19,7 @@
 
 #[path = "../scripts/chain.rs"]
 mod chain;
+mod destructor;
 #[path = "../scripts/document.rs"]
 mod document;
 #[path = "../scripts/fixtures.rs"]
@@ -41,6 +42,7 @@ mod seen;
 mod shares;
 #[path = "shares.rs"]
 mod shares_of_subs;
+mod subs;
 #[path = "../scripts/verdict.rs"]
 mod verdict;
 
@@ -159,6 +161,15 @@ fn every_chain_in_threads_of_installed_perl() {
     check_threads(&Interpreter::installed());
 }
 
+/// A destructor in C.
+#[test]
+#[ignore = "profiles: needs root"]
+fn destructor_in_c_keeps_the_subs_outside() {
+    test_needs::root!();
+    test_needs::programs!("perl");
+    destructor::check(&Interpreter::installed());
+}
+
 /// A program of others.
 #[test]
 #[ignore = "profiles: needs root"]
@@ -183,6 +194,15 @@ mod matrix {
         let all = fetched.chain([Interpreter::installed()]);
         let failed: Vec<_> = all.flat_map(|perl| programs::failures(&perl, "")).collect();
         assert!(failed.is_empty(), "{failed:?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn destructors_in_c() {
+        test_needs::root!();
+        for name in ["5.32", "5.36", "5.40", "5.42"] {
+            check_found(name, Interpreter::fetched(name, "perl"), destructor::check);
+        }
     }
 
     #[test]

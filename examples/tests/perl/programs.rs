@@ -7,14 +7,15 @@
 
 use std::path::Path;
 
+use crate::LOOPS;
 use crate::document::{FOLDER, document};
 use crate::fixtures::fixtures;
-use crate::interpreter::Interpreter;
-use crate::placed::{Language, Sources};
+use crate::interpreter::{Interpreter, PROGRAMS};
+use crate::placed::Language;
+use crate::subs::Subs;
 
-/// The first samples are those of a runtime that is not attached yet. A sub begins where its first statement does: comments may
-/// stand before it.
-const LANGUAGE: Language = Language { name: "perl", limits: [[950, 1000], [990, 5]], before: 120, words };
+/// The first samples are those of a runtime that is not attached yet.
+const LANGUAGE: Language = Language { name: "perl", limits: [[950, 100], [990, 5]], loops: LOOPS };
 
 /// Profiles programs with this word in their names under an interpreter; returns those with a verdict beyond the limits.
 pub(crate) fn failures(perl: &Interpreter, only: &str) -> Vec<String> {
@@ -31,17 +32,14 @@ pub(crate) fn failures(perl: &Interpreter, only: &str) -> Vec<String> {
         ),
         ("Markdown", vec![path("bin/markdown"), text]),
     ];
-    let mut sources = Sources::new(root.clone());
     let failures = |(name, arguments): (&str, Vec<String>)| {
-        let mut command = perl.seeing(&[&root, Path::new(FOLDER)], &[]);
-        command.arg(format!("-I{}", path("share/perl5"))).args(arguments);
-        LANGUAGE.failures(&perl.name, name, &command, &mut sources)
+        let command = |options: &[&str]| {
+            let mut command = perl.seeing(&[&root, Path::new(FOLDER), Path::new(PROGRAMS)], options);
+            command.arg(format!("-I{}", path("share/perl5"))).args(&arguments);
+            command
+        };
+        let mut subs = Subs::of(perl, command(&["-I", PROGRAMS, "-MSubs"]));
+        LANGUAGE.failures(&perl.name, name, &command(&[]), &mut subs)
     };
     programs.into_iter().filter(|(name, _)| name.contains(only)).flat_map(failures).collect()
-}
-
-/// Returns the last part of a sub's name; none for subs without one, evals, files, and `use`.
-fn words(name: &str) -> Vec<&str> {
-    let name = name.rsplit(':').next().unwrap_or(name);
-    if name.starts_with(['(', '{', '_']) || name == "BEGIN" { Vec::new() } else { vec![name] }
 }

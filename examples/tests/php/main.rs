@@ -51,6 +51,8 @@ mod shares;
 #[path = "shares.rs"]
 mod shares_of_functions;
 mod short;
+#[path = "../scripts/sources.rs"]
+mod sources;
 #[path = "../scripts/verdict.rs"]
 mod verdict;
 

@@ -10,11 +10,12 @@ use std::path::Path;
 use crate::document::{FOLDER, document};
 use crate::fixtures::fixtures;
 use crate::interpreter::Interpreter;
-use crate::placed::{Language, Sources};
+use crate::placed::Language;
+use crate::sources::Sources;
 
 /// The first samples are those of a runtime that is not attached yet; the function JIT compiles then, on a stack that is deeper than
 /// the part that is copied.
-const LANGUAGE: Language = Language { name: "php", limits: [[600, 1000], [990, 5]], before: 0, words };
+const LANGUAGE: Language = Language { name: "php", limits: [[600, 1000], [990, 5]], loops: &["execute_ex"] };
 
 /// The library is called by a program that the interpreter gets.
 const CONVERT: &str =
@@ -35,7 +36,7 @@ pub(crate) fn failures(php: &Interpreter, only: &str) -> Vec<String> {
         ("PHP-Parser", parser),
         ("Parsedown", vec!["-r".to_owned(), CONVERT.to_owned(), "--".to_owned(), text]),
     ];
-    let mut sources = Sources::new(root.clone());
+    let mut sources = Sources::new(root.clone(), 0, words);
     let failures = |(name, arguments): (&str, Vec<String>)| {
         let mut command = php.bare(&[&root, Path::new(FOLDER)]);
         // Compiled regular expressions have neither unwind data nor frame pointers: 4 % of Parsedown's stacks end in them.

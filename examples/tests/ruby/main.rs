@@ -47,6 +47,8 @@ mod programs;
 mod root;
 mod seen;
 mod shares;
+#[path = "../scripts/sources.rs"]
+mod sources;
 
 use std::time::Duration;
 

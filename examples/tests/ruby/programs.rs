@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 
 use crate::document::{FOLDER, document};
 use crate::fixtures::fixtures;
-use crate::placed::{Language, Sources};
+use crate::placed::Language;
 use crate::program::Ruby;
+use crate::sources::Sources;
 
 /// The first samples are those of a runtime that is not attached yet.
-const LANGUAGE: Language = Language { name: "ruby", limits: [[950, 1000], [990, 5]], before: 0, words };
+const LANGUAGE: Language = Language { name: "ruby", limits: [[950, 1000], [990, 5]], loops: &[] };
 
 /// Folder of the programs' libraries.
 const GEMS: &str = "usr/share/rubygems-integration/all/gems";
@@ -47,7 +48,7 @@ pub(crate) fn failures(version: &str, options: &'static [&'static str], only: &s
             ],
         ),
     ];
-    let mut sources = Sources::new(root.clone());
+    let mut sources = Sources::new(root.clone(), 0, words);
     let failures = |(name, arguments): (&str, Vec<PathBuf>)| {
         let mut command = ruby.bare(&[&root, Path::new(FOLDER)]);
         command.args(arguments).env("LC_ALL", "C.UTF-8");

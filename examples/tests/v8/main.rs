@@ -51,6 +51,8 @@ mod others;
 #[path = "../scripts/placed.rs"]
 mod placed;
 mod programs;
+#[path = "../scripts/sources.rs"]
+mod sources;
 
 mod native;
 

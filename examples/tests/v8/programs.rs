@@ -13,10 +13,14 @@
 use std::process::Command;
 
 use crate::Node;
-use crate::placed::{Language, Sources};
+use crate::placed::Language;
+use crate::sources::Sources;
 
-/// At the start most frames have no name, because the runtime is not attached yet. A name may stand before its function: `const name =`.
-const LANGUAGE: Language = Language { name: "v8", limits: [[850, 1000], [990, 5]], before: 3, words };
+/// At the start most frames have no name, because the runtime is not attached yet.
+const LANGUAGE: Language = Language { name: "v8", limits: [[850, 1000], [990, 5]], loops: &[] };
+
+/// A name may stand some lines before its function: `const name =`.
+const BEFORE: usize = 3;
 
 /// Profiles all programs under a version; returns those with a verdict beyond the limits.
 pub(crate) fn failures(node: &Node) -> Vec<String> {
@@ -37,7 +41,7 @@ pub(crate) fn failures(node: &Node) -> Vec<String> {
         ("UglifyJS", texts(&[&path("uglify-js/bin/uglifyjs"), "-c", "-m", "--", &path("prettier/cli.js")])),
         ("esbuild", texts(&[&path("esbuild-wasm/bin/esbuild"), "--minify", &path("prettier/cli.js")])),
     ];
-    let mut sources = Sources::new(root);
+    let mut sources = Sources::new(root, BEFORE, words);
     let failures = |(name, arguments): (&str, Vec<String>)| {
         let mut command = Command::new(&node.program);
         command.args(arguments);
