@@ -15,8 +15,6 @@ use warnings;
 use utf8;
 use List::Util ();
 
-use IO::Handle ();
-
 my $ends = time + 120;
 
 # The folder to which threads print.
@@ -35,7 +33,7 @@ sub announce {
     my $output = defined $folder ? undef : \*STDOUT;
     open $output, '>', $folder . '/' . $0 or die if defined $folder;
     binmode $output, ':utf8';
-    $output->autoflush;
+    select((select($output), $| = 1)[0]);
     print $output "chain\n", @frames, "ready\n";
     # Threads that spin would delay the next ones.
     sleep 1 until !defined $folder || -e "$folder/go";
