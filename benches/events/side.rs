@@ -165,8 +165,9 @@ fn wait(probability: &str) -> Outcome<Peer> {
     let fixtures = option("fixtures", tmp.with_file_name("fixtures"));
     let arguments = ["-off-cpu-threshold", probability, "-tracers", "native"];
     let peer = Peer::start(&option("peer", String::new()), &arguments, &fixtures, &folder)?;
-    let switches = program_of(peer.program(KPROBE, "finish_task_switch")?)?;
-    while runs(switches.as_raw_fd())?.0 == 0 {
+    // Before it attaches the program, it loads and drops others of that type.
+    let count = |program: u32| runs(program_of(program)?.as_raw_fd()).map(|(count, _)| count);
+    while !count(peer.program(KPROBE, "finish_task_switch")?).is_ok_and(|count| count > 0) {
         sleep(Duration::from_millis(100));
     }
     Ok(peer)
