@@ -386,7 +386,12 @@ impl Interpreters {
         });
         frames.extend(inlined);
         let line = known.function.lines.at(position);
-        frames.push(Frame::Script { function: known.script, line, found });
+        let mut function = known.script;
+        if known.unnamed_until.is_some() && running.has_complete_checks() {
+            let reserve = || around.scripts.reserve(function);
+            function = running.family.unnamed((address, check, site), position, reserve).unwrap_or(function);
+        }
+        frames.push(Frame::Script { function, line, found });
     }
 }
 
@@ -575,7 +580,10 @@ impl Running {
         let known =
             Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function, inlined };
         if unnamed_until.is_none() && self.has_complete_checks() {
-            self.family.insert((call.address, call.check, call.site), known.clone());
+            let frames = self.family.insert((call.address, call.check, call.site), known.clone());
+            for (position, id) in frames.into_iter().filter(|_| !known.is_hidden) {
+                around.scripts.name_late(id, known.script, known.function.lines.at(position));
+            }
         }
         known
     }
@@ -648,7 +656,7 @@ fn script(language: &'static str, function: &Function) -> Script {
         name: (*function.name).into(),
         file: (*function.file).into(),
         start_line: function.start_line,
-        is_unnamed: false,
+        ..Script::default()
     }
 }
 

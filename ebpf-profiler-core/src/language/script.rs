@@ -22,6 +22,8 @@ pub struct Script {
     pub start_line: u32,
     /// `true` if `name` is the reason for a missing name.
     pub is_unnamed: bool,
+    /// Line of a frame that was named after its walk; `None` for others.
+    pub(crate) late_line: Option<u32>,
 }
 
 /// A frame of a script as walked, without its position: the key of its name.
@@ -127,10 +129,29 @@ impl Scripts {
         if let Some(&id) = self.by_content.get(&script) {
             return id;
         }
+        let script = Arc::new(script);
+        let id = self.add(script.clone());
+        self.by_content.insert(script, id);
+        id
+    }
+
+    /// Returns a number for a frame without a name, which may be named later; `like` is another number of it.
+    pub(crate) fn reserve(&mut self, like: ScriptId) -> Option<ScriptId> {
+        let script = self.by_id.get(&like)?.clone();
+        Some(self.add(script))
+    }
+
+    /// Names a frame that has a number of its own, at a line.
+    pub(crate) fn name_late(&mut self, id: ScriptId, script: ScriptId, line: u32) {
+        if let Some(script) = self.by_id.get(&script).filter(|_| self.by_id.contains_key(&id)) {
+            let script = Script { late_line: Some(line), ..Script::clone(script) };
+            self.by_id.insert(id, Arc::new(script));
+        }
+    }
+
+    fn add(&mut self, script: Arc<Script>) -> ScriptId {
         let id = ScriptId(self.next);
         self.next = self.next.wrapping_add(1);
-        let script = Arc::new(script);
-        self.by_content.insert(script.clone(), id);
         self.by_id.insert(id, script);
         id
     }

@@ -219,11 +219,12 @@ impl ProfileBuilder {
         symbolizer: &mut dyn Symbolizer,
     ) -> Profile {
         let (modules, frames) = number_modules(self.frames.items, modules);
+        let has_late_names = self.scripts.values().any(|script| script.late_line.is_some());
         let (scripts, frames) = number_scripts(frames, self.scripts);
         let order = order(&frames);
         let naming = Naming::new(frames, &modules, &scripts);
         let (names, frames) = naming.run(&order, symbolizer);
-        Profile::new(Data {
+        let profile = Profile::new(Data {
             start,
             duration,
             kinds: self.kinds,
@@ -238,7 +239,10 @@ impl ProfileBuilder {
             frames,
             by_place: order.into_iter().map(|(.., frame)| FrameId(frame)).collect(),
             traces: self.traces.finish(),
-        })
+        });
+        // Frames that were named late may equal others.
+        let merged = has_late_names.then(|| Profile::merge([&profile]).ok()).flatten();
+        merged.unwrap_or(profile)
     }
 }
 
@@ -260,19 +264,23 @@ fn number_modules(
     (found, frames)
 }
 
-/// Renumbers the functions of scripts in the same way.
+/// Renumbers the functions of scripts in the same way. Frames that were named late get their lines.
 fn number_scripts(
     mut frames: Vec<Frame>,
     mut scripts: HashMap<ScriptId, Script>,
 ) -> (Vec<Script>, Vec<Frame>) {
-    let mut numbers: HashMap<ScriptId, ScriptId> = HashMap::new();
+    let mut numbers: HashMap<ScriptId, (ScriptId, Option<u32>)> = HashMap::new();
     let mut found = Vec::new();
     for frame in &mut frames {
-        if let Frame::Script { function, .. } = frame {
-            *function = *numbers.entry(*function).or_insert_with_key(|id| {
-                found.push(scripts.remove(id).unwrap_or_else(unknown_script));
-                ScriptId(found.len() as u32 - 1)
+        if let Frame::Script { function, line, .. } = frame {
+            let (number, late_line) = *numbers.entry(*function).or_insert_with_key(|id| {
+                let script = scripts.remove(id).unwrap_or_else(unknown_script);
+                let late_line = script.late_line;
+                found.push(Script { late_line: None, ..script });
+                (ScriptId(found.len() as u32 - 1), late_line)
             });
+            *function = number;
+            *line = late_line.unwrap_or(*line);
         }
     }
     (found, frames)
@@ -419,6 +427,29 @@ mod tests {
     use super::*;
     use crate::symbol::NoSymbols;
     use crate::trace::{Found, Stop};
+
+    #[test]
+    fn frames_that_were_named_late_equal_others() {
+        let mut builder = ProfileBuilder::new(Duration::ZERO);
+        let process = builder.process(Process::default());
+        let thread = builder.thread(Thread { process, ..Thread::default() });
+        for (function, line) in [(1, 0), (2, 7), (3, 0)] {
+            let frame = Frame::Script { function: ScriptId(function), line, found: Found::Exactly };
+            let frames = [frame];
+            builder.add(thread, &Trace::new(frames.as_slice(), Stop::Root), 0);
+        }
+        let named = Script::new("php", "work").with_file("a.php", 5);
+        builder.know_scripts(|ScriptId(id)| {
+            let late_line = (id != 2).then_some(if id == 1 { 7 } else { 8 });
+            Some(Script { late_line, ..named.clone() })
+        });
+        let profile = builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| None, &mut NoSymbols);
+        assert_eq!(profile.scripts(), [named]);
+        let lines = |sample: crate::profile::Sample<'_>| {
+            (sample.trace().frames().next().unwrap().symbols()[0].line, sample.count())
+        };
+        assert_eq!(profile.samples().map(lines).collect::<Vec<_>>(), [(7, 2), (8, 1)]);
+    }
 
     #[test]
     fn frames_are_ordered_by_code() {
