@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
+use ebpf_profiler_core::profile::Sample;
+use ebpf_profiler_core::trace::Stop;
 
 use crate::interpreter::Interpreter;
 use crate::seen::{self, Seen, Stack};
@@ -80,7 +82,10 @@ pub(crate) fn check(version: &str, settings: &[&str]) {
     let folder = server.folder.display().to_string();
     drop(server);
     let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
-    let stacks = seen::stacks_of(&profile, |process| process.executable.contains("php-fpm"));
+    // A worker that exits has given up its stack.
+    let has_stack = |sample: &Sample<'_>| sample.trace().stop() != Stop::NoUserStack;
+    let is_own = |sample: &Sample<'_>| sample.process().executable.contains("php-fpm");
+    let stacks = seen::stacks_of(&profile, |sample| is_own(sample) && has_stack(sample));
     let verdict = Verdict::on(&stacks, |stack| compare(stack, &folder));
     let in_scripts: u64 = verdict.lines.iter().filter(|(line, _)| **line != 0).map(|(_, count)| count).sum();
     let mut workers: Vec<_> = stacks.iter().map(|stack| stack.pid).collect();

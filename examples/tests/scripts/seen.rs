@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use ebpf_profiler_core::profile::{Call, FrameView, Process, Profile};
+use ebpf_profiler_core::profile::{Call, FrameView, Profile, Sample};
 use ebpf_profiler_core::trace::Frame;
 
 /// One distinct stack of a process.
@@ -36,9 +36,9 @@ pub(crate) fn stacks(profile: &Profile) -> Vec<Stack> {
     stacks_of(profile, |_| true)
 }
 
-/// Returns the stacks of some processes of a profile.
-pub(crate) fn stacks_of(profile: &Profile, is_wanted: impl Fn(&Process) -> bool) -> Vec<Stack> {
-    let samples = profile.samples().filter(|sample| is_wanted(sample.process())).map(|sample| {
+/// Returns the stacks of some samples of a profile.
+pub(crate) fn stacks_of(profile: &Profile, is_wanted: impl Fn(&Sample<'_>) -> bool) -> Vec<Stack> {
+    let samples = profile.samples().filter(is_wanted).map(|sample| {
         let (pid, thread) = (sample.process().pid, sample.thread().name.to_string());
         let mut stack = Stack { pid, thread, count: sample.count(), ..Stack::default() };
         sample.trace().calls().for_each(|call| stack.add(call));
