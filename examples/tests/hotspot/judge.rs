@@ -8,6 +8,9 @@ use ebpf_profiler_core::profile::{Call, Kind, Profile, Sample};
 /// The leaf of all chains.
 const LEAF: &str = "Chains.spin";
 
+/// The method by which the leaf collects its stacks.
+const COLLECTS: &str = "Chains.collect";
+
 /// The stub by which native code calls Java.
 pub(crate) const CALL_STUB: &str = "call_stub";
 
@@ -84,15 +87,12 @@ impl Rules {
                 _ => None,
             })
             .collect();
-        if methods.last().is_none_or(|(name, _)| name != LEAF) {
-            return Ok(false);
+        let Some((innermost, _)) = methods.last() else { return Ok(false) };
+        if innermost != LEAF {
+            let is_stub = matches!(seen.last(), Some(Seen::Stub(_)));
+            return if is_stub { self.compare_callers(&methods).map(|()| false) } else { Ok(false) };
         }
-        // The carrier of a virtual thread stands before its stack.
-        let same = |truth: &&Vec<(String, i32)>| {
-            let start = methods.len().checked_sub(truth.len());
-            start.is_some_and(|start| is_root(&methods[..start]) && is_same(&methods[start..], truth))
-        };
-        let truth = self.0.iter().find(same);
+        let truth = self.0.iter().find(|truth| is_stack(&methods, truth));
         if truth.is_none() && !self.0.is_empty() {
             return Err("other methods or lines".to_owned());
         }
@@ -100,6 +100,29 @@ impl Rules {
         positions(&seen, &natives)?;
         Ok(true)
     }
+
+    /// Compares the methods around a stub: if the innermost one is in a truth, its callers have to be there as well.
+    fn compare_callers(&self, methods: &[(String, i32)]) -> Result<(), String> {
+        let Some((innermost, _)) = methods.last() else { return Ok(()) };
+        let parts = || {
+            self.0
+                .iter()
+                .flat_map(|truth| (1..=truth.len()).map(|end| &truth[..end]))
+                .filter(|part| part.last().is_some_and(|(name, _)| name == innermost))
+        };
+        // The stacks are collected by methods that are in them, too.
+        let is_collecting = methods.iter().any(|(name, _)| name == COLLECTS);
+        if is_collecting || parts().next().is_none() || parts().any(|part| is_stack(methods, part)) {
+            return Ok(());
+        }
+        Err("other callers of a stub".to_owned())
+    }
+}
+
+/// Returns `true` if methods are those of the truth, the carrier's of a virtual thread before them.
+fn is_stack(methods: &[(String, i32)], truth: &[(String, i32)]) -> bool {
+    let start = methods.len().checked_sub(truth.len());
+    start.is_some_and(|start| is_root(&methods[..start]) && is_same(&methods[start..], truth))
 }
 
 /// Returns `true` if methods can only be those of a carrier.

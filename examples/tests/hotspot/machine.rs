@@ -86,6 +86,9 @@ impl Machine {
             "callback" => {
                 command.arg(format!("-Dlibrary={}", classes.join("libcallback.so").display()));
             }
+            "tables" => {
+                command.args(["-XX:CompileCommand=quiet", "-XX:CompileCommand=exclude,Chains::tables"]);
+            }
             "redefinition" => {
                 command.arg(format!("-javaagent:{}", classes.join("agent.jar").display()));
             }
@@ -94,6 +97,28 @@ impl Machine {
         command.arg("-cp").arg(classes).args(["Chains", chain]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command
+    }
+
+    /// Profiles chains from the start of their machines on, and returns those whose stacks differ.
+    pub(crate) fn failures_from_start(&self, chains: &[&str]) -> Vec<String> {
+        let classes = compile();
+        let mut failed = Vec::new();
+        // A few at a time, as many as the machine has CPUs.
+        for chains in chains.chunks(2) {
+            let profiler = profiler(&[std::process::id()]);
+            let start = |chain: &&str| {
+                let child = self.command(chain, &[], &classes).args(["0.5", "1", "start"]).spawn().unwrap();
+                Running { chain: (*chain).to_owned(), child, rules: Rules::default() }
+            };
+            let started: Vec<Running> = chains.iter().map(start).collect();
+            let running: Vec<Running> = started.into_iter().filter_map(Running::ready).collect();
+            let profile = profiler.run_for(Duration::from_millis(300)).unwrap();
+            assert_eq!(running.len(), chains.len(), "Java {}: {chains:?}", self.version);
+            for program in &running {
+                failed.extend(program.failure(&self.version, "start", &profile));
+            }
+        }
+        failed
     }
 }
 
@@ -106,7 +131,7 @@ impl Running {
         println!("{name}: {verdict}");
         println!("share\thotspot\t{version}\t{mode} {}\t{exact}\t{samples}", self.chain);
         // The other one has no such leaf. Where it is inlined, its loop may be code of its caller, by the machine's own tables.
-        let least = samples / 10;
+        let least = if mode == "start" { samples / 50 } else { samples / 10 };
         if self.chain != "loop" && leaf < least {
             return Some(format!("{name}: few samples in the leaf"));
         }

@@ -136,11 +136,11 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
         let word = machine.read_stack(sp).ok_or(Stop::Unreadable)?;
         if A::prologue(machine, pc) == Some(8) {
             let return_address = machine.read_stack(sp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
-            let sp = sender(walk, sp.wrapping_add(16));
+            let sp = sender(walk, sp.wrapping_add(16), return_address);
             return enter::<A>(walk, return_address, sp, word, true);
         }
         if walk.is_java(word) {
-            let sp = sender(walk, sp.wrapping_add(8));
+            let sp = sender(walk, sp.wrapping_add(8), word);
             return enter::<A>(walk, word, sp, fp, is_fp_known);
         }
         if let Some(at) = caller_of_stub::<A, M>(walk, machine, sp, pc) {
@@ -156,8 +156,8 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
             return enter::<A>(walk, return_address, at.wrapping_add(8), fp, is_fp_known);
         }
         // While the interpreter makes room for local variables, the return address is in a register.
-        let (return_address, end) =
-            (walk.registers.values[x86_64::RETURN_ADDRESS as usize], sender(walk, sp));
+        let return_address = walk.registers.values[x86_64::RETURN_ADDRESS as usize];
+        let end = sender(walk, sp, return_address);
         if end != sp && walk.is_java(return_address) {
             return enter::<A>(walk, return_address, end, fp, is_fp_known);
         }
@@ -178,13 +178,18 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
 
 /// Returns the stack pointer of the innermost frame's caller: that in the register for it, if that is at or above `end` and close to
 /// it. Adapters move arguments to the stack before the interpreter builds its frame.
+///
+/// In other stubs the register may still hold the stack pointer of the interpreted method that called the stub's caller. Only
+/// adapters and the interpreter's entries have the return address in a register, too.
 #[inline(always)]
-fn sender(walk: &Walk, end: u64) -> u64 {
+fn sender(walk: &Walk, end: u64, return_address: u64) -> u64 {
     /// Maximum number of bytes of arguments: the register is one for any value in compiled code.
     const MAX_ARGUMENTS: u64 = 16 * 8;
     let sp = walk.registers.values[x86_64::BYTECODE as usize];
     let is_close = sp & 7 == 0 && sp.wrapping_sub(end) <= MAX_ARGUMENTS;
-    if walk.registers.known >> x86_64::BYTECODE & 1 != 0 && is_close { sp } else { end }
+    let is_current = walk.registers.values[x86_64::RETURN_ADDRESS as usize] == return_address;
+    let is_known = walk.registers.known >> x86_64::BYTECODE & 1 != 0;
+    if is_known && is_current && is_close { sp } else { end }
 }
 
 /// Number of words that a stub or compiled code may have pushed.

@@ -107,6 +107,27 @@ public class Chains {
         return sum;
     }
 
+    // Calls that search a table of the class, in a stub that has no frame: of a compiled method that an interpreted one calls.
+
+    interface Figure {
+        int edges(int seed);
+    }
+
+    static final Figure[] FIGURES = {
+        seed -> seed + 1, seed -> seed + 2, seed -> seed + 3, seed -> seed + 4, seed -> seed == 4 ? spin(seed) : seed
+    };
+
+    /** Never compiled. */
+    static int tables(int seed) {
+        int sum = seed;
+        for (int i = 0; i < 1_000; i++) sum += figure(i);
+        return sum;
+    }
+
+    static int figure(int seed) {
+        return FIGURES[seed % FIGURES.length].edges(seed) + 1;
+    }
+
     // Lambdas.
 
     static int lambdas(int seed) {
@@ -305,6 +326,7 @@ public class Chains {
             case "recursion": return () -> recurse(20);
             case "inlined": return () -> small(1);
             case "interfaces": return () -> shapes(1);
+            case "tables": return () -> tables(1);
             case "lambdas": return () -> lambdas(1);
             case "streams": return () -> streams(1);
             case "exceptions": return () -> exceptions(1);
