@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::usage::on_cpu;
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{
-    Attached, Attachment, Function, Language, Memory, Reason, Runtime, Target,
+    Attached, Attachment, FrameWalker, Function, Language, Memory, Reason, Runtime, Target,
 };
 
 /// CPU time of calls to languages.
@@ -19,6 +19,8 @@ pub struct Times {
     pub naming: Duration,
     /// Time of attaching to processes, failed attempts included.
     pub attaching: Duration,
+    /// Walker of the last process that was attached to.
+    pub walker: Option<FrameWalker>,
 }
 
 /// A language, runtime or process of one whose calls are timed.
@@ -66,7 +68,10 @@ impl Runtime for Timed<Box<dyn Runtime>> {
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
         let begun = on_cpu();
         let attachment = self.inner.attach(target);
-        self.note(|times| times.attaching += on_cpu() - begun);
+        self.note(|times| {
+            times.attaching += on_cpu() - begun;
+            times.walker = attachment.as_ref().ok().map(|attachment| *attachment.walker()).or(times.walker);
+        });
         let (walker, code, names) = attachment?.into_parts();
         Ok(Attachment::new(walker, Timed::new(self.times.clone(), names)).with_code(code))
     }

@@ -1,9 +1,11 @@
-// Runs many compiled methods until it is ended: Many METHODS
+// Runs many compiled methods until it is ended: Many METHODS, at most 200,000
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
+
 import java.io.InputStream;
 
 public class Many {
-    // Its class is loaded once for every twenty methods, each time as a class of its own.
-    public static class Part implements Runnable {
+    // Loaded once for every twenty methods, each time with another number in its name.
+    public static class Part0000 implements Runnable {
         static int total;
 
         public void run() {
@@ -11,34 +13,43 @@ public class Many {
             m10(); m11(); m12(); m13(); m14(); m15(); m16(); m17(); m18(); m19();
         }
 
+        // Inlined into each of its callers.
+        static void step() {
+            total++;
+            burn();
+        }
+
         static void burn() {
             for (int number = 0; number < 500; number++) total = total * 31 + number;
         }
 
-        static void m0() { burn(); } static void m1() { burn(); } static void m2() { burn(); }
-        static void m3() { burn(); } static void m4() { burn(); } static void m5() { burn(); }
-        static void m6() { burn(); } static void m7() { burn(); } static void m8() { burn(); }
-        static void m9() { burn(); } static void m10() { burn(); } static void m11() { burn(); }
-        static void m12() { burn(); } static void m13() { burn(); } static void m14() { burn(); }
-        static void m15() { burn(); } static void m16() { burn(); } static void m17() { burn(); }
-        static void m18() { burn(); } static void m19() { burn(); }
+        static void m0() { step(); } static void m1() { step(); } static void m2() { step(); }
+        static void m3() { step(); } static void m4() { step(); } static void m5() { step(); }
+        static void m6() { step(); } static void m7() { step(); } static void m8() { step(); }
+        static void m9() { step(); } static void m10() { step(); } static void m11() { step(); }
+        static void m12() { step(); } static void m13() { step(); } static void m14() { step(); }
+        static void m15() { step(); } static void m16() { step(); } static void m17() { step(); }
+        static void m18() { step(); } static void m19() { step(); }
     }
 
     static class Loader extends ClassLoader {
-        Runnable part(byte[] bytes) throws Exception {
-            Class<?> part = defineClass("Many$Part", bytes, 0, bytes.length);
+        Runnable part(byte[] bytes, int number) throws Exception {
+            // One byte a character.
+            String renamed = new String(bytes, ISO_8859_1).replace("Part0000", String.format("Part%04d", number));
+            Class<?> part = defineClass(null, renamed.getBytes(ISO_8859_1), 0, bytes.length);
             return (Runnable) part.getDeclaredConstructor().newInstance();
         }
     }
 
     public static void main(String[] words) throws Exception {
         byte[] bytes;
-        try (InputStream file = Many.class.getResourceAsStream("Many$Part.class")) {
+        try (InputStream file = Many.class.getResourceAsStream("Many$Part0000.class")) {
             bytes = file.readAllBytes();
         }
+        Loader loader = new Loader();
         Runnable[] parts = new Runnable[Integer.parseInt(words[0]) / 20];
         for (int index = 0; index < parts.length; index++) {
-            parts[index] = new Loader().part(bytes);
+            parts[index] = loader.part(bytes, index);
             parts[index].run();
         }
         System.out.println("ready");

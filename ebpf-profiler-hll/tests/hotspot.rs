@@ -5,6 +5,8 @@
 //! ```
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod blobs;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,7 +18,6 @@ use std::process::{Child, Command, Stdio};
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Attachment, Language as _, Memory, Reason, Runtime, Target, Unreadable};
 use ebpf_profiler_hll::hotspot::HotSpot;
-use ebpf_programs::abi::hotspot::parameter;
 
 /// Shape of the frames of code blobs, above their addresses.
 const COMPILED: u64 = 1 << 48;
@@ -143,30 +144,9 @@ impl Machine {
         self.runtime.attach(&Target::new(memory, self.base, Vec::new()))
     }
 
-    /// Returns the code blobs with their checks, by the segment maps of the heaps.
+    /// Returns the code blobs with their checks.
     fn blobs(&self, attachment: &Attachment) -> Vec<(u64, u32)> {
-        let memory = self.memory();
-        let memory: &dyn Memory = &memory;
-        let parameters = attachment.walker().abi().parameters;
-        let sizes = parameters[parameter::SIZES];
-        let (header, log2) = (sizes & 0xff, sizes >> 8 & 0xff);
-        let check =
-            (parameters[parameter::PARTS] >> 32 & 0xffff) + (parameters[parameter::DEOPTIMIZATION] >> 48);
-        let mut blobs = Vec::new();
-        for heap in parameters[parameter::HEAP..parameter::COUNT].as_chunks::<3>().0 {
-            let [low, high, map] = *heap;
-            // In pages, as they are committed.
-            for start in (0..(high - low) >> log2).step_by(4096) {
-                let Ok(tags) = memory.array::<4096>(map + start) else { break };
-                for (segment, _) in (start..).zip(tags).filter(|&(_, tag)| tag == 0) {
-                    let blob = low + (segment << log2) + header;
-                    if let Ok(check) = memory.u32(blob + check) {
-                        blobs.push((blob, check & 0xff_ffff));
-                    }
-                }
-            }
-        }
-        blobs
+        blobs::blobs(attachment.walker(), &self.memory())
     }
 
     /// Returns the compiled methods by address, as the virtual machine lists them.
