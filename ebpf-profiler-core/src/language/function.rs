@@ -38,13 +38,15 @@ impl Function {
 
     /// Sets the lines of positions.
     #[must_use]
-    pub fn with_lines(self, lines: Lines) -> Function {
+    pub fn with_lines(self, mut lines: Lines) -> Function {
+        lines.0.shrink_to_fit();
         Function { lines, ..self }
     }
 
     /// Sets the functions inlined into it.
     #[must_use]
-    pub fn with_inlines(self, inlines: Inlines) -> Function {
+    pub fn with_inlines(self, mut inlines: Inlines) -> Function {
+        inlines.shrink();
         Function { inlines, ..self }
     }
 }
@@ -91,9 +93,11 @@ impl Inlines {
     pub fn push(&mut self, position: u32, calls: &[(u32, u32)]) {
         let is_known = |&(index, _): &(u32, u32)| (index as usize) < self.functions.len();
         let has_room = self.steps.len() < MAX_INLINES && self.calls.len() + calls.len() <= MAX_INLINES;
-        if !calls.iter().all(is_known) || !has_room {
+        if !calls.iter().all(is_known) {
             return;
         }
+        // Without room no calls are known from here on; those of the last position would be wrong.
+        let calls = if has_room { calls } else { &[] };
         match self.steps.last() {
             Some(&(last, ..)) if last > position => return,
             Some(&(last, start, _)) if last == position => {
@@ -113,6 +117,13 @@ impl Inlines {
         let start = self.calls.len() as u32;
         self.calls.extend_from_slice(calls);
         self.steps.push((position, start, self.calls.len() as u32));
+    }
+
+    /// Drops unused capacity: thousands of functions of a process are cached.
+    fn shrink(&mut self) {
+        self.functions.shrink_to_fit();
+        self.steps.shrink_to_fit();
+        self.calls.shrink_to_fit();
     }
 
     /// Returns the functions inlined at a position with their lines, outermost first.
@@ -204,4 +215,14 @@ impl Lines {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+#[test]
+fn positions_beyond_the_limit_have_no_inlined_functions() {
+    let mut inlines = Inlines::default();
+    let function = inlines.add(Function::new("inlined"));
+    (0..MAX_INLINES as u32 + 10).for_each(|position| inlines.push(position, &[(function, position)]));
+    let last = MAX_INLINES as u32 - 1;
+    assert_eq!(inlines.calls_at(last), [(function, last)]);
+    assert_eq!([last + 1, last + 9].map(|position| inlines.calls_at(position).len()), [0, 0]);
 }

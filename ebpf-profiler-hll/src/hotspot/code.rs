@@ -162,7 +162,11 @@ impl Tables {
                 chain.into()
             });
             if ranges.last().is_none_or(|(_, last)| last != chain) {
-                let Some(left) = rest.checked_sub(chain.len()) else { break };
+                let Some(left) = rest.checked_sub(chain.len()) else {
+                    // Without a chain from here on: the last one would be wrong.
+                    ranges.push((code.wrapping_add(from as u32), Rc::default()));
+                    break;
+                };
                 rest = left;
                 ranges.push((code.wrapping_add(from as u32), chain.clone()));
             }

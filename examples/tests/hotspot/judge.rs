@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use ebpf_profiler_core::profile::{Call, Kind, Profile, Sample};
+use ebpf_profiler_core::trace::Stop;
 
 /// The leaf of all chains.
 const LEAF: &str = "Chains.spin";
@@ -57,7 +58,8 @@ impl Rules {
     /// Compares the stacks of a process.
     pub(crate) fn judge(&self, profile: &Profile, pid: u32) -> Verdict {
         let mut verdict = Verdict::default();
-        for sample in profile.samples().filter(|sample| sample.process().pid == pid) {
+        let is_own = |sample: &Sample<'_>| sample.process().pid == pid && !is_before(sample);
+        for sample in profile.samples().filter(is_own) {
             verdict.samples += sample.count();
             match self.compare(&sample) {
                 Ok(is_leaf) => {
@@ -117,6 +119,11 @@ impl Rules {
         }
         Err("other callers of a stub".to_owned())
     }
+}
+
+/// Returns `true` for a sample without a stack of the program: it is about to be executed.
+fn is_before(sample: &Sample<'_>) -> bool {
+    matches!(sample.trace().stop(), Stop::Exec | Stop::NoUserStack)
 }
 
 /// Returns `true` if methods are those of the truth, the carrier's of a virtual thread before them.

@@ -94,7 +94,8 @@ impl Machine {
             }
             _ => {}
         }
-        command.arg("-cp").arg(classes).args(["Chains", chain]);
+        let class_path = format!("{}:{}", classes.display(), compilers().join("*").display());
+        command.args(["-cp", &class_path, "Chains", chain]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         command
     }
@@ -173,6 +174,11 @@ fn profiler(pids: &[u32]) -> Profiler {
 pub(crate) fn fixtures() -> PathBuf {
     let fixtures = std::env::var_os("XTASK_FIXTURES").map(PathBuf::from);
     fixtures.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("fixtures"))
+}
+
+/// Returns the folder of other languages' compilers and libraries.
+pub(crate) fn compilers() -> PathBuf {
+    fixtures().join("java-languages/compilers")
 }
 
 /// Compiles the programs for the oldest version; returns the folder of their classes, with a library and an agent.

@@ -11,6 +11,8 @@
 //! same stack up to this method. All other samples have to be whole and named. Some chains run
 //! from the first sample of the machine on, others while their code is freed.
 //!
+//! `programs/KotlinChain.kt` and `programs/ScalaChain.scala` are chains in other languages.
+//!
 //! `TRUTH_CHAIN=streams,handles` leaves only these chains, `TRUTH_VERSION=21,25` only these versions.
 #![expect(
     clippy::unwrap_used,
@@ -24,6 +26,7 @@ mod callees;
 mod chance;
 
 mod judge;
+mod languages;
 mod machine;
 #[path = "../scripts/others.rs"]
 mod others;
@@ -182,6 +185,24 @@ mod matrix {
             let left_out = ["loop", "virtual-yielding"];
             let chains: Vec<&str> = chains.into_iter().filter(|chain| !left_out.contains(chain)).collect();
             with(version, |machine| failed.extend(machine.failures_from_start(&chains)));
+        }
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn kotlin_and_scala() {
+        test_needs::root!();
+        test_needs::programs!("javac", "java", "gcc");
+        let Some(chains) = super::languages::compile() else {
+            test_needs::skip("no compilers of Kotlin and Scala: cargo xtask fixtures hotspot");
+            return;
+        };
+        let mut failed = Vec::new();
+        for version in ["11", "17", "21", "25"] {
+            for (mode, flags) in MODES {
+                with(version, |machine| failed.extend(machine.failures(&chains, mode, flags)));
+            }
         }
         assert!(failed.is_empty(), "{failed:#?}");
     }

@@ -353,7 +353,8 @@ public class Chains {
             case "redefinition": return () -> redefinition(1);
             case "sorting": return () -> sorting(1);
             case "loop": return () -> loop(end);
-            default: throw new IllegalArgumentException(name);
+            // A class of another language.
+            default: return (Callable<Integer>) Class.forName(name).getDeclaredConstructor().newInstance();
         }
     }
 
