@@ -105,6 +105,9 @@
 //! | 100 frames of Perl 5.36 | 10 µs | 30 µs | |
 //! | naming a Python function, first time | 9.4 µs | 7.2 µs | `naming`, 3.13: the same memory reads alone |
 //! | naming it again | 0.1 µs | 19 µs | `naming`, 3.13: a frame in a sample of py-spy, which reads frame and name each time |
+//! | naming a compiled Java method, first time and again | 14, 0.4 µs | | `jvm`, 17: 25,000 methods |
+//! | attaching to a Java virtual machine | 0.8 ms | | `jvm` |
+//! | peak memory with 20,000 compiled methods, sampled at 4,999 Hz | 38 MiB | 24 MiB | `jvm`: without languages |
 //! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.09 s | 0.16 s | `whole_profiler`: `perf record -g`, without names |
 //! | of that: start, sampling, naming and writing | 0.04, 0.02, 0.03 s | | `whole_profiler` |
 //! | peak memory, with names | 20 MiB | | `whole_profiler` |
