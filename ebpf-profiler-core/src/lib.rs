@@ -88,7 +88,7 @@
 //!
 //! <!-- cost -->
 //! Measured on a virtual machine with two CPUs and kernel 6.18, both sides of a row in alternation; compare ratios rather than
-//! times. `kernel_side`, `languages`, `naming`, `whole_profiler` and `events` are benchmarks:
+//! times. `kernel_side`, `languages`, `naming`, `jvm`, `whole_profiler` and `events` are benchmarks:
 //! `cargo bench -p benches --bench NAME`, as root.
 //!
 //! | measurement | ours | compared with | benchmark and baseline |
