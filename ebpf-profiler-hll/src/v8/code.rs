@@ -185,26 +185,27 @@ impl Deopt {
     }
 }
 
+/// Returns the baseline code of a function's data.
+pub(super) fn baseline(heap: &Heap<'_>, data: Object) -> Result<Code, Reason> {
+    let between = heap.layout.baseline_data.filter(|between| heap.kind(data) == Ok(between.kind));
+    let code = between.map_or(Ok(data), |between| heap.object(data, between.code))?;
+    Code::read(heap, code).and_then(|code| code.is_baseline(heap).then_some(code).ok_or(Reason::Implausible))
+}
+
 /// Returns the `BytecodeArray` of a function's data or of baseline code.
 pub(super) fn bytecode(heap: &Heap<'_>, object: Object) -> Result<Object, Reason> {
-    const IN_DATA: u32 = 8;
-    const IN_TRUSTED_DATA: u32 = 8;
+    const IN_INTERPRETER_DATA: u32 = 8;
     let types = &heap.layout.types;
-    match heap.kind(object)? {
-        kind if kind == types.bytecode => Ok(object),
-        kind if kind == types.interpreter_data => {
-            let at = if types.wrapper.is_some() { IN_TRUSTED_DATA } else { IN_DATA };
-            let bytecode = heap.object(object, at)?;
-            heap.ensure_kind(bytecode, types.bytecode)?;
-            Ok(bytecode)
-        }
-        kind if kind == types.code => {
-            let inner = heap.object(object, heap.layout.code.deopt)?;
-            match heap.kind(inner)? {
-                kind if kind == types.code => Err(Reason::Implausible),
-                _ => bytecode(heap, inner),
-            }
-        }
-        _ => Err(Reason::Implausible),
-    }
+    let kind = heap.kind(object)?;
+    let inner = match heap.layout.baseline_data {
+        _ if kind == types.code => heap.object(object, heap.layout.code.deopt)?,
+        Some(between) if kind == between.kind => heap.object(object, between.bytecode)?,
+        _ => object,
+    };
+    let inner = match heap.kind(inner)? {
+        kind if kind == types.interpreter_data => heap.object(inner, IN_INTERPRETER_DATA)?,
+        _ => inner,
+    };
+    heap.ensure_kind(inner, types.bytecode)?;
+    Ok(inner)
 }

@@ -142,5 +142,6 @@ fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
     words[parameter::IDENTITY] = identity.into();
     words[parameter::IDENTITY_MASK] = identity_mask;
     words[parameter::DATA] = layout.shared.data.into();
+    words[parameter::DATA_CODE] = layout.baseline_data.map_or(0, |data| data.code.into());
     words
 }

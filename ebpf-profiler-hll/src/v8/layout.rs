@@ -32,6 +32,8 @@ pub(super) struct Layout {
     pub(super) bytecode: BytecodeLayout,
     pub(super) code: CodeLayout,
     pub(super) deopt: DeoptLayout,
+    /// `None` if the data of a function with baseline code is that code, which refers to the bytecode.
+    pub(super) baseline_data: Option<BaselineData>,
     pub(super) types: Types,
     /// Number of the word below the frame pointer, from 1, that holds the bytecode offset.
     pub(super) offset_word: u32,
@@ -108,6 +110,16 @@ pub(super) struct CodeLayout {
     pub(super) header: u32,
 }
 
+/// Fields of the object between a function and its baseline code, which doesn't refer to the bytecode then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BaselineData {
+    /// Number of its type.
+    pub(super) kind: u16,
+    pub(super) code: u32,
+    /// Offset of the bytecode, or of the `InterpreterData`.
+    pub(super) bytecode: u32,
+}
+
 /// Indices in deoptimization data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeoptLayout {
@@ -154,6 +166,7 @@ impl Layout {
             bytecode: numbers.bytecode(),
             code: numbers.code()?,
             deopt: numbers.deopt(),
+            baseline_data: numbers.baseline_data(),
             types: numbers.types()?,
             offset_word: numbers.offset_word(),
         })
@@ -260,6 +273,11 @@ impl Numbers<'_> {
             inlinings: self.get(&["DeoptimizationDataInliningPositionsIndex"]).unwrap_or(7),
             is_wrapped: wrapped.is_some(),
         }
+    }
+
+    fn baseline_data(&self) -> Option<BaselineData> {
+        let kind = self.kind("BaselineData__BASELINE_DATA_TYPE")?;
+        Some(BaselineData { kind, code: 8, bytecode: 16 })
     }
 
     fn types(&self) -> Option<Types> {

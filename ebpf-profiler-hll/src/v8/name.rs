@@ -28,7 +28,7 @@ const MAX_KEPT: usize = 1 << 14;
 pub(super) struct Names {
     facts: Arc<Facts>,
     scripts: Scripts,
-    /// Functions by the bytecode that baseline code refers to.
+    /// Functions by their bytecode, or by baseline code that doesn't refer to it.
     functions: HashMap<Object, Object>,
     /// Codes that were found by addresses in them, by start.
     codes: std::collections::BTreeMap<u64, Code>,
@@ -79,11 +79,13 @@ impl Names {
         let named = self.named(heap, shared)?;
         let code = match code {
             Some(code) => Ok(code),
-            None => heap.object(shared, heap.layout.shared.data).and_then(|data| Code::read(heap, data)),
+            None => baseline_of(heap, shared),
         };
         let lines = code.and_then(|code| {
-            let bytecode = code.bytecode(heap)?;
-            self.keep(bytecode, shared);
+            if heap.layout.baseline_data.is_some() {
+                self.keep(code.object, shared);
+            }
+            let bytecode = self.bytecode_of(heap, shared)?;
             named.baseline_lines(heap, &code, bytecode, &self.facts.builtins.sizes)
         });
         Ok(named.with_lines(lines.unwrap_or_default()))
@@ -123,16 +125,8 @@ impl Names {
         if let Some(name) = code.stub(heap) {
             return without_function(Function::new(name));
         }
-        let shared = if code.is_baseline(heap) {
-            let bytecode = code.bytecode(heap)?;
-            let shared = self.functions.get(&bytecode).copied().ok_or(Reason::NotReady)?;
-            if self.bytecode_of(heap, shared) != Ok(bytecode) {
-                return Err(Reason::Replaced);
-            }
-            shared
-        } else {
-            code.deopt(heap)?.shared
-        };
+        let shared =
+            if code.is_baseline(heap) { self.function_of(heap, &code)? } else { code.deopt(heap)?.shared };
         // A leaf's function may be unknown.
         if !is_of(check_of(heap, shared)?) && !is_of(0) {
             return Err(Reason::Replaced);
@@ -165,6 +159,18 @@ impl Names {
         }
         self.codes.insert(code.start, code);
         Some(code)
+    }
+
+    /// Returns the function of baseline code that was found by an address in it.
+    fn function_of(&mut self, heap: &Heap<'_>, code: &Code) -> Result<Object, Reason> {
+        let refers_to_bytecode = heap.layout.baseline_data.is_none();
+        let key = if refers_to_bytecode { code.bytecode(heap)? } else { code.object };
+        let shared = self.functions.get(&key).copied().ok_or(Reason::NotReady)?;
+        let now = match refers_to_bytecode {
+            true => self.bytecode_of(heap, shared)?,
+            false => baseline_of(heap, shared)?.object,
+        };
+        if now == key { Ok(shared) } else { Err(Reason::Replaced) }
     }
 
     fn bytecode_of(&mut self, heap: &Heap<'_>, shared: Object) -> Result<Object, Reason> {
@@ -212,6 +218,11 @@ impl Attached for Names {
             _ => Err(Reason::Implausible),
         }
     }
+}
+
+/// Returns the baseline code of a `SharedFunctionInfo`.
+fn baseline_of(heap: &Heap<'_>, shared: Object) -> Result<Code, Reason> {
+    code::baseline(heap, heap.object(shared, heap.layout.shared.data)?)
 }
 
 /// Returns the check of a `SharedFunctionInfo`, as the kernel side computes it.

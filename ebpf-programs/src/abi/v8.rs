@@ -60,7 +60,7 @@ pub mod parameter {
     pub const IDENTITY: usize = 21;
     /// Mask of the first eight of them.
     pub const IDENTITY_MASK: usize = 22;
-    /// Offset of the data of a `SharedFunctionInfo`, which is the baseline code if there is one.
+    /// Offset of the data of a `SharedFunctionInfo`, which is the baseline code if there is one, or [refers](DATA_CODE) to it.
     pub const DATA: usize = 23;
     /// Address of the process's table of entry points, through which functions refer to code; 0 for none.
     pub const DISPATCH: usize = 24;
@@ -76,8 +76,10 @@ pub mod parameter {
     pub const HEAP: usize = 29;
     /// Offset, from the heap, of the word with the address of the table of entry points.
     pub const HEAP_DISPATCH: usize = 30;
+    /// Offset of the baseline code in the data of a `SharedFunctionInfo`; 0 if the data is the code itself.
+    pub const DATA_CODE: usize = 31;
     /// Number of parameters.
-    pub const COUNT: usize = 31;
+    pub const COUNT: usize = 32;
 }
 
 /// Shapes of frames.

@@ -399,7 +399,11 @@ fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function
         } else if found.is_none() {
             // A function whose code was replaced while it runs.
             let at = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::DATA));
-            let data = machine.read_memory(at).unwrap_or(0);
+            let mut data = machine.read_memory(at).unwrap_or(0);
+            let in_data = parameter(walk, parameter::DATA_CODE);
+            if in_data != 0 {
+                data = machine.read_memory(data.wrapping_sub(1).wrapping_add(in_data)).unwrap_or(0);
+            }
             found = code_at(walk, machine, data, pc, pc).filter(|code| code.is_baseline);
         }
         if let Some(baseline) = found {
