@@ -68,7 +68,8 @@ impl Program {
             std::thread::sleep(INTERVAL);
             let is_over = self.0.try_wait().unwrap().is_some();
             let profile = profiler.take_profile().unwrap();
-            let part = if is_over { 2 } else { usize::from(samples >= first) };
+            let ended = self.0.try_wait().unwrap().is_some();
+            let part = if ended { 2 } else { usize::from(samples >= first) };
             let own = |sample: &Sample<'_>| sample.process().pid == pid && !is_before(sample);
             for sample in profile.samples().filter(own) {
                 samples += sample.count();

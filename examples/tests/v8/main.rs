@@ -245,8 +245,7 @@ mod matrix {
     #[test]
     #[ignore = "profiles: needs root"]
     fn chains_of_node_16() {
-        // Its baseline code is below the limit: 98.8 %.
-        check("16", &[("default", &[]), ("interpreter", OLD_INTERPRETER)]);
+        check("16", &[("default", &[]), ("interpreter", OLD_INTERPRETER), ("baseline", OLD_BASELINE)]);
     }
 
     #[test]

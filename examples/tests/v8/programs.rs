@@ -47,7 +47,9 @@ pub(crate) fn failures(node: &Node) -> Vec<String> {
         command.args(arguments);
         LANGUAGE.failures(&node.name, name, &command, &mut sources)
     };
-    programs.into_iter().flat_map(failures).collect()
+    let only = std::env::var("TRUTH_PROGRAM").ok();
+    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only.split(',').any(|one| one == name));
+    programs.into_iter().filter(|(name, _)| is_wanted(name)).flat_map(failures).collect()
 }
 
 /// Returns the last part of a name, or the words that begin a function without one.
