@@ -3,10 +3,13 @@
 use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use crate::bpf::{loaded_program, program_of, runs};
 
 /// The running profiler of OpenTelemetry. Ends with this.
 #[derive(Debug)]
@@ -53,13 +56,25 @@ impl Peer {
         &self.messages
     }
 
+    /// Waits until its program of a type and a name is attached and has run, by the kernel's statistics of programs.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it doesn't run within 5 minutes.
+    pub fn wait_until_it_runs(&self, kind: u32, name: &str) -> io::Result<()> {
+        // Before it attaches the program, it loads and drops others of that type.
+        let count = || runs(program_of(loaded_program(self.pid(), kind, name)?)?.as_raw_fd());
+        let has_run = || count().is_ok_and(|(count, _)| count > 0).then_some(());
+        wait(has_run, "the peer attaches no program, see peer.log")
+    }
+
     /// Returns the id of its program of a type and a name, once it is loaded.
     ///
     /// # Errors
     ///
     /// Fails if it isn't loaded within 5 minutes.
     pub fn program(&self, kind: u32, name: &str) -> io::Result<u32> {
-        let loaded = || crate::bpf::loaded_program(self.pid(), kind, name).ok();
+        let loaded = || loaded_program(self.pid(), kind, name).ok();
         wait(loaded, "the peer loads no program, see peer.log")
     }
 }

@@ -1,13 +1,11 @@
 //! Profilers at an event: ours, that of OpenTelemetry, and scripts of bpftrace.
 
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
 use std::time::Duration;
 
-use benches::bpf::{KPROBE, program_of, runs};
+use benches::bpf::KPROBE;
 use benches::options::option;
 use benches::peer::Peer;
 use ebpf_profiler_core::Profiler;
@@ -165,11 +163,7 @@ fn wait(probability: &str) -> Outcome<Peer> {
     let fixtures = option("fixtures", tmp.with_file_name("fixtures"));
     let arguments = ["-off-cpu-threshold", probability, "-tracers", "native"];
     let peer = Peer::start(&option("peer", String::new()), &arguments, &fixtures, &folder)?;
-    // Before it attaches the program, it loads and drops others of that type.
-    let count = |program: u32| runs(program_of(program)?.as_raw_fd()).map(|(count, _)| count);
-    while !count(peer.program(KPROBE, "finish_task_switch")?).is_ok_and(|count| count > 0) {
-        sleep(Duration::from_millis(100));
-    }
+    peer.wait_until_it_runs(KPROBE, "finish_task_switch")?;
     Ok(peer)
 }
 

@@ -102,7 +102,7 @@ fn start(methods: usize) -> Outcome<Running> {
     let fixture = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/fixtures/jdk-17/bin/java");
     let mut command = Command::new(option("java", fixture.to_owned()));
     command.args(["-Xcomp", "-XX:CompileCommand=quiet", "-XX:CompileCommand=compileonly,Many$Part*::*"]);
-    // A method that is inlined has no samples of its own name.
+    // Inlined methods would be no compiled methods of their own.
     command.args(["m*", "burn"].map(|apart| format!("-XX:CompileCommand=dontinline,Many$Part*::{apart}")));
     command.args(["-XX:ReservedCodeCacheSize=240m", "-cp"]).arg(folder).args(["Many", &methods.to_string()]);
     Ok(Running::ready(&mut command)?)
