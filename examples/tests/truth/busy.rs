@@ -24,8 +24,7 @@ use crate::roots::Roots;
 struct Subject {
     name: &'static str,
     ready: Ready,
-    /// Samples that need not be whole: those of the first 4 ms of a program whose stack is larger than the copied part, until its
-    /// table is there.
+    /// Samples that need not be whole: the first ones of a program whose stack is larger than the copied part.
     first: u64,
 }
 
@@ -93,7 +92,7 @@ fn subjects() -> Vec<Subject> {
     let executes = Case::new("exec.c").arguments(&["both"]).called("exe");
     let executes = executes.learn_from(&["before"]).learn_from(&["after"]);
     let cases = [
-        ("large frame", large, 8),
+        ("large frame", large, 1),
         ("memory file", memory, 0),
         ("exec", executes, 0),
         ("throws", throws(), 0),
