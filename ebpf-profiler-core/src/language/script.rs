@@ -141,7 +141,7 @@ impl Scripts {
         Some(self.add(script))
     }
 
-    /// Names a frame that has a number of its own, at a line.
+    /// Gives the frame with a [reserved](Scripts::reserve) number the name of another script, and a line.
     pub(crate) fn name_late(&mut self, id: ScriptId, script: ScriptId, line: u32) {
         if let Some(script) = self.by_id.get(&script).filter(|_| self.by_id.contains_key(&id)) {
             let script = Script { late_line: Some(line), ..Script::clone(script) };

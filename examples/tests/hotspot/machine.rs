@@ -104,7 +104,7 @@ impl Machine {
     pub(crate) fn failures_from_start(&self, chains: &[&str]) -> Vec<String> {
         let classes = compile();
         let mut failed = Vec::new();
-        // A few at a time, as many as the machine has CPUs.
+        // Two at a time leave the profiler some time of two CPUs.
         for chains in chains.chunks(2) {
             let profiler = profiler(&[std::process::id()]);
             let start = |chain: &&str| {

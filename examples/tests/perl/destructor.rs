@@ -1,4 +1,4 @@
-//! A destructor in C: Perl's C code calls it within an `eval` on a stack of its own, and no loop runs there.
+//! The stack around a destructor in C, which Perl calls within an `eval` on a stack without subs and without a loop.
 
 use std::time::Duration;
 
