@@ -5,7 +5,7 @@ use Storable ();
 
 my @many = map { [$_] } 1 .. 20_000;
 
-{ no warnings 'prototype'; sub Freed::DESTROY; *Freed::DESTROY = \&Storable::dclone; }
+{ no warnings 'prototype'; sub Freed::DESTROY; *Freed::DESTROY = \&Storable::mstore; }
 
 sub inner {
     my $object = bless [@many], 'Freed';
