@@ -43,6 +43,12 @@
 //! | from one interpreter to a second and from there to a third, of the same library | the functions of the third; then a frame that is marked as not readable, because the order of the other two is unknown; then native frames of the loops |
 //! | from one interpreter to a second and back to the first | the functions of both; those of the first, which form one list, all stand on the leaf side |
 //!
+//! # Children of a fork
+//!
+//! A child's first write to a page copies it, and the kernel unmaps the page meanwhile. A sample that falls into this moment
+//! can't read what is on it: the list ends there, with a frame that is marked as not readable, or has no frames. Of children of
+//! CPython 3.8 that live 100 ms, 0.2 to 0.6 % of the samples are such, with `ptep_clear_flush` in their kernel frames.
+//!
 //! # Reuse of addresses
 //!
 //! The code object of a module is freed when the module is loaded, and the next one may take its address. From 3.12 on

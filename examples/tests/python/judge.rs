@@ -29,7 +29,9 @@ pub(crate) struct Verdict {
     pub(crate) complete: u64,
     /// Samples, of all, without any Python frame.
     pub(crate) without_python: u64,
-    /// Samples, of these, before the first Python frame of their process: its runtime was not attached yet.
+    /// Further samples, in which a page was being copied after a fork: it is not mapped meanwhile.
+    pub(crate) copying: u64,
+    /// Samples, of those without, before the first Python frame of their process: its runtime was not attached yet.
     pub(crate) early: u64,
     /// Wrong observations, with their number and the first stack.
     pub(crate) wrong: BTreeMap<String, (u64, Stack)>,
@@ -42,13 +44,18 @@ impl Rules {
         let known = known_since(stacks);
         for stack in stacks {
             let stack = &without_library_of_fork(stack);
+            let compared = self.compare(stack);
+            if compared.is_err() && stack.kernel.iter().any(|name| name == COPY) {
+                verdict.copying += stack.count;
+                continue;
+            }
             verdict.samples += stack.count;
             if !stack.has_python() {
                 let known = known.get(&stack.pid).copied().unwrap_or(u64::MAX);
                 verdict.without_python += stack.count;
                 verdict.early += stack.times.iter().filter(|&&time| time < known).count() as u64;
             }
-            match self.compare(stack) {
+            match compared {
                 Ok(is_complete) => {
                     verdict.exact += stack.count;
                     verdict.complete += if is_complete { stack.count } else { 0 };
@@ -176,6 +183,9 @@ fn known_since(stacks: &[Stack]) -> BTreeMap<u32, u64> {
     known
 }
 
+/// Kernel function that unmaps a page which a write after a fork copies.
+const COPY: &str = "ptep_clear_flush";
+
 /// Kernel functions between the last user instruction of a process and its end.
 const EXIT: &[&str] = &["do_exit", "do_group_exit", "__x64_sys_exit_group"];
 
@@ -224,6 +234,7 @@ impl Verdict {
         self.complete += other.complete;
         self.without_python += other.without_python;
         self.early += other.early;
+        self.copying += other.copying;
         for (what, (count, stack)) in other.wrong {
             self.wrong.entry(what).or_insert_with(|| (0, stack)).0 += count;
         }
@@ -231,7 +242,9 @@ impl Verdict {
 
     /// Returns `true` if at least `per_mille` of 1,000 samples are exact and there are samples.
     pub(crate) fn is_good(&self, per_mille: u64) -> bool {
-        self.samples > 0 && self.exact * 1000 >= self.samples * per_mille
+        // Pages are copied in the first milliseconds after a fork alone.
+        let is_rare = self.copying * 50 <= self.samples;
+        self.samples > 0 && self.exact * 1000 >= self.samples * per_mille && is_rare
     }
 }
 
@@ -255,12 +268,13 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} samples, {:.2} % exact, {} complete, {} without Python, {} of them early",
+            "{} samples, {:.2} % exact, {} complete, {} without Python, {} of them early; {} more while a page was copied",
             self.samples,
             self.share() * 100.0,
             self.complete,
             self.without_python,
-            self.early
+            self.early,
+            self.copying
         )?;
         let mut wrong: Vec<_> = self.wrong.iter().collect();
         wrong.sort_by_key(|(_, (count, _))| std::cmp::Reverse(*count));
