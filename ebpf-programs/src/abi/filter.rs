@@ -77,13 +77,11 @@ impl Names {
     #[inline(always)]
     pub fn matches(&self, name: &[u8; NAME]) -> bool {
         let mut states = self.first;
-        let mut ended = 0u64;
         for &byte in name {
-            // Without a branch for the end: the verifier follows each.
-            ended |= (u64::from(byte).wrapping_sub(1) >> 8) & 1;
-            let goes_on = ended.wrapping_sub(1);
-            let next = (states & self.steps[byte as usize]) << 1 | states & self.loops;
-            states = next & goes_on | states & !goes_on;
+            if byte == 0 || states == 0 {
+                break;
+            }
+            states = (states & self.steps[byte as usize]) << 1 | states & self.loops;
         }
         states & self.last != 0
     }

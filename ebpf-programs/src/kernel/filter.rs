@@ -1,7 +1,7 @@
 //! Filters that are decided before a stack is walked.
 
 use aya_ebpf::helpers::generated::{
-    bpf_current_task_under_cgroup, bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_kernel_str,
+    bpf_current_task_under_cgroup, bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel,
 };
 use ebpf_programs::abi::filter::{CPU_WORDS, Filter, MAX_CGROUPS, NAME, condition};
 
@@ -21,14 +21,16 @@ pub(crate) fn drops<C: Context>(context: &C, cpu: u32) -> bool {
             return true;
         }
     }
-    // SAFETY: the helper has no conditions.
-    is_unwanted(cpu, unsafe { bpf_get_current_task() }) != 0 || is_outside()
+    // SAFETY: the helpers have no conditions.
+    let (task, ids) = unsafe { (bpf_get_current_task(), bpf_get_current_pid_tgid()) };
+    let is_leader = ids as u32 == (ids >> 32) as u32;
+    is_unwanted(cpu, task, is_leader as u32) != 0 || is_outside()
 }
 
 /// Returns `true` if the event of a thread to which `cpu` switches is dropped, whatever its control group: the helper that compares
 /// control groups takes the current thread alone. See [`is_outside`].
 #[inline(always)]
-pub(crate) fn drops_next(task: u64, cpu: u32) -> bool {
+pub(crate) fn drops_next(task: u64, is_leader: bool, cpu: u32) -> bool {
     let Some(filter) = FILTER.get(0) else { return false };
     if filter.conditions & !condition::CGROUPS == 0 {
         return false;
@@ -37,7 +39,7 @@ pub(crate) fn drops_next(task: u64, cpu: u32) -> bool {
     if filter.conditions & (condition::USER | condition::KERNEL) == condition::USER {
         return true;
     }
-    is_unwanted(cpu, task) != 0
+    is_unwanted(cpu, task, is_leader as u32) != 0
 }
 
 /// Returns `true` if the current thread is in none of the control groups.
@@ -51,7 +53,7 @@ pub(crate) fn is_outside() -> bool {
 ///
 /// Not inlined, because a name needs room on the stack.
 #[inline(never)]
-fn is_unwanted(cpu: u32, task: u64) -> u32 {
+fn is_unwanted(cpu: u32, task: u64, is_leader: u32) -> u32 {
     let Some(filter) = FILTER.get(0) else { return 0 };
     let conditions = filter.conditions;
     if conditions & condition::CPUS != 0 {
@@ -68,7 +70,8 @@ fn is_unwanted(cpu: u32, task: u64) -> u32 {
         }
     }
     if conditions & condition::COMMANDS != 0 {
-        read_name(leader(task, filter), filter, &mut name);
+        let leader = if is_leader != 0 { task } else { leader(task, filter) };
+        read_name(leader, filter, &mut name);
         if !filter.commands.matches(&name) {
             return 1;
         }
@@ -81,7 +84,7 @@ fn is_unwanted(cpu: u32, task: u64) -> u32 {
 fn read_name(task: u64, filter: &Filter, name: &mut [u8; NAME]) {
     let from = task.wrapping_add(filter.comm_offset as u64);
     // SAFETY: the helper writes at most the given number of bytes, and fails without a fault.
-    unsafe { bpf_probe_read_kernel_str(name.as_mut_ptr().cast(), NAME as u32, from as *const _) };
+    unsafe { bpf_probe_read_kernel(name.as_mut_ptr().cast(), NAME as u32, from as *const _) };
 }
 
 /// Returns the first thread of a thread's process, whose name is that of the process.

@@ -85,12 +85,16 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
     if waited < settings.threshold || waited == 0 {
         return;
     }
-    // Before the interrupt, which costs more.
-    if is_filtered(read(next, config.tgid_offset), config) {
+    // Before the interrupt, which costs more, and names before the searches for a process.
+    let pid = read(next, config.tgid_offset);
+    if pid == config.excluded_pid {
         return;
     }
-    if is_outside || filters::drops_next(next, cpu) {
+    if is_outside || filters::drops_next(next, pid == tid, cpu) {
         return Counters::filter(cpu);
+    }
+    if is_filtered(pid, config) {
+        return;
     }
     // SAFETY: the helper has no conditions.
     if unsafe { bpf_get_prandom_u32() } as u64 >= settings.probability {
@@ -186,10 +190,13 @@ fn store(known: Option<*mut Switched>, tid: u32, switched: Switched, cpu: u32) {
 #[inline(always)]
 fn lose_wait(waited: u64, settings: &OffCpu, config: &Config, cpu: u32) {
     // SAFETY: the helpers have no conditions.
-    let (pid, task, random) = unsafe {
-        ((bpf_get_current_pid_tgid() >> 32) as u32, bpf_get_current_task(), bpf_get_prandom_u32() as u64)
-    };
-    if is_filtered(pid, config) || filters::drops_next(task, cpu) || random >= settings.probability {
+    let (ids, task, random) =
+        unsafe { (bpf_get_current_pid_tgid(), bpf_get_current_task(), bpf_get_prandom_u32() as u64) };
+    let (pid, tid) = ((ids >> 32) as u32, ids as u32);
+    if is_filtered(pid, config)
+        || filters::drops_next(task, pid == tid, cpu)
+        || random >= settings.probability
+    {
         return;
     }
     if budget::weigh(settings.event as u16, weigh(settings, waited)).is_some() {

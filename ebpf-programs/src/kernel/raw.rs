@@ -11,7 +11,7 @@ use ebpf_programs::walk::Walk;
 
 use crate::maps::{PROCESSES, RAW_SENT, RING};
 use crate::output::{self, Counters};
-use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
+use crate::scratch::{ALL, LISTS, PAGE, RECORD_WORDS, Scratch, taken, thread_pointer, walkers};
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
@@ -113,18 +113,22 @@ fn interpreter_frames(scratch: &mut Scratch, at: u32) -> u32 {
     scratch.user_at = at;
     if walkers() != 0 && scratch.walk.begin_interpreter_frames() {
         let mut state = scratch as *mut Scratch;
+        let step = match walkers() {
+            LISTS => taken(step_interpreter_frames::<LISTS> as *mut c_void),
+            _ => taken(step_interpreter_frames::<ALL> as *mut c_void),
+        };
         // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
-        unsafe { bpf_loop(MAX_STEPS, step_interpreter_frames as *mut c_void, (&raw mut state).cast(), 0) };
+        unsafe { bpf_loop(MAX_STEPS, step, (&raw mut state).cast(), 0) };
     }
     // Masked for the verifier; the value exceeds the limit by one frame at most.
     scratch.walk.words & (2 * MAX_RAW_WORDS - 1)
 }
 
 /// Runs one iteration, at most one interpreter frame. Returns 0 to continue.
-extern "C" fn step_interpreter_frames(_: u32, state: *mut *mut Scratch) -> c_long {
+extern "C" fn step_interpreter_frames<const SET: u32>(_: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer on the stack of `interpreter_frames`.
     let scratch = unsafe { &mut **state };
-    let machine: *mut Scratch = scratch;
+    let machine = (&raw mut *scratch).cast::<Scratch<SET>>();
     // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one map value
     // that belongs to this CPU.
     scratch.walk.step_interpreter_frames(unsafe { &mut *machine }).into()

@@ -13,7 +13,7 @@ use ebpf_programs::walk::arch::X86_64;
 use crate::context::Context;
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
-use crate::scratch::{HEAD_WORDS, Scratch, walkers};
+use crate::scratch::{ALL, HEAD_WORDS, LISTS, Scratch, taken, walkers};
 use crate::{budget, filter as filters, level, life, raw, user_registers};
 
 /// Takes one sample of kind number `event` with a value, or none because of the [budget].
@@ -147,17 +147,21 @@ fn walk(scratch: &mut Scratch) -> Stop {
     scratch.stop = Stop::TooLong as u32;
     let mut state = scratch as *mut Scratch;
     // The kernel removes an unused function at once, but unused parts of a function one by one, which takes longer.
-    let step = if walkers() == 0 { step::<false> as *mut c_void } else { step::<true> as *mut c_void };
+    let step = match walkers() {
+        0 => taken(step::<0> as *mut c_void),
+        LISTS => taken(step::<LISTS> as *mut c_void),
+        _ => taken(step::<ALL> as *mut c_void),
+    };
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop(MAX_STEPS, step, (&raw mut state).cast(), 0) };
     Stop::from_number(scratch.stop as u8).unwrap_or(Stop::BadTable)
 }
 
 /// Runs one iteration: one step and a run of plain frames. Returns 0 to continue.
-extern "C" fn step<const LANGUAGES: bool>(_: u32, state: *mut *mut Scratch) -> c_long {
+extern "C" fn step<const SET: u32>(_: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer on the stack of `walk`.
     let scratch = unsafe { &mut **state };
-    let machine = (&raw mut *scratch).cast::<Scratch<LANGUAGES>>();
+    let machine = (&raw mut *scratch).cast::<Scratch<SET>>();
     // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one
     // map value that belongs to this CPU.
     match scratch.walk.step::<X86_64, _>(unsafe { &mut *machine }) {

@@ -3,8 +3,10 @@
 use aya_ebpf::helpers::generated::{
     bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_user,
 };
+use core::arch::asm;
+use core::ffi::c_void;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS};
-use ebpf_programs::abi::interpreter::FRAME_BYTES;
+use ebpf_programs::abi::interpreter::{FRAME_BYTES, walker};
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::record::{self, Head, LEAF_WORDS, MAX_WORDS};
 use ebpf_programs::abi::table::Rule;
@@ -37,11 +39,17 @@ pub(crate) const PAGE: usize = 4096;
 /// Buffer for a record, followed by room for one page after any masked index.
 pub(crate) type Record = [u64; RECORD_WORDS + PAGE / 8];
 
+/// All walkers of languages.
+pub(crate) const ALL: u32 = u32::MAX;
+
+/// The walker of lists alone, which the clock's program has from the start.
+pub(crate) const LISTS: u32 = 1 << walker::LIST;
+
 /// Working memory of one CPU. Fields that each sample uses come first, because a sample finds the CPU's caches cold.
 ///
-/// Without `LANGUAGES` it is a [`Machine`] that has no walkers of languages.
+/// It is a [`Machine`] that has no other walkers of languages than those in `SET`, a bit for each.
 #[repr(C, align(8))]
-pub(crate) struct Scratch<const LANGUAGES: bool = true> {
+pub(crate) struct Scratch<const SET: u32 = ALL> {
     /// State of the walk.
     pub(crate) walk: Walk,
     /// Registers that the kernel saved on entry.
@@ -86,7 +94,7 @@ struct CachedRule {
     rule: Rule,
 }
 
-impl<const LANGUAGES: bool> Scratch<LANGUAGES> {
+impl<const SET: u32> Scratch<SET> {
     /// Resets the state of the previous sample and prepares a walk through `process`.
     #[inline(always)]
     pub(crate) fn begin(&mut self, process: Process, table_generation: u32) {
@@ -135,7 +143,7 @@ impl<const LANGUAGES: bool> Scratch<LANGUAGES> {
     }
 }
 
-impl<const LANGUAGES: bool> Machine for Scratch<LANGUAGES> {
+impl<const SET: u32> Machine for Scratch<SET> {
     const VERIFIED: bool = true;
 
     #[inline(always)]
@@ -193,7 +201,7 @@ impl<const LANGUAGES: bool> Machine for Scratch<LANGUAGES> {
 
     #[inline(always)]
     fn has_walker(number: u32) -> bool {
-        LANGUAGES && walkers() >> number & 1 != 0
+        SET >> number & 1 != 0 && walkers() >> number & 1 != 0
     }
 
     #[inline(always)]
@@ -229,7 +237,7 @@ impl<const LANGUAGES: bool> Machine for Scratch<LANGUAGES> {
     }
 }
 
-impl<const LANGUAGES: bool> Scratch<LANGUAGES> {
+impl<const SET: u32> Scratch<SET> {
     /// Stores a word of a frame in the record, `number` words after the leaf.
     #[inline(always)]
     fn put(&mut self, number: u32, word: u64) {
@@ -245,6 +253,15 @@ impl<const LANGUAGES: bool> Scratch<LANGUAGES> {
 pub(crate) fn walkers() -> u32 {
     // SAFETY: it is a constant; volatile, because the loader has replaced it.
     unsafe { (&raw const WALKERS).read_volatile() }
+}
+
+/// Returns the address of a function, which is loaded on the way to this call alone: the kernel rejects a program that loads the
+/// address of an unused function, as the compiler otherwise does to select one of several.
+#[inline(always)]
+pub(crate) fn taken(mut function: *mut c_void) -> *mut c_void {
+    // SAFETY: the text has no instruction.
+    unsafe { asm!("/* {0} */", inout(reg) function, options(nomem, nostack)) };
+    function
 }
 
 /// Returns the index of a rule in the cache.
