@@ -71,7 +71,8 @@ impl Raw<'_> {
     fn walk(&mut self) -> Stop {
         let bottom = self.registers.values[x86_64::SP];
         let system = self.registry.system();
-        let mut memory = Memory { stack: self.stack, bottom, pid: self.tick.pid, system, missed: false };
+        let fp = self.registers.values[x86_64::FP];
+        let mut memory = Memory { stack: self.stack, bottom, fp, pid: self.tick.pid, system, missed: false };
         let mut read = |address| memory.read(address);
         // Interpreter frames are not in the copied memory and have changed since.
         let registers = Registers { thread: 0, ..*self.registers };
@@ -128,6 +129,8 @@ impl Raw<'_> {
 struct Memory<'a> {
     stack: &'a [u64],
     bottom: u64,
+    /// The frame pointer.
+    fp: u64,
     pid: u32,
     system: &'a dyn System,
     /// `true` once a word beyond the copied part was needed.
@@ -137,6 +140,10 @@ struct Memory<'a> {
 impl Memory<'_> {
     fn read(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.bottom);
+        if offset >= RED_ZONE.wrapping_neg() {
+            // A row that follows an epilogue still says where the frame pointer was saved. It is restored there.
+            return Some(self.fp);
+        }
         if offset < self.stack.len() as u64 * 8 {
             let index = usize::try_from(offset / 8).ok()?;
             let shift = offset % 8 * 8;
@@ -172,6 +179,9 @@ impl Memory<'_> {
     }
 }
 
+/// Bytes below the stack pointer that a function may use.
+const RED_ZONE: u64 = 128;
+
 /// Returns the indices of the words that share a page with word `index` of a copy from `bottom` on.
 fn page(bottom: u64, index: usize) -> std::ops::Range<usize> {
     /// Words of a page.
@@ -189,4 +199,13 @@ fn finds_pages_of_copied_words() {
     assert_eq!(page(0x7ff8, 1), 1..513);
     assert_eq!(page(0x7010, 509), 0..510);
     assert_eq!(page(0x7010, 510), 510..1022);
+}
+
+#[test]
+fn the_word_below_the_stack_is_the_restored_frame_pointer() {
+    let mut system = crate::testing::FakeSystem::default();
+    system = system.memory(1, 0xf00, &[9; 0x200]);
+    let mut memory = Memory { stack: &[1, 2], bottom: 0x1000, fp: 7, pid: 1, system: &system, missed: false };
+    let words = [0xf78, 0xf80, 0xff8, 0x1000, 0x1008].map(|at| memory.read(at));
+    assert_eq!(words, [Some(0x0909_0909_0909_0909), Some(7), Some(7), Some(1), Some(2)]);
 }
