@@ -244,3 +244,13 @@ fn memory_is_awaited_for_a_bounded_time() {
     let [bare, awaited] = [kind::BARE, kind::AWAITED];
     assert_eq!(kinds, [awaited, awaited, awaited, bare, bare]);
 }
+
+/// User space may be late while the program maps its libraries.
+#[test]
+fn a_process_that_has_just_begun_is_granted_more_raw_samples() {
+    let mut registry = with_anonymous(false);
+    registry.apply(&LifeEvent { time: SECOND, pid: PID, life: Life::Executed });
+    let budgets =
+        [1000, 1500, 1999, 2000, 9000].map(|ms| publish_anonymous(&mut registry, ms * SECOND / 1000).1);
+    assert_eq!(budgets, [256, 256, 256, 16, 16]);
+}

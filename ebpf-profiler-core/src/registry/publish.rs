@@ -60,8 +60,9 @@ impl Registry {
             entry.awaited = entry.awaited.saturating_add(1);
             entry.is_changed |= !entry.awaits_runtime(now);
         }
+        let raw_budget = entry.raw_budget(now);
         let process = match &entry.published {
-            Some(published) if !entry.is_changed => published.process,
+            Some(published) if !entry.is_changed => Process { raw_budget, ..published.process },
             _ => return self.republish(pid, now),
         };
         self.set_process(pid, &process, now);
@@ -201,11 +202,7 @@ impl Registry {
         };
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
         let entry = self.processes.get_mut(&pid)?;
-        let raw_budget = match entry.exceeds {
-            true => 0,
-            false if awaits || entry.interpreters.own_memory() => RUNTIME_BUDGET,
-            false => RAW_BUDGET,
-        };
+        let raw_budget = entry.raw_budget(now);
         let names = entry.interpreters.names_version();
         let process = Process { mappings, count, raw_budget, filter: filter::KEEP, interpreters, names };
         let published = Arc::new(Published {
@@ -349,6 +346,21 @@ impl Entry {
     fn awaits_runtime(&self, now: u64) -> bool {
         self.awaited < MAX_AWAITED && self.interpreters.await_memory(now)
     }
+
+    /// Returns the number of raw samples for want of a mapping that the process is granted.
+    fn raw_budget(&self, now: u64) -> u32 {
+        if self.exceeds {
+            return 0;
+        }
+        if self.awaits_runtime(now) || self.interpreters.own_memory() {
+            return RUNTIME_BUDGET;
+        }
+        if self.executed.is_some_and(|at| now.saturating_sub(at) < LOADING) {
+            LOADING_BUDGET
+        } else {
+            RAW_BUDGET
+        }
+    }
 }
 
 /// The modules of a process, each once.
@@ -436,6 +448,12 @@ const RAW_BUDGET: u32 = 16;
 
 /// The same for a process with a runtime that owns memory: its program may be loaded meanwhile.
 const RUNTIME_BUDGET: u32 = 1024;
+
+/// The same for a process that executed its program just now: user space may build the tables of other files while it maps its own.
+const LOADING_BUDGET: u32 = 256;
+
+/// Time after an exec for which that holds, in nanoseconds.
+const LOADING: u64 = 1_000_000_000;
 
 /// Maximum number of raw samples of a process while a runtime is awaited.
 const MAX_AWAITED: u32 = 1024;
