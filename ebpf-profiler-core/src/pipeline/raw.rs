@@ -72,7 +72,9 @@ impl Raw<'_> {
         let bottom = self.registers.values[x86_64::SP];
         let system = self.registry.system();
         let fp = self.registers.values[x86_64::FP];
-        let mut memory = Memory { stack: self.stack, bottom, fp, pid: self.tick.pid, system, missed: false };
+        let pid = self.tick.pid;
+        let end = self.registry.stack_end(pid, bottom);
+        let mut memory = Memory { stack: self.stack, bottom, end, fp, pid, system, missed: false };
         let mut read = |address| memory.read(address);
         // Interpreter frames are not in the copied memory and have changed since.
         let registers = Registers { thread: 0, ..*self.registers };
@@ -129,6 +131,8 @@ impl Raw<'_> {
 struct Memory<'a> {
     stack: &'a [u64],
     bottom: u64,
+    /// The end of what may be the stack.
+    end: u64,
     /// The frame pointer.
     fp: u64,
     pid: u32,
@@ -166,10 +170,9 @@ impl Memory<'_> {
         self.stack[page.start..page.end.min(self.stack.len())].iter().all(|&word| word == 0)
     }
 
-    /// Reads memory far from the stack, which itself has changed since.
+    /// Reads memory outside of the stack, which itself has changed since.
     fn other(&mut self, address: u64) -> Option<u64> {
-        const STACK: u64 = 16 << 20;
-        if address.wrapping_sub(self.bottom) < STACK {
+        if (self.bottom..self.end).contains(&address) {
             self.missed = true;
             return None;
         }
@@ -205,7 +208,9 @@ fn finds_pages_of_copied_words() {
 fn the_word_below_the_stack_is_the_restored_frame_pointer() {
     let mut system = crate::testing::FakeSystem::default();
     system = system.memory(1, 0xf00, &[9; 0x200]);
-    let mut memory = Memory { stack: &[1, 2], bottom: 0x1000, fp: 7, pid: 1, system: &system, missed: false };
+    let mut memory =
+        Memory { stack: &[1, 2], bottom: 0x1000, end: 0x1080, fp: 7, pid: 1, system: &system, missed: false };
     let words = [0xf78, 0xf80, 0xff8, 0x1000, 0x1008].map(|at| memory.read(at));
     assert_eq!(words, [Some(0x0909_0909_0909_0909), Some(7), Some(7), Some(1), Some(2)]);
+    assert_eq!([0x1010, 0x1078, 0x1080].map(|at| memory.read(at)), [None, None, Some(0x0909_0909_0909_0909)]);
 }

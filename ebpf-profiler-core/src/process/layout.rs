@@ -187,6 +187,13 @@ impl Regions {
         region.holds(address).then_some(region)
     }
 
+    /// Returns the start of the first region that begins above `address`.
+    pub(crate) fn start_above(&self, address: u64) -> Option<u64> {
+        let chunks = self.chunks.get(self.chunk_of(address)..)?;
+        let mut starts = chunks.iter().take(2).flat_map(|chunk| &chunk.regions).map(|region| region.start);
+        starts.find(|&start| start > address)
+    }
+
     /// Returns the last region that begins at or before `address`.
     fn before(&self, address: u64) -> Option<&Region> {
         let chunk = self.chunks.get(self.chunk_of(address))?;
@@ -369,6 +376,8 @@ mod tests {
         let (regions, _) = filled(&[(10, 20), (30, 40)]);
         let found = [9, 10, 19, 20, 30, 40].map(|at| regions.find(at).map(|region| region.start));
         assert_eq!(found, [None, Some(10), Some(10), None, Some(30), None]);
+        let next = [9, 10, 29, 30].map(|at| regions.start_above(at));
+        assert_eq!(next, [Some(10), Some(30), Some(30), None]);
     }
 
     /// The same as a list that is searched from its beginning.
@@ -392,6 +401,10 @@ mod tests {
         let expected: Vec<_> = plain.iter().map(|region| (region.start, region.end, region.offset)).collect();
         assert_eq!(layout(&regions), expected);
         assert_eq!(regions.len(), plain.len());
+        for address in (0..22_000).step_by(7) {
+            let next = plain.iter().map(|region| region.start).find(|&start| start > address);
+            assert_eq!(regions.start_above(address), next);
+        }
         drop(regions);
         assert_eq!(count.get(), 0);
     }

@@ -55,6 +55,9 @@ use crate::sample::{Life, LifeEvent, MapEvent};
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
 
+/// Maximum size of what may be the stack above a stack pointer, in bytes.
+const MAX_STACK: u64 = 16 << 20;
+
 /// Time between the end of a process's first thread and the check for others, in nanoseconds. Doubles with each check.
 const LINGER: u64 = 1_000_000_000;
 
@@ -294,6 +297,12 @@ impl Registry {
         if self.processes.get(&pid).is_none_or(|entry| !entry.exceeds) && self.read_mappings(pid, now) {
             self.mark_due(pid);
         }
+    }
+
+    /// Returns the end of what may be the stack around `address`: 16 MiB above, or the next code.
+    pub(crate) fn stack_end(&self, pid: u32, address: u64) -> u64 {
+        let next = self.processes.get(&pid).and_then(|entry| entry.regions.start_above(address));
+        address.saturating_add(MAX_STACK).min(next.unwrap_or(u64::MAX))
     }
 
     /// Returns the arena, for walks in user space.
