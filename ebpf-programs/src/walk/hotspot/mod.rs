@@ -201,15 +201,19 @@ const PUSHED: u64 = 9;
 fn caller_of_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64, pc: u64) -> Option<u64> {
     /// Maximum distance from the start of a stub.
     const MAX_STUB: u64 = 1 << 13;
+    /// Bytes above the stack pointer that are the stack.
+    const NEAR: u64 = 1 << 16;
     let at = sp.wrapping_add(walk.hotspot.pushed * 8);
     let word = machine.read_stack(at).unwrap_or(0);
-    let is_caller = match A::call_before(machine, word) {
-        CallInstruction::Direct(entry) => {
-            pc.wrapping_sub(entry) < MAX_STUB || !walk.is_java(word) && !walk.is_java(entry)
-        }
-        CallInstruction::Indirect => !walk.is_java(word),
-        CallInstruction::None => false,
-    };
+    // A pushed register often points to the stack, where words may look like call instructions: the bytes ff 93 of an address.
+    let is_caller = word.wrapping_sub(sp) >= NEAR
+        && match A::call_before(machine, word) {
+            CallInstruction::Direct(entry) => {
+                pc.wrapping_sub(entry) < MAX_STUB || !walk.is_java(word) && !walk.is_java(entry)
+            }
+            CallInstruction::Indirect => !walk.is_java(word),
+            CallInstruction::None => false,
+        };
     if is_caller {
         walk.hotspot.pushed = 0;
         return Some(at);
