@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   SharedFunctionInfo   data: bytecode, baseline code, or none yet │ name or scope │ script │ …
-//!   ScopeInfo            flags │ parameters │ locals n │ [start │ end] │ n names │ n properties
+//!   ScopeInfo            flags │ parameters │ locals n │ [start │ end] │ n names, or their table │ n properties
 //!                        │ name or 0, its slot │ inferred name │ [start │ end] │ outer scope …
 //!   UncompiledData       inferred name │ start │ end
 //! ```
@@ -91,8 +91,7 @@ fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
         found.start = position(heap.word(scope, at)?);
         at += 16;
     }
-    // More than 75 names are in a table.
-    at += if locals > MAX_INLINE { 8 + locals * 8 } else { locals * 16 };
+    at += if has_table(heap.layout.version, locals) { 8 + locals * 8 } else { locals * 16 };
     // Before 10 the slot of the receiver follows, if it has one: on the stack or in the context.
     let flags = small_int(heap.word(scope, first)?).unwrap_or(0);
     if heap.layout.version < Version(10, 0) && matches!(flags >> 7 & 3, 1 | 2) {
@@ -124,8 +123,11 @@ fn scope_info(heap: &Heap<'_>, scope: Object) -> Result<Found, Reason> {
 /// A word that is neither a small int nor an object.
 const OUTSIDE: u64 = 1;
 
-/// Number of names of locals that a `ScopeInfo` holds itself.
-const MAX_INLINE: u32 = 75;
+/// Returns `true` if a `ScopeInfo` refers to a table with the names of so many locals, instead of holding them: from 10 on.
+fn has_table(version: Version, locals: u32) -> bool {
+    const IN_TABLE: u32 = 75;
+    version >= Version(10, 0) && locals >= IN_TABLE
+}
 
 fn position(word: u64) -> Option<u32> {
     small_int(word).and_then(|position| u32::try_from(position).ok())

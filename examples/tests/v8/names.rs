@@ -14,7 +14,7 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/na
 const PATHS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/paths.js");
 
 /// Ends of the names of the program's scripts.
-const SCRIPTS: [&str; 5] = ["names.js", "long.js", "first.js", "second.js", "evaluated.js"];
+const SCRIPTS: [&str; 6] = ["names.js", "long.js", "first.js", "second.js", "evaluated.js", "crowds.js"];
 
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 990;

@@ -237,7 +237,23 @@ async function later() {
   return sum;
 }
 
-const parts = [accessors, proxies, templates, anonymous, letters, callbacks, elsewhere, exceptions, closures];
+// Functions with so many locals of closures that their names are in a table, from some number on.
+const crowds = [74, 75, 76].map((count) => {
+  const locals = Array.from({ length: count }, (_, i) => `local${i}`);
+  const crowd = `\n(function with${count}(value) {
+    let ${locals.join(' = value, ')} = 1;
+    let sum = (() => ${locals.join(' + ')})();
+    for (let i = 0; i < 6000; i++) sum = (sum * 3 + i) % 1229;
+    return sum;
+  })`;
+  return new vm.Script(crowd, { filename: 'crowds.js' }).runInThisContext();
+});
+function crowded() {
+  return crowds[0](1) + crowds[1](2) + crowds[2](3);
+}
+
+const parts = [accessors, proxies, templates, anonymous, letters, callbacks, elsewhere, exceptions, closures,
+  crowded];
 async function run(seconds) {
   // Behind it, there is no caller.
   await null;
