@@ -191,11 +191,11 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
         }
         return;
     }
-    let HalfFrame { state: half, address, sp: returned } = A::half_frame(machine, pc, &walk.registers);
+    let HalfFrame { state: found, address, sp: returned } = A::half_frame(machine, pc, &walk.registers);
     let shared = parameter(walk, parameter::BUILTINS).wrapping_add(parameter(walk, parameter::PROLOGUE));
     // The builtins may be mapped twice.
     let is_shared = (address ^ shared) & PAGE == 0 && parameter(walk, parameter::PROLOGUE_SIZE) != 0;
-    let half = match half {
+    let half = match found {
         HalfState::Calling if is_shared => HalfState::Entered,
         HalfState::Calling => HalfState::Whole,
         other => other,
@@ -210,7 +210,7 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
     // The shared prologue of baseline code pops its own return address before it pushes the frame pointer.
     let called = if prologue.is_some() && at.wrapping_add(2) <= frame { 8 } else { 0 };
     let is_entered = frame != 0 && at <= frame;
-    let is_whole = match half {
+    let mut is_whole = match half {
         _ if is_entered => false,
         HalfState::Pushed
         | HalfState::Entered
@@ -220,12 +220,21 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
         HalfState::Whole | HalfState::Calling => true,
         HalfState::Ending => return,
     };
+    // Bytes that look like a prologue or an epilogue may be those of other code.
+    let is_likely = !is_entered
+        && (half == HalfState::LeftBelow || half == HalfState::Entered && found == HalfState::Entered);
+    let call = if is_likely || is_whole && kind == kind::BUILTIN {
+        call_at::<A, M>(walk, machine, sp)
+    } else {
+        NO_CALL
+    };
+    is_whole |= is_likely && call == NO_CALL;
     if is_whole {
         if leaf.caller.fp.wrapping_sub(sp) < 16 || frame != 0 && at.wrapping_sub(frame) < PUSHES {
             leaf.state = state::BUILDING;
             return;
         }
-        if kind != kind::BUILTIN || !is_frameless::<A, M>(walk, machine, pc, sp, leaf.caller.fp) {
+        if kind != kind::BUILTIN || !is_frameless(walk, machine, pc, call, leaf.caller.fp) {
             return;
         }
     }
@@ -250,30 +259,48 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
     }
 }
 
-/// Returns `true` if a builtin at the leaf has no frame.
+/// No call instruction before the address at the stack pointer.
+const NO_CALL: u64 = 0;
+
+/// An indirect call.
+const INDIRECT: u64 = 1;
+
+/// Returns the function that the instruction before the address at `sp` calls, [`INDIRECT`] or [`NO_CALL`].
 #[inline(always)]
-fn is_frameless<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, sp: u64, fp: u64) -> bool {
-    let Some(target) = machine.read_stack(sp) else { return false };
-    let target = A::strip(target);
+fn call_at<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, sp: u64) -> u64 {
+    let target = A::strip(machine.read_stack(sp).unwrap_or(0));
     if walk.mapping_of(machine, target.wrapping_sub(1)).is_none() {
-        return false;
+        return NO_CALL;
     }
     match A::call_before(machine, target) {
-        CallInstruction::None => false,
-        CallInstruction::Direct(entry) => pc.wrapping_sub(entry) < MAX_BUILTIN,
-        CallInstruction::Indirect => {
-            let Some(words) = machine.read_object(fp.wrapping_sub(16), 16) else { return false };
-            let (function, context) = (words[0], words[1]);
-            // A builtin with a type in its frame, or one that is a function.
-            context & 1 != 0 && !is_own_frame(walk, machine, pc, function)
-        }
+        CallInstruction::None => NO_CALL,
+        CallInstruction::Direct(entry) => entry,
+        CallInstruction::Indirect => INDIRECT,
     }
 }
 
-/// Returns `true` if the code of a function is the builtin at `pc`.
+/// Returns `true` if a builtin at the leaf has no frame; `call` is what is at the stack pointer.
+#[inline(always)]
+fn is_frameless<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, call: u64, fp: u64) -> bool {
+    if call != INDIRECT {
+        return call != NO_CALL && pc.wrapping_sub(call) < MAX_BUILTIN;
+    }
+    let Some(words) = machine.read_object(fp.wrapping_sub(16), 16) else { return false };
+    let (function, context) = (words[0], words[1]);
+    // A builtin with a type in its frame, or one that is a function.
+    context & 1 != 0 && !is_own_frame(walk, machine, pc, function)
+}
+
+/// Returns `true` if a function is the builtin at `pc`.
 #[inline(always)]
 fn is_own_frame<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, function: u64) -> bool {
-    let Some((_, code)) = objects(walk, machine, function) else { return false };
+    let Some((shared, code)) = objects(walk, machine, function) else { return false };
+    if parameter(walk, parameter::INSTRUCTIONS) != 0 {
+        // Objects that contain code have but a jump to the builtin. The data of its function is its number; builtins call each
+        // other directly.
+        let data = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::DATA));
+        return machine.read_memory(data).unwrap_or(1) & 1 == 0;
+    }
     let of_code = pc
         .wrapping_sub(parameter(walk, parameter::BUILTINS))
         .wrapping_add(parameter(walk, parameter::BUILTINS_OF_CODE));
