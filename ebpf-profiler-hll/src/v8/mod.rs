@@ -32,7 +32,7 @@
 //! * A program without symbol table, as Debian's `libnode`, is not supported, nor is one without the constants that V8 exports for
 //!   debuggers, as Deno: they are walked through by frame pointers, and their compiled code has no names.
 //! * While the deoptimizer replaces a frame, the stack ends there: the frame is overwritten.
-//! * In Node.js 16, 1 % of samples in baseline code are in an epilogue whose function has no name.
+//! * In Node.js 16, 0.2 % of samples in baseline code have a function without a name: they are in its epilogue.
 //! * An async function that is continued stands alone: who awaits it is not in the stack.
 //!
 //! # WebAssembly
