@@ -16,8 +16,10 @@ use crate::Node;
 use crate::placed::Language;
 use crate::sources::Sources;
 
-/// At the start most frames have no name, because the runtime is not attached yet.
-const LANGUAGE: Language = Language { name: "v8", limits: [[850, 1000], [990, 5]], loops: &[] };
+/// At the start frames have no name while the runtime is not attached yet. The trampoline is part of an interpreted function, and
+/// shown if that cannot be read.
+const LANGUAGE: Language =
+    Language { name: "v8", limits: [[850, 1000], [990, 5]], loops: &["Builtins_InterpreterEntryTrampoline"] };
 
 /// A name may stand some lines before its function: `const name =`.
 const BEFORE: usize = 3;
@@ -52,10 +54,10 @@ pub(crate) fn failures(node: &Node) -> Vec<String> {
     programs.into_iter().filter(|(name, _)| is_wanted(name)).flat_map(failures).collect()
 }
 
-/// Returns the last part of a name, or the words that begin a function without one.
+/// Returns the last part of a name, or the words that begin a function without one or with one that V8 infers.
 fn words(name: &str) -> Vec<&str> {
     match name.rsplit(['.', ' ']).next().unwrap_or(name) {
-        "(anonymous)" => vec!["function", "=>"],
+        "(anonymous)" | "<computed>" => vec!["function", "=>"],
         "" => Vec::new(),
         name => vec![name],
     }
