@@ -318,6 +318,7 @@ impl Node {
         let profile = profile(running.0.id());
         let verdict = Verdict::on(&profile, program);
         println!("share\tv8\t{}\t{mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
+        println!("      {verdict}");
         assert!(verdict.is_good(PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
         let (with_line, all) = verdict.lines;
         assert!(with_line * 1000 >= all * PER_MILLE, "Node.js {} {mode}: {verdict}", self.name);
