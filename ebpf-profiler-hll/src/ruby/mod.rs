@@ -46,6 +46,8 @@
 //!   shown    rb_vm_exec, its run,             rb_ary_each,    rb_vm_exec, its run
 //! ```
 //!
+//! Code of MJIT (2.6 to 3.2) is a native function of a file that a C compiler made, and shows as such, beside its method.
+//!
 //! The position of a method that compiled code runs is the one that the code stored last: the call in all frames but the
 //! innermost one. There it may lie before the instruction that runs, at the method's first one if none was stored.
 //!
@@ -60,8 +62,7 @@
 //! * Code in C that runs without the global lock while another thread collects garbage is shown as garbage collection.
 //! * Ruby 3.0 is not tested.
 //! * Methods in C for which compiled code pushes no control frame are their native frames alone.
-//! * YJIT is tested in 3.1 and 3.3. RJIT, whose frame is the same, is not tested, nor is MJIT (2.6 to 3.2), whose code shows as
-//!   native functions of the files that it compiles, beside the methods.
+//! * YJIT is tested in 3.1 and 3.3, MJIT in 2.7 and 3.1. RJIT, whose frame is the same as YJIT's, is not tested.
 //! * A runtime that exports no symbols is not found.
 
 mod attach;

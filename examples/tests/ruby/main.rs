@@ -21,6 +21,7 @@
 //! `programs/collects.rb` collects garbage, as often as Ruby itself says.
 //!
 //! With YJIT all of this is so twice: each method is compiled when it is first called, or after the default number of calls.
+//! With MJIT each method of some chains is compiled by a C compiler when it is called for the second time, before it runs on.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -113,8 +114,8 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn shares_are_those_of_rbspy() {
         test_needs::root!();
-        // rbspy finds no stripped build of 3.3 and later.
-        for version in ["wheel-3.2.2", "wheel-3.2.3"] {
+        // rbspy finds no stripped build of 3.3 and later, and needs a later libc than that of 2.7.
+        for version in ["debian-3.1", "wheel-3.2.2", "wheel-3.2.3"] {
             let Some(ruby) = super::Ruby::find(version) else {
                 return test_needs::skip(&format!("no Ruby {version}: cargo xtask fixtures ruby"));
             };
@@ -153,6 +154,20 @@ mod matrix {
 
     #[test]
     #[ignore = "profiles: needs root"]
+    fn mjit_2_7() {
+        test_needs::root!();
+        super::check_some("mjit-2.7", &["--jit", "--jit-wait", "--jit-min-calls=2"], 4, super::SOME);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn mjit_3_1() {
+        test_needs::root!();
+        super::check_some("mjit-3.1", &["--mjit", "--mjit-wait", "--mjit-min-calls=2"], 4, super::SOME);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
     fn ruby_3_2() {
         test_needs::root!();
         super::check("wheel-3.2.2");
@@ -187,8 +202,33 @@ fn check(version: &str) {
     check_compiled(version, &[], 0);
 }
 
+/// Chains with a compiler that takes 0.1 s for a method.
+const SOME: &[&str] = &[
+    "recursion",
+    "blocks",
+    "iterators",
+    "enumerables",
+    "methods",
+    "inherited",
+    "defined",
+    "missing",
+    "initialized",
+    "procs",
+    "rescued",
+    "ensured",
+    "evaluated",
+    "fiber",
+    "thread",
+    "moves",
+];
+
 /// Checks a version with options that turn a compiler on; chains are called some times before they spin.
 fn check_compiled(version: &str, options: &'static [&'static str], rounds: u32) {
+    check_some(version, options, rounds, &[]);
+}
+
+/// Does this for some of the chains; for all of them if the list is empty.
+fn check_some(version: &str, options: &'static [&'static str], rounds: u32, some: &[&str]) {
     let Some(ruby) = Ruby::find(version) else {
         return test_needs::skip(&format!("no Ruby {version}: cargo xtask fixtures ruby"));
     };
@@ -206,12 +246,21 @@ fn check_compiled(version: &str, options: &'static [&'static str], rounds: u32) 
     };
     let number = version.split_once('-').map_or(version, |(_, number)| number);
     let wanted = std::env::var("TRUTH_CHAIN").unwrap_or_default();
-    let is_wanted = |name: &str| wanted.split(',').any(|part| name.contains(part));
+    let is_wanted = |name: &str| {
+        wanted.split(',').any(|part| name.contains(part)) && (some.is_empty() || some.contains(&name))
+    };
     let mut chains = Expected::all(number);
     chains.retain(|chain| is_wanted(&chain.name));
     let running: Vec<_> = chains.iter().map(|chain| ruby.chain(&chain.name)).collect();
     let profile = profile(&running, || std::thread::sleep(TIME));
     let stacks = seen::stacks(&profile);
+    if version.starts_with("mjit") {
+        let compiled = stacks.iter().filter(|stack| stack.has_code_of_mjit());
+        let (samples, all) = (compiled.map(|stack| stack.count).sum::<u64>(), profile.count());
+        println!("{version}: {samples} of {all} samples with code of MJIT");
+        // A loop that was entered before it was compiled is interpreted.
+        assert!(samples * 2 > all, "{version}: {samples} of {all} samples with code of MJIT");
+    }
     for (chain, running) in chains.iter().zip(&running) {
         report(&chain.name, &chain.judge(running, &stacks), 0);
     }

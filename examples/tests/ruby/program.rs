@@ -56,10 +56,31 @@ impl Ruby {
 
     /// Returns a command that runs one of the programs.
     pub(crate) fn command(&self, program: &str) -> Command {
+        self.seeing(&[], program)
+    }
+
+    /// Returns a command that runs one of the programs, which sees these folders.
+    pub(crate) fn seeing(&self, folders: &[&Path], program: &str) -> Command {
         let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ruby/programs");
-        let mut command = self.bare(&[&programs]);
+        let mut command = self.bare(&[folders, &[&programs]].concat());
         command.arg(programs.join(program));
         command
+    }
+
+    /// Returns a command that runs another program in the root of a running one.
+    pub(crate) fn beside(&self, running: &Running, program: &Path) -> Command {
+        if self.root.is_none() {
+            return Command::new(program);
+        }
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &running.pid.to_string(), "--mount", "--root"]).arg(program);
+        command
+    }
+
+    /// Returns the path outside of the root of a file in it.
+    pub(crate) fn outside(&self, path: &Path) -> PathBuf {
+        let within = |root: &PathBuf| root.join(path.strip_prefix("/").unwrap_or(path));
+        self.root.as_ref().map_or_else(|| path.to_owned(), within)
     }
 
     /// Returns a command that runs the interpreter, which sees these folders.

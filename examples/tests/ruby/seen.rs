@@ -51,6 +51,13 @@ impl Stack {
         }
     }
 
+    /// Returns `true` if a function that MJIT compiled is among the native frames.
+    pub(crate) fn has_code_of_mjit(&self) -> bool {
+        let is_compiled =
+            |seen: &Seen| matches!(seen, Seen::Native { name, .. } if name.starts_with("_mjit"));
+        self.frames.iter().any(is_compiled)
+    }
+
     /// Returns the Ruby frames.
     pub(crate) fn ruby(&self) -> impl Iterator<Item = &Seen> {
         self.frames.iter().filter(|seen| matches!(seen, Seen::Ruby { .. }))

@@ -1,7 +1,7 @@
 //! Shares of methods compared with those of rbspy, which samples the same run.
 
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
 use crate::chance::{chi_squared, limit};
 use crate::fixtures::fixtures;
@@ -22,19 +22,19 @@ const LEAST: u64 = 300;
 
 /// Compares the shares; fails with the difference. `None` if rbspy isn't there.
 pub(crate) fn check(ruby: &Ruby) -> Option<Result<(), String>> {
-    let rbspy = fixtures().join("ruby/rbspy/bin/rbspy");
-    if !rbspy.is_file() {
-        test_needs::skip(&format!("no {}: cargo xtask fixtures ruby", rbspy.display()));
+    let Ok(folder) = fixtures().join("ruby/rbspy/bin").canonicalize() else {
+        test_needs::skip("no rbspy: cargo xtask fixtures ruby");
         return None;
-    }
-    let running = Running::start(ruby.command("shares.rb"));
-    let file: PathBuf = std::env::temp_dir().join(format!("rbspy-{}", std::process::id()));
+    };
+    let running = Running::start(ruby.seeing(&[&folder], "shares.rb"));
+    let file = Path::new("/tmp").join(format!("rbspy-{}", std::process::id()));
     let profile = crate::profile(std::slice::from_ref(&running), || {
-        let mut command = Command::new(&rbspy);
+        let mut command = ruby.beside(&running, &folder.join("rbspy"));
         command.args(["record", "--silent", "--rate", "200", "--duration", SECONDS, "--format", "collapsed"]);
         command.args(["--pid", &running.pid().to_string(), "--file"]).arg(&file).stdout(Stdio::null());
         assert!(command.status().is_ok_and(|status| status.success()), "{command:?}");
     });
+    let file = ruby.outside(&file);
     let text = std::fs::read_to_string(&file).unwrap();
     let _ = std::fs::remove_file(&file);
     let mut sampled = Counts::default();
