@@ -31,10 +31,11 @@ pub fn holds(stack: &[Seen], depth: u32) -> bool {
         && stack.last() == Some(&Seen::Native)
 }
 
-/// Returns a function's name without its types, class and arguments.
+/// Returns a function's name without its types, class and arguments, and without the number of its level: `descend_7`.
 fn bare(name: &str) -> &str {
     let name = name.split('(').next().unwrap_or(name);
-    name.rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or(name)
+    let name = name.rsplit(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or(name);
+    name.trim_end_matches(|letter: char| letter.is_ascii_digit()).trim_end_matches('_')
 }
 
 #[cfg(test)]
@@ -55,6 +56,7 @@ mod tests {
         assert!(holds(&stack("burn;descend;descend;main;native"), 4));
         assert!(holds(&stack("native;Spin.descend(int);int Spin.descend(int, long);Spin.main;?;native"), 4));
         assert!(holds(&stack("?;Object#descend;main;native"), 3));
+        assert!(holds(&stack("burn;descend_1;descend_12;{main};native"), 4));
     }
 
     #[test]

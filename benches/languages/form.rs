@@ -36,7 +36,7 @@ const NOT_INLINED: &str = "-XX:CompileCommand=dontinline,Spin::*";
 const QUIET: &str = "-XX:CompileCommand=quiet";
 
 /// All forms.
-pub(crate) const FORMS: [Form; 14] = [
+pub(crate) const FORMS: [Form; 15] = [
     Form { name: "java-interpreted", program: JAVA, flags: &["-Xint"], source: Source::Class("Spin") },
     Form {
         name: "java-c1",
@@ -77,6 +77,8 @@ pub(crate) const FORMS: [Form; 14] = [
         source: Source::Input("spin.rb"),
     },
     Form { name: "php", program: "php", flags: &[], source: Source::Path("spin.php") },
+    // No two frames are of one function.
+    Form { name: "php-functions", program: "php", flags: &[], source: Source::Path("functions.php") },
     Form {
         name: "php-jit",
         program: "php",
