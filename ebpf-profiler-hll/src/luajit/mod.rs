@@ -34,7 +34,8 @@
 //!
 //! # Limits
 //!
-//! Not supported: LuaJIT 2.0, and builds with 32-bit references (Debian's 2.1 of 2017). A sample in one of the few instructions that set up the
+//! Not supported: LuaJIT 2.0, and builds with 32-bit references (Debian's 2.1 of 2017). Their Lua functions have no frames, and a stack
+//! is cut at a trace: few are whole while compiled code runs. A sample in one of the few instructions that set up the
 //! loop's native frame, or take it down, is cut there, or misses the native frames up to the next loop: 0.6 % of a program
 //! that sorts and replaces with callbacks. A stripped program that contains LuaJIT and exports nothing is not found.
 //!
