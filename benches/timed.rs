@@ -98,7 +98,7 @@ impl Attached for Timed<Box<dyn Attached>> {
         self.inner.called_function(address, check, caller, memory)
     }
 
-    fn has_complete_checks(&self) -> bool {
-        self.inner.has_complete_checks()
+    fn identity_bits(&self) -> u32 {
+        self.inner.identity_bits()
     }
 }

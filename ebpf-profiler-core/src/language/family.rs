@@ -1,8 +1,7 @@
 //! Names that processes share which were forked from one another.
 //!
-//! Workers of a server run the same functions at the same addresses, and some functions live shorter than it takes to read their
-//! names. If a check is a hash of all that is named, a name that was read in one process is right in the others, and in frames that
-//! were walked before.
+//! Workers of a server run the same functions, and some functions live shorter than it takes to read their names. If a check is a hash
+//! of all that is named, a name that was read in one process is right in the others, and in frames that were walked before.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,8 +9,23 @@ use hashbrown::HashMap;
 
 use crate::trace::ScriptId;
 
-/// Address, check and site of a function.
-pub(super) type Key = (u64, u32, u32);
+/// Identity of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// Its address; 0 for the function of a family, which processes have at different ones.
+    pub(super) address: u64,
+    pub(super) check: u32,
+    pub(super) site: u32,
+    /// The bits of its positions that [identify](super::Attached::identity_bits) it.
+    pub(super) bits: u32,
+}
+
+impl Key {
+    /// Returns the key of the function in a family.
+    pub(super) fn of_family(self) -> Key {
+        Key { address: 0, ..self }
+    }
+}
 
 /// Maximum number of functions of a family.
 const MAX: usize = 1 << 14;
@@ -92,26 +106,29 @@ impl<V> Clone for Family<V> {
 
 #[test]
 fn clones_share_functions() {
+    let key = |check, site| Key { check, site, ..Key::default() };
     let family = Family::default();
-    family.clone().insert((1, 2, 3), "name");
-    assert_eq!(family.get(&(1, 2, 3)), Some("name"));
-    assert_eq!(family.get(&(1, 2, 4)), None);
-    (0..MAX as u64 - 1).for_each(|address| _ = family.insert((address, 0, 0), "other"));
-    assert_eq!(family.get(&(1, 2, 3)), Some("name"));
-    family.insert((0, 1, 0), "one too many");
-    assert_eq!(family.get(&(1, 2, 3)), None);
+    family.clone().insert(key(2, 3), "name");
+    assert_eq!(family.get(&key(2, 3)), Some("name"));
+    assert_eq!(family.get(&key(2, 4)), None);
+    (0..MAX as u32 - 1).for_each(|check| _ = family.insert(key(check, 0), "other"));
+    assert_eq!(family.get(&key(2, 3)), Some("name"));
+    family.insert(key(0, 1), "one too many");
+    assert_eq!(family.get(&key(2, 3)), None);
     family.clear();
-    assert_eq!(family.get(&(0, 1, 0)), None);
+    assert_eq!(family.get(&key(0, 1)), None);
 }
 
 #[test]
 fn frames_are_named_by_a_later_function() {
+    let key = |check, bits| Key { check, bits, ..Key::default() };
     let family = Family::default();
-    let unnamed = |position, id| family.unnamed((1, 2, 0), position, || Some(ScriptId(id)));
+    let unnamed = |position, id| family.unnamed(key(2, 4), position, || Some(ScriptId(id)));
     assert_eq!([unnamed(5, 1), unnamed(6, 2), unnamed(5, 3)], [1, 2, 1].map(|id| Some(ScriptId(id))));
-    assert_eq!(family.insert((1, 3, 0), "other"), []);
-    assert_eq!(family.insert((1, 2, 0), "name"), [(5, ScriptId(1)), (6, ScriptId(2))]);
-    assert_eq!(family.insert((1, 2, 0), "name"), []);
+    assert_eq!(family.insert(key(3, 4), "other"), []);
+    assert_eq!(family.insert(key(2, 5), "other"), []);
+    assert_eq!(family.insert(key(2, 4), "name"), [(5, ScriptId(1)), (6, ScriptId(2))]);
+    assert_eq!(family.insert(key(2, 4), "name"), []);
     let room = (0..=MAX as u32).filter_map(|position| unnamed(position, position)).count();
     assert_eq!(room, MAX);
 }

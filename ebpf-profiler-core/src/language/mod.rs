@@ -315,11 +315,11 @@ pub trait Attached: Send {
         self.function(address, check, memory)
     }
 
-    /// Returns `true` if two functions with the same address and check have the same name, file and lines, in all processes that
-    /// were forked from one.
+    /// Returns the bits of positions that identify the function together with its check: functions for which these are the same have
+    /// the same name, file and lines in all processes that were forked from one, whatever their addresses. 0 if they may differ.
     #[doc(hidden)]
-    fn has_complete_checks(&self) -> bool {
-        false
+    fn identity_bits(&self) -> u32 {
+        0
     }
 }
 

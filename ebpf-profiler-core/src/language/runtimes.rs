@@ -64,7 +64,9 @@ struct Running {
     awaited_until: u64,
     /// The functions seen so far; shared with forked processes until it changes.
     known: Arc<HashMap<Key, Known>>,
-    /// Those with complete checks, which these processes share.
+    /// [`Attached::identity_bits`].
+    identity_bits: u32,
+    /// The functions that these bits and the check identify, which these processes share.
     family: Family<Known>,
     /// The process that forked this one: its functions have the same addresses, and it may live longer.
     parent: Option<u32>,
@@ -181,6 +183,7 @@ impl Interpreters {
             confirmed: running.confirmed,
             awaited_until: running.awaited_until,
             known: running.known.clone(),
+            identity_bits: running.identity_bits,
             family: running.family.clone(),
             parent: Some(parent),
         });
@@ -375,11 +378,12 @@ impl Interpreters {
             let function = unnamed(around, running.language, "frame not readable");
             return frames.push(Frame::Script { function, line: 0, found });
         }
-        let known = running.known(&call, caller, around);
+        let position = detail as u32;
+        let key = Key { address, check, site, bits: position & running.identity_bits };
+        let known = running.known(key, &call, caller, around);
         if known.is_hidden {
             return;
         }
-        let position = detail as u32;
         let inlined = known.function.inlines.calls_at(position).iter().rev().filter_map(|&(index, line)| {
             let &function = known.inlined.get(index as usize)?;
             Some(Frame::Script { function, line, found: Found::Inlined })
@@ -387,9 +391,9 @@ impl Interpreters {
         frames.extend(inlined);
         let line = known.function.lines.at(position);
         let mut function = known.script;
-        if known.unnamed_until.is_some() && running.has_complete_checks() {
+        if known.unnamed_until.is_some() && running.identity_bits != 0 {
             let reserve = || around.scripts.reserve(function);
-            function = running.family.unnamed((address, check, site), position, reserve).unwrap_or(function);
+            function = running.family.unnamed(key.of_family(), position, reserve).unwrap_or(function);
         }
         frames.push(Frame::Script { function, line, found });
     }
@@ -416,6 +420,7 @@ impl Running {
             confirmed: 0,
             awaited_until,
             known: Arc::default(),
+            identity_bits: 0,
             family: Family::default(),
             parent: None,
         }
@@ -436,6 +441,7 @@ impl Running {
             confirmed: 0,
             awaited_until: 0,
             known: Arc::default(),
+            identity_bits: 0,
             family: Family::default(),
             parent: None,
         }
@@ -509,6 +515,7 @@ impl Running {
         match runtime.attach(&target) {
             Ok(attachment) => {
                 let (walker, code, names) = attachment.into_parts();
+                self.identity_bits = names.identity_bits();
                 self.walker = walker.with_ranges_of(&self.walker);
                 self.code = code;
                 if std::mem::replace(&mut self.attached, Ok(Some(names))).is_err() {
@@ -533,17 +540,29 @@ impl Running {
     }
 
     /// Returns the function of a frame, naming it the first time.
-    fn known(&mut self, call: &ScriptCall, caller: Option<Caller>, around: &mut Context<'_>) -> &Known {
-        let key = (call.address, call.check, call.site);
-        let known = self.known.get(&key);
-        if known.is_none_or(|known| known.unnamed_until.is_some_and(|until| around.now >= until)) {
-            let known = match self.family.get(&key) {
+    fn known(
+        &mut self,
+        key: Key,
+        call: &ScriptCall,
+        caller: Option<Caller>,
+        around: &mut Context<'_>,
+    ) -> &Known {
+        let is_current = match self.known.get(&key) {
+            Some(Known { unnamed_until: None, .. }) => true,
+            // Another process may have read the name since.
+            Some(Known { unnamed_until: Some(until), .. }) => {
+                around.now < *until && self.shared(key).is_none()
+            }
+            None => false,
+        };
+        if !is_current {
+            let known = match self.shared(key) {
                 Some(known) => {
                     let (language, function) = (self.language, Ok(known.function.clone()));
                     around.journal.record(call, &NamedCall { language, function });
                     known
                 }
-                None => self.learn(call, caller, around),
+                None => self.learn(key, call, caller, around),
             };
             let all = Arc::make_mut(&mut self.known);
             if all.len() >= MAX_KNOWN {
@@ -554,7 +573,18 @@ impl Running {
         &self.known[&key]
     }
 
-    fn learn(&mut self, call: &ScriptCall, caller: Option<Caller>, around: &mut Context<'_>) -> Known {
+    /// Returns the function if a process of the family has named it.
+    fn shared(&self, key: Key) -> Option<Known> {
+        self.family.get(&key.of_family()).filter(|_| self.identity_bits != 0)
+    }
+
+    fn learn(
+        &mut self,
+        key: Key,
+        call: &ScriptCall,
+        caller: Option<Caller>,
+        around: &mut Context<'_>,
+    ) -> Known {
         let named = around.journal.recall(call).unwrap_or_else(|| {
             let function = self.name(call, caller, around).map(Arc::new);
             let named = NamedCall { language: self.language, function };
@@ -568,7 +598,7 @@ impl Running {
             }
             Err(reason) => {
                 around.stats.unnamed += 1;
-                let delay = if self.has_complete_checks() { UNNAMED / 20 } else { UNNAMED };
+                let delay = if self.identity_bits != 0 { UNNAMED / 20 } else { UNNAMED };
                 let until = around.now.saturating_add(delay);
                 (no_script(named.language, reason.text()), Arc::default(), Some(until))
             }
@@ -579,17 +609,13 @@ impl Running {
             inlined.map(|inlined| around.scripts.intern(self::script(named.language, inlined))).collect();
         let known =
             Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function, inlined };
-        if unnamed_until.is_none() && self.has_complete_checks() {
-            let frames = self.family.insert((call.address, call.check, call.site), known.clone());
+        if unnamed_until.is_none() && self.identity_bits != 0 {
+            let frames = self.family.insert(key.of_family(), known.clone());
             for (position, id) in frames.into_iter().filter(|_| !known.is_hidden) {
                 around.scripts.name_late(id, known.script, known.function.lines.at(position));
             }
         }
         known
-    }
-
-    fn has_complete_checks(&self) -> bool {
-        matches!(&self.attached, Ok(Some(names)) if names.has_complete_checks())
     }
 
     fn name(

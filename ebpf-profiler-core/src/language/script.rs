@@ -22,8 +22,6 @@ pub struct Script {
     pub start_line: u32,
     /// `true` if `name` is the reason for a missing name.
     pub is_unnamed: bool,
-    /// Line of a frame that was named after its walk; `None` for others.
-    pub(crate) late_line: Option<u32>,
 }
 
 /// A frame of a script as walked, without its position: the key of its name.
@@ -101,6 +99,8 @@ pub struct NamedCall {
 pub(crate) struct Scripts {
     by_content: HashMap<Arc<Script>, ScriptId>,
     by_id: HashMap<ScriptId, Arc<Script>>,
+    /// Functions and lines of frames that were named after their walk.
+    late: HashMap<ScriptId, (ScriptId, u32)>,
     next: u32,
 }
 
@@ -141,12 +141,14 @@ impl Scripts {
         Some(self.add(script))
     }
 
-    /// Gives the frame with a [reserved](Scripts::reserve) number the name of another script, and a line.
+    /// Gives the frame with a [reserved](Scripts::reserve) number a function and a line.
     pub(crate) fn name_late(&mut self, id: ScriptId, script: ScriptId, line: u32) {
-        if let Some(script) = self.by_id.get(&script).filter(|_| self.by_id.contains_key(&id)) {
-            let script = Script { late_line: Some(line), ..Script::clone(script) };
-            self.by_id.insert(id, Arc::new(script));
-        }
+        self.late.insert(id, (script, line));
+    }
+
+    /// Returns the function and the line of a frame that was named after its walk; `None` for others.
+    pub(crate) fn late(&self, id: ScriptId) -> Option<(ScriptId, u32)> {
+        self.late.get(&id).copied()
     }
 
     fn add(&mut self, script: Arc<Script>) -> ScriptId {
@@ -168,5 +170,6 @@ impl Scripts {
     pub(crate) fn clear(&mut self) {
         self.by_content.clear();
         self.by_id.clear();
+        self.late.clear();
     }
 }

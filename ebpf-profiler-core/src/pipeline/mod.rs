@@ -249,9 +249,10 @@ impl Pipeline {
         self.threads = Threads::default();
         let next = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
         let mut builder = std::mem::replace(&mut self.builder, next);
-        let script = |id| self.registry.script(id).cloned();
-        builder.know_scripts(script);
-        self.held.interners().0.know_scripts(script);
+        for builder in [&mut builder, self.held.interners().0] {
+            builder.name_late(|id| self.registry.late_script(id));
+            builder.know_scripts(|id| self.registry.script(id).cloned());
+        }
         self.registry.limit_scripts();
         let modules = self.registry.take_modules();
         self.held.compact();

@@ -49,6 +49,8 @@ pub struct ProfileBuilder {
     threads: Interner<Thread>,
     frames: Interner<Frame>,
     scripts: HashMap<ScriptId, Script>,
+    /// `true` if [late names](ProfileBuilder::name_late) made frames equal others.
+    has_late_names: bool,
     traces: TraceInterner,
     samples: SampleInterner,
     periods: Vec<SamplingPeriod>,
@@ -173,6 +175,18 @@ impl ProfileBuilder {
         })
     }
 
+    /// Gives frames of scripts that were named after their walk the functions and lines that `name` returns.
+    pub(crate) fn name_late(&mut self, name: impl Fn(ScriptId) -> Option<(ScriptId, u32)>) {
+        for frame in &mut self.frames.items {
+            if let Frame::Script { function, line, .. } = frame
+                && let Some(late) = name(*function)
+            {
+                (*function, *line) = late;
+                self.has_late_names = true;
+            }
+        }
+    }
+
     /// Adds the functions of scripts that occur in traces, as far as `script` returns them.
     pub fn know_scripts(&mut self, script: impl Fn(ScriptId) -> Option<Script>) {
         for frame in &self.frames.items {
@@ -219,7 +233,6 @@ impl ProfileBuilder {
         symbolizer: &mut dyn Symbolizer,
     ) -> Profile {
         let (modules, frames) = number_modules(self.frames.items, modules);
-        let has_late_names = self.scripts.values().any(|script| script.late_line.is_some());
         let (scripts, frames) = number_scripts(frames, self.scripts);
         let order = order(&frames);
         let naming = Naming::new(frames, &modules, &scripts);
@@ -241,7 +254,7 @@ impl ProfileBuilder {
             traces: self.traces.finish(),
         });
         // Frames that were named late may equal others.
-        let merged = has_late_names.then(|| Profile::merge([&profile]).ok()).flatten();
+        let merged = self.has_late_names.then(|| Profile::merge([&profile]).ok()).flatten();
         merged.unwrap_or(profile)
     }
 }
@@ -264,23 +277,19 @@ fn number_modules(
     (found, frames)
 }
 
-/// Renumbers the functions of scripts in the same way. Frames that were named late get their lines.
+/// Renumbers the functions of scripts in the same way.
 fn number_scripts(
     mut frames: Vec<Frame>,
     mut scripts: HashMap<ScriptId, Script>,
 ) -> (Vec<Script>, Vec<Frame>) {
-    let mut numbers: HashMap<ScriptId, (ScriptId, Option<u32>)> = HashMap::new();
+    let mut numbers: HashMap<ScriptId, ScriptId> = HashMap::new();
     let mut found = Vec::new();
     for frame in &mut frames {
-        if let Frame::Script { function, line, .. } = frame {
-            let (number, late_line) = *numbers.entry(*function).or_insert_with_key(|id| {
-                let script = scripts.remove(id).unwrap_or_else(unknown_script);
-                let late_line = script.late_line;
-                found.push(Script { late_line: None, ..script });
-                (ScriptId(found.len() as u32 - 1), late_line)
+        if let Frame::Script { function, .. } = frame {
+            *function = *numbers.entry(*function).or_insert_with_key(|id| {
+                found.push(scripts.remove(id).unwrap_or_else(unknown_script));
+                ScriptId(found.len() as u32 - 1)
             });
-            *function = number;
-            *line = late_line.unwrap_or(*line);
         }
     }
     (found, frames)
@@ -439,10 +448,8 @@ mod tests {
             builder.add(thread, &Trace::new(frames.as_slice(), Stop::Root), 0);
         }
         let named = Script::new("php", "work").with_file("a.php", 5);
-        builder.know_scripts(|ScriptId(id)| {
-            let late_line = (id != 2).then_some(if id == 1 { 7 } else { 8 });
-            Some(Script { late_line, ..named.clone() })
-        });
+        builder.name_late(|ScriptId(id)| (id != 2).then_some((ScriptId(2), if id == 1 { 7 } else { 8 })));
+        builder.know_scripts(|id| (id == ScriptId(2)).then(|| named.clone()));
         let profile = builder.finish(SystemTime::UNIX_EPOCH, Duration::ZERO, |_| None, &mut NoSymbols);
         assert_eq!(profile.scripts(), [named]);
         let lines = |sample: crate::profile::Sample<'_>| {

@@ -141,6 +141,11 @@ impl Registry {
         self.scripts.get(id).map(|script| &**script)
     }
 
+    /// Returns the function and the line of a frame that was named after its walk.
+    pub(crate) fn late_script(&self, id: ScriptId) -> Option<(ScriptId, u32)> {
+        self.scripts.late(id)
+    }
+
     /// Clears the cached functions of scripts if there are more than 262,144. Those that still run are named again.
     pub fn limit_scripts(&mut self) {
         if self.scripts.len() > MAX_SCRIPTS {

@@ -42,10 +42,12 @@
 //! # Reuse of addresses
 //!
 //! A closure's function is part of the closure object, and the memory of a request is reused by the next one. Frames
-//! carry a hash of the function: the numbers of its variables, temporaries and instructions, the address of its instructions, its
-//! class, the hashes of its name and file, its first and last line; for an internal function, its C function and module; for
-//! instructions in opcache's memory, without what is in the source. So a later function at the same address is another one. Names are read after
-//! the sample: the memory of a function that was freed meanwhile is named while it holds the same words.
+//! carry a hash of the function: the numbers of its variables, temporaries and instructions, the address of its class, the hashes
+//! of its name and file, its first and last line; for an internal function, its C function and module; for instructions in
+//! opcache's memory, their address in place of what is in the source. So a later function at the same address is another one. Names
+//! are read after the sample: the memory of a function that was freed meanwhile is named while it holds the same words. A process
+//! that was forked from the same one has the function elsewhere, but with the same hash: its name is that of both, also for samples
+//! that were taken before.
 
 mod attach;
 

@@ -1,7 +1,8 @@
 //! Reads the names of functions.
 
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
-use ebpf_programs::abi::interpreter::fold;
+use ebpf_programs::abi::interpreter::hash;
+use ebpf_programs::abi::php::{INSTRUCTION, identity};
 
 use super::offsets::{CLASS_NAME, Offsets, TO_LINE, function};
 use super::{lines, text};
@@ -30,13 +31,8 @@ impl Names {
         Names { offsets }
     }
 
-    fn of_script(
-        &self,
-        address: u64,
-        head: &Head,
-        kind: u8,
-        memory: &dyn Memory,
-    ) -> Result<Function, Reason> {
+    /// Names a function of a script; its positions have `bits`.
+    fn of_script(&self, head: &Head, kind: u8, bits: u32, memory: &dyn Memory) -> Result<Function, Reason> {
         let at = |offset: u32| offset as usize;
         let file = text::read(head.word(at(self.offsets.filename))?, memory)?;
         let kind = match kind {
@@ -53,20 +49,32 @@ impl Names {
         let opcodes = head.word(at(self.offsets.opcodes))?;
         let count = head.number(at(self.offsets.last))?;
         // A function with unreadable instructions still has its name.
-        let lines = lines::read(address, opcodes, count, memory).unwrap_or_else(|_| Lines::default());
+        let lines = lines::read(bits, opcodes, count, memory).unwrap_or_else(|_| Lines::default());
         Ok(Function::new(name).with_file(file).with_start_line(start_line).with_lines(lines))
     }
 
-    /// Returns the identity of a function's source, as the kernel side computes it.
-    fn source(&self, head: &Head, memory: &dyn Memory) -> Result<u32, Reason> {
-        let hash = |string: u64| memory.u64(string.wrapping_add(text::HASH));
+    /// Returns the hash of a function of a script, as the kernel side computes it.
+    fn hash(&self, head: &Head, memory: &dyn Memory) -> Result<u64, Reason> {
+        let hash_of = |string: u64| memory.u64(string.wrapping_add(text::HASH));
         let name = match head.word(function::NAME)? {
             0 => 0,
-            name => hash(name)?,
+            name => hash_of(name)?,
         };
         let class = head.word(function::SCOPE)?.rotate_left(32);
         let file = self.offsets.filename as usize;
-        Ok(fold(&[name ^ class, hash(head.word(file)?)?, head.word(file + 8)?], 3))
+        let source = [name ^ class, hash_of(head.word(file)?)?, head.word(file + 8)?];
+        Ok(hash(&self.words(head)?, 2) ^ hash(&source, 3))
+    }
+
+    /// Returns the hash of a function whose instructions are in opcache's memory.
+    fn hash_in_cache(&self, head: &Head) -> Result<u64, Reason> {
+        Ok(hash(&self.words(head)?, 3) ^ hash(&[head.word(function::SCOPE)?, 0, 0], 1))
+    }
+
+    /// Returns the words that identify a function, the last one of which is the address of its instructions.
+    fn words(&self, head: &Head) -> Result<[u64; 3], Reason> {
+        let at = self.offsets.identity() as usize;
+        Ok([head.word(at)?, head.word(at + 8)?, head.word(at + 16)?])
     }
 }
 
@@ -80,27 +88,25 @@ impl Attached for Names {
         let least = (self.offsets.opcodes + 8) as usize;
         let head = memory.bytes(address, size as u64, MAX_FUNCTION);
         let head = Head(head.or_else(|_| memory.bytes(address, least as u64, MAX_FUNCTION))?);
-        let words = fold(&head.words(self.offsets.identity() as usize)?, 3);
         let kind = head.0.first().copied().unwrap_or(0);
-        if kind == INTERNAL && words == check {
+        if kind == INTERNAL && identity(hash(&self.words(&head)?, 3)).0 == check {
             return Ok(Function::new(qualified(&head, kind, memory)?));
         }
-        // With instructions in opcache's memory only the class is part of the check.
-        let class = fold(&[head.word(function::SCOPE)?, 0, 0], 1);
-        let is_current = words ^ class == check || words ^ self.source(&head, memory)? == check;
-        match kind {
-            // A function that was freed since has another first word.
-            _ if is_current && kind != INTERNAL => {}
-            INTERNAL | USER | EVAL => return Err(Reason::Replaced),
-            // Overwritten since, or never a function.
-            _ => return Err(Reason::Implausible),
+        let mut current = Some(identity(self.hash_in_cache(&head)?)).filter(|identity| identity.0 == check);
+        if current.is_none() {
+            current = Some(identity(self.hash(&head, memory)?)).filter(|identity| identity.0 == check);
         }
-        self.of_script(address, &head, kind, memory)
+        match (kind, current) {
+            // A function that was freed since has another first word.
+            (kind, Some((_, bits))) if kind != INTERNAL => self.of_script(&head, kind, bits, memory),
+            (INTERNAL | USER | EVAL, _) => Err(Reason::Replaced),
+            // Overwritten since, or never a function.
+            _ => Err(Reason::Implausible),
+        }
     }
 
-    /// A check is a hash of the name, the file and the lines.
-    fn has_complete_checks(&self) -> bool {
-        true
+    fn identity_bits(&self) -> u32 {
+        !INSTRUCTION
     }
 }
 
@@ -134,10 +140,6 @@ impl Head {
         bytes.first_chunk().copied().map(u64::from_le_bytes).ok_or(Reason::Implausible)
     }
 
-    fn words(&self, at: usize) -> Result<[u64; 3], Reason> {
-        Ok([self.word(at)?, self.word(at + 8)?, self.word(at + 16)?])
-    }
-
     fn number(&self, at: usize) -> Result<u32, Reason> {
         let bytes = self.0.get(at..).unwrap_or_default();
         bytes.first_chunk().copied().map(u32::from_le_bytes).ok_or(Reason::Implausible)
@@ -156,19 +158,22 @@ mod tests {
     const CLASS: u64 = 0x3000;
     const HASH: u64 = 0x8000_0000_1234_5678;
 
+    /// The words that identify the function: the last one is the address of its instruction.
+    const WORDS: [u64; 3] = [0, 1, 0x4000];
+
     /// Names a function of 8.2: `kind`, addresses of name and class, with a check of the same words or not.
     fn named(kind: u64, name: u64, class: u64, is_current: bool) -> Result<Function, Reason> {
         let hash_of_name = if name == 0 { 0 } else { HASH };
-        let source = if kind == u64::from(INTERNAL) {
-            0
-        } else {
-            fold(&[hash_of_name ^ class.rotate_left(32), HASH, 7], 3)
+        let hash = match kind {
+            kind if kind == u64::from(INTERNAL) => hash(&WORDS, 3),
+            _ => hash(&WORDS, 2) ^ hash(&[hash_of_name ^ class.rotate_left(32), HASH, 7], 3),
         };
-        let check = fold(&[0, 1, 0x4000], 3) ^ source;
-        named_by(kind, name, class, if is_current { check } else { check ^ 1 })
+        named_by(kind, name, class, if is_current { hash } else { hash ^ 1 << 40 })
     }
 
-    fn named_by(kind: u64, name: u64, class: u64, check: u32) -> Result<Function, Reason> {
+    /// Names a function with another hash; its first position becomes 0.
+    fn named_by(kind: u64, name: u64, class: u64, hash: u64) -> Result<Function, Reason> {
+        let (check, bits) = identity(hash);
         let mut words = [0u64; 32];
         words[..3].copy_from_slice(&[kind, name, class]);
         // One instruction, the file, the first line.
@@ -188,14 +193,15 @@ mod tests {
             Ok(())
         };
         let mut names = Names::new(Offsets::of(Version(8, 2)).unwrap());
-        names.function(FUNCTION, check, &memory)
+        let function = names.function(FUNCTION, check, &memory)?;
+        assert_eq!([0, 1].map(|number| function.lines.at(bits | number)), [if kind == 1 { 0 } else { 9 }, 0]);
+        Ok(function)
     }
 
     #[test]
     fn names_functions_methods_and_files() {
         let function = named(2, NAME, 0, true).unwrap();
         assert_eq!((&*function.name, &*function.file, function.start_line), ("draw", "draw", 7));
-        assert_eq!([0x3000, 0x301f, 0x3020].map(|at| function.lines.at(at)), [9, 9, 0]);
         assert_eq!(&*named(2, NAME, CLASS, true).unwrap().name, "draw::draw");
         assert_eq!(&*named(2, 0, CLASS, true).unwrap().name, "{main}");
         assert_eq!(&*named(4, 0, 0, true).unwrap().name, "{eval}");
@@ -221,8 +227,8 @@ mod tests {
 
     #[test]
     fn names_functions_with_instructions_of_opcache() {
-        let without_source = fold(&[0, 1, 0x4000], 3) ^ fold(&[0; 3], 1);
+        let without_source = hash(&WORDS, 3) ^ hash(&[0; 3], 1);
         assert_eq!(&*named_by(2, NAME, 0, without_source).unwrap().name, "draw");
-        assert_eq!(named_by(2, NAME, 0, without_source ^ 1), Err(Reason::Replaced));
+        assert_eq!(named_by(2, NAME, 0, without_source ^ 1 << 40), Err(Reason::Replaced));
     }
 }

@@ -33,8 +33,8 @@ pub const HOPS: usize = 8;
 /// Maximum number of list entries, threads and interpreters together, that a search visits.
 pub const MAX_THREADS: u32 = 256;
 
-/// Maximum number of bytes that are read of a frame.
-pub const FRAME_BYTES: usize = 128;
+/// Maximum number of bytes that are read of a frame, or of another object.
+pub const FRAME_BYTES: usize = 256;
 
 /// Maximum number of interpreter frames in one walk; a corrupt list may be circular.
 pub const MAX_INTERPRETER_FRAMES: u32 = 4096;
@@ -265,6 +265,12 @@ pub const CHECK_WORDS: u32 = 3;
 /// Folds the first `count` words of a function into a check; a [record](super::record) holds its low 24 bits.
 #[inline(always)]
 pub const fn fold(words: &[u64; CHECK_WORDS as usize], count: u32) -> u32 {
+    (hash(words, count) >> 40) as u32
+}
+
+/// Hashes the first `count` words of a function; a check is the high 24 bits.
+#[inline(always)]
+pub const fn hash(words: &[u64; CHECK_WORDS as usize], count: u32) -> u64 {
     let mut sum = 0u64;
     let mut index = 0;
     while index < CHECK_WORDS {
@@ -273,7 +279,7 @@ pub const fn fold(words: &[u64; CHECK_WORDS as usize], count: u32) -> u32 {
         }
         index += 1;
     }
-    (sum >> 40) as u32
+    sum
 }
 
 /// The function has no check.

@@ -55,10 +55,6 @@ const CHAIN: &[Function] = &[
 /// Internal functions that the chain calls at its end.
 const CALLED: &[&str] = &["microtime"];
 
-/// Minimum number of exact samples, of 1,000, if each request compiles its functions: the first ones may be gone before their
-/// names are read.
-const COMPILED: u64 = 980;
-
 /// Profiles the workers of a server with these settings.
 pub(crate) fn check(version: &str, settings: &[&str]) {
     let Some(php) = Interpreter::fetched(version, &format!("/usr/bin/php{version}"), &[]) else {
@@ -94,8 +90,10 @@ pub(crate) fn check(version: &str, settings: &[&str]) {
     let name = format!("{version} Fpm{}", served::suffix(settings));
     println!("share\tphp\t{name}\tshort\t{}\t{}", verdict.exact, verdict.samples);
     println!("{answers} requests, {} processes, {in_scripts} samples in functions of scripts", workers.len());
-    let least = if settings == served::NO_CACHE { COMPILED } else { PER_MILLE };
-    assert!(verdict.is_good(least), "{name}: {verdict}");
+    if verdict.exact < verdict.samples {
+        println!("{name}: {verdict}");
+    }
+    assert!(verdict.is_good(PER_MILLE), "{name}: {verdict}");
     assert!(in_scripts * 1000 > verdict.samples * IN_SCRIPTS, "{name}: {in_scripts} of {}", verdict.samples);
     assert!(answers / REQUESTS as u64 > 4, "{name}: {answers} requests");
 }

@@ -94,7 +94,7 @@ impl ArrayWalker {
     /// # Errors
     ///
     /// [`InvalidWalker`] if the path is empty or has more than eight offsets, the size is 0 or above 64 KiB, the outermost frame is
-    /// not set, a field is not aligned or lies beyond the first 128 bytes of a frame, or the identity is out of bounds.
+    /// not set, a field is not aligned or lies beyond the first 256 bytes of a frame, or the identity is out of bounds.
     pub fn build(self) -> Result<FrameWalker, InvalidWalker> {
         let path = self.path.check()?;
         let (frames, check_words) = self.layout.check()?;

@@ -55,7 +55,7 @@ impl Layout {
             let end = offset.checked_add(size).and_then(|end| end.checked_next_multiple_of(8));
             let end = end.filter(|&end| end as usize <= FRAME_BYTES);
             let end =
-                end.ok_or(InvalidWalker::of(name, offset.into(), "beyond the first 128 bytes of a frame"))?;
+                end.ok_or(InvalidWalker::of(name, offset.into(), "beyond the first 256 bytes of a frame"))?;
             frames.size = frames.size.max(end);
         }
         Ok((frames, self.check_identity()?))

@@ -56,7 +56,7 @@ impl ListWalker {
     /// # Errors
     ///
     /// [`InvalidWalker`] if the path is empty or has more than eight offsets, a field is not aligned or lies beyond the
-    /// first 128 bytes of a frame, or the identity or the lists are out of bounds.
+    /// first 256 bytes of a frame, or the identity or the lists are out of bounds.
     pub fn build(self) -> Result<FrameWalker, InvalidWalker> {
         let top = self.path.check()?;
         let (frames, check_words) = self.layout.check()?;
@@ -110,17 +110,17 @@ mod tests {
     fn build_rejects_what_the_kernel_side_cannot_read() {
         let list = || FrameWalker::list(FramePath::from_thread_pointer(&[8]));
         assert!(list().build().is_ok());
-        assert!(list().caller(120).build().is_ok());
+        assert!(list().caller(248).build().is_ok());
         for bad in [
             FrameWalker::list(FramePath::from_thread_pointer(&[])),
             FrameWalker::list(FramePath::from_thread_pointer(&[0; 9])),
             FrameWalker::list(FramePath::from_entry_in_use(8, 0, &[0; 8], &[8])),
             list().caller(4),
-            list().caller(128),
+            list().caller(256),
             list().function(u32::MAX),
             list().position_number(2),
             list().position_address(4),
-            list().run_ends_with(128, 1, 1),
+            list().run_ends_with(256, 1, 1),
             list().identity_number(2),
             list().identity_number(1 << 20),
             list().identity_words(8, 0),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   zend_execute_data   opline 0   return_value 16   func 24   This 32, its type and call info 40   prev_execute_data 48
-//!   zend_function       type 0, flags 4, name 8 …   three words, the last one is the address of the instructions …   file, lines
+//!   zend_function       type 0, flags 4, name 8, class 16 …   two words of counts, address of the instructions …   file, lines
 //!   zend_string         hash 8
 //!   zend_generator      execute_data …   node: parent, children u32, child …   execute_fake: a zend_execute_data
 //! ```
@@ -21,7 +21,8 @@
 
 use super::frames::emit;
 use super::state::phase;
-use crate::abi::interpreter::{FRAME_BYTES, MAX_INTERPRETER_FRAMES, fold};
+use crate::abi::interpreter::{FRAME_BYTES, MAX_INTERPRETER_FRAMES, hash};
+use crate::abi::php::{INSTRUCTION, identity};
 use crate::abi::record::frame;
 use crate::machine::Machine;
 use crate::walk::Walk;
@@ -43,6 +44,9 @@ const INTERNAL: u64 = 1;
 /// Flag of a function whose instructions are in opcache's memory: no other function has the same.
 const IMMUTABLE: u64 = 1 << 7;
 
+/// Size of an instruction, in bytes.
+const INSTRUCTION_BYTES: u64 = 32;
+
 /// Offset of the hash in a string.
 const HASH: u64 = 8;
 
@@ -58,8 +62,15 @@ pub(in crate::walk) struct PhpState {
     is_internal: u32,
     /// The function of the previous frame, 0 for none. Recursion finds it unchanged: the thread doesn't run during a walk.
     function: u64,
-    /// Its check.
-    check: u32,
+    /// Its hash.
+    hash: u64,
+    /// Its first instruction.
+    instructions: u64,
+    /// The file of the last function of a script, and the hash of the file's name; 0 for none.
+    file: u64,
+    hash_of_file: u64,
+    /// The number of instructions of the function.
+    count: u32,
     reserved: u32,
 }
 
@@ -70,6 +81,7 @@ impl PhpState {
         self.code = 0;
         self.searched = 0;
         self.function = 0;
+        (self.file, self.hash_of_file) = (0, 0);
     }
 }
 
@@ -122,59 +134,79 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     if function == 0 {
         return Some(());
     }
-    let mut position = opline;
     if is_first || function != walk.interpreter.php.function {
-        let identity = (offsets & 0xff) as usize / 8;
-        let object = machine.read_object(function, (offsets as u32 & 0xff) + 24)?;
-        let words = [0, 1, 2].map(|index| object[(identity + index) & (WORDS - 1)]);
-        let (head, name, class) = (object[0], object[1], object[2]);
-        let is_internal = head & 0xff == INTERNAL;
-        let mut check = fold(&words, 3);
-        if !is_internal && head >> 32 & IMMUTABLE != 0 {
-            check ^= fold(&[class, 0, 0], 1);
-        } else if !is_internal {
-            check ^= source(machine, class, name, function.wrapping_add(registers >> 32 & 0xffff))?;
-        }
-        if is_first {
-            position = innermost(walk, opline, words);
-        }
-        let php = &mut walk.interpreter.php;
-        (php.function, php.check, php.is_internal) = (function, check, is_internal as u32);
+        identify(walk, machine, function)?;
     }
-    let PhpState { check, is_internal, .. } = walk.interpreter.php;
+    let opline = if is_first { innermost(walk, opline) } else { opline };
+    let PhpState { hash, is_internal, instructions, count, .. } = walk.interpreter.php;
     if is_top && is_internal == 0 {
         walk.interpreter.phase = phase::BEHIND;
     }
-    emit(walk, machine, function, check, position.wrapping_sub(function) as u32);
+    let (check, bits) = identity(hash);
+    let number = opline.wrapping_sub(instructions) / INSTRUCTION_BYTES;
+    let is_known = number < count as u64 && number < INSTRUCTION as u64;
+    emit(walk, machine, function, check, bits | if is_known { number as u32 } else { INSTRUCTION });
     Some(())
+}
+
+/// Hashes a function: an internal one by its C function and module; others by their counts and source, those in opcache's
+/// memory by the address of their instructions. Returns `None` if it is unreadable.
+#[inline(always)]
+fn identify<M: Machine>(walk: &mut Walk, machine: &mut M, function: u64) -> Option<()> {
+    let [offsets, registers, ..] = walk.interpreter.parameters;
+    let (at, file_at) = (offsets as u32 & 0xff, (registers >> 32) as u32 & 0xffff);
+    let parts = |object: &[u64; WORDS]| {
+        let word = |at: u32| object[(at / 8) as usize & (WORDS - 1)];
+        let counts = [word(at), word(at + 8), word(at + 16)];
+        (object[0], [object[1], object[2]], counts, [word(file_at), word(file_at + 8)])
+    };
+    let read = machine.read_object(function, file_at + 16).map(parts);
+    // An internal function is shorter, and may be the last one of a mapping.
+    let read = if read.is_some() { read } else { machine.read_object(function, at + 24).map(parts) };
+    let (head, [name, class], words, [file, lines]) = read?;
+    let is_internal = head & 0xff == INTERNAL;
+    let hash = if is_internal {
+        hash(&words, 3)
+    } else if head >> 32 & IMMUTABLE != 0 {
+        hash(&words, 3) ^ hash(&[class, 0, 0], 1)
+    } else {
+        let name = if name == 0 { 0 } else { machine.read_memory(name.wrapping_add(HASH))? };
+        let file = hash_of_file(walk, machine, file)?;
+        hash(&words, 2) ^ hash(&[name ^ class.rotate_left(32), file, lines], 3)
+    };
+    let php = &mut walk.interpreter.php;
+    (php.function, php.hash, php.is_internal) = (function, hash, is_internal as u32);
+    php.instructions = words[2];
+    php.count = (words[1] >> (registers >> 24 & 63)) as u32;
+    Some(())
+}
+
+/// Returns the hash of the name of a file: functions that call one another often share it.
+#[inline(always)]
+fn hash_of_file<M: Machine>(walk: &mut Walk, machine: &mut M, file: u64) -> Option<u64> {
+    if file != walk.interpreter.php.file {
+        walk.interpreter.php.hash_of_file = machine.read_memory(file.wrapping_add(HASH))?;
+        walk.interpreter.php.file = file;
+    }
+    Some(walk.interpreter.php.hash_of_file)
 }
 
 /// Returns the current instruction of the innermost frame. The loop keeps it in a register, and saves it only before it calls
 /// something that needs it. The value at the leaf is still the loop's if it is an instruction of the function.
 #[inline(always)]
-fn innermost(walk: &Walk, opline: u64, [_, counts, instructions]: [u64; 3]) -> u64 {
-    if walk.interpreter.php.code != 0 {
+fn innermost(walk: &Walk, opline: u64) -> u64 {
+    let PhpState { code, instructions, count, .. } = walk.interpreter.php;
+    if code != 0 {
         // Code of the JIT saves it rarely, and has it in no register: a position before the first instruction has no line.
         return instructions.wrapping_sub(1);
     }
-    let registers = walk.interpreter.parameters[1];
-    let register = (registers >> 16 & 0xff) as u32;
+    let register = (walk.interpreter.parameters[1] >> 16 & 0xff) as u32;
     let inner = walk.registers.values[(register.wrapping_sub(1) & 31) as usize];
     let distance = inner.wrapping_sub(instructions);
-    let count = counts >> (registers >> 24 & 63) & 0xffff_ffff;
-    let is_inner = register != 0 && distance < count << 5 && distance & 31 == 0;
+    let is_inner = register != 0
+        && distance < count as u64 * INSTRUCTION_BYTES
+        && distance.is_multiple_of(INSTRUCTION_BYTES);
     if is_inner { inner } else { opline }
-}
-
-/// Returns the identity of a function's source: its class, the hashes of its name and file, its first and last line. `file`
-/// is the address of the pointer to the file, which the lines follow.
-#[inline(always)]
-fn source<M: Machine>(machine: &mut M, class: u64, name: u64, file: u64) -> Option<u32> {
-    let object = machine.read_object(file, 16)?;
-    let (file, lines) = (object[0], object[1]);
-    let name = if name == 0 { 0 } else { machine.read_memory(name.wrapping_add(HASH))? };
-    let file = machine.read_memory(file.wrapping_add(HASH))?;
-    Some(fold(&[name ^ class.rotate_left(32), file, lines], 3))
 }
 
 const _: () = assert!(WORDS.is_power_of_two());
