@@ -47,8 +47,16 @@ const TRACEPOINTS: [(&str, &CStr); 3] = [
     ("exited", c"sched_process_exit"),
 ];
 
-/// The clock's program.
-const SAMPLER: &str = "sample";
+/// Returns the name of the clock's program with `walkers`: it exists without walkers and with that of lists alone, which the
+/// kernel loads in half of the time.
+fn sampler(walkers: u32) -> &'static str {
+    const LISTS: u32 = 1 << walker::LIST;
+    match walkers {
+        0 => "sample_native",
+        LISTS => "sample_lists",
+        _ => "sample",
+    }
+}
 
 /// The constant with the walkers that a program has.
 const WALKERS: &str = "WALKERS";
@@ -135,7 +143,7 @@ impl Walks {
         let has = plugged_in & 1 << walker::LIST;
         object.set_constant(WALKERS, &has.to_ne_bytes())?;
         let has_clock = triggers.iter().any(Trigger::is_cpu);
-        let sampler = has_clock.then(|| object.program(SAMPLER)).transpose()?;
+        let sampler = has_clock.then(|| object.program(sampler(has))).transpose()?;
         let object = Some(object);
         let walks = Walks { object, loading: None, sampler, called, has, needed, former: Runs::default() };
         walks.set_called(|_| true).map_err(failed_to_set)?;
@@ -180,7 +188,7 @@ impl Walks {
         let Some(mut object) = self.object.take() else { return Ok(()) };
         let load = move || {
             let set = object.set_constant(WALKERS, &walkers.to_ne_bytes());
-            let program = set.and_then(|()| object.program(SAMPLER));
+            let program = set.and_then(|()| object.program(sampler(walkers)));
             (object, program)
         };
         let thread = std::thread::Builder::new().name("profiler-load".to_owned()).spawn(load);

@@ -66,11 +66,26 @@ use ebpf_programs::abi::reason::Counter;
 
 use crate::maps::{EVENT_WALKS, PROBE_WALKS, RAW_WALKS, TRACE_WALKS, Walks};
 use crate::output::Counters;
+use crate::scratch::LISTS;
 
 /// Takes a sample, on each CPU at each event of its clock.
 #[perf_event]
 fn sample(context: PerfEventContext) -> u32 {
     sample::take(&context, 0, 1);
+    0
+}
+
+/// As [`sample`], with the walker of lists alone: the kernel loads it faster.
+#[perf_event]
+fn sample_lists(context: PerfEventContext) -> u32 {
+    sample::take_with::<_, LISTS>(&context, 0, 1);
+    0
+}
+
+/// As [`sample`], without walkers of languages.
+#[perf_event]
+fn sample_native(context: PerfEventContext) -> u32 {
+    sample::take_with::<_, 0>(&context, 0, 1);
     0
 }
 

@@ -11,7 +11,7 @@ use ebpf_programs::walk::Walk;
 
 use crate::maps::{PROCESSES, RAW_SENT, RING};
 use crate::output::{self, Counters};
-use crate::scratch::{ALL, LISTS, PAGE, RECORD_WORDS, Scratch, taken, thread_pointer, walkers};
+use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
@@ -77,7 +77,12 @@ fn take_budget(pid: u32, stop: Stop, walk: &Walk) -> bool {
 /// Sends a raw record with at most `most` bytes of stack. The walk's registers must have been refilled, because the walk has
 /// changed them. Returns `false` if it is lost.
 #[inline(always)]
-pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, most: u32) -> bool {
+pub(crate) fn send<const SET: u32>(
+    scratch: &mut Scratch,
+    config: &Config,
+    counters: &Counters,
+    most: u32,
+) -> bool {
     let at = scratch.user_at & 0xff;
     let registers = (&raw mut scratch.record[at as usize]).cast::<Registers>();
     // SAFETY: behind at most 255 words the record has room for registers.
@@ -86,7 +91,7 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, 
         (*registers).thread = thread_pointer().unwrap_or(0);
     }
     let from = scratch.walk.registers.values[x86_64::SP];
-    let user = interpreter_frames(scratch, at + REGISTER_WORDS);
+    let user = interpreter_frames::<SET>(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
     scratch.copy = Copy { from, at, reached: 0, copied: 0, limit: limit(config, at, most) };
     let mut state = scratch as *mut Scratch;
@@ -109,14 +114,11 @@ pub(crate) fn send(scratch: &mut Scratch, config: &Config, counters: &Counters, 
 
 /// Writes the interpreter frames of the process into the record at word `at`. Returns their number of words.
 #[inline(always)]
-fn interpreter_frames(scratch: &mut Scratch, at: u32) -> u32 {
+fn interpreter_frames<const SET: u32>(scratch: &mut Scratch, at: u32) -> u32 {
     scratch.user_at = at;
-    if walkers() != 0 && scratch.walk.begin_interpreter_frames() {
+    if SET != 0 && walkers() != 0 && scratch.walk.begin_interpreter_frames() {
         let mut state = scratch as *mut Scratch;
-        let step = match walkers() {
-            LISTS => taken(step_interpreter_frames::<LISTS> as *mut c_void),
-            _ => taken(step_interpreter_frames::<ALL> as *mut c_void),
-        };
+        let step = step_interpreter_frames::<SET> as *mut c_void;
         // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
         unsafe { bpf_loop(MAX_STEPS, step, (&raw mut state).cast(), 0) };
     }

@@ -13,17 +13,23 @@ use ebpf_programs::walk::arch::X86_64;
 use crate::context::Context;
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
-use crate::scratch::{ALL, HEAD_WORDS, LISTS, Scratch, taken, walkers};
+use crate::scratch::{ALL, HEAD_WORDS, Scratch, taken, walkers};
 use crate::{budget, filter as filters, level, life, raw, user_registers};
 
 /// Takes one sample of kind number `event` with a value, or none because of the [budget].
 #[inline(always)]
 pub(crate) fn take<C: Context>(context: &C, event: u16, value: u64) {
+    take_with::<C, ALL>(context, event, value);
+}
+
+/// As [`take`], without the code of other walkers than those in `SET`, a bit for each.
+#[inline(always)]
+pub(crate) fn take_with<C: Context, const SET: u32>(context: &C, event: u16, value: u64) {
     let start = budget::start();
     let Some(value) = budget::weigh(event, value) else {
         return budget::count_skipped(event, start);
     };
-    take_two(context, event, value, 0);
+    take_both::<C, SET>(context, event, value, 0);
     budget::count_sample(event, start, value);
 }
 
@@ -31,11 +37,17 @@ pub(crate) fn take<C: Context>(context: &C, event: u16, value: u64) {
 /// stack if that is not 0.
 #[inline(always)]
 pub(crate) fn take_two<C: Context>(context: &C, event: u16, first: u64, second: u64) {
+    take_both::<C, ALL>(context, event, first, second);
+}
+
+/// As [`take_two`], with the walkers of [`take_with`].
+#[inline(always)]
+fn take_both<C: Context, const SET: u32>(context: &C, event: u16, first: u64, second: u64) {
     // SAFETY: the helper has no conditions.
     let cpu = unsafe { bpf_get_smp_processor_id() };
     match level::claim(cpu) {
         Some(slot) => {
-            take_in(slot, cpu, context, event, [first, second], 0);
+            take_in::<C, SET>(slot, cpu, context, event, [first, second], 0);
             level::release(slot);
         }
         None => Counters::lose(cpu, Counter::Nested),
@@ -52,7 +64,7 @@ pub(crate) fn take_held<C: Context>(context: &C, event: u16, value: u64) -> Opti
         Counters::lose(cpu, Counter::Nested);
         return None;
     };
-    let is_sent = take_in(slot, cpu, context, event, [value, 0], kind::HELD);
+    let is_sent = take_in::<C, ALL>(slot, cpu, context, event, [value, 0], kind::HELD);
     let scratch = SCRATCH.get_ptr_mut(slot);
     // SAFETY: the value belongs to this slot, which is claimed.
     let time = scratch.map_or(0, |scratch| unsafe { (*scratch).head().time });
@@ -62,7 +74,7 @@ pub(crate) fn take_held<C: Context>(context: &C, event: u16, value: u64) -> Opti
 
 /// Takes one sample with the state of a slot. Returns `true` if it was sent.
 #[inline(always)]
-fn take_in<C: Context>(
+fn take_in<C: Context, const SET: u32>(
     slot: u32,
     cpu: u32,
     context: &C,
@@ -106,14 +118,14 @@ fn take_in<C: Context>(
     } else if known.is_none() {
         Stop::UnknownProcess
     } else {
-        walk(scratch)
+        walk::<SET>(scratch)
     };
     scratch.head().stop = stop as u8;
     match raw::grant(scratch, config, stop) {
         Some(most) => {
             // Refilled, because the walk has changed them.
             user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved);
-            raw::send(scratch, config, &counters, most)
+            raw::send::<SET>(scratch, config, &counters, most)
         }
         None => output::walked(scratch, config, &counters),
     }
@@ -143,14 +155,14 @@ fn kernel_stack<C: Context>(context: &C, scratch: &mut Scratch) -> u32 {
 
 /// Walks the user stack from the registers in `scratch`. Returns the stop reason.
 #[inline(always)]
-fn walk(scratch: &mut Scratch) -> Stop {
+fn walk<const SET: u32>(scratch: &mut Scratch) -> Stop {
     scratch.stop = Stop::TooLong as u32;
     let mut state = scratch as *mut Scratch;
     // The kernel removes an unused function at once, but unused parts of a function one by one, which takes longer.
-    let step = match walkers() {
-        0 => taken(step::<0> as *mut c_void),
-        LISTS => taken(step::<LISTS> as *mut c_void),
-        _ => taken(step::<ALL> as *mut c_void),
+    let step = if SET == ALL && walkers() == 0 {
+        taken(step::<0> as *mut c_void)
+    } else {
+        taken(step::<SET> as *mut c_void)
     };
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop(MAX_STEPS, step, (&raw mut state).cast(), 0) };

@@ -419,7 +419,7 @@ impl Trigger {
     /// Returns the names of the programs that it needs, without those of functions of the kernel.
     pub(super) fn programs(&self) -> &'static [&'static str] {
         match &self.event {
-            Event::Cpu => &["sample"],
+            Event::Cpu => &["sample", "sample_lists", "sample_native"],
             Event::OffCpu(off_cpu) => off_cpu.programs(),
             Event::Malloc(_) if self.is_live() => &["allocating", "allocated", "freeing"],
             Event::Block(_) => &["issued", "finished", "completed"],
