@@ -110,14 +110,14 @@
 //! | peak memory with 20,000 compiled methods, sampled at 4,999 Hz | 38 MiB | 24 MiB | `jvm`: without languages |
 //! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.09 s | 0.16 s | `whole_profiler`: `perf record -g`, without names |
 //! | of that: start, sampling, naming and writing | 0.04, 0.02, 0.03 s | | `whole_profiler` |
-//! | peak memory, with names | 20 MiB | | `whole_profiler` |
+//! | peak memory, with names | 21 MiB | | `whole_profiler` |
 //! | kernel maps without and with tables | 7.2, 7.3 MiB | | `whole_profiler` |
 //! | bytes per sample, wake-ups per second | 529, 0.15 | | `whole_profiler` |
 //! | program start to the first sample | 66 ms | | `whole_profiler`, both CPUs busy |
 //! | samples lost | 0 of 5,806 | | `whole_profiler` |
 //! | whole stacks of processes that live 30 ms | 100 % | | `whole_profiler`, 200 in a row |
 //! | a switch between threads that is not sampled | 92 ns | 129 ns | `events`: a script of bpftrace with a threshold; time in eBPF programs |
-//! | one that a filter drops | 162 ns | | |
+//! | one that a filter drops | 134 ns | | |
 //! | one that is sampled with its stack | 8.5 µs | 1.3 µs | a script that adds times up by stack, in the kernel |
 //! | waits of a program that switches 100,000 times a second, all sampled | 0.86 | 1 | `events --peer` in the emulated kernel 6.12: time in programs, OpenTelemetry's off-CPU mode, which needs kprobes |
 //! | a `malloc` that a filter drops, sampled | 77, 405 ns | 38, 79 ns | scripts that count, and add bytes up by stack; the probe's trap costs 0.4 µs more |
