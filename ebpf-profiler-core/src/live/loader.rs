@@ -47,10 +47,12 @@ const TRACEPOINTS: [(&str, &CStr); 3] = [
     ("exited", c"sched_process_exit"),
 ];
 
-/// Returns the name of the clock's program with `walkers`: it exists without walkers and with that of lists alone, which the
-/// kernel loads in half of the time.
+/// The walker of lists, as a set.
+const LISTS: u32 = 1 << walker::LIST;
+
+/// Returns the name of the clock's program for a set of walkers. The kernel loads those without walkers, and with that of lists
+/// alone, in half of the time.
 fn sampler(walkers: u32) -> &'static str {
-    const LISTS: u32 = 1 << walker::LIST;
     match walkers {
         0 => "sample_native",
         LISTS => "sample_lists",
@@ -140,7 +142,7 @@ impl Walks {
             Ok(Called { map: object.map(walk.map)?, program: object.program(walk.program)?, walk })
         };
         let called = walks.into_iter().map(load).collect::<Result<_, StartError>>()?;
-        let has = plugged_in & 1 << walker::LIST;
+        let has = plugged_in & LISTS;
         object.set_constant(WALKERS, &has.to_ne_bytes())?;
         let has_clock = triggers.iter().any(Trigger::is_cpu);
         let sampler = has_clock.then(|| object.program(sampler(has))).transpose()?;

@@ -45,7 +45,7 @@ impl Rules {
         for stack in stacks {
             let stack = &without_library_of_fork(stack);
             let compared = self.compare(stack);
-            if compared.is_err() && stack.kernel.iter().any(|name| name == COPY) {
+            if self.moves && compared.is_err() && stack.kernel.iter().any(|name| name == COPY) {
                 verdict.copying += stack.count;
                 continue;
             }
