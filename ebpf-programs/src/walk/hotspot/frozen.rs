@@ -151,9 +151,12 @@ fn open<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     let pc = part(object, field16(second, 0));
     let parent = address(walk, part(object, field16(second, 1)));
     let owner = address(walk, part(object, field16(second, 2)));
+    // A reference that no code reads keeps the former address of an object that the collector has moved meanwhile.
+    let may_be_former = field16(second, 3) & 0xff == oops::COLORED;
     let frozen = &mut walk.hotspot.frozen;
     frozen.chunks += 1;
-    if (owner ^ frozen.continuation) & ADDRESS != 0 || frozen.chunks > MAX_CHUNKS {
+    let is_other = (owner ^ frozen.continuation) & ADDRESS != 0 && !may_be_former;
+    if is_other || frozen.chunks > MAX_CHUNKS {
         return None;
     }
     frozen.next = parent;
