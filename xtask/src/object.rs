@@ -145,8 +145,22 @@ impl Tools {
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}")))?;
         let built = folder.join("bpfel-unknown-none/release").join(object.binary);
         let stripped = folder.join(format!("{}.o", object.binary));
-        run(command(&[&self.objcopy.to_string_lossy(), "--strip-debug"]).arg(&built).arg(&stripped))?;
+        self.strip(&built, &stripped)?;
         fs::read(&stripped).map_err(|error| format!("{}: {error}", stripped.display()))
+    }
+
+    /// Copies an object without debug information and without the lines of its instructions, which are more than half of it and
+    /// which the loader does not pass on.
+    fn strip(&self, built: &Path, stripped: &Path) -> Outcome {
+        let types = stripped.with_extension("types");
+        let objcopy = || command(&[&self.objcopy.to_string_lossy()]);
+        let dump = format!("--dump-section=.BTF.ext={}", types.display());
+        run(objcopy().args(["--strip-debug", &dump]).arg(built).arg(stripped))?;
+        let section = fs::read(&types).map_err(|error| format!("{}: {error}", types.display()))?;
+        let section = without_lines(&section).ok_or("the section .BTF.ext is not as expected")?;
+        write(&types, &section)?;
+        let update = format!("--update-section=.BTF.ext={}", types.display());
+        run(objcopy().args([&update, "--remove-section=.rel.BTF.ext"]).arg(stripped))
     }
 
     /// Returns the versions of the tools that determine the bytes of the objects.
@@ -157,6 +171,27 @@ impl Tools {
         let llvm = objcopy.lines().find(|line| line.contains("version")).unwrap_or_default();
         Ok(format!("{}\n{}\n{}\n", rustc.trim(), linker.trim(), llvm.trim()))
     }
+}
+
+/// Returns a section `.BTF.ext` with the types of functions alone; `None` if it is malformed, or has relocations of fields.
+///
+/// A header of 32 bytes: magic number and version, its length, and three pairs of offset and length: types of functions, lines,
+/// relocations.
+fn without_lines(section: &[u8]) -> Option<Vec<u8>> {
+    const HEADER: u32 = 32;
+    let word = |index: usize| {
+        let bytes = section.get(index * 4..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*bytes))
+    };
+    let (magic, functions, relocations) = (word(0)?, [word(2)?, word(3)?], word(7)?);
+    if word(1)? != HEADER || functions[0] != 0 || relocations != 0 {
+        return None;
+    }
+    let end = functions[1];
+    let header = [magic, HEADER, 0, end, end, 0, end, 0];
+    let mut shortened: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    shortened.extend_from_slice(section.get(HEADER as usize..(HEADER + end) as usize)?);
+    Some(shortened)
 }
 
 fn objcopy() -> Result<PathBuf, String> {
