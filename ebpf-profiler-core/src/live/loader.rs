@@ -347,7 +347,7 @@ fn open(
 fn entries_of_triggers(triggers: &[Trigger]) -> [(&'static str, u32); 5] {
     let if_any = |is: fn(&Trigger) -> bool, entries| if triggers.iter().any(is) { entries } else { 1 };
     [
-        ("SWITCHED", if_any(Trigger::is_off_cpu, abi::off_cpu::MAX_THREADS)),
+        ("SWITCHED", if_any(Trigger::is_off_cpu, abi::off_cpu::SETS)),
         ("SPANS", if_any(Trigger::has_spans, abi::span::MAX_SPANS)),
         ("OWN_EVENTS", if_any(Trigger::is_own, abi::own::MAX_EVENTS)),
         ("HELD", triggers.iter().map(Trigger::max_held).sum::<u32>().max(1)),

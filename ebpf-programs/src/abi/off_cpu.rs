@@ -41,7 +41,25 @@ pub struct Woken {
     pub ready: u64,
 }
 
-/// State of a thread that was switched off its CPU, in nanoseconds of `CLOCK_MONOTONIC`. The key is the thread id.
+/// Threads of one remainder of thread id by [`SETS`], in one cache line: a value of the map `SWITCHED`, by that remainder.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchedSet {
+    /// Thread ids; 0 for a free place.
+    pub tids: [u32; WAYS],
+    /// Not used.
+    pub reserved: u32,
+    /// State of each.
+    pub states: [Switched; WAYS],
+}
+
+/// Number of threads in a set.
+pub const WAYS: usize = 3;
+
+/// Number of sets.
+pub const SETS: u32 = 1 << 15;
+
+/// State of a thread that was switched off its CPU, in nanoseconds of `CLOCK_MONOTONIC`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switched {
@@ -57,7 +75,5 @@ pub const RUNS: u64 = u64::MAX;
 /// Bit of [`Switched::at`] that is set if the filter rejects the control groups of the thread.
 pub const OUTSIDE: u64 = 1 << 63;
 
-/// Maximum number of threads whose state is kept.
-pub const MAX_THREADS: u32 = 1 << 16;
-
-const _: () = assert!(size_of::<OffCpu>() == 80 && size_of::<Woken>() == 24);
+const _: () =
+    assert!(size_of::<OffCpu>() == 80 && size_of::<Woken>() == 24 && size_of::<SwitchedSet>() == 64);

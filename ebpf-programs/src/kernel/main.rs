@@ -52,6 +52,8 @@ mod block;
 
 mod span;
 
+mod threads;
+
 mod user_registers;
 
 use aya_ebpf::EbpfContext;

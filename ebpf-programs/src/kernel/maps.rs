@@ -11,7 +11,7 @@ use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
 use ebpf_programs::abi::held;
 use ebpf_programs::abi::mapping::Process;
-use ebpf_programs::abi::off_cpu::{OffCpu, Switched, Woken};
+use ebpf_programs::abi::off_cpu::{OffCpu, SwitchedSet, Woken};
 use ebpf_programs::abi::own::{Event, walk};
 use ebpf_programs::abi::reason::Counter;
 use ebpf_programs::abi::span;
@@ -69,9 +69,10 @@ pub(crate) static RING: RingBuf<u8, 4096> = RingBuf::new();
 #[btf_map]
 pub(crate) static OFF_CPU: Array<OffCpu, 1> = Array::new();
 
-/// Threads that were switched off their CPU; the loader sets the number.
+/// Threads that were switched off their CPU, in sets; the loader sets the number. Memory that can be mapped begins with a page, so
+/// that a set is in one cache line.
 #[btf_map]
-pub(crate) static SWITCHED: HashMap<u32, Switched, 1> = HashMap::new();
+pub(crate) static SWITCHED: Array<SwitchedSet, 1, MMAPABLE> = Array::new();
 
 /// Threads whose sample is due, one value per possible CPU; the loader sets the number.
 #[btf_map]

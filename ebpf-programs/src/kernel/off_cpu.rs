@@ -33,9 +33,9 @@ use ebpf_programs::abi::off_cpu::{OUTSIDE, OffCpu, RUNS, Switched};
 use ebpf_programs::abi::reason::Counter;
 
 use crate::context::Context;
-use crate::maps::{CONFIG, KICKS, OFF_CPU, PROCESSES, SWITCHED, WOKEN};
+use crate::maps::{CONFIG, KICKS, OFF_CPU, PROCESSES, WOKEN};
 use crate::output::Counters;
-use crate::{budget, filter as filters, life, sample};
+use crate::{budget, filter as filters, life, sample, threads};
 
 /// Indices of arguments of `sched_switch`: not 0 if the previous thread was preempted, the next thread's `task_struct`, and the
 /// previous thread's state.
@@ -73,12 +73,12 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
         lose_wait(waited, settings, config, cpu);
     }
     let next: u64 = context.arg(NEXT);
-    let tid: u32 = read(next, config.pid_offset);
+    let [tid, pid] = ids(next, config);
     if tid == 0 {
         // The CPU becomes idle.
         return;
     }
-    let known = SWITCHED.get_ptr_mut(tid);
+    let known = threads::find(tid);
     let (Switched { at, ready }, is_outside) = since(known, next, settings);
     store(known, tid, Switched { at: now, ready: RUNS }, cpu);
     let waited = now.saturating_sub(at);
@@ -86,7 +86,6 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
         return;
     }
     // Before the interrupt, which costs more, and names before the searches for a process.
-    let pid = read(next, config.tgid_offset);
     if pid == config.excluded_pid {
         return;
     }
@@ -157,12 +156,12 @@ fn leave(tid: u32, state: u64, left: Switched, settings: &OffCpu, cpu: u32) -> u
     if tid == 0 {
         return 0;
     }
-    let known = SWITCHED.get_ptr_mut(tid);
+    let known = threads::find(tid);
     // SAFETY: the value stays allocated while the program runs.
     let former = known.map_or(Switched { at: 0, ready: RUNS }, |known| unsafe { *known });
     if state & TASK_DEAD != 0 {
         // It may never have been switched off before.
-        let _ = SWITCHED.remove(tid);
+        threads::remove(tid);
     } else {
         store(known, tid, left, cpu);
     }
@@ -177,7 +176,7 @@ fn store(known: Option<*mut Switched>, tid: u32, switched: Switched, cpu: u32) {
     if let Some(known) = known {
         // SAFETY: the value stays allocated while the program runs, and a thread is switched by one CPU at a time.
         unsafe { *known = switched };
-    } else if SWITCHED.insert(tid, switched, 0).is_err() {
+    } else if !threads::insert(tid, switched) {
         if let Some(settings) = OFF_CPU.get_ptr_mut(0) {
             // SAFETY: as above.
             unsafe { (*settings).is_full = 1 };
@@ -241,7 +240,7 @@ pub(crate) fn woken(context: &RawTracePointContext) {
     let tid: u32 = read(task, config.pid_offset);
     // SAFETY: the helper has no conditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    if let Some(switched) = SWITCHED.get_ptr_mut(tid) {
+    if let Some(switched) = threads::find(tid) {
         // SAFETY: the value stays allocated while the program runs, and a blocked thread is woken once.
         unsafe {
             if (*switched).ready == 0 {
@@ -250,7 +249,7 @@ pub(crate) fn woken(context: &RawTracePointContext) {
         }
     } else if tid != 0 {
         // It was switched off before the profiler's start, from which its wait counts. If there is no room, the wait is not split.
-        let _ = SWITCHED.insert(tid, Switched { at: 0, ready: now }, 0);
+        threads::insert(tid, Switched { at: 0, ready: now });
     }
 }
 
@@ -278,7 +277,7 @@ fn blocked(context: &RawTracePointContext, settings: &OffCpu) -> u64 {
     let Some(config) = CONFIG.get(0) else { return 0 };
     let task: u64 = context.arg(0);
     let tid: u32 = read(task, config.pid_offset);
-    let (Switched { at, ready }, _) = since(SWITCHED.get_ptr_mut(tid), task, settings);
+    let (Switched { at, ready }, _) = since(threads::find(tid), task, settings);
     if tid == 0 || ready != 0 {
         return 0;
     }
@@ -379,6 +378,14 @@ fn frames_of_interrupt(context: *mut c_void, settings: &OffCpu) -> u32 {
         }
     }
     count
+}
+
+/// Returns the ids of a thread and of its process; 0 if they are not readable.
+#[inline(always)]
+fn ids(task: u64, config: &Config) -> [u32; 2] {
+    let [first, second] = read::<[u32; 2]>(task, config.pid_offset);
+    let are_neighbours = config.tgid_offset == config.pid_offset + 4;
+    [first, if are_neighbours { second } else { read(task, config.tgid_offset) }]
 }
 
 /// Returns the number at byte offset `at` of a `task_struct`, with as many bytes as the type has; 0 if it is not readable.
