@@ -23,19 +23,34 @@ fn is_retriable(stop: Stop) -> bool {
 }
 
 /// Returns the maximum number of bytes of stack in a raw sample of a process whose walk ended with `stop`; `None` if none is to
-/// be sent.
+/// be sent, because the ring is as good as full, too: a late user space then loses callers, but no samples.
 #[inline(always)]
 pub(crate) fn grant(scratch: &mut Scratch, config: &Config, stop: Stop) -> Option<u32> {
-    let (pid, now) = (scratch.head().pid, scratch.head().time);
-    if !is_retriable(stop) || !take_budget(pid, stop, &scratch.walk) {
+    if !is_retriable(stop) {
         return None;
     }
-    if scratch.walk.takes_raw_budget(stop) {
-        return Some(MAX_COPY as u32);
+    let (pid, now) = (scratch.head().pid, scratch.head().time);
+    let share = share_of_room(config);
+    if share < MIN_COPY || !take_budget(pid, stop, &scratch.walk) {
+        return None;
     }
-    // A process that has thousands of events while its tables are built must not displace the samples of others.
-    let most = max_copy(count(pid, now), config.full_copies);
+    let most = if scratch.walk.takes_raw_budget(stop) {
+        MAX_COPY as u32
+    } else {
+        // A process that has thousands of events while its tables are built must not displace the samples of others.
+        max_copy(count(pid, now), config.full_copies)
+    };
+    let most = if share < most { share } else { most };
     (most >= MIN_COPY).then_some(most)
+}
+
+/// Returns the maximum number of bytes that one raw sample takes of the room in the ring.
+#[inline(always)]
+fn share_of_room(config: &Config) -> u32 {
+    // SAFETY: the ring is a ring.
+    let waiting = unsafe { bpf_ringbuf_query((&raw const RING).cast_mut().cast(), BPF_RB_AVAIL_DATA as u64) };
+    let size = config.wakeup_bytes as u64 * 4;
+    (size.saturating_sub(waiting) / 32) as u32
 }
 
 /// Counts a raw sample of a process. Returns the number of those before it in the window.
@@ -93,7 +108,7 @@ pub(crate) fn send<const SET: u32>(
     let from = scratch.walk.registers.values[x86_64::SP];
     let user = interpreter_frames::<SET>(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
-    scratch.copy = Copy { from, at, reached: 0, copied: 0, limit: limit(config, at, most) };
+    scratch.copy = Copy { from, at, reached: 0, copied: 0, limit: limit(at, most) };
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
@@ -136,19 +151,12 @@ extern "C" fn step_interpreter_frames<const SET: u32>(_: u32, state: *mut *mut S
     scratch.walk.step_interpreter_frames(unsafe { &mut *machine }).into()
 }
 
-/// Returns the maximum number of bytes of stack to copy: `most`, less the fuller the ring is, so that a late user space does not
-/// lose samples with short stacks, and no more than fit into the record from word `at` on.
+/// Returns the maximum number of bytes of stack to copy: `most`, but no more than fit into the record from word `at` on.
 #[inline(always)]
-fn limit(config: &Config, at: u32, most: u32) -> u32 {
-    // SAFETY: the ring is a ring.
-    let waiting = unsafe { bpf_ringbuf_query((&raw const RING).cast_mut().cast(), BPF_RB_AVAIL_DATA as u64) };
-    let size = config.wakeup_bytes as u64 * 4;
-    let room = if waiting < size { size - waiting } else { 0 };
-    let limit = (room / 32) as u32;
-    let limit = if limit > most { most } else { limit };
+fn limit(at: u32, most: u32) -> u32 {
     // Interpreter frames already occupy up to a quarter of it.
     let left = (RECORD_WORDS as u32 - 1).saturating_sub(at) * 8;
-    if limit > left { left } else { limit }
+    if most > left { left } else { most }
 }
 
 /// Progress of the copy of the stack.
