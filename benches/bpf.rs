@@ -1,4 +1,4 @@
-//! The kernel's stack walk as a program of ten instructions, and the kernel's statistics of programs.
+//! The kernel's stack walk as a program of ten instructions, a program without work, and the kernel's statistics of programs.
 
 use std::fs;
 use std::io;
@@ -74,6 +74,36 @@ impl StackIds {
             }
         }
         deepest
+    }
+}
+
+/// A program without work, at each switch between threads, until it is dropped: the time that statistics give to a run of it is the
+/// time that they take themselves.
+#[derive(Debug)]
+pub struct AtSwitches {
+    _program: OwnedFd,
+    _link: OwnedFd,
+}
+
+impl AtSwitches {
+    /// Loads and attaches the program.
+    ///
+    /// # Errors
+    ///
+    /// Fails without `CAP_BPF` and `CAP_PERFMON`.
+    pub fn start() -> io::Result<AtSwitches> {
+        const PROG_LOAD: libc::c_long = 5;
+        const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
+        const RAW_TRACEPOINT: u32 = 17;
+        let code = [instruction(0xb7, 0x00, 0), instruction(0x95, 0x00, 0)]; // r0 = 0, exit
+        let license = c"GPL";
+        let attributes =
+            [pair(RAW_TRACEPOINT, code.len() as u32), code.as_ptr() as u64, license.as_ptr() as u64, 0, 0, 0];
+        let program = bpf(PROG_LOAD, &attributes)?;
+        let tracepoint = c"sched_switch";
+        let link =
+            bpf(RAW_TRACEPOINT_OPEN, &[tracepoint.as_ptr() as u64, pair(program.as_raw_fd() as u32, 0), 0])?;
+        Ok(AtSwitches { _program: program, _link: link })
     }
 }
 
@@ -252,9 +282,6 @@ fn code(stacks: i32) -> [u64; 12] {
     const KERNEL: i32 = 0;
     const USER: i32 = 1 << 8;
     const GET_STACKID: i32 = 27;
-    let instruction = |code: u8, registers: u8, immediate: i32| {
-        u64::from(code) | u64::from(registers) << 8 | u64::from(immediate as u32) << 32
-    };
     [
         instruction(0xbf, 0x16, 0),      // r6 = r1
         instruction(0x18, 0x12, stacks), // r2 = stacks
@@ -269,6 +296,11 @@ fn code(stacks: i32) -> [u64; 12] {
         instruction(0xb7, 0x00, 0),           // r0 = 0
         instruction(0x95, 0x00, 0),           // exit
     ]
+}
+
+/// Encodes an instruction.
+fn instruction(code: u8, registers: u8, immediate: i32) -> u64 {
+    u64::from(code) | u64::from(registers) << 8 | u64::from(immediate as u32) << 32
 }
 
 /// The profiler's clock, for one thread.

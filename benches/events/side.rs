@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use benches::bpf::KPROBE;
+use benches::bpf::{AtSwitches, KPROBE};
 use benches::options::option;
 use benches::peer::Peer;
 use ebpf_profiler_core::Profiler;
@@ -29,6 +29,8 @@ enum Tool {
     Script(&'static str),
     /// The profiler of OpenTelemetry, with the probability of a sample.
     Peer(&'static str),
+    /// A program without work.
+    Nothing,
 }
 
 /// A side at work.
@@ -36,6 +38,7 @@ pub(crate) enum Running {
     Ours(Profiler),
     Script(Child),
     Peer { _peer: Peer },
+    Nothing { _program: AtSwitches },
 }
 
 /// Longer than a round.
@@ -64,6 +67,7 @@ pub(crate) const SIDES: &[Side] = &[
     ours("malloc, sampled", Event::Malloc, || Malloc::of_c_library().into(), Filter::new),
     script("malloc, bpftrace: count", Event::Malloc, COUNT),
     script("malloc, bpftrace: bytes by stack", Event::Malloc, BYTES),
+    Side { name: "switch, a program without work", event: Event::Switch, tool: Tool::Nothing },
 ];
 
 /// Waits above a threshold that none reaches: no stack is taken.
@@ -118,7 +122,7 @@ impl Side {
             Tool::Script(_) if !is_there() => Some("no bpftrace"),
             Tool::Peer(_) if option("peer", String::new()).is_empty() => Some("no --peer"),
             Tool::Peer(_) if !Path::new(KPROBES).exists() => Some("no kprobes"),
-            Tool::Ours(..) | Tool::Script(_) | Tool::Peer(_) => None,
+            Tool::Ours(..) | Tool::Script(_) | Tool::Peer(_) | Tool::Nothing => None,
         }
     }
 
@@ -131,6 +135,7 @@ impl Side {
                 Ok(Running::Ours(builder.start()?))
             }
             Tool::Script(text) => trace(text).map(Running::Script),
+            Tool::Nothing => Ok(Running::Nothing { _program: AtSwitches::start()? }),
             Tool::Peer(probability) => Ok(Running::Peer { _peer: wait(probability)? }),
         }
     }
@@ -147,7 +152,7 @@ impl Running {
                 child.wait()?;
                 Ok(0)
             }
-            Running::Peer { .. } => Ok(0),
+            Running::Peer { .. } | Running::Nothing { .. } => Ok(0),
         }
     }
 }
