@@ -9,6 +9,8 @@ use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Elf, Symbol};
 
+use super::embedded;
+
 /// Returns the addresses of all builtins, sorted, if they have no sizes: those of Node.js 12.
 fn starts(elf: &Elf) -> Vec<u64> {
     let mut starts = Vec::new();
@@ -78,51 +80,86 @@ pub(super) struct Part {
 }
 
 impl Builtins {
-    /// Finds the builtins in the symbol table.
+    /// Finds the builtins in the symbol table, or without one by what V8 exports.
     pub(super) fn find(elf: &Elf) -> Option<Builtins> {
-        let mut all = NONE;
-        let (mut resume, mut resume_either) = (NONE, NONE);
-        let (mut handlers, mut entry, mut prologue, mut leave, mut sizes) = (None, None, None, None, None);
+        let mut found = Found::default();
         let starts = starts(elf);
-        elf.for_each_symbol(|name, symbol| {
-            if name == SIZES {
-                sizes = Some(symbol);
-            }
-            let Some(name) = name.strip_prefix(b"Builtins_") else { return };
-            let symbol = with_size(symbol, &starts);
-            extend(&mut all, symbol);
-            match name {
-                b"WideHandler" => handlers = Some(symbol.address),
-                b"InterpreterEntryTrampoline" => entry = Some(symbol),
-                b"BaselineOutOfLinePrologue" => prologue = Some(symbol),
-                b"BaselineLeaveFrame" => leave = Some(symbol),
-                b"InterpreterEnterAtBytecode"
-                | b"InterpreterEnterAtNextBytecode"
-                | b"InterpreterEnterBytecodeAdvance"
-                | b"InterpreterEnterBytecodeDispatch" => extend(&mut resume, symbol),
-                b"BaselineOrInterpreterEnterAtBytecode" | b"BaselineOrInterpreterEnterAtNextBytecode" => {
-                    extend(&mut resume_either, symbol);
-                }
-                _ => {}
-            }
+        elf.for_each_symbol(|name, symbol| match name.strip_prefix(b"Builtins_") {
+            Some(name) => found.add(name, with_size(symbol, &starts)),
+            None if name == SIZES.as_bytes() => found.sizes = Some(symbol),
+            None => {}
         });
+        if found.entry.is_none() {
+            found = Found { sizes: elf.exports()?.get(SIZES), ..Found::default() };
+            embedded::for_each(elf, |name, symbol| found.add(name, symbol))?;
+        }
+        found.read(elf)
+    }
+}
+
+/// The builtins that were found so far.
+struct Found {
+    all: Range<u64>,
+    handlers: Option<u64>,
+    entry: Option<Symbol>,
+    prologue: Option<Symbol>,
+    leave: Option<Symbol>,
+    resume: Range<u64>,
+    resume_either: Range<u64>,
+    sizes: Option<Symbol>,
+}
+
+impl Default for Found {
+    fn default() -> Found {
+        Found {
+            all: NONE,
+            handlers: None,
+            entry: None,
+            prologue: None,
+            leave: None,
+            resume: NONE,
+            resume_either: NONE,
+            sizes: None,
+        }
+    }
+}
+
+impl Found {
+    fn add(&mut self, name: &[u8], symbol: Symbol) {
+        extend(&mut self.all, symbol);
+        match name {
+            b"WideHandler" => self.handlers = Some(symbol.address),
+            b"InterpreterEntryTrampoline" => self.entry = Some(symbol),
+            b"BaselineOutOfLinePrologue" => self.prologue = Some(symbol),
+            b"BaselineLeaveFrame" => self.leave = Some(symbol),
+            b"InterpreterEnterAtBytecode"
+            | b"InterpreterEnterAtNextBytecode"
+            | b"InterpreterEnterBytecodeAdvance"
+            | b"InterpreterEnterBytecodeDispatch" => extend(&mut self.resume, symbol),
+            b"BaselineOrInterpreterEnterAtBytecode" | b"BaselineOrInterpreterEnterAtNextBytecode" => {
+                extend(&mut self.resume_either, symbol);
+            }
+            _ => {}
+        }
+    }
+
+    fn read(self, elf: &Elf) -> Option<Builtins> {
         let part = |symbol: Option<Symbol>| symbol.and_then(|symbol| Part::read(elf, symbol));
-        let sizes = sizes.and_then(|symbol| bytes(elf, symbol, MAX_SIZES)).unwrap_or_default();
         Some(Builtins {
-            handlers: handlers?,
-            entry: part(entry)?,
-            prologue: part(prologue).unwrap_or_default(),
-            leave: part(leave).unwrap_or_default(),
-            resume,
-            resume_either,
-            sizes,
-            all,
+            all: self.all,
+            handlers: self.handlers?,
+            entry: part(self.entry)?,
+            prologue: part(self.prologue).unwrap_or_default(),
+            leave: part(self.leave).unwrap_or_default(),
+            resume: self.resume,
+            resume_either: self.resume_either,
+            sizes: self.sizes.and_then(|symbol| bytes(elf, symbol, MAX_SIZES)).unwrap_or_default(),
         })
     }
 }
 
 /// The table of the sizes of bytecodes.
-const SIZES: &[u8] = b"_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE";
+const SIZES: &str = "_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE";
 
 impl Part {
     fn read(elf: &Elf, symbol: Symbol) -> Option<Part> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::elf::{Elf, Kind};
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Runtime, Target};
 use ebpf_programs::abi::interpreter::walker;
 use ebpf_programs::abi::v8::parameter;
@@ -25,6 +25,8 @@ pub(super) struct File {
 pub(super) struct Facts {
     pub(super) layout: Layout,
     pub(super) builtins: Builtins,
+    /// `true` if the file has a load bias, so that its addresses in `Code` objects are those of the process.
+    pub(super) is_moved: bool,
     /// `None` if the code of WebAssembly cannot be found.
     pub(super) wasm: Option<WasmLayout>,
 }
@@ -37,7 +39,8 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     let builtins = Builtins::find(elf).ok_or(Reason::Unsupported);
     let facts = layout.and_then(|layout| {
         let wasm = WasmLayout::find(elf, layout.version);
-        Ok(Arc::new(Facts { layout, builtins: builtins?, wasm }))
+        let is_moved = elf.kind() != Kind::Executable;
+        Ok(Arc::new(Facts { layout, builtins: builtins?, is_moved, wasm }))
     });
     Some(File { facts })
 }
@@ -129,7 +132,7 @@ fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
     words[parameter::RESUME_SIZE] = size(&builtins.resume);
     words[parameter::RESUME_EITHER] = distance(builtins.resume_either.start);
     words[parameter::RESUME_EITHER_SIZE] = size(&builtins.resume_either);
-    words[parameter::BUILTINS_OF_CODE] = builtins.all.start;
+    words[parameter::BUILTINS_OF_CODE] = if facts.is_moved { start } else { builtins.all.start };
     words[parameter::OFFSET_WORD] = layout.offset_word.into();
     words[parameter::SHARED] = layout.function.shared.into();
     words[parameter::CODE] = layout.function.code.into();

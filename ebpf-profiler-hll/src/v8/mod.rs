@@ -29,8 +29,9 @@
 //! # Limits
 //!
 //! * Functions that are inlined into WebAssembly are not shown, and its functions have no lines.
-//! * A program without symbol table, as Debian's `libnode`, is not supported, nor is one without the constants that V8 exports for
-//!   debuggers, as Deno: they are walked through by frame pointers, and their compiled code has no names.
+//! * A program without symbol table is supported if it exports V8's internal functions, as Debian's `libnode` does: its builtins
+//!   have no names. One without the constants that V8 exports for debuggers, as Deno, is walked through by frame pointers, and its
+//!   compiled code has no names.
 //! * While the deoptimizer replaces a frame, the stack ends there: the frame is overwritten.
 //! * In Node.js 16, 0.2 % of samples in baseline code have a function without a name: they are in its epilogue.
 //! * An async function that is continued stands alone: who awaits it is not in the stack.
@@ -48,6 +49,8 @@
 mod version;
 
 mod layout;
+
+mod embedded;
 
 mod builtins;
 

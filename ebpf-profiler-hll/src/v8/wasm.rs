@@ -78,7 +78,7 @@ pub(super) struct WasmLayout {
 }
 
 impl WasmLayout {
-    /// Returns the layout of a file, `None` if it has no symbols.
+    /// Returns the layout of a file, `None` if it neither has symbols nor exports the engine.
     pub(super) fn find(elf: &Elf, version: Version) -> Option<WasmLayout> {
         let mut state = None;
         elf.for_each_symbol(|name, symbol| {
@@ -92,8 +92,18 @@ impl WasmLayout {
             Version(..13, _) => (8, 24, 44),
             _ => (8, 32, 56),
         };
-        Some(WasmLayout { state: state?, start, size, index })
+        Some(WasmLayout { state: state.or_else(|| loaded_state(elf))?, start, size, index })
     }
+}
+
+/// Returns the address of the pointer to the engine's state, which an exported function loads.
+fn loaded_state(elf: &Elf) -> Option<u64> {
+    let at = elf.exports()?.get("_ZN2v88internal4wasm13GetWasmEngineEv")?.address;
+    let mut code = [0; 7];
+    elf.read(at, &mut code).ok()?;
+    // mov rax, [rip + n]
+    let [0x48, 0x8b, 0x05, distance @ ..] = code else { return None };
+    Some(at.wrapping_add(7).wrapping_add_signed(i32::from_le_bytes(distance).into()))
 }
 
 /// The modules of a process.

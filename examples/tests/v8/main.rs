@@ -18,7 +18,7 @@
 //!
 //! `programs/names.js` has names and callbacks of all kinds; its stacks are compared with those of Node.js itself.
 //!
-//! `TRUTH_VERSION=22,24` leaves only these versions.
+//! `TRUTH_VERSION=22,24` leaves only these versions; `debian` is the library without symbols.
 //!
 //! | mode | code |
 //! | --- | --- |
@@ -77,6 +77,9 @@ const FREQUENCY: u32 = 499;
 /// The versions that `cargo xtask fixtures v8` fetches.
 const VERSIONS: &[&str] = &["12", "14", "16", "18", "20", "22", "24", "25", "26"];
 
+/// Folder of the test's programs.
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs");
+
 /// Minimum number of exact samples, of 1,000.
 const PER_MILLE: u64 = 990;
 
@@ -97,7 +100,7 @@ const EAGER: &[&str] = &["--no-enable-lazy-source-positions"];
 fn chains_of_installed_node() {
     test_needs::root!();
     test_needs::programs!("node");
-    let own = Node { name: "installed".to_owned(), program: PathBuf::from("node") };
+    let own = Node { name: "installed".to_owned(), program: PathBuf::from("node"), root: None };
     own.check("default", &[]);
     own.check("interpreter", &["--no-opt"]);
 }
@@ -183,9 +186,8 @@ mod matrix {
 
     #[test]
     #[ignore = "profiles: needs root"]
-    fn runtimes_without_symbols() {
+    fn runtime_without_symbols() {
         test_needs::root!();
-        native::check_library();
         native::check_deno();
     }
 
@@ -195,6 +197,23 @@ mod matrix {
         let nodes = VERSIONS.iter().filter_map(|version| Node::fetched(version));
         let failed: Vec<String> = nodes.flat_map(|node| programs::failures(&node)).collect();
         assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn programs_of_a_library_without_symbols() {
+        let failed = Node::of_debian().map_or(Vec::new(), |node| programs::failures(&node));
+        assert!(failed.is_empty(), "{failed:#?}");
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn chains_of_a_library_without_symbols() {
+        let Some(node) = Node::of_debian() else { return };
+        let modes: [(&str, &[&str]); 3] =
+            [("default", &[]), ("interpreter", OLD_INTERPRETER), ("baseline", OLD_BASELINE)];
+        modes.iter().for_each(|(mode, flags)| node.check(mode, flags));
+        node.check_engines("default", &[]);
     }
 
     #[test]
@@ -275,31 +294,57 @@ fn fixtures() -> PathBuf {
 struct Node {
     name: String,
     program: PathBuf,
+    /// The program's root directory, if it isn't that of the machine.
+    root: Option<PathBuf>,
 }
 
 impl Node {
     /// Returns a fetched version; skips the test if it isn't there. `None` if `TRUTH_VERSION` has only others.
     fn fetched(version: &str) -> Option<Node> {
+        Node::in_folder(version, &fixtures().join(format!("node-{version}")), "bin/node")
+    }
+
+    /// As [`Node::fetched`], with the path of the program in a folder.
+    fn in_folder(name: &str, folder: &Path, program: &str) -> Option<Node> {
         let only = std::env::var("TRUTH_VERSION").ok();
-        if only.is_some_and(|only| !only.split(',').any(|one| one == version)) {
+        if only.is_some_and(|only| !only.split(',').any(|one| one == name)) {
             return None;
         }
         if !test_needs::is_root() {
             test_needs::skip("it needs root");
             return None;
         }
-        let program = fixtures().join(format!("node-{version}/bin/node"));
+        let program = folder.join(program);
         if !program.exists() {
-            test_needs::skip(&format!("no Node.js {version}: cargo xtask fixtures v8"));
+            test_needs::skip(&format!("no Node.js {name}: cargo xtask fixtures v8"));
             return None;
         }
-        Some(Node { name: version.to_owned(), program })
+        Some(Node { name: name.to_owned(), program, root: None })
+    }
+
+    /// Returns Debian's Node.js, whose V8 is in a library without symbol table.
+    fn of_debian() -> Option<Node> {
+        let folder = fixtures().join("node-debian");
+        let mut node = Node::in_folder("debian", &folder, "usr/bin/node")?;
+        node.root = Some(folder.canonicalize().unwrap());
+        node.program = PathBuf::from("/usr/bin/node");
+        Some(node)
+    }
+
+    /// Returns a command that runs it, and sees the folder `shown` even if it has another root directory.
+    fn command(&self, shown: &Path) -> Command {
+        const RUN: &str = "root=$1 shown=$2; shift 2; mkdir -p \"$root$shown\" && mount --bind \"$shown\" \"$root$shown\" \
+                           && cd / && exec unshare --root \"$root\" \"$@\"";
+        let Some(root) = &self.root else { return Command::new(&self.program) };
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", RUN, "sh"]).args([root, shown, &self.program]);
+        command
     }
 
     /// Fails unless nearly all samples of `engines.js` are exact, in three threads and in each chain.
     fn check_engines(&self, mode: &str, flags: &[&str]) {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/engines.js");
-        let mut command = Command::new(&self.program);
+        let mut command = self.command(Path::new(PROGRAMS));
         let running = Running(command.args(flags).arg(program).args(["120", "", "2"]).spawn().unwrap());
         let profile = profile(running.0.id());
         let verdict = engines::Verdict::on(&profile, program);
@@ -313,7 +358,7 @@ impl Node {
     /// Fails unless nearly all samples of a mode are exact.
     fn check(&self, mode: &str, flags: &[&str]) {
         let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/chains.js");
-        let mut command = Command::new(&self.program);
+        let mut command = self.command(Path::new(PROGRAMS));
         let running = Running(command.args(flags).arg(program).arg("120").spawn().unwrap());
         let profile = profile(running.0.id());
         let verdict = Verdict::on(&profile, program);

@@ -1,10 +1,9 @@
-//! Runtimes whose functions cannot be named: V8 in Debian's `libnode`, a library without symbol table, and in Deno, a program
-//! without symbols of V8 and without unwind data.
+//! A runtime whose functions cannot be named: V8 in Deno, a program without symbols of V8 and without unwind data.
 //!
-//! Their stacks have to be whole, the code of their compilers shown as such, and nothing named as a script.
+//! Its stacks have to be whole, the code of its compilers shown as such, and nothing named as a script.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use ebpf_profiler_core::profile::{Call, Kind, Profile};
 
@@ -15,18 +14,6 @@ const PER_MILLE: u64 = 990;
 
 /// A program of the test, which no runtime is found in.
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/chains.js");
-
-/// Fails unless nearly all stacks of Debian's Node.js are whole.
-pub(crate) fn check_library() {
-    let root = fixtures().join("node-debian");
-    if !root.join("complete").exists() {
-        return test_needs::skip("no Node.js of Debian: cargo xtask fixtures v8");
-    }
-    std::fs::copy(PROGRAM, root.join("chains.js")).unwrap();
-    let mut command = Command::new("chroot");
-    command.arg(&root).args(["/usr/bin/node", "/chains.js", "120"]).stderr(Stdio::null());
-    check("libnode", command);
-}
 
 /// Fails unless nearly all stacks of Deno are whole.
 pub(crate) fn check_deno() {

@@ -10,8 +10,6 @@
 //! Stacks have to be whole, and frames of V8 to have names. Names are compared with the sources: that of a function stands in the
 //! line where the function begins, or before it. The first samples, while Node.js starts, are judged for themselves.
 
-use std::process::Command;
-
 use crate::Node;
 use crate::placed::Language;
 use crate::sources::Sources;
@@ -43,9 +41,9 @@ pub(crate) fn failures(node: &Node) -> Vec<String> {
         ("UglifyJS", texts(&[&path("uglify-js/bin/uglifyjs"), "-c", "-m", "--", &path("prettier/cli.js")])),
         ("esbuild", texts(&[&path("esbuild-wasm/bin/esbuild"), "--minify", &path("prettier/cli.js")])),
     ];
-    let mut sources = Sources::new(root, BEFORE, words);
+    let mut sources = Sources::new(root.clone(), BEFORE, words);
     let failures = |(name, arguments): (&str, Vec<String>)| {
-        let mut command = Command::new(&node.program);
+        let mut command = node.command(&root);
         command.args(arguments);
         LANGUAGE.failures(&node.name, name, &command, &mut sources)
     };
