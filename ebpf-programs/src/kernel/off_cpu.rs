@@ -92,20 +92,23 @@ fn switch(context: &RawTracePointContext, settings: &OffCpu, config: &Config, no
     if is_outside || filters::drops_next(next, pid == tid, cpu) {
         return Counters::filter(cpu);
     }
-    if is_filtered(pid, config) {
-        return;
-    }
     // SAFETY: the helper has no conditions.
-    if unsafe { bpf_get_prandom_u32() } as u64 >= settings.probability {
-        return;
+    if !is_filtered(pid, config) && (unsafe { bpf_get_prandom_u32() } as u64) < settings.probability {
+        request(settings, Switched { at, ready }, now, tid, cpu);
     }
+}
+
+/// Requests the sample of a thread that waited until now, as `switched` tells.
+#[inline(always)]
+fn request(settings: &OffCpu, switched: Switched, now: u64, tid: u32, cpu: u32) {
+    let Switched { at, ready } = switched;
     let Some(woken) = WOKEN.get_ptr_mut(cpu) else { return };
     let weigh = |time| weigh(settings, time);
     // A wake-up that came before the profiler counts from its start.
     let since_ready = if ready > at { ready } else { at };
     let is_split = settings.by_state != 0 && ready != 0;
     let mut waited_ready = if is_split { weigh(now.saturating_sub(since_ready)) } else { 0 };
-    let waited = weigh(waited);
+    let waited = weigh(now.saturating_sub(at));
     let Some(value) = budget::weigh(settings.event as u16, waited) else {
         return budget::count_skipped(settings.event as u16, NOT_TIMED);
     };
