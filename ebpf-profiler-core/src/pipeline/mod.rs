@@ -16,6 +16,8 @@ mod held;
 
 mod raw;
 
+mod stacks;
+
 mod threads;
 
 use std::time::{Duration, SystemTime};
@@ -26,6 +28,7 @@ use hashbrown::HashMap;
 
 use self::exec::Execs;
 use self::held::{HeldSample, HeldSamples};
+use self::stacks::StackShares;
 use self::threads::{LabelSource, Threads};
 use crate::language::Splice;
 use crate::process::{Module, ModuleId};
@@ -47,6 +50,7 @@ pub struct Pipeline {
     registry: Registry,
     builder: ProfileBuilder,
     threads: Threads,
+    stacks: StackShares,
     labels: Option<LabelSource>,
     held: HeldSamples,
     walker: Walker,
@@ -138,6 +142,7 @@ impl Pipeline {
             registry,
             builder: ProfileBuilder::new(period),
             threads: Threads::default(),
+            stacks: StackShares::default(),
             labels: None,
             held: HeldSamples::default(),
             walker: Walker::default(),
@@ -247,6 +252,7 @@ impl Pipeline {
         let start = std::mem::replace(&mut self.since, now);
         self.show_held(start);
         self.threads = Threads::default();
+        self.stacks = StackShares::default();
         let next = ProfileBuilder::of_kinds(self.kinds.iter().cloned());
         let mut builder = std::mem::replace(&mut self.builder, next);
         for builder in [&mut builder, self.held.interners().0] {
@@ -391,7 +397,7 @@ impl Pipeline {
             _ => (&mut self.builder, &mut self.threads),
         };
         let thread = threads.number(builder, &mut self.registry, self.labels, tick);
-        let at = (thread, builder.trace(&trace));
+        let at = (thread, self.stacks.trace(builder, self.registry.limits(), tick.pid, &trace));
         if !tick.is_held || early.is_some() {
             let time = tick.time.wrapping_add(self.clock.offset);
             let sample = (tick.event.into(), early.unwrap_or(tick.value));

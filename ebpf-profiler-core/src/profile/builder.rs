@@ -131,6 +131,19 @@ impl ProfileBuilder {
         self.traces.intern(trace, frames)
     }
 
+    /// Returns the number of a trace; `None` if it is unknown.
+    pub(crate) fn known_trace(&mut self, trace: &Trace<'_>) -> Option<TraceId> {
+        let frames = trace.frames.iter().map(|frame| self.frames.numbers.get(frame).map(|&id| FrameId(id)));
+        self.traces.find(trace, frames)
+    }
+
+    /// Returns the approximate memory of all different stacks in bytes.
+    pub(crate) fn stack_bytes(&self) -> usize {
+        /// Of a frame, in the list of all and in the table by content.
+        const FRAME: usize = 2 * size_of::<Frame>() + 8;
+        self.frames.items.len() * FRAME + self.traces.frames() * size_of::<FrameId>()
+    }
+
     /// Adds a sample of an interned thread and trace; as [`add_value`](ProfileBuilder::add_value).
     pub(crate) fn add_interned(
         &mut self,

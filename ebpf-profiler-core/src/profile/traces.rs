@@ -89,6 +89,26 @@ impl TraceInterner {
         })
     }
 
+    /// Returns the number of a trace; `None` if it is unknown.
+    pub(super) fn find(
+        &mut self,
+        trace: &Trace<'_>,
+        frames: impl Iterator<Item = Option<FrameId>>,
+    ) -> Option<TraceId> {
+        self.scratch.clear();
+        for frame in frames {
+            self.scratch.push(frame?);
+        }
+        let stack = StackId(self.known_stack(self.hasher.hash_one(&self.scratch[..]))?);
+        let stored = StoredTrace { stack, stop: trace.stop, omitted: trace.omitted, gap: trace.gap };
+        self.by_content.get(&stored).copied()
+    }
+
+    /// Returns the number of frames of all different stacks.
+    pub(super) fn frames(&self) -> usize {
+        self.traces.stacks.frames.len()
+    }
+
     /// Returns a trace and its frames.
     pub(super) fn get(&self, id: TraceId) -> (&StoredTrace, &[FrameId]) {
         let stored = self.traces.get(id);
@@ -100,17 +120,21 @@ impl TraceInterner {
     }
 
     fn stack(&mut self, frames: impl Iterator<Item = FrameId>) -> StackId {
-        let TraceInterner { traces, by_frames, hasher, scratch, .. } = self;
-        scratch.clear();
-        scratch.extend(frames);
-        let hash = hasher.hash_one(&scratch[..]);
+        self.scratch.clear();
+        self.scratch.extend(frames);
+        let hash = self.hasher.hash_one(&self.scratch[..]);
+        StackId(self.known_stack(hash).unwrap_or_else(|| {
+            let number = self.traces.stacks.push(&self.scratch);
+            self.by_frames.insert_unique(hash, (hash, number), |&(hash, _)| hash);
+            number
+        }))
+    }
+
+    /// Returns the number of the stack of the frames in `scratch`, whose hash is `hash`.
+    fn known_stack(&self, hash: u64) -> Option<u32> {
+        let TraceInterner { traces, by_frames, scratch, .. } = self;
         let same = |&(known, number): &(u64, u32)| known == hash && traces.stacks.get(number) == &scratch[..];
-        if let Some(&(_, number)) = by_frames.find(hash, same) {
-            return StackId(number);
-        }
-        let number = traces.stacks.push(scratch);
-        by_frames.insert_unique(hash, (hash, number), |&(hash, _)| hash);
-        StackId(number)
+        by_frames.find(hash, same).map(|&(_, number)| number)
     }
 }
 

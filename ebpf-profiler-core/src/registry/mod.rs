@@ -197,6 +197,11 @@ impl Registry {
         }
     }
 
+    /// Returns the bounds.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// Sets the bounds of the state that is kept about processes.
     pub fn set_limits(&mut self, limits: Limits) {
         let mappings = limits.mappings.min(MAX_MAPPINGS);

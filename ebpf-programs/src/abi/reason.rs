@@ -66,6 +66,8 @@ reasons! {
         TooManyMappings = 14, "too many mappings";
         /// The thread is within `execve`: its old stack is gone, its new one not there yet.
         Exec = 15, "exec";
+        /// The process has more different stacks in the profile than its share.
+        TooManyStacks = 16, "too many different stacks";
     }
 }
 

@@ -103,6 +103,25 @@ fn a_runtime_mapped_16000_times_costs_no_other_program() {
 
 #[test]
 #[ignore = "needs root"]
+fn stacks_that_never_repeat_are_cut_in_their_process_alone() {
+    test_needs::root!();
+    let scratch = Scratch::new("stacks");
+    let program = compile(&scratch, "stacks");
+    let attacker = Process::start(Command::new(program).uid(NOBODY));
+    // As many samples as at 97 Hz in two minutes.
+    let profile = profile_at(2999, &scratch, SECONDS, MEMORY, || {});
+    drop(attacker);
+    profile.require_ordinary();
+    let of_attacker = profile.folded.lines().filter(|line| line.starts_with("stacks;"));
+    let (cut, other): (Vec<_>, Vec<_>) =
+        of_attacker.partition(|line| line.contains("[truncated: too many different stacks]"));
+    eprintln!("{} cut, {} other", cut.len(), other.len());
+    assert!(cut.iter().any(|line| line.contains("leaf")), "{cut:#?}");
+    assert!(other.iter().any(|line| line.contains(";main;")));
+}
+
+#[test]
+#[ignore = "needs root"]
 fn a_file_with_the_build_id_of_another_does_not_replace_it() {
     test_needs::root!();
     let scratch = Scratch::new("build_id");
@@ -186,6 +205,11 @@ fn profile(scratch: &Scratch, seconds: u64) -> Profile {
 /// Profiles the machine with an ordinary program on it, with at most `limit` bytes of memory. Calls `start` when the
 /// profiler has begun.
 pub(crate) fn profile_with(scratch: &Scratch, seconds: u64, limit: u64, start: impl FnOnce()) -> Profile {
+    profile_at(97, scratch, seconds, limit, start)
+}
+
+/// As [`profile_with`], with `hertz` samples a second and CPU.
+fn profile_at(hertz: u32, scratch: &Scratch, seconds: u64, limit: u64, start: impl FnOnce()) -> Profile {
     // Attackers run beside it in large numbers; its share of the processors is not what is tested.
     let program = compile(scratch, "ordinary");
     let mut ordinary = Process::start(Command::new("nice").args(["-n", "-10"]).arg(program));
@@ -196,7 +220,7 @@ pub(crate) fn profile_with(scratch: &Scratch, seconds: u64, limit: u64, start: i
     let mut command = Command::new("sh");
     // The shell enters the group before it becomes the profiler.
     command.args(["-c", "[ -z \"$1\" ] || echo $$ >\"$1\"; shift; exec \"$@\"", "sh", &group.procs()]);
-    command.args([FLAMEGRAPH, "--seconds", &seconds, "--frequency", "97", "--output", &output]);
+    command.args([FLAMEGRAPH, "--seconds", &seconds, "--frequency", &hertz.to_string(), "--output", &output]);
     let begun = Instant::now();
     let mut profiler = Process::start(&mut command);
     std::thread::sleep(Duration::from_millis(700));

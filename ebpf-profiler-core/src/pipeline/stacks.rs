@@ -1,0 +1,83 @@
+//! Memory of the different stacks of a profile.
+
+use hashbrown::HashMap;
+
+use crate::profile::{ProfileBuilder, TraceId};
+use crate::registry::Limits;
+use crate::trace::{Frame, Stop, Trace};
+
+/// Bytes of the different stacks of each process.
+#[derive(Default)]
+pub(super) struct StackShares {
+    of_process: HashMap<u32, usize>,
+}
+
+impl StackShares {
+    /// Returns the number of a trace of a process in `builder`. Beyond the limits, that of an unknown trace is the number of its
+    /// kernel frames and its innermost function.
+    pub(super) fn trace(
+        &mut self,
+        builder: &mut ProfileBuilder,
+        limits: &Limits,
+        pid: u32,
+        trace: &Trace<'_>,
+    ) -> TraceId {
+        let before = builder.stack_bytes();
+        let share = self.of_process.entry(pid).or_default();
+        if *share < limits.process_stack_bytes && before < limits.stack_bytes {
+            let number = builder.trace(trace);
+            *share += builder.stack_bytes() - before;
+            return number;
+        }
+        if let Some(number) = builder.known_trace(trace) {
+            return number;
+        }
+        let is_kernel = |frame: &&Frame| matches!(frame, Frame::Kernel { .. });
+        let kept = trace.frames.iter().take_while(is_kernel).count() + 1;
+        let frames = &trace.frames[..kept.min(trace.frames.len())];
+        builder.trace(&Trace::new(frames, Stop::TooManyStacks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::trace::Found;
+
+    const FRAMES: usize = 60;
+
+    fn kernel(address: u64) -> Frame {
+        Frame::Kernel { address }
+    }
+
+    fn user(address: u64) -> Frame {
+        Frame::Anonymous { address, found: Found::Exactly }
+    }
+
+    /// A stack of two kernel frames and many of user code, different for each `number`.
+    fn stack(number: u64) -> Vec<Frame> {
+        let user = (0..FRAMES as u64).map(|at| user(1 + at * (number >> at & 1)));
+        [kernel(1), kernel(2)].into_iter().chain(user).collect()
+    }
+
+    #[test]
+    fn unknown_stacks_beyond_the_share_keep_their_leaf() {
+        let mut builder = ProfileBuilder::new(Duration::ZERO);
+        let mut shares = StackShares::default();
+        let limits = Limits { process_stack_bytes: 20_000, stack_bytes: 60_000, ..Limits::default() };
+        let mut number =
+            |pid, frames: &[Frame], stop| shares.trace(&mut builder, &limits, pid, &Trace::new(frames, stop));
+        let whole = number(1, &stack(0), Stop::Root);
+        let numbers: Vec<_> = (1..200).map(|at| number(1, &stack(at), Stop::Root)).collect();
+        let cut = number(1, &[kernel(1), kernel(2), user(1)], Stop::TooManyStacks);
+        assert_eq!(numbers.last(), Some(&cut));
+        assert_eq!(number(1, &stack(0), Stop::Root), whole, "known ones are kept");
+        assert_ne!(number(2, &stack(1000), Stop::Root), cut, "another process has a share of its own");
+        let in_all = (3..100).flat_map(|pid| (0..200).map(move |at| (pid, at + (u64::from(pid) << 9))));
+        let last = in_all.map(|(pid, at)| number(pid, &stack(at), Stop::Root)).last();
+        assert_eq!(last, Some(cut));
+        assert!(builder.stack_bytes() < limits.stack_bytes + 2 * FRAMES * size_of::<Frame>());
+    }
+}
