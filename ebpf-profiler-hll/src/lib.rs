@@ -46,7 +46,7 @@
 //! | [Perl](perl) | 5.32 to 5.42 | exported symbols, in any file | subs, formats and evals, in their exact positions | with package; file; line of each frame |
 //! | [HotSpot](hotspot) | 11, 17, 21, 25; programs in Java, Kotlin, Scala, Groovy, JRuby | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
-//! | [LuaJIT](luajit) | 2.1 on x86_64, interpreter and traces | exported symbols or the symbol table, and unwind rules | functions in Lua and in C, coroutines, several states, in their exact positions | as the caller names them; file; line of each frame |
+//! | [LuaJIT](luajit) | 2.0 and 2.1 on x86_64, interpreter and traces | exported symbols or the symbol table, and unwind rules | functions in Lua and in C, coroutines, several states, in their exact positions | as the caller names them; file; line of each frame |
 //!
 //! # Limits
 //!

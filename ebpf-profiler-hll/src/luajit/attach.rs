@@ -5,13 +5,14 @@
 
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FramePath, FrameWalker, Reason};
 use ebpf_programs::abi::interpreter::walker;
-use ebpf_programs::abi::luajit::{native_frame, parameter};
+use ebpf_programs::abi::luajit::parameter;
 
+use super::build::Build;
 use super::name::Names;
 
-pub(super) fn attach(parameters: &[u64; parameter::COUNT]) -> Result<Attachment, Reason> {
-    let path = FramePath::from_stack_pointer(&[native_frame::STATE as i64]);
+pub(super) fn attach(build: Build, parameters: &[u64; parameter::COUNT]) -> Result<Attachment, Reason> {
+    let path = FramePath::from_stack_pointer(&[build.layout.native_frame.state as i64]);
     let walker = FrameWalker::with_parameters(walker::LUAJIT, Some(path), parameters);
     let walker = walker.map_err(|_| Reason::Unsupported)?;
-    Ok(Attachment::new(walker, Names).with_code(CodeRanges::new([]).with_anonymous()))
+    Ok(Attachment::new(walker, Names(build)).with_code(CodeRanges::new([]).with_anonymous()))
 }

@@ -13,6 +13,7 @@ use ebpf_profiler_core::elf::{Arch, Elf};
 use ebpf_profiler_core::language::{Attachment, Reason, Runtime, Target};
 use ebpf_programs::abi::luajit::parameter;
 
+use super::build::Build;
 use super::{attach, offsets};
 use crate::fde::Fdes;
 
@@ -31,8 +32,14 @@ const MAX_LOOP: usize = 1 << 17;
 /// The unwind rules of the loop.
 const RULES: &[u8] = &[0x0e, 80, 0x86, 2, 0x83, 3, 0x8f, 4, 0x8e, 5];
 
-/// `mov rax, [rdi + 16]`: the first pointer in a state with 64-bit references; otherwise it has four bytes, at 8.
+/// A function that LuaJIT 2.0 doesn't have.
+const LATER: &str = "luaJIT_profile_start";
+
+/// `mov rax, [rdi + 16]`: the first pointer in a state with references of 8 bytes.
 const LOAD: &[u8] = &[0x48, 0x8b, 0x47, 0x10];
+
+/// `mov eax, [rdi + 8]`: the same with references of 4 bytes.
+const COMPACT_LOAD: &[u8] = &[0x8b, 0x47, 0x08];
 
 /// `endbr64`.
 const BRANCH_TARGET: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
@@ -41,8 +48,8 @@ const BRANCH_TARGET: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 #[derive(Debug)]
 pub(super) struct File {
     loops: [Range<u64>; 1],
-    /// The walker's parameters; `None` if the layout of its objects is unknown.
-    parameters: Option<[u64; parameter::COUNT]>,
+    /// The layout of its objects, and the walker's parameters; `None` if that is unknown.
+    build: Option<(Build, [u64; parameter::COUNT])>,
 }
 
 /// Returns the runtime in a file, `None` if it holds none.
@@ -64,25 +71,28 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
         });
     }
     let range = Fdes::open(elf)?.with_rules(MIN_LOOP, RULES)?;
-    let is_supported = accessor.is_some_and(|address| has_long_references(elf, address));
+    let is_later = || exported(LATER).is_some() || elf.has_symbol(&[LATER]);
+    let build = accessor.and_then(|address| build(elf, address, is_later));
     // Without offsets the base of a trace is unknown, and only the frames behind it are shown.
-    let parameters = is_supported.then(|| of_code(elf, &range).unwrap_or_default());
-    Some(File { loops: [range], parameters })
+    let build = build.map(|build| (build, of_code(elf, &range, build).unwrap_or_default()));
+    Some(File { loops: [range], build })
 }
 
-fn of_code(elf: &Elf, range: &Range<u64>) -> Option<[u64; parameter::COUNT]> {
+fn of_code(elf: &Elf, range: &Range<u64>, build: Build) -> Option<[u64; parameter::COUNT]> {
     let mut code = vec![0; usize::try_from(range.end - range.start).ok()?.min(MAX_LOOP)];
     elf.read(range.start, &mut code).ok()?;
-    offsets::parameters(&code)
+    offsets::parameters(&code, build)
 }
 
-/// Returns `true` if the function at `address` reads a state with 64-bit references.
-fn has_long_references(elf: &Elf, address: u64) -> bool {
+/// Returns the build by the references in a state, which the function at `address` reads.
+fn build(elf: &Elf, address: u64, is_later: impl Fn() -> bool) -> Option<Build> {
     let mut code = [0; 8];
-    if elf.read(address, &mut code).is_err() {
-        return false;
+    elf.read(address, &mut code).ok()?;
+    let code = code.strip_prefix(BRANCH_TARGET).unwrap_or(&code);
+    if code.starts_with(LOAD) {
+        return Some(Build::WIDE);
     }
-    code.strip_prefix(BRANCH_TARGET).unwrap_or(&code).starts_with(LOAD)
+    code.starts_with(COMPACT_LOAD).then(|| Build::compact(!is_later()))
 }
 
 impl Runtime for File {
@@ -91,6 +101,9 @@ impl Runtime for File {
     }
 
     fn attach(&self, _: &Target<'_>) -> Result<Attachment, Reason> {
-        attach::attach(self.parameters.as_ref().ok_or(Reason::Unsupported)?)
+        let (build, parameters) = self.build.as_ref().ok_or(Reason::Unsupported)?;
+        let mut parameters = *parameters;
+        parameters[parameter::IS_COMPACT] = build.is_compact().into();
+        attach::attach(*build, &parameters)
     }
 }

@@ -1,4 +1,4 @@
-//! LuaJIT 2.1 on x86_64, builds with 64-bit references (GC64): its interpreter, and traces, the code that it compiles.
+//! LuaJIT 2.0 and 2.1 on x86_64: its interpreter, and traces, the code that it compiles.
 //!
 //! The *loop* is the interpreter's assembler code (`lj_vm_call`, `lj_BC_ADDVV`, …), one range of a file. A *run* is the list of
 //! frames on the Lua stack from the innermost one to the function that C called: functions in Lua, in C (`string.gsub`), and
@@ -34,10 +34,9 @@
 //!
 //! # Limits
 //!
-//! Not supported: LuaJIT 2.0, and builds with 32-bit references (Debian's 2.1 of 2017). Their Lua functions have no frames, and a stack
-//! is cut at a trace: few are whole while compiled code runs. A sample in one of the few instructions that set up the
-//! loop's native frame, or take it down, is cut there, or misses the native frames up to the next loop: 0.6 % of a program
-//! that sorts and replaces with callbacks. A stripped program that contains LuaJIT and exports nothing is not found.
+//! A sample in one of the few instructions that set up the loop's native frame, or take it down, is cut there, or misses the
+//! native frames up to the next loop: 0.6 % of a program that sorts and replaces with callbacks. A stripped program that contains
+//! LuaJIT and exports nothing is not found.
 //!
 //! # Reuse of addresses
 //!
@@ -45,6 +44,8 @@
 //! function at the same address with equal words is not distinguished.
 
 mod attach;
+
+mod build;
 
 mod caller;
 
@@ -64,7 +65,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// The language Lua: functions of LuaJIT 2.1 on x86_64, interpreted and in compiled traces.
+/// The language Lua: functions of LuaJIT 2.0 and 2.1 on x86_64, interpreted and in compiled traces.
 ///
 /// # Examples
 ///

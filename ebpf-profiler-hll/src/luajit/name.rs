@@ -2,9 +2,10 @@
 
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
 use ebpf_programs::abi::interpreter::fold;
-use ebpf_programs::abi::luajit::{function, kind, shape, value};
+use ebpf_programs::abi::luajit::{kind, shape, value};
 use ebpf_programs::abi::record::frame::SHAPE_SHIFT;
 
+use super::build::Build;
 use super::caller;
 use super::prototype::Prototype;
 
@@ -21,11 +22,11 @@ const MAIN: &str = "main chunk";
 const MAX_SOURCE: usize = 48;
 
 /// Names the functions of one process.
-pub(super) struct Names;
+pub(super) struct Names(pub(super) Build);
 
 impl Attached for Names {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
-        named(address, check, None, memory)
+        named(self.0, address, check, None, memory)
     }
 
     fn called_function(
@@ -36,29 +37,45 @@ impl Attached for Names {
         memory: &dyn Memory,
     ) -> Result<Function, Reason> {
         // A caller that cannot be read names nothing.
-        let name = call_name(caller, memory).ok().flatten();
-        named(address, check, name, memory)
+        let name = call_name(self.0, caller, memory).ok().flatten();
+        named(self.0, address, check, name, memory)
     }
 }
 
 /// Returns the name by which a caller's instruction calls a function.
-fn call_name((address, position): (u64, u32), memory: &dyn Memory) -> Result<Option<String>, Reason> {
+fn call_name(
+    build: Build,
+    (address, position): (u64, u32),
+    memory: &dyn Memory,
+) -> Result<Option<String>, Reason> {
     if address >> SHAPE_SHIFT != shape::LUA {
         return Ok(None);
     }
-    caller::name(&Prototype::read(address, memory)?, position, memory)
+    caller::name(&Prototype::read(address, build, memory)?, position, memory)
 }
 
-fn named(address: u64, check: u32, name: Option<String>, memory: &dyn Memory) -> Result<Function, Reason> {
+fn named(
+    build: Build,
+    address: u64,
+    check: u32,
+    name: Option<String>,
+    memory: &dyn Memory,
+) -> Result<Function, Reason> {
     match address >> SHAPE_SHIFT {
-        shape::LUA => lua(address, check, name, memory),
-        shape::NATIVE => native(address & value::ADDRESS, check, name, memory),
+        shape::LUA => lua(build, address, check, name, memory),
+        shape::NATIVE => native(build, address & value::ADDRESS, check, name, memory),
         _ => Err(Reason::Implausible),
     }
 }
 
-fn lua(address: u64, check: u32, name: Option<String>, memory: &dyn Memory) -> Result<Function, Reason> {
-    let prototype = Prototype::read(address, memory)?;
+fn lua(
+    build: Build,
+    address: u64,
+    check: u32,
+    name: Option<String>,
+    memory: &dyn Memory,
+) -> Result<Function, Reason> {
+    let prototype = Prototype::read(address, build, memory)?;
     if prototype.check() & CHECKED != check & CHECKED {
         return Err(Reason::Replaced);
     }
@@ -75,12 +92,19 @@ fn lua(address: u64, check: u32, name: Option<String>, memory: &dyn Memory) -> R
     Ok(Function::new(name).with_file(file).with_start_line(start_line).with_lines(lines))
 }
 
-fn native(address: u64, check: u32, name: Option<String>, memory: &dyn Memory) -> Result<Function, Reason> {
+fn native(
+    build: Build,
+    address: u64,
+    check: u32,
+    name: Option<String>,
+    memory: &dyn Memory,
+) -> Result<Function, Reason> {
+    let at = build.layout.function;
     let head: [u8; 16] = memory.array(address)?;
-    if head[kind::OFFSET as usize] != kind::FUNCTION || head[function::NUMBER as usize] == 0 {
+    if head[build.layout.kind] != kind::FUNCTION || head[at.number] == 0 {
         return Err(Reason::Implausible);
     }
-    let code = memory.u64(address.wrapping_add(function::NATIVE as u64))?;
+    let code = memory.u64(address.wrapping_add(at.native as u64))?;
     if fold(&[code, 0, 0], 1) & CHECKED != check & CHECKED {
         return Err(Reason::Replaced);
     }

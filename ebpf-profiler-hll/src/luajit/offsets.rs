@@ -8,8 +8,12 @@
 //!   loop: enter a trace                    49 8b 8e ‹traces› 48 8b 04 c1          mov rcx, [r14 + traces]; mov rax, [rcx + rax * 8]
 //!                                          49 89 96 ‹base› 49 89                  mov [r14 + base], rdx
 //! ```
+//!
+//! A build with references of 4 bytes has the same instructions with 32-bit registers. It doesn't enter a state with the first one.
 
 use ebpf_programs::abi::luajit::parameter;
+
+use super::build::Build;
 
 /// A byte of a pattern: `None` for those of a number of four bytes, which is wanted.
 type Pattern = &'static [Option<u8>];
@@ -24,6 +28,11 @@ const TRACES: Pattern =
     &[Some(0x49), Some(0x8b), Some(0x8e), N, N, N, N, Some(0x48), Some(0x8b), Some(0x04), Some(0xc1)];
 const BASE: Pattern = &[Some(0x49), Some(0x89), Some(0x96), N, N, N, N, Some(0x49), Some(0x89)];
 
+const COMPACT_TABLE: Pattern = &[Some(0x41), Some(0x81), Some(0xc6), N, N, N, N];
+const COMPACT_TRACES: Pattern =
+    &[Some(0x41), Some(0x8b), Some(0x8e), N, N, N, N, Some(0x8b), Some(0x04), Some(0x81)];
+const COMPACT_BASE: Pattern = &[Some(0x41), Some(0x89), Some(0x96), N, N, N, N, Some(0x41), Some(0x89)];
+
 /// Offset of the number in a pattern.
 const NUMBER_AT: usize = 3;
 
@@ -31,18 +40,24 @@ const NUMBER_AT: usize = 3;
 const MAX: u64 = 1 << 14;
 
 /// Returns the walker's [parameters](parameter); `None` if the code is not as expected.
-pub(super) fn parameters(code: &[u8]) -> Option<[u64; parameter::COUNT]> {
-    let table = find(code, TABLE)?;
+pub(super) fn parameters(code: &[u8], build: Build) -> Option<[u64; parameter::COUNT]> {
+    let [table, traces, base] = match build.is_compact() {
+        false => [TABLE, TRACES, BASE],
+        true => [COMPACT_TABLE, COMPACT_TRACES, COMPACT_BASE],
+    };
+    let table = find(code, table)?;
     // All states are entered in the same way.
-    find(code, STATE)?;
+    if !build.is_compact() {
+        find(code, STATE)?;
+    }
     let offset = |pattern| {
         let offset = u64::try_from(i64::from(table) + i64::from(find(code, pattern)?)).ok()?;
         (1..MAX).contains(&offset).then_some(offset)
     };
     let mut parameters = [0; parameter::COUNT];
-    parameters[parameter::TRACE_BASE] = offset(BASE)?;
+    parameters[parameter::TRACE_BASE] = offset(base)?;
     parameters[parameter::TRACE_NUMBER] = offset(NUMBER)?;
-    parameters[parameter::TRACES] = offset(TRACES)?;
+    parameters[parameter::TRACES] = offset(traces)?;
     Some(parameters)
 }
 
@@ -72,7 +87,23 @@ mod tests {
 
     #[test]
     fn derives_offsets_from_instructions() {
-        assert_eq!(parameters(&CODE.concat()), Some([376, 184, 1112]));
+        assert_eq!(parameters(&CODE.concat(), Build::WIDE), Some([376, 184, 1112, 0]));
+    }
+
+    /// The instructions of a LuaJIT 2.0.
+    const COMPACT_CODE: &[&[u8]] = &[
+        &[0x41, 0x81, 0xc6, 0xb8, 0x0b, 0, 0],
+        &[0x41, 0xc7, 0x86, 0x30, 0xf5, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+        &[0x41, 0x8b, 0x8e, 0x10, 0xf7, 0xff, 0xff, 0x8b, 0x04, 0x81],
+        &[0x41, 0x89, 0x96, 0x40, 0xf5, 0xff, 0xff, 0x41, 0x89, 0xae],
+    ];
+
+    #[test]
+    fn derives_offsets_from_instructions_with_short_references() {
+        let code = COMPACT_CODE.concat();
+        assert_eq!(parameters(&code, Build::compact(true)), Some([248, 232, 712, 0]));
+        assert_eq!(parameters(&code, Build::WIDE), None);
+        assert_eq!(parameters(&CODE.concat(), Build::compact(true)), None);
     }
 
     #[test]
@@ -80,10 +111,10 @@ mod tests {
         for missing in 0..CODE.len() {
             let rest: Vec<_> =
                 CODE.iter().enumerate().filter(|(at, _)| *at != missing).map(|it| *it.1).collect();
-            assert_eq!(parameters(&rest.concat()), None, "{missing}");
+            assert_eq!(parameters(&rest.concat(), Build::WIDE), None, "{missing}");
         }
         let other = [&CODE.concat()[..], &[0x49, 0x81, 0xc6, 0x88, 0x0f, 0, 0]].concat();
-        assert_eq!(parameters(&other), None);
-        assert_eq!(parameters(&[]), None);
+        assert_eq!(parameters(&other, Build::WIDE), None);
+        assert_eq!(parameters(&[], Build::WIDE), None);
     }
 }

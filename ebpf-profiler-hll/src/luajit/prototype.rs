@@ -1,7 +1,7 @@
 //! Reads prototypes, `GCproto`: what functions in Lua have in common.
 //!
 //! ```text
-//!   GCproto  header, sizes, pointers      104 bytes, then the instructions, 4 bytes each
+//!   GCproto  header, sizes, pointers      104 or 64 bytes, then the instructions, 4 bytes each
 //!   constants    … | object | object      ◄── constants ──►  numbers        indexed downwards and upwards
 //!   line table   line - first line of each instruction but the first, 1, 2 or 4 bytes each
 //!   variables    name 0 | start, distance to the previous one | length      LEB128, until a 0 byte
@@ -10,22 +10,11 @@
 
 use ebpf_profiler_core::language::{Lines, Memory, Reason};
 use ebpf_programs::abi::interpreter::{CHECK_WORDS, fold};
-use ebpf_programs::abi::luajit::{INSTRUCTION, kind, prototype};
+use ebpf_programs::abi::luajit::{self as layout, INSTRUCTION, kind};
 
+use super::build::Build;
 use super::instruction::Instruction;
 use super::text;
-
-/// Offsets in a prototype, in bytes.
-const CONSTANTS: usize = 32;
-const CONSTANT_COUNT: usize = 48;
-const SIZE: usize = 56;
-const UPVALUE_COUNT: usize = 60;
-const CHUNK: usize = 64;
-const FIRST_LINE: usize = 72;
-const LINE_COUNT: usize = 76;
-const LINES: usize = 80;
-const UPVALUES: usize = 88;
-const VARIABLES: usize = 96;
 
 /// Maximum number of instructions.
 const MAX_INSTRUCTIONS: u32 = 1 << 18;
@@ -39,19 +28,20 @@ const MAX_VARIABLES: usize = 1 << 16;
 /// A prototype.
 pub(super) struct Prototype {
     address: u64,
+    build: Build,
     bytes: Vec<u8>,
 }
 
 impl Prototype {
     /// Reads the prototype at an address.
-    pub(super) fn read(address: u64, memory: &dyn Memory) -> Result<Prototype, Reason> {
+    pub(super) fn read(address: u64, build: Build, memory: &dyn Memory) -> Result<Prototype, Reason> {
         if address == 0 || !address.is_multiple_of(8) {
             return Err(Reason::Implausible);
         }
-        let bytes = memory.bytes(address, prototype::SIZE, prototype::SIZE as usize)?;
-        let prototype = Prototype { address, bytes };
-        if prototype.array(kind::OFFSET as usize) != [kind::PROTOTYPE] || prototype.count() > MAX_INSTRUCTIONS
-        {
+        let size = build.layout.prototype.end;
+        let bytes = memory.bytes(address, size, size as usize)?;
+        let prototype = Prototype { address, build, bytes };
+        if prototype.array(build.layout.kind) != [kind::PROTOTYPE] || prototype.count() > MAX_INSTRUCTIONS {
             return Err(Reason::Implausible);
         }
         Ok(prototype)
@@ -59,40 +49,41 @@ impl Prototype {
 
     /// Returns the check that frames carry.
     pub(super) fn check(&self) -> u32 {
-        let words = [0, 8, 16].map(|at| u64::from_le_bytes(self.array(prototype::IDENTITY + at)));
+        let words = [0, 8, 16].map(|at| u64::from_le_bytes(self.array(self.at().chunk + at)));
         fold(&words, CHECK_WORDS)
     }
 
     /// Returns the name of the chunk: `@` and a file, `=` and a name, or the source text.
     pub(super) fn chunk(&self, memory: &dyn Memory) -> Result<String, Reason> {
-        text::read(self.word(CHUNK), memory)
+        text::read(self.reference(self.at().chunk), self.build.layout, memory)
     }
 
     /// Returns the first line of the function, 0 for a whole chunk.
     pub(super) fn first_line(&self) -> u32 {
-        self.number(FIRST_LINE)
+        self.number(self.at().first_line)
     }
 
     /// Returns the number of instructions.
     pub(super) fn count(&self) -> u32 {
-        self.number(prototype::COUNT)
+        self.number(self.at().count)
     }
 
     /// Reads the instructions.
     pub(super) fn instructions(&self, memory: &dyn Memory) -> Result<Vec<Instruction>, Reason> {
         let size = u64::from(self.count()) * INSTRUCTION;
-        let code = memory.bytes(self.address.wrapping_add(prototype::SIZE), size, size as usize)?;
-        Ok(code.as_chunks().0.iter().map(|&four| Instruction(u32::from_le_bytes(four))).collect())
+        let code = memory.bytes(self.address.wrapping_add(self.at().end), size, size as usize)?;
+        let instruction = |&four| Instruction(self.build.instruction(u32::from_le_bytes(four)));
+        Ok(code.as_chunks().0.iter().map(instruction).collect())
     }
 
     /// Reads the line table. Positions behind the last instruction have no line.
     pub(super) fn lines(&self, memory: &dyn Memory) -> Result<Lines, Reason> {
-        let (first, at) = (self.first_line(), self.word(LINES));
+        let (first, at) = (self.first_line(), self.reference(self.at().lines));
         let mut lines = Lines::default();
         if at == 0 {
             return Ok(lines);
         }
-        let width = match self.number(LINE_COUNT) {
+        let width = match self.number(self.at().line_count) {
             0..=0xff => 1,
             0x100..=0xffff => 2,
             _ => 4,
@@ -110,17 +101,19 @@ impl Prototype {
 
     /// Reads the string with a number among the constants that are objects.
     pub(super) fn string(&self, number: u32, memory: &dyn Memory) -> Result<String, Reason> {
-        if number >= self.number(CONSTANT_COUNT) {
+        if number >= self.number(self.at().constant_count) {
             return Err(Reason::Implausible);
         }
-        let at = self.word(CONSTANTS).wrapping_sub(8 * (u64::from(number) + 1));
-        text::read(memory.u64(at)?, memory)
+        let size = self.build.layout.reference as u64;
+        let at = self.reference(self.at().constants).wrapping_sub(size * (u64::from(number) + 1));
+        let text = if self.build.is_compact() { memory.u32(at)?.into() } else { memory.u64(at)? };
+        text::read(text, self.build.layout, memory)
     }
 
     /// Reads the name of an upvalue; `None` without names.
     pub(super) fn upvalue(&self, number: u32, memory: &dyn Memory) -> Result<Option<String>, Reason> {
-        let [count] = self.array(UPVALUE_COUNT);
-        let mut at = self.word(UPVALUES);
+        let [count] = self.array(self.at().upvalue_count);
+        let mut at = self.reference(self.at().upvalues);
         if at == 0 || number >= count.into() {
             return Ok(None);
         }
@@ -132,17 +125,21 @@ impl Prototype {
 
     /// Reads the names of the local variables.
     pub(super) fn variables(&self, memory: &dyn Memory) -> Result<Variables, Reason> {
-        let at = self.word(VARIABLES);
+        let at = self.reference(self.at().variables);
         // They are the last part of the prototype.
-        let end = self.address.wrapping_add(self.number(SIZE).into());
+        let end = self.address.wrapping_add(self.number(self.at().size).into());
         match end.checked_sub(at) {
             Some(size) if at > self.address => Ok(Variables(memory.bytes(at, size, MAX_NAMES)?)),
             _ => Ok(Variables(Vec::new())),
         }
     }
 
-    fn word(&self, at: usize) -> u64 {
-        u64::from_le_bytes(self.array(at))
+    fn at(&self) -> &'static layout::Prototype {
+        &self.build.layout.prototype
+    }
+
+    fn reference(&self, at: usize) -> u64 {
+        if self.build.is_compact() { self.number(at).into() } else { u64::from_le_bytes(self.array(at)) }
     }
 
     fn number(&self, at: usize) -> u32 {

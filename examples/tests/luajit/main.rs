@@ -124,7 +124,16 @@ mod matrix {
     fn programs_from_their_start() {
         test_needs::root!();
         test_needs::programs!("luajit");
-        let fetched = ["luajit2-bookworm", "trixie", "forky", "nvim-trixie", "lupa-2.8", "mlua-0.12.2"];
+        let fetched = [
+            "bullseye",
+            "luajit2-bookworm",
+            "trixie",
+            "forky",
+            "nvim-trixie",
+            "lupa-2.8",
+            "lupa-2.8-2.0",
+            "mlua-0.12.2",
+        ];
         let fetched = fetched.into_iter().filter_map(|name| Some((name, Host::find(name)?)));
         let installed = [("installed, no JIT", &["-joff"][..]), ("installed", &[])];
         let all = fetched.chain(installed.map(|(name, options)| (name, Host::installed(options))));
@@ -143,7 +152,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn every_chain_of_debian() {
         test_needs::root!();
-        for name in ["luajit2-bookworm", "trixie", "forky"] {
+        for name in ["bullseye", "luajit2-bookworm", "trixie", "forky"] {
             check_fetched(name);
             if let Some(host) = Host::find(name) {
                 check(&format!("{name}, no JIT"), &host.with("-joff"));
@@ -163,6 +172,7 @@ mod matrix {
     fn every_chain_in_python() {
         test_needs::root!();
         check_fetched("lupa-2.8");
+        check_fetched("lupa-2.8-2.0");
     }
 
     #[test]

@@ -89,22 +89,24 @@ fn php_static() {
     subject.check(Command::new(program).arg("-ddisplay_startup_errors=0").arg(source("calls.php")));
 }
 
+const LUA: &[(&str, u32)] = &[
+    ("main chunk", 17),
+    ("pcall", 0),
+    ("calls.lua:17", 17),
+    ("gsub", 0),
+    ("calls.lua:13", 14),
+    ("area", 4),
+    ("area", 4),
+    ("area", 4),
+    ("leaf", 11),
+];
+
 #[test]
 #[ignore = "needs gdb"]
 fn luajit() {
     test_needs::programs!("gcore", "luajit");
-    let chain = &[
-        ("main chunk", 17),
-        ("pcall", 0),
-        ("calls.lua:17", 17),
-        ("gsub", 0),
-        ("calls.lua:13", 14),
-        ("area", 4),
-        ("area", 4),
-        ("area", 4),
-        ("leaf", 11),
-    ];
-    let subject = Subject { name: "luajit_2_1", about: "methods of LuaJIT 2.1", language: "luajit", chain };
+    let about = "methods of LuaJIT 2.1";
+    let subject = Subject { name: "luajit_2_1", about, language: "luajit", chain: LUA };
     subject.check(Command::new("luajit").arg("-joff").arg(source("calls.lua")));
     let subject = Subject { name: "luajit_2_1_trace", about: "a trace of LuaJIT 2.1", ..subject };
     subject.check(Command::new("luajit").arg(source("calls.lua")));
@@ -183,6 +185,20 @@ mod matrix {
             chain: PHP,
         };
         subject.check(Command::new(built).arg("-n").arg(source("calls.php")));
+    }
+
+    #[test]
+    #[ignore = "needs gdb and cargo xtask fixtures luajit"]
+    fn luajit() {
+        test_needs::programs!("gcore");
+        let Some(root) = fixture("luajit/bullseye") else { return };
+        let subject = Subject {
+            name: "luajit_2_1_compact",
+            about: "methods of a LuaJIT 2.1 with references of 4 bytes",
+            language: "luajit",
+            chain: LUA,
+        };
+        subject.check(within(&root, "usr/bin/luajit").arg("-joff").arg(source("calls.lua")));
     }
 
     #[test]

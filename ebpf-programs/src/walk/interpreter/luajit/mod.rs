@@ -13,17 +13,19 @@
 //!
 //! See [`abi::luajit`](crate::abi::luajit) for the words of a frame.
 
+mod objects;
+
 use super::state::phase;
 use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
 use crate::abi::luajit::{
-    INSTRUCTION, NO_POSITION, TRACE_START, function, kind, native_frame, parameter, prototype, shape, state,
-    value,
+    COMPACT, INSTRUCTION, NO_POSITION, WIDE, kind, native_frame, parameter, shape, value,
 };
 use crate::abi::mapping::kind as mapping_kind;
 use crate::abi::record::frame;
 use crate::abi::registers::x86_64;
 use crate::machine::Machine;
 use crate::walk::Walk;
+use objects::{Frame, Function, Prototype, State, halves, is_called, read_reference};
 
 /// Maximum number of states whose frames a walk takes; a power of two.
 const STATES: usize = 8;
@@ -32,13 +34,15 @@ const STATES: usize = 8;
 const BASE: u8 = 1;
 const PC: u8 = 3;
 
-/// Beginnings of the loop's code that loads an instruction: `mov`, `movzx`, and `add rbx, 4`.
+/// Beginnings of the loop's code that loads an instruction: `mov`, `movzx`, and `add rbx, 4` or `add ebx, 4`.
 const LOAD: u64 = 0x8b;
 const EXTEND: u64 = 0xb60f;
 const ADVANCE: u32 = 0x04c3_8348;
+const COMPACT_ADVANCE: u32 = 0x04_c383;
 
 /// The instruction of the loop that writes the link of a frame.
 const LINKING: u32 = 0xf85a_8948;
+const COMPACT_LINKING: u32 = 0xfc_5a89;
 
 /// DWARF number of the register that holds slot 0 while the loop calls a function that knows no state.
 const SAVED_BASE: u8 = 6;
@@ -138,12 +142,12 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     if walk.interpreter.taken >= MAX_INTERPRETER_FRAMES {
         return None;
     }
-    let object = machine.read_object(at.wrapping_sub(24), 32)?;
-    let [is_callback, saved_pc, called, link] = [object[0], object[1], object[2], object[3]];
+    let is_compact = is_compact(walk);
+    let Frame { continuation, saved_pc, called, link } = Frame::read(machine, at, is_compact)?;
     let is_lua = link & 3 == 0;
     let (distance, caller_pc) = if is_lua {
         let instruction = machine.read_memory(link.wrapping_sub(INSTRUCTION))?;
-        ((instruction >> 8 & 0xff) * 8 + 16, link)
+        (distance(instruction, is_compact), link)
     } else {
         let pc = match link & LINK {
             METAMETHOD => saved_pc,
@@ -156,15 +160,14 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     if caller >= at {
         return None;
     }
-    let is_last = link & 3 == 1 || link & LINK == METAMETHOD && is_callback == CALLBACK;
+    let is_last = link & 3 == 1 || link & LINK == METAMETHOD && continuation == CALLBACK;
     let lua = &mut walk.interpreter.lua;
     lua.frames[index] = caller;
     lua.pc = caller_pc;
     if is_last {
         walk.interpreter.phase = phase::BEHIND;
     }
-    let tag = called >> value::TAG_SHIFT;
-    if link & LINK == VARIABLE || tag == value::STATE {
+    if link & LINK == VARIABLE || called >> value::TAG_SHIFT == value::STATE {
         return Some(());
     }
     let is_named = is_lua || link & LINK == METAMETHOD && !is_last;
@@ -213,26 +216,27 @@ pub(in crate::walk) fn find_trace<M: Machine>(walk: &mut Walk, machine: &mut M, 
 /// Returns `true` if the frame of a loop is at an address, and prepares to take its Lua frames.
 #[inline(always)]
 fn find<M: Machine>(walk: &mut Walk, machine: &mut M, at: u64, is_trace: bool) -> bool {
-    let Some(address) = machine.read_stack(at.wrapping_add(native_frame::STATE)) else { return false };
+    let is_compact = is_compact(walk);
+    let layout = if is_compact { COMPACT.native_frame } else { WIDE.native_frame };
+    let Some(word) = machine.read_stack(at.wrapping_add(layout.state)) else { return false };
+    let address = if is_compact { halves(word)[0] } else { word };
     if address & 7 != 0 || address >> value::TAG_SHIFT != 0 || address == 0 {
         return false;
     }
-    let Some(object) = machine.read_object(address, state::READ) else { return false };
+    let Some(state) = State::read(machine, address, is_compact) else { return false };
     // A trace that is left calls functions by further frames of the loop.
-    let is_innermost = object[state::NATIVE_FRAME / 8] & !3 == at || walk.interpreter.lua.before == at;
-    let is_state = is_kind(object[1], kind::STATE);
-    let [global, base] = [object[state::GLOBAL / 8], object[state::BASE / 8]];
-    let [start, end] = [object[state::STACK / 8], object[state::MAX_STACK / 8]];
+    let is_innermost = state.native_frame & !3 == at || walk.interpreter.lua.before == at;
+    let State { is_state, global, base, start, end, .. } = state;
     // Above the stack pointer the address could be another copy.
     let is_certain = !is_trace && walk.interpreter.lua.searched == 1;
-    let is_found = is_certain || is_innermost || !M::VERIFIED && is_linked(walk, machine, at);
+    let is_found = is_certain || is_innermost || !M::VERIFIED && is_linked(walk, machine, at, is_compact);
     if !is_state || !is_found {
         return false;
     }
     let (top, pc) =
         if is_trace { trace(walk, machine, global, base) } else { innermost(walk, machine, at, base) };
-    let top = if checked(machine, top, start, end) { top } else { base };
-    let results = machine.read_stack(at.wrapping_add(native_frame::RESULTS)).unwrap_or(0) as i32;
+    let top = if checked(machine, top, start, end, is_compact) { top } else { base };
+    let results = machine.read_stack(at.wrapping_add(layout.results)).unwrap_or(0) as i32;
     let before = machine.read_stack(at.wrapping_add(native_frame::BEFORE)).unwrap_or(0) & !3;
     let lua = &mut walk.interpreter.lua;
     let mut found = lua.count;
@@ -250,7 +254,8 @@ fn find<M: Machine>(walk: &mut Walk, machine: &mut M, at: u64, is_trace: bool) -
         lua.frames[index] = top.wrapping_sub(8);
     }
     lua.current = index as u32;
-    lua.bottom = start.wrapping_add(8);
+    // The first frame has no function.
+    lua.bottom = start.wrapping_add(if is_compact { 0 } else { 8 });
     lua.pc = pc;
     lua.before = before;
     // A call of C by `lj_vm_cpcall` has frames only above the stack that was in use.
@@ -264,11 +269,13 @@ fn find<M: Machine>(walk: &mut Walk, machine: &mut M, at: u64, is_trace: bool) -
 /// Returns `true` if an address is that of a frame by what the stack holds: memory of a state may be read later than the stack
 /// was copied. The frame before it holds a state, too, and it returns to code of a file.
 #[inline(always)]
-fn is_linked<M: Machine>(walk: &Walk, machine: &mut M, at: u64) -> bool {
+fn is_linked<M: Machine>(walk: &Walk, machine: &mut M, at: u64, is_compact: bool) -> bool {
+    let layout = if is_compact { COMPACT.native_frame } else { WIDE.native_frame };
     let before = machine.read_stack(at.wrapping_add(native_frame::BEFORE)).unwrap_or(u64::MAX) & !3;
     let is_above = before > at && before.wrapping_sub(at) < MAX_DISTANCE;
-    let state = machine.read_stack(before.wrapping_add(native_frame::STATE)).unwrap_or(0);
-    let has_state = machine.read_object(state, 16).is_some_and(|object| is_kind(object[1], kind::STATE));
+    let word = machine.read_stack(before.wrapping_add(layout.state)).unwrap_or(0);
+    let state = if is_compact { halves(word)[0] } else { word };
+    let has_state = State::read(machine, state, is_compact).is_some_and(|state| state.is_state);
     let returns = machine.read_stack(at.wrapping_add(native_frame::RETURN)).unwrap_or(0);
     let is_code =
         walk.mapping_of(machine, returns).is_some_and(|mapping| mapping.kind == mapping_kind::TABLE);
@@ -279,14 +286,18 @@ fn is_linked<M: Machine>(walk: &Walk, machine: &mut M, at: u64) -> bool {
 #[inline(always)]
 fn innermost<M: Machine>(walk: &Walk, machine: &mut M, at: u64, base: u64) -> (u64, u64) {
     let is_leaf = walk.flags & frame::EXACT != 0;
+    let is_compact = is_compact(walk);
     let top = walk.register(if is_leaf { BASE } else { SAVED_BASE }).unwrap_or(base);
-    if let Some((pc, instruction)) = linked(walk, machine).filter(|_| is_leaf) {
-        return (top.wrapping_sub((instruction >> 8 & 0xff) * 8 + 16), pc);
+    if let Some((pc, instruction)) = linked(walk, machine, is_compact).filter(|_| is_leaf) {
+        return (top.wrapping_sub(distance(instruction, is_compact)), pc);
     }
     let pc = match walk.register(PC) {
-        Some(pc) if is_leaf && is_loading(walk, machine) => pc.wrapping_add(INSTRUCTION),
+        Some(pc) if is_leaf && is_loading(walk, machine, is_compact) => pc.wrapping_add(INSTRUCTION),
         Some(pc) if is_leaf => pc,
-        _ => machine.read_stack(at.wrapping_add(native_frame::PC)).unwrap_or(0),
+        _ if is_compact => {
+            halves(machine.read_stack(at.wrapping_add(COMPACT.native_frame.state)).unwrap_or(0))[1]
+        }
+        _ => machine.read_stack(at.wrapping_add(WIDE.native_frame.pc)).unwrap_or(0),
     };
     (top, pc)
 }
@@ -301,23 +312,27 @@ fn innermost<M: Machine>(walk: &Walk, machine: &mut M, at: u64, base: u64) -> (u
 ///   add    rbx, 4            48 83 c3 04
 /// ```
 #[inline(always)]
-fn is_loading<M: Machine>(walk: &Walk, machine: &mut M) -> bool {
+fn is_loading<M: Machine>(walk: &Walk, machine: &mut M, is_compact: bool) -> bool {
     let at = walk.registers.pc & frame::ADDRESS;
     let low = machine.read_memory(at).unwrap_or(0);
     let high = machine.read_memory(at.wrapping_add(8)).unwrap_or(0);
+    let (mask, advance) = if is_compact { (u32::MAX >> 8, COMPACT_ADVANCE) } else { (u32::MAX, ADVANCE) };
+    let advances = |code: u64| code as u32 & mask == advance;
     let is_extension = low & 0xffff == EXTEND;
-    low as u32 == ADVANCE
-        || is_extension && (low >> 24) as u32 == ADVANCE
-        || is_extension && (low >> 48 | high << 16) as u32 == ADVANCE
-        || low & 0xff == LOAD && high as u32 == ADVANCE
+    advances(low)
+        || is_extension && advances(low >> 24)
+        || is_extension && advances(low >> 48 | high << 16)
+        || low & 0xff == LOAD && advances(high)
 }
 
 /// Returns the address after the call and the instruction of the call, if the loop is about to write the link of the called
-/// function's frame, whose slot 0 is in [`BASE`] already: `mov [rdx - 8], rbx`.
+/// function's frame, whose slot 0 is in [`BASE`] already: `mov [rdx - 8], rbx` or `mov [rdx - 4], ebx`.
 #[inline(always)]
-fn linked<M: Machine>(walk: &Walk, machine: &mut M) -> Option<(u64, u64)> {
+fn linked<M: Machine>(walk: &Walk, machine: &mut M, is_compact: bool) -> Option<(u64, u64)> {
     let code = machine.read_memory(walk.registers.pc & frame::ADDRESS)?;
-    let pc = walk.register(PC).filter(|_| code as u32 == LINKING)?;
+    let is_linking =
+        if is_compact { code as u32 & (u32::MAX >> 8) == COMPACT_LINKING } else { code as u32 == LINKING };
+    let pc = walk.register(PC).filter(|_| is_linking)?;
     Some((pc, machine.read_memory(pc.wrapping_sub(INSTRUCTION))?))
 }
 
@@ -333,47 +348,59 @@ fn trace<M: Machine>(walk: &Walk, machine: &mut M, global: u64, base: u64) -> (u
     if base_at == 0 {
         return (base, 0);
     }
-    let top = machine.read_memory(global.wrapping_add(base_at)).unwrap_or(base);
+    let is_compact = is_compact(walk);
+    let layout = if is_compact { COMPACT } else { WIDE };
+    let top = read_reference(machine, global.wrapping_add(base_at), is_compact).unwrap_or(base);
     let number = machine.read_memory(global.wrapping_add(number_at)).unwrap_or(u64::MAX) as u32;
     let traces = machine.read_memory(global.wrapping_add(traces_at)).unwrap_or(0);
     if number >> 16 != 0 {
         return (top, 0);
     }
-    let trace = machine.read_memory(traces.wrapping_add(number as u64 * 8)).unwrap_or(0);
-    let start = machine.read_memory(trace.wrapping_add(TRACE_START)).unwrap_or(0);
+    let at = traces.wrapping_add(number as u64 * layout.reference as u64);
+    let trace = read_reference(machine, at, is_compact).unwrap_or(0);
+    let start = read_reference(machine, trace.wrapping_add(layout.trace_start), is_compact).unwrap_or(0);
     (top, start.wrapping_add(INSTRUCTION))
 }
 
 /// Returns `true` if an address on a stack is slot 0 of a frame.
 #[inline(always)]
-fn checked<M: Machine>(machine: &mut M, base: u64, start: u64, end: u64) -> bool {
-    if base & 7 != 0 || base.wrapping_sub(start) > end.wrapping_sub(start) {
-        return false;
-    }
-    let called = machine.read_memory(base.wrapping_sub(16)).unwrap_or(0);
-    called >> value::TAG_SHIFT == value::FUNCTION
+fn checked<M: Machine>(machine: &mut M, base: u64, start: u64, end: u64, is_compact: bool) -> bool {
+    let is_slot = base & 7 == 0 && base.wrapping_sub(start) <= end.wrapping_sub(start);
+    is_slot && is_called(machine, base, is_compact)
+}
+
+/// Returns the distance to the caller's frame, from the instruction of the call.
+#[inline(always)]
+fn distance(instruction: u64, is_compact: bool) -> u64 {
+    (instruction >> 8 & 0xff) * 8 + if is_compact { COMPACT.head } else { WIDE.head }
+}
+
+/// Returns `true` for a build with references of 4 bytes.
+#[inline(always)]
+fn is_compact(walk: &Walk) -> bool {
+    walk.interpreter.parameters[parameter::IS_COMPACT] != 0
 }
 
 /// Emits the frame of a function, whose next instruction is at `pc`. `is_named` if the next frame is that of the caller,
 /// whose instruction holds the name.
 #[inline(always)]
 fn emit<M: Machine>(walk: &mut Walk, machine: &mut M, called: u64, pc: u64, is_named: bool) -> Option<()> {
-    let object = machine.read_object(called, function::READ)?;
-    let (head, code, native) = (object[1], object[function::INSTRUCTIONS / 8], object[function::NATIVE / 8]);
-    if !is_kind(head, kind::FUNCTION) {
+    let is_compact = is_compact(walk);
+    let function = Function::read(machine, called, is_compact)?;
+    if is_compact && function.kind == kind::STATE {
+        return Some(());
+    }
+    if function.kind != kind::FUNCTION {
         return None;
     }
-    let (address, shape, check, position) = if head >> (8 * (function::NUMBER & 7)) & 0xff == 0 {
-        let address = code.wrapping_sub(prototype::SIZE);
-        let object = machine.read_object(address, prototype::READ)?;
-        let bytes = (object[prototype::COUNT / 8] >> 32) * INSTRUCTION;
-        const FIRST: usize = prototype::IDENTITY / 8;
-        let check = fold(&[object[FIRST], object[FIRST + 1], object[FIRST + 2]], 3);
-        let distance = pc.wrapping_sub(INSTRUCTION).wrapping_sub(code);
-        let position = if distance < bytes { (distance / INSTRUCTION) as u32 } else { NO_POSITION };
+    let (address, shape, check, position) = if function.number == 0 {
+        let address = function.prototype(is_compact);
+        let Prototype { size, check } = Prototype::read(machine, address, is_compact)?;
+        let distance = pc.wrapping_sub(INSTRUCTION).wrapping_sub(function.instructions);
+        let position = if distance < size { (distance / INSTRUCTION) as u32 } else { NO_POSITION };
         (address, shape::LUA, check, position)
     } else {
-        (called, shape::NATIVE, fold(&[native, 0, 0], 1), 0)
+        (called, shape::NATIVE, fold(&[function.native, 0, 0], 1), 0)
     };
     let interpreter = (walk.interpreter.slot() as u64) << frame::INTERPRETER_SHIFT;
     let address = address & value::ADDRESS | shape << frame::SHAPE_SHIFT;
@@ -384,12 +411,6 @@ fn emit<M: Machine>(walk: &mut Walk, machine: &mut M, called: u64, pc: u64, is_n
     walk.words += 2;
     walk.interpreter.taken += 1;
     Some(())
-}
-
-/// Returns `true` if the second word of an object is that of a kind of objects.
-#[inline(always)]
-fn is_kind(head: u64, kind: u8) -> bool {
-    head >> (8 * (kind::OFFSET & 7)) & 0xff == kind as u64
 }
 
 const _: () = assert!(STATES.is_power_of_two());
