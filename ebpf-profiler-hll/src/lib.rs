@@ -56,8 +56,6 @@
 //! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
 //! * In code of Ruby's YJIT the line of the innermost method may be that of an earlier instruction. In code of
 //!   PHP's JIT the innermost function has no line. LuaJIT's traces show the function in which the trace began.
-//! * Code that PCRE compiles for regular expressions of PHP has no unwind data: some stacks end in it (4 % in a program that
-//!   parses Markdown).
 //! * HotSpot: in a `libjvm.so` without a symbol table, one marked frame stands for those callers of a virtual thread that are in
 //!   the heap.
 //! * PyPy, Jython and other implementations of Python are not supported.

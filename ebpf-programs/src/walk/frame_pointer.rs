@@ -4,6 +4,7 @@
 //! |-----------------------------------------------------|-------------------------------------------------------|
 //! | the code pops a few bytes and returns               | always: only these bytes precede the return address   |
 //! | the frame pointer leads to a frame                  | it is aligned, above the stack pointer, and at most 16 MiB from it |
+//! | the frame pointer is the argument of the call, an address in the caller's frame | the code before the return address, which is below it, passes that address |
 //! | a stack word near the stack pointer is the return address | the call before it has a target at most 128 KiB before here, or an unknown target and the frame is tiny, or it is in the outermost function |
 //!
 //! In all cases the return address must be in executable memory, after a call instruction. There is one exception: an
@@ -20,6 +21,12 @@ use crate::machine::Machine;
 /// Maximum distance from the stack pointer to the frame pointer, in bytes.
 const MAX_FRAME: u64 = 1 << 24;
 
+/// Number of words between a caller's stack pointer and the argument that points into its frame.
+const ARGUMENTS: u64 = 8;
+
+/// Maximum distance from the stack pointer to that argument, in bytes: PCRE's limit is 64 KiB.
+const MAX_ARGUMENT: u64 = 1 << 17;
+
 /// Number of stack words that are searched for a return address.
 const SEARCHED: u64 = 24;
 
@@ -28,6 +35,10 @@ const TINY: u64 = 3;
 
 /// Maximum size of a function, in bytes.
 const MAX_FUNCTION: u64 = 1 << 17;
+
+/// Numbers of the guesses by stack words.
+const FIRST_WORD: u64 = ARGUMENTS + 1;
+const LAST_WORD: u64 = ARGUMENTS + SEARCHED;
 
 /// A candidate for the caller's frame.
 struct Guess {
@@ -45,7 +56,8 @@ pub(super) fn guess<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u
     walk.guesses += 1;
     let guess = match word {
         0 => by_pointer::<A, M>(walk, machine, pc),
-        1..=SEARCHED => Some(by_word::<A, M>(walk, machine, word - 1)?),
+        1..=ARGUMENTS => by_argument::<A, M>(walk, machine, word - 1),
+        FIRST_WORD..=LAST_WORD => Some(by_word::<A, M>(walk, machine, word - FIRST_WORD)?),
         _ => return Err(stop_reason::<A>(walk)),
     };
     let Some(mut guess) = guess else { return Ok(()) };
@@ -55,14 +67,14 @@ pub(super) fn guess<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u
     }
     let Some(mapping) = walk.mapping_of(machine, target.wrapping_sub(1)) else { return Ok(()) };
     let call = A::call_before(machine, target);
-    if call == CallInstruction::None && word != 0 {
+    if call == CallInstruction::None && word > ARGUMENTS {
         // Java's compiled code saves the frame pointer at the end of its frame, below the return address.
         guess.fp = below::<A, M>(walk, machine, guess.sp);
     }
     let is_accepted = match call {
         CallInstruction::None => is_chained::<A, M>(walk, machine, &guess, &mapping),
         _ if word == 0 => true,
-        CallInstruction::Indirect if word <= TINY => true,
+        CallInstruction::Indirect if word < FIRST_WORD + TINY => true,
         CallInstruction::Direct(entry) if pc.wrapping_sub(entry) < MAX_FUNCTION => true,
         _ => native::is_outermost(machine, &mapping, target.wrapping_sub(1)),
     };
@@ -75,6 +87,30 @@ pub(super) fn guess<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u
     walk.enter_caller::<A>(&caller)?;
     walk.guessed += 1;
     Ok(())
+}
+
+/// Returns the caller under the assumption that the frame pointer is the address that it passed, `index` words above its stack
+/// pointer. The code that PCRE compiles keeps it there, and its frame has no other mark:
+///
+/// ```text
+///   caller   lea rdi, [rsp + 8 * index]; …; call rsi
+///
+///   stack pointer   saved words | saved registers | return address | index words | argument …     caller's frame
+///                                                                                ▲ frame pointer
+/// ```
+#[inline(always)]
+fn by_argument<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, index: u64) -> Option<Guess> {
+    let sp = walk.registers.values[A::SP];
+    let argument = walk.register(A::FP as u8).filter(|&fp| fp & 7 == 0 && fp > sp);
+    let Some(argument) = argument.filter(|&fp| fp.wrapping_sub(sp) <= MAX_ARGUMENT) else {
+        walk.guesses = FIRST_WORD as u32 + 1;
+        return None;
+    };
+    let caller_sp = argument.wrapping_sub(index * 8);
+    let at = caller_sp.wrapping_sub(8);
+    let return_address = machine.read_stack(at).filter(|_| at >= sp)?;
+    let passed = A::stack_argument(machine, A::strip(return_address));
+    (passed == Some(index * 8)).then_some(Guess { return_address, sp: caller_sp, fp: None })
 }
 
 /// Returns the caller under the assumption that stack word `index` is the return address and the frame pointer is unchanged.

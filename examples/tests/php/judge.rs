@@ -5,7 +5,8 @@ use crate::seen::{Seen, Stack};
 use crate::verdict::Verdict;
 
 /// Internal functions that the innermost function may be in: the program calls them while it spins.
-const CALLED: &[&str] = &["microtime", "strrev", "strcmp", "is_string", "array_map", "usort", "array_filter"];
+const CALLED: &[&str] =
+    &["microtime", "strrev", "strcmp", "is_string", "array_map", "usort", "array_filter", "preg_match"];
 
 /// Native functions at which processes and threads begin.
 const ROOTS: &[&str] = &["_start", "clone3", "__clone3"];

@@ -107,6 +107,7 @@ const CASES: &[Case] = &[
     case("names"),
     Case { name: "fiber", chain: "fiber", argument: "0", since: (8, 1) },
     case("internals"),
+    case("patterns"),
     case("two_lines"),
 ];
 

@@ -49,6 +49,11 @@ impl Arch for Aarch64 {
     }
 
     #[inline(always)]
+    fn stack_argument<M: Machine>(_: &mut M, _: u64) -> Option<u64> {
+        None
+    }
+
+    #[inline(always)]
     fn linked_frame<M: Machine>(_: &mut M, _: u64, _: u64) -> LinkedFrame {
         LinkedFrame::Whole
     }

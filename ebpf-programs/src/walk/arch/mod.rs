@@ -40,6 +40,10 @@ pub trait Arch {
     /// Returns the call instruction that ends at `address`.
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction;
 
+    /// Returns the distance from the stack pointer to the struct whose address the call before a return address passed, if the
+    /// code before the call shows that it passed one in its own frame.
+    fn stack_argument<M: Machine>(machine: &mut M, address: u64) -> Option<u64>;
+
     /// Returns the state of the frame at `pc`, the next instruction of code that links its frames by the frame pointer, and stores
     /// their words within `prologue` bytes.
     fn linked_frame<M: Machine>(machine: &mut M, pc: u64, prologue: u64) -> LinkedFrame;

@@ -75,6 +75,32 @@ impl Arch for X86_64 {
         if indirect { CallInstruction::Indirect } else { CallInstruction::None }
     }
 
+    /// Recognizes a call that passes the address of a struct, whose first word is written just before:
+    ///
+    /// ```text
+    ///   mov rdi, reg           48 89 c7        or   lea rdi, [rsp + n]     48 8d 7c 24 n
+    ///   mov [rsp], reg         48 89 04 24     or   mov [rsp + n], reg     48 89 44 24 n
+    ///   call reg               ff d0
+    /// ```
+    #[inline(always)]
+    fn stack_argument<M: Machine>(machine: &mut M, address: u64) -> Option<u64> {
+        let code = machine.read_memory(address.wrapping_sub(8))?;
+        if code >> 48 & 0xf8ff != 0xd0ff {
+            return None;
+        }
+        let (size, distance) = if code >> 16 & 0xffc7_fffb == 0x2404_8948 {
+            (6, 0)
+        } else if code >> 8 & 0xffc7_fffb == 0x2444_8948 {
+            (7, code >> 40 & 0xff)
+        } else {
+            return None;
+        };
+        let before = machine.read_memory(address.wrapping_sub(size + 8))?;
+        let moves = before >> 40 & 0xc7_fffb == 0xc7_8948;
+        let loads = before >> 24 & 0xffff_ffff == 0x247c_8d48 && before >> 56 == distance;
+        (moves || loads).then_some(distance)
+    }
+
     /// Recognizes `endbr64`, `push rbp`, `mov rbp, rsp`, `ret` and `ret n` at `pc`, and `push rbp; mov rbp, rsp` before it.
     #[inline(always)]
     fn linked_frame<M: Machine>(machine: &mut M, pc: u64, prologue: u64) -> LinkedFrame {

@@ -286,6 +286,19 @@ function internals(): int
     return $sum;
 }
 
+/** Expressions that PCRE compiles. */
+function patterns(): int
+{
+    $text = \str_repeat('abcdefghij klmnop ', 200) . 'é';
+    $sum = 0;
+    announce();
+    while (\microtime(true) < $GLOBALS['ends']) {                       // spin
+        $sum += \preg_match('/(\w)(\w*)\s(\w+)\s\1\3/', $text);         // spin
+        $sum += \preg_match('/(\w+)\s(?i:KLM)(?:(?1)|(\w)+)É$/iu', $text); // spin
+    }
+    return $sum;
+}
+
 function two_lines(): int
 {
     $sum = 0;
@@ -390,6 +403,8 @@ function run(string $chain, int $number)
             return $fiber->start(5);
         case 'internals':
             return internals();
+        case 'patterns':
+            return patterns();
         case 'two_lines':
             return two_lines();
     }
