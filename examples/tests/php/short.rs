@@ -52,6 +52,9 @@ const CHAIN: &[Function] = &[
     Function("work", 0, 20..=29),
 ];
 
+/// Internal functions that functions of the chain call beside the next one, on the same line.
+const BESIDE: &[(&str, &str)] = &[("{main}", "microtime"), ("body", "implode")];
+
 /// Internal functions that the chain calls at its end.
 const CALLED: &[&str] = &["microtime"];
 
@@ -145,7 +148,7 @@ fn compare(stack: &Stack, folder: &str) -> Result<u32, String> {
     }
     let mut scripts = stack.frames.iter().filter(|seen| matches!(seen, Seen::Script { .. })).peekable();
     let mut expected = CHAIN.iter();
-    let (mut number, mut count) = (0, 0);
+    let (mut number, mut count, mut before) = (0, 0, "");
     while let Some(seen @ Seen::Script { name, file, line, .. }) = scripts.next() {
         if count == 0 {
             let script = file.strip_prefix(folder).and_then(|file| file[1..].strip_suffix(".php"));
@@ -156,6 +159,9 @@ fn compare(stack: &Stack, folder: &str) -> Result<u32, String> {
             let is_called = CALLED.contains(&name.as_str()) && file.is_empty();
             return if is_called { Ok(count) } else { Err(format!("{seen} is one too many")) };
         };
+        if file.is_empty() && scripts.peek().is_none() && BESIDE.contains(&(before, name.as_str())) {
+            return Ok(count);
+        }
         let is_internal = lines.contains(&0);
         let is_name = match *function {
             "{main}" => name == "{main}",
@@ -173,7 +179,7 @@ fn compare(stack: &Stack, folder: &str) -> Result<u32, String> {
         if !is_name || !is_file || !is_line {
             return Err(format!("{seen} instead of {function} of {number}, line {call}"));
         }
-        count += 1;
+        (count, before) = (count + 1, *function);
     }
     Ok(count)
 }
