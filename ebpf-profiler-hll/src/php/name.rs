@@ -80,6 +80,24 @@ impl Names {
 
 impl Attached for Names {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
+        let (head, kind, bits) = self.current(address, check, memory)?;
+        let function = match kind {
+            INTERNAL => Function::new(qualified(&head, kind, memory)?),
+            _ => self.of_script(&head, kind, bits, memory)?,
+        };
+        // The end of a request may have freed it meanwhile, and another one have written to its memory.
+        self.current(address, check, memory)?;
+        Ok(function)
+    }
+
+    fn identity_bits(&self) -> u32 {
+        !INSTRUCTION
+    }
+}
+
+impl Names {
+    /// Returns the first bytes of the function at an address, its kind, and the bits of its positions, if it has this check.
+    fn current(&self, address: u64, check: u32, memory: &dyn Memory) -> Result<(Head, u8, u32), Reason> {
         if address == 0 || !address.is_multiple_of(8) {
             return Err(Reason::Implausible);
         }
@@ -90,7 +108,7 @@ impl Attached for Names {
         let head = Head(head.or_else(|_| memory.bytes(address, least as u64, MAX_FUNCTION))?);
         let kind = head.0.first().copied().unwrap_or(0);
         if kind == INTERNAL && identity(hash(&self.words(&head)?, 3)).0 == check {
-            return Ok(Function::new(qualified(&head, kind, memory)?));
+            return Ok((head, kind, 0));
         }
         let mut current = Some(identity(self.hash_in_cache(&head)?)).filter(|identity| identity.0 == check);
         if current.is_none() {
@@ -98,15 +116,11 @@ impl Attached for Names {
         }
         match (kind, current) {
             // A function that was freed since has another first word.
-            (kind, Some((_, bits))) if kind != INTERNAL => self.of_script(&head, kind, bits, memory),
+            (kind, Some((_, bits))) if kind != INTERNAL => Ok((head, kind, bits)),
             (INTERNAL | USER | EVAL, _) => Err(Reason::Replaced),
             // Overwritten since, or never a function.
             _ => Err(Reason::Implausible),
         }
-    }
-
-    fn identity_bits(&self) -> u32 {
-        !INSTRUCTION
     }
 }
 
@@ -207,6 +221,38 @@ mod tests {
         assert_eq!(&*named(4, 0, 0, true).unwrap().name, "{eval}");
         let internal = named(1, NAME, 0, true).unwrap();
         assert_eq!((&*internal.name, &*internal.file), ("draw", ""));
+    }
+
+    /// The hash of a string is written before its bytes.
+    #[test]
+    fn rejects_functions_that_are_freed_while_they_are_read() {
+        let (check, _) = identity(hash(&WORDS, 2) ^ hash(&[HASH, HASH, 7], 3));
+        let mut words = [0u64; 32];
+        words[..2].copy_from_slice(&[2, NAME]);
+        (words[10], words[11], words[19], words[20]) = (1, 0x4000, NAME, 7);
+        for freed_after in 0..20 {
+            let reads = std::cell::Cell::new(0);
+            let memory = |address: u64, buffer: &mut [u8]| {
+                reads.set(reads.get() + 1);
+                let is_freed = reads.get() > freed_after;
+                let from: Vec<u64> = match address & !0xfff {
+                    FUNCTION => words.to_vec(),
+                    NAME if is_freed => vec![0, 0, 4, u64::from_le_bytes(*b"junk\0\0\0\0")],
+                    NAME => vec![0, HASH, 4, u64::from_le_bytes(*b"draw\0\0\0\0")],
+                    _ => return Err(Unreadable),
+                };
+                let bytes: Vec<u8> = from.iter().flat_map(|word| word.to_le_bytes()).collect();
+                let from = bytes.get((address & 0xfff) as usize..).unwrap_or_default();
+                buffer.copy_from_slice(from.get(..buffer.len()).ok_or(Unreadable)?);
+                Ok(())
+            };
+            let mut names = Names::new(Offsets::of(Version(8, 2)).unwrap());
+            match names.function(FUNCTION, check, &memory) {
+                Ok(function) => assert_eq!((&*function.name, &*function.file), ("draw", "draw")),
+                Err(reason) => assert_eq!(reason, Reason::Replaced),
+            }
+            assert!(reads.get() < 20);
+        }
     }
 
     #[test]
