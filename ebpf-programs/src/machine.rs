@@ -60,6 +60,11 @@ pub trait Machine {
         None
     }
 
+    /// Reads `size` bytes of the walked thread's stack, at most [`FRAME_BYTES`], as [`read_object`](Machine::read_object) does.
+    fn read_frame(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+        self.read_object(address, size)
+    }
+
     /// Returns the thread pointer of the walked thread.
     fn thread_pointer(&mut self) -> Option<u64> {
         None

@@ -75,8 +75,8 @@ pub(crate) struct Scratch<const SET: u32 = ALL> {
     window_len: u64,
     /// Buffer for [`read_object`](Machine::read_object).
     object: [u64; FRAME_BYTES / 8],
-    /// Copied window of the stack.
-    window: [u64; WINDOW / 8],
+    /// Copied window of the stack, followed by room for one frame after any masked index.
+    window: [u64; WINDOW / 8 + FRAME_BYTES / 8],
     /// Record under construction.
     pub(crate) record: Record,
     /// Cache of the functions that were reported to user space, direct-mapped by a hash of the key.
@@ -197,6 +197,20 @@ impl<const SET: u32> Machine for Scratch<SET> {
         // SAFETY: `object` has at least `size` bytes; the helper fails without a fault.
         let error = unsafe { bpf_probe_read_user(to, size, address as *const _) };
         (error == 0).then_some(&self.object)
+    }
+
+    /// Reads from the copied window, if it can be there.
+    #[inline(always)]
+    fn read_frame(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+        let mut offset = address.wrapping_sub(self.window_at);
+        let is_copied = |offset: u64, length: u64| offset < length && length - offset >= size as u64;
+        if !is_copied(offset, self.window_len) && self.refill(address).is_some() {
+            offset = 0;
+        }
+        if offset & 7 != 0 || !is_copied(offset, self.window_len) {
+            return self.read_object(address, size);
+        }
+        self.window.get((offset / 8) as usize & (WINDOW / 8 - 1)..)?.first_chunk()
     }
 
     #[inline(always)]

@@ -87,7 +87,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
             && fp != 0
             && fp.wrapping_sub(sp) <= MAX_FRAME
             && walk.register(A::FP as u8).is_some();
-        let words = if is_frame { machine.read_object(fp.wrapping_sub(56), 72) } else { None };
+        let words = if is_frame { machine.read_frame(fp.wrapping_sub(56), 72) } else { None };
         let Some(words) = words else {
             walk.emit_native(machine, pc);
             return Ok(false);
@@ -294,7 +294,7 @@ fn is_frameless<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, call: u64, fp
 /// Returns `true` if a function is the builtin at `pc`.
 #[inline(always)]
 fn is_own_frame<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, function: u64) -> bool {
-    let Some((shared, code)) = objects(walk, machine, function) else { return false };
+    let Some((shared, code)) = fields(walk, machine, function) else { return false };
     if parameter(walk, parameter::INSTRUCTIONS) != 0 {
         // Objects that contain code have but a jump to the builtin. The data of its function is its number; builtins call each
         // other directly.
@@ -304,36 +304,40 @@ fn is_own_frame<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, function: u64
     let of_code = pc
         .wrapping_sub(parameter(walk, parameter::BUILTINS))
         .wrapping_add(parameter(walk, parameter::BUILTINS_OF_CODE));
+    let table = dispatch_table(walk, machine, function);
+    let code = code_of(machine, table, code);
     code_at(walk, machine, code, pc, of_code).is_some()
 }
 
-/// Returns the tagged `SharedFunctionInfo` and `Code` of a tagged `JSFunction`.
+/// Returns the tagged `SharedFunctionInfo` of a tagged `JSFunction`, and its tagged `Code` or the handle of that.
 #[inline(always)]
-fn objects<M: Machine>(walk: &Walk, machine: &mut M, function: u64) -> Option<(u64, u64)> {
+fn fields<M: Machine>(walk: &Walk, machine: &mut M, function: u64) -> Option<(u64, u64)> {
     const FIRST: u64 = 24;
     if function & 3 != 1 {
         return None;
     }
     let words = machine.read_object(function.wrapping_add(FIRST - 1), 32)?;
     let word = |offset: u64| words[(offset.wrapping_sub(FIRST) >> 3) as usize & 3];
-    let shared = word(parameter(walk, parameter::SHARED));
-    let code = word(parameter(walk, parameter::CODE));
-    match dispatch_table(walk, machine, function) {
-        0 => Some((shared, code)),
-        table => {
-            // {entry point, Code << 16 | parameter count}, 16 bytes each; handles are shifted by 8.
-            let entry = table.wrapping_add((code as u32 as u64 >> 8) << 4);
-            Some((shared, machine.read_memory(entry.wrapping_add(8)).unwrap_or(0) >> 16 | 1))
-        }
+    Some((word(parameter(walk, parameter::SHARED)), word(parameter(walk, parameter::CODE))))
+}
+
+/// Returns the tagged `Code` from the field of a function, which is a handle if there is a table of entry points.
+#[inline(always)]
+fn code_of<M: Machine>(machine: &mut M, table: u64, field: u64) -> u64 {
+    if table == 0 {
+        return field;
     }
+    // {entry point, Code << 16 | parameter count}, 16 bytes each; handles are shifted by 8.
+    let entry = table.wrapping_add((field as u32 as u64 >> 8) << 4);
+    machine.read_memory(entry.wrapping_add(8)).unwrap_or(0) >> 16 | 1
 }
 
 /// Returns the table of entry points of an object's isolate, 0 if functions refer to their code themselves.
 #[inline(always)]
 fn dispatch_table<M: Machine>(walk: &Walk, machine: &mut M, object: u64) -> u64 {
-    let heap = parameter(walk, parameter::HEAP);
-    if heap == 0 {
-        return parameter(walk, parameter::DISPATCH);
+    let (heap, known) = (parameter(walk, parameter::HEAP), parameter(walk, parameter::DISPATCH));
+    if heap == 0 || known != 0 {
+        return known;
     }
     // page: {flags, metadata}; metadata: {…, heap, …}
     let mut at = (object & !(PAGE_OF_HEAP - 1)).wrapping_add(8);
@@ -404,7 +408,7 @@ fn emit_function<M: Machine>(
     form: u8,
     position: u32,
 ) {
-    if let Some((shared, _)) = objects(walk, machine, function)
+    if let Some((shared, _)) = fields(walk, machine, function)
         && let Some(check) = check_of(walk, machine, shared)
     {
         return walk.emit_runtime_frame(machine, form, shared.wrapping_sub(1), check, position);
@@ -416,14 +420,22 @@ fn emit_function<M: Machine>(
 #[inline(always)]
 fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function: u64) {
     let (mut form, mut address, mut check, mut position) = (shape::ADDRESS, pc, 0, 0);
-    if let Some((shared, code)) = objects(walk, machine, function) {
-        check = check_of(walk, machine, shared).unwrap_or(0);
+    if let Some((shared, code)) = fields(walk, machine, function) {
+        let table = dispatch_table(walk, machine, function);
+        let code = code_of(machine, table, code);
         let mut found = code_at(walk, machine, code, pc, pc);
+        if found.is_some() {
+            // That of the isolate, for the frames that follow.
+            walk.interpreter.parameters[parameter::DISPATCH] = table;
+        }
         if let Some(optimized) = found.as_ref().filter(|code| !code.is_baseline) {
             (form, address) = (shape::OPTIMIZED, code.wrapping_sub(1));
             (check, position) = (optimized.check, optimized.offset as u32);
             found = None;
-        } else if found.is_none() {
+        } else {
+            check = check_of(walk, machine, shared).unwrap_or(0);
+        }
+        if form == shape::ADDRESS && found.is_none() {
             // A function whose code was replaced while it runs.
             let at = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::DATA));
             let mut data = machine.read_memory(at).unwrap_or(0);
