@@ -108,7 +108,11 @@ impl VirtualThreadSymbols {
             return Ok((oops::NARROW | (shift & 31) << 8, base));
         }
         // Without the second flag there is no other kind.
-        let is_colored = flag(Z)? == Some(true) && flag(GENERATIONAL)? != Some(false);
-        Ok((if is_colored { oops::COLORED } else { oops::WIDE }, 0))
+        let mode = match (flag(Z)?, flag(GENERATIONAL)?) {
+            (Some(true), Some(false)) => oops::MAPPED,
+            (Some(true), _) => oops::COLORED,
+            _ => oops::WIDE,
+        };
+        Ok((mode, 0))
     }
 }

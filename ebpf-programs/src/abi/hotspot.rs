@@ -62,6 +62,8 @@ pub mod oops {
     pub const NARROW: u64 = 1;
     /// Addresses above 13 to 16 bits of the generational Z collector; bits 12 to 15 say how many.
     pub const COLORED: u64 = 2;
+    /// Addresses of the Z collector without generations, which maps objects several times.
+    pub const MAPPED: u64 = 3;
 }
 
 /// Shapes of frames.

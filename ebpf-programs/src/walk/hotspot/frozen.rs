@@ -29,9 +29,6 @@ use crate::walk::{Caller, Walk};
 /// Maximum number of chunks of a virtual thread.
 const MAX_CHUNKS: u64 = 32;
 
-/// Bits of an address that are compared: in those above, the Z collector of JDK 21 maps the same objects several times.
-const ADDRESS: u64 = (1 << 42) - 1;
-
 /// Offset of the continuation in a `ContinuationEntry`.
 const CONTINUATION: u64 = 16;
 
@@ -151,11 +148,11 @@ fn open<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
     let pc = part(object, field16(second, 0));
     let parent = address(walk, part(object, field16(second, 1)));
     let owner = address(walk, part(object, field16(second, 2)));
-    // A reference that no code reads keeps the former address of an object that the collector has moved meanwhile.
-    let may_be_former = field16(second, 3) & 0xff == oops::COLORED;
+    // Under Z, a reference that no code reads keeps the former address of an object that the collector has moved meanwhile.
+    let may_be_former = matches!(field16(second, 3) & 0xff, oops::COLORED | oops::MAPPED);
     let frozen = &mut walk.hotspot.frozen;
     frozen.chunks += 1;
-    let is_other = (owner ^ frozen.continuation) & ADDRESS != 0 && !may_be_former;
+    let is_other = owner != frozen.continuation && !may_be_former;
     if is_other || frozen.chunks > MAX_CHUNKS {
         return None;
     }
