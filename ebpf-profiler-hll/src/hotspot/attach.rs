@@ -37,7 +37,7 @@ pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Rea
         FrameWalker::with_parameters(walker::HOTSPOT, None, &parameters).map_err(|_| Reason::Unsupported)?;
     let ranges = code.heaps.iter().map(|heap| heap.low..heap.high);
     let ranges = CodeRanges::new(ranges);
-    let stubs = file.hidden.stubs.map(|list| Stubs::read(target.address(list), memory)).unwrap_or_default();
+    let stubs = Stubs::new(file.hidden.stubs.map_or(0, |list| target.address(list)));
     Ok(Attachment::new(walker, Names::new(layout, code, stubs)).with_code(ranges))
 }
 

@@ -37,6 +37,24 @@ pub(super) struct Heap {
 }
 
 impl CodeMemory {
+    /// Returns the address of the blob around an address; `None` if there is none. `header` is the size of that of a block.
+    pub(super) fn blob(&self, at: u64, header: u32, memory: &dyn Memory) -> Option<u64> {
+        /// Segment of a block that is free.
+        const FREE: u8 = 0xff;
+        /// Maximum number of distances, which are up to 254 segments each.
+        const MAX_STEPS: u32 = 512;
+        let heap = self.heaps.iter().find(|heap| (heap.low..heap.high).contains(&at))?;
+        let mut segment = (at - heap.low) >> self.log2_segment;
+        for _ in 0..MAX_STEPS {
+            match memory.array::<1>(heap.segments.wrapping_add(segment)).ok()? {
+                [0] => return Some(heap.low + (segment << self.log2_segment) + u64::from(header)),
+                [FREE] => return None,
+                [distance] => segment = segment.checked_sub(distance.into())?,
+            }
+        }
+        None
+    }
+
     /// Reads the heaps. Fails with [`Reason::NotReady`] until the virtual machine has generated its interpreter.
     pub(super) fn read(tables: &Tables, layout: &Layout, memory: &dyn Memory) -> Result<CodeMemory, Reason> {
         let variable = |of, name| {

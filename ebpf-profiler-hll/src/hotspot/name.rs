@@ -10,6 +10,7 @@ use super::heap::CodeMemory;
 use super::layout::Layout;
 use super::method::{Method, const_method};
 use super::stub::Stubs;
+use super::tables;
 
 /// Maximum number of methods that are cached; the same ones are inlined in many places.
 const MAX_METHODS: usize = 1 << 12;
@@ -28,6 +29,9 @@ const SHAPE: u32 = 48;
 const INTERPRETED: u64 = 0;
 const COMPILED: u64 = 1;
 const STUB: u64 = 2;
+
+/// Name of stub routines that have none of their own.
+const ROUTINES: &str = "StubRoutines";
 
 /// Bits of a check.
 const CHECK: u64 = 0xff_ffff;
@@ -104,14 +108,23 @@ impl Names {
         Ok(method.function().with_lines(lines).with_inlines(inlines))
     }
 
-    fn stub(&self, address: u64) -> Function {
+    fn stub(&mut self, address: u64, memory: &dyn Memory) -> Function {
         let [start, end] = self.code.interpreter;
-        let name = match self.stubs.name(address) {
-            Some(name) => name,
-            None if (start..end).contains(&address) => "Interpreter",
-            None => "StubRoutines",
-        };
-        Function::new(name)
+        if (start..end).contains(&address) {
+            return Function::new("Interpreter");
+        }
+        match self.stubs.name(address, memory) {
+            Some(name) => Function::new(name),
+            None => Function::new(self.blob(address, memory).as_deref().unwrap_or(ROUTINES)),
+        }
+    }
+
+    /// Returns the name of the blob around an address, without the number of a part of the stub routines.
+    fn blob(&self, address: u64, memory: &dyn Memory) -> Option<String> {
+        let blob = self.code.blob(address, self.layout.heap.header, memory)?;
+        let name = memory.u64(blob.wrapping_add(self.layout.blob.name.into())).ok()?;
+        let name = tables::text(name, memory).filter(|name| !name.is_empty())?;
+        Some(if name.starts_with(ROUTINES) { ROUTINES.to_owned() } else { name })
     }
 }
 
@@ -124,7 +137,7 @@ impl Attached for Names {
                 Blob::Stub(name) => Ok(Function::new(name)),
                 Blob::Compiled(compiled) => self.compiled(&compiled, memory),
             },
-            STUB => Ok(self.stub(address)),
+            STUB => Ok(self.stub(address, memory)),
             _ => Err(Reason::Implausible),
         }
     }
