@@ -139,6 +139,14 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
             let sp = sender(walk, sp.wrapping_add(16), return_address);
             return enter::<A>(walk, return_address, sp, word, true);
         }
+        if let Some(return_address) = taken::<A>(walk, word) {
+            return enter::<A>(walk, return_address, sender(walk, sp, return_address), fp, is_fp_known);
+        }
+        if let Some(return_address) = given_back(walk, pc) {
+            let caller = walk.registers.values[x86_64::CALLER_SP as usize];
+            let sp = if is_close(caller, sp) { caller } else { sp };
+            return enter::<A>(walk, return_address, sp, fp, is_fp_known);
+        }
         if walk.is_java(word) {
             let sp = sender(walk, sp.wrapping_add(8), word);
             return enter::<A>(walk, word, sp, fp, is_fp_known);
@@ -155,12 +163,6 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
             let fp = if is_saved { below } else { fp };
             return enter::<A>(walk, return_address, at.wrapping_add(8), fp, is_fp_known);
         }
-        // While the interpreter makes room for local variables, the return address is in a register.
-        let return_address = walk.registers.values[x86_64::RETURN_ADDRESS as usize];
-        let end = sender(walk, sp, return_address);
-        if end != sp && walk.is_java(return_address) {
-            return enter::<A>(walk, return_address, end, fp, is_fp_known);
-        }
     }
     if !is_frame(fp, sp) || !is_fp_known {
         return Ok(false);
@@ -176,6 +178,42 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
     enter::<A>(walk, return_address, at.wrapping_add(8), saved, true)
 }
 
+/// Returns the return address in the register for it, if `word` at the stack pointer is another one, and the stack pointer of the
+/// caller is in the other register. An adapter and the interpreter take it from the stack while they make room for arguments and local
+/// variables; words there may be anything, old return addresses too.
+///
+/// ```text
+///   pop %rax; mov %rsp,%r13; sub $n,%rsp; mov %rax,(%rsp)      lea 8(%rsp),%r13; pop %rax; sub $n,%rsp; push %rax
+/// ```
+#[inline(always)]
+fn taken<A: Arch>(walk: &Walk, word: u64) -> Option<u64> {
+    let return_address = walk.registers.values[x86_64::RETURN_ADDRESS as usize];
+    let sp = walk.registers.values[x86_64::BYTECODE as usize];
+    let is_taken = word != return_address && is_close(sp, walk.registers.values[A::SP]);
+    (is_taken && walk.is_java(return_address)).then_some(return_address)
+}
+
+/// Returns the return address in the register for the bytecode, where the interpreter has it when it leaves a method.
+///
+/// ```text
+///   leave; pop %r13; mov %rbx,%rsp; jmp *%r13
+/// ```
+#[inline(always)]
+fn given_back(walk: &Walk, pc: u64) -> Option<u64> {
+    let start = walk.parameter(parameter::INTERPRETER_START);
+    let size = walk.parameter(parameter::INTERPRETER_END).wrapping_sub(start);
+    let return_address = walk.registers.values[x86_64::BYTECODE as usize];
+    (pc.wrapping_sub(start) < size && walk.is_java(return_address)).then_some(return_address)
+}
+
+/// Returns `true` if the stack pointer of a caller is at or above `end`, with the arguments at most.
+#[inline(always)]
+fn is_close(sp: u64, end: u64) -> bool {
+    /// Maximum number of bytes of arguments: the register is one for any value in compiled code.
+    const MAX_ARGUMENTS: u64 = 16 * 8;
+    sp & 7 == 0 && sp.wrapping_sub(end) <= MAX_ARGUMENTS
+}
+
 /// Returns the stack pointer of the innermost frame's caller: that in the register for it, if that is at or above `end` and close to
 /// it. Adapters move arguments to the stack before the interpreter builds its frame.
 ///
@@ -183,13 +221,10 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
 /// adapters and the interpreter's entries have the return address in a register, too.
 #[inline(always)]
 fn sender(walk: &Walk, end: u64, return_address: u64) -> u64 {
-    /// Maximum number of bytes of arguments: the register is one for any value in compiled code.
-    const MAX_ARGUMENTS: u64 = 16 * 8;
     let sp = walk.registers.values[x86_64::BYTECODE as usize];
-    let is_close = sp & 7 == 0 && sp.wrapping_sub(end) <= MAX_ARGUMENTS;
     let is_current = walk.registers.values[x86_64::RETURN_ADDRESS as usize] == return_address;
     let is_known = walk.registers.known >> x86_64::BYTECODE & 1 != 0;
-    if is_known && is_current && is_close { sp } else { end }
+    if is_known && is_current && is_close(sp, end) { sp } else { end }
 }
 
 /// Number of words that a stub or compiled code may have pushed.

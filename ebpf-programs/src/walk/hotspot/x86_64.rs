@@ -8,6 +8,9 @@ pub(super) const BYTECODE: u8 = 13;
 /// The register with the return address while the interpreter builds a frame, rax.
 pub(super) const RETURN_ADDRESS: u8 = 0;
 
+/// The register with the stack pointer of the caller while the interpreter leaves a method, rbx.
+pub(super) const CALLER_SP: u8 = 3;
+
 /// Frame of compiled code at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
