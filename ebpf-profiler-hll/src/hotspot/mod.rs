@@ -8,7 +8,7 @@
 //!
 //!   frame ──┬─ interpreted: Method, bytecode index ──────────────► class and method, line
 //!           ├─ compiled:    code blob, position ──► PcDesc, scopes ► the same for each inlined method
-//!           └─ stub:        address ──────────────────────────────► name of the stub routine
+//!           └─ stub:        address ──────────────────────────────► name of the stub routine, or of its blob
 //! ```
 //!
 //! # Names
