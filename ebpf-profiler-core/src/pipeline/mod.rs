@@ -397,7 +397,7 @@ impl Pipeline {
             _ => (&mut self.builder, &mut self.threads),
         };
         let thread = threads.number(builder, &mut self.registry, self.labels, tick);
-        let at = (thread, self.stacks.trace(builder, self.registry.limits(), tick.pid, &trace));
+        let at = (thread, self.stacks.trace(builder, self.registry.limits(), (tick.pid, tick.cpu), &trace));
         if !tick.is_held || early.is_some() {
             let time = tick.time.wrapping_add(self.clock.offset);
             let sample = (tick.event.into(), early.unwrap_or(tick.value));

@@ -6,25 +6,32 @@ use crate::profile::{ProfileBuilder, TraceId};
 use crate::registry::Limits;
 use crate::trace::{Frame, Stop, Trace};
 
+/// Maximum number of CPUs that count; a recording may claim any.
+const MAX_CPUS: usize = 1 << 12;
+
 /// Bytes of the different stacks of each process.
 #[derive(Default)]
 pub(super) struct StackShares {
     of_process: HashMap<u32, usize>,
+    /// One more than the highest number of a CPU with samples.
+    cpus: usize,
 }
 
 impl StackShares {
-    /// Returns the number of a trace of a process in `builder`. Beyond the limits, that of an unknown trace is the number of its
+    /// Returns the number of a trace of a process on a CPU in `builder`. Beyond the limits, that of an unknown trace is the number of its
     /// kernel frames and its innermost function.
     pub(super) fn trace(
         &mut self,
         builder: &mut ProfileBuilder,
         limits: &Limits,
-        pid: u32,
+        (pid, cpu): (u32, u32),
         trace: &Trace<'_>,
     ) -> TraceId {
+        self.cpus = self.cpus.max((cpu as usize + 1).min(MAX_CPUS));
+        let most = |bytes: usize| bytes.saturating_mul(self.cpus);
         let before = builder.stack_bytes();
         let share = self.of_process.entry(pid).or_default();
-        if *share < limits.process_stack_bytes && before < limits.stack_bytes {
+        if *share < most(limits.process_stack_bytes) && before < most(limits.stack_bytes) {
             let number = builder.trace(trace);
             *share += builder.stack_bytes() - before;
             return number;
@@ -67,8 +74,9 @@ mod tests {
         let mut builder = ProfileBuilder::new(Duration::ZERO);
         let mut shares = StackShares::default();
         let limits = Limits { process_stack_bytes: 20_000, stack_bytes: 60_000, ..Limits::default() };
-        let mut number =
-            |pid, frames: &[Frame], stop| shares.trace(&mut builder, &limits, pid, &Trace::new(frames, stop));
+        let mut number = |pid, frames: &[Frame], stop| {
+            shares.trace(&mut builder, &limits, (pid, 0), &Trace::new(frames, stop))
+        };
         let whole = number(1, &stack(0), Stop::Root);
         let numbers: Vec<_> = (1..200).map(|at| number(1, &stack(at), Stop::Root)).collect();
         let cut = number(1, &[kernel(1), kernel(2), user(1)], Stop::TooManyStacks);

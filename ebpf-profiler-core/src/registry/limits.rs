@@ -35,11 +35,12 @@ pub struct Limits {
     pub modules: usize,
     /// Bytes of the paths of these files; 4 MiB by default. Beyond it, paths of further files are cut to their last 64 bytes.
     pub name_bytes: usize,
-    /// Bytes of the different stacks of one process in a profile; 32 MiB by default. Beyond it, samples with further stacks keep
-    /// their kernel frames and the innermost function, and end with
-    /// [`Stop::TooManyStacks`](crate::trace::Stop::TooManyStacks).
+    /// Bytes of the different stacks of one process in a profile, for each CPU; 4 MiB by default. Beyond it, samples with further
+    /// stacks keep their kernel frames and the innermost function, and end with
+    /// [`Stop::TooManyStacks`](crate::trace::Stop::TooManyStacks). A flame graph of stacks that never repeat takes 17 times as
+    /// much.
     pub process_stack_bytes: usize,
-    /// Bytes of the different stacks of all processes in a profile; 64 MiB by default.
+    /// Bytes of the different stacks of all processes in a profile, for each CPU; 8 MiB by default.
     pub stack_bytes: usize,
 }
 
@@ -52,8 +53,8 @@ impl Default for Limits {
             files: 1024,
             modules: 1 << 14,
             name_bytes: 4 << 20,
-            process_stack_bytes: 32 << 20,
-            stack_bytes: 64 << 20,
+            process_stack_bytes: 4 << 20,
+            stack_bytes: 8 << 20,
         }
     }
 }

@@ -109,7 +109,7 @@ fn stacks_that_never_repeat_are_cut_in_their_process_alone() {
     let program = compile(&scratch, "stacks");
     let attacker = Process::start(Command::new(program).uid(NOBODY));
     // As many samples as at 97 Hz in two minutes.
-    let profile = profile_at(2999, &scratch, SECONDS, MEMORY, || {});
+    let profile = profile_at(2999, &scratch, SECONDS, 2 * MEMORY + MEMORY / 2, || {});
     drop(attacker);
     profile.require_ordinary();
     let of_attacker = profile.folded.lines().filter(|line| line.starts_with("stacks;"));
