@@ -43,15 +43,10 @@ impl StackIds {
     /// Fails if the kernel refuses, for example if `kernel.perf_event_max_stack` is less than `depth`.
     pub fn load(depth: u32) -> io::Result<StackIds> {
         const MAP_CREATE: libc::c_long = 0;
-        const PROG_LOAD: libc::c_long = 5;
         const STACK_TRACE: u32 = 7;
         const ENTRIES: u32 = 16384;
         let stacks = bpf(MAP_CREATE, &[pair(STACK_TRACE, 4), pair(depth * 8, ENTRIES), 0])?;
-        let code = code(stacks.as_raw_fd());
-        let license = c"GPL";
-        let attributes =
-            [pair(PERF_EVENT, code.len() as u32), code.as_ptr() as u64, license.as_ptr() as u64, 0, 0, 0];
-        let program = bpf(PROG_LOAD, &attributes)?;
+        let program = load(PERF_EVENT, &code(stacks.as_raw_fd()))?;
         Ok(StackIds { stacks, program, depth })
     }
 
@@ -92,14 +87,10 @@ impl AtSwitches {
     ///
     /// Fails without `CAP_BPF` and `CAP_PERFMON`.
     pub fn start() -> io::Result<AtSwitches> {
-        const PROG_LOAD: libc::c_long = 5;
         const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
         const RAW_TRACEPOINT: u32 = 17;
         let code = [instruction(0xb7, 0x00, 0), instruction(0x95, 0x00, 0)]; // r0 = 0, exit
-        let license = c"GPL";
-        let attributes =
-            [pair(RAW_TRACEPOINT, code.len() as u32), code.as_ptr() as u64, license.as_ptr() as u64, 0, 0, 0];
-        let program = bpf(PROG_LOAD, &attributes)?;
+        let program = load(RAW_TRACEPOINT, &code)?;
         let tracepoint = c"sched_switch";
         let link =
             bpf(RAW_TRACEPOINT_OPEN, &[tracepoint.as_ptr() as u64, pair(program.as_raw_fd() as u32, 0), 0])?;
@@ -276,6 +267,13 @@ pub const PERF_EVENT: u32 = 7;
 
 /// Type of programs for probes in functions.
 pub const KPROBE: u32 = 2;
+
+/// Loads a program of a type.
+fn load(kind: u32, code: &[u64]) -> io::Result<OwnedFd> {
+    const PROG_LOAD: libc::c_long = 5;
+    let license = c"GPL";
+    bpf(PROG_LOAD, &[pair(kind, code.len() as u32), code.as_ptr() as u64, license.as_ptr() as u64, 0, 0, 0])
+}
 
 /// Encodes the program.
 fn code(stacks: i32) -> [u64; 12] {

@@ -63,11 +63,11 @@ pub(crate) const SIDES: &[Side] = &[
     peer("switch, OpenTelemetry: all", Event::Switch, "1"),
     script("switch, bpftrace: threshold", Event::Switch, THRESHOLD),
     script("switch, bpftrace: times by stack", Event::Switch, TIMES),
+    Side { name: "switch, a program without work", event: Event::Switch, tool: Tool::Nothing },
     ours("malloc, filtered by command", Event::Malloc, || Malloc::of_c_library().into(), nobody),
     ours("malloc, sampled", Event::Malloc, || Malloc::of_c_library().into(), Filter::new),
     script("malloc, bpftrace: count", Event::Malloc, COUNT),
     script("malloc, bpftrace: bytes by stack", Event::Malloc, BYTES),
-    Side { name: "switch, a program without work", event: Event::Switch, tool: Tool::Nothing },
 ];
 
 /// Waits above a threshold that none reaches: no stack is taken.
