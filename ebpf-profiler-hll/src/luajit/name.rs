@@ -26,7 +26,7 @@ pub(super) struct Names(pub(super) Build);
 
 impl Attached for Names {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
-        named(self.0, address, check, None, memory)
+        self.named(address, check, None, memory)
     }
 
     fn called_function(
@@ -37,78 +37,80 @@ impl Attached for Names {
         memory: &dyn Memory,
     ) -> Result<Function, Reason> {
         // A caller that cannot be read names nothing.
-        let name = call_name(self.0, caller, memory).ok().flatten();
-        named(self.0, address, check, name, memory)
+        let name = self.call_name(caller, memory).ok().flatten();
+        self.named(address, check, name, memory)
     }
 }
 
-/// Returns the name by which a caller's instruction calls a function.
-fn call_name(
-    build: Build,
-    (address, position): (u64, u32),
-    memory: &dyn Memory,
-) -> Result<Option<String>, Reason> {
-    if address >> SHAPE_SHIFT != shape::LUA {
-        return Ok(None);
+impl Names {
+    /// Returns the name by which a caller's instruction calls a function.
+    fn call_name(
+        &self,
+        (address, position): (u64, u32),
+        memory: &dyn Memory,
+    ) -> Result<Option<String>, Reason> {
+        if address >> SHAPE_SHIFT != shape::LUA {
+            return Ok(None);
+        }
+        caller::name(&Prototype::read(address, self.0, memory)?, position, memory)
     }
-    caller::name(&Prototype::read(address, build, memory)?, position, memory)
-}
 
-fn named(
-    build: Build,
-    address: u64,
-    check: u32,
-    name: Option<String>,
-    memory: &dyn Memory,
-) -> Result<Function, Reason> {
-    match address >> SHAPE_SHIFT {
-        shape::LUA => lua(build, address, check, name, memory),
-        shape::NATIVE => native(build, address & value::ADDRESS, check, name, memory),
-        _ => Err(Reason::Implausible),
+    fn named(
+        &self,
+        address: u64,
+        check: u32,
+        name: Option<String>,
+        memory: &dyn Memory,
+    ) -> Result<Function, Reason> {
+        match address >> SHAPE_SHIFT {
+            shape::LUA => self.lua(address, check, name, memory),
+            shape::NATIVE => self.native(address & value::ADDRESS, check, name, memory),
+            _ => Err(Reason::Implausible),
+        }
     }
-}
 
-fn lua(
-    build: Build,
-    address: u64,
-    check: u32,
-    name: Option<String>,
-    memory: &dyn Memory,
-) -> Result<Function, Reason> {
-    let prototype = Prototype::read(address, build, memory)?;
-    if prototype.check() & CHECKED != check & CHECKED {
-        return Err(Reason::Replaced);
+    fn lua(
+        &self,
+        address: u64,
+        check: u32,
+        name: Option<String>,
+        memory: &dyn Memory,
+    ) -> Result<Function, Reason> {
+        let prototype = Prototype::read(address, self.0, memory)?;
+        if prototype.check() & CHECKED != check & CHECKED {
+            return Err(Reason::Replaced);
+        }
+        let chunk = prototype.chunk(memory)?;
+        let file = file(&chunk);
+        let start_line = prototype.first_line();
+        let name = match name {
+            Some(name) => name,
+            None if start_line == 0 => MAIN.to_owned(),
+            None => format!("{}:{start_line}", file.rsplit('/').next().unwrap_or(&file)),
+        };
+        // A function with an unreadable line table still has its name.
+        let lines = prototype.lines(memory).unwrap_or_else(|_| Lines::default());
+        Ok(Function::new(name).with_file(file).with_start_line(start_line).with_lines(lines))
     }
-    let chunk = prototype.chunk(memory)?;
-    let file = file(&chunk);
-    let start_line = prototype.first_line();
-    let name = match name {
-        Some(name) => name,
-        None if start_line == 0 => MAIN.to_owned(),
-        None => format!("{}:{start_line}", file.rsplit('/').next().unwrap_or(&file)),
-    };
-    // A function with an unreadable line table still has its name.
-    let lines = prototype.lines(memory).unwrap_or_else(|_| Lines::default());
-    Ok(Function::new(name).with_file(file).with_start_line(start_line).with_lines(lines))
-}
 
-fn native(
-    build: Build,
-    address: u64,
-    check: u32,
-    name: Option<String>,
-    memory: &dyn Memory,
-) -> Result<Function, Reason> {
-    let at = build.layout.function;
-    let head: [u8; 16] = memory.array(address)?;
-    if head[build.layout.kind] != kind::FUNCTION || head[at.number] == 0 {
-        return Err(Reason::Implausible);
+    fn native(
+        &self,
+        address: u64,
+        check: u32,
+        name: Option<String>,
+        memory: &dyn Memory,
+    ) -> Result<Function, Reason> {
+        let layout = self.0.layout;
+        let head: [u8; 16] = memory.array(address)?;
+        if head[layout.kind] != kind::FUNCTION || head[layout.function.number] == 0 {
+            return Err(Reason::Implausible);
+        }
+        let code = memory.u64(address.wrapping_add(layout.function.native as u64))?;
+        if fold(&[code, 0, 0], 1) & CHECKED != check & CHECKED {
+            return Err(Reason::Replaced);
+        }
+        Ok(Function::new(name.unwrap_or_else(|| NATIVE.to_owned())))
     }
-    let code = memory.u64(address.wrapping_add(at.native as u64))?;
-    if fold(&[code, 0, 0], 1) & CHECKED != check & CHECKED {
-        return Err(Reason::Replaced);
-    }
-    Ok(Function::new(name.unwrap_or_else(|| NATIVE.to_owned())))
 }
 
 /// Returns the file of a chunk, from its name.
