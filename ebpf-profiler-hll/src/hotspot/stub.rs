@@ -2,8 +2,6 @@
 //! threads of its compilers.
 
 use ebpf_profiler_core::language::Memory;
-#[cfg(test)]
-use ebpf_profiler_core::language::Unreadable;
 
 use super::tables;
 
@@ -77,35 +75,43 @@ fn read(head: u64, memory: &dyn Memory) -> Vec<(u64, u64, String)> {
     routines
 }
 
-#[test]
-fn reads_list_again_once_it_has_grown() {
-    let word =
-        |bytes: &mut Vec<u8>, at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    let mut bytes = vec![0; 1 << 13];
-    // Two routines: the second one is put before the first later.
-    for (at, name, begin) in [(64, 256, 1_u64 << 40), (128, 272, 1 << 41)] {
-        word(&mut bytes, at + 16, name);
-        word(&mut bytes, at + 24, begin);
-        word(&mut bytes, at + 32, begin + 16);
-    }
-    bytes[256..259].copy_from_slice(b"one");
-    bytes[272..275].copy_from_slice(b"two");
-    word(&mut bytes, 8, 64);
-    let mut stubs = Stubs::new(8);
-    let of = |bytes: &Vec<u8>, stubs: &mut Stubs, at: u64| {
-        let memory = |address: u64, buffer: &mut [u8]| {
-            let from = usize::try_from(address).map_err(|_| Unreadable)?;
-            let part = bytes.get(from..from + buffer.len()).ok_or(Unreadable)?;
-            buffer.copy_from_slice(part);
-            Ok(())
+#[cfg(test)]
+mod tests {
+    use ebpf_profiler_core::language::Unreadable;
+
+    use super::*;
+
+    #[test]
+    fn reads_list_again_once_it_has_grown() {
+        let word = |bytes: &mut Vec<u8>, at: usize, value: u64| {
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes())
         };
-        stubs.name(at, &memory).map(str::to_owned)
-    };
-    assert_eq!(of(&bytes, &mut stubs, (1 << 40) + 15).as_deref(), Some("one"));
-    assert_eq!(of(&bytes, &mut stubs, 1 << 41), None);
-    word(&mut bytes, 128, 64);
-    word(&mut bytes, 8, 128);
-    assert_eq!(of(&bytes, &mut stubs, 1 << 41).as_deref(), Some("two"));
-    assert_eq!(of(&bytes, &mut stubs, 1 << 40).as_deref(), Some("one"));
-    assert_eq!(of(&bytes, &mut stubs, (1 << 41) + 16), None);
+        let mut bytes = vec![0; 1 << 13];
+        // Two routines: the second one is put before the first later.
+        for (at, name, begin) in [(64, 256, 1_u64 << 40), (128, 272, 1 << 41)] {
+            word(&mut bytes, at + 16, name);
+            word(&mut bytes, at + 24, begin);
+            word(&mut bytes, at + 32, begin + 16);
+        }
+        bytes[256..259].copy_from_slice(b"one");
+        bytes[272..275].copy_from_slice(b"two");
+        word(&mut bytes, 8, 64);
+        let mut stubs = Stubs::new(8);
+        let of = |bytes: &Vec<u8>, stubs: &mut Stubs, at: u64| {
+            let memory = |address: u64, buffer: &mut [u8]| {
+                let from = usize::try_from(address).map_err(|_| Unreadable)?;
+                let part = bytes.get(from..from + buffer.len()).ok_or(Unreadable)?;
+                buffer.copy_from_slice(part);
+                Ok(())
+            };
+            stubs.name(at, &memory).map(str::to_owned)
+        };
+        assert_eq!(of(&bytes, &mut stubs, (1 << 40) + 15).as_deref(), Some("one"));
+        assert_eq!(of(&bytes, &mut stubs, 1 << 41), None);
+        word(&mut bytes, 128, 64);
+        word(&mut bytes, 8, 128);
+        assert_eq!(of(&bytes, &mut stubs, 1 << 41).as_deref(), Some("two"));
+        assert_eq!(of(&bytes, &mut stubs, 1 << 40).as_deref(), Some("one"));
+        assert_eq!(of(&bytes, &mut stubs, (1 << 41) + 16), None);
+    }
 }
