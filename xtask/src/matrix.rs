@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::crates::Extent;
-use crate::run::{Outcome, cargo, watch};
+use crate::run::{Outcome, cargo, run, watch};
 use crate::tally::Tally;
 use crate::{collector, crates, fixtures, pythons};
 
@@ -22,6 +22,10 @@ const VARIABLE: &str = "TRUTH_MATRIX";
 
 /// The tests that take part.
 const TESTS: &[&str] = &["test", "--release", "-p", "examples", "--no-fail-fast"];
+
+/// The tests of libraries that read programs of several versions.
+const LIBRARIES: &[&str] =
+    &["test", "--release", "-p", "ebpf-profiler-hll", "--lib", "matrix::", "--", "--ignored"];
 
 /// The live tests that are shorter without the variable, and `crates`, the checks of the libraries in full.
 const ALL: &[&str] = &[
@@ -79,6 +83,7 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     }
     if targets.contains(&"crates") {
         crates::steps(&mut tally, Extent::Full);
+        tally.limited_step("libraries", LIMIT, |_| run(&mut cargo(LIBRARIES)));
     }
     for target in targets.iter().filter(|target| **target != "crates") {
         tally.limited_step(target, LIMIT, |_| {

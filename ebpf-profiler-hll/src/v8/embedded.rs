@@ -213,18 +213,21 @@ mod tests {
         }
     }
 
-    /// Files of `cargo xtask fixtures v8`: `cargo test -p ebpf-profiler-hll --lib matrix -- --ignored`.
+    /// Files of `cargo xtask fixtures v8`.
     mod matrix {
         use std::collections::BTreeMap;
-        use std::path::Path;
+        use std::path::{Path, PathBuf};
 
         use super::*;
 
         type Places = BTreeMap<String, (u64, u64)>;
 
-        fn fixture(path: &str) -> Elf {
-            let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/fixtures");
-            Elf::open(std::fs::File::open(fixtures.join(path)).unwrap()).unwrap()
+        fn fixture(path: &str) -> PathBuf {
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/fixtures").join(path)
+        }
+
+        fn open(path: &Path) -> Elf {
+            Elf::open(std::fs::File::open(path).unwrap()).unwrap()
         }
 
         fn embedded(elf: &Elf) -> Places {
@@ -241,7 +244,9 @@ mod tests {
         #[ignore = "needs Node.js: cargo xtask fixtures v8"]
         fn builtins_are_those_of_the_symbol_table() {
             for version in ["16", "18", "20", "22"] {
-                let elf = fixture(&format!("node-{version}/bin/node"));
+                let program = fixture(&format!("node-{version}/bin/node"));
+                test_needs::file!(&program, "cargo xtask fixtures v8");
+                let elf = open(&program);
                 let mut symbols = Places::new();
                 elf.for_each_symbol(|name, symbol| {
                     if let Some(name) = name.strip_prefix(b"Builtins_") {
@@ -257,7 +262,9 @@ mod tests {
         #[test]
         #[ignore = "needs Debian's Node.js: cargo xtask fixtures v8"]
         fn library_without_symbols_has_builtins() {
-            let places = embedded(&fixture("node-debian/usr/lib/x86_64-linux-gnu/libnode.so.108"));
+            let library = fixture("node-debian/usr/lib/x86_64-linux-gnu/libnode.so.108");
+            test_needs::file!(&library, "cargo xtask fixtures v8");
+            let places = embedded(&open(&library));
             assert!(places.len() > 1000, "{}", places.len());
             for name in ["InterpreterEntryTrampoline", "WideHandler", "BaselineLeaveFrame", "ArrayMap"] {
                 assert!(places.contains_key(name), "{name}");
