@@ -56,6 +56,8 @@
 //! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
 //! * In code of Ruby's YJIT the line of the innermost method may be that of an earlier instruction. In code of
 //!   PHP's JIT the innermost function has no line. LuaJIT's traces show the function in which the trace began.
+//! * A stack in code that PCRE compiles for regular expressions is cut if PCRE runs it on a stack of its own
+//!   (`jit_machine_stack_exec`).
 //! * HotSpot: in a `libjvm.so` without a symbol table, one marked frame stands for those callers of a virtual thread that are in
 //!   the heap.
 //! * PyPy, Jython and other implementations of Python are not supported.
