@@ -102,6 +102,8 @@ impl Budget {
         scale(&mut limits.processes);
         scale(&mut limits.modules);
         scale(&mut limits.name_bytes);
+        scale(&mut limits.process_stack_bytes);
+        scale(&mut limits.stack_bytes);
     }
 }
 
@@ -153,6 +155,10 @@ mod tests {
         Budget::cpu(0.01).memory(64 << 20).reduce(2, &mut tables, &mut ring, &mut limits);
         assert_eq!((tables, ring), (21 << 20, 4 << 20));
         assert_eq!((limits.processes, limits.mappings), ((1 << 15) * 42 / 128, Limits::default().mappings));
+        assert_eq!(
+            (limits.process_stack_bytes, limits.stack_bytes),
+            ((4 << 20) * 42 / 128, (8 << 20) * 42 / 128)
+        );
         Budget::cpu(0.01).memory(30 << 20).reduce(2, &mut tables, &mut ring, &mut limits);
         assert_eq!((tables, ring), (4 << 20, 1 << 20));
     }
