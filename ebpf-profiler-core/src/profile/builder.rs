@@ -141,7 +141,7 @@ impl ProfileBuilder {
     pub(crate) fn stack_bytes(&self) -> usize {
         /// Of a frame, in the list of all and in the table by content.
         const FRAME: usize = 2 * size_of::<Frame>() + 8;
-        self.frames.items.len() * FRAME + self.traces.frames() * size_of::<FrameId>()
+        self.frames.items.len() * FRAME + self.traces.frame_count() * size_of::<FrameId>()
     }
 
     /// Adds a sample of an interned thread and trace; as [`add_value`](ProfileBuilder::add_value).

@@ -105,7 +105,7 @@ impl TraceInterner {
     }
 
     /// Returns the number of frames of all different stacks.
-    pub(super) fn frames(&self) -> usize {
+    pub(super) fn frame_count(&self) -> usize {
         self.traces.stacks.frames.len()
     }
 

@@ -1,6 +1,6 @@
 //! The bounds of what other programs can make the profiler keep.
 
-/// Upper bounds of the state that is kept about processes.
+/// Upper bounds of the state that is kept about processes, and of their stacks in a profile.
 ///
 /// Samples of a process that exceeds its share end with [`Stop::TooManyMappings`](crate::trace::Stop::TooManyMappings)
 /// where a mapping is missing. Other processes are not affected.

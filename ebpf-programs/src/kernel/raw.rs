@@ -23,7 +23,7 @@ fn is_retriable(stop: Stop) -> bool {
 }
 
 /// Returns the maximum number of bytes of stack in a raw sample of a process whose walk ended with `stop`; `None` if none is to
-/// be sent, because the ring is as good as full, too: a late user space then loses callers, but no samples.
+/// be sent, also while the ring is nearly full: a late user space then loses callers, but no samples.
 #[inline(always)]
 pub(crate) fn grant(scratch: &mut Scratch, config: &Config, stop: Stop) -> Option<u32> {
     if !is_retriable(stop) {
