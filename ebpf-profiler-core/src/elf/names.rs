@@ -1,5 +1,7 @@
 //! Symbols: of `.symtab` all functions and variables of a file that is not stripped, of `.dynsym` the exported ones.
 
+use std::ffi::CStr;
+
 use object::elf::{STT_FUNC, STT_GNU_IFUNC, STT_OBJECT, STT_TLS, Sym64};
 use object::{LittleEndian as LE, pod};
 
@@ -83,8 +85,9 @@ impl Elf {
                 }
                 let name = names.get(symbol.st_name.get(LE) as usize..).unwrap_or_default();
                 let name = &name[..name.len().min(MAX_NAME)];
-                let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-                each(&name[..end], Symbol::new(symbol));
+                // Many times as fast as a loop over the bytes.
+                let name = CStr::from_bytes_until_nul(name).map_or(name, CStr::to_bytes);
+                each(name, Symbol::new(symbol));
             }
         }
     }
