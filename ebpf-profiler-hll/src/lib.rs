@@ -153,12 +153,13 @@ use ebpf_profiler_core::language::Language;
 /// ```
 pub fn all() -> Vec<Box<dyn Language>> {
     vec![
+        // The first, as it rejects a file by one look-up, and its own files have long symbol tables for others to search.
+        Box::new(v8::V8),
         Box::new(python::Python),
         Box::new(php::Php),
         Box::new(perl::Perl),
         Box::new(hotspot::HotSpot),
         Box::new(ruby::Ruby),
-        Box::new(v8::V8),
         Box::new(luajit::LuaJit),
     ]
 }

@@ -10,15 +10,12 @@ use std::ops::Range;
 use ebpf_profiler_core::elf::{Elf, Symbol};
 
 use super::embedded;
+use super::symbols::Symbols;
 
 /// Returns the addresses of all builtins, sorted, if they have no sizes: those of Node.js 12.
-fn starts(elf: &Elf) -> Vec<u64> {
-    let mut starts = Vec::new();
-    elf.for_each_symbol(|name, symbol| {
-        if symbol.size == 0 && name.starts_with(b"Builtins_") {
-            starts.push(symbol.address);
-        }
-    });
+fn starts(symbols: &Symbols) -> Vec<u64> {
+    let without_size = symbols.builtins.iter().filter(|(_, symbol)| symbol.size == 0);
+    let mut starts: Vec<u64> = without_size.map(|(_, symbol)| symbol.address).collect();
     starts.sort_unstable();
     starts
 }
@@ -81,14 +78,12 @@ pub(super) struct Part {
 
 impl Builtins {
     /// Finds the builtins in the symbol table, or without one by what V8 exports.
-    pub(super) fn find(elf: &Elf) -> Option<Builtins> {
-        let mut found = Found::default();
-        let starts = starts(elf);
-        elf.for_each_symbol(|name, symbol| match name.strip_prefix(b"Builtins_") {
-            Some(name) => found.add(name, with_size(symbol, &starts)),
-            None if name == SIZES.as_bytes() => found.sizes = Some(symbol),
-            None => {}
-        });
+    pub(super) fn find(elf: &Elf, symbols: &Symbols) -> Option<Builtins> {
+        let mut found = Found { sizes: symbols.sizes, ..Found::default() };
+        let starts = starts(symbols);
+        for (name, symbol) in &symbols.builtins {
+            found.add(name, with_size(*symbol, &starts));
+        }
         if found.entry.is_none() {
             found = Found { sizes: elf.exports()?.get(SIZES), ..Found::default() };
             embedded::for_each(elf, |name, symbol| found.add(name, symbol))?;
@@ -159,7 +154,7 @@ impl Found {
 }
 
 /// The table of the sizes of bytecodes.
-const SIZES: &str = "_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE";
+pub(super) const SIZES: &str = "_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE";
 
 impl Part {
     fn read(elf: &Elf, symbol: Symbol) -> Option<Part> {

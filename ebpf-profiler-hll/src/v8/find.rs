@@ -11,6 +11,7 @@ use ebpf_programs::abi::v8::parameter;
 use super::builtins::Builtins;
 use super::layout::{Dispatch, Layout};
 use super::name::Names;
+use super::symbols::Symbols;
 use super::wasm::WasmLayout;
 
 /// A file that holds V8.
@@ -35,10 +36,11 @@ pub(super) struct Facts {
 pub(super) fn find(elf: &Elf) -> Option<File> {
     let exports = elf.exports()?;
     exports.get("v8dbg_SmiTag")?;
-    let layout = Layout::find(elf, &exports).ok_or(Reason::Unsupported);
-    let builtins = Builtins::find(elf).ok_or(Reason::Unsupported);
+    let symbols = Symbols::read(elf);
+    let layout = Layout::find(elf, &exports, &symbols).ok_or(Reason::Unsupported);
+    let builtins = Builtins::find(elf, &symbols).ok_or(Reason::Unsupported);
     let facts = layout.and_then(|layout| {
-        let wasm = WasmLayout::find(elf, layout.version);
+        let wasm = WasmLayout::find(elf, &symbols, layout.version);
         let is_moved = elf.kind() != Kind::Executable;
         Ok(Arc::new(Facts { layout, builtins: builtins?, is_moved, wasm }))
     });

@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use ebpf_profiler_core::elf::{Elf, Exports};
 
+use super::symbols::Symbols;
 use super::version::Version;
 
 /// Versions whose holes are measured.
@@ -154,11 +155,11 @@ const FIELDS: RangeInclusive<u32> = 8..=4096;
 
 impl Layout {
     /// Returns the layout of a file, `None` if its version is unknown.
-    pub(super) fn find(elf: &Elf, exports: &Exports<'_>) -> Option<Layout> {
+    pub(super) fn find(elf: &Elf, exports: &Exports<'_>, symbols: &Symbols) -> Option<Layout> {
         let version = Version::detect(elf, exports).filter(|version| MEASURED.contains(version))?;
         let numbers = Numbers { elf, exports, version };
         Some(Layout {
-            dispatch: dispatch(elf, version),
+            dispatch: dispatch(elf, symbols.dispatch, version),
             version,
             function: numbers.function()?,
             shared: numbers.shared()?,
@@ -311,19 +312,13 @@ impl Numbers<'_> {
 }
 
 /// Finds the table of entry points, by the function that returns its address.
-fn dispatch(elf: &Elf, version: Version) -> Dispatch {
+fn dispatch(elf: &Elf, function: Option<u64>, version: Version) -> Dispatch {
     const HEAP: u32 = 0x40;
     // From the table to the heap in an isolate.
     const HEAP_OF_ISOLATE: i32 = 0xf3c0;
     if version < Version(13, 0) {
         return Dispatch::None;
     }
-    let mut function = None;
-    elf.for_each_symbol(|name, symbol| {
-        if name.starts_with(b"_ZN2v88internal17ExternalReference25js_dispatch_table_addressE") {
-            function = Some(symbol.address);
-        }
-    });
     let mut code = [0; 14];
     let Some(at) = function.filter(|&at| elf.read(at, &mut code).is_ok()) else { return Dispatch::Unknown };
     let number = |from: usize| code[from..].first_chunk().copied().map_or(0, i32::from_le_bytes);

@@ -34,6 +34,9 @@
 //!   compiled code has no names.
 //! * While the deoptimizer replaces a frame, the stack ends there: the frame is overwritten.
 //! * In Node.js 16, 0.2 % of samples in baseline code have a function without a name: they are in its epilogue.
+//! * Until a new process's tables are built, 0.1 s or more on a busy machine, its stacks are copied, and objects are read later.
+//!   Functions that the garbage collector moved meanwhile have no name: 0.14 % of frames in UglifyJS's first samples, 5 % on an
+//!   overloaded machine.
 //! * An async function that is continued stands alone: who awaits it is not in the stack.
 //!
 //! # WebAssembly
@@ -47,6 +50,8 @@
 //! function and have no frame.
 
 mod version;
+
+mod symbols;
 
 mod layout;
 

@@ -22,10 +22,11 @@ use std::sync::Arc;
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::Memory;
 
+use super::symbols::Symbols;
 use super::version::Version;
 
 /// Symbols of the pointer to the engine's state: from 9 on, and before.
-const STATE: [&[u8]; 2] = [
+pub(super) const STATE: [&[u8]; 2] = [
     b"_ZN2v88internal4wasm12_GLOBAL__N_117global_wasm_stateE",
     b"_ZZN2v88internal4wasm12_GLOBAL__N_119GetSharedWasmEngineEvE6object",
 ];
@@ -79,20 +80,14 @@ pub(super) struct WasmLayout {
 
 impl WasmLayout {
     /// Returns the layout of a file, `None` if it neither has symbols nor exports the engine.
-    pub(super) fn find(elf: &Elf, version: Version) -> Option<WasmLayout> {
-        let mut state = None;
-        elf.for_each_symbol(|name, symbol| {
-            if STATE.contains(&name) {
-                state = Some(symbol.address);
-            }
-        });
+    pub(super) fn find(elf: &Elf, symbols: &Symbols, version: Version) -> Option<WasmLayout> {
         let (start, size, index) = match version {
             Version(..8, _) => (0, 8, 56),
             Version(..11, _) => (8, 32, 48),
             Version(..13, _) => (8, 24, 44),
             _ => (8, 32, 56),
         };
-        Some(WasmLayout { state: state.or_else(|| loaded_state(elf))?, start, size, index })
+        Some(WasmLayout { state: symbols.wasm_state.or_else(|| loaded_state(elf))?, start, size, index })
     }
 }
 
