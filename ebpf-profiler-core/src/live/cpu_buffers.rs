@@ -56,8 +56,9 @@ impl CpuBuffers {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+    use std::os::fd::{AsFd, OwnedFd};
 
+    use super::super::mmap::memory_file;
     use super::*;
 
     /// The kernel's side, in memory that both map.
@@ -69,10 +70,7 @@ mod tests {
     impl Kernel {
         fn new(cpus: usize) -> Kernel {
             let len = (cpus * size_of::<CpuBuffer>()).next_multiple_of(4096);
-            // SAFETY: the name ends with a zero byte, and no one else owns the new descriptor.
-            let file = unsafe { OwnedFd::from_raw_fd(libc::memfd_create(c"cpu_buffers".as_ptr(), 0)) };
-            // SAFETY: sets the length of a file that no one else uses.
-            assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) }, 0);
+            let file = memory_file(len);
             let memory = Mmap::new(file.as_fd(), 0, len, true).unwrap();
             Kernel { file, memory }
         }

@@ -84,3 +84,15 @@ impl Drop for Mmap {
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.len) };
     }
 }
+
+/// Returns a file in memory of `len` zeros, in place of the kernel's.
+#[cfg(test)]
+pub(super) fn memory_file(len: usize) -> std::os::fd::OwnedFd {
+    use std::os::fd::FromRawFd;
+
+    // SAFETY: the name ends with a zero byte, and no one else owns the new descriptor.
+    let file = unsafe { std::os::fd::OwnedFd::from_raw_fd(libc::memfd_create(c"kernel".as_ptr(), 0)) };
+    // SAFETY: sets the length of a file that no one else uses.
+    assert_eq!(unsafe { libc::ftruncate(file.as_raw_fd(), len as libc::off_t) }, 0);
+    file
+}
