@@ -170,10 +170,10 @@ fn latency_of_a_disk_agrees_with_its_statistics() {
     // A flush without data is a write. The statistics count a request that joins a neighbour apart.
     assert_eq!((requests, run.health.lost), (reads + writes + joined, 0));
     assert_eq!(reads + joined_reads, 200);
-    // A request of the statistics begins within the latency, and ends behind the program that samples it. They count whole
-    // milliseconds.
+    // A request of the statistics begins within the latency, and ends behind the program that samples it and wakes this one: 10 to 50 µs
+    // in 30 to 150. They count whole milliseconds.
     let statistics = milliseconds * 1_000_000;
-    assert!(time + 1_000_000 + 20_000 * requests >= statistics, "{time}, {statistics}");
+    assert!(2 * time + 1_000_000 >= statistics, "{time}, {statistics}");
     assert!((time as f64) < 1.25 * statistics as f64 + 20e6, "{time}, {statistics}");
 }
 
