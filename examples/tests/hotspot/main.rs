@@ -225,9 +225,9 @@ mod matrix {
         let mut failed = Vec::new();
         for version in ["11", "17", "21", "25"] {
             for (name, flags) in [
-                // Their loops have no safepoints.
-                ("Serial", &["-XX:+UseSerialGC", EXACT[0], EXACT[1]][..]),
-                ("Parallel", &["-XX:+UseParallelGC", EXACT[0], EXACT[1]]),
+                // Their loops have no safepoints by default, so that the machine's own tables give the leaf's to a caller.
+                ("Serial", &["-XX:+UseSerialGC", "-XX:+UseCountedLoopSafepoints"][..]),
+                ("Parallel", &["-XX:+UseParallelGC", "-XX:+UseCountedLoopSafepoints"]),
                 ("G1", &["-XX:+UseG1GC"]),
                 ("Z", &["-XX:+UnlockExperimentalVMOptions", "-XX:+UseZGC"]),
                 ("Shenandoah", &["-XX:+UnlockExperimentalVMOptions", "-XX:+UseShenandoahGC"]),
@@ -257,7 +257,7 @@ mod matrix {
             for (name, flags) in [
                 ("small code cache", &["-XX:ReservedCodeCacheSize=3m", "-XX:-SegmentedCodeCache"][..]),
                 ("compiled early", &["-XX:Tier3InvocationThreshold=20", "-XX:Tier4InvocationThreshold=200"]),
-                ("Serial", &["-XX:+UseSerialGC", EXACT[0], EXACT[1]]),
+                ("Serial", &["-XX:+UseSerialGC", "-XX:+UseCountedLoopSafepoints"]),
             ] {
                 let chains = ["unloading", "redefinition", "exceptions"];
                 with(version, |machine| failed.extend(machine.failures(&chains, name, flags)));
