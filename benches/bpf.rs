@@ -169,7 +169,9 @@ pub fn loaded_program(pid: u32, kind: u32, name: &str) -> io::Result<u32> {
         let info = fs::read_to_string(entry?.path()).unwrap_or_default();
         if field(&info, "prog_type") == Some(u64::from(kind))
             && let Some(id) = field(&info, "prog_id")
-            && name.starts_with(&name_of(program_of(id as u32)?.as_raw_fd())?)
+            // Its process may just have ended.
+            && let Ok(program) = program_of(id as u32)
+            && name.starts_with(&name_of(program.as_raw_fd())?)
         {
             return Ok(id as u32);
         }
