@@ -109,7 +109,7 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
         words.push(thread);
         words.extend(&user_words);
         let stack = fields.words()?;
-        copied = u16::try_from(stack.len() * 8).map_err(|_| RANGE)?;
+        copied = u16::try_from(stack.len()).map_err(|_| RANGE)?;
         words.extend(stack);
     } else {
         words.extend(&user_words);
@@ -173,7 +173,7 @@ impl<'w> Parts<'w> {
             _ => return None,
         };
         let (user, rest) = rest.split_at_checked(head.user as usize)?;
-        let stack = rest.get(..if registers.is_some() { head.copied as usize / 8 } else { 0 })?;
+        let stack = rest.get(..if registers.is_some() { usize::from(head.copied) } else { 0 })?;
         Some(Parts { head, kernel, registers, user, stack })
     }
 }

@@ -169,7 +169,7 @@ fn walked<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
 fn raw<'a>(head: &Head, rest: &'a [u64]) -> Result<Body<'a>, Malformed> {
     let (words, rest) = rest.split_at_checked(REGISTER_WORDS).ok_or(Malformed)?;
     let (calls, rest) = rest.split_at_checked(head.user as usize).ok_or(Malformed)?;
-    let stack = rest.get(..head.copied as usize / 8).ok_or(Malformed)?;
+    let stack = rest.get(..head.copied.into()).ok_or(Malformed)?;
     let mut values = [0; registers::COUNT];
     values.copy_from_slice(&words[2..2 + registers::COUNT]);
     let thread = words[2 + registers::COUNT];
@@ -259,7 +259,7 @@ mod tests {
         let mut rest = vec![0x1234, 0xffff];
         rest.extend(100..133);
         rest.extend([5, 6, 7, 8, 9]);
-        let words = record(kind::RAW, 0, 2, 0, 24, &rest);
+        let words = record(kind::RAW, 0, 2, 0, 3, &rest);
         let Body::Raw { registers, calls, stack } = TickRecord::decode(&words).unwrap().body else {
             panic!()
         };
@@ -274,7 +274,7 @@ mod tests {
     fn every_truncation_is_malformed_and_never_a_panic() {
         let mut rest = vec![0; 35];
         rest.extend([1, 2, 3]);
-        for whole in [record(kind::RAW, 0, 0, 0, 24, &rest), record(kind::WALKED, 1, 2, 0, 0, &[1, 2, 3])] {
+        for whole in [record(kind::RAW, 0, 0, 0, 3, &rest), record(kind::WALKED, 1, 2, 0, 0, &[1, 2, 3])] {
             assert!(TickRecord::decode(&whole).is_ok());
             for len in 0..whole.len() {
                 assert_eq!(TickRecord::decode(&whole[..len]), Err(Malformed), "{len} words");

@@ -94,7 +94,7 @@ impl FakeTick {
         let (user, copied) = match self.kind & !kind::HELD {
             kind::WALKED => (self.rest.len(), 0),
             kind::END => (0, 0),
-            _ => (0, (self.rest.len() - REGISTERS) * 8),
+            _ => (0, self.rest.len() - REGISTERS),
         };
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let kernel = self.kernel.len() as u8;

@@ -410,7 +410,7 @@ fn seeds_are_tables() {
     }
 }
 
-/// Writes seeds of the fuzzer of tables, besides that of a Go program: pages of several groups, and small pages.
+/// Writes seeds of the fuzzer of tables: pages of several groups, and small pages; that of a Go program gets the version.
 #[test]
 #[ignore = "writes files"]
 fn write_seeds() {
@@ -420,4 +420,9 @@ fn write_seeds() {
     for (name, model) in [("far", far.into_iter().flatten().collect()), ("dense", dense)] {
         std::fs::write(format!("{SEEDS}/{name}"), build(&model)).unwrap();
     }
+    let go = format!("{SEEDS}/go");
+    let mut image = std::fs::read(&go).unwrap();
+    let version = std::mem::offset_of!(Header, version);
+    image[version..][..2].copy_from_slice(&(VERSION as u16).to_le_bytes());
+    std::fs::write(go, image).unwrap();
 }

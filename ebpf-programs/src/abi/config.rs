@@ -31,6 +31,9 @@ pub struct Config {
 /// Time in which the raw samples of a process are counted, in nanoseconds; an eighth of the number is carried over to the next.
 pub const RAW_WINDOW: u64 = 1_000_000_000;
 
+/// Maximum size of the first copy after the full ones, in bytes.
+const LARGE_COPY: u64 = 60 << 10;
+
 /// Minimum size of a copy of the stack for which a raw sample is sent: a call or two.
 pub const MIN_COPY: u32 = 256;
 
@@ -38,8 +41,8 @@ pub const MIN_COPY: u32 = 256;
 ///
 /// ```text
 ///   number         0 … full_copies - 1                n
-///   bytes          MAX_COPY                           MAX_COPY × (full_copies / n)²
-///   bytes in all   at most MAX_COPY × full_copies     at most twice as many
+///   bytes          MAX_COPY                           LARGE_COPY × (full_copies / n)²
+///   bytes in all   at most MAX_COPY × full_copies     at most LARGE_COPY × full_copies more
 /// ```
 ///
 /// Most stacks of a process that has many samples fit into little of that.
@@ -49,7 +52,7 @@ pub const fn max_copy(number: u32, full_copies: u32) -> u32 {
         return MAX_COPY as u32;
     }
     let (number, full_copies) = (number as u64, full_copies as u64);
-    (MAX_COPY as u64 * full_copies / number * full_copies / number) as u32
+    (LARGE_COPY * full_copies / number * full_copies / number) as u32
 }
 
 /// Raw samples of a process in the current window, a value of the map `RAW_SENT`. The kernel side alone uses it.
@@ -83,12 +86,12 @@ mod tests {
     fn copies_shrink_so_that_a_flood_stays_small() {
         let copies = || (0..100_000).map(|number| max_copy(number, 64));
         assert!(copies().is_sorted_by(|one, next| one >= next));
-        assert_eq!(copies().take_while(|&bytes| bytes == MAX_COPY as u32).count(), 65);
+        assert_eq!(copies().take_while(|&bytes| bytes == MAX_COPY as u32).count(), 64);
         let sent: u64 = copies().take_while(|&bytes| bytes >= MIN_COPY).map(u64::from).sum();
-        assert!(sent < 2 * 64 * MAX_COPY as u64, "{sent} bytes");
+        assert!(sent < 64 * (MAX_COPY as u64 + LARGE_COPY), "{sent} bytes");
         assert_eq!(
             (max_copy(1, 0), max_copy(u32::MAX, 1), max_copy(u32::MAX, u32::MAX)),
-            (0, 0, MAX_COPY as u32)
+            (0, 0, LARGE_COPY as u32)
         );
     }
 }

@@ -50,7 +50,7 @@ pub struct Head {
     pub user: u32,
     /// Number of words dropped between the leaf side and the root side ([`kind::WALKED`]).
     pub omitted: u32,
-    /// Number of bytes of stack that follow, at most [`MAX_COPY`] ([`kind::RAW`]). Pages that could not be read are all zeros.
+    /// Number of words of stack that follow, eight bytes each ([`kind::RAW`]). Pages that could not be read are all zeros.
     pub copied: u16,
     /// Number of the sample's kind (CPU time, off-CPU time, …) in the run: user space assigns them from 0.
     pub event: u16,
@@ -132,12 +132,12 @@ pub const MAX_KERNEL_FRAMES: usize = 127;
 /// frames have been emitted already.
 pub const MAX_STEPS: u32 = 8192;
 
-/// Maximum number of bytes of stack in a raw record.
-pub const MAX_COPY: usize = 60 * 1024;
+/// Maximum number of bytes of stack in a raw record. Few stacks are that large, but a single frame may be.
+pub const MAX_COPY: usize = 124 * 1024;
 
 const _: () = {
     assert!(
-        size_of::<Head>() == 64 && MAX_KERNEL_FRAMES <= u8::MAX as usize && MAX_COPY <= u16::MAX as usize
+        size_of::<Head>() == 64 && MAX_KERNEL_FRAMES <= u8::MAX as usize && MAX_COPY / 8 <= u16::MAX as usize
     );
     assert!(size_of::<Registers>().is_multiple_of(8) && size_of::<End>() == 16);
 };

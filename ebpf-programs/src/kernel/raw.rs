@@ -117,7 +117,7 @@ pub(crate) fn send<const SET: u32>(
     let head = scratch.head();
     head.kind = kind::RAW | flag;
     head.user = user;
-    head.copied = copied as u16;
+    head.copied = (copied / 8) as u16;
     let words = at + copied / 8;
     let is_sent = output::send(scratch, words, true, Counter::Raw, config, counters);
     if output::take_second(scratch) {
@@ -172,7 +172,7 @@ pub(crate) struct Copy {
 }
 
 /// Maximum size of unreadable memory between two parts of a stack: pages of a large frame that its function hasn't touched.
-const MAX_HOLE: u32 = 8 * PAGE as u32;
+const MAX_HOLE: u32 = 24 * PAGE as u32;
 
 /// Runs one iteration, which copies the rest of one page of the stack. Returns 0 to continue. A page that cannot be read is
 /// all zeros.

@@ -22,7 +22,7 @@ use crate::user_registers::Saved;
 const WINDOW: usize = 2048;
 
 /// Words of eight bytes in the record buffer; a power of two, so that an index can be masked.
-pub(crate) const RECORD_WORDS: usize = 8192;
+pub(crate) const RECORD_WORDS: usize = 16384;
 
 /// Words of eight bytes in the head of a record.
 pub(crate) const HEAD_WORDS: u32 = record::HEAD_WORDS as u32;
