@@ -16,7 +16,7 @@ use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::abi::table::Rule;
 use crate::machine::Machine;
-use crate::walk::arch::Arch;
+use crate::walk::arch::{Arch, CallInstruction};
 use crate::walk::{Walk, native};
 
 /// Segment of a block that is free.
@@ -37,6 +37,8 @@ struct Blob {
     frame_size: u64,
     /// `true` if the program counter precedes the end of the prologue.
     is_prologue: bool,
+    /// `true` if the prologue has linked the frame by the frame pointer.
+    is_linked: bool,
     /// Offset of the original return address in a frame that is to be deoptimized.
     orig_pc: u64,
     /// `true` if the return address is a deoptimization handler.
@@ -83,16 +85,17 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         let original = machine.read_stack(sp.wrapping_add(blob.orig_pc)).ok_or(Stop::Unreadable)?;
         position = original.wrapping_sub(1).wrapping_sub(address);
     }
+    if is_exact && let Some(return_address) = caller_by_static_call::<A, M>(machine, sp, pc) {
+        let (fp, is_fp_known) = native::known(walk.register(A::FP as u8));
+        return enter::<A>(walk, return_address, sp.wrapping_add(8), fp, is_fp_known);
+    }
     if walk.hotspot.pushed == 0 {
         walk.emit_runtime_frame(machine, shape::COMPILED, address, blob.check, position as u32);
     }
-    let extent = if is_exact {
-        x86_64::extent(machine, pc, blob.is_prologue).unwrap_or(Extent::Whole)
-    } else {
-        Extent::Whole
-    };
-    let extent = if is_exact { checked(walk, machine, sp, blob.frame_size, extent)? } else { extent };
-    let (offset, is_saved) = place(extent, blob.frame_size);
+    let linked = walk.registers.values[A::FP].wrapping_sub(sp);
+    let sizes = [blob.frame_size, linked];
+    let extent = if is_exact { extent(walk, machine, sp, pc, &blob, sizes)? } else { Extent::Whole };
+    let (offset, is_saved) = place(extent, sizes);
     let at = above_pushed(walk, machine, sp.wrapping_add(offset))?;
     if at == 0 {
         return Ok(true);
@@ -107,13 +110,45 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     enter::<A>(walk, return_address, at.wrapping_add(8), fp, is_fp_known)
 }
 
-/// Returns the offset of the return address from the stack pointer, and `true` if the frame pointer is saved below it.
+/// Returns the return address of the call that reached the static call stub at `pc`, if there is one: the stub is no frame.
 #[inline(always)]
-fn place(extent: Extent, frame_size: u64) -> (u64, bool) {
+fn caller_by_static_call<A: Arch, M: Machine>(machine: &mut M, sp: u64, pc: u64) -> Option<u64> {
+    let stub = x86_64::static_call_stub(machine, pc)?;
+    let return_address = machine.read_stack(sp)?;
+    match A::call_before(machine, return_address) {
+        CallInstruction::Direct(entry) if entry == stub => Some(return_address),
+        _ => None,
+    }
+}
+
+/// Returns the extent of the innermost frame, by the code at `pc` and by where a return address is.
+#[inline(always)]
+fn extent<M: Machine>(
+    walk: &Walk,
+    machine: &mut M,
+    sp: u64,
+    pc: u64,
+    blob: &Blob,
+    sizes: [u64; 2],
+) -> Result<Extent, Stop> {
+    let extent = if blob.is_linked {
+        Extent::Linked
+    } else {
+        x86_64::extent(machine, pc, blob.is_prologue).unwrap_or(Extent::Whole)
+    };
+    checked(walk, machine, sp, sizes, extent)
+}
+
+/// Returns the offset of the return address from the stack pointer, and `true` if the frame pointer is saved below it. Sizes are that
+/// of the frame in words, and the distance from the stack pointer to the frame pointer.
+#[inline(always)]
+fn place(extent: Extent, sizes: [u64; 2]) -> (u64, bool) {
+    let [frame_size, linked] = sizes;
     match extent {
         Extent::Whole => (frame_size.wrapping_sub(1) * 8, true),
         Extent::Allocated => (frame_size.wrapping_sub(1) * 8, false),
         Extent::Pushed => (8, true),
+        Extent::Linked => (linked.wrapping_add(8), true),
         Extent::None => (0, false),
     }
 }
@@ -125,14 +160,14 @@ fn checked<M: Machine>(
     walk: &Walk,
     machine: &mut M,
     sp: u64,
-    frame_size: u64,
+    sizes: [u64; 2],
     extent: Extent,
 ) -> Result<Extent, Stop> {
-    let word = machine.read_stack(sp.wrapping_add(place(extent, frame_size).0)).ok_or(Stop::Unreadable)?;
+    let word = machine.read_stack(sp.wrapping_add(place(extent, sizes).0)).ok_or(Stop::Unreadable)?;
     if walk.is_java(word) {
         return Ok(extent);
     }
-    let whole = sp.wrapping_add(place(Extent::Whole, frame_size).0);
+    let whole = sp.wrapping_add(place(Extent::Whole, sizes).0);
     let words = [sp, sp.wrapping_add(8), whole].map(|at| machine.read_stack(at));
     Ok(match words {
         [Some(word), ..] if walk.is_java(word) => Extent::None,
@@ -171,7 +206,14 @@ fn cached<M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Option<(u64, Blo
         return None;
     }
     let (frame_size, orig_pc) = (rule.aux as u32 as u64 & MAX_FRAME, rule.aux as u32 as u64 >> 17 << 3);
-    let blob = Blob { frame_size, is_prologue: false, orig_pc, is_deoptimized: rule.cfa != 0, check };
+    let blob = Blob {
+        frame_size,
+        is_prologue: false,
+        is_linked: false,
+        orig_pc,
+        is_deoptimized: rule.cfa != 0,
+        check,
+    };
     Some((address, blob))
 }
 
@@ -276,11 +318,13 @@ fn read<M: Machine>(
     };
     let is_handler = return_address == handler
         || return_address == handler_mh && field16(deoptimization, 1) != NONE as u64;
+    let is_prologue = (pc.wrapping_sub(code) as i64) < complete;
     // Some stubs have a negative size.
     let frame_size = if frame_size > MAX_FRAME { 0 } else { frame_size };
     Some(Blob {
         frame_size,
-        is_prologue: (pc.wrapping_sub(code) as i64) < complete,
+        is_prologue,
+        is_linked: is_prologue && return_address == 0 && x86_64::is_linked(machine, code, pc),
         orig_pc: orig_pc & 0x3_fff8,
         is_deoptimized: is_handler && return_address != 0,
         check,

@@ -35,6 +35,9 @@ const CONTINUATION: u64 = 16;
 /// Bits of the size of a frame of `enterSpecial`, in words; JDK 21 and 25 have 10.
 const MAX_ENTRY: u64 = 63;
 
+/// Maximum number of bytes of arguments on the stack, and of what aligns them.
+const MAX_ARGUMENTS: u64 = 256 * 8;
+
 /// Position in the chunks of a virtual thread.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,9 +111,10 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Res
 ///
 /// ```text
 ///   frame of enterSpecial    fp + 8   return address
-///                            fp       saved frame pointer        its callee saved this fp
+///                            fp       saved frame pointer        saved by its callee, unless it is called from the heap
 ///                            …
 ///                            sp       ContinuationEntry
+///   callee                            arguments, if it has more than fit into registers
 /// ```
 #[inline(always)]
 fn find<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Result<Option<()>, Stop> {
@@ -119,8 +123,11 @@ fn find<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M) -> Result<Option<
     let parts = walk.parameter(parameter::PARTS);
     let at = blob.wrapping_add(field16(parts, 0)).wrapping_add(field16(walk.parameter(parameter::FRAME), 0));
     let size = machine.read_memory(at).ok_or(Stop::Unreadable)? & MAX_ENTRY;
-    let fp = walk.register(A::FP as u8).ok_or(Stop::Unreadable)?;
-    let entry = fp.wrapping_add(16).wrapping_sub(size << 3);
+    let sp = walk.registers.values[A::SP];
+    let by_fp = walk.registers.values[A::FP].wrapping_add(16).wrapping_sub(size << 3);
+    // A callee whose caller is compiled code in the heap saved what that had in the register.
+    let entry = if by_fp.wrapping_sub(sp) <= MAX_ARGUMENTS { by_fp } else { sp };
+    let fp = entry.wrapping_add(size << 3).wrapping_sub(16);
     let frozen = &mut walk.hotspot.frozen;
     frozen.chunks = 1;
     frozen.return_address = return_address;

@@ -32,8 +32,8 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         emit_stub(walk, machine, pc);
         return leave_partial::<A, M>(walk, machine, fp);
     }
-    if frame(walk, machine, sp, A::FP as u8).is_none() {
-        // A method is being entered or left: the frame pointer is that of its caller.
+    if is_between::<M>(walk, machine, sp, pc) || frame(walk, machine, sp, A::FP as u8).is_none() {
+        // A method is being entered or left: the frame pointer is that of its caller, or of an interpreted one before that.
         emit_stub(walk, machine, pc);
         return leave_stub::<A, M>(walk, machine, pc);
     }
@@ -42,6 +42,15 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     let frozen = &walk.hotspot.frozen;
     let (sender_sp, saved_fp) = (frozen.address(fp, sender_sp), frozen.address(fp, saved_fp));
     enter::<A>(walk, return_address, sender(sender_sp, fp), saved_fp, true)
+}
+
+/// Returns `true` if the innermost frame is not built yet, or left already: then the register for the bytecode holds the caller's
+/// stack pointer or the return address.
+#[inline(always)]
+fn is_between<M: Machine>(walk: &Walk, machine: &mut M, sp: u64, pc: u64) -> bool {
+    let register = walk.registers.values[x86_64::BYTECODE as usize];
+    let is_exact = walk.flags & frame::EXACT != 0;
+    is_exact && (is_frame(register, sp) || walk.is_java(register) || x86_64::is_return_popped(machine, pc))
 }
 
 /// Unwinds from a frame that is being built: it has a frame pointer, but not all slots. Its caller's stack pointer is in the

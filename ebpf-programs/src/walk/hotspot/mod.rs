@@ -88,9 +88,7 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
     if frozen::is_border(walk, pc) {
         return frozen::step::<A, M>(walk, machine);
     }
-    let start = walk.parameter(parameter::INTERPRETER_START);
-    let size = walk.parameter(parameter::INTERPRETER_END).wrapping_sub(start);
-    if pc.wrapping_sub(start) < size {
+    if walk.is_interpreter(pc) {
         interpreted::step::<A, M>(walk, machine, pc)
     } else {
         compiled::step::<A, M>(walk, machine, pc)
@@ -134,21 +132,27 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
     let (fp, is_fp_known) = super::native::known(walk.register(A::FP as u8));
     if is_exact {
         let word = machine.read_stack(sp).ok_or(Stop::Unreadable)?;
-        if A::prologue(machine, pc) == Some(8) {
-            let return_address = machine.read_stack(sp.wrapping_add(8)).ok_or(Stop::Unreadable)?;
-            let sp = sender(walk, sp.wrapping_add(16), return_address);
-            return enter::<A>(walk, return_address, sp, word, true);
+        let is_pushed = A::prologue(machine, pc) == Some(8);
+        if is_pushed || word == COOKIE {
+            let (fp, is_fp_known) = if is_pushed { (word, true) } else { (fp, is_fp_known) };
+            let (at, return_address) = above_cookie(machine, sp.wrapping_add(8))?;
+            let sp = sender(walk, at.wrapping_add(8), return_address, pc);
+            return enter::<A>(walk, return_address, sp, fp, is_fp_known);
         }
-        if let Some(return_address) = taken::<A>(walk, word) {
-            return enter::<A>(walk, return_address, sender(walk, sp, return_address), fp, is_fp_known);
+        if x86_64::is_return_in_register(machine, pc) {
+            let return_address = walk.registers.values[x86_64::RETURN_ADDRESS as usize];
+            return enter::<A>(walk, return_address, sp, fp, is_fp_known);
         }
-        if let Some(return_address) = given_back(walk, pc) {
+        if let Some(return_address) = taken::<A>(walk, word, pc) {
+            return enter::<A>(walk, return_address, sender(walk, sp, return_address, pc), fp, is_fp_known);
+        }
+        if let Some(return_address) = given_back(walk, machine, word, pc) {
             let caller = walk.registers.values[x86_64::CALLER_SP as usize];
-            let sp = if is_close(caller, sp) { caller } else { sp };
+            let sp = if is_close(walk, caller, sp, pc) { caller } else { sp };
             return enter::<A>(walk, return_address, sp, fp, is_fp_known);
         }
         if walk.is_java(word) {
-            let sp = sender(walk, sp.wrapping_add(8), word);
+            let sp = sender(walk, sp.wrapping_add(8), word, pc);
             return enter::<A>(walk, word, sp, fp, is_fp_known);
         }
         if let Some(at) = caller_of_stub::<A, M>(walk, machine, sp, pc) {
@@ -169,12 +173,7 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
     }
     // In the order in which the next step reads.
     let saved = machine.read_stack(fp).ok_or(Stop::Unreadable)?;
-    let mut at = fp.wrapping_add(8);
-    let mut return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
-    if return_address == COOKIE {
-        at = fp.wrapping_add(16);
-        return_address = machine.read_stack(at).ok_or(Stop::Unreadable)?;
-    }
+    let (at, return_address) = above_cookie(machine, fp.wrapping_add(8))?;
     enter::<A>(walk, return_address, at.wrapping_add(8), saved, true)
 }
 
@@ -186,32 +185,39 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
 ///   pop %rax; mov %rsp,%r13; sub $n,%rsp; mov %rax,(%rsp)      lea 8(%rsp),%r13; pop %rax; sub $n,%rsp; push %rax
 /// ```
 #[inline(always)]
-fn taken<A: Arch>(walk: &Walk, word: u64) -> Option<u64> {
+fn taken<A: Arch>(walk: &Walk, word: u64, pc: u64) -> Option<u64> {
     let return_address = walk.registers.values[x86_64::RETURN_ADDRESS as usize];
     let sp = walk.registers.values[x86_64::BYTECODE as usize];
-    let is_taken = word != return_address && is_close(sp, walk.registers.values[A::SP]);
+    let is_taken = word != return_address && is_close(walk, sp, walk.registers.values[A::SP], pc);
     (is_taken && walk.is_java(return_address)).then_some(return_address)
 }
 
-/// Returns the return address in the register for the bytecode, where the interpreter has it when it leaves a method.
+/// Returns the return address that the interpreter has in the register for the bytecode when it leaves a method, or takes from the
+/// stack into it, where it is `word`.
 ///
 /// ```text
 ///   leave; pop %r13; mov %rbx,%rsp; jmp *%r13
 /// ```
 #[inline(always)]
-fn given_back(walk: &Walk, pc: u64) -> Option<u64> {
-    let start = walk.parameter(parameter::INTERPRETER_START);
-    let size = walk.parameter(parameter::INTERPRETER_END).wrapping_sub(start);
-    let return_address = walk.registers.values[x86_64::BYTECODE as usize];
-    (pc.wrapping_sub(start) < size && walk.is_java(return_address)).then_some(return_address)
+fn given_back<M: Machine>(walk: &Walk, machine: &mut M, word: u64, pc: u64) -> Option<u64> {
+    if !walk.is_interpreter(pc) {
+        return None;
+    }
+    let is_popped = x86_64::is_return_popped(machine, pc);
+    let return_address = if is_popped { word } else { walk.registers.values[x86_64::BYTECODE as usize] };
+    walk.is_java(return_address).then_some(return_address)
 }
 
-/// Returns `true` if the stack pointer of a caller is at or above `end`, with the arguments at most.
+/// Returns `true` if the stack pointer of a caller is at or above `end`, with the arguments at most, or with the local variables if the
+/// interpreter makes room for them.
 #[inline(always)]
-fn is_close(sp: u64, end: u64) -> bool {
+fn is_close(walk: &Walk, sp: u64, end: u64, pc: u64) -> bool {
     /// Maximum number of bytes of arguments: the register is one for any value in compiled code.
     const MAX_ARGUMENTS: u64 = 16 * 8;
-    sp & 7 == 0 && sp.wrapping_sub(end) <= MAX_ARGUMENTS
+    /// Maximum number of bytes of local variables.
+    const MAX_LOCALS: u64 = (1 << 16) * 8;
+    let most = if walk.is_interpreter(pc) { MAX_LOCALS } else { MAX_ARGUMENTS };
+    sp & 7 == 0 && sp.wrapping_sub(end) <= most
 }
 
 /// Returns the stack pointer of the innermost frame's caller: that in the register for it, if that is at or above `end` and close to
@@ -220,11 +226,11 @@ fn is_close(sp: u64, end: u64) -> bool {
 /// In other stubs the register may still hold the stack pointer of the interpreted method that called the stub's caller. Only
 /// adapters and the interpreter's entries have the return address in a register, too.
 #[inline(always)]
-fn sender(walk: &Walk, end: u64, return_address: u64) -> u64 {
+fn sender(walk: &Walk, end: u64, return_address: u64, pc: u64) -> u64 {
     let sp = walk.registers.values[x86_64::BYTECODE as usize];
     let is_current = walk.registers.values[x86_64::RETURN_ADDRESS as usize] == return_address;
     let is_known = walk.registers.known >> x86_64::BYTECODE & 1 != 0;
-    if is_known && is_current && is_close(sp, end) { sp } else { end }
+    if is_known && is_current && is_close(walk, sp, end, pc) { sp } else { end }
 }
 
 /// Number of words that a stub or compiled code may have pushed.
@@ -259,6 +265,17 @@ fn caller_of_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64
 /// A word that the barrier at the entry of compiled methods pushes below its return address.
 const COOKIE: u64 = u64::MAX;
 
+/// Returns the place of the return address, `at` or the word above it if the barrier's is there, and the address.
+#[inline(always)]
+fn above_cookie<M: Machine>(machine: &mut M, at: u64) -> Result<(u64, u64), Stop> {
+    let word = machine.read_stack(at).ok_or(Stop::Unreadable)?;
+    if word != COOKIE {
+        return Ok((at, word));
+    }
+    let at = at.wrapping_add(8);
+    Ok((at, machine.read_stack(at).ok_or(Stop::Unreadable)?))
+}
+
 /// Returns `true` if a frame pointer is plausible.
 #[inline(always)]
 fn is_frame(fp: u64, sp: u64) -> bool {
@@ -272,6 +289,13 @@ impl Walk {
     #[inline(always)]
     fn parameter(&self, index: usize) -> u64 {
         self.interpreter.parameters[index]
+    }
+
+    /// Returns `true` if an address lies in the interpreter.
+    #[inline(always)]
+    fn is_interpreter(&self, address: u64) -> bool {
+        let start = self.parameter(parameter::INTERPRETER_START);
+        address.wrapping_sub(start) < self.parameter(parameter::INTERPRETER_END).wrapping_sub(start)
     }
 
     /// Returns `true` if an address lies in a code heap.
