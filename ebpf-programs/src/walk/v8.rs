@@ -20,6 +20,7 @@ use super::arch::{Arch, CallInstruction, HalfFrame, HalfState};
 use super::{Caller, Walk};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
+use crate::abi::table::Rule;
 use crate::abi::v8::{address_check, code_check, function_check, parameter, shape};
 use crate::machine::Machine;
 
@@ -306,7 +307,7 @@ fn is_own_frame<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, function: u64
         .wrapping_add(parameter(walk, parameter::BUILTINS_OF_CODE));
     let table = dispatch_table(walk, machine, function);
     let code = code_of(machine, table, code);
-    code_at(walk, machine, code, pc, of_code).is_some()
+    code_at(walk, machine, code, pc, of_code).is_found()
 }
 
 /// Returns the tagged `SharedFunctionInfo` of a tagged `JSFunction`, and its tagged `Code` or the handle of that.
@@ -347,23 +348,37 @@ fn dispatch_table<M: Machine>(walk: &Walk, machine: &mut M, object: u64) -> u64 
     at
 }
 
-/// A `Code` object that covers an address.
+/// A `Code` object that covers an address. Not in an `Option`, whose value would be stored before it is known, which the verifier
+/// rejects.
 struct Code {
+    /// Its tagged address; 0 if there is none.
+    address: u64,
     /// Offset of the address in its instructions.
     offset: u64,
     check: u32,
     is_baseline: bool,
+    /// Lower half of its first word. The garbage collector replaces that of an object that it moves or frees.
+    map: u32,
+}
+
+impl Code {
+    const NONE: Code = Code { address: 0, offset: 0, check: 0, is_baseline: false, map: 0 };
+
+    fn is_found(&self) -> bool {
+        self.address != 0
+    }
 }
 
 /// Returns the tagged `Code` object `code` if it covers one of two addresses.
 #[inline(always)]
-fn code_at<M: Machine>(walk: &Walk, machine: &mut M, code: u64, pc: u64, other: u64) -> Option<Code> {
+fn code_at<M: Machine>(walk: &Walk, machine: &mut M, code: u64, pc: u64, other: u64) -> Code {
     const FIRST: u64 = 40;
     if code & 3 != 1 {
-        return None;
+        return Code::NONE;
     }
-    let words = machine.read_object(code.wrapping_add(FIRST - 1), 24)?;
-    let words = [words[0], words[1], words[2]];
+    let Some(words) = machine.read_object(code.wrapping_sub(1), FIRST as u32 + 24) else { return Code::NONE };
+    let map = words[0] as u32;
+    let words = [words[5], words[6], words[7]];
     let half = |offset: u64| {
         let index = offset.wrapping_sub(FIRST);
         let word = if index < 8 {
@@ -379,12 +394,34 @@ fn code_at<M: Machine>(walk: &Walk, machine: &mut M, code: u64, pc: u64, other: 
     let start = if instructions == 0 { words[0] } else { code.wrapping_sub(1).wrapping_add(instructions) };
     let size = half(parameter(walk, parameter::SIZE));
     if pc.wrapping_sub(start) >= size && other.wrapping_sub(start) >= size {
-        return None;
+        return Code::NONE;
     }
     let flags = half(parameter(walk, parameter::FLAGS));
     let kind = flags >> (parameter(walk, parameter::KIND_SHIFT) & 31) & parameter(walk, parameter::KIND_MASK);
     let is_baseline = kind == parameter(walk, parameter::BASELINE);
-    Some(Code { offset: pc.wrapping_sub(start), check: code_check(start, &words), is_baseline })
+    let (offset, check) = (pc.wrapping_sub(start), code_check(start, &words));
+    Code { address: code, offset, check, is_baseline, map }
+}
+
+/// Number of no table; the cache of rules holds `Code` objects under it, for each process.
+const CACHED: u32 = 1 << 31;
+
+/// Returns the `Code` object that was cached for a return address, if it is still there.
+#[inline(always)]
+fn cached<M: Machine>(walk: &Walk, machine: &mut M, pc: u64) -> Code {
+    let Some(rule) = machine.cached_rule(walk.process.mappings | CACHED, pc) else { return Code::NONE };
+    let address = rule.offset as u32 as u64 | (rule.aux as u32 as u64) << 32;
+    let code = code_at(walk, machine, address, pc, pc);
+    if code.map == rule.fp_offset as u32 { code } else { Code::NONE }
+}
+
+/// Caches the `Code` object of an address.
+#[inline(always)]
+fn cache<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, code: &Code) {
+    let [offset, aux, fp_offset] =
+        [code.address as u32, (code.address >> 32) as u32, code.map].map(|half| half as i32);
+    let rule = Rule { cfa: 0, register: 0, ra: 0, fp: 0, offset, aux, fp_offset };
+    machine.cache_rule(walk.process.mappings | CACHED, pc, &rule);
 }
 
 /// Returns the check of a tagged `SharedFunctionInfo`.
@@ -416,26 +453,39 @@ fn emit_function<M: Machine>(
     walk.emit_native(machine, pc);
 }
 
+/// Emits a function by its optimized code.
+#[inline(always)]
+fn emit_optimized<M: Machine>(walk: &mut Walk, machine: &mut M, code: &Code) {
+    let (address, position) = (code.address.wrapping_sub(1), code.offset as u32);
+    walk.emit_runtime_frame(machine, shape::OPTIMIZED, address, code.check, position);
+}
+
 /// Emits a function in compiled code.
 #[inline(always)]
 fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function: u64) {
+    let is_exact = walk.flags & frame::EXACT != 0;
+    let known = if is_exact { Code::NONE } else { cached(walk, machine, pc) };
+    if known.is_found() {
+        if known.is_baseline {
+            return emit_function(walk, machine, pc, function, shape::BASELINE, known.offset as u32);
+        }
+        return emit_optimized(walk, machine, &known);
+    }
     let (mut form, mut address, mut check, mut position) = (shape::ADDRESS, pc, 0, 0);
     if let Some((shared, code)) = fields(walk, machine, function) {
         let table = dispatch_table(walk, machine, function);
         let code = code_of(machine, table, code);
         let mut found = code_at(walk, machine, code, pc, pc);
-        if found.is_some() {
+        if found.is_found() {
             // That of the isolate, for the frames that follow.
             walk.interpreter.parameters[parameter::DISPATCH] = table;
+            if !found.is_baseline {
+                cache(walk, machine, pc, &found);
+                return emit_optimized(walk, machine, &found);
+            }
         }
-        if let Some(optimized) = found.as_ref().filter(|code| !code.is_baseline) {
-            (form, address) = (shape::OPTIMIZED, code.wrapping_sub(1));
-            (check, position) = (optimized.check, optimized.offset as u32);
-            found = None;
-        } else {
-            check = check_of(walk, machine, shared).unwrap_or(0);
-        }
-        if form == shape::ADDRESS && found.is_none() {
+        check = check_of(walk, machine, shared).unwrap_or(0);
+        if !found.is_found() {
             // A function whose code was replaced while it runs.
             let at = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::DATA));
             let mut data = machine.read_memory(at).unwrap_or(0);
@@ -443,11 +493,12 @@ fn emit_compiled<M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64, function
             if in_data != 0 {
                 data = machine.read_memory(data.wrapping_sub(1).wrapping_add(in_data)).unwrap_or(0);
             }
-            found = code_at(walk, machine, data, pc, pc).filter(|code| code.is_baseline);
+            found = code_at(walk, machine, data, pc, pc);
         }
-        if let Some(baseline) = found {
+        if found.is_found() && found.is_baseline {
+            cache(walk, machine, pc, &found);
             (form, address) = (shape::BASELINE, shared.wrapping_sub(1));
-            position = baseline.offset as u32;
+            position = found.offset as u32;
         }
     }
     if form == shape::ADDRESS
