@@ -36,7 +36,7 @@ const NOT_INLINED: &str = "-XX:CompileCommand=dontinline,Spin::*";
 const QUIET: &str = "-XX:CompileCommand=quiet";
 
 /// All forms.
-pub(crate) const FORMS: [Form; 15] = [
+pub(crate) const FORMS: [Form; 16] = [
     Form { name: "java-interpreted", program: JAVA, flags: &["-Xint"], source: Source::Class("Spin") },
     Form {
         name: "java-c1",
@@ -67,6 +67,13 @@ pub(crate) const FORMS: [Form; 15] = [
         program: NODE,
         flags: &["--no-turbo-inlining", "--no-maglev-inlining"],
         source: Source::Path("spin.js"),
+    },
+    // No two frames are of one function.
+    Form {
+        name: "node-functions",
+        program: NODE,
+        flags: &["--no-turbo-inlining", "--no-maglev-inlining"],
+        source: Source::Path("functions.js"),
     },
     Form { name: "python", program: "python3", flags: &[], source: Source::Path("spin.py") },
     Form { name: "ruby", program: "ruby", flags: &["--disable-gems"], source: Source::Input("spin.rb") },

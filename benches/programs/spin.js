@@ -17,4 +17,5 @@ function descend(depth, rounds) {
 for (let round = 0; round < 20000; round++) descend(10, round % 100 ? 0 : 1);
 console.log('ready');
 // The main script and the innermost function are frames too.
-descend(Number(process.argv[2]) - 2, Number.MAX_SAFE_INTEGER);
+// A small integer: another value would end the optimized code.
+descend(Number(process.argv[2]) - 2, 2 ** 30 - 1);

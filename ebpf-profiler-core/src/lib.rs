@@ -98,8 +98,12 @@
 //! | 120 frames | 2.8 µs | 5.1 µs | |
 //! | 300 frames | 5.4 µs | 11 µs | |
 //! | 100 frames of Python 3.11 | 7.7 µs | 0.7 µs | `languages`: the same program's native frames alone |
-//! | 100 frames of Java 17, compiled | 6.1 µs | 27 µs | `languages --peer`: the OpenTelemetry profiler (b442421) on the same thread |
-//! | 100 frames of Java 17, interpreted | 8.0 µs | 23 µs | |
+//! | 100 frames of Java 17, compiled | 5.5 µs | 25 µs | `languages --peer`: the OpenTelemetry profiler (b442421) on the same thread |
+//! | 100 frames of Java 17, interpreted | 7.0 µs | 21 µs | |
+//! | 100 frames of Node.js 26, optimized, of one function | 6.3 µs | 26 µs | |
+//! | 100 frames of Node.js 26, baseline, of one function | 12 µs | 25 µs | |
+//! | 100 frames of Node.js 26, interpreted, of one function | 8.5 µs | 30 µs | |
+//! | 100 frames of Node.js 26, optimized, of different functions | 15 µs | 27 µs | |
 //! | 100 frames of PHP 8.2, of one function | 5.6 µs | 18 µs | |
 //! | 100 frames of Ruby 2.7, of one method | 8.7 µs | 19 µs | |
 //! | 100 frames of Perl 5.36 | 10 µs | 30 µs | |
@@ -110,8 +114,8 @@
 //! | peak memory with 20,000 compiled methods, sampled at 4,999 Hz | 38 MiB | 24 MiB | `jvm`: without languages |
 //! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.09 s | 0.16 s | `whole_profiler`: `perf record -g`, without names |
 //! | of that: start, sampling, naming and writing | 0.04, 0.02, 0.03 s | | `whole_profiler` |
-//! | peak memory, with names | 21 MiB | | `whole_profiler` |
-//! | kernel maps without and with tables | 7.2, 7.3 MiB | | `whole_profiler` |
+//! | peak memory, with names | 16 MiB | | `whole_profiler` |
+//! | kernel maps without and with tables | 7.3, 7.5 MiB | | `whole_profiler` |
 //! | bytes per sample, wake-ups per second | 529, 0.15 | | `whole_profiler` |
 //! | program start to the first sample | 66 ms | | `whole_profiler`, both CPUs busy |
 //! | samples lost | 0 of 5,806 | | `whole_profiler` |
