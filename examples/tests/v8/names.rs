@@ -1,8 +1,8 @@
 //! Stacks of `names.js` compared with those that `node --cpu-prof` takes of the same run: names as DevTools shows them, and the lines
 //! where functions begin.
 //!
-//! From 16 to 20, `--cpu-prof` takes half of the samples of an interpreted program, and gives most of them to callers of functions that
-//! loop; so there is no list of functions in which Node.js is often.
+//! `--cpu-prof` gives many samples of functions that loop to their callers, mostly in interpreted programs. So its own shares are not
+//! compared, but each function that calls no others and in which it often is must be in the profile.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -35,8 +35,7 @@ pub(crate) fn check(node: &Node, mode: &str, flags: &[&str], duration: Duration)
     verdict.add(&profile, &known);
     let name = format!("Node.js {} {mode}", node.name);
     println!("share\tv8\t{}\tnames, {mode}\t{}\t{}", node.name, verdict.exact, verdict.judged);
-    let has_leaves = mode != "interpreter" || !(16..22).contains(&version);
-    let missing = if has_leaves { verdict.missing(&paths) } else { Vec::new() };
+    let missing = verdict.missing(&paths);
     println!("{name}: {} of {} exact, {missing:?} missing", verdict.exact, verdict.judged);
     let mut wrong: Vec<_> = verdict.wrong.iter().collect();
     wrong.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -91,12 +90,16 @@ impl Verdict {
         }
     }
 
-    /// Returns the functions with 1 % of the samples of Node.js, and few of these.
+    /// Returns the functions that call no others and have 1 % of the samples of Node.js, but few of these.
     fn missing<'p>(&self, paths: &[(u64, &'p str)]) -> Vec<&'p str> {
         let mut leaves = BTreeMap::<&str, u64>::new();
+        let mut callers = HashSet::new();
         for (count, path) in paths {
-            *leaves.entry(path.rsplit('\t').next().unwrap_or(path)).or_default() += count;
+            let mut functions = path.rsplit('\t');
+            *leaves.entry(functions.next().unwrap_or(path)).or_default() += count;
+            callers.extend(functions);
         }
+        leaves.retain(|leaf, _| !callers.contains(leaf));
         let all: u64 = leaves.values().sum();
         let sampled = |leaf: &str| self.leaves.get(leaf).copied().unwrap_or(0);
         let is_missing = |leaf: &str, count: u64| count * 100 > all && sampled(leaf) * 400 < self.judged;
