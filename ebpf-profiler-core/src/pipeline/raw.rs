@@ -73,7 +73,7 @@ impl Raw<'_> {
         let system = self.registry.system();
         let fp = self.registers.values[x86_64::FP];
         let pid = self.tick.pid;
-        let end = self.registry.stack_end(pid, bottom);
+        let end = end_of_stack(bottom, self.registers.thread, self.registry.stack_end(pid, bottom));
         let mut memory = Memory { stack: self.stack, bottom, end, fp, pid, system, missed: false };
         let mut read = |address| memory.read(address);
         // Interpreter frames are not in the copied memory and have changed since.
@@ -182,6 +182,12 @@ impl Memory<'_> {
     }
 }
 
+/// Returns the end of a stack: its thread's control block, which libraries put at the upper end of stacks that they allocate, if that is
+/// in what may be the stack up to `end`. Objects of a runtime may follow.
+fn end_of_stack(bottom: u64, thread: u64, end: u64) -> u64 {
+    if (bottom..end).contains(&thread) { thread } else { end }
+}
+
 /// Bytes below the stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
 
@@ -202,6 +208,12 @@ fn finds_pages_of_copied_words() {
     assert_eq!(page(0x7ff8, 1), 1..513);
     assert_eq!(page(0x7010, 509), 0..510);
     assert_eq!(page(0x7010, 510), 510..1022);
+}
+
+#[test]
+fn a_stack_ends_below_its_thread_s_control_block() {
+    assert_eq!(end_of_stack(0x1000, 0x1800, 0x9000), 0x1800);
+    assert_eq!([0, 0xf00, 0x9000].map(|thread| end_of_stack(0x1000, thread, 0x9000)), [0x9000; 3]);
 }
 
 #[test]
