@@ -143,7 +143,7 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
             let return_address = walk.registers.values[x86_64::RETURN_ADDRESS as usize];
             return enter::<A>(walk, return_address, sp, fp, is_fp_known);
         }
-        if let Some(return_address) = taken::<A>(walk, word, pc) {
+        if let Some(return_address) = taken::<A, M>(walk, machine, word, pc) {
             return enter::<A>(walk, return_address, sender(walk, sp, return_address, pc), fp, is_fp_known);
         }
         if let Some(return_address) = given_back(walk, machine, word, pc) {
@@ -185,11 +185,15 @@ fn leave_stub<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u64) ->
 ///   pop %rax; mov %rsp,%r13; sub $n,%rsp; mov %rax,(%rsp)      lea 8(%rsp),%r13; pop %rax; sub $n,%rsp; push %rax
 /// ```
 #[inline(always)]
-fn taken<A: Arch>(walk: &Walk, word: u64, pc: u64) -> Option<u64> {
+fn taken<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, word: u64, pc: u64) -> Option<u64> {
     let return_address = walk.registers.values[x86_64::RETURN_ADDRESS as usize];
     let sp = walk.registers.values[x86_64::BYTECODE as usize];
     let is_taken = word != return_address && is_close(walk, sp, walk.registers.values[A::SP], pc);
-    (is_taken && walk.is_java(return_address)).then_some(return_address)
+    // In other stubs the registers may have any values.
+    let is_return = is_taken
+        && walk.is_java(return_address)
+        && !matches!(A::call_before(machine, return_address), CallInstruction::None);
+    is_return.then_some(return_address)
 }
 
 /// Returns the return address that the interpreter has in the register for the bytecode when it leaves a method, or takes from the
