@@ -205,11 +205,18 @@ mod matrix {
     #[ignore = "needs gdb and cargo xtask fixtures v8"]
     fn v8() {
         test_needs::programs!("gcore");
-        for (name, about, fetched) in [
-            ("node_12", "interpreted and optimized functions of Node.js 12", "node-12/bin/node"),
-            ("node_24", "interpreted and optimized functions of Node.js 24", "node-24/bin/node"),
+        for (name, about) in [
+            ("node_12", "interpreted and optimized functions of Node.js 12"),
+            ("node_14", "interpreted and optimized functions of Node.js 14"),
+            ("node_16", "interpreted and optimized functions of Node.js 16"),
+            ("node_18", "interpreted and optimized functions of Node.js 18"),
+            ("node_20", "interpreted and optimized functions of Node.js 20"),
+            ("node_22", "interpreted and optimized functions of Node.js 22"),
+            ("node_24", "interpreted and optimized functions of Node.js 24"),
+            ("node_25", "interpreted and optimized functions of Node.js 25"),
+            ("node_26", "interpreted and optimized functions of Node.js 26"),
         ] {
-            let Some(program) = fixture(fetched) else { continue };
+            let Some(program) = fixture(&format!("{}/bin/node", name.replace('_', "-"))) else { continue };
             let subject = Subject { name, about, language: "v8js", chain: NODE };
             subject.check(Command::new(program).arg(source("calls.js")).arg("warm"));
         }
@@ -223,11 +230,15 @@ mod matrix {
         dump::build(
             Command::new("javac").args(["--release", "11", "-d"]).arg(&classes).arg(source("Calls.java")),
         );
-        for (name, about, fetched) in [
-            ("java_11", "interpreted and compiled methods of Java 11", "jdk-11/bin/java"),
-            ("java_25", "interpreted and compiled methods of Java 25", "jdk-25/bin/java"),
+        for (name, about) in [
+            ("java_11", "interpreted and compiled methods of Java 11"),
+            ("java_17", "interpreted and compiled methods of Java 17"),
+            ("java_21", "interpreted and compiled methods of Java 21"),
+            ("java_25", "interpreted and compiled methods of Java 25"),
         ] {
-            let Some(program) = fixture(fetched) else { continue };
+            let Some(program) = fixture(&format!("{}/bin/java", name.replace("java_", "jdk-"))) else {
+                continue;
+            };
             let chain = &[
                 ("Calls.main", 0),
                 ("Calls.each", 0),
