@@ -26,6 +26,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 const EXEC: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
 
+/// Time after which a process without an environment has none: the kernel sets its end last, and may have other work before.
+const EMPTY: Duration = Duration::from_millis(50);
+
 thread_local! {
     /// Value of the variable for processes that this thread starts.
     static STEPS: RefCell<String> = RefCell::new(env::var(VARIABLE).unwrap_or_default());
@@ -124,8 +127,7 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
         let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
         match length_of_environment(pid) {
             None => return Some(environment),
-            // Also for a moment before the kernel sets the environment's end.
-            Some(0) if begin.elapsed() < LOOK => {}
+            Some(0) if begin.elapsed() < EMPTY => {}
             Some(length) if length == environment.len() as u64 || begin.elapsed() > EXEC => {
                 return Some(environment);
             }
