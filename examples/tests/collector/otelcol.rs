@@ -1,6 +1,7 @@
 //! An OpenTelemetry collector as a child process.
 
 use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -56,7 +57,9 @@ impl Otelcol {
     }
 
     pub(crate) fn start_again(&mut self) {
-        let output = OpenOptions::new().append(true).open(&self.output).unwrap();
+        let mut output = OpenOptions::new().append(true).open(&self.output).unwrap();
+        // The one before may have been killed within a line.
+        output.write_all(b"\n").unwrap();
         let child = Command::new(&self.program)
             .args(["--config", &self.config, "--feature-gates", "service.profilesSupport"])
             .stderr(output)

@@ -41,14 +41,17 @@ impl Received {
     }
 
     /// Returns start and end of each profile, in nanoseconds of the day.
+    ///
+    /// A message that a killed collector wrote in part is sent again: it ends anywhere, also between the two lines.
     fn windows(&self) -> BTreeMap<u64, u64> {
-        let starts = self.values("Start time     : ").map(nanoseconds);
-        let durations = self.values("DurationNano   : ").map(|value| value.parse::<u64>().unwrap());
-        starts.zip(durations).map(|(start, duration)| (start, start + duration)).collect()
-    }
-
-    fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.lines().filter_map(move |line| line.trim().strip_prefix(name))
+        let lines: Vec<&str> = self.0.lines().map(str::trim).collect();
+        let windows = lines.windows(2).filter_map(|pair| {
+            let start = nanoseconds(pair[0].strip_prefix("Start time     : ")?.strip_suffix(" UTC")?);
+            let duration: u64 = pair[1].strip_prefix("DurationNano   : ")?.parse().ok()?;
+            Some((start, start + duration))
+        });
+        // Of equal starts, the last one counts: it is whole.
+        windows.collect()
     }
 }
 
@@ -74,4 +77,14 @@ fn finds_gaps_and_ignores_duplicates() {
     let all = [profile(1, 1_000_000_000), profile(2, 999_999_999), profile(1, 1_000_000_000), profile(3, 1)];
     let received = Received::new(all.concat());
     assert_eq!((received.profiles(), received.gaps()), (3, 1));
+}
+
+#[test]
+fn ignores_what_a_killed_collector_wrote_in_part() {
+    let first = "Start time     : 2026-11-21 00:00:01 +0000 UTC\nDurationNano   : 1000000000\n";
+    let second = "Start time     : 2026-11-21 00:00:02 +0000 UTC\nDurationNano   : 1000000000\n";
+    for end in 0..second.len() {
+        let received = Received::new(format!("{first}{}\n{second}", &second[..end]));
+        assert_eq!((received.profiles(), received.gaps()), (2, 0), "{end} bytes");
+    }
 }
