@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use test_needs::TOOLS;
+
 use crate::again::twice;
 use crate::binaries::Binary;
 use crate::crates::Extent;
@@ -9,37 +11,17 @@ use crate::run::{Outcome, target, watch};
 use crate::tally::Tally;
 use crate::{api, collector, crates, debian, fixtures, kernels, newcomer, object, pythons, test};
 
-/// Debian packages that CI needs, each with its use.
+/// Debian packages that CI needs beside those of [`TOOLS`], each with its use.
 const PACKAGES: &[&str] = &[
-    "gcc",             // compiles C test programs
-    "g++",             // compiles C++ test programs
-    "libc6-dev",       // links static ones
-    "procps",          // sends signals to them
-    "binutils",        // strips them
-    "gdb",             // unwinds their stacks, for comparison
-    "elfutils",        // unwinds their core files, for comparison
-    "llvm",            // names their lines, for comparison
-    "dwz",             // shares debug information between them
-    "chromium",        // shows flame graphs
-    "chromium-driver", // drives chromium
-    "bpftool",         // reads the kernel's types
-    "qemu-system-x86", // other kernels
+    "libc6-dev",   // links static programs
+    "procps",      // sends signals to them
+    "python3-pip", // fetches Go toolchains
     // Profiled, or their core files unwound.
     "libjemalloc2", // other allocators
     "libmimalloc2.0",
     "libtcmalloc-minimal4",
-    "nodejs",
-    "python3",
-    "php-cli",
     "luajit",
-    "perl",
-    "default-jdk-headless",
-    "clang",
-    "golang-go",
-    "musl-tools",
-    "python3-pip", // Go toolchains
-    // Code for arm64, and its C library.
-    "gcc-aarch64-linux-gnu",
+    // The C library of arm64.
     "libc6-dev-arm64-cross",
 ];
 
@@ -55,7 +37,9 @@ const LIMIT: Duration = Duration::from_secs(80 * 60);
 /// Installs packages and runs all steps.
 pub(crate) fn task(_: &[String]) -> Outcome {
     let mut tally = Tally::within(LIMIT);
-    tally.limited_step("Debian packages", LIMIT, |_| debian::install(&[PACKAGES, object::PACKAGES].concat()));
+    let tools = test::packages(&TOOLS.iter().collect::<Vec<_>>());
+    let packages = [PACKAGES, object::PACKAGES, &tools].concat();
+    tally.limited_step("Debian packages", LIMIT, |_| debian::install(&packages));
     // First: it is the object that is tested.
     tally.limited_step("kernel object", LIMIT, |_| object::task(&["--check".to_owned()]));
     // The live tests send to it.

@@ -148,7 +148,7 @@ fn prepare() {
 }
 
 /// The packages of these programs, each once.
-fn packages(tools: &[&Tool]) -> Vec<&'static str> {
+pub(crate) fn packages(tools: &[&Tool]) -> Vec<&'static str> {
     let mut packages: Vec<_> = tools.iter().map(|tool| tool.package).collect();
     packages.sort_unstable();
     packages.dedup();
