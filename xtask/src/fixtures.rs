@@ -46,24 +46,24 @@ pub(crate) const KERNELS: &[Kernel] = &[
 ///
 /// ```text
 /// go
-/// hotspot, hotspot-latest            with programs; its latest version
+/// hotspot                            with programs
 /// php, perl, luajit, ruby            with programs of others
 /// v8                                 with programs of others
-/// php ends, ruby ends, v8 ends       the versions that CI tests
+/// hotspot ends, php ends, ruby ends, v8 ends
+///                                    the versions that CI tests
 /// perl ends, luajit ends             programs of others, for those of the machine
 /// ```
 pub(crate) fn task(arguments: &[String]) -> Outcome {
+    let is_ends = arguments.get(1).is_some_and(|extent| extent == "ends");
     match arguments.first().map(String::as_str) {
         Some("go") => return go::fetch(),
-        Some("php") => return php::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
-        Some("perl") => return perl::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
-        Some("luajit") => return luajit::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
-        Some("ruby") => return ruby::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
-        Some("v8") => return v8::fetch(arguments.get(1).is_some_and(|extent| extent == "ends")),
+        Some("hotspot") => return hotspot::fetch(is_ends),
+        Some("php") => return php::fetch(is_ends),
+        Some("perl") => return perl::fetch(is_ends),
+        Some("luajit") => return luajit::fetch(is_ends),
+        Some("ruby") => return ruby::fetch(is_ends),
+        Some("v8") => return v8::fetch(is_ends),
         _ => {}
-    }
-    if let Some(java) = arguments.first().filter(|what| what.starts_with("hotspot")) {
-        return hotspot::fetch(java == "hotspot-latest");
     }
     let all = KERNELS.len() + 3;
     for (number, kernel) in KERNELS.iter().enumerate() {

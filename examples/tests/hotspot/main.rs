@@ -86,6 +86,14 @@ fn installed_interpreted() {
 
 #[test]
 #[ignore = "profiles: needs root"]
+fn java_11() {
+    test_needs::root!();
+    test_needs::programs!("javac", "gcc");
+    with("11", |machine| machine.check(CHAINS, "default", &[]));
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
 fn java_25() {
     test_needs::root!();
     test_needs::programs!("javac", "gcc");
