@@ -44,8 +44,8 @@ const TASKS: &[Task] = &[
     ("layers", "checks that each crate depends only on crates below it", layers::task),
     (
         "matrix",
-        "[truth] [go] [python] [hostile] [collector] [crates]: every version of every language, at length, as root; prints the share of \
-         exact stacks",
+        "[go] [hotspot] [v8] [events] [hostile] [crates] ...: every version of every language, or of those that are named, at \
+         length, as root; prints the share of exact stacks",
         matrix::task,
     ),
     (
@@ -64,7 +64,12 @@ const TASKS: &[Task] = &[
         "[FOLDER]...: checks that no doc comment's line begins with What, How, Whether, Who, Where or Why",
         words::task,
     ),
-    ("fixtures", "[go]: fetches kernels, the collector and Go for tests", fixtures::task),
+    (
+        "fixtures",
+        "[go|hotspot|luajit|perl|php|ruby|v8 [ends]]: fetches runtimes and programs for tests; ends: the oldest and the \
+         newest; without a name: kernels, the collector, Go and Java",
+        fixtures::task,
+    ),
     (
         "pythons",
         "fetches or builds the interpreters that the tests profile into target/fixtures/python",
@@ -80,9 +85,10 @@ const TASKS: &[Task] = &[
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let task = arguments.first().and_then(|name| TASKS.iter().find(|task| task.0 == name));
-    let Some((name, _, run)) = task else {
+    let asks = arguments.iter().take_while(|it| *it != "--").any(|it| it == "--help" || it == "-h");
+    let Some((name, _, run)) = task.filter(|_| !asks) else {
         usage();
-        return ExitCode::from(2);
+        return ExitCode::from(if asks { 0 } else { 2 });
     };
     match run(&arguments[1..]) {
         Ok(()) => ExitCode::SUCCESS,
