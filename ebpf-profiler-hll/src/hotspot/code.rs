@@ -3,9 +3,12 @@
 //! ```text
 //!   CodeBlob | nmethod | code | metadata: Method, Method, … | scopes | PcDesc, PcDesc, …       up to 21
 //!
-//!   PcDesc {end of a call or a safepoint, scope}    valid for the code after the previous one
+//!   PcDesc {last address, scope}    of the code behind the last address of the one before
 //!   scope  {offset of the caller's scope or 0, number of the Method, bytecode index + 1, …}    compressed numbers
 //! ```
+//!
+//! The last address is a return address or that of an instruction: of one that polls for a safepoint or reads through null, and with
+//! `-XX:+DebugNonSafepoints` of any one.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -26,7 +29,7 @@ const MAX_CALLS: usize = 1 << 18;
 /// Maximum number of methods that are inlined into one another.
 const MAX_DEPTH: usize = 64;
 
-/// Size of a `PcDesc`: end of the range, scope, and two further fields of four bytes.
+/// Size of a `PcDesc`: last address of the range, scope, and two further fields of four bytes.
 const PC_DESC: usize = 16;
 
 /// Largest size of a blob, in bytes.
@@ -85,7 +88,7 @@ impl Blob {
         }
         let method = head.u64(fields.method)?;
         let ranges = Tables::read(address, &head, layout, memory)?
-            .map_or_else(Vec::new, |tables| tables.ranges(code as u32, layout));
+            .map_or_else(Vec::new, |tables| tables.ranges(code as u32, layout.version));
         Ok(Blob::Compiled(Compiled { method, ranges }))
     }
 }
@@ -145,42 +148,43 @@ impl Tables {
     }
 
     /// Returns the chains of methods, outermost first; `code` is the distance from the blob to its code.
-    fn ranges(&self, code: u32, layout: &Layout) -> Vec<(u32, Rc<[Call]>)> {
+    fn ranges(&self, code: u32, version: i32) -> Vec<(u32, Rc<[Call]>)> {
         let mut known: HashMap<u32, Rc<[Call]>> = HashMap::new();
         let mut ranges: Vec<(u32, Rc<[Call]>)> = Vec::new();
-        let (mut from, mut rest) = (0_i32, MAX_CALLS);
+        let (mut from, mut rest) = (0_u32, MAX_CALLS);
         for desc in self.pcs.as_chunks::<PC_DESC>().0 {
-            let [end, scope] = [0, 4].map(|at| array(desc, at).map_or(0, i32::from_le_bytes));
+            let [last, scope] = [0, 4].map(|at| array(desc, at).map_or(0, i32::from_le_bytes));
             // The first one stands before the code.
-            if end < from || end < 0 {
+            let Ok(last) = u32::try_from(last) else { continue };
+            if last < from {
                 continue;
             }
             let scope = scope as u32;
             let chain = known.entry(scope).or_insert_with(|| {
-                let chain = self.chain(scope, layout);
+                let chain = self.chain(scope, version);
                 rest = rest.saturating_sub(chain.len());
                 chain.into()
             });
             if ranges.last().is_none_or(|(_, last)| last != chain) {
                 let Some(left) = rest.checked_sub(chain.len()) else {
                     // Without a chain from here on: the last one would be wrong.
-                    ranges.push((code.wrapping_add(from as u32), Rc::default()));
+                    ranges.push((code.wrapping_add(from), Rc::default()));
                     break;
                 };
                 rest = left;
-                ranges.push((code.wrapping_add(from as u32), chain.clone()));
+                ranges.push((code.wrapping_add(from), chain.clone()));
             }
-            from = end;
+            from = last + 1;
         }
         ranges
     }
 
     /// Returns the chain of methods of a scope, outermost first.
-    fn chain(&self, scope: u32, layout: &Layout) -> Vec<Call> {
+    fn chain(&self, scope: u32, version: i32) -> Vec<Call> {
         let mut chain = Vec::new();
         let mut at = scope;
         while at != 0 && chain.len() < MAX_DEPTH {
-            let Some((caller, call)) = self.scope(at, layout) else { return Vec::new() };
+            let Some((caller, call)) = self.scope(at, version) else { return Vec::new() };
             chain.extend(call);
             // The caller was written earlier.
             if caller >= at {
@@ -193,8 +197,8 @@ impl Tables {
     }
 
     /// Returns the offset of the caller's scope, 0 for none, and the method of a scope.
-    fn scope(&self, at: u32, layout: &Layout) -> Option<(u32, Option<Call>)> {
-        let mut stream = Compressed::new(self.scopes.get(at as usize..)?, layout.version);
+    fn scope(&self, at: u32, version: i32) -> Option<(u32, Option<Call>)> {
+        let mut stream = Compressed::new(self.scopes.get(at as usize..)?, version);
         let caller = stream.number()?;
         let method = stream.number()?;
         // A scope without bytecode has index -1, the call of a method before its first instruction.
@@ -203,4 +207,17 @@ impl Tables {
         let method = array(&self.methods, at).map(u64::from_le_bytes).ok()?;
         Some((caller, Some(Call { method, index })))
     }
+}
+
+#[test]
+fn ranges_end_with_their_last_address() {
+    // {no caller, method 1, index 0}, {caller at 1, method 2, index 7}.
+    let scopes = vec![0, 0, 1, 1, 1, 2, 8];
+    let descs: [[i32; 4]; 4] = [[-1, 0, 0, 0], [4, 1, 0, 0], [9, 4, 0, 0], [9, 1, 0, 0]];
+    let pcs = descs.as_flattened().iter().flat_map(|field| field.to_le_bytes()).collect();
+    let methods = [0x1000_u64, 0x2000].map(u64::to_le_bytes).concat();
+    let ranges = Tables { pcs, scopes, methods }.ranges(0x40, 17);
+    let [outer, inner] = [(0x1000, 0), (0x2000, 7)].map(|(method, index)| Call { method, index });
+    let ranges: Vec<(u32, &[Call])> = ranges.iter().map(|(from, calls)| (*from, &calls[..])).collect();
+    assert_eq!(ranges, [(0x40, &[outer][..]), (0x45, &[outer, inner])]);
 }
