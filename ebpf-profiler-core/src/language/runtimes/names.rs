@@ -1,0 +1,190 @@
+//! The names of an interpreter's functions: each is read once, and remembered.
+
+use std::sync::Arc;
+
+use super::Context;
+use super::running::{Running, read};
+use crate::language::family::Key;
+use crate::language::{Caller, Function, Memory, NamedCall, Reason, Script, ScriptCall};
+use crate::trace::{Found, Frame, ScriptId};
+
+/// Delay until an unnamed function is read again, in nanoseconds: its address may be reused.
+const UNNAMED: u64 = 100_000_000;
+
+/// Maximum number of named functions cached per interpreter.
+const MAX_KNOWN: usize = 1 << 16;
+
+/// A function that was seen.
+#[derive(Clone)]
+pub(super) struct Known {
+    script: ScriptId,
+    /// Time at which an unnamed function is read again.
+    pub(super) unnamed_until: Option<u64>,
+    /// Hidden functions produce no output frame.
+    is_hidden: bool,
+    function: Arc<Function>,
+    /// The functions inlined into it, by index.
+    inlined: Box<[ScriptId]>,
+}
+
+/// A frame as the kernel side sent it.
+pub(super) struct Seen {
+    pub(super) call: ScriptCall,
+    /// The position in the function.
+    pub(super) position: u32,
+    pub(super) caller: Option<Caller>,
+    pub(super) found: Found,
+}
+
+impl Running {
+    /// Appends the frame of a function, after those of the functions inlined into it, innermost first.
+    pub(super) fn frames(&mut self, seen: &Seen, around: &mut Context<'_>, frames: &mut Vec<Frame>) {
+        let &Seen { call: ScriptCall { address, check, site, .. }, position, found, .. } = seen;
+        if address == 0 {
+            let function = unnamed(around, self.language, "frame not readable");
+            return frames.push(Frame::Script { function, line: 0, found });
+        }
+        let key = Key { address, check, site, bits: position & self.identity_bits };
+        let known = self.known(key, seen, around);
+        if known.is_hidden {
+            return;
+        }
+        let inlined = known.function.inlines.calls_at(position).iter().rev().filter_map(|&(index, line)| {
+            let &function = known.inlined.get(index as usize)?;
+            Some(Frame::Script { function, line, found: Found::Inlined })
+        });
+        frames.extend(inlined);
+        let line = known.function.lines.at(position);
+        let mut function = known.script;
+        if known.unnamed_until.is_some() && self.identity_bits != 0 {
+            let reserve = || around.scripts.reserve(function);
+            function = self.family.unnamed(key.of_family(), position, reserve).unwrap_or(function);
+        }
+        frames.push(Frame::Script { function, line, found });
+    }
+
+    pub(super) fn forget_names(&mut self) {
+        self.known = Arc::default();
+        self.family.clear();
+    }
+
+    /// Returns the function of a frame, naming it the first time.
+    fn known(&mut self, key: Key, seen: &Seen, around: &mut Context<'_>) -> &Known {
+        let is_current = match self.known.get(&key) {
+            Some(Known { unnamed_until: None, .. }) => true,
+            // Another process may have read the name since.
+            Some(Known { unnamed_until: Some(until), .. }) => {
+                around.now < *until && self.shared(key).is_none()
+            }
+            None => false,
+        };
+        if !is_current {
+            let known = match self.shared(key) {
+                Some(known) => {
+                    let (language, function) = (self.language, Ok(known.function.clone()));
+                    around.journal.record(&seen.call, &NamedCall { language, function });
+                    known
+                }
+                None => self.learn(key, seen, around),
+            };
+            let all = Arc::make_mut(&mut self.known);
+            if all.len() >= MAX_KNOWN {
+                all.clear();
+            }
+            all.insert(key, known);
+        }
+        &self.known[&key]
+    }
+
+    /// Returns the function if a process of the family has named it.
+    fn shared(&self, key: Key) -> Option<Known> {
+        self.family.get(&key.of_family()).filter(|_| self.identity_bits != 0)
+    }
+
+    fn learn(&mut self, key: Key, seen: &Seen, around: &mut Context<'_>) -> Known {
+        let named = around.journal.recall(&seen.call).unwrap_or_else(|| {
+            let function = self.name(seen, around).map(Arc::new);
+            let named = NamedCall { language: self.language, function };
+            around.journal.record(&seen.call, &named);
+            named
+        });
+        let (script, function, unnamed_until) = match named.function {
+            Ok(function) => {
+                around.stats.functions += 1;
+                (self::script(named.language, &function), function, None)
+            }
+            Err(reason) => {
+                around.stats.unnamed += 1;
+                let delay = if self.identity_bits != 0 { UNNAMED / 20 } else { UNNAMED };
+                let until = around.now.saturating_add(delay);
+                (no_script(named.language, reason.text()), Arc::default(), Some(until))
+            }
+        };
+        let is_hidden = script.name.is_empty();
+        let inlined = function.inlines.functions().iter();
+        let inlined =
+            inlined.map(|inlined| around.scripts.intern(self::script(named.language, inlined))).collect();
+        let known =
+            Known { script: around.scripts.intern(script), unnamed_until, is_hidden, function, inlined };
+        if unnamed_until.is_none() && self.identity_bits != 0 {
+            let frames = self.family.insert(key.of_family(), known.clone());
+            for (position, id) in frames.into_iter().filter(|_| !known.is_hidden) {
+                around.scripts.name_late(id, known.script, known.function.lines.at(position));
+            }
+        }
+        known
+    }
+
+    fn name(&mut self, seen: &Seen, around: &mut Context<'_>) -> Result<Function, Reason> {
+        if let Ok(None) = self.attached {
+            // Forked: attach to the process itself, or else to its parent.
+            let (walker, code) = (self.walker, self.code.clone());
+            self.attach(around, around.pid);
+            if let (Err(_), Some(parent)) = (&self.attached, self.parent) {
+                self.attach(around, parent);
+            }
+            (self.walker, self.code) = (walker, code);
+        }
+        let names = match &mut self.attached {
+            Ok(Some(names)) => names,
+            Ok(None) => return Err(Reason::Unreadable),
+            Err(reason) => return Err(*reason),
+        };
+        let system = around.system;
+        let mut ask = |pid: u32| {
+            let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
+            let memory = &memory as &dyn Memory;
+            let call = &seen.call;
+            match seen.caller {
+                None => names.function(call.address, call.check, memory),
+                Some(Caller { address, position }) => {
+                    names.called_function(call.address, call.check, (address, position), memory)
+                }
+            }
+        };
+        match (ask(around.pid), self.parent) {
+            (Err(Reason::Unreadable), Some(parent)) => ask(parent),
+            (named, _) => named,
+        }
+    }
+}
+
+fn script(language: &'static str, function: &Function) -> Script {
+    Script {
+        language,
+        name: (*function.name).into(),
+        file: (*function.file).into(),
+        start_line: function.start_line,
+        ..Script::default()
+    }
+}
+
+fn no_script(language: &'static str, why: &str) -> Script {
+    let name = format!("[{language}: {why}]").into();
+    Script { language, name, is_unnamed: true, ..Script::default() }
+}
+
+pub(super) fn unnamed(around: &mut Context<'_>, language: &'static str, why: &str) -> ScriptId {
+    around.stats.unnamed += 1;
+    around.scripts.intern(no_script(language, why))
+}
