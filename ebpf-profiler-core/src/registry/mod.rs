@@ -28,7 +28,11 @@ mod jit;
 
 mod languages;
 
+mod leave;
+
 mod limits;
+
+mod mappings;
 
 mod modules;
 
@@ -37,7 +41,6 @@ mod names;
 mod publish;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
 use std::sync::Arc;
 
 use ebpf_programs::abi::mapping::{Process, filter};
@@ -50,8 +53,8 @@ use self::names::Names;
 use self::publish::Published;
 use crate::jit::{JitNames, JitStats};
 use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
-use crate::process::{Description, Module, ModuleId, Region, RegionCount, Regions, System};
-use crate::sample::{Life, LifeEvent, MapEvent};
+use crate::process::{Description, Module, ModuleId, RegionCount, Regions, System};
+use crate::sample::{Life, LifeEvent};
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
 
@@ -60,15 +63,6 @@ const MAX_STACK: u64 = 16 << 20;
 
 /// Time between the end of a process's first thread and the check for others, in nanoseconds. Doubles with each check.
 const LINGER: u64 = 1_000_000_000;
-
-/// The longest time between two such checks, in nanoseconds.
-const MAX_LINGER: u64 = 32_000_000_000;
-
-/// Time that a file without processes keeps its table, in nanoseconds.
-const KEEP: u64 = 60_000_000_000;
-
-/// Time that a process with too many mappings is left out when others need its share, in nanoseconds.
-const EVICTED: u64 = 10_000_000_000;
 
 /// Time without a sample after which a process is idle, in nanoseconds.
 const IDLE: u64 = 1_000_000_000;
@@ -297,13 +291,6 @@ impl Registry {
         entry.description.get_or_insert_with(|| system.describe(pid))
     }
 
-    /// Reads the mappings of a process again, after a sample in an unknown mapping.
-    pub fn reread_mappings(&mut self, pid: u32, now: u64) {
-        if self.processes.get(&pid).is_none_or(|entry| !entry.exceeds) && self.read_mappings(pid, now) {
-            self.mark_due(pid);
-        }
-    }
-
     /// Returns the end of what may be the stack around `address`: 16 MiB above, or the next code.
     pub(crate) fn stack_end(&self, pid: u32, address: u64) -> u64 {
         let next = self.processes.get(&pid).and_then(|entry| entry.regions.start_above(address));
@@ -335,65 +322,6 @@ impl Registry {
         self.system.mappings(pid).is_ok_and(|maps| !maps.is_empty())
     }
 
-    /// Drops processes that ended.
-    pub fn expire(&mut self, now: u64) {
-        while let Some(&(at, pid)) = self.leaving.front() {
-            if now < at {
-                break;
-            }
-            self.leaving.pop_front();
-            // The id may belong to another process by now.
-            let is_it = |entry: &&mut Entry| {
-                entry.ended.is_some_and(|ended| ended.saturating_add(entry.linger) == at)
-            };
-            let Some(entry) = self.processes.get_mut(&pid).filter(is_it) else { continue };
-            if self.system.mappings(pid).is_ok_and(|maps| !maps.is_empty()) {
-                // Other threads run on, and their end sends no event.
-                entry.linger = (entry.linger * 2).min(MAX_LINGER);
-                entry.ended = Some(now);
-                let at = now.saturating_add(entry.linger);
-                let next = self.leaving.partition_point(|&(other, _)| other <= at);
-                self.leaving.insert(next, (at, pid));
-            } else {
-                self.forget(pid, now);
-                if let Some(selected) = &mut self.selected {
-                    selected.remove(&pid);
-                }
-            }
-        }
-    }
-
-    /// Frees the tables of files that no process has had mapped for 60 s, and the memory of those freed before.
-    pub fn free_unused(&mut self, now: u64) {
-        self.modules.drop_unused(&mut self.allocator, now, KEEP);
-        for bytes in self.allocator.free_ranges(now) {
-            self.tables.unused(bytes);
-        }
-        if self.lost > self.swept {
-            self.swept = self.lost;
-            self.drop_ended(now);
-        }
-    }
-
-    /// Drops processes whose exit may have been lost.
-    fn drop_ended(&mut self, now: u64) {
-        let running: HashSet<u32> = self.system.processes().into_iter().collect();
-        if running.is_empty() {
-            // A recording without the answer.
-            return;
-        }
-        let is_gone = |(pid, entry): (&u32, &Entry)| {
-            (entry.verified < self.lost && !running.contains(pid)).then_some(*pid)
-        };
-        let gone: Vec<u32> = self.processes.iter().filter_map(is_gone).collect();
-        for pid in gone {
-            self.forget(pid, now);
-        }
-        if let Some(selected) = &mut self.selected {
-            selected.retain(|pid| running.contains(pid));
-        }
-    }
-
     /// Returns the counters.
     pub fn stats(&self) -> RegistryStats {
         RegistryStats {
@@ -401,72 +329,6 @@ impl Registry {
             processes: self.processes.len() as u64,
             mappings: self.region_count.get() as u64,
             ..self.stats.clone()
-        }
-    }
-
-    fn ensure_mappings(&mut self, pid: u32, now: u64) {
-        if self.processes.get(&pid).is_none_or(|entry| !entry.is_complete || entry.regions.is_empty()) {
-            self.read_mappings(pid, now);
-        }
-    }
-
-    /// Reads the mappings of a process again if life events were lost since they were complete.
-    ///
-    /// Returns `true` if they differ from what was known.
-    fn verify(&mut self, pid: u32, now: u64) -> bool {
-        let lost = self.lost;
-        self.processes.get(&pid).is_some_and(|entry| entry.verified < lost) && self.read_mappings(pid, now)
-    }
-
-    /// Reads the mappings of a process, if that is allowed at `now`. Returns `true` if they differ from what was known.
-    fn read_mappings(&mut self, pid: u32, now: u64) -> bool {
-        let entry = self.processes.entry(pid).or_default();
-        entry.read_limit.allow(now) && self.read_mappings_now(pid, now)
-    }
-
-    fn read_mappings_now(&mut self, pid: u32, now: u64) -> bool {
-        let entry = self.processes.entry(pid).or_default();
-        entry.verified = entry.verified.max(now);
-        let maps = match self.system.mappings(pid) {
-            Ok(maps) => maps,
-            Err(error) => {
-                if error.kind() == io::ErrorKind::FileTooLarge {
-                    entry.read_limit.postpone(now);
-                    self.mark_exceeding(pid);
-                }
-                return false;
-            }
-        };
-        let Registry { names, limits, region_count, .. } = self;
-        let most = limits.mappings;
-        let Some(entry) = self.processes.get_mut(&pid) else { return false };
-        let exceeds = maps.len() > most;
-        entry.names = 0;
-        let regions = maps.iter().filter_map(|map| {
-            let name = names.intern(map, limits.name_bytes, &mut entry.names, limits.files)?;
-            Some(Region::new(map, name))
-        });
-        let regions = Regions::from_sorted(regions, most, region_count);
-        entry.is_complete = !regions.is_empty();
-        let exceeds = exceeds || entry.names >= limits.files;
-        let is_changed = !entry.regions.is_same_layout(&regions);
-        if is_changed {
-            entry.regions = regions;
-            entry.is_changed = true;
-        }
-        if exceeds {
-            self.mark_exceeding(pid);
-        } else {
-            entry.exceeds = false;
-        }
-        is_changed
-    }
-
-    fn mark_exceeding(&mut self, pid: u32) {
-        if let Some(entry) = self.processes.get_mut(&pid)
-            && !std::mem::replace(&mut entry.exceeds, true)
-        {
-            self.stats.exceeding += 1;
         }
     }
 
@@ -503,113 +365,5 @@ impl Registry {
             None => {}
         }
         self.processes.insert(pid, entry);
-    }
-
-    fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
-        let Registry { processes, modules, allocator, system, names, limits, region_count, .. } = self;
-        let entry = processes.entry(pid).or_default();
-        // Either it was there when the mappings were read, or it was unmapped since, which sends no event.
-        let is_known = entry.regions.has(map);
-        let mut has_room = true;
-        if !is_known {
-            let name = names.intern(map, limits.name_bytes, &mut entry.names, limits.files);
-            has_room = match name {
-                Some(name) => entry.regions.insert(Region::new(map, name), limits.mappings, region_count),
-                None => {
-                    entry.regions.remove(map.start, map.end, region_count);
-                    false
-                }
-            };
-            entry.is_changed = true;
-        }
-        if !entry.interpreters.are_none()
-            && let Some(region) = entry.regions.find(map.start)
-            && let Some(id) = modules.known(region).or_else(|| {
-                let has_room = modules.make_room(limits.modules, allocator, now);
-                has_room.then(|| modules.add(pid, region, &**system))?
-            })
-            && modules.place(id, region, now).is_some_and(|file| entry.interpreters.renew(file))
-        {
-            entry.is_changed = true;
-        }
-        let is_sampled = now.saturating_sub(entry.sampled) < IDLE;
-        if entry.is_changed && is_sampled {
-            self.mark_due(pid);
-        }
-        if !has_room {
-            self.mark_exceeding(pid);
-        }
-    }
-
-    fn forget(&mut self, pid: u32, now: u64) {
-        if self.withdraw(pid, now) {
-            self.tables.remove_process(pid);
-        }
-        self.processes.remove(&pid);
-    }
-
-    /// Drops what exceeds the limits of all processes together.
-    fn enforce_limits(&mut self, now: u64) {
-        if self.processes.len() > self.limits.processes {
-            let mut pids: Vec<(bool, u64, u32)> = self
-                .processes
-                .iter()
-                .map(|(&pid, entry)| (entry.published.is_some(), entry.sampled, pid))
-                .collect();
-            pids.sort_unstable();
-            for &(_, _, pid) in pids.iter().take(pids.len() / 4) {
-                self.forget(pid, now);
-            }
-        }
-        if self.region_count.get() > self.limits.regions {
-            // Those without samples first: they are read again when they have one.
-            for entry in self.processes.values_mut().filter(|entry| entry.published.is_none()) {
-                entry.regions = Regions::default();
-                entry.is_complete = false;
-            }
-            if self.region_count.get() > self.limits.regions / 4 * 3 {
-                self.evict_largest(now);
-            }
-        }
-    }
-
-    /// Withdraws the processes with the most mappings until a quarter of the limit is free.
-    fn evict_largest(&mut self, now: u64) {
-        let mut largest: Vec<(usize, u32)> =
-            self.processes.iter().map(|(&pid, entry)| (entry.regions.len(), pid)).collect();
-        largest.sort_unstable_by(|a, b| b.cmp(a));
-        let goal = self.limits.regions / 4 * 3;
-        for (_, pid) in largest {
-            if self.region_count.get() <= goal && self.published_mappings <= goal {
-                break;
-            }
-            if self.withdraw(pid, now) {
-                self.tables.remove_process(pid);
-            }
-            self.mark_exceeding(pid);
-            if let Some(entry) = self.processes.get_mut(&pid) {
-                entry.regions = Regions::default();
-                entry.is_complete = false;
-                entry.is_changed = true;
-                entry.next_publish = now.saturating_add(EVICTED);
-            }
-        }
-    }
-
-    /// Withdraws the processes without samples in the last second. Returns `true` if there were any.
-    fn withdraw_idle(&mut self, now: u64) -> bool {
-        if now.saturating_sub(self.withdrawn) < IDLE {
-            return false;
-        }
-        self.withdrawn = now;
-        let is_idle = |(pid, entry): (&u32, &Entry)| {
-            (entry.published.is_some() && now.saturating_sub(entry.sampled) > IDLE).then_some(*pid)
-        };
-        let idle: Vec<u32> = self.processes.iter().filter_map(is_idle).collect();
-        for &pid in &idle {
-            self.withdraw(pid, now);
-            self.tables.remove_process(pid);
-        }
-        !idle.is_empty()
     }
 }

@@ -1,0 +1,112 @@
+//! Tests of times, held samples and samples around an exec.
+
+use super::*;
+use crate::symbol::NoSymbols;
+use crate::tables::MemoryTables;
+use crate::testing::{FakeSystem, FakeTick};
+
+#[test]
+fn the_time_of_day_can_be_set() {
+    let system = Box::new(FakeSystem::default());
+    let registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+    let mut pipeline = Pipeline::new(registry, Clock { offset: 1_000 }, Duration::from_millis(10));
+    let mut time_of_tick = |time, clock| {
+        pipeline.set_clock(clock);
+        let mut batch = Batch::default();
+        batch.push_tick(&FakeTick::walked(time, 7, "cat", &[]).bytes());
+        pipeline.take(&mut batch);
+        let profile = pipeline.finish().symbolize(&mut NoSymbols);
+        profile.samples().flat_map(|sample| sample.timestamps().to_vec()).collect::<Vec<_>>()
+    };
+    assert_eq!(time_of_tick(5, Clock { offset: 1_000 }), [1_005]);
+    assert_eq!(time_of_tick(6, Clock { offset: 2_000 }), [2_006]);
+    assert_eq!(time_of_tick(7, Clock { offset: 1u64.wrapping_neg() }), [6]);
+}
+
+/// Times and stop reasons of samples.
+type Samples<'a> = &'a [(u64, Stop)];
+
+/// Takes batches of samples and exec times of one process; returns the stop reasons in the order of time.
+fn stops(batches: &[(Samples<'_>, &[u64])]) -> Vec<Stop> {
+    let file = crate::sample::FileId::Inode { device: (8, 1), inode: 1 };
+    let maps = vec![crate::sample::MapEvent::new(0x1000..0x2000, 0, file, "/bin/sh")];
+    let system = Box::new(FakeSystem::default().process(7, "/bin/sh", maps));
+    let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+    registry.publish(7, 0);
+    let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
+    for (ticks, execs) in batches {
+        let mut batch = Batch::default();
+        for &(time, stop) in *ticks {
+            let tick = FakeTick::walked(time, 7, "sh", &[0x1800]).kernel(&[0xffff_ffff_8100_0000]);
+            batch.push_tick(&tick.stop(stop).bytes());
+        }
+        execs.iter().for_each(|&time| {
+            batch.push_life(LifeEvent { time, pid: 7, life: Life::Executed });
+        });
+        pipeline.take(&mut batch);
+    }
+    let profile = pipeline.finish().symbolize(&mut NoSymbols);
+    let mut stops: Vec<(u64, Stop)> = Vec::new();
+    for sample in profile.samples() {
+        stops.extend(sample.timestamps().iter().map(|&time| (time, sample.trace().stop())));
+    }
+    stops.sort_unstable_by_key(|&(time, _)| time);
+    stops.into_iter().map(|(_, stop)| stop).collect()
+}
+
+/// Returns the total of each profile of a pipeline with one kind of samples in bytes.
+fn totals(profiles: &[&[FakeTick]], life: &[LifeEvent]) -> Vec<u64> {
+    let system = Box::new(FakeSystem::default());
+    let registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+    let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
+    pipeline.set_kinds(vec![SampleKind::new("inuse_space", crate::profile::Unit::Bytes)]);
+    let each = profiles.iter().map(|ticks| {
+        let mut batch = Batch::default();
+        life.iter().for_each(|event| batch.push_life(event.clone()));
+        ticks.iter().for_each(|tick| batch.push_tick(&tick.bytes()));
+        pipeline.take(&mut batch);
+        pipeline.finish().symbolize(&mut NoSymbols).total()
+    });
+    each.collect()
+}
+
+#[test]
+fn held_samples_count_in_each_profile_until_their_end() {
+    let held = |time, bytes| FakeTick::walked(time, 7, "cat", &[1, 2]).held().value(0, bytes);
+    let end = |time, of, value| FakeTick::end(time, 7, (of, 0)).value(0, value);
+    assert_eq!(
+        totals(&[&[held(1, 10), held(2, 20)], &[held(3, 5)], &[end(4, 1, 0)], &[]], &[]),
+        [30, 35, 25, 25]
+    );
+    // A request has no value until it completes, and then one in one profile.
+    assert_eq!(totals(&[&[held(1, 0), held(2, 0)], &[end(3, 2, 700)], &[]], &[]), [0, 700, 0]);
+    // The end was read before its sample, in the batch before.
+    assert_eq!(totals(&[&[end(5, 4, 0)], &[held(4, 10)], &[]], &[]), [0, 0, 0]);
+    assert_eq!(totals(&[&[end(5, 4, 9)], &[held(4, 0)], &[]], &[]), [0, 9, 0]);
+}
+
+#[test]
+fn held_samples_end_with_their_process() {
+    let held = |time, pid| FakeTick::walked(time, pid, "cat", &[1, 2]).held().value(0, 10);
+    let life = |time, life| LifeEvent { time, pid: 7, life };
+    let ticks: &[&[FakeTick]] = &[&[held(1, 7), held(1, 8), held(5, 7)], &[]];
+    assert_eq!(totals(ticks, &[life(3, Life::Executed)]), [20, 20]);
+    // No process of the fake system has memory.
+    assert_eq!(totals(ticks, &[life(9, Life::Exited)]), [10, 10]);
+}
+
+#[test]
+fn unreadable_stack_before_an_exec_is_one_within_it() {
+    let unreadable = (1_000, Stop::Unreadable);
+    assert_eq!(stops(&[(&[unreadable], &[1_500])]), [Stop::Exec]);
+    assert_eq!(stops(&[(&[unreadable], &[]), (&[], &[1_500])]), [Stop::Exec], "event in the next batch");
+    assert_eq!(stops(&[(&[unreadable], &[]), (&[], &[])]), [Stop::Unreadable]);
+    assert_eq!(stops(&[(&[unreadable], &[])]), [Stop::Unreadable], "held until the profile ends");
+    assert_eq!(stops(&[(&[(1_000, Stop::Root)], &[1_500])]), [Stop::Root]);
+}
+
+#[test]
+fn walk_by_the_former_mappings_after_an_exec_is_dropped() {
+    assert_eq!(stops(&[(&[(2_000, Stop::Root)], &[1_500])]), [Stop::Exec]);
+    assert_eq!(stops(&[(&[], &[1_500]), (&[(2_000, Stop::Unreadable)], &[])]), [Stop::Exec]);
+}
