@@ -233,8 +233,8 @@ mod matrix {
         let mut failed = Vec::new();
         for version in ["11", "17", "21", "25"] {
             for (name, flags) in [
-                ("Serial", &["-XX:+UseSerialGC", APART[0], APART[1]][..]),
-                ("Parallel", &["-XX:+UseParallelGC", APART[0], APART[1]]),
+                ("Serial", &["-XX:+UseSerialGC", APART[0], APART[1], APART[2]][..]),
+                ("Parallel", &["-XX:+UseParallelGC", APART[0], APART[1], APART[2]]),
                 ("G1", &["-XX:+UseG1GC"]),
                 ("Z", &["-XX:+UnlockExperimentalVMOptions", "-XX:+UseZGC"]),
                 ("Shenandoah", &["-XX:+UnlockExperimentalVMOptions", "-XX:+UseShenandoahGC"]),
@@ -264,7 +264,7 @@ mod matrix {
             for (name, flags) in [
                 ("small code cache", &["-XX:ReservedCodeCacheSize=3m", "-XX:-SegmentedCodeCache"][..]),
                 ("compiled early", &["-XX:Tier3InvocationThreshold=20", "-XX:Tier4InvocationThreshold=200"]),
-                ("Serial", &["-XX:+UseSerialGC", APART[0], APART[1]]),
+                ("Serial", &["-XX:+UseSerialGC", APART[0], APART[1], APART[2]]),
             ] {
                 let chains = ["unloading", "redefinition", "exceptions"];
                 with(version, |machine| failed.extend(machine.failures(&chains, name, flags)));
@@ -295,9 +295,13 @@ mod matrix {
     /// Flags by which code describes each instruction.
     const EXACT: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"];
 
-    /// Flags by which the leaf is a method of its own: without safepoints in loops the machine's own tables give the loop of one that
-    /// is inlined to its caller, and so does Flight Recorder.
-    const APART: [&str; 2] = ["-XX:CompileCommand=quiet", "-XX:CompileCommand=dontinline,Chains::spin"];
+    /// Flags by which the leaf is a method of its own that nothing is inlined into. Without safepoints in loops the machine's own tables,
+    /// and so Flight Recorder, give a loop to what comes next in the code, which may be any method that is inlined there.
+    const APART: [&str; 3] = [
+        "-XX:CompileCommand=quiet",
+        "-XX:CompileCommand=dontinline,Chains::spin",
+        "-XX:CompileCommand=dontinline,Chains::collect",
+    ];
 
     /// Returns the chains that differ, also of a virtual thread where the version has them.
     fn differing(version: &str, name: &str, flags: &[&str]) -> Vec<String> {
