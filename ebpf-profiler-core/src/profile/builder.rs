@@ -1,22 +1,20 @@
 //! Aggregation of traces into a profile.
 
 use std::collections::BTreeMap;
-use std::hash::Hash;
-use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
 
 use hashbrown::HashMap;
 
-use super::names::{Namer, Names};
+use super::interner::Interner;
+use super::naming::{Naming, number_modules, number_scripts, order};
 use super::samples::{Event, NO_CPU, SampleInterner};
 use super::traces::{StoredTrace, TraceInterner};
 use super::{
-    Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId,
-    TraceId,
+    Data, FrameId, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId, TraceId,
 };
 use crate::language::Script;
 use crate::process::{Module, ModuleId};
-use crate::symbol::{Symbol, Symbolizer};
+use crate::symbol::Symbolizer;
 use crate::trace::{Frame, ScriptId, Trace};
 
 /// Aggregates samples into a [`Profile`]. All parts are interned by content.
@@ -133,7 +131,7 @@ impl ProfileBuilder {
 
     /// Returns the number of a trace; `None` if it is unknown.
     pub(crate) fn known_trace(&mut self, trace: &Trace<'_>) -> Option<TraceId> {
-        let frames = trace.frames.iter().map(|frame| self.frames.numbers.get(frame).map(|&id| FrameId(id)));
+        let frames = trace.frames.iter().map(|frame| self.frames.get(frame).map(FrameId));
         self.traces.find(trace, frames)
     }
 
@@ -269,178 +267,6 @@ impl ProfileBuilder {
         // Frames that were named late may equal others.
         let merged = self.has_late_names.then(|| Profile::merge([&profile]).ok()).flatten();
         merged.unwrap_or(profile)
-    }
-}
-
-/// Renumbers modules consecutively, in the order of first occurrence.
-fn number_modules(
-    mut frames: Vec<Frame>,
-    modules: impl Fn(ModuleId) -> Option<Module>,
-) -> (Vec<Module>, Vec<Frame>) {
-    let mut numbers: HashMap<ModuleId, ModuleId> = HashMap::new();
-    let mut found = Vec::new();
-    for frame in &mut frames {
-        if let Frame::Native { module, .. } = frame {
-            *module = *numbers.entry(*module).or_insert_with_key(|&id| {
-                found.push(modules(id).unwrap_or_else(|| Module::new("[unknown]")));
-                ModuleId(found.len() as u32 - 1)
-            });
-        }
-    }
-    (found, frames)
-}
-
-/// Renumbers the functions of scripts in the same way.
-fn number_scripts(
-    mut frames: Vec<Frame>,
-    mut scripts: HashMap<ScriptId, Script>,
-) -> (Vec<Script>, Vec<Frame>) {
-    let mut numbers: HashMap<ScriptId, ScriptId> = HashMap::new();
-    let mut found = Vec::new();
-    for frame in &mut frames {
-        if let Frame::Script { function, .. } = frame {
-            *function = *numbers.entry(*function).or_insert_with_key(|id| {
-                found.push(scripts.remove(id).unwrap_or_else(unknown_script));
-                ScriptId(found.len() as u32 - 1)
-            });
-        }
-    }
-    (found, frames)
-}
-
-fn unknown_script() -> Script {
-    Script { name: "[unknown]".into(), is_unnamed: true, ..Script::default() }
-}
-
-/// The kind and module of a frame's code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
-    Script,
-    Kernel,
-    Module(ModuleId),
-    Anonymous,
-}
-
-/// Returns the place, address and number of each frame in the order of their code; calls of scripts by function and line.
-pub(super) fn order(frames: &[Frame]) -> Vec<(Place, u64, u32)> {
-    let key = |(index, frame): (u32, &Frame)| match *frame {
-        Frame::Script { function, line, .. } => {
-            (Place::Script, u64::from(function.0) << 32 | u64::from(line), index)
-        }
-        Frame::Kernel { address } => (Place::Kernel, address, index),
-        Frame::Native { module, address, .. } => (Place::Module(module), address, index),
-        Frame::Anonymous { address, .. } => (Place::Anonymous, address, index),
-    };
-    let mut order: Vec<_> = (0..).zip(frames).map(key).collect();
-    order.sort_unstable();
-    order
-}
-
-/// Symbolizes frames module by module, in ascending order of addresses.
-struct Naming<'m> {
-    modules: &'m [Module],
-    scripts: &'m [Script],
-    frames: Vec<NamedFrame>,
-    namer: Namer,
-}
-
-impl<'m> Naming<'m> {
-    fn new(frames: Vec<Frame>, modules: &'m [Module], scripts: &'m [Script]) -> Naming<'m> {
-        let named = |frame| NamedFrame { frame, symbols: 0..0, start: None };
-        let frames = frames.into_iter().map(named).collect();
-        Naming { modules, scripts, frames, namer: Namer::default() }
-    }
-
-    fn run(
-        mut self,
-        order: &[(Place, u64, u32)],
-        symbolizer: &mut dyn Symbolizer,
-    ) -> (Names, Vec<NamedFrame>) {
-        for group in order.chunk_by(|a, b| a.0 == b.0) {
-            match group[0].0 {
-                Place::Script => group.iter().for_each(|&(.., frame)| self.name_script(frame)),
-                Place::Kernel | Place::Module(_) => self.name_group(group, symbolizer),
-                Place::Anonymous => {}
-            }
-        }
-        (self.namer.finish(), self.frames)
-    }
-
-    fn name_script(&mut self, frame: u32) {
-        let named = &mut self.frames[frame as usize];
-        if let Frame::Script { function, line, .. } = named.frame {
-            named.symbols = self.namer.add(&[symbol(&self.scripts[function.0 as usize], line)]);
-        }
-    }
-
-    fn name_group(&mut self, group: &[(Place, u64, u32)], symbolizer: &mut dyn Symbolizer) {
-        let addresses: Vec<u64> = group.iter().map(|&(_, address, _)| address).collect();
-        let Naming { modules, frames, namer, .. } = self;
-        let mut name = |number: usize, names: &[Symbol]| {
-            if let Some(&(_, _, frame)) = group.get(number) {
-                frames[frame as usize].symbols = namer.add(names);
-            }
-        };
-        match group[0].0 {
-            Place::Module(module) => {
-                let module = &modules[module.0 as usize];
-                symbolizer.native(module, &addresses, &mut name);
-                self.begin_group(group, module, symbolizer);
-            }
-            _ => symbolizer.kernel(&addresses, &mut name),
-        }
-    }
-
-    /// Adds the start addresses of functions without a name.
-    fn begin_group(&mut self, group: &[(Place, u64, u32)], module: &Module, symbolizer: &mut dyn Symbolizer) {
-        let frames = &mut self.frames;
-        let is_unnamed = |&&(_, _, frame): &&(_, _, u32)| frames[frame as usize].symbols.is_empty();
-        let unnamed: Vec<(u64, u32)> =
-            group.iter().filter(is_unnamed).map(|&(_, address, frame)| (address, frame)).collect();
-        if unnamed.is_empty() {
-            return;
-        }
-        let addresses: Vec<u64> = unnamed.iter().map(|&(address, _)| address).collect();
-        symbolizer.starts(module, &addresses, &mut |number, start| {
-            if let Some(&(_, frame)) = unnamed.get(number) {
-                frames[frame as usize].start = NonZeroU64::new(start);
-            }
-        });
-    }
-}
-
-fn symbol(script: &Script, line: u32) -> Symbol {
-    Symbol {
-        function: script.name.clone(),
-        file: script.file.clone(),
-        line,
-        start_line: script.start_line,
-        ..Symbol::default()
-    }
-}
-
-/// Numbers of distinct values.
-#[derive(Clone, Debug)]
-pub(super) struct Interner<T> {
-    numbers: HashMap<T, u32>,
-    pub(super) items: Vec<T>,
-}
-
-impl<T> Default for Interner<T> {
-    fn default() -> Self {
-        Interner { numbers: HashMap::new(), items: Vec::new() }
-    }
-}
-
-impl<T: Clone + Eq + Hash> Interner<T> {
-    pub(super) fn intern(&mut self, item: T) -> u32 {
-        if let Some(&number) = self.numbers.get(&item) {
-            return number;
-        }
-        let number = self.items.len() as u32;
-        self.items.push(item.clone());
-        self.numbers.insert(item, number);
-        number
     }
 }
 

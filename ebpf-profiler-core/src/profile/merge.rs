@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use super::builder::{Interner, order};
+use super::interner::Interner;
 use super::names::Namer;
+use super::naming::order;
 use super::samples::SampleInterner;
 use super::traces::TraceInterner;
 use super::{

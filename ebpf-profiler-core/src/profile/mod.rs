@@ -13,10 +13,12 @@
 mod builder;
 mod call;
 mod diff;
+mod interner;
 mod label;
 
 mod merge;
 mod names;
+mod naming;
 mod sample_kind;
 mod samples;
 mod summary;
