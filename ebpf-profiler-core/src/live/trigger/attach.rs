@@ -13,9 +13,10 @@ use super::super::error::StartError;
 use super::super::object::KernelObject;
 use super::super::{cpus, perf};
 use super::call::Call;
+use super::counter::{Counter, HARDWARE, check_hardware};
 use super::fentry::FunctionProgram;
 use super::place::Place;
-use super::{Counter, Event, HARDWARE, Trigger, counters_of_hardware, off_cpu};
+use super::{Event, Trigger, off_cpu};
 
 /// The triggers of a profiler other than the clock, with their programs.
 pub(in super::super) struct Attached {
@@ -295,7 +296,7 @@ fn point(object: &mut KernelObject, trigger: &Trigger, event: u16) -> Result<Poi
         }
         Event::Counter { counter, period } => {
             if counter.kind == HARDWARE {
-                counters_of_hardware()?;
+                check_hardware()?;
             }
             let cookie = number | u64::from(*period) << cookie::VALUE_SHIFT;
             Ok(Point::Counter { counter: *counter, period: *period, cookie })

@@ -35,7 +35,11 @@ mod bytes;
 
 mod call;
 
+mod counter;
+
 mod fentry;
+
+mod forms;
 
 mod futex;
 
@@ -77,6 +81,7 @@ pub use tracepoint::Tracepoint;
 pub use usdt::Usdt;
 
 use call::Call;
+use counter::{CACHE_MISSES, CYCLES, Counter, PAGE_FAULTS};
 use ebpf_programs::abi::held;
 use ebpf_programs::abi::own::walk;
 
@@ -153,144 +158,7 @@ impl Walk {
     }
 }
 
-/// An event that the kernel counts, by its numbers in the kernel's interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counter {
-    pub(super) name: &'static str,
-    /// Type of the event: [`HARDWARE`] or [`SOFTWARE`].
-    pub(super) kind: u32,
-    pub(super) number: u64,
-    /// Number of events for each sample, by default.
-    pub(super) period: u32,
-}
-
-pub(super) const HARDWARE: u32 = 0;
-pub(super) const SOFTWARE: u32 = 1;
-
-impl Counter {
-    const fn software(name: &'static str, number: u64) -> Counter {
-        Counter { name, kind: SOFTWARE, number, period: 1 }
-    }
-
-    const fn hardware(name: &'static str, number: u64, period: u32) -> Counter {
-        Counter { name, kind: HARDWARE, number, period }
-    }
-}
-
-const PAGE_FAULTS: Counter = Counter::software("page-faults", 2);
-const CYCLES: Counter = Counter::hardware("cycles", 0, 10_000_019);
-const CACHE_MISSES: Counter = Counter::hardware("cache-misses", 3, 10_007);
-
-/// All counters. Default periods are primes, so that samples keep no step with a loop.
-pub(super) const COUNTERS: [Counter; 9] = [
-    PAGE_FAULTS,
-    Counter::software("minor-faults", 5),
-    Counter::software("major-faults", 6),
-    CYCLES,
-    Counter::hardware("instructions", 1, 10_000_019),
-    Counter::hardware("cache-references", 2, 100_003),
-    CACHE_MISSES,
-    Counter::hardware("branches", 4, 1_000_003),
-    Counter::hardware("branch-misses", 5, 10_007),
-];
-
 impl Trigger {
-    /// The forms of triggers as text, each with its meaning.
-    pub const FORMS: &'static [(&'static str, &'static str)] = &[
-        ("cpu", "CPU time: a clock on each CPU; the default"),
-        (
-            "off-cpu[:1ms[:0.1]]",
-            "time off the CPU: waits of at least 1 ms, a share of 0.1 of them (kernel 6.1)",
-        ),
-        (
-            "off-cpu-states[:1ms[:0.1]]",
-            "the same in two kinds: blocked, and runnable, which is the time that a thread waits for a CPU",
-        ),
-        (
-            "off-cpu-wakers[:1ms[:0.1]]",
-            "time off the CPU, and the same waits until they were ended, with the stack that woke the thread",
-        ),
-        ("futex[:1ms]", "waits for locks of at least 1 ms: futex calls (tracefs)"),
-        ("block-io", "reads and writes of disks by bytes, where they are issued (tracefs)"),
-        ("block-latency[:1ms]", "latency of disks: requests of at least 1 ms, by the stack that issued them"),
-        (
-            "uprobe:FILE:FUNCTION[:argN|:time]",
-            "calls of a function of a program or library, or of all that match a pattern, such as libc.so*:pthread_*; argN: its \
-             N-th argument, from 0; time: until it returns",
-        ),
-        ("uretprobe:FILE:FUNCTION[:result]", "returns of a function; result: the value that it returns"),
-        (
-            "kprobe:FUNCTION[:argN|:time]",
-            "calls of a function of the kernel, or of all that match a pattern, such as vfs_*",
-        ),
-        ("kretprobe:FUNCTION[:result]", "returns of a function of the kernel"),
-        (
-            "fentry:FUNCTION[:argN|:time]",
-            "the same as kprobe, with the argument's type; a pattern matches at most 16 functions (kernel 5.19)",
-        ),
-        (
-            "fexit:FUNCTION[:result]",
-            "returns of a function of the kernel, with the result's type (kernel 5.19)",
-        ),
-        (
-            "usdt:FILE:PROVIDER:NAME[:argN]",
-            "a static probe (USDT) of a program or library, such as libstdc++.so.6:libstdcxx:throw; readelf -n FILE lists them",
-        ),
-        (
-            "tracepoint:GROUP:NAME[:FIELD]",
-            "an event of the kernel, such as syscalls:sys_enter_read; FIELD: an integer of it (tracefs)",
-        ),
-        ("page-faults[:N]", "every N-th page fault; also minor-faults, major-faults"),
-        (
-            "cycles[:N]",
-            "every N-th cycle of a CPU, by default of 10,000,019; also instructions, cache-references, cache-misses, branches, \
-             branch-misses (PMU)",
-        ),
-        (
-            "malloc[:64KiB][:FILE]",
-            "allocations by bytes, of the C library, or of the allocator in a library or program, such as libjemalloc.so.2; 64KiB: a \
-             sample every 64 KiB on average",
-        ),
-        (
-            "malloc-live[:512KiB][:FILE]",
-            "memory that is allocated and not freed yet, by the stack that allocated it; 1: each allocation",
-        ),
-    ];
-
-    /// Returns the reason for which this machine has no triggers of a form of [`Trigger::FORMS`]; `None` if nothing is known to be
-    /// missing.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use ebpf_profiler_core::live::Trigger;
-    ///
-    /// for (form, meaning) in Trigger::FORMS {
-    ///     match Trigger::missing(form) {
-    ///         None => println!("{form}: {meaning}"),
-    ///         Some(reason) => println!("{form}: not on this machine: {reason}"),
-    ///     }
-    /// }
-    /// assert_eq!(Trigger::missing("cpu"), None);
-    /// ```
-    pub fn missing(form: &str) -> Option<String> {
-        let name = form.split([':', '[']).next().unwrap_or_default();
-        let checked = match name {
-            "off-cpu" | "off-cpu-states" | "off-cpu-wakers" | "off-cpu-states-wakers" => {
-                off_cpu::check_kernel()
-            }
-            "futex" | "block-io" | "tracepoint" => tracepoint::folder().map(drop),
-            "uprobe" | "uretprobe" | "usdt" | "malloc" | "malloc-live" => {
-                attach::number_of("uprobe").map(drop)
-            }
-            "cycles" => counters_of_hardware(),
-            "kprobe" | "kretprobe" => attach::number_of("kprobe").map(drop),
-            "fentry" | "fexit" => fentry::missing().map_or(Ok(()), Err),
-            _ => Ok(()),
-        };
-        checked.err()
-    }
-
     /// Returns the trigger of CPU time: a clock on each CPU, with the [frequency](super::Builder::frequency).
     pub fn cpu() -> Trigger {
         Trigger { event: Event::Cpu }
@@ -455,17 +323,6 @@ impl Trigger {
             Event::Own { program, .. } => Some(program.walk()),
         }
     }
-}
-
-/// Fails on a machine without counters of hardware events.
-fn counters_of_hardware() -> Result<(), String> {
-    // CPUs with cores of two sorts have one device for each.
-    let is_there = |name| std::path::Path::new("/sys/bus/event_source/devices").join(name).exists();
-    if is_there("cpu") || is_there("cpu_core") {
-        return Ok(());
-    }
-    Err("this machine has no performance counters (PMU); a virtual machine gets them from its host"
-        .to_owned())
 }
 
 impl From<OffCpu> for Trigger {

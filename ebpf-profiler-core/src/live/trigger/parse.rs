@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use super::bytes::Bytes;
 use super::call::{self, Call};
-use super::{
-    BlockLatency, COUNTERS, Event, Fentry, Futex, Kprobe, Malloc, OffCpu, Tracepoint, Trigger, Uprobe, Usdt,
-};
+use super::counter::COUNTERS;
+use super::{BlockLatency, Event, Fentry, Futex, Kprobe, Malloc, OffCpu, Tracepoint, Trigger, Uprobe, Usdt};
 
 /// A text that is no [`Trigger`].
 #[derive(Clone, Debug, PartialEq, Eq)]
