@@ -44,13 +44,9 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     tally.limited_step("kernel object", LIMIT, |_| object::task(&["--check".to_owned()]));
     // The live tests send to it.
     tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
-    tally.step("fixtures", |_| fixtures::task(&["go".to_owned()]));
-    tally.step("Java", |_| fixtures::task(&["hotspot".to_owned(), "ends".to_owned()]));
-    tally.step("PHP", |_| fixtures::task(&["php".to_owned(), "ends".to_owned()]));
-    tally.step("Ruby", |_| fixtures::task(&["ruby".to_owned(), "ends".to_owned()]));
-    tally.step("Perl", |_| fixtures::task(&["perl".to_owned(), "ends".to_owned()]));
-    tally.step("LuaJIT", |_| fixtures::task(&["luajit".to_owned(), "ends".to_owned()]));
-    tally.step("Node.js", |_| fixtures::task(&["v8".to_owned(), "ends".to_owned()]));
+    for (name, title) in fixtures::LANGUAGES {
+        tally.step(title, |_| fixtures::task(&[(*name).to_owned(), "ends".to_owned()]));
+    }
     // The oldest and the newest of Debian's, beside those of pyenv.
     tally.step("interpreters", |_| pythons::task(&["ends".to_owned()]));
     test::checks(&mut tally);

@@ -17,6 +17,17 @@ use std::path::PathBuf;
 use crate::run::{Outcome, fixtures};
 use crate::{collector, debian};
 
+/// The languages whose runtimes are fetched by name, and their names in the list of steps.
+pub(crate) const LANGUAGES: &[(&str, &str)] = &[
+    ("go", "Go"),
+    ("hotspot", "Java"),
+    ("php", "PHP"),
+    ("ruby", "Ruby"),
+    ("perl", "Perl"),
+    ("luajit", "LuaJIT"),
+    ("v8", "Node.js"),
+];
+
 /// A Debian kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kernel {
@@ -63,7 +74,11 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
         Some("luajit") => return luajit::fetch(is_ends),
         Some("ruby") => return ruby::fetch(is_ends),
         Some("v8") => return v8::fetch(is_ends),
-        _ => {}
+        Some(other) => {
+            let names: Vec<&str> = LANGUAGES.iter().map(|(name, _)| *name).collect();
+            return Err(format!("{other} is none of {}", names.join(", ")));
+        }
+        None => {}
     }
     let all = KERNELS.len() + 3;
     for (number, kernel) in KERNELS.iter().enumerate() {

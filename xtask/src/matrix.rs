@@ -51,32 +51,17 @@ const LIMIT: Duration = Duration::from_secs(6 * 3600);
 /// Tests whose words are in the arguments, or all.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
     let named: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let Some(other) = named.iter().find(|name| !ALL.contains(name)) {
+        return Err(format!("{other} is none of {}", ALL.join(", ")));
+    }
     let targets = if named.is_empty() { ALL } else { &named[..] };
     let mut tally = Tally::default();
     let mut table = Table::default();
     if targets.contains(&"collector") {
         tally.limited_step("collector", LIMIT, |_| collector::build().map(drop));
     }
-    if targets.contains(&"go") {
-        tally.step("Go", |_| fixtures::task(&["go".to_owned()]));
-    }
-    if targets.contains(&"hotspot") {
-        tally.limited_step("Java", LIMIT, |_| fixtures::task(&["hotspot".to_owned()]));
-    }
-    if targets.contains(&"php") {
-        tally.step("PHP", |_| fixtures::task(&["php".to_owned()]));
-    }
-    if targets.contains(&"perl") {
-        tally.step("Perl", |_| fixtures::task(&["perl".to_owned()]));
-    }
-    if targets.contains(&"luajit") {
-        tally.step("LuaJIT", |_| fixtures::task(&["luajit".to_owned()]));
-    }
-    if targets.contains(&"ruby") {
-        tally.step("Ruby", |_| fixtures::task(&["ruby".to_owned()]));
-    }
-    if targets.contains(&"v8") {
-        tally.limited_step("Node.js", LIMIT, |_| fixtures::task(&["v8".to_owned()]));
+    for (name, title) in fixtures::LANGUAGES.iter().filter(|(name, _)| targets.contains(name)) {
+        tally.limited_step(title, LIMIT, |_| fixtures::task(&[(*name).to_owned()]));
     }
     if targets.contains(&"python") {
         tally.limited_step("interpreters", LIMIT, |_| pythons::task(&[]));
