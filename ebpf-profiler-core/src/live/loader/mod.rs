@@ -1,6 +1,6 @@
 //! Loading of the kernel side: from an object to running programs.
 //!
-//! `aya-obj` parses and relocates the object; the system calls around it are this crate's own ([`bpf`](crate::live::bpf)), not
+//! `aya-obj` parses and relocates the object; the system calls around it are this crate's own ([`bpf`]), not
 //! aya's loader. That loader first probes the kernel's features and parses the kernel's type information (BTF): it costs
 //! 25 to 45 ms and 8 MB more at each start, measured with the same object. The programs here need neither: they use fixed
 //! offsets from [`kernel_types`](crate::live::kernel_types), attach to perf events, which are those of probes and tracepoints
