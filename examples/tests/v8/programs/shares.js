@@ -1,5 +1,6 @@
 'use strict';
-// Functions of known work, in rounds that are short beside the time between samples.
+// Functions of known work, in calls that are short beside the time between samples, and in a random order: no period of samples is in
+// step with them.
 let sink = 0;
 
 function looping() {
@@ -58,12 +59,17 @@ function dispatching() {
   sink += sum;
 }
 
+let state = 1;
+function random() {
+  state ^= state << 13;
+  state ^= state >>> 17;
+  state ^= state << 5;
+  return state >>> 3;
+}
+
+const parts = [looping, () => recursing(4), sorting, accessing, dispatching];
 function round() {
-  looping();
-  recursing(4);
-  sorting();
-  accessing();
-  dispatching();
+  for (let i = 0; i < parts.length; i++) parts[random() % parts.length]();
 }
 
 function work(seconds) {
