@@ -44,8 +44,8 @@ pub(crate) fn task(_: &[String]) -> Outcome {
     tally.limited_step("kernel object", LIMIT, |_| object::task(&["--check".to_owned()]));
     // The live tests send to it.
     tally.step("collector", |_| collector::build().map(|program| eprintln!("{}", program.display())));
-    for (name, title) in fixtures::LANGUAGES {
-        tally.step(title, |_| fixtures::task(&[(*name).to_owned(), "ends".to_owned()]));
+    for language in fixtures::LANGUAGES {
+        tally.step(language.title, |_| (language.fetch)(true));
     }
     // The oldest and the newest of Debian's, beside those of pyenv.
     tally.step("interpreters", |_| pythons::task(&["ends".to_owned()]));

@@ -17,15 +17,26 @@ use std::path::PathBuf;
 use crate::run::{Outcome, fixtures};
 use crate::{collector, debian};
 
-/// The languages whose runtimes are fetched by name, and their names in the list of steps.
-pub(crate) const LANGUAGES: &[(&str, &str)] = &[
-    ("go", "Go"),
-    ("hotspot", "Java"),
-    ("php", "PHP"),
-    ("ruby", "Ruby"),
-    ("perl", "Perl"),
-    ("luajit", "LuaJIT"),
-    ("v8", "Node.js"),
+/// A language whose runtimes are fetched by name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Language {
+    /// The name of its tests, and of the argument.
+    pub(crate) name: &'static str,
+    /// Its name in the list of steps.
+    pub(crate) title: &'static str,
+    /// Fetches what is missing; `true` restricts it to what CI tests.
+    pub(crate) fetch: fn(bool) -> Outcome,
+}
+
+/// The languages with fixtures: their runtimes, and programs of others.
+pub(crate) const LANGUAGES: &[Language] = &[
+    Language { name: "go", title: "Go", fetch: |_| go::fetch() },
+    Language { name: "hotspot", title: "Java", fetch: hotspot::fetch },
+    Language { name: "php", title: "PHP", fetch: php::fetch },
+    Language { name: "ruby", title: "Ruby", fetch: ruby::fetch },
+    Language { name: "perl", title: "Perl", fetch: perl::fetch },
+    Language { name: "luajit", title: "LuaJIT", fetch: luajit::fetch },
+    Language { name: "v8", title: "Node.js", fetch: v8::fetch },
 ];
 
 /// A Debian kernel.
@@ -53,32 +64,15 @@ pub(crate) const KERNELS: &[Kernel] = &[
     },
 ];
 
-/// Fetches missing fixtures: kernels, the collector, Go and Java, or what the arguments name:
-///
-/// ```text
-/// go
-/// hotspot                            with programs
-/// php, perl, luajit, ruby            with programs of others
-/// v8                                 with programs of others
-/// hotspot ends, php ends, ruby ends, v8 ends
-///                                    the versions that CI tests
-/// perl ends, luajit ends             programs of others, for those of the machine
-/// ```
+/// Fetches missing fixtures: kernels, the collector, Go and Java, or those of the [language](LANGUAGES) in the arguments; `ends` behind
+/// it restricts them to what CI tests.
 pub(crate) fn task(arguments: &[String]) -> Outcome {
-    let is_ends = arguments.get(1).is_some_and(|extent| extent == "ends");
-    match arguments.first().map(String::as_str) {
-        Some("go") => return go::fetch(),
-        Some("hotspot") => return hotspot::fetch(is_ends),
-        Some("php") => return php::fetch(is_ends),
-        Some("perl") => return perl::fetch(is_ends),
-        Some("luajit") => return luajit::fetch(is_ends),
-        Some("ruby") => return ruby::fetch(is_ends),
-        Some("v8") => return v8::fetch(is_ends),
-        Some(other) => {
-            let names: Vec<&str> = LANGUAGES.iter().map(|(name, _)| *name).collect();
-            return Err(format!("{other} is none of {}", names.join(", ")));
-        }
-        None => {}
+    if let Some(name) = arguments.first() {
+        let Some(language) = LANGUAGES.iter().find(|language| language.name == name) else {
+            let names: Vec<&str> = LANGUAGES.iter().map(|language| language.name).collect();
+            return Err(format!("{name} is none of {}", names.join(", ")));
+        };
+        return (language.fetch)(arguments.get(1).is_some_and(|extent| extent == "ends"));
     }
     let all = KERNELS.len() + 3;
     for (number, kernel) in KERNELS.iter().enumerate() {

@@ -66,8 +66,8 @@ const TASKS: &[Task] = &[
     ),
     (
         "fixtures",
-        "[go|hotspot|luajit|perl|php|ruby|v8 [ends]]: fetches runtimes and programs for tests; ends: the oldest and the \
-         newest; without a name: kernels, the collector, Go and Java",
+        "[go|hotspot|luajit|perl|php|ruby|v8 [ends]]: fetches runtimes and programs for tests; ends: those that CI \
+         tests; without a name: kernels, the collector, Go and Java",
         fixtures::task,
     ),
     (
@@ -85,10 +85,10 @@ const TASKS: &[Task] = &[
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let task = arguments.first().and_then(|name| TASKS.iter().find(|task| task.0 == name));
-    let asks = arguments.iter().take_while(|it| *it != "--").any(|it| it == "--help" || it == "-h");
-    let Some((name, _, run)) = task.filter(|_| !asks) else {
+    let asks_for_help = arguments.iter().take_while(|it| *it != "--").any(|it| it == "--help" || it == "-h");
+    let Some((name, _, run)) = task.filter(|_| !asks_for_help) else {
         usage();
-        return ExitCode::from(if asks { 0 } else { 2 });
+        return ExitCode::from(if asks_for_help { 0 } else { 2 });
     };
     match run(&arguments[1..]) {
         Ok(()) => ExitCode::SUCCESS,

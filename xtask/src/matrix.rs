@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::crates::Extent;
 use crate::run::{Outcome, cargo, run, watch};
-use crate::tally::Tally;
+use crate::tally::{STEP, Tally};
 use crate::{collector, crates, fixtures, pythons};
 
 /// The variable by which tests take all versions.
@@ -45,6 +45,9 @@ const ALL: &[&str] = &[
     "crates",
 ];
 
+/// Languages whose fixtures may take longer to fetch than other steps.
+const LARGE: &[&str] = &["hotspot", "v8"];
+
 /// Longest time of a step.
 const LIMIT: Duration = Duration::from_secs(6 * 3600);
 
@@ -60,8 +63,9 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     if targets.contains(&"collector") {
         tally.limited_step("collector", LIMIT, |_| collector::build().map(drop));
     }
-    for (name, title) in fixtures::LANGUAGES.iter().filter(|(name, _)| targets.contains(name)) {
-        tally.limited_step(title, LIMIT, |_| fixtures::task(&[(*name).to_owned()]));
+    for language in fixtures::LANGUAGES.iter().filter(|language| targets.contains(&language.name)) {
+        let limit = if LARGE.contains(&language.name) { LIMIT } else { STEP };
+        tally.limited_step(language.title, limit, |_| (language.fetch)(false));
     }
     if targets.contains(&"python") {
         tally.limited_step("interpreters", LIMIT, |_| pythons::task(&[]));

@@ -18,7 +18,7 @@ pub(crate) struct Tally {
 }
 
 /// Longest time of a step that names no other.
-const STEP: Duration = Duration::from_secs(10 * 60);
+pub(crate) const STEP: Duration = Duration::from_secs(10 * 60);
 
 /// Longest time of a task that names no other.
 const TASK: Duration = Duration::from_secs(24 * 3600);
