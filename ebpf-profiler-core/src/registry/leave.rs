@@ -1,11 +1,11 @@
-//! Processes and files that leave the registry: as they ended, or to stay within the [`Limits`](super::Limits).
+//! Departure of processes and files from the registry: at their end, and to stay within the [`Limits`](super::Limits).
 
 use hashbrown::HashSet;
 
 use super::{Entry, IDLE, Registry};
 use crate::process::Regions;
 
-/// The longest time between two such checks, in nanoseconds.
+/// The longest time between two checks for other threads of a process whose first thread ended, in nanoseconds.
 const MAX_LINGER: u64 = 32_000_000_000;
 
 /// Time that a file without processes keeps its table, in nanoseconds.

@@ -147,7 +147,7 @@ impl Tables {
         Ok(Some(Tables { pcs: read(base, pcs, pcs_end)?, scopes, methods }))
     }
 
-    /// Returns the chains of methods, outermost first; `code` is the distance from the blob to its code.
+    /// Returns the chains of methods, outermost first; `code` is the distance from the blob to its code, `version` that of the JDK.
     fn ranges(&self, code: u32, version: i32) -> Vec<(u32, Rc<[Call]>)> {
         let mut known: HashMap<u32, Rc<[Call]>> = HashMap::new();
         let mut ranges: Vec<(u32, Rc<[Call]>)> = Vec::new();
@@ -165,7 +165,7 @@ impl Tables {
                 rest = rest.saturating_sub(chain.len());
                 chain.into()
             });
-            if ranges.last().is_none_or(|(_, last)| last != chain) {
+            if ranges.last().is_none_or(|(_, former)| former != chain) {
                 let Some(left) = rest.checked_sub(chain.len()) else {
                     // Without a chain from here on: the last one would be wrong.
                     ranges.push((code.wrapping_add(from), Rc::default()));

@@ -295,8 +295,9 @@ mod matrix {
     /// Flags by which code describes each instruction.
     const EXACT: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"];
 
-    /// Flags by which the leaf is a method of its own that nothing is inlined into. Without safepoints in loops the machine's own tables,
-    /// and so Flight Recorder, give a loop to what comes next in the code, which may be any method that is inlined there.
+    /// Flags that keep the leaf out of its callers, and other methods out of the leaf.
+    ///
+    /// Without safepoints in loops, the machine's own tables give a loop to the method whose code comes next. So does Flight Recorder.
     const APART: [&str; 3] = [
         "-XX:CompileCommand=quiet",
         "-XX:CompileCommand=dontinline,Chains::spin",

@@ -63,6 +63,7 @@ impl Running {
         frames.push(Frame::Script { function, line, found });
     }
 
+    /// Drops all names, those of the family as well.
     pub(super) fn forget_names(&mut self) {
         self.known = Arc::default();
         self.family.clear();
@@ -184,6 +185,7 @@ fn no_script(language: &'static str, why: &str) -> Script {
     Script { language, name, is_unnamed: true, ..Script::default() }
 }
 
+/// Counts a function without a name, and returns one that shows the reason.
 pub(super) fn unnamed(around: &mut Context<'_>, language: &'static str, why: &str) -> ScriptId {
     around.stats.unnamed += 1;
     around.scripts.intern(no_script(language, why))

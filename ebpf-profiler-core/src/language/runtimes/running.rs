@@ -71,6 +71,7 @@ impl Running {
         Running { attached, ..Running::unattached(ModuleId(u32::MAX), 0, language) }
     }
 
+    /// Creates an interpreter that was not asked yet, without ranges.
     fn unattached(module: ModuleId, bias: u64, language: &'static str) -> Running {
         Running {
             module,
