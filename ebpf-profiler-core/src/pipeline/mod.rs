@@ -24,6 +24,9 @@ mod threads;
 
 use std::time::{Duration, SystemTime};
 
+use ebpf_programs::abi::reason::Counter;
+use ebpf_programs::abi::registers::Registers;
+
 use self::exec::Execs;
 use self::held::{HeldSample, HeldSamples};
 pub use self::pending::PendingProfile;
@@ -36,8 +39,6 @@ use crate::profile::{ProfileBuilder, SampleKind};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::trace::{Frame, Stop, Trace, Walker};
-use ebpf_programs::abi::reason::Counter;
-use ebpf_programs::abi::registers::Registers;
 
 /// Interval at which unused tables are freed, in nanoseconds.
 const TIDY: u64 = 10_000_000_000;

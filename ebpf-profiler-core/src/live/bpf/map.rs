@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::request::*;
+use super::request::{Batch, Element, MapCreate, Pin, call, command, open, short_name};
 
 /// Type, sizes and flags of a map.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use aya_obj::generated::bpf_insn;
 
-use super::request::*;
+use super::request::{
+    Info, LinkCreate, ProgramLoad, Run, TracepointOpen, TypesLoad, call, command, open, short_name,
+};
 
 /// Loads the type information of an object.
 ///
