@@ -51,3 +51,8 @@ pub mod trace {
     //! The walkers of the kernel side on the host.
     pub use crate::trace::Walker;
 }
+
+pub mod x86_64 {
+    //! See the module of this name in the source.
+    pub use crate::x86_64::*;
+}

@@ -221,6 +221,8 @@ pub mod elf;
 
 mod go;
 
+mod x86_64;
+
 pub mod process;
 
 pub mod unwind;

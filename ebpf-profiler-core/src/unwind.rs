@@ -1,5 +1,7 @@
 //! The seam for compilers of unwind tables.
 
+use std::ops::Range;
+
 use crate::elf::{Elf, ElfError};
 
 /// A compiler from an ELF file to its unwind table. `ebpf-profiler-unwind` implements it.
@@ -14,6 +16,19 @@ pub trait UnwindCompiler: Send + Sync {
     ///
     /// Fails if the file cannot be read or its unwind data is invalid as a whole.
     fn compile(&self, elf: &Elf) -> Result<Compiled, ElfError>;
+
+    /// Does the same, with rows for functions without unwind data, sorted by address: derived from their instructions. Functions
+    /// that the file's unwind data describes, and those that overlap others, are ignored.
+    ///
+    /// The default ignores all of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](UnwindCompiler::compile).
+    fn compile_with(&self, elf: &Elf, functions: &[BareFunction]) -> Result<Compiled, ElfError> {
+        let _ = functions;
+        self.compile(elf)
+    }
 }
 
 impl<F> UnwindCompiler for F
@@ -23,6 +38,25 @@ where
     fn compile(&self, elf: &Elf) -> Result<Compiled, ElfError> {
         self(elf)
     }
+}
+
+/// A function without unwind data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BareFunction {
+    /// Its virtual addresses in the file.
+    pub range: Range<u64>,
+    /// Its frame when it is entered.
+    pub entry: Entry,
+}
+
+/// The frame of a function when it is entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Entry {
+    /// None: it was called, so that the return address is at the stack pointer, and the frame pointer is the caller's.
+    Called,
+    /// A whole frame, to which the frame pointer leads: it was returned to at its first instruction.
+    Framed,
 }
 
 /// A compiled unwind table, ready to be copied into the kernel's arena.

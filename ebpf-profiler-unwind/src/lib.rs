@@ -86,6 +86,7 @@
 //! | `.eh_frame`     | nearly all, stripped or not                    | all call frame instructions               |
 //! | `.debug_frame`  | with debug information, also compressed        | functions that `.eh_frame` lacks          |
 //! | instructions    | musl, the loader, libgcc                       | outermost and signal frames without unwind data; frames that libgcc overwrites |
+//! |                 | functions that a runtime names: V8's builtins | derived: the stack pointer, frame pointer and return address at each instruction; x86_64 |
 //! | `.gopclntab`    | Go 1.16 to 1.27, stripped or not, PIE or not   | stack pointer distances, outermost functions, stack switches, signal returns |
 //!
 //! On x86_64 and arm64. Sections are found by name, else through the program headers, Go's table by its content. The
@@ -154,6 +155,8 @@ mod stub;
 mod eh_return;
 
 mod arch;
+
+mod derive;
 
 mod compile;
 

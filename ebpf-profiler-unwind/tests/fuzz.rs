@@ -132,6 +132,11 @@ fn gopclntab() {
 }
 
 #[test]
+fn derive() {
+    run("derive", targets::derive);
+}
+
+#[test]
 fn elf() {
     run("elf", targets::file);
 }

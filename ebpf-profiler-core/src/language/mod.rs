@@ -161,6 +161,7 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::elf::Elf;
+use crate::unwind::BareFunction;
 
 pub use code::CodeRanges;
 pub use function::{Function, Inlines, Lines};
@@ -227,6 +228,12 @@ pub trait Runtime: Send + Sync {
     /// sent as copies of their stacks, at most 1,024 of a process and for at most 10 s, so that its first frames have names.
     fn owns_anonymous_memory(&self) -> bool {
         false
+    }
+
+    /// Returns functions of the file without unwind data, sorted by address. Their unwind rows are derived from their
+    /// instructions, when the table of the file is built.
+    fn bare_functions(&self) -> &[BareFunction] {
+        &[]
     }
 
     /// Attaches to a process that has this file mapped.

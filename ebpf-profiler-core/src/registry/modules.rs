@@ -288,7 +288,9 @@ impl Entry {
         let opener = self.module.opener.as_ref().ok_or("files without a way to open them")?;
         let source = opener.open().map_err(|_| "files that could not be opened")?;
         let elf = Elf::open(source).map_err(|_| "files that are no ELF files")?;
-        let compiled = compiler.compile(&elf).map_err(|_| "files with unwind data that makes no sense")?;
+        let bare = self.runtime.as_ref().map_or(&[][..], |found| found.runtime.bare_functions());
+        let compiled =
+            compiler.compile_with(&elf, bare).map_err(|_| "files with unwind data that makes no sense")?;
         if compiled.image.is_empty() {
             return Ok(0);
         }

@@ -4,10 +4,14 @@
 //!   Builtins_DeoptimizationEntry_Eager … Builtins_InterpreterEntryTrampoline … Builtins_WideHandler … last handler
 //!                                                                              └──── bytecode handlers ────┘
 //! ```
+//!
+//! They have no unwind data. Most are functions of their own, native frames with rows that are derived from their instructions.
+//! The others are part of JavaScript functions: bytecode handlers, and what builds, leaves or continues their frames.
 
 use std::ops::Range;
 
 use ebpf_profiler_core::elf::{Elf, Symbol};
+use ebpf_profiler_core::unwind::{BareFunction, Entry};
 
 use super::embedded;
 use super::symbols::Symbols;
@@ -66,6 +70,8 @@ pub(super) struct Builtins {
     pub(super) resume_either: Range<u64>,
     /// The sizes of bytecodes: a byte for each, three times. Empty if unknown.
     pub(super) sizes: Vec<u8>,
+    /// The other builtins, functions of their own, sorted by address.
+    pub(super) functions: Vec<BareFunction>,
 }
 
 /// One builtin.
@@ -77,6 +83,16 @@ pub(super) struct Part {
 }
 
 impl Builtins {
+    /// Returns the ranges of code that is part of JavaScript functions, which only V8's walker unwinds.
+    pub(super) fn shared(&self) -> impl Iterator<Item = Range<u64>> {
+        // Callers are looked up one byte before the address to which is returned, which may be the first one.
+        let resumed = |range: &Range<u64>| range.start.saturating_sub(1)..range.end;
+        let parts = [&self.entry, &self.prologue, &self.leave].map(|part| part.range.clone());
+        let resumed = [&self.resume, &self.resume_either].map(resumed);
+        let handlers = self.handlers..self.all.end;
+        parts.into_iter().chain(resumed).chain([handlers]).filter(|range| !range.is_empty())
+    }
+
     /// Finds the builtins in the symbol table, or without one by what V8 exports.
     pub(super) fn find(elf: &Elf, symbols: &Symbols) -> Option<Builtins> {
         let mut found = Found { sizes: symbols.sizes, ..Found::default() };
@@ -102,6 +118,7 @@ struct Found {
     resume: Range<u64>,
     resume_either: Range<u64>,
     sizes: Option<Symbol>,
+    functions: Vec<BareFunction>,
 }
 
 impl Default for Found {
@@ -115,6 +132,7 @@ impl Default for Found {
             resume: NONE,
             resume_either: NONE,
             sizes: None,
+            functions: Vec::new(),
         }
     }
 }
@@ -122,6 +140,10 @@ impl Default for Found {
 impl Found {
     fn add(&mut self, name: &[u8], symbol: Symbol) {
         extend(&mut self.all, symbol);
+        let range = symbol.address..symbol.address.saturating_add(symbol.size);
+        let is_continued = name.starts_with(CONTINUED);
+        let entry = if is_continued { Entry::Framed } else { Entry::Called };
+        self.functions.push(BareFunction { range, entry });
         match name {
             b"WideHandler" => self.handlers = Some(symbol.address),
             b"InterpreterEntryTrampoline" => self.entry = Some(symbol),
@@ -139,19 +161,29 @@ impl Found {
     }
 
     fn read(self, elf: &Elf) -> Option<Builtins> {
+        let handlers = self.handlers?;
         let part = |symbol: Option<Symbol>| symbol.and_then(|symbol| Part::read(elf, symbol));
-        Some(Builtins {
+        let mut builtins = Builtins {
             all: self.all,
-            handlers: self.handlers?,
+            handlers,
             entry: part(self.entry)?,
             prologue: part(self.prologue).unwrap_or_default(),
             leave: part(self.leave).unwrap_or_default(),
             resume: self.resume,
             resume_either: self.resume_either,
             sizes: self.sizes.and_then(|symbol| bytes(elf, symbol, MAX_SIZES)).unwrap_or_default(),
-        })
+            functions: self.functions,
+        };
+        let shared: Vec<_> = builtins.shared().collect();
+        let is_shared = |at: u64| shared.iter().any(|range| range.contains(&at));
+        builtins.functions.retain(|function| !is_shared(function.range.start));
+        builtins.functions.sort_unstable_by_key(|function| (function.range.start, function.range.end));
+        Some(builtins)
     }
 }
+
+/// Start of the names of builtins that continue in a frame which the deoptimizer wrote.
+const CONTINUED: &[u8] = b"ContinueTo";
 
 /// The table of the sizes of bytecodes.
 pub(super) const SIZES: &str = "_ZN2v88internal11interpreter9Bytecodes14kBytecodeSizesE";

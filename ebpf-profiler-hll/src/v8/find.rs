@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ebpf_profiler_core::elf::{Elf, Kind};
+use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Runtime, Target};
+use ebpf_profiler_core::unwind::BareFunction;
 use ebpf_programs::abi::interpreter::walker;
 use ebpf_programs::abi::v8::parameter;
 
@@ -26,8 +27,6 @@ pub(super) struct File {
 pub(super) struct Facts {
     pub(super) layout: Layout,
     pub(super) builtins: Builtins,
-    /// `true` if the file has a load bias, so that its addresses in `Code` objects are those of the process.
-    pub(super) is_moved: bool,
     /// `None` if the code of WebAssembly cannot be found.
     pub(super) wasm: Option<WasmLayout>,
 }
@@ -41,8 +40,7 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     let builtins = Builtins::find(elf, &symbols).ok_or(Reason::Unsupported);
     let facts = layout.and_then(|layout| {
         let wasm = WasmLayout::find(elf, &symbols, layout.version);
-        let is_moved = elf.kind() != Kind::Executable;
-        Ok(Arc::new(Facts { layout, builtins: builtins?, is_moved, wasm }))
+        Ok(Arc::new(Facts { layout, builtins: builtins?, wasm }))
     });
     Some(File { facts })
 }
@@ -56,10 +54,13 @@ impl Runtime for File {
         self.facts.is_ok()
     }
 
+    fn bare_functions(&self) -> &[BareFunction] {
+        self.facts.as_ref().map_or(&[], |facts| &facts.builtins.functions)
+    }
+
     fn attach(&self, target: &Target<'_>) -> Result<Attachment, Reason> {
         let facts = self.facts.clone()?;
         let start = target.address(facts.builtins.all.start);
-        let end = target.address(facts.builtins.all.end);
         let mut parameters = parameters(&facts, start);
         match facts.layout.dispatch {
             Dispatch::Process { pointer, offset } => {
@@ -73,7 +74,9 @@ impl Runtime for File {
         }
         let walker =
             FrameWalker::with_parameters(walker::V8, None, &parameters).map_err(|_| Reason::Unsupported)?;
-        let code = CodeRanges::new(std::iter::once(start..end)).with_anonymous();
+        let shared = facts.builtins.shared();
+        let shared = shared.map(|range| target.address(range.start)..target.address(range.end));
+        let code = CodeRanges::new(shared).with_anonymous();
         Ok(Attachment::new(walker, Names::new(facts, biases(target))).with_code(code))
     }
 }
@@ -134,7 +137,6 @@ fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
     words[parameter::RESUME_SIZE] = size(&builtins.resume);
     words[parameter::RESUME_EITHER] = distance(builtins.resume_either.start);
     words[parameter::RESUME_EITHER_SIZE] = size(&builtins.resume_either);
-    words[parameter::BUILTINS_OF_CODE] = if facts.is_moved { start } else { builtins.all.start };
     words[parameter::OFFSET_WORD] = layout.offset_word.into();
     words[parameter::SHARED] = layout.function.shared.into();
     words[parameter::CODE] = layout.function.code.into();

@@ -4,11 +4,12 @@
 //!   .eh_frame ──┐           functions              rows               pages
 //!   .debug_frame├──► Index ───────────► Frames, Go ──────► Output ──────────► image
 //!   .gopclntab ─┘   by address     │     one at a time    gaps, counts
-//!   .eh_frame_hdr ─────────────────┘
+//!   .eh_frame_hdr ─────────────────┘                        ▲
+//!                          functions without unwind data ───┘ in gaps
 //! ```
 
 use ebpf_profiler_core::elf::{Elf, ElfError};
-use ebpf_profiler_core::unwind::{Compiled, UnwindCompiler};
+use ebpf_profiler_core::unwind::{BareFunction, Compiled, UnwindCompiler};
 
 use crate::arch::Registers;
 use crate::code::Code;
@@ -18,7 +19,8 @@ use crate::eh_frame::starts::Starts;
 use crate::index::{Index, Item, Place};
 use crate::listed::Listed;
 use crate::source::Sources;
-use crate::stub::Stubs;
+
+mod bare;
 
 mod frames;
 
@@ -26,6 +28,7 @@ mod go;
 
 mod output;
 
+use bare::Gaps;
 use frames::Frames;
 use go::Go;
 use output::Output;
@@ -57,13 +60,18 @@ pub fn tables() -> Tables {
 
 impl UnwindCompiler for Tables {
     fn compile(&self, elf: &Elf) -> Result<Compiled, ElfError> {
+        self.compile_with(elf, &[])
+    }
+
+    fn compile_with(&self, elf: &Elf, functions: &[BareFunction]) -> Result<Compiled, ElfError> {
         let Some(registers) = Registers::of(elf.arch()) else { return Ok(Compiled::default()) };
         let code = Code::of(elf);
         let sources = Sources::of(elf)?;
-        Ok(match compile(elf, &sources, &code, registers) {
+        let file = File { elf, sources: &sources, code: &code, functions, registers };
+        Ok(match file.compile() {
             Ok(compiled) => compiled,
             // A few of 3,000 files are compiled twice.
-            Err(Again(registers)) => compile(elf, &sources, &code, &registers).unwrap_or_default(),
+            Err(Again(registers)) => File { registers: &registers, ..file }.compile().unwrap_or_default(),
         })
     }
 }
@@ -71,20 +79,21 @@ impl UnwindCompiler for Tables {
 /// Registers to compile the file with again, because the rules of the first pass need them.
 struct Again(Box<Registers>);
 
-fn compile(elf: &Elf, sources: &Sources, code: &Code, registers: &Registers) -> Result<Compiled, Again> {
-    let file = File { elf, sources, code, registers };
-    file.by_table().unwrap_or_else(|| file.by_index())
-}
-
 /// A file, and the data to compile it with.
 struct File<'a> {
     elf: &'a Elf,
     sources: &'a Sources,
     code: &'a Code,
+    /// Functions without unwind data.
+    functions: &'a [BareFunction],
     registers: &'a Registers,
 }
 
 impl File<'_> {
+    fn compile(&self) -> Result<Compiled, Again> {
+        self.by_table().unwrap_or_else(|| self.by_index())
+    }
+
     /// Compiles in the order of the linker's search table. Returns `None` if there is no table, or it does not list all functions.
     ///
     /// A function's start is read when its turn comes, so the table is verified only at the end.
@@ -102,7 +111,7 @@ impl File<'_> {
 
     /// Compiles in the order of an index built here.
     fn by_index(&self) -> Result<Compiled, Again> {
-        let File { elf, sources, code, registers } = *self;
+        let File { elf, sources, code, registers, .. } = *self;
         let mut index = Index::of(elf, &sources.frames, sources.go.as_ref(), code);
         let cies = std::mem::take(&mut index.cies);
         let frames = sources.frames.iter().zip(cies).enumerate().map(|(number, (section, cies))| {
@@ -124,21 +133,23 @@ impl File<'_> {
         frames: &mut [Frames<'_>],
         malformed: u32,
     ) -> Result<Compiled, Again> {
-        let File { elf, sources, code, registers } = *self;
-        let mut stubs = Stubs::new(elf);
-        let before = stubs.find(code.start()..begin.unwrap_or_else(|| code.first_end()));
-        let Some(begin) = before.first().map(|stub| stub.range.start).or(begin) else {
+        let File { elf, sources, code, functions, registers } = *self;
+        let mut gaps = Gaps::new(elf, functions, registers);
+        let before = code.start()..begin.unwrap_or_else(|| code.first_end());
+        let stubs = gaps.stubs(before.clone());
+        let Some(begin) = gaps.begin(&before, &stubs).or(begin) else {
             let mut compiled = Compiled::default();
             compiled.malformed = malformed;
             return Ok(compiled);
         };
         let mut output = Output::new(begin, malformed);
-        output.stubs(&before);
+        gaps.fill(before, &stubs, &mut output);
         let mut go = sources.go.as_ref().map(|table| Go::new(elf, table, registers));
         for item in items {
             let gap = output.end()..item.begin;
-            if stubs.may_be_in(&gap) {
-                output.stubs(&stubs.find(gap));
+            if gaps.may_have_code(&gap) {
+                let stubs = gaps.stubs(gap.clone());
+                gaps.fill(gap, &stubs, &mut output);
             }
             let item = Item { next: item.next.min(code.end(item.begin).unwrap_or(item.begin)), ..item };
             let done = match item.place {
@@ -150,7 +161,9 @@ impl File<'_> {
             output.malformed += u32::from(done.is_none());
         }
         let end = output.end();
-        output.stubs(&stubs.find(end..code.end(end).unwrap_or(end)));
+        let gap = end..code.end(end).unwrap_or(end);
+        let stubs = gaps.stubs(gap.clone());
+        gaps.fill(gap, &stubs, &mut output);
         match output.other_registers(registers) {
             Some(registers) => Err(Again(Box::new(registers))),
             None => Ok(output.finish()),

@@ -64,6 +64,19 @@ pub(crate) fn without_sections(machine: u16, data: &[u8]) -> Vec<u8> {
     file
 }
 
+/// A file without sections or unwind data: code at [`BARE`], which the headers precede.
+pub(crate) fn with_code(machine: u16, code: &[u8]) -> Vec<u8> {
+    let size = (BARE + code.len() as u64).max(1);
+    let mut file = header(machine, 1, None);
+    file.extend(segment(1, 5, 0, 0, size as usize, size));
+    file.resize(BARE as usize, 0);
+    file.extend_from_slice(code);
+    file
+}
+
+/// Address of the code in a file of [`with_code`].
+pub(crate) const BARE: u64 = 0x1000;
+
 /// A file that finds its `.eh_frame` by its section, and behind it `.eh_frame_hdr` by the program header.
 pub(crate) fn with_search_table(machine: u16, data: &[u8], header: &[u8]) -> Vec<u8> {
     let begin = HEADER + 3 * PROGRAM_HEADER;

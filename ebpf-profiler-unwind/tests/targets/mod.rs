@@ -12,10 +12,11 @@ mod searches;
 use std::io::Cursor;
 
 use ebpf_profiler_core::elf::{Arch, Elf, ReadAt};
+use ebpf_profiler_core::unwind::{BareFunction, Entry, UnwindCompiler};
 use ebpf_profiler_unwind::case::{Case, Outcome};
 use ebpf_profiler_unwind::core_dump::{CoreDump, Search};
 use ebpf_profiler_unwind::internal::validate;
-use ebpf_profiler_unwind::{Table, Walk};
+use ebpf_profiler_unwind::{Table, Walk, tables};
 use searches::Searches;
 
 /// Any bytes as `.eh_frame`, for either instruction set: a table that keeps its promises, whatever they are.
@@ -65,6 +66,18 @@ pub(crate) fn gopclntab(data: &[u8]) -> u64 {
         files.map(|file| built(&elf::open(file), data.len()))
     });
     mixed(tables.map(|table| outcome(&table)))
+}
+
+/// Any bytes as code of a function that nothing describes, entered in both ways: rows in order, however the code jumps.
+pub(crate) fn derive(data: &[u8]) -> u64 {
+    let elf = elf::open(elf::with_code(elf::X86_64, data));
+    let range = elf::BARE..elf::BARE + data.len() as u64;
+    mixed([Entry::Called, Entry::Framed].into_iter().map(|entry| {
+        let functions = [BareFunction { range: range.clone(), entry }];
+        let compiled = tables().compile_with(&elf, &functions).expect("it can be read");
+        assert_eq!(validate(&compiled.image), Ok(()));
+        Table::from_image(compiled.image, Arch::X86_64).map_or(0, |table| outcome(&table))
+    }))
 }
 
 /// Any bytes as an ELF file.

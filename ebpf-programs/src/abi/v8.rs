@@ -36,8 +36,7 @@ pub mod parameter {
     pub const LEAVE: usize = 9;
     /// Size of `BaselineLeaveFrame`, in bytes; 0 for none.
     pub const LEAVE_SIZE: usize = 10;
-    /// Address of the builtins that `Code` objects hold, which may be another mapping of them.
-    pub const BUILTINS_OF_CODE: usize = 11;
+    // 11 is free.
     /// Number of the word from the frame pointer down, from 1 at -8, that holds the bytecode offset.
     pub const OFFSET_WORD: usize = 12;
     /// Offset of the `SharedFunctionInfo` in a `JSFunction`: 24 or 32.

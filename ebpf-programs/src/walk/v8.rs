@@ -6,15 +6,15 @@
 //! | code at the leaf | frame |
 //! | --- | --- |
 //! | prologue or epilogue, by its instructions | the return address is at the stack pointer, or in a register |
-//! | builtin that was called without one | the return address is at the stack pointer, behind a call of the builtin |
 //! | bytecode handler without one | that of the interpreted function |
 //!
 //! | frame | emitted as |
 //! | --- | --- |
 //! | JavaScript function | its `SharedFunctionInfo` or `Code`, which the garbage collector moves rarely |
 //! | bytecode handler, which is part of an interpreted function | nothing |
-//! | builtin | a native frame |
 //! | WebAssembly, regular expression, other compiled code | its address |
+//!
+//! Builtins that are functions of their own are native frames, for which the unwind table of their file has rows.
 
 use super::arch::{Arch, CallInstruction, HalfFrame, HalfState};
 use super::{Caller, Walk};
@@ -26,9 +26,6 @@ use crate::machine::Machine;
 
 /// Maximum distance from the stack pointer to the frame pointer, in bytes.
 const MAX_FRAME: u64 = 1 << 24;
-
-/// Maximum size of a builtin, in bytes.
-const MAX_BUILTIN: u64 = 1 << 15;
 
 /// Number of bytes that a prologue takes to push what identifies its function.
 const PUSHES: u64 = 8;
@@ -43,14 +40,12 @@ const PAGE_OF_HEAP: u64 = 1 << 18;
 mod kind {
     /// Compiled code.
     pub(super) const COMPILED: u32 = 0;
-    /// A builtin.
-    pub(super) const BUILTIN: u32 = 1;
     /// A bytecode handler.
-    pub(super) const HANDLER: u32 = 2;
+    pub(super) const HANDLER: u32 = 1;
     /// `InterpreterEntryTrampoline`.
-    pub(super) const ENTRY: u32 = 3;
+    pub(super) const ENTRY: u32 = 2;
     /// The prologue or epilogue that all baseline code shares.
-    pub(super) const BASELINE: u32 = 4;
+    pub(super) const BASELINE: u32 = 3;
 }
 
 /// Locations of a frame's return address.
@@ -108,7 +103,6 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         function = 0;
     }
     match kind {
-        kind::BUILTIN => walk.emit_native(machine, pc),
         kind::HANDLER | kind::ENTRY if is_typed => {}
         // The frame that a handler builds or leaves is its own.
         kind::HANDLER if leaf.state == state::BUILDING => {}
@@ -168,17 +162,16 @@ fn kind_at(walk: &Walk, pc: u64) -> u32 {
     {
         kind::ENTRY
     } else {
-        kind::BUILTIN
+        kind::COMPILED
     }
 }
 
-/// Returns `true` if a frame that the deoptimizer wrote returns to builtins that continue it. Their start may be its return
-/// address, without a call before it.
+/// Returns `true` in builtins that continue a frame which the deoptimizer wrote. Their start may be its return address, without
+/// a call before it.
 #[inline(always)]
 fn is_resumed(walk: &Walk, pc: u64, start: usize, size: usize) -> bool {
-    parameter(walk, size) != 0
-        && walk.flags & frame::EXACT == 0
-        && within(walk, pc.wrapping_add(1), start, size).is_some()
+    let after_call = if walk.flags & frame::EXACT == 0 { 1 } else { 0 };
+    parameter(walk, size) != 0 && within(walk, pc.wrapping_add(after_call), start, size).is_some()
 }
 
 /// Finds the return address of the leaf.
@@ -224,20 +217,12 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
     // Bytes that look like a prologue or an epilogue may be those of other code.
     let is_likely = !is_entered
         && (half == HalfState::LeftBelow || half == HalfState::Entered && found == HalfState::Entered);
-    let call = if is_likely || is_whole && kind == kind::BUILTIN {
-        call_at::<A, M>(walk, machine, sp)
-    } else {
-        NO_CALL
-    };
-    is_whole |= is_likely && call == NO_CALL;
+    is_whole |= is_likely && !is_behind_call::<A, M>(walk, machine, sp);
     if is_whole {
         if leaf.caller.fp.wrapping_sub(sp) < 16 || frame != 0 && at.wrapping_sub(frame) < PUSHES {
             leaf.state = state::BUILDING;
-            return;
         }
-        if kind != kind::BUILTIN || !is_frameless(walk, machine, pc, call, leaf.caller.fp) {
-            return;
-        }
+        return;
     }
     leaf.state = if is_entered { state::ENTERED } else { state::GONE };
     let words = machine.read_object(sp.wrapping_add(called), 16).map_or([0; 2], |words| [words[0], words[1]]);
@@ -260,54 +245,12 @@ fn look_at_leaf<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, pc: u64, kind
     }
 }
 
-/// No call instruction before the address at the stack pointer.
-const NO_CALL: u64 = 0;
-
-/// An indirect call.
-const INDIRECT: u64 = 1;
-
-/// Returns the function that the instruction before the address at `sp` calls, [`INDIRECT`] or [`NO_CALL`].
+/// Returns `true` if the address at `sp` is behind a call instruction.
 #[inline(always)]
-fn call_at<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, sp: u64) -> u64 {
+fn is_behind_call<A: Arch, M: Machine>(walk: &Walk, machine: &mut M, sp: u64) -> bool {
     let target = A::strip(machine.read_stack(sp).unwrap_or(0));
-    if walk.mapping_of(machine, target.wrapping_sub(1)).is_none() {
-        return NO_CALL;
-    }
-    match A::call_before(machine, target) {
-        CallInstruction::None => NO_CALL,
-        CallInstruction::Direct(entry) => entry,
-        CallInstruction::Indirect => INDIRECT,
-    }
-}
-
-/// Returns `true` if a builtin at the leaf has no frame; `call` is what is at the stack pointer.
-#[inline(always)]
-fn is_frameless<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, call: u64, fp: u64) -> bool {
-    if call != INDIRECT {
-        return call != NO_CALL && pc.wrapping_sub(call) < MAX_BUILTIN;
-    }
-    let Some(words) = machine.read_object(fp.wrapping_sub(16), 16) else { return false };
-    let (function, context) = (words[0], words[1]);
-    // A builtin with a type in its frame, or one that is a function.
-    context & 1 != 0 && !is_own_frame(walk, machine, pc, function)
-}
-
-/// Returns `true` if a function is the builtin at `pc`.
-#[inline(always)]
-fn is_own_frame<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, function: u64) -> bool {
-    let Some((shared, code)) = fields(walk, machine, function) else { return false };
-    if parameter(walk, parameter::INSTRUCTIONS) != 0 {
-        // Objects that contain code have but a jump to the builtin. The data of its function is its number; builtins call each
-        // other directly.
-        let data = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::DATA));
-        return machine.read_memory(data).unwrap_or(1) & 1 == 0;
-    }
-    let of_code = pc
-        .wrapping_sub(parameter(walk, parameter::BUILTINS))
-        .wrapping_add(parameter(walk, parameter::BUILTINS_OF_CODE));
-    let table = dispatch_table(walk, machine, function);
-    let code = code_of(machine, table, code);
-    code_at(walk, machine, code, pc, of_code).is_found()
+    walk.mapping_of(machine, target.wrapping_sub(1)).is_some()
+        && A::call_before(machine, target) != CallInstruction::None
 }
 
 /// Returns the tagged `SharedFunctionInfo` of a tagged `JSFunction`, and its tagged `Code` or the handle of that.

@@ -14,6 +14,9 @@
 //! generators and asynchronous ones, WebAssembly that calls itself and back. A sample is exact if its functions are one of its
 //! chains or the root side of one.
 //!
+//! `programs/builtins.js` uses builtins of all kinds, in functions that are called one after the other. A sample is exact if it has
+//! the function that uses them.
+//!
 //! `programs/shares.js` is sampled by Node.js itself at the same time, and shares of functions are compared.
 //!
 //! `programs/names.js` has names and callbacks of all kinds; its stacks are compared with those of Node.js itself.
@@ -37,6 +40,7 @@
 #[path = "../scripts/chance.rs"]
 mod chance;
 
+mod builtins;
 mod engines;
 mod judge;
 
@@ -91,6 +95,9 @@ const OLD_INTERPRETER: &[&str] = &["--no-opt"];
 const BASELINE: &[&str] = &["--no-opt", "--always-sparkplug", "--no-maglev"];
 const OLD_BASELINE: &[&str] = &["--no-opt", "--always-sparkplug"];
 
+/// Minimum number of exact samples of `builtins.js`, of 1,000.
+const BUILTINS_PER_MILLE: u64 = 995;
+
 /// The flag that builds all tables of lines at once.
 const EAGER: &[&str] = &["--no-enable-lazy-source-positions"];
 
@@ -116,6 +123,27 @@ fn chains_of_node_26() {
 fn chains_of_node_12() {
     check("12", &[("default", &[]), ("eager lines", EAGER)]);
 }
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn builtins_of_installed_node() {
+    test_needs::root!();
+    test_needs::programs!("node");
+    let own = Node { name: "installed".to_owned(), program: PathBuf::from("node"), root: None };
+    own.check_builtins("unoptimized", UNOPTIMIZED);
+    own.check_builtins("baseline", OLD_BASELINE);
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn builtins_of_node_26() {
+    let Some(node) = Node::fetched("26") else { return };
+    node.check_builtins("unoptimized", UNOPTIMIZED);
+    node.check_builtins("baseline", BASELINE);
+}
+
+/// Flags that leave V8's choice of interpreter and baseline code.
+const UNOPTIMIZED: &[&str] = &["--no-opt"];
 
 /// Flags that leave one compiler of WebAssembly: from 20 on, and before.
 const LIFTOFF: &[&str] = &["--liftoff", "--no-wasm-tier-up", "--no-wasm-dynamic-tiering"];
@@ -170,6 +198,21 @@ mod matrix {
 
     #[test]
     #[ignore = "profiles: needs root"]
+    fn builtins_of_all_versions() {
+        for node in VERSIONS.iter().filter_map(|version| Node::fetched(version)) {
+            let version: u32 = node.name.parse().unwrap();
+            let is_old = version < 20;
+            node.check_builtins("default", &[]);
+            node.check_builtins("unoptimized", UNOPTIMIZED);
+            node.check_builtins("interpreter", if is_old { OLD_INTERPRETER } else { INTERPRETER });
+            if version >= 16 {
+                node.check_builtins("baseline", if is_old { OLD_BASELINE } else { BASELINE });
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
     fn shares_are_those_of_the_machine_s_tool() {
         let nodes = VERSIONS.iter().filter_map(|version| Node::fetched(version));
         nodes.for_each(|node| shares::check(&node, Duration::from_secs(20)));
@@ -214,6 +257,9 @@ mod matrix {
             [("default", &[]), ("interpreter", OLD_INTERPRETER), ("baseline", OLD_BASELINE)];
         modes.iter().for_each(|(mode, flags)| node.check(mode, flags));
         node.check_engines("default", &[]);
+        [("default", &[] as &[&str]), ("unoptimized", UNOPTIMIZED), ("baseline", OLD_BASELINE)]
+            .iter()
+            .for_each(|(mode, flags)| node.check_builtins(mode, flags));
     }
 
     #[test]
@@ -353,6 +399,18 @@ impl Node {
         assert!(verdict.is_good(PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
         assert_eq!(verdict.threads.len(), 3, "Node.js {} {mode}: {verdict}", self.name);
         assert_eq!(verdict.missing(), Vec::<&str>::new(), "Node.js {} {mode}: {verdict}", self.name);
+    }
+
+    /// Fails unless nearly all samples of `builtins.js` are exact.
+    fn check_builtins(&self, mode: &str, flags: &[&str]) {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/v8/programs/builtins.js");
+        let mut command = self.command(Path::new(PROGRAMS));
+        let only = std::env::var("TRUTH_KIND").unwrap_or_default();
+        let running = Running(command.args(flags).args([program, "120", &only]).spawn().unwrap());
+        let verdict = builtins::Verdict::on(&profile(running.0.id()), program, running.0.id());
+        println!("share\tv8\t{}\tbuiltins, {mode}\t{}\t{}", self.name, verdict.exact, verdict.judged);
+        println!("      {verdict}");
+        assert!(verdict.is_good(BUILTINS_PER_MILLE), "Node.js {} {mode}: {verdict}", self.name);
     }
 
     /// Fails unless nearly all samples of a mode are exact.

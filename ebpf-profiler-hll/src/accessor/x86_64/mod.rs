@@ -1,10 +1,9 @@
 //! x86_64 instructions.
 
-mod instruction;
-
 mod state;
 
-use instruction::{TWO_BYTES, decode};
+use ebpf_profiler_core::internal::x86_64::{TWO_BYTES, decode};
+
 pub(super) use state::State;
 
 pub(super) fn jumps(code: &[u8], start: u64) -> Vec<u64> {

@@ -1,6 +1,7 @@
 //! Symbolic execution of x86_64 instructions.
 
-use super::instruction::{Instruction, Operand, TWO_BYTES, decode};
+use ebpf_profiler_core::internal::x86_64::{Instruction, Operand, TWO_BYTES, decode};
+
 use crate::accessor::follow::{self, Next};
 use crate::accessor::value::Value;
 use crate::accessor::{Location, Origin};

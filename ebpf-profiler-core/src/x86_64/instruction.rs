@@ -1,4 +1,4 @@
-//! Decoder of x86_64 instructions: lengths of all, operands of the few that [`State`](super::State) executes.
+//! Decoder of x86_64 instructions: their lengths, operands, and the general registers that they write.
 //!
 //! ```text
 //!   prefixes  REX  opcode   ModRM  SIB  displacement  immediate
@@ -7,27 +7,37 @@
 
 /// A decoded instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Instruction {
+pub struct Instruction {
     /// Length in bytes.
-    pub(super) len: u64,
-    /// The opcode: [`TWO_BYTES`] is set behind `0f`; [`OTHER`] replaces it behind longer escapes and vector prefixes.
-    pub(super) opcode: u32,
+    pub len: u64,
+    /// The opcode, behind [`TWO_BYTES`], [`THREE_BYTES`] or [`THREE_BYTES_NUMBER`], with [`VECTOR`] behind a vector prefix.
+    pub opcode: u32,
     /// `true` if its operands have 64 bits.
-    pub(super) wide: bool,
+    pub wide: bool,
+    /// `true` if the operand size is 16 bits, or the prefix selects another instruction.
+    pub half: bool,
     /// `true` if its memory operand is relative to the thread pointer.
-    pub(super) thread: bool,
+    pub thread: bool,
     /// The field of ModRM, or of the opcode, that names a register or selects the instruction.
-    pub(super) reg: usize,
+    pub reg: usize,
     /// The other operand.
-    pub(super) operand: Operand,
+    pub operand: Operand,
     /// The sign-extended immediate: a number or the distance of a jump.
-    pub(super) immediate: i64,
+    pub immediate: i64,
+    /// The last prefix `f2` or `f3`, 0 for none.
+    pub(super) repeat: u8,
+    /// `true` if the numbers 4 to 7 name the low bytes of registers, as with a REX prefix.
+    pub has_low_bytes: bool,
+    /// The third register of vector instructions.
+    pub third: usize,
 }
 
 /// The operand of an instruction that is a register or in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operand {
+pub enum Operand {
+    /// None.
     None,
+    /// A register.
     Register(usize),
     /// At a displacement from a register.
     Based(usize, i64),
@@ -40,13 +50,19 @@ pub(super) enum Operand {
 }
 
 /// Flag of [`Instruction::opcode`]: the opcode follows `0f`.
-pub(super) const TWO_BYTES: u32 = 0x0f00;
+pub const TWO_BYTES: u32 = 0x0f00;
 
-/// Value of [`Instruction::opcode`] for all opcodes that are not executed.
-pub(super) const OTHER: u32 = 0x1_0000;
+/// Flag of [`Instruction::opcode`]: the opcode follows `0f 38`.
+pub const THREE_BYTES: u32 = 0x3800;
+
+/// Flag of [`Instruction::opcode`]: the opcode follows `0f 3a`, and a number of one byte the operands.
+pub const THREE_BYTES_NUMBER: u32 = 0x3a00;
+
+/// Flag of [`Instruction::opcode`]: the instruction has a vector prefix.
+pub const VECTOR: u32 = 0x1_0000;
 
 /// Decodes the instruction at the start of `bytes`. Returns `None` if it is invalid or truncated.
-pub(super) fn decode(bytes: &[u8]) -> Option<Instruction> {
+pub fn decode(bytes: &[u8]) -> Option<Instruction> {
     let mut reader = Reader { bytes, at: 0 };
     let mut prefixes = Prefixes::default();
     let mut byte = reader.byte()?;
@@ -63,20 +79,24 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Instruction> {
         false => (usize::from(opcode & 7 | (prefixes.rex & 1) << 3), Operand::None),
     };
     let immediate = reader.immediate(immediate_size(map, opcode, reg & 7, &prefixes)?)?;
-    let opcode = match map {
-        Map::One => opcode.into(),
-        Map::Two if !prefixes.vector => TWO_BYTES | u32::from(opcode),
-        _ => OTHER,
+    let escape = match map {
+        Map::One => 0,
+        Map::Two => TWO_BYTES,
+        Map::Three => THREE_BYTES,
+        Map::ThreeWithByte => THREE_BYTES_NUMBER,
     };
-    let wide = prefixes.rex & 8 != 0;
     Some(Instruction {
         len: reader.at as u64,
-        opcode,
-        wide,
+        opcode: escape | u32::from(opcode) | if prefixes.vector { VECTOR } else { 0 },
+        wide: prefixes.rex & 8 != 0,
+        half: prefixes.half,
         thread: prefixes.thread,
         reg,
         operand,
         immediate,
+        repeat: prefixes.repeat,
+        has_low_bytes: prefixes.rex != 0,
+        third: prefixes.third,
     })
 }
 
@@ -97,6 +117,8 @@ struct Prefixes {
     thread: bool,
     vector: bool,
     rex: u8,
+    repeat: u8,
+    pub third: usize,
 }
 
 impl Prefixes {
@@ -104,10 +126,19 @@ impl Prefixes {
         match byte {
             0x66 => self.half = true,
             0x64 => self.thread = true,
-            0x26 | 0x2e | 0x36 | 0x3e | 0x65 | 0x67 | 0xf0 | 0xf2 | 0xf3 => {}
+            0xf2 | 0xf3 => self.repeat = byte,
+            0x26 | 0x2e | 0x36 | 0x3e | 0x65 | 0x67 | 0xf0 => {}
             _ => return false,
         }
         true
+    }
+
+    /// Takes the second and third byte of a vector prefix: inverted bits of REX, then `W vvvv . pp`.
+    fn take_vector(&mut self, extensions: u8, operands: u8) {
+        self.vector = true;
+        self.rex = 0x40 | !extensions >> 5 & 7 | operands >> 4 & 8;
+        self.third = usize::from(!operands >> 3 & 15);
+        self.repeat = [0, 0, 0xf3, 0xf2][usize::from(operands & 3)];
     }
 }
 
@@ -127,24 +158,24 @@ impl Reader<'_> {
     fn opcode(&mut self, first: u8, prefixes: &mut Prefixes) -> Option<(Map, u8)> {
         let vector_map = match first {
             0xc5 => {
-                self.byte()?;
+                let byte = self.byte()?;
+                prefixes.take_vector(byte | 0x7f, byte & 0x7f);
                 1
             }
             0xc4 => {
-                let map = self.byte()? & 0x1f;
-                self.byte()?;
-                map
+                let (extensions, operands) = (self.byte()?, self.byte()?);
+                prefixes.take_vector(extensions, operands);
+                extensions & 0x1f
             }
             0x62 => {
-                let map = self.byte()? & 7;
+                let (extensions, operands) = (self.byte()?, self.byte()?);
                 self.byte()?;
-                self.byte()?;
-                map
+                prefixes.take_vector(extensions, operands);
+                extensions & 7
             }
             0x0f => return self.escaped(),
             _ => return Some((Map::One, first)),
         };
-        prefixes.vector = true;
         let map = match vector_map {
             1 => Map::Two,
             2 | 5 | 6 => Map::Three,
@@ -227,6 +258,7 @@ fn immediate_size(map: Map, opcode: u8, select: usize, prefixes: &Prefixes) -> O
             return None;
         }
         (Map::One, 0x60 | 0x61 | 0x82 | 0x9a | 0xd4 | 0xd5 | 0xd6 | 0xea) => return None,
+        (Map::One, 0x8f) if select != 0 => return None,
         (Map::One, 0x00..=0x3f) if opcode & 7 == 4 => 1,
         (Map::One, 0x00..=0x3f) if opcode & 7 == 5 => number,
         (Map::One, 0x68 | 0x69 | 0x81 | 0xa9 | 0xc7) => number,
