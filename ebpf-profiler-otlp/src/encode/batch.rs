@@ -1,4 +1,7 @@
 //! The samples of one message and the message around them: a `ResourceProfiles` for each kind of samples and process.
+//!
+//! Under a budget a tick stands for several periods of CPU time. Consumers count timestamps and multiply by the profile's period, so
+//! ticks of another weight are in a profile of their own, whose period is that many times as long.
 
 use std::ops::Range;
 use std::slice::from_ref;
@@ -48,6 +51,8 @@ struct Group {
 struct Numbered<'p> {
     sample: Sample<'p>,
     kind: usize,
+    /// Selects the events of this value; `None` for all.
+    weight: Option<u64>,
     thread: ThreadId,
     stack: HasStack,
 }
@@ -77,7 +82,7 @@ impl<'p> Batch<'p> {
             self.numbers.add_frames_of(self.samples().map(|sample| sample.trace()));
         }
         self.measure();
-        if self.numbers.has_equal_stacks() {
+        if self.numbers.has_equal_stacks() || self.envelope.has_weights() {
             self.join();
         }
     }
@@ -91,7 +96,15 @@ impl<'p> Batch<'p> {
 
     /// Sorts samples so that equal ones are adjacent.
     fn join(&mut self) {
-        let mut joined: Vec<_> = self.samples().map(|sample| self.number(sample)).collect();
+        let mut joined = Vec::with_capacity(self.samples.len());
+        for sample in self.samples() {
+            let numbered = self.number(sample);
+            joined.extend(self.envelope.by_weight(sample).map(|(kind, weight)| Numbered {
+                kind,
+                weight,
+                ..numbered
+            }));
+        }
         joined.sort_by_key(Numbered::identity);
         self.groups.clear();
         for same in joined.chunk_by(Numbered::is_same) {
@@ -107,7 +120,8 @@ impl<'p> Batch<'p> {
     #[inline]
     fn number(&mut self, sample: Sample<'p>) -> Numbered<'p> {
         let kind = self.envelope.kind_number(sample.kind());
-        Numbered { sample, kind, thread: sample.thread_id(), stack: self.numbers.stack(sample.trace()) }
+        let (thread, stack) = (sample.thread_id(), self.numbers.stack(sample.trace()));
+        Numbered { sample, kind, weight: None, thread, stack }
     }
 
     /// Adds the size of samples that differ only in their times.
@@ -184,6 +198,26 @@ impl Numbered<'_> {
     fn is_same(&self, other: &Self) -> bool {
         self.identity() == other.identity()
     }
+
+    /// Returns the number of its events.
+    fn count(&self) -> usize {
+        match self.weight {
+            None => self.sample.timestamps().len(),
+            Some(weight) => self.sample.values().iter().filter(|&&value| value == weight).count(),
+        }
+    }
+
+    /// Appends the times of its events.
+    fn put_times(&self, out: &mut Buffer) {
+        let (times, values) = (self.sample.timestamps(), self.sample.values());
+        match self.weight {
+            None => out.fixed64s(times),
+            Some(weight) => {
+                let events = times.iter().zip(values);
+                events.filter(|&(_, &value)| value == weight).for_each(|(&time, _)| out.fixed64s(&[time]));
+            }
+        }
+    }
 }
 
 /// Encoded sizes of a sample's parts in bytes.
@@ -197,7 +231,7 @@ struct Lengths {
 impl Lengths {
     #[inline]
     fn of(same: &[Numbered<'_>], thread: Attributes) -> Lengths {
-        let times = same.iter().map(|numbered| 8 * numbered.sample.timestamps().len()).sum();
+        let times = same.iter().map(|numbered| 8 * numbered.count()).sum();
         let (stack, has_values) =
             same.first().map_or((0, false), |first| (first.stack.len(), first.has_values()));
         let values = if has_values { values(same).map(varint_len).sum() } else { 0 };
@@ -220,7 +254,7 @@ fn put_sample(same: &[Numbered<'_>], thread: Attributes, out: &mut Buffer) {
         values(same).for_each(|value| out.varint(value));
     }
     out.message(sample::TIMESTAMPS, lengths.times);
-    same.iter().for_each(|numbered| out.fixed64s(numbered.sample.timestamps()));
+    same.iter().for_each(|numbered| numbered.put_times(out));
 }
 
 #[inline]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ebpf_profiler_core::profile::{Process, Profile, SampleKind};
+use ebpf_profiler_core::profile::{Process, Profile, Sample, SampleKind};
 
 use super::dictionary::Dictionary;
 use super::fields::{
@@ -18,6 +18,8 @@ use crate::wire::{Wire, bytes_len, number_len};
 pub(super) struct Envelope<'p> {
     machine: &'p Resource,
     kinds: &'p [SampleKind],
+    /// Kinds of CPU time whose ticks have other values than 1, with each of these values, sorted: their types follow those of `kinds`.
+    weights: Vec<(usize, u64)>,
     /// Encoded attributes of all processes.
     shared: Vec<u8>,
     scope: Vec<u8>,
@@ -45,6 +47,7 @@ impl<'p> Envelope<'p> {
         Envelope {
             machine,
             kinds: from.kinds(),
+            weights: weights(from),
             shared,
             scope: scope(),
             schema: field(resource_profiles::SCHEMA_URL, semantic::SCHEMA_URL.as_bytes()),
@@ -58,7 +61,8 @@ impl<'p> Envelope<'p> {
     ///
     /// Kinds other than CPU time have no period, but an empty period type: Parca rejects a profile without.
     pub(super) fn intern_types(&mut self, dictionary: &mut Dictionary) {
-        let types = self.kinds.iter().map(|kind| {
+        let weighted = self.weights.iter().map(|&(kind, weight)| (&self.kinds[kind], weight));
+        let types = self.kinds.iter().map(|kind| (kind, 1)).chain(weighted).map(|(kind, weight)| {
             let name = semantic::type_name(kind);
             let (sample, period_type) = match kind.is_cpu() {
                 true => (semantic::SAMPLES, semantic::CPU),
@@ -67,7 +71,7 @@ impl<'p> Envelope<'p> {
             Types {
                 sample_type: value_type(profile::SAMPLE_TYPE, sample, dictionary),
                 period_type: value_type(profile::PERIOD_TYPE, period_type, dictionary),
-                period: period(kind.period()),
+                period: period(kind.period(), weight),
             }
         });
         self.types = types.collect();
@@ -135,6 +139,50 @@ impl<'p> Envelope<'p> {
     pub(super) fn kind_number(&self, kind: &SampleKind) -> usize {
         self.kinds.iter().position(|known| std::ptr::eq(known, kind)).unwrap_or(0)
     }
+
+    /// Returns `true` if a tick has another value than 1.
+    pub(super) fn has_weights(&self) -> bool {
+        !self.weights.is_empty()
+    }
+
+    /// Returns the numbers of the types of a sample's events, each with the value of these events; `None` for all values.
+    pub(super) fn by_weight(
+        &self,
+        sample: Sample<'p>,
+    ) -> impl Iterator<Item = (usize, Option<u64>)> + use<'p> {
+        let kind = self.kind_number(sample.kind());
+        let distinct = if sample.kind().is_cpu() { distinct(sample.values()) } else { Vec::new() };
+        let all = distinct.is_empty().then_some((kind, None));
+        let number = |weight| match self.weights.binary_search(&(kind, weight)) {
+            Ok(index) => self.kinds.len() + index,
+            Err(_) => kind,
+        };
+        let each: Vec<_> = distinct.into_iter().map(|weight| (number(weight), Some(weight))).collect();
+        all.into_iter().chain(each)
+    }
+}
+
+/// Returns the values other than 1 of ticks, each once, with the numbers of their kinds.
+fn weights(profile: &Profile) -> Vec<(usize, u64)> {
+    let is_same = |kind: &SampleKind, sample: &Sample<'_>| std::ptr::eq(kind, sample.kind());
+    let mut all = Vec::new();
+    for (number, kind) in profile.kinds().iter().enumerate().filter(|(_, kind)| kind.is_cpu()) {
+        for sample in profile.samples().filter(|sample| is_same(kind, sample)) {
+            all.extend(distinct(sample.values()).into_iter().map(|weight| (number, weight)));
+        }
+        all.sort_unstable();
+        all.dedup();
+    }
+    all.retain(|&(_, weight)| weight != 1);
+    all
+}
+
+/// Returns each value once, sorted.
+fn distinct(values: &[u64]) -> Vec<u64> {
+    let mut distinct = values.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    distinct
 }
 
 /// Returns the profile's time range in nanoseconds, extended to include all timestamps; the end is exclusive.
@@ -168,9 +216,9 @@ fn time(window: &std::ops::Range<u64>) -> Vec<u8> {
     out
 }
 
-fn period(period: Duration) -> Vec<u8> {
+fn period(period: Duration, weight: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    out.number(profile::PERIOD, nanos(period).min(i64::MAX as u64));
+    out.number(profile::PERIOD, nanos(period).saturating_mul(weight).min(i64::MAX as u64));
     out
 }
 

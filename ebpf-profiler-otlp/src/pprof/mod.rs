@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! sample      labels process.pid, process.executable.name, container.id, thread.id, thread.name, and those of the sample
-//!             values of CPU time samples/count, cpu/nanoseconds = count * period;
+//!             values of CPU time samples/count = ticks, cpu/nanoseconds = ticks * period;
 //!             of each other kind its value, such as off_cpu/nanoseconds; samples/count = events if there is no CPU time
 //! location    mapping, address in the file, functions innermost first
 //! mapping     file, addresses, GNU build id
 //! ```
 //!
-//! Timestamps are lost: pprof has counts only.
+//! Under a budget a sample stands for several ticks, and counts as that many. Timestamps are lost: pprof has sums only.
 
 mod fields;
 mod tables;
@@ -96,9 +96,11 @@ fn put_samples<'p>(from: &'p Profile, tables: &mut Tables<'p>, out: &mut Vec<u8>
         if number == samples.len() {
             samples.push((identity(&sample, &stack, tables), vec![0; 1 + kinds.len()]));
         }
-        let is_cpu = sample.kind().is_cpu();
-        let count = if is_cpu || !counts_cpu_only { sample.count() } else { 0 };
-        let value = if is_cpu { sample.count().saturating_mul(period) } else { sample.value() };
+        let (count, value) = match sample.kind().is_cpu() {
+            true => (sample.value(), sample.value().saturating_mul(period)),
+            false if counts_cpu_only => (0, sample.value()),
+            false => (sample.count(), sample.value()),
+        };
         let kind = kinds.iter().position(|kind| std::ptr::eq(kind, sample.kind())).unwrap_or(0);
         for (index, more) in [(0, count), (1 + kind, value)] {
             let sum = &mut samples[number].1[index];

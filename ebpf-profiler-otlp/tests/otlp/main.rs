@@ -14,3 +14,4 @@ mod order;
 mod pprof;
 mod round_trip;
 mod rules;
+mod values;
