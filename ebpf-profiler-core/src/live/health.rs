@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::usage::Usage;
 use crate::pipeline::PipelineStats;
-use crate::profile::Profile;
+use crate::profile::{Losses, Profile};
 use crate::replay::RecordStats;
 use crate::sample::KindCost;
 use crate::symbol::SymbolStats;
@@ -17,9 +17,13 @@ pub struct Health {
     pub ticks: u64,
     /// Of those, samples dropped by [`Builder::pid`](super::Builder::pid) or [`Builder::filter`](super::Builder::filter).
     pub filtered: u64,
-    /// Samples lost in the kernel: of those, samples that did not fit into the ring; events that interrupted too many others, and
-    /// waits whose thread was not followed.
+    /// Events that never became samples: the total of [`losses`](Health::losses).
     pub lost: u64,
+    /// The same by cause: in the kernel up to 250 ms ago, in this program up to the last finished profile.
+    ///
+    /// The losses of all profiles together are these. Ticks of the clock that the kernel left out because it ran another program's
+    /// BPF code are not known, and so in neither.
+    pub losses: Losses,
     /// Bytes that went through the kernel's buffers.
     pub bytes: u64,
     /// Number of times that the kernel side woke this program.

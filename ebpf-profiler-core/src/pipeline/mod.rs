@@ -35,10 +35,10 @@ use self::threads::{LabelSource, Threads};
 use crate::language::Splice;
 #[cfg(feature = "live")]
 use crate::profile::Labels;
-use crate::profile::{ProfileBuilder, SampleKind};
+use crate::profile::{Losses, ProfileBuilder, SampleKind};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
-use crate::trace::{Frame, Stop, Trace, Walker};
+use crate::trace::{Found, Frame, Stop, Trace, Walker};
 
 /// Interval at which unused tables are freed, in nanoseconds.
 const TIDY: u64 = 10_000_000_000;
@@ -188,9 +188,12 @@ impl Pipeline {
             Event::Life(event) => self.life(event),
             Event::Tick(Ok(tick)) if self.execs.hold(&tick) => {}
             Event::Tick(Ok(tick)) => self.tick(&tick),
-            Event::Tick(Err(_)) => self.stats.malformed += 1,
+            Event::Tick(Err(_)) => {
+                self.stats.malformed += 1;
+                self.builder.lose("in records that could not be decoded", 1);
+            }
         });
-        self.builder.lose("not unwound before the deadline", late);
+        self.builder.lose(Losses::DEADLINE, late);
         self.held.end_batch(self.now);
         self.registry.publish_changed(self.now);
         self.registry.expire(self.now);

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 
 use crate::process::{Module, ModuleId};
 #[cfg(feature = "live")]
-use crate::profile::SamplingPeriod;
+use crate::profile::{Losses, SamplingPeriod};
 use crate::profile::{Profile, ProfileBuilder};
 use crate::symbol::Symbolizer;
 
@@ -42,6 +42,12 @@ impl PendingProfile {
     #[cfg(feature = "live")]
     pub(crate) fn set_sampling_periods(&mut self, periods: Vec<SamplingPeriod>) {
         self.builder.set_sampling_periods(periods);
+    }
+
+    /// Returns the samples that were lost up to now.
+    #[cfg(feature = "live")]
+    pub(crate) fn losses(&self) -> &Losses {
+        self.builder.losses()
     }
 
     /// Counts samples that were lost.

@@ -1,6 +1,5 @@
 //! Aggregation of traces into a profile.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use hashbrown::HashMap;
@@ -10,7 +9,7 @@ use super::naming::{Naming, number_modules, number_scripts, order};
 use super::samples::{Event, NO_CPU, SampleInterner};
 use super::traces::{StoredTrace, TraceInterner};
 use super::{
-    Data, FrameId, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId, TraceId,
+    Data, FrameId, Losses, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId, TraceId,
 };
 use crate::language::Script;
 use crate::process::{Module, ModuleId};
@@ -42,7 +41,7 @@ use crate::trace::{Frame, ScriptId, Trace};
 #[derive(Clone, Debug, Default)]
 pub struct ProfileBuilder {
     kinds: Vec<SampleKind>,
-    losses: BTreeMap<&'static str, u64>,
+    losses: Losses,
     processes: Interner<Process>,
     threads: Interner<Thread>,
     frames: Interner<Frame>,
@@ -211,9 +210,12 @@ impl ProfileBuilder {
 
     /// Counts events that never became samples.
     pub fn lose(&mut self, reason: &'static str, count: u64) {
-        if count > 0 {
-            *self.losses.entry(reason).or_default() += count;
-        }
+        self.losses.add(reason, count);
+    }
+
+    /// Returns the events that were lost up to now.
+    pub(crate) fn losses(&self) -> &Losses {
+        &self.losses
     }
 
     /// Sets the changes of sampling periods.

@@ -1,6 +1,5 @@
 //! Several profiles as one.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -13,8 +12,8 @@ use super::naming::order;
 use super::samples::SampleInterner;
 use super::traces::TraceInterner;
 use super::{
-    Data, FrameId, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread, ThreadId,
-    TraceId,
+    Data, FrameId, Losses, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread,
+    ThreadId, TraceId,
 };
 use crate::language::Script;
 use crate::process::{Module, ModuleId};
@@ -89,7 +88,7 @@ impl Profile {
 /// Interners of a merged profile.
 #[derive(Default)]
 struct Merger {
-    losses: BTreeMap<&'static str, u64>,
+    losses: Losses,
     modules: Vec<Module>,
     by_file: HashMap<(Box<str>, Box<[u8]>), ModuleId>,
     scripts: Vec<Script>,
@@ -236,6 +235,8 @@ impl std::error::Error for MergeError {}
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::sink::folded;
     use crate::testing;

@@ -16,6 +16,8 @@ mod diff;
 mod interner;
 mod label;
 
+mod losses;
+
 mod merge;
 mod names;
 mod naming;
@@ -26,7 +28,6 @@ mod traces;
 mod tree;
 mod view;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -46,6 +47,7 @@ pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
 pub use diff::{ProfileDiff, StackChange};
 pub use label::{LabelValue, Labels, SampleLabel};
+pub use losses::Losses;
 pub use merge::MergeError;
 pub use sample_kind::{SampleKind, Unit};
 pub use summary::Summary;
@@ -81,7 +83,7 @@ struct Data {
     start: SystemTime,
     duration: Duration,
     kinds: Vec<SampleKind>,
-    losses: BTreeMap<&'static str, u64>,
+    losses: Losses,
     modules: Vec<Module>,
     scripts: Vec<Script>,
     processes: Vec<Process>,
@@ -285,7 +287,7 @@ impl Profile {
 
     /// Returns the number of events that never became samples, by reason. Reasons with a count of 0 are absent.
     pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.data.losses.iter().map(|(reason, count)| (*reason, *count))
+        self.data.losses.iter()
     }
 
     /// Returns the modules, indexed by [`ModuleId`].

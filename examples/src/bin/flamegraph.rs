@@ -112,7 +112,7 @@ fn remedy() -> &'static str {
 }
 
 fn report(profile: &Profile, health: &Health, output: &Path) {
-    let lost = health.lost + health.deadline.samples;
+    let lost = health.lost;
     for profile in profile.by_kind() {
         let (table, kind) = (Table::new(&profile).rows(15), profile.kind());
         let (all, whole) = (profile.count(), whole(&profile));
@@ -125,7 +125,7 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
     if let Some(budget) = examples::describe_budget(health) {
         say(budget);
     }
-    let losses = losses(profile, health);
+    let losses = losses(health);
     if !losses.is_empty() {
         say(losses.join("; "));
     }
@@ -141,12 +141,11 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
 }
 
 /// Returns the reasons of losses, and everything else that was lost.
-fn losses(profile: &Profile, health: &Health) -> Vec<String> {
+fn losses(health: &Health) -> Vec<String> {
     let Health { pipeline, sinks, .. } = health;
     let registry = &pipeline.registry;
     let mut losses: Vec<String> = [
         (pipeline.life_lost, "life events lost; mappings were read again"),
-        (pipeline.malformed, "malformed records"),
         (registry.exceeding, "processes exceeded their share of mappings or files"),
         (registry.jit.dropped, "JIT functions exceeded the limits and have no names"),
         (sinks.dropped, "profiles dropped"),
@@ -155,7 +154,7 @@ fn losses(profile: &Profile, health: &Health) -> Vec<String> {
     .filter(|(count, _)| *count > 0)
     .map(|(count, text)| format!("{count} {text}"))
     .collect();
-    losses.extend(profile.losses().map(|(reason, count)| format!("{count} {reason}")));
+    losses.extend(health.losses.iter().map(|(cause, count)| format!("{count} {cause}")));
     let without = registry.without_table.iter();
     losses.extend(without.map(|(reason, count)| format!("no unwind tables for {count} {reason}")));
     losses

@@ -243,7 +243,10 @@ impl Drain {
             if is_late {
                 if let Message::Batch(batch) = &message {
                     let samples = batch.ticks().count() as u64;
-                    self.shared.update(|state| state.deadline.samples += samples);
+                    self.shared.update(|state| {
+                        state.deadline.samples += samples;
+                        state.losses.add(Losses::DEADLINE, samples);
+                    });
                 }
                 return;
             }

@@ -204,6 +204,7 @@ impl PipelineThread {
         }
         let mut profile = self.pipeline.finish();
         profile.set_sampling_periods(std::mem::take(&mut self.periods));
+        self.shared.update(|state| state.losses.add_all(profile.losses()));
         let lost = counts.losses();
         for (index, counter) in Counts::LOSSES.iter().enumerate() {
             profile.record_loss(counter.text(), lost[index].saturating_sub(self.lost[index]));

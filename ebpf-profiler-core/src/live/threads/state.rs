@@ -5,6 +5,7 @@ use ebpf_programs::abi::reason::Counter;
 use super::super::health::{BudgetStats, DeadlineStats, Health, SinkStats};
 use super::super::usage::Usage;
 use crate::pipeline::PipelineStats;
+use crate::profile::Losses;
 use crate::replay::RecordStats;
 use crate::sample::Counts;
 use crate::symbol::SymbolStats;
@@ -21,6 +22,8 @@ pub(in super::super) struct State {
     pub(in super::super) sinks: SinkStats,
     pub(in super::super) sink_errors: Vec<String>,
     pub(in super::super) deadline: DeadlineStats,
+    /// Samples that were lost after they had left the kernel.
+    pub(in super::super) losses: Losses,
     pub(in super::super) budget: Option<BudgetStats>,
     /// The error that ended the source, if any.
     pub(in super::super) broken: Option<String>,
@@ -40,11 +43,16 @@ impl State {
 
     /// Returns the counters, with those of the recording if there is one, and the resource usage up to now.
     pub(in super::super) fn health(self, recording: Option<RecordStats>) -> Health {
-        let counts = self.counts;
+        let (counts, mut losses) = (self.counts, self.losses);
+        Counts::LOSSES
+            .iter()
+            .zip(counts.losses())
+            .for_each(|(counter, lost)| losses.add(counter.text(), lost));
         Health {
             ticks: counts.get(Counter::Events),
             filtered: counts.get(Counter::Filtered),
-            lost: counts.losses().iter().sum(),
+            lost: losses.total(),
+            losses,
             bytes: counts.get(Counter::Bytes),
             wakeups: counts.get(Counter::Wakeups),
             runs: counts.runs,
