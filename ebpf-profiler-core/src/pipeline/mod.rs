@@ -343,6 +343,11 @@ impl Pipeline {
     /// Appends the frames of the collected words.
     fn user_frames(&mut self, tick: &TickRecord<'_>, is_whole: bool) {
         self.registry.frames(tick.pid, self.splice.run(is_whole), tick.time, &mut self.frames);
+        if let Some(Frame::Native { found: found @ Found::Exactly, .. }) =
+            self.frames.last_mut().filter(|_| is_whole)
+        {
+            *found = Found::Uncalled;
+        }
     }
 
     /// Adds the frames as a sample. `left_out` is the number of dropped frames and their position.

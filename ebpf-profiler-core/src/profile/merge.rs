@@ -107,15 +107,14 @@ struct NamedContent {
     frame: Frame,
     symbols: Vec<Symbol>,
     start: Option<NonZeroU64>,
+    is_doubtful: bool,
 }
 
 impl Merger {
     fn add(&mut self, profile: &Profile) {
         let (data, first) = (&*profile.data, profile.selected.start);
         self.periods.extend(profile.sampling_periods());
-        for (&reason, &count) in &data.losses {
-            *self.losses.entry(reason).or_default() += count;
-        }
+        self.losses.add_all(&data.losses);
         let modules: Vec<ModuleId> = data.modules.iter().map(|module| self.module(module)).collect();
         let scripts: Vec<ScriptId> = data.scripts.iter().map(|script| self.script(script)).collect();
         let processes: Vec<ProcessId> =
@@ -142,7 +141,12 @@ impl Merger {
                     frame => frame,
                 };
                 let symbols = data.names.symbols(&named.symbols).to_vec();
-                FrameId(self.frames.intern(NamedContent { frame, symbols, start: named.start }))
+                FrameId(self.frames.intern(NamedContent {
+                    frame,
+                    symbols,
+                    start: named.start,
+                    is_doubtful: named.is_doubtful,
+                }))
             })
             .collect();
         let traces: Vec<TraceId> = (0..data.traces.len())
@@ -192,12 +196,15 @@ impl Merger {
         let frames: Vec<Frame> = self.frames.items.iter().map(|content| content.frame).collect();
         let order = order(&frames);
         let mut namer = Namer::default();
-        let mut named: Vec<NamedFrame> =
-            frames.iter().map(|&frame| NamedFrame { frame, symbols: 0..0, start: None }).collect();
+        let mut named: Vec<NamedFrame> = frames
+            .iter()
+            .map(|&frame| NamedFrame { frame, symbols: 0..0, start: None, is_doubtful: false })
+            .collect();
         for &(.., frame) in &order {
             let content = &self.frames.items[frame as usize];
             named[frame as usize].symbols = namer.add(&content.symbols);
             named[frame as usize].start = content.start;
+            named[frame as usize].is_doubtful = content.is_doubtful;
         }
         Profile::new(complete(Data {
             start: std::time::SystemTime::UNIX_EPOCH,

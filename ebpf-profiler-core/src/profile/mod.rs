@@ -192,6 +192,8 @@ struct NamedFrame {
     symbols: Range<u32>,
     /// Virtual address of the function in the file, for functions without a name.
     start: Option<NonZeroU64>,
+    /// The return address follows no call.
+    is_doubtful: bool,
 }
 
 impl Profile {

@@ -9,7 +9,7 @@ use super::names::{Namer, Names};
 use crate::language::Script;
 use crate::process::{Module, ModuleId};
 use crate::symbol::{Symbol, Symbolizer};
-use crate::trace::{Frame, ScriptId};
+use crate::trace::{Found, Frame, ScriptId};
 
 /// Renumbers modules consecutively, in the order of first occurrence.
 pub(super) fn number_modules(
@@ -85,7 +85,7 @@ pub(super) struct Naming<'m> {
 
 impl<'m> Naming<'m> {
     pub(super) fn new(frames: Vec<Frame>, modules: &'m [Module], scripts: &'m [Script]) -> Naming<'m> {
-        let named = |frame| NamedFrame { frame, symbols: 0..0, start: None };
+        let named = |frame| NamedFrame { frame, symbols: 0..0, start: None, is_doubtful: false };
         let frames = frames.into_iter().map(named).collect();
         Naming { modules, scripts, frames, namer: Namer::default() }
     }
@@ -125,6 +125,7 @@ impl<'m> Naming<'m> {
                 let module = &modules[module.0 as usize];
                 symbolizer.native(module, &addresses, &mut name);
                 self.begin_group(group, module, symbolizer);
+                self.check_group(group, module, symbolizer);
             }
             _ => symbolizer.kernel(&addresses, &mut name),
         }
@@ -143,6 +144,27 @@ impl<'m> Naming<'m> {
         symbolizer.starts(module, &addresses, &mut |number, start| {
             if let Some(&(_, frame)) = unnamed.get(number) {
                 frames[frame as usize].start = NonZeroU64::new(start);
+            }
+        });
+    }
+
+    /// Marks frames whose return address follows no call.
+    fn check_group(&mut self, group: &[(Place, u64, u32)], module: &Module, symbolizer: &mut dyn Symbolizer) {
+        let frames = &mut self.frames;
+        let is_called = |frame: u32| {
+            matches!(
+                frames[frame as usize].frame,
+                Frame::Native { found: Found::Exactly | Found::Guessed, .. }
+            )
+        };
+        let (addresses, called): (Vec<u64>, Vec<u32>) = group
+            .iter()
+            .filter(|&&(.., frame)| is_called(frame))
+            .map(|&(_, address, frame)| (address, frame))
+            .unzip();
+        symbolizer.calls(module, &addresses, &mut |number| {
+            if let Some(&frame) = called.get(number) {
+                frames[frame as usize].is_doubtful = true;
             }
         });
     }

@@ -23,6 +23,8 @@ pub struct Summary {
     pub samples: u64,
     /// Number of samples whose stack reaches from leaf to root.
     pub whole: u64,
+    /// Number of samples whose stack has a [doubtful](super::FrameView::is_doubtful) frame.
+    pub doubtful: u64,
     /// Totals of the kinds of samples other than CPU time, such as `1.5 s off-cpu`.
     pub totals: Vec<String>,
     /// Number of events that did not become samples, by reason.
@@ -33,10 +35,12 @@ impl Profile {
     /// Returns the summary, which displays as one line.
     pub fn summary(&self) -> Summary {
         let whole = self.samples().filter(|sample| sample.trace().is_whole());
+        let doubtful = self.samples().filter(|sample| sample.trace().is_doubtful());
         Summary {
             duration: self.duration(),
             samples: self.count(),
             whole: whole.map(|sample| sample.count()).sum(),
+            doubtful: doubtful.map(|sample| sample.count()).sum(),
             totals: self
                 .by_kind()
                 .filter(|profile| !profile.kind().is_cpu())
@@ -59,7 +63,13 @@ impl Summary {
     fn whole_part(&self) -> String {
         match self.samples {
             0 => "no stacks".into(),
-            all => format!("{} of the stacks whole", Share { part: self.whole, all }),
+            all => {
+                let whole = format!("{} of the stacks whole", Share { part: self.whole, all });
+                match self.doubtful {
+                    0 => whole,
+                    doubtful => format!("{whole} ({} doubtful)", Number(doubtful)),
+                }
+            }
         }
     }
 

@@ -143,6 +143,11 @@ impl<'p> TraceView<'p> {
         (stored.omitted > 0).then_some((stored.omitted, stored.gap as usize))
     }
 
+    /// Returns `true` if a frame is [doubtful](FrameView::is_doubtful).
+    pub fn is_doubtful(&self) -> bool {
+        self.frames().any(|frame| frame.is_doubtful())
+    }
+
     /// Returns `true` if no frame is missing between leaf and root.
     #[inline]
     pub fn is_whole(&self) -> bool {
@@ -230,9 +235,18 @@ impl<'p> FrameView<'p> {
         self.profile.named(self.id).start.map(NonZeroU64::get)
     }
 
-    /// Returns `true` if the frame was guessed: found through a frame pointer, without unwind data.
+    /// Returns `true` if the frame was guessed: found through a frame pointer, without unwind data. So are
+    /// [doubtful](FrameView::is_doubtful) frames.
     pub fn is_guessed(&self) -> bool {
-        self.found() == Some(Found::Guessed)
+        self.found() == Some(Found::Guessed) || self.is_doubtful()
+    }
+
+    /// Returns `true` if the frame's return address follows no call instruction of its file.
+    ///
+    /// Each distinct frame is checked once. Such a frame is wrong, because unwind data is, or its code was entered in an unusual
+    /// way.
+    pub fn is_doubtful(&self) -> bool {
+        self.profile.named(self.id).is_doubtful
     }
 
     /// Returns `true` if the frame is a function that a runtime's compiler inlined into the next one.

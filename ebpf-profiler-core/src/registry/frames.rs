@@ -26,6 +26,9 @@ impl Registry {
                     self.call(pid, &regions, (word, *detail), behind, now, frames);
                 }
             } else if word & frame::DETAIL == 0 {
+                // The kernel entered a signal handler, which returns to a trampoline.
+                let is_called = words.as_slice().first().is_none_or(|caller| caller & frame::EXACT == 0);
+                let word = if is_called { word } else { word | frame::EXACT };
                 let frame = match frame_of(word, &regions, &mut self.modules) {
                     Frame::Anonymous { address, found } => {
                         anonymous = true;
@@ -48,7 +51,11 @@ impl Registry {
 
 /// Returns the frame for one address with [flags](ebpf_programs::abi::record::frame).
 fn frame_of(walked: u64, regions: &Regions, modules: &mut Modules) -> Frame {
-    let found = if walked & frame::GUESSED != 0 { Found::Guessed } else { Found::Exactly };
+    let found = match walked {
+        walked if walked & frame::GUESSED != 0 => Found::Guessed,
+        walked if walked & frame::EXACT != 0 => Found::Uncalled,
+        _ => Found::Exactly,
+    };
     let address = walked & frame::ADDRESS;
     let mapped = regions.find(address).and_then(|region| region.file);
     let module = mapped.and_then(|mapped| Some((mapped, modules.get_mut(mapped.module)?)));

@@ -61,6 +61,10 @@ impl Symbolizer for RecordingSymbolizer {
         self.symbolizer.starts(module, addresses, begin);
     }
 
+    fn calls(&mut self, module: &Module, addresses: &[u64], doubt: &mut dyn FnMut(usize)) {
+        self.symbolizer.calls(module, addresses, doubt);
+    }
+
     fn stats(&self) -> SymbolStats {
         self.symbolizer.stats()
     }
@@ -89,6 +93,10 @@ impl Symbolizer for RecordedNames {
 
     fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
         self.symbolizer.starts(module, addresses, begin);
+    }
+
+    fn calls(&mut self, module: &Module, addresses: &[u64], doubt: &mut dyn FnMut(usize)) {
+        self.symbolizer.calls(module, addresses, doubt);
     }
 
     fn stats(&self) -> SymbolStats {

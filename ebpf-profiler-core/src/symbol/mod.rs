@@ -49,6 +49,7 @@
 //! --example symbolize_cost -- FILE` measures any file.
 
 mod cache;
+mod call;
 mod data;
 mod debug_file;
 mod demangle;
@@ -163,6 +164,15 @@ pub trait Symbolizer: Send {
     /// graph and not one per address. The default implementation finds nothing.
     fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {
         let _ = (module, addresses, begin);
+    }
+
+    /// Checks that a call instruction of `module` ends at each of `addresses`, in ascending order: those of frames whose callee
+    /// was called, one byte before its return address.
+    ///
+    /// Calls `doubt` with the index of every address where there is none: the frame is wrong, or code was entered in an unusual
+    /// way. Called after [`native`](Symbolizer::native) for the same module. The default implementation doubts nothing.
+    fn calls(&mut self, module: &Module, addresses: &[u64], doubt: &mut dyn FnMut(usize)) {
+        let _ = (module, addresses, doubt);
     }
 
     /// Returns the counters that a profiler publishes in its health; zero unless implemented.

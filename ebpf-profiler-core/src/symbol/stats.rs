@@ -18,6 +18,8 @@ pub struct SymbolStats {
     pub inlined: u64,
     /// Addresses outside the cache without a name.
     pub unnamed: u64,
+    /// Return addresses outside the cache that follow no call instruction: see [`FrameView::is_doubtful`](crate::profile::FrameView::is_doubtful).
+    pub doubtful: u64,
 
     /// Files opened for the first time, or again after they had left the cache.
     pub files: u64,

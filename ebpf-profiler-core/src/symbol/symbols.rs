@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::cache::Cache;
+use super::call;
 use super::demangle::{Name, Texts};
 use super::file::{FileKey, FileState, OpenFiles};
 use super::kernel::{KernelFunction, KernelName, KernelNames, KernelTable};
@@ -45,6 +46,8 @@ pub struct Symbols {
     names: Cache<(u32, u64), Arc<[Symbol]>>,
     /// The starts of functions without a name; `None` if unknown.
     starts: Cache<(u32, u64), Option<u64>>,
+    /// `true` for addresses at which a call ends.
+    calls: Cache<(u32, u64), bool>,
     numbers: Cache<FileKey, u32>,
     files: Cache<u32, Arc<FileState>>,
     kernel: Option<KernelTable>,
@@ -69,6 +72,7 @@ impl Symbols {
             texts: Texts::new(options.memory / 6),
             names: Cache::new(options.memory / 8),
             starts: Cache::new(options.memory / 24),
+            calls: Cache::new(options.memory / 48),
             numbers: Cache::new(options.memory / 32),
             files: Cache::new(options.files_budget()),
             kernel: None,
@@ -285,6 +289,31 @@ impl Symbolizer for Symbols {
 
     fn stats(&self) -> SymbolStats {
         Symbols::stats(self)
+    }
+
+    fn calls(&mut self, module: &Module, addresses: &[u64], doubt: &mut dyn FnMut(usize)) {
+        let file = self.number(FileKey::of(module));
+        let mut missing = Vec::new();
+        for (number, &address) in addresses.iter().enumerate() {
+            match self.calls.get(&(file, address)) {
+                Some(true) => {}
+                Some(false) => doubt(number),
+                None => missing.push(number),
+            }
+        }
+        if missing.is_empty() {
+            return;
+        }
+        // A file that is gone doubts nothing, and may be asked again.
+        let (_, Some(open)) = self.open(file, module) else { return };
+        for number in missing {
+            let is_call = call::ends_at(open.files().main, addresses[number]);
+            self.calls.insert((file, addresses[number]), is_call, 0);
+            if !is_call {
+                self.stats.doubtful += 1;
+                doubt(number);
+            }
+        }
     }
 
     fn starts(&mut self, module: &Module, addresses: &[u64], begin: &mut dyn FnMut(usize, u64)) {

@@ -49,8 +49,11 @@ pub struct ScriptId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Found {
-    /// By unwind data, or because it is the leaf.
+    /// By unwind data, through a return address.
     Exactly,
+    /// By unwind data or registers, without a return address behind a call: the leaf, code that a signal interrupted, the
+    /// trampoline by which a signal handler returns, and the outermost function.
+    Uncalled,
     /// Through the frame pointer of code without unwind data; plausible, not proven.
     Guessed,
     /// In the debug information of its caller, into which a compiler inlined it: it has no frame of its own.

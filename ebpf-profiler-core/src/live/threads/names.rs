@@ -117,6 +117,12 @@ impl Symbolizer for Bounded<'_> {
         }
     }
 
+    fn calls(&mut self, module: &Module, addresses: &[u64], doubt: &mut dyn FnMut(usize)) {
+        if !self.ending.is_past(Stage::Names) {
+            self.symbolizer.calls(module, addresses, doubt);
+        }
+    }
+
     fn stats(&self) -> SymbolStats {
         self.symbolizer.stats()
     }
