@@ -182,7 +182,7 @@ impl Profiler {
     }
 
     fn change(&self, change: Change) -> Result<Profile, ChangeError> {
-        Ok(self.threads.take(|reply| Command::Change(change, reply))?)
+        self.threads.change(change)
     }
 
     /// Returns the counters: those of the kernel side are at most 250 ms old, those of the pipeline as of the last finished

@@ -25,6 +25,8 @@ pub(super) struct LiveSource {
     kernel: Kernel,
     /// Time between two samples of a CPU; `None` while sampling is paused.
     period: Option<Duration>,
+    /// The filter that applies.
+    filter: KernelFilter,
     cpus: Vec<Cpu>,
     checked: Instant,
     drained: Instant,
@@ -59,6 +61,7 @@ impl LiveSource {
         let mut source = LiveSource {
             kernel,
             period: Some(period),
+            filter: filter.clone(),
             cpus: Vec::new(),
             checked: now,
             drained: now,
@@ -189,9 +192,13 @@ impl Source for LiveSource {
         self.kernel.wanted.set(pids);
     }
 
-    fn set_filter(&mut self, filter: &KernelFilter) {
-        // Fails for a control group that was removed meanwhile: then the former filter stays.
-        let _ = self.kernel.filter.set(filter);
+    fn set_filter(&mut self, filter: &KernelFilter) -> Result<(), SourceError> {
+        // Fails for a control group that was removed meanwhile; some of the others may be set by then.
+        self.kernel.filter.set(filter).inspect_err(|_| {
+            let _ = self.kernel.filter.set(&self.filter);
+        })?;
+        self.filter = filter.clone();
+        Ok(())
     }
 
     fn set_period(&mut self, period: Option<Duration>) -> Result<(), SourceError> {

@@ -59,8 +59,13 @@ pub trait Source: Send {
     }
 
     /// Sets the filter. Sampling must be paused.
-    fn set_filter(&mut self, filter: &KernelFilter) {
+    ///
+    /// # Errors
+    ///
+    /// Fails if the filter can't be applied; the former one applies then. The default implementation always does.
+    fn set_filter(&mut self, filter: &KernelFilter) -> Result<(), SourceError> {
         let _ = filter;
+        Err(SourceError::Io(std::io::ErrorKind::Unsupported.into()))
     }
 
     /// Sets the time between two samples of a CPU; `None` pauses sampling. Samples taken before still come.

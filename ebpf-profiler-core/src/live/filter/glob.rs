@@ -3,7 +3,7 @@
 use ebpf_programs::abi::filter::{NAME, Names, STATES};
 
 use super::super::pattern::{Pattern, Piece};
-use super::{FilterError, error};
+use super::FilterError;
 
 /// Returns the automaton of all patterns.
 pub(super) fn compile(patterns: &[String]) -> Result<Names, FilterError> {
@@ -11,7 +11,7 @@ pub(super) fn compile(patterns: &[String]) -> Result<Names, FilterError> {
     let mut state = 0;
     for pattern in patterns {
         state = add(&mut names, pattern.as_bytes(), state)
-            .map_err(|what| error(format!("the pattern {pattern:?} cannot be used: {what}")))?;
+            .map_err(|what| FilterError::new(format!("the pattern {pattern:?} cannot be used: {what}")))?;
     }
     Ok(names)
 }

@@ -58,6 +58,12 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
+impl FilterError {
+    pub(super) fn new(what: String) -> FilterError {
+        FilterError { what }
+    }
+}
+
 impl Filter {
     /// Returns a filter without conditions: all events pass.
     pub fn new() -> Filter {
@@ -124,19 +130,20 @@ impl Filter {
         filter.threads = glob::compile(&self.threads)?;
         for &cpu in &self.cpus {
             let word = filter.cpus.get_mut(cpu as usize / 64);
-            *word.ok_or_else(|| error(format!("CPU {cpu} is beyond 4095")))? |= 1 << (cpu % 64);
+            *word.ok_or_else(|| FilterError::new(format!("CPU {cpu} is beyond 4095")))? |= 1 << (cpu % 64);
         }
         if !self.commands.is_empty() || !self.threads.is_empty() {
             let types = KernelTypes::of_this_kernel().ok();
             let offsets = types.and_then(|mut types| {
                 Some((types.offset("task_struct", "group_leader")?, types.offset("task_struct", "comm")?))
             });
-            (filter.leader_offset, filter.comm_offset) =
-                offsets.ok_or_else(|| error("this kernel does not describe its task_struct".to_owned()))?;
+            (filter.leader_offset, filter.comm_offset) = offsets.ok_or_else(|| {
+                FilterError::new("this kernel does not describe its task_struct".to_owned())
+            })?;
         }
         filter.cgroups = self.cgroups.len() as u32;
         if filter.cgroups > abi::MAX_CGROUPS {
-            return Err(error(format!(
+            return Err(FilterError::new(format!(
                 "{} control groups are more than {}",
                 filter.cgroups,
                 abi::MAX_CGROUPS
@@ -173,15 +180,14 @@ fn cgroup(path: &Path) -> Result<OwnedFd, FilterError> {
     let is_version_2 = |folder: &&PathBuf| is_cgroup(folder) && !folder.join("tasks").exists();
     let found = [&given].into_iter().chain(&below).find(is_version_2);
     let found = found.ok_or_else(|| {
-        error(format!("{} is no control group of version 2; list them: systemd-cgls", path.display()))
+        FilterError::new(format!(
+            "{} is no control group of version 2; list them: systemd-cgls",
+            path.display()
+        ))
     })?;
-    let folder =
-        File::open(found).map_err(|it| error(format!("{} cannot be opened: {it}", found.display())))?;
+    let folder = File::open(found)
+        .map_err(|it| FilterError::new(format!("{} cannot be opened: {it}", found.display())))?;
     Ok(folder.into())
-}
-
-fn error(what: String) -> FilterError {
-    FilterError { what }
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::super::error::OptionError;
+use super::super::filter::FilterError;
 use super::super::priority;
 use super::budget::{BudgetKeeper, KeptBudget};
 use super::{Change, Command, Flush, Interval, Message, Reply, Shared, Stage, lock};
-use crate::profile::Profile;
+use crate::profile::{Losses, Profile};
 use crate::sample::{Batch, Counts, Source, SourceError};
 
 /// Longest wait between two looks at the kernel's buffers.
@@ -81,7 +83,7 @@ impl Drain {
     /// Ends the current profile, and changes the settings of the next one.
     ///
     /// The clocks stand still in between, so that no profile has samples of two periods.
-    fn change(&mut self, change: Change, reply: Sender<Profile>) {
+    fn change(&mut self, change: Change, reply: Sender<Profile>, refuse: &Sender<OptionError>) {
         if !matches!(change, Change::Resume) {
             self.set_clocks(None);
         }
@@ -91,7 +93,12 @@ impl Drain {
             Change::Pause => self.is_paused = true,
             Change::Resume => self.is_paused = false,
             Change::Pids(pids) => self.source.set_pids(pids),
-            Change::Filter(filter) => self.source.set_filter(filter),
+            Change::Filter(filter) => {
+                if let Err(error) = self.source.set_filter(filter) {
+                    let _ = refuse.send(OptionError::Filter(FilterError::new(error.to_string())));
+                    return self.set_clocks((!self.is_paused).then_some(self.period));
+                }
+            }
         }
         // Before the caller has its profile: what it does next is sampled. These samples are drained after the flush.
         if !self.is_paused {
@@ -140,7 +147,7 @@ impl Drain {
                     self.drain(Duration::ZERO);
                     self.flush(Some(reply), None, false);
                 }
-                Some(Command::Change(change, reply)) => self.change(change, reply),
+                Some(Command::Change(change, reply, refuse)) => self.change(change, reply, &refuse),
                 Some(Command::Finish(reply)) => return Some(reply),
                 Some(Command::Stop) => return None,
                 None => {}

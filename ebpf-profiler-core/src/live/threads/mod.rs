@@ -53,7 +53,7 @@ use self::names::Names;
 use self::pipeline::PipelineThread;
 use self::sinks::{Queue, SinkThread};
 pub(super) use self::state::State;
-use super::error::StopError;
+use super::error::{ChangeError, OptionError, StopError};
 use super::interval::Interval;
 use super::waker::Waker;
 use super::{perf, priority};
@@ -75,8 +75,8 @@ type Reply = Option<Sender<Profile>>;
 pub(super) enum Command {
     /// Ends the current profile and replies with it.
     TakeProfile(Sender<Profile>),
-    /// Ends the current profile, replies with it and changes the settings of the next one.
-    Change(Change, Sender<Profile>),
+    /// Ends the current profile, replies with it and changes the settings of the next one; or replies with the reason why it can't.
+    Change(Change, Sender<Profile>, Sender<OptionError>),
     /// Stops sampling, replies with the last profile and ends the threads.
     Finish(Sender<Profile>),
     /// Stops sampling and ends the threads.
@@ -334,6 +334,16 @@ impl Threads {
     ) -> Result<Profile, StopError> {
         let profile = self.send(command)?;
         profile.recv().map_err(|_| self.error())
+    }
+
+    /// Changes the settings and returns the profile that ended with the former ones.
+    pub(super) fn change(&self, change: Change) -> Result<Profile, ChangeError> {
+        let (refuse, refused) = channel();
+        let profile = self.take(|reply| Command::Change(change, reply, refuse));
+        match refused.try_recv() {
+            Ok(error) => Err(error.into()),
+            Err(_) => Ok(profile?),
+        }
     }
 
     /// Ends the threads and returns the last profile, both within the deadline.

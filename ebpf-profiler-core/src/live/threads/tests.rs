@@ -369,7 +369,7 @@ fn change_of_period_ends_the_profile() {
     let (mut threads, events) = Setup::new().sink(sink).start();
     events.send(sample()).unwrap();
     let mut before = wait_for_samples(&threads, 1).len() as u64;
-    let change = |change: Change| threads.take(|reply| Command::Change(change, reply)).unwrap();
+    let change = |change: Change| threads.change(change).unwrap();
     let first = change(Change::Period(Duration::from_millis(50)));
     assert_eq!(first.period(), Duration::from_millis(10));
     events.send(sample()).unwrap();
@@ -386,7 +386,7 @@ fn change_of_period_ends_the_profile() {
 #[test]
 fn change_of_pids_drops_samples_of_others() {
     let (mut threads, events) = Setup::new().start();
-    let change = |change: Change| threads.take(|reply| Command::Change(change, reply)).unwrap();
+    let change = |change: Change| threads.change(change).unwrap();
     change(Change::Pids(vec![PID + 1]));
     events.send(sample()).unwrap();
     while threads.state().pipeline.unwanted == 0 {
@@ -396,4 +396,19 @@ fn change_of_pids_drops_samples_of_others() {
     events.send(sample()).unwrap();
     wait_for_samples(&threads, 1);
     threads.stop().unwrap();
+}
+
+/// The source of these tests has no filter.
+#[test]
+fn filter_that_cannot_be_applied_ends_no_profile() {
+    let (threads, events) = Setup::new().start();
+    events.send(sample()).unwrap();
+    let filter = KernelFilter::new(ebpf_programs::abi::filter::Filter::ALL, Arc::default());
+    match threads.change(Change::Filter(filter)) {
+        Err(ChangeError::Option(OptionError::Filter(error))) => assert!(!error.to_string().is_empty()),
+        other => panic!("{other:?}"),
+    }
+    let profile = threads.take(Command::TakeProfile).unwrap();
+    assert_eq!(profile.count(), 1);
+    assert!(threads.is_running());
 }
