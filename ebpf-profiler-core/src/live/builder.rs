@@ -12,13 +12,16 @@ use super::error::{OptionError, StartError};
 use super::filter::Filter;
 use super::held_map;
 use super::interval::Interval;
+use super::kernel_fault::KernelFault;
 use super::kernel_names::LiveNames;
+use super::kernel_version;
 use super::label;
 use super::loader::{self, Loaded};
 use super::options;
 use super::perf;
 use super::priority;
 use super::profiler::Profiler;
+use super::requirements;
 use super::source::LiveSource;
 use super::system::LiveSystem;
 use super::threads::{KeptBudget, Parts, Threads};
@@ -65,6 +68,8 @@ pub struct Builder {
     deadline: Duration,
     limits: Limits,
     budget: Option<Budget>,
+    accepts_faults: bool,
+    walk_time: Duration,
 }
 
 impl Builder {
@@ -87,6 +92,8 @@ impl Builder {
             deadline: Duration::from_secs(5),
             limits: Limits::default(),
             budget: None,
+            accepts_faults: false,
+            walk_time: Duration::from_micros(500),
         }
     }
 
@@ -231,6 +238,22 @@ impl Builder {
         self
     }
 
+    /// Starts on a kernel with a known [fault](super::KernelFault), too: for distributions that fixed it under an old number. By
+    /// default [`start`](Builder::start) refuses, because such a kernel can hang the machine.
+    pub fn accept_kernel_faults(mut self) -> Builder {
+        self.accepts_faults = true;
+        self
+    }
+
+    /// Sets the longest time of a walk, during which the interrupts of its CPU are off: 20 µs to 4 s, 500 µs by default.
+    ///
+    /// Most walks take 2 to 20 µs. A program can build a stack that takes milliseconds. Its walks end with
+    /// [`Stop::TooSlow`](crate::trace::Stop::TooSlow), and each of them halves the time of the next, down to a sixteenth.
+    pub fn walk_time(mut self, longest: Duration) -> Builder {
+        self.walk_time = longest;
+        self
+    }
+
     /// Sets the longest time that [`finish`](Profiler::finish), [`stop`](Profiler::stop) and drop take; 5 s by default.
     ///
     /// Half of it is for samples that wait to be unwound, a quarter for names, the rest for the sinks. Work that is not
@@ -259,7 +282,7 @@ impl Builder {
         let walkers = self.languages.iter().fold(0, |bits, language| bits | language.walkers());
         let triggers = self.triggers();
         let Loaded { kernel, tables, own, held } =
-            loader::load(self.ring, exclude, walkers, &triggers, self.budget.is_some())?;
+            loader::load(self.ring, exclude, walkers, &triggers, self.budget.is_some(), self.walk_time)?;
         let period = options::period(self.hertz);
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
@@ -338,6 +361,12 @@ impl Builder {
             return Err(StartError::Architecture { name: std::env::consts::ARCH });
         }
         LiveSystem.mappings(std::process::id()).map_err(|error| StartError::NoProc { error })?;
+        if let Some(fault) = KernelFault::find().filter(|_| !self.accepts_faults) {
+            return Err(StartError::FaultyKernel { release: kernel_version::release(), fault });
+        }
+        if !requirements::has_compiler() {
+            return Err(StartError::NoCompiler);
+        }
         Ok(options::check_pids(&self.pids)?)
     }
 
@@ -355,6 +384,7 @@ impl Builder {
         if let Some(budget) = &self.budget {
             budget.check(cpus::online().map_or(1, |cpus| cpus.len() as u32))?;
         }
+        options::check_walk_time(self.walk_time)?;
         options::check_ring(self.ring)
     }
 }

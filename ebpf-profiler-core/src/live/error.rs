@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::capability::{self, Capability, PERFMON};
 use super::filter::FilterError;
+use super::kernel_fault::KernelFault;
 use crate::files::Refused;
 
 /// An error that prevents a profiler from starting.
@@ -43,8 +44,17 @@ pub enum StartError {
         /// Release of the kernel.
         release: String,
     },
+    /// The kernel has a fault that a profiler would trigger: see [`Builder::accept_kernel_faults`](super::Builder::accept_kernel_faults).
+    FaultyKernel {
+        /// Release of the kernel.
+        release: String,
+        /// The fault.
+        fault: KernelFault,
+    },
     /// The kernel has no BTF (`/sys/kernel/btf/vmlinux`).
     NoTypes,
+    /// The kernel's compiler for BPF programs is switched off, and its interpreter doesn't run loops.
+    NoCompiler,
     /// The kernel's verifier rejects the sampling program.
     Rejected {
         /// Error of the system.
@@ -95,6 +105,11 @@ pub enum OptionError {
     Jitter {
         /// The jitter.
         share: f64,
+    },
+    /// A time of a walk outside of 20 µs to 4 s.
+    WalkTime {
+        /// The time.
+        longest: Duration,
     },
     /// A ring size that is no power of two from 64 KiB to 1 GiB.
     RingSize {
@@ -221,6 +236,12 @@ impl fmt::Display for StartError {
             StartError::OldKernel { release } => {
                 write!(f, "kernel {release} is too old for the sampling program; 5.17 or newer is needed")
             }
+            StartError::FaultyKernel { release, fault } => {
+                write!(f, "kernel {release} has a fault: {fault}; {}", fault.remedy())
+            }
+            StartError::NoCompiler => f.write_str(
+                "the kernel's BPF compiler is off, without which no loop runs; switch it on: sysctl net.core.bpf_jit_enable=1",
+            ),
             StartError::NoTypes => f.write_str(
                 "this kernel has no type information (/sys/kernel/btf/vmlinux); \
                  use one that is built with CONFIG_DEBUG_INFO_BTF=y",
@@ -276,6 +297,9 @@ impl fmt::Display for OptionError {
             }
             OptionError::Jitter { share } => {
                 write!(f, "the jitter cannot be {share}; choose a share from 0 to 1")
+            }
+            OptionError::WalkTime { longest } => {
+                write!(f, "a walk of {longest:?} is not possible; choose 20 µs to 4 s")
             }
             OptionError::RingSize { bytes } => write!(
                 f,

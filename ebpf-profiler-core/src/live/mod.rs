@@ -73,6 +73,8 @@ mod kernel_tables;
 
 mod kernel_types;
 
+mod kernel_fault;
+
 mod kernel_version;
 
 mod loader;
@@ -120,6 +122,7 @@ pub use builder::Builder;
 pub use error::{ChangeError, OptionError, StartError, StopError};
 pub use filter::{Filter, FilterError};
 pub use health::{BudgetStats, DeadlineStats, Health, KindBudget, SinkStats};
+pub use kernel_fault::KernelFault;
 pub use label::{LabelGuard, label};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};

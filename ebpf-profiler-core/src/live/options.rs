@@ -52,6 +52,13 @@ pub(super) fn check_triggers(triggers: &[Trigger]) -> Result<(), OptionError> {
     }
 }
 
+/// Shortest and longest time of a walk.
+const WALK_TIME: std::ops::RangeInclusive<Duration> = Duration::from_micros(20)..=Duration::from_secs(4);
+
+pub(super) fn check_walk_time(longest: Duration) -> Result<(), OptionError> {
+    if WALK_TIME.contains(&longest) { Ok(()) } else { Err(OptionError::WalkTime { longest }) }
+}
+
 pub(super) fn check_ring(bytes: u32) -> Result<(), OptionError> {
     if RING.contains(&bytes) && bytes.is_power_of_two() {
         return Ok(());

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use super::capability::{
     self, BPF, CHECKPOINT_RESTORE, Capability, DAC_READ_SEARCH, PERFMON, SYS_ADMIN, SYS_PTRACE,
 };
+use super::kernel_fault::KernelFault;
 use super::{kernel_version, memory};
 
 /// A requirement of a profiler, or something that improves its profiles.
@@ -18,8 +19,17 @@ pub struct Requirement {
     pub state: State,
     /// Value that was found.
     pub found: String,
-    /// Purpose, or the remedy if it is missing.
-    pub advice: &'static str,
+    /// Purpose of the requirement.
+    pub purpose: &'static str,
+    /// Remedy if it is not met.
+    pub remedy: &'static str,
+}
+
+impl Requirement {
+    /// Returns the remedy of a requirement that is not met, and the purpose of another.
+    pub fn advice(&self) -> &'static str {
+        if self.state == State::There { self.purpose } else { self.remedy }
+    }
 }
 
 /// State of a requirement.
@@ -46,11 +56,16 @@ pub enum State {
 pub fn requirements() -> Vec<Requirement> {
     vec![
         kernel(),
+        faults(),
         architecture(),
         types(),
         compiler(),
-        required_capability(BPF, "loads the sampling program"),
-        required_capability(PERFMON, "reads the stacks of the kernel and of other users' programs"),
+        required_capability(BPF, "loads the sampling program", CAPABILITIES),
+        required_capability(
+            PERFMON,
+            "reads the stacks of the kernel and of other users' programs",
+            CAPABILITIES,
+        ),
         sampling(),
         helpful_capability(SYS_PTRACE, "opens the files and reads the code of other users' programs"),
         helpful_capability(DAC_READ_SEARCH, "opens programs that only their owner may read"),
@@ -61,74 +76,111 @@ pub fn requirements() -> Vec<Requirement> {
     ]
 }
 
+/// Remedy for a missing capability without which no profiler starts.
+const CAPABILITIES: &str =
+    "run as root (sudo), or: setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep PROGRAM";
+
 fn kernel() -> Requirement {
     let release = kernel_version::release();
     let is_new_enough =
         kernel_version::parse(&release).is_some_and(|version| version >= kernel_version::MINIMUM);
-    let state = if is_new_enough { State::There } else { State::Missing };
     Requirement {
         what: "kernel",
-        state,
+        state: state(is_new_enough, State::Missing),
         found: release,
-        advice: "5.17 or newer, for the loop that walks stacks",
+        purpose: "has the loop that walks stacks",
+        remedy: "boot Linux 5.17 or newer, for the loop that walks stacks",
+    }
+}
+
+fn faults() -> Requirement {
+    let fault = KernelFault::find();
+    Requirement {
+        what: "kernel faults",
+        state: state(fault.is_none(), State::Missing),
+        found: fault.map_or_else(|| "none known".to_owned(), |fault| fault.to_string()),
+        purpose: "no known fault that a profiler would trigger",
+        remedy: fault.map_or("", KernelFault::remedy),
     }
 }
 
 fn architecture() -> Requirement {
-    let state = if super::IS_SUPPORTED { State::There } else { State::Missing };
-    let found = std::env::consts::ARCH.to_owned();
-    Requirement { what: "CPU", state, found, advice: "x86_64; the kernel side is compiled for no other yet" }
+    Requirement {
+        what: "CPU",
+        state: state(super::IS_SUPPORTED, State::Missing),
+        found: std::env::consts::ARCH.to_owned(),
+        purpose: "the kernel side is compiled for it",
+        remedy: "use x86_64; the kernel side is compiled for no other yet",
+    }
 }
 
 fn types() -> Requirement {
     let size = fs::metadata("/sys/kernel/btf/vmlinux").map(|file| file.len());
-    let (state, found) = match size {
-        Ok(size) => (State::There, format!("{} KiB", size / 1024)),
-        Err(error) => (State::Missing, error.to_string()),
-    };
+    let state = state(size.is_ok(), State::Missing);
     Requirement {
         what: "type information",
         state,
-        found,
-        advice: "a kernel built with CONFIG_DEBUG_INFO_BTF=y",
+        found: size.map_or_else(|error| error.to_string(), |size| format!("{} KiB", size / 1024)),
+        purpose: "tells where the kernel keeps registers and names of threads",
+        remedy: "use a kernel that is built with CONFIG_DEBUG_INFO_BTF=y",
     }
 }
 
 fn compiler() -> Requirement {
+    let is_on = has_compiler();
+    Requirement {
+        what: "BPF compiler",
+        state: state(is_on, State::Missing),
+        found: if is_on { "on" } else { "off" }.to_owned(),
+        purpose: "runs the loop that walks stacks",
+        remedy: "switch it on: sysctl net.core.bpf_jit_enable=1",
+    }
+}
+
+/// Returns `true` if the kernel compiles BPF programs. Its interpreter rejects loops with a callback.
+pub(super) fn has_compiler() -> bool {
     // A kernel that always compiles has no switch.
-    let found = match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
-        "0" => "off",
-        _ => "on",
-    };
-    let state = if found == "on" { State::There } else { State::Limited };
-    let advice = "makes walks fast; switch it on with: sysctl net.core.bpf_jit_enable=1";
-    Requirement { what: "BPF compiler", state, found: found.to_owned(), advice }
+    read("/proc/sys/net/core/bpf_jit_enable") != "0"
 }
 
 fn sampling() -> Requirement {
     let level = capability::paranoia();
-    let state = if level <= 2 || SYS_ADMIN.is_held() { State::There } else { State::Missing };
-    let advice = "kernel.perf_event_paranoid at most 2; some distributions' kernels want CAP_SYS_ADMIN above";
-    Requirement { what: "perf events", state, found: format!("level {level}"), advice }
+    Requirement {
+        what: "perf events",
+        state: state(level <= 2 || SYS_ADMIN.is_held(), State::Missing),
+        found: format!("level {level}"),
+        purpose: "runs the sampling program on each CPU's clock",
+        remedy: "run as root (sudo), or: sysctl kernel.perf_event_paranoid=2; this kernel wants CAP_SYS_ADMIN above",
+    }
 }
 
-fn required_capability(capability: Capability, advice: &'static str) -> Requirement {
-    let (state, found) =
-        if capability.is_held() { (State::There, "held") } else { (State::Missing, "not held") };
-    Requirement { what: capability.name, state, found: found.to_owned(), advice }
+fn state(is_met: bool, otherwise: State) -> State {
+    if is_met { State::There } else { otherwise }
 }
 
-fn helpful_capability(capability: Capability, advice: &'static str) -> Requirement {
-    let requirement = required_capability(capability, advice);
-    let state = if requirement.state == State::Missing { State::Limited } else { requirement.state };
-    Requirement { state, ..requirement }
+fn required_capability(capability: Capability, purpose: &'static str, remedy: &'static str) -> Requirement {
+    let is_held = capability.is_held();
+    let found = if is_held { "held" } else { "not held" }.to_owned();
+    Requirement { what: capability.name, state: state(is_held, State::Missing), found, purpose, remedy }
+}
+
+fn helpful_capability(capability: Capability, purpose: &'static str) -> Requirement {
+    let remedy =
+        "profiles have fewer names without it; run as root (sudo), or add it: setcap, AmbientCapabilities=";
+    let requirement = required_capability(capability, purpose, remedy);
+    Requirement { state: state(requirement.state == State::There, State::Limited), ..requirement }
 }
 
 fn process_numbers() -> Requirement {
     let namespace = fs::metadata("/proc/self/ns/pid").map_or(FIRST_NAMESPACE, |file| file.ino());
     let (state, found) = numbering(namespace, &read("/proc/self/status"));
-    let advice = "matches processes with samples by the kernel's number; in a container: docker run --pid=host, hostPID: true";
-    Requirement { what: "process numbers", state, found: found.to_owned(), advice }
+    Requirement {
+        what: "process numbers",
+        state,
+        found: found.to_owned(),
+        purpose: "matches processes with samples by the kernel's number",
+        remedy: "share the machine's processes: docker run --pid=host, in Kubernetes hostPID: true",
+    }
 }
 
 /// Compares the process ids of samples, which are of the initial namespace, with those of the mounted `/proc`.
@@ -151,19 +203,25 @@ fn kernel_names() -> Requirement {
         (false, false) => (State::Limited, "addresses are hidden"),
         (false, true) => (State::There, "readable"),
     };
-    let advice = "names of code that the kernel generates: CAP_SYSLOG, and kernel.kptr_restrict at most 1";
-    Requirement { what: "kernel symbols", state, found: found.to_owned(), advice }
+    Requirement {
+        what: "kernel symbols",
+        state,
+        found: found.to_owned(),
+        purpose: "names code that the kernel generates",
+        remedy: "hold CAP_SYSLOG, and: sysctl kernel.kptr_restrict=1",
+    }
 }
 
 fn lockdown() -> Requirement {
     let modes = read("/sys/kernel/security/lockdown");
     let mode = modes.split(['[', ']']).nth(1).unwrap_or("none").to_owned();
-    let state = if mode == "confidentiality" { State::Missing } else { State::There };
+    let state = state(mode != "confidentiality", State::Missing);
     Requirement {
         what: "lockdown",
         state,
         found: mode,
-        advice: "confidentiality forbids to read the memory of programs and kernel",
+        purpose: "permits to read the memory of programs and kernel",
+        remedy: "boot with lockdown=integrity or without; confidentiality forbids to read memory",
     }
 }
 
@@ -180,7 +238,26 @@ mod tests {
         let all = requirements();
         assert_eq!(all[0].what, "kernel");
         assert!(!all[0].found.is_empty());
-        assert!(all.iter().all(|requirement| !requirement.advice.is_empty()));
+        assert!(all.iter().all(|requirement| !requirement.advice().is_empty()));
+    }
+
+    /// A remedy says what to do; a purpose does not.
+    #[test]
+    fn missing_requirements_advise_what_to_do() {
+        for mut requirement in requirements() {
+            requirement.state = State::Missing;
+            let verbs = [
+                "run ",
+                "boot ",
+                "use ",
+                "switch ",
+                "hold ",
+                "share ",
+                "profiles have fewer names without it; run ",
+            ];
+            let is_known = verbs.iter().any(|verb| requirement.advice().starts_with(verb));
+            assert!(is_known || requirement.what == "kernel faults", "{requirement:?}");
+        }
     }
 
     #[test]

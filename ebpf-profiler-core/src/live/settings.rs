@@ -32,6 +32,8 @@ impl Settings {
             tgid_offset,
             table_generation,
             full_copies,
+            walk_nanos,
+            reserved,
         } = self.config;
         let words = [
             version,
@@ -42,6 +44,8 @@ impl Settings {
             tgid_offset,
             table_generation,
             full_copies,
+            walk_nanos,
+            reserved,
         ];
         self.map.set(0, &words.map(u32::to_ne_bytes).concat())
     }

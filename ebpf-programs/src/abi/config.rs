@@ -26,7 +26,37 @@ pub struct Config {
     /// Number of raw samples with as much of the stack as fits that a process may send in a window of
     /// [`RAW_WINDOW`]; further ones copy less, see [`max_copy`].
     pub full_copies: u32,
+    /// Time in nanoseconds after which a walk ends. A process whose walks took longer gets a fraction of it: see [`SlowWalks`].
+    pub walk_nanos: u32,
+    /// Reserved; must be zero.
+    pub reserved: u32,
 }
+
+/// Walks of a process that took too long, a value of the map `SLOW_WALKS`. The kernel side alone uses it.
+///
+/// Each of them halves the time limit of the next, down to a sixteenth, until none was too slow for [`SLOW_WINDOW`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowWalks {
+    /// Time at which the process has its whole limit again, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub until: u64,
+    /// Process id.
+    pub pid: u32,
+    /// Number of times that the limit is halved, at most [`MAX_HALVINGS`].
+    pub halvings: u32,
+}
+
+/// Number of entries of the map `SLOW_WALKS`, which is indexed by the process id modulo that.
+pub const SLOW_WALKS: u32 = 1024;
+
+/// Time after which a slow walk is forgotten, in nanoseconds.
+pub const SLOW_WINDOW: u64 = 10_000_000_000;
+
+/// Maximum number of times that the limit is halved.
+pub const MAX_HALVINGS: u32 = 4;
+
+/// Number of steps between two looks at the clock; a power of two. A step takes at most a microsecond.
+pub const STEPS_PER_LOOK: u32 = 32;
 
 /// Time in which the raw samples of a process are counted, in nanoseconds; an eighth of the number is carried over to the next.
 pub const RAW_WINDOW: u64 = 1_000_000_000;
@@ -76,7 +106,7 @@ pub const RAW_SENT: u32 = 1024;
 /// Number of levels of per-CPU state, if events can interrupt one another: a program that interrupts that many others is not run.
 pub const MAX_LEVELS: u32 = 4;
 
-const _: () = assert!(size_of::<Config>() == 32);
+const _: () = assert!(size_of::<Config>() == 40);
 
 #[cfg(test)]
 mod tests {

@@ -68,6 +68,8 @@ reasons! {
         Exec = 15, "exec";
         /// The process has more different stacks in the profile than its share.
         TooManyStacks = 16, "too many different stacks";
+        /// The walk took longer than its [time limit](super::config::Config::walk_nanos); the root side is missing.
+        TooSlow = 17, "took longer than the limit";
     }
 }
 

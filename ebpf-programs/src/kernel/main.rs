@@ -54,6 +54,8 @@ mod span;
 
 mod threads;
 
+mod time_limit;
+
 mod user_registers;
 
 use aya_ebpf::EbpfContext;

@@ -6,7 +6,9 @@ use aya_ebpf::btf_maps::{Array, ArrayOfMaps, HashMap, LruHashMap, ProgramArray, 
 use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::budget::{Cost, MAX_KINDS};
-use ebpf_programs::abi::config::{Config, RAW_SENT as RAW_SENT_ENTRIES, RawSent};
+use ebpf_programs::abi::config::{
+    Config, RAW_SENT as RAW_SENT_ENTRIES, RawSent, SLOW_WALKS as SLOW_WALKS_ENTRIES, SlowWalks,
+};
 use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
 use ebpf_programs::abi::held;
@@ -60,6 +62,10 @@ pub(crate) static CPU_BUFFERS: Array<CpuBuffer, 1, MMAPABLE> = Array::new();
 /// Raw samples of processes, by process id modulo their number. Two processes with one entry restart each other's count.
 #[btf_map]
 pub(crate) static RAW_SENT: Array<RawSent, { RAW_SENT_ENTRIES as usize }> = Array::new();
+
+/// Slow walks of processes, by process id modulo their number.
+#[btf_map]
+pub(crate) static SLOW_WALKS: Array<SlowWalks, { SLOW_WALKS_ENTRIES as usize }> = Array::new();
 
 /// Ring for urgent and long records; the loader sets its size.
 #[btf_map]

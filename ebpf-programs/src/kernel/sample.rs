@@ -5,6 +5,7 @@ use aya_ebpf::helpers::generated::{
     bpf_ktime_get_ns, bpf_loop,
 };
 use core::ffi::{c_long, c_void};
+use ebpf_programs::abi::config::STEPS_PER_LOOK;
 use ebpf_programs::abi::mapping::filter;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{Head, MAX_KERNEL_FRAMES, MAX_STEPS, kind};
@@ -14,7 +15,7 @@ use crate::context::Context;
 use crate::maps::{CONFIG, PROCESSES, SCRATCH};
 use crate::output::{self, Counters};
 use crate::scratch::{ALL, HEAD_WORDS, Scratch, taken, walkers};
-use crate::{budget, filter as filters, level, life, raw, user_registers};
+use crate::{budget, filter as filters, level, life, raw, time_limit, user_registers};
 
 /// Takes one sample of kind number `event` with a value, or none because of the [budget].
 #[inline(always)]
@@ -118,8 +119,12 @@ fn take_in<C: Context, const SET: u32>(
     } else if known.is_none() {
         Stop::UnknownProcess
     } else {
+        scratch.walk_end = time_limit::end(config, pid, scratch.head().time);
         walk::<SET>(scratch)
     };
+    if let Stop::TooSlow = stop {
+        time_limit::halve(pid, scratch.head().time);
+    }
     scratch.head().stop = stop as u8;
     match raw::grant(scratch, config, stop) {
         Some(most) => {
@@ -170,9 +175,14 @@ fn walk<const SET: u32>(scratch: &mut Scratch) -> Stop {
 }
 
 /// Runs one iteration: one step and a run of plain frames. Returns 0 to continue.
-extern "C" fn step<const SET: u32>(_: u32, state: *mut *mut Scratch) -> c_long {
+extern "C" fn step<const SET: u32>(index: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer on the stack of `walk`.
     let scratch = unsafe { &mut **state };
+    // SAFETY: the helper has no conditions.
+    if index % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && unsafe { bpf_ktime_get_ns() } > scratch.walk_end {
+        scratch.stop = Stop::TooSlow as u32;
+        return 1;
+    }
     let machine = (&raw mut *scratch).cast::<Scratch<SET>>();
     // SAFETY: the walk reads and writes its own fields, the machine all others; both are plain memory of one
     // map value that belongs to this CPU.

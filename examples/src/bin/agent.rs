@@ -201,7 +201,7 @@ fn run(
 /// Reports requirements that this machine does not meet.
 fn report_requirements() {
     for requirement in requirements().iter().filter(|requirement| requirement.state != State::There) {
-        say(&format!("{}: {}; {}", requirement.what, requirement.found, requirement.advice));
+        say(&format!("{}: {}; {}", requirement.what, requirement.found, requirement.advice()));
     }
 }
 

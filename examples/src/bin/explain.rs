@@ -23,7 +23,7 @@ fn main() {
             State::Limited => "less",
             _ => "MISSING",
         };
-        let Requirement { what, found, advice, .. } = requirement;
+        let (Requirement { what, found, .. }, advice) = (requirement, requirement.advice());
         print(format_args!("{mark:<8} {what:<20} {found:<24} {advice}\n"));
     }
     match Profiler::builder().start() {

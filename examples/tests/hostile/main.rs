@@ -7,6 +7,7 @@
 //!   endings.rs     signals and outputs that fail
 //!   processes.rs   life events at full speed
 //!   nonsense.rs    programs that claim to be runtimes
+//!   slow.rs        stacks that take long to walk
 //!   chaos.rs       all of these beside one another for ten minutes
 //! ```
 //!
@@ -28,3 +29,5 @@ mod recordings;
 mod nonsense;
 
 mod scratch;
+
+mod slow;

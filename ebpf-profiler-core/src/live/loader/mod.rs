@@ -14,6 +14,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use ebpf_programs::abi;
 use ebpf_programs::abi::config::{Config, MAX_LEVELS, RING_PER_COPY};
@@ -91,6 +92,7 @@ pub(super) fn load(
     walkers: u32,
     triggers: &[Trigger],
     has_budget: bool,
+    walk_time: Duration,
 ) -> Result<Loaded, StartError> {
     check_kernel()?;
     check_object(ebpf_programs::OBJECT)?;
@@ -103,7 +105,7 @@ pub(super) fn load(
     let attached = Attached::load(&mut object, triggers)?;
     let programs = TRACEPOINTS.map(|(name, tracepoint)| Ok((object.program(name)?, tracepoint)));
     let programs = programs.into_iter().collect::<Result<Vec<_>, StartError>>()?;
-    let settings = configure(object.map("CONFIG")?, ring, exclude)?;
+    let settings = configure(object.map("CONFIG")?, ring, exclude, walk_time)?;
     let links = programs.iter().map(|(program, tracepoint)| bpf::attach(program, tracepoint));
     let links = links.collect::<Result<_, _>>();
     let follow = |error| StartError::system("follow the life of processes", &[PERFMON], error);
@@ -218,7 +220,7 @@ fn set_periods(map: &Map, triggers: &[Trigger]) -> Result<(), StartError> {
 }
 
 /// Writes the configuration of the kernel side.
-fn configure(map: Map, ring: u32, exclude: u32) -> Result<Settings, StartError> {
+fn configure(map: Map, ring: u32, exclude: u32, walk_time: Duration) -> Result<Settings, StartError> {
     // Without type information the offsets are 0, which disables the few things that need them.
     let mut types = KernelTypes::of_this_kernel().ok();
     let mut at = |path| types.as_mut().and_then(|types| types.offset("task_struct", path)).unwrap_or(0);
@@ -231,6 +233,8 @@ fn configure(map: Map, ring: u32, exclude: u32) -> Result<Settings, StartError> 
         tgid_offset: at("tgid"),
         table_generation: 0,
         full_copies: ring / RING_PER_COPY,
+        walk_nanos: u32::try_from(walk_time.as_nanos()).unwrap_or(u32::MAX),
+        reserved: 0,
     };
     let failed = |error| StartError::System { what: "configure the kernel side", error };
     Settings::new(map, config).map_err(failed)
