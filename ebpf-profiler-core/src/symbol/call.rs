@@ -46,8 +46,15 @@ impl Machine for CodeOf<'_> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::elf::ReadAt;
+    use crate::process::{Module, ModuleId};
+    use crate::profile::{Process, Profile, ProfileBuilder, Thread};
+    use crate::symbol::Symbols;
+    use crate::trace::{Found, Frame, Stop, Trace};
 
     /// `_start` calls the C library indirectly, and halts if that returns.
     #[cfg(target_arch = "x86_64")]
@@ -61,5 +68,32 @@ mod tests {
         assert!(ends_at(&elf, call + 5));
         assert!(!ends_at(&elf, elf.entry() + 8));
         assert!(ends_at(&elf, 1 << 40) && !ends_at(&elf, u64::MAX), "what can't be read is not doubted");
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn frames_behind_no_call_are_doubtful() {
+        let open = || Ok(Box::new(File::open("/proc/self/exe")?) as Box<dyn ReadAt>);
+        let entry = Elf::open(File::open("/proc/self/exe").unwrap()).unwrap().entry();
+        let mut builder = ProfileBuilder::new(Duration::from_millis(10));
+        let process = builder.process(Process::new(7));
+        let thread = builder.thread(Thread::new(process, 7, "worker"));
+        for (address, found) in
+            [(entry + 8, Found::Exactly), (entry + 8, Found::Uncalled), (entry + 9, Found::Guessed)]
+        {
+            let frames = vec![Frame::Native { module: ModuleId(1), address, found }];
+            builder.add(thread, &Trace::new(frames, Stop::Root), 1);
+        }
+        let mut module = Module::new("/proc/self/exe");
+        module.opener = Some(Arc::new(open));
+        let mut symbols = Symbols::default();
+        let modules = |_| Some(module.clone());
+        let profile = builder.finish(SystemTime::now(), Duration::from_secs(1), modules, &mut symbols);
+        let doubtful: Vec<bool> = profile.samples().map(|sample| sample.trace().is_doubtful()).collect();
+        assert_eq!(doubtful, [true, false, true]);
+        assert_eq!((profile.summary().doubtful, symbols.stats().doubtful), (2, 2));
+        assert!(profile.samples().next().unwrap().trace().frames().next().unwrap().is_guessed());
+        let merged = Profile::merge([&profile, &profile]).unwrap();
+        assert_eq!(merged.summary().doubtful, 4);
     }
 }

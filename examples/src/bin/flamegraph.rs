@@ -120,6 +120,10 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
         let total =
             if kind.is_cpu() { String::new() } else { format!("{kind}: {}, ", kind.format(profile.total())) };
         print(format_args!("{table}\n{total}{all} samples, {whole} whole ({share:.1} %), {lost} lost\n"));
+        let doubtful = profile.summary().doubtful;
+        if doubtful > 0 {
+            say(format_args!("{doubtful} of these samples are doubtful: a return address follows no call"));
+        }
     }
     print(format_args!("{}\n", output.display()));
     if let Some(budget) = examples::describe_budget(health) {

@@ -33,6 +33,14 @@ pub(crate) fn profile(pids: impl IntoIterator<Item = u32>, duration: Duration) -
     }
     std::thread::sleep(duration);
     let (profile, _) = profiler.finish().unwrap_or_else(|error| panic!("{error}"));
+    // Runtimes enter some of their code in unusual ways.
+    let summary = profile.summary();
+    assert!(
+        summary.doubtful <= summary.samples / 100,
+        "{} of {} doubtful",
+        summary.doubtful,
+        summary.samples
+    );
     profile
 }
 

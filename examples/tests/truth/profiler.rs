@@ -113,6 +113,8 @@ impl Working {
         let said = std::fs::read(said_path(&self.order)).expect("it was created");
         let said = String::from_utf8_lossy(&said);
         assert!(status.success(), "the profiler failed: {said}");
+        // Programs whose unwind data is right have none.
+        assert!(!said.contains(" doubtful"), "{said}");
         let text = if is_perf() {
             perf::folded(&self.order)
         } else {
