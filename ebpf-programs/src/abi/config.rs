@@ -85,7 +85,7 @@ pub const fn max_copy(number: u32, full_copies: u32) -> u32 {
     (LARGE_COPY * full_copies / number * full_copies / number) as u32
 }
 
-/// Raw samples of a process in the current window, a value of the map `RAW_SENT`. The kernel side alone uses it.
+/// Raw samples of a process in the current window.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawSent {
@@ -97,10 +97,51 @@ pub struct RawSent {
     pub count: u32,
 }
 
+/// The raw samples of four processes, a value of the map `RAW_SENT`. The kernel side alone uses it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RawSentSet {
+    /// The processes.
+    pub ways: [RawSent; RAW_WAYS],
+}
+
+impl RawSentSet {
+    /// Counts a raw sample of a process. Returns the number of those before it in the window.
+    ///
+    /// A process without a way takes the one whose window began first, with its count: processes that take the ways of one
+    /// another have one limit together.
+    #[inline(always)]
+    pub fn count(&mut self, pid: u32, now: u64) -> u32 {
+        let mut way = 0;
+        for other in 0..RAW_WAYS {
+            if self.ways[other].pid == pid {
+                way = other;
+                break;
+            }
+            if self.ways[other].since < self.ways[way].since {
+                way = other;
+            }
+        }
+        let sent = &mut self.ways[way];
+        let elapsed = now.wrapping_sub(sent.since);
+        if elapsed > RAW_WINDOW {
+            sent.since = now;
+            // A process that goes on is not granted as many full copies again.
+            sent.count = if elapsed < RAW_WINDOW * 8 { sent.count / 8 } else { 0 };
+        }
+        sent.pid = pid;
+        sent.count += 1;
+        sent.count - 1
+    }
+}
+
+/// Number of processes of a set.
+pub const RAW_WAYS: usize = 4;
+
 /// Bytes of the ring for each raw sample that copies as much as fits.
 pub const RING_PER_COPY: u32 = 64 << 10;
 
-/// Number of entries of the map `RAW_SENT`, which is indexed by the process id modulo that.
+/// Number of sets of the map `RAW_SENT`, which is indexed by the process id modulo that.
 pub const RAW_SENT: u32 = 1024;
 
 /// Number of levels of per-CPU state, if events can interrupt one another: a program that interrupts that many others is not run.
@@ -111,6 +152,29 @@ const _: () = assert!(size_of::<Config>() == 40);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processes_of_a_set_have_limits_of_their_own() {
+        let mut set = RawSentSet::default();
+        let mut count = |number: u32| set.count(number % 4 * RAW_SENT + 7, u64::from(number));
+        assert_eq!((0..4000).map(&mut count).max(), Some(999));
+        // The next window.
+        assert_eq!((set.count(7, RAW_WINDOW + 1), set.count(7, RAW_WINDOW + 2)), (125, 126));
+        assert_eq!(set.count(7, RAW_WINDOW * 20), 0);
+    }
+
+    #[test]
+    fn processes_that_displace_one_another_get_no_more_full_copies() {
+        for processes in [2, 5, 8, 100, 1000] {
+            let (mut set, mut bytes) = (RawSentSet::default(), 0);
+            for number in 0..100_000_u32 {
+                let before = set.count(number % processes + 1, RAW_WINDOW * 9 + u64::from(number));
+                bytes += u64::from(max_copy(before, 64));
+            }
+            let most = RAW_WAYS as u64 * 64 * (MAX_COPY as u64 + LARGE_COPY);
+            assert!(bytes < most + 100_000 * u64::from(MIN_COPY), "{processes}: {bytes} bytes");
+        }
+    }
 
     #[test]
     fn copies_shrink_so_that_a_flood_stays_small() {

@@ -7,7 +7,7 @@ use aya_ebpf::macros::btf_map;
 use ebpf_programs::abi::arena::{Block, CHUNK_BLOCKS, CHUNKS};
 use ebpf_programs::abi::budget::{Cost, MAX_KINDS};
 use ebpf_programs::abi::config::{
-    Config, RAW_SENT as RAW_SENT_ENTRIES, RawSent, SLOW_WALKS as SLOW_WALKS_ENTRIES, SlowWalks,
+    Config, RAW_SENT as RAW_SENT_SETS, RawSentSet, SLOW_WALKS as SLOW_WALKS_ENTRIES, SlowWalks,
 };
 use ebpf_programs::abi::cpu_buffer::CpuBuffer;
 use ebpf_programs::abi::filter::{Filter, MAX_CGROUPS};
@@ -59,9 +59,9 @@ pub(crate) static COUNTERS: Array<[u64; Counter::WORDS], 1, MMAPABLE> = Array::n
 #[btf_map]
 pub(crate) static CPU_BUFFERS: Array<CpuBuffer, 1, MMAPABLE> = Array::new();
 
-/// Raw samples of processes, by process id modulo their number. Two processes with one entry restart each other's count.
+/// Raw samples of processes, in sets by process id modulo their number.
 #[btf_map]
-pub(crate) static RAW_SENT: Array<RawSent, { RAW_SENT_ENTRIES as usize }> = Array::new();
+pub(crate) static RAW_SENT: Array<RawSentSet, { RAW_SENT_SETS as usize }> = Array::new();
 
 /// Slow walks of processes, by process id modulo their number.
 #[btf_map]

@@ -3,7 +3,7 @@
 use aya_ebpf::bindings::BPF_RB_AVAIL_DATA;
 use aya_ebpf::helpers::generated::{bpf_loop, bpf_probe_read_user, bpf_ringbuf_query};
 use core::ffi::{c_long, c_void};
-use ebpf_programs::abi::config::{Config, MIN_COPY, RAW_SENT as RAW_SENT_ENTRIES, RAW_WINDOW, max_copy};
+use ebpf_programs::abi::config::{Config, MIN_COPY, RAW_SENT as RAW_SENT_SETS, max_copy};
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
@@ -56,17 +56,9 @@ fn share_of_room(config: &Config) -> u32 {
 /// Counts a raw sample of a process. Returns the number of those before it in the window.
 #[inline(always)]
 fn count(pid: u32, now: u64) -> u32 {
-    let Some(sent) = RAW_SENT.get_ptr_mut(pid & (RAW_SENT_ENTRIES - 1)) else { return 0 };
+    let Some(set) = RAW_SENT.get_ptr_mut(pid % RAW_SENT_SETS) else { return 0 };
     // SAFETY: the value stays allocated while the program runs; a lost update grants one sample more.
-    let sent = unsafe { &mut *sent };
-    let elapsed = now.wrapping_sub(sent.since);
-    if sent.pid != pid || elapsed > RAW_WINDOW {
-        // A process that goes on is not granted as many full copies again.
-        let carried = if sent.pid == pid && elapsed < RAW_WINDOW * 8 { sent.count / 8 } else { 0 };
-        (sent.pid, sent.since, sent.count) = (pid, now, carried);
-    }
-    sent.count += 1;
-    sent.count - 1
+    unsafe { (*set).count(pid, now) }
 }
 
 /// Takes one raw sample from the budget of a process. Returns `false` if the budget is used up.
