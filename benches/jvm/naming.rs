@@ -65,7 +65,7 @@ impl Process {
     fn attach(pid: u32) -> Outcome<Process> {
         let times = Arc::new(Mutex::new(Times::default()));
         let mut registry =
-            Registry::new(Box::new(LiveSystem), Box::new(MemoryTables::default()), None, 1 << 26);
+            Registry::new(Box::new(LiveSystem::default()), Box::new(MemoryTables::default()), None, 1 << 26);
         let timed = |language| Box::new(Timed::new(times.clone(), language)) as Box<dyn Language>;
         registry.add_languages(ebpf_profiler_hll::all().into_iter().map(timed).collect());
         registry.publish(pid, 1).ok_or("a process without files")?;
@@ -75,9 +75,9 @@ impl Process {
     /// Returns the words of frames in all code blobs, as the kernel side sends them.
     fn words(&self) -> Outcome<Vec<[u64; 2]>> {
         let walker = self.times().walker.ok_or("a process without a virtual machine")?;
-        let read = |address: u64, buffer: &mut [u8]| {
-            LiveSystem.read(self.pid, address, buffer).map_err(|_| Unreadable)
-        };
+        let system = LiveSystem::default();
+        let read =
+            |address: u64, buffer: &mut [u8]| system.read(self.pid, address, buffer).map_err(|_| Unreadable);
         let words = |(blob, check)| {
             let shape = u64::from(shape::COMPILED) << SHAPE_SHIFT;
             [INTERPRETED | shape | blob, DETAIL | u64::from(check) << 32]

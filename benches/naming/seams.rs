@@ -15,7 +15,7 @@ use ebpf_profiler_core::process::Opener;
 
 /// The running machine; its reads of memory are logged with address and size.
 #[derive(Clone, Default)]
-pub(crate) struct Counted(Arc<Mutex<Vec<(u64, usize)>>>);
+pub(crate) struct Counted(Arc<Mutex<Vec<(u64, usize)>>>, LiveSystem);
 
 impl Counted {
     /// Takes the reads since the previous call.
@@ -26,24 +26,24 @@ impl Counted {
 
 impl System for Counted {
     fn processes(&self) -> Vec<u32> {
-        LiveSystem.processes()
+        self.1.processes()
     }
 
     fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
-        LiveSystem.mappings(pid)
+        self.1.mappings(pid)
     }
 
     fn describe(&self, pid: u32) -> Description {
-        LiveSystem.describe(pid)
+        self.1.describe(pid)
     }
 
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
-        LiveSystem.opener(pid, mapping)
+        self.1.opener(pid, mapping)
     }
 
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((address, buffer.len()));
-        LiveSystem.read(pid, address, buffer)
+        self.1.read(pid, address, buffer)
     }
 }
 

@@ -73,7 +73,7 @@ impl Questions {
 
     /// Runs one round.
     pub(crate) fn ask(&self, deep: &Workload, flat: &Workload) -> Outcome<Turn> {
-        let (mut registry, answers) = registry(Box::new(LiveSystem));
+        let (mut registry, answers) = registry(Box::new(LiveSystem::default()));
         let first = time(|| registry.publish(deep.pid(), 1));
         let second = time(|| registry.publish(flat.pid(), 1));
         let mut frames = Vec::with_capacity(deep.library.len());
@@ -112,9 +112,10 @@ fn registry(system: Box<dyn System>) -> (Registry, Arc<Mutex<Answers>>) {
 
 /// Returns the words of a frame of the process's first interpreter.
 fn call(pid: u32, said: &Said, place: usize, walker: &FrameWalker) -> Outcome<[u64; 2]> {
+    let system = LiveSystem::default();
     let word = |address: u64| {
         let mut bytes = [0; 8];
-        LiveSystem.read(pid, address, &mut bytes).map(|()| u64::from_le_bytes(bytes))
+        system.read(pid, address, &mut bytes).map(|()| u64::from_le_bytes(bytes))
     };
     let check = u64::from(walker.check(said.address, word)?) & CHECK;
     Ok([INTERPRETED | said.address, DETAIL | check << 32 | u64::from(said.places[place].0)])

@@ -26,6 +26,8 @@ mod refused;
 
 mod stream;
 
+pub(crate) mod target;
+
 #[cfg(test)]
 mod tests;
 

@@ -23,7 +23,7 @@ use super::priority;
 use super::profiler::Profiler;
 use super::requirements;
 use super::source::LiveSource;
-use super::system::LiveSystem;
+use super::system::{LiveSystem, mappings_of_process};
 use super::threads::{KeptBudget, Parts, Threads};
 use super::trigger::Trigger;
 use crate::language::Language;
@@ -33,7 +33,7 @@ use crate::profile::SampleKind;
 use crate::registry::{Limits, Registry};
 use crate::replay::{RecordOptions, Recorder, RecordingSymbolizer, RecordingSystem};
 use crate::sink::Sink;
-use crate::symbol::{Symbolizer, Symbols};
+use crate::symbol::{SymbolOptions, Symbolizer, Symbols};
 use crate::unwind::UnwindCompiler;
 
 /// Configures and starts a [`Profiler`].
@@ -70,6 +70,8 @@ pub struct Builder {
     budget: Option<Budget>,
     accepts_faults: bool,
     walk_time: Duration,
+    any_file_system: bool,
+    command_lines: bool,
 }
 
 impl Builder {
@@ -94,6 +96,8 @@ impl Builder {
             budget: None,
             accepts_faults: false,
             walk_time: Duration::from_micros(500),
+            any_file_system: false,
+            command_lines: false,
         }
     }
 
@@ -221,6 +225,23 @@ impl Builder {
         self
     }
 
+    /// Adds the command lines of processes to profiles and recordings: [`Process::command_line`](crate::profile::Process). By
+    /// default there are none, as arguments can be secrets.
+    pub fn command_lines(mut self) -> Builder {
+        self.command_lines = true;
+        self
+    }
+
+    /// Opens code files of file systems that another program or machine serves: FUSE, NFS, SMB and others. By default only
+    /// those of local file systems, and of the file system of `/`, have unwind tables and names.
+    ///
+    /// Such a server can be a profiled user's own program, or be gone: a file that never answers stops unwinding and names
+    /// until the profiler ends.
+    pub fn any_file_system(mut self) -> Builder {
+        self.any_file_system = true;
+        self
+    }
+
     /// Limits the cost of the profiler: samples are taken less often when they cost more than the budget. By default there is no
     /// limit.
     ///
@@ -287,8 +308,11 @@ impl Builder {
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
         let recorder = self.recorder(clock, period, &kinds)?;
-        let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols()));
-        let (system, symbolizer) = recorded(recorder.as_ref(), symbolizer);
+        let any_file_system = self.any_file_system;
+        let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols(any_file_system)));
+        let system = LiveSystem::default().with_any_file_system(any_file_system);
+        let system = system.with_command_lines(self.command_lines);
+        let (system, symbolizer) = recorded(recorder.as_ref(), system, symbolizer);
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);
         if let Some(recorder) = &recorder {
             registry.set_journal(Box::new(recorder.clone()));
@@ -360,7 +384,7 @@ impl Builder {
         if !super::IS_SUPPORTED {
             return Err(StartError::Architecture { name: std::env::consts::ARCH });
         }
-        LiveSystem.mappings(std::process::id()).map_err(|error| StartError::NoProc { error })?;
+        mappings_of_process(std::process::id()).map_err(|error| StartError::NoProc { error })?;
         if let Some(fault) = KernelFault::find().filter(|_| !self.accepts_faults) {
             return Err(StartError::FaultyKernel { release: kernel_version::release(), fault });
         }
@@ -391,8 +415,8 @@ impl Builder {
 
 /// Returns the symbolizer of this machine. Kernel functions are named by the running kernel if it permits, else from
 /// `/proc/kallsyms`.
-fn symbols() -> Symbols {
-    let symbols = Symbols::default();
+fn symbols(any_file_system: bool) -> Symbols {
+    let symbols = Symbols::new(SymbolOptions { any_file_system, ..SymbolOptions::default() });
     match LiveNames::load() {
         Ok(names) => symbols.with_kernel(Box::new(names)),
         Err(_) => symbols,
@@ -402,13 +426,14 @@ fn symbols() -> Symbols {
 /// Returns the system and the symbolizer, wrapped so that a recorder gets their answers.
 fn recorded(
     recorder: Option<&Recorder>,
+    system: LiveSystem,
     symbolizer: Box<dyn Symbolizer>,
 ) -> (Box<dyn System>, Box<dyn Symbolizer>) {
     match recorder {
         Some(recorder) => (
-            Box::new(RecordingSystem::new(LiveSystem, recorder.clone())),
+            Box::new(RecordingSystem::new(system, recorder.clone())),
             Box::new(RecordingSymbolizer::new(symbolizer, recorder.clone())),
         ),
-        None => (Box::new(LiveSystem), symbolizer),
+        None => (Box::new(system), symbolizer),
     }
 }

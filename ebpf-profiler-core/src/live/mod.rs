@@ -67,6 +67,8 @@ mod label;
 
 mod held_map;
 
+mod helpers;
+
 mod kernel_names;
 
 mod kernel_tables;
@@ -78,6 +80,8 @@ mod kernel_fault;
 mod kernel_version;
 
 mod loader;
+
+mod mapped_file;
 
 mod memory;
 

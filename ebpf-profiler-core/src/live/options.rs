@@ -4,9 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use super::error::OptionError;
-use super::system::LiveSystem;
+use super::system::mappings_of_process;
 use super::trigger::Trigger;
-use crate::process::System as _;
 
 /// Smallest interval between two profiles.
 pub(super) const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -85,7 +84,7 @@ pub(super) fn check_changed_pids(pids: &[u32], includes_self: bool) -> Result<()
 
 /// Returns `true` while a process has executable mappings: until its last thread exits.
 pub(super) fn is_alive(pid: u32) -> bool {
-    LiveSystem.mappings(pid).is_ok_and(|maps| !maps.is_empty())
+    mappings_of_process(pid).is_ok_and(|maps| !maps.is_empty())
 }
 
 /// Returns the process of a thread: `Tgid:` in its status.

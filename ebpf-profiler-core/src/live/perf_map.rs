@@ -2,28 +2,28 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsFd;
+use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
+
+use crate::files::target::{Links, TargetFile};
 
 /// Opens `/tmp/perf-PID.map` below the root folder of a process, by its number in its own PID namespace.
 ///
 /// Links are resolved inside that root, never outside.
-pub(super) fn open(pid: u32) -> io::Result<File> {
+pub(super) fn open(pid: u32, any_file_system: bool) -> io::Result<File> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let number = own_number(&status).ok_or(io::ErrorKind::NotFound)?;
-    let root = rustix::fs::open(format!("/proc/{pid}/root"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let file = rustix::fs::openat2(
-        &root,
-        format!("tmp/perf-{number}.map"),
-        OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-    )?;
-    let file = File::from(file);
-    let metadata = file.metadata()?;
-    let is_trusted = metadata.uid() == 0 || Some(metadata.uid()) == effective_user(&status);
-    if metadata.is_file() && is_trusted { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(format!("/proc/{pid}/root"), flags, Mode::empty())?;
+    let path = format!("tmp/perf-{number}.map");
+    let found = TargetFile::find(Some(root.as_fd()), Path::new(&path), Links::Folders)?;
+    let owner = found.attributes()?.st_uid;
+    if owner != 0 && Some(owner) != effective_user(&status) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    found.open(any_file_system)
 }
 
 /// Returns the number of the process in its innermost PID namespace.
@@ -53,10 +53,10 @@ mod tests {
     fn opens_map_of_this_process_but_no_link() {
         let path = format!("/tmp/perf-{}.map", std::process::id());
         fs::write(&path, "1000 10 main\n").unwrap();
-        assert_eq!(open(std::process::id()).unwrap().metadata().unwrap().len(), 13);
+        assert_eq!(open(std::process::id(), false).unwrap().metadata().unwrap().len(), 13);
         fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
-        let linked = open(std::process::id());
+        let linked = open(std::process::id(), false);
         fs::remove_file(&path).unwrap();
         assert!(linked.is_err());
     }

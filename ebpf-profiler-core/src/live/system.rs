@@ -1,16 +1,16 @@
 //! The processes of the running machine, through /proc.
 
-use std::fs::{File, Metadata};
-use std::io::{self, BufRead, BufReader, Cursor, Read as _};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::sync::Arc;
 
-use procfs::process::{MMapPath, Process};
+use procfs::process::Process;
 
-use super::{memory, perf_map};
-use crate::elf::{Elf, ReadAt};
+use super::helpers::Helpers;
+use super::mapped_file::MappedFile;
+use super::memory::ProcessMemory;
+use super::perf_map;
+use crate::elf::ReadAt;
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
@@ -23,13 +23,38 @@ use crate::sample::{FileId, MapEvent};
 /// use ebpf_profiler_core::live::LiveSystem;
 /// use ebpf_profiler_core::internal::process::System;
 ///
-/// let mut word = [0; 8];
-/// LiveSystem.read(std::process::id(), &raw const word as u64, &mut word)?;
-/// assert!(!LiveSystem.mappings(std::process::id())?.is_empty());
+/// let (system, mut word) = (LiveSystem::default(), [0; 8]);
+/// system.read(std::process::id(), &raw const word as u64, &mut word)?;
+/// assert!(!system.mappings(std::process::id())?.is_empty());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LiveSystem;
+#[derive(Clone, Debug)]
+pub struct LiveSystem {
+    helpers: Helpers,
+    memory: ProcessMemory,
+    any_file_system: bool,
+    command_lines: bool,
+}
+
+impl Default for LiveSystem {
+    fn default() -> LiveSystem {
+        let helpers = Helpers::default();
+        let memory = ProcessMemory::new(helpers.clone());
+        LiveSystem { helpers, memory, any_file_system: false, command_lines: false }
+    }
+}
+
+impl LiveSystem {
+    /// Describes processes with their command lines, too.
+    pub(super) fn with_command_lines(self, command_lines: bool) -> LiveSystem {
+        LiveSystem { command_lines, ..self }
+    }
+
+    /// Opens files of file systems that another program or machine serves, too.
+    pub(super) fn with_any_file_system(self, any_file_system: bool) -> LiveSystem {
+        LiveSystem { any_file_system, ..self }
+    }
+}
 
 impl System for LiveSystem {
     fn processes(&self) -> Vec<u32> {
@@ -38,11 +63,8 @@ impl System for LiveSystem {
     }
 
     fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
-        let maps = mappings(pid)?;
-        if !maps.is_empty() {
-            return Ok(maps);
-        }
-        other_thread(pid).map_or(Ok(maps), mappings)
+        // The kernel waits while the process changes its mappings.
+        self.helpers.call(pid, move || mappings_of_process(pid))
     }
 
     fn describe(&self, pid: u32) -> Description {
@@ -57,7 +79,11 @@ impl System for LiveSystem {
             description.created = stat.starttime * (1_000_000_000 / per_second);
             description.parent = u32::try_from(stat.ppid).unwrap_or_default();
         }
-        description.command_line = command_line(pid).unwrap_or_default();
+        if self.command_lines {
+            // They are in the memory of the process.
+            let read = self.helpers.call(pid, move || command_line(pid));
+            description.command_line = read.unwrap_or_default();
+        }
         if let Ok(groups) = process.cgroups() {
             let id = groups.into_iter().find_map(|group| container_id(&group.pathname));
             description.container = id.unwrap_or_default();
@@ -66,25 +92,20 @@ impl System for LiveSystem {
     }
 
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
-        Arc::new(MappedFile {
-            pid,
-            range: (mapping.start, mapping.end),
-            file: mapping.file.clone(),
-            path: mapping.path.clone(),
-            held: OnceLock::new(),
-            is_proven: OnceLock::new(),
-        })
+        Arc::new(MappedFile::new(pid, mapping, self.helpers.clone(), self.any_file_system))
     }
 
     fn perf_map(&self, pid: u32) -> io::Result<Box<dyn ReadAt>> {
-        Ok(Box::new(perf_map::open(pid)?))
+        let any_file_system = self.any_file_system;
+        Ok(Box::new(self.helpers.call(pid, move || perf_map::open(pid, any_file_system))?))
+    }
+
+    fn abandoned(&self) -> u64 {
+        self.helpers.abandoned()
     }
 
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
-        memory::read(pid, address, buffer).or_else(|error| match other_thread(pid) {
-            Some(thread) => memory::read(thread, address, buffer),
-            None => Err(error),
-        })
+        self.memory.read(pid, address, buffer)
     }
 }
 
@@ -102,6 +123,15 @@ const MAX_MAPS: usize = 4 << 20;
 
 /// Executable mappings that are returned at most: more than any process may have in a registry.
 const MAX_MAPPINGS: usize = (1 << 14) + 1;
+
+/// Returns the executable mappings of a process, also if its first thread has exited.
+pub(super) fn mappings_of_process(pid: u32) -> io::Result<Vec<MapEvent>> {
+    let maps = mappings(pid)?;
+    if !maps.is_empty() {
+        return Ok(maps);
+    }
+    other_thread(pid).map_or(Ok(maps), mappings)
+}
 
 /// Reads the executable mappings of a process, line by line.
 fn mappings(pid: u32) -> io::Result<Vec<MapEvent>> {
@@ -155,7 +185,7 @@ fn event(line: &[u8], before: Option<&MapEvent>) -> Option<MapEvent> {
 /// Returns a running thread of a process whose first thread has exited.
 ///
 /// `/proc/PID` shows nothing of such a process; `/proc/TID` of another thread does.
-fn other_thread(pid: u32) -> Option<u32> {
+pub(super) fn other_thread(pid: u32) -> Option<u32> {
     let is_there = |id: u32| std::fs::read_link(format!("/proc/{id}/exe")).is_ok();
     if is_there(pid) {
         return None;
@@ -185,165 +215,16 @@ fn container_id(path: &str) -> Option<Box<str>> {
     path.rsplit(['/', '-', '.', ':']).find(is_id).map(Into::into)
 }
 
-/// The file behind a mapping.
-struct MappedFile {
-    pid: u32,
-    range: (u64, u64),
-    file: FileId,
-    path: Arc<str>,
-    /// Kept open after the first time if its path no longer leads to it: deleted, or in another mount namespace.
-    held: OnceLock<HeldFile>,
-    /// Set once a file that only root may write was found; no other is opened from then on.
-    is_proven: OnceLock<()>,
-}
-
-/// A file that stays open.
-struct HeldFile(File);
-
-/// Files that stay open at most; further ones can be opened only as long as their process has them mapped.
-const MAX_HELD: usize = 256;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-
-impl HeldFile {
-    fn new(file: &File) -> Option<HeldFile> {
-        if HELD.fetch_add(1, Ordering::Relaxed) < MAX_HELD
-            && let Ok(file) = file.try_clone()
-        {
-            return Some(HeldFile(file));
-        }
-        HELD.fetch_sub(1, Ordering::Relaxed);
-        None
-    }
-}
-
-impl Drop for HeldFile {
-    fn drop(&mut self) {
-        HELD.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Opener for MappedFile {
-    fn open(&self) -> io::Result<Box<dyn ReadAt>> {
-        if self.file == FileId::VDSO {
-            return Ok(Box::new(Cursor::new(vdso()?)));
-        }
-        if let Some(file) = self.held.get() {
-            return Ok(Box::new(file.0.try_clone()?));
-        }
-        self.open_file().map(|file| Box::new(file) as Box<dyn ReadAt>)
-    }
-
-    fn foreign_inode(&self) -> Option<(u64, u64)> {
-        if self.file == FileId::VDSO {
-            return None;
-        }
-        let file = match self.held.get() {
-            Some(file) => file.0.try_clone(),
-            None => self.open_file(),
-        };
-        let metadata = file.ok()?.metadata().ok()?;
-        if is_foreign(&metadata) {
-            return Some((metadata.dev(), metadata.ino()));
-        }
-        // Its path may lead to another file later.
-        let _ = self.is_proven.set(());
-        None
-    }
-}
-
-/// Returns `true` if another user than root may write a file.
-fn is_foreign(metadata: &Metadata) -> bool {
-    let (is_of_group, is_of_all) = (metadata.mode() & 0o020 != 0, metadata.mode() & 0o002 != 0);
-    metadata.uid() != 0 || is_of_all || (is_of_group && metadata.gid() != 0)
-}
-
-impl MappedFile {
-    fn open_file(&self) -> io::Result<File> {
-        let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
-        let (start, end) = self.range;
-        let id = other_thread(self.pid).unwrap_or(self.pid);
-        let mapped = PathBuf::from(format!("/proc/{id}/map_files/{start:x}-{end:x}"));
-        if let Ok(file) = open_regular(path.as_ref())
-            && self.is_it(&file, true)
-            && self.is_mapped(&file, &mapped)
-        {
-            return Ok(file);
-        }
-        let ways = [mapped, PathBuf::from(format!("/proc/{id}/root{path}"))];
-        for way in ways {
-            if let Ok(file) = open_regular(&way)
-                && self.is_it(&file, false)
-            {
-                HeldFile::new(&file).and_then(|file| self.held.set(file).ok());
-                return Ok(file);
-            }
-        }
-        Err(io::ErrorKind::NotFound.into())
-    }
-
-    /// Returns `false` if a file was found by a build id that others than root may have given to it, and another one is
-    /// mapped.
-    fn is_mapped(&self, file: &File, mapped: &Path) -> bool {
-        if !matches!(self.file, FileId::BuildId(_)) {
-            return true;
-        }
-        let Ok(found) = file.metadata() else { return false };
-        let is_same = |there: Metadata| (there.dev(), there.ino()) == (found.dev(), found.ino());
-        // After the exit of the process there is no better way.
-        !is_foreign(&found) || std::fs::metadata(mapped).map_or(true, is_same)
-    }
-
-    /// Returns `true` if this is the mapped file, and not another one of the same path.
-    ///
-    /// Some file systems show another device in a mapping than in the file itself, so a file opened through the process may
-    /// differ in it. A file opened by our own path must not: it may be of another mount namespace.
-    fn is_it(&self, file: &File, same_device: bool) -> bool {
-        let Ok(metadata) = file.metadata() else { return false };
-        if self.is_proven.get().is_some() && is_foreign(&metadata) {
-            return false;
-        }
-        match &self.file {
-            FileId::Inode { device, inode } => {
-                let there = metadata.dev();
-                let there = (libc::major(there), libc::minor(there));
-                metadata.ino() == *inode && (!same_device || there == *device)
-            }
-            FileId::BuildId(expected) => {
-                let elf = file.try_clone().ok().and_then(|file| Elf::open(file).ok());
-                elf.as_ref().and_then(Elf::build_id).is_some_and(|found| *found == **expected)
-            }
-            _ => true,
-        }
-    }
-}
-
-/// Opens a file of another user without blocking: it may be a pipe or a device by now.
-fn open_regular(path: &Path) -> io::Result<File> {
-    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
-}
-
-/// Returns the image of the vDSO, which is the same in every process.
-fn vdso() -> io::Result<Vec<u8>> {
-    static IMAGE: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    let image = IMAGE.get_or_init(|| {
-        let maps = Process::myself().and_then(|process| process.maps()).ok()?;
-        let map = maps.into_iter().find(|map| map.pathname == MMapPath::Vdso)?;
-        let mut image = vec![0; (map.address.1 - map.address.0) as usize];
-        File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, map.address.0).ok()?;
-        Some(image)
-    });
-    image.clone().ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::Elf;
 
     #[test]
-    fn describes_parent_and_command_line() {
-        let description = LiveSystem.describe(std::process::id());
+    fn describes_parent_and_on_request_command_line() {
+        let pid = std::process::id();
+        assert_eq!(&*LiveSystem::default().describe(pid).command_line, "");
+        let description = LiveSystem::default().with_command_lines(true).describe(pid);
         assert_eq!(description.parent, std::os::unix::process::parent_id());
         let arguments: Vec<String> = std::env::args().collect();
         assert!(arguments.join(" ").starts_with(&*description.command_line));
@@ -372,21 +253,21 @@ mod tests {
             offset: 0,
         };
         let pid = std::process::id();
-        assert!(LiveSystem.opener(pid, &of(&own.build_id().unwrap())).open().is_ok());
-        assert!(LiveSystem.opener(pid, &of(&[7; 20])).open().is_err());
+        assert!(LiveSystem::default().opener(pid, &of(&own.build_id().unwrap())).open().is_ok());
+        assert!(LiveSystem::default().opener(pid, &of(&[7; 20])).open().is_err());
     }
 
     #[test]
     fn our_own_mappings_are_found_and_opened() {
-        let system = LiveSystem;
+        let system = LiveSystem::default();
         let pid = std::process::id();
         let maps = system.mappings(pid).unwrap();
         let here = our_own_mappings_are_found_and_opened as *const () as u64;
         let map = maps.iter().find(|map| map.start <= here && here < map.end).unwrap();
-        let elf = crate::elf::Elf::open(system.opener(pid, map).open().unwrap()).unwrap();
+        let elf = Elf::open(system.opener(pid, map).open().unwrap()).unwrap();
         assert!(elf.code_address(map.offset).is_some());
         let vdso = maps.iter().find(|map| map.file == FileId::VDSO).unwrap();
-        let vdso = crate::elf::Elf::open(system.opener(pid, vdso).open().unwrap()).unwrap();
+        let vdso = Elf::open(system.opener(pid, vdso).open().unwrap()).unwrap();
         assert!(vdso.section(".eh_frame").is_some());
     }
 }

@@ -32,6 +32,12 @@ pub trait System: Send {
     /// Fails unless all of it can be read.
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()>;
 
+    /// Returns the number of calls that did not return in time: reads of memory and openings of files whose provider does not
+    /// answer.
+    fn abandoned(&self) -> u64 {
+        0
+    }
+
     /// Opens the perf map of a process: `/tmp/perf-PID.map` as the process sees it.
     ///
     /// # Errors
@@ -55,6 +61,6 @@ pub struct Description {
     pub created: u64,
     /// Id of the parent process; 0 if unknown.
     pub parent: u32,
-    /// Command line, arguments separated by spaces, at most 4,096 bytes; empty if unknown.
+    /// Command line, arguments separated by spaces, at most 1,024 bytes; empty if unknown or not requested.
     pub command_line: Box<str>,
 }

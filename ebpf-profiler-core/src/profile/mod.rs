@@ -121,8 +121,8 @@ pub struct Process {
     pub created: u64,
     /// Id of the parent process when the process was first sampled; 0 if unknown.
     pub parent: u32,
-    /// Command line, arguments separated by spaces, at most 4,096 bytes; empty if unknown, and for threads of the
-    /// kernel. May hold secrets: sinks of this project don't send it.
+    /// Command line, arguments separated by spaces, at most 1,024 bytes; empty if it is unknown or was not requested
+    /// (`Builder::command_lines`), and for threads of the kernel. May hold secrets: sinks of this project don't send it.
     pub command_line: Box<str>,
     /// Path of the executable; empty if unknown, and for threads of the kernel.
     pub executable: Box<str>,

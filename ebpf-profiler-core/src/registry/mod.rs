@@ -120,6 +120,8 @@ pub struct RegistryStats {
     pub interpreters: InterpreterStats,
     /// Counters of perf maps and jitdump files.
     pub jit: JitStats,
+    /// Reads of memory and openings of files that did not return in time.
+    pub abandoned: u64,
 }
 
 #[derive(Default)]
@@ -328,6 +330,7 @@ impl Registry {
             table_bytes: self.allocator.used(),
             processes: self.processes.len() as u64,
             mappings: self.region_count.get() as u64,
+            abandoned: self.system.abandoned(),
             ..self.stats.clone()
         }
     }

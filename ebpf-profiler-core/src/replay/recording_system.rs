@@ -77,6 +77,10 @@ impl<S: System> System for RecordingSystem<S> {
         self.system.perf_map(pid)
     }
 
+    fn abandoned(&self) -> u64 {
+        self.system.abandoned()
+    }
+
     fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
         let result = self.system.read(pid, address, buffer);
         self.recorder.answer(kind::MEMORY, |body| {

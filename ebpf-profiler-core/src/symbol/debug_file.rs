@@ -8,14 +8,14 @@
 //!
 //! A candidate is used only if its build id is that of the file, or else if its checksum is that of the link.
 
-use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crc32fast::Hasher;
 
 use super::options::SymbolOptions;
 use crate::elf::Elf;
+use crate::files::target::{Links, TargetFile};
 
 /// A debug file and its path.
 pub(super) struct DebugFile {
@@ -42,7 +42,7 @@ pub(super) fn find(elf: &Elf, path: &str, options: &SymbolOptions) -> Search {
     let Some(link) = Link::read(elf) else { return Search::Unnamed };
     let candidates = link.candidates(Path::new(path), options);
     let found = candidates.into_iter().find_map(|path| {
-        let elf = open(&path)?;
+        let elf = open(&path, options)?;
         belongs(&elf, &path, build_id.as_deref(), link.crc).then_some(DebugFile { path, elf })
     });
     found.map_or(Search::Missing, Search::Found)
@@ -56,18 +56,20 @@ pub(super) fn find_common(debug: &Elf, path: &Path, options: &SymbolOptions) -> 
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
     let path = folder.join(name);
-    match open(&path) {
+    match open(&path, options) {
         Some(elf) if elf.build_id().as_deref() == Some(&*build_id) => Search::Found(DebugFile { path, elf }),
         _ => Search::Missing,
     }
 }
 
-/// Opens a regular file; others can block or be endless.
-pub(super) fn open(path: &Path) -> Option<Elf> {
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    Elf::open(File::open(path).ok()?).ok()
+/// Opens a debug file. The author of the file that it belongs to chose its name; links are followed in the configured folders
+/// alone.
+pub(super) fn open(path: &Path, options: &SymbolOptions) -> Option<Elf> {
+    let is_direct = !path.components().any(|part| part == Component::ParentDir);
+    let is_configured = is_direct && options.debug_folders.iter().any(|folder| path.starts_with(folder));
+    let links = if is_configured { Links::All } else { Links::None };
+    let file = TargetFile::find(None, path, links).ok()?.open(options.any_file_system).ok()?;
+    Elf::open(file).ok()
 }
 
 fn by_build_id(id: &[u8], options: &SymbolOptions) -> Option<DebugFile> {
@@ -75,7 +77,7 @@ fn by_build_id(id: &[u8], options: &SymbolOptions) -> Option<DebugFile> {
     let name = rest.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     options.debug_folders.iter().find_map(|folder| {
         let path = folder.join(".build-id").join(format!("{first:02x}")).join(format!("{name}.debug"));
-        let elf = open(&path)?;
+        let elf = open(&path, options)?;
         (elf.build_id().as_deref() == Some(id)).then_some(DebugFile { path, elf })
     })
 }

@@ -135,10 +135,15 @@ impl OpenFiles {
     }
 
     /// Reopens the files that were found before.
-    fn again(module: &Module, state: &FileState, stats: &mut SymbolStats) -> Option<OpenFiles> {
+    fn again(
+        module: &Module,
+        state: &FileState,
+        options: &SymbolOptions,
+        stats: &mut SymbolStats,
+    ) -> Option<OpenFiles> {
         let reopen = |path: &Option<PathBuf>| {
             let path = path.clone()?;
-            Some(DebugFile { elf: debug_file::open(&path)?, path })
+            Some(DebugFile { elf: debug_file::open(&path, options)?, path })
         };
         let main = open_main(module, stats)?;
         let same_id = |debug: &DebugFile| debug.elf.build_id() == main.build_id();
@@ -178,8 +183,13 @@ impl FileState {
     }
 
     /// Opens the file again.
-    pub(super) fn reopen(&self, module: &Module, stats: &mut SymbolStats) -> Option<OpenFiles> {
-        if self.useless { None } else { OpenFiles::again(module, self, stats) }
+    pub(super) fn reopen(
+        &self,
+        module: &Module,
+        options: &SymbolOptions,
+        stats: &mut SymbolStats,
+    ) -> Option<OpenFiles> {
+        if self.useless { None } else { OpenFiles::again(module, self, options, stats) }
     }
 
     /// Calls `use_table` with the symbols, reading them again if they exceed the cache's budget.

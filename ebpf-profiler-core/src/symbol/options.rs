@@ -24,6 +24,8 @@ pub struct SymbolOptions {
     /// Search for separate debug files, by build id and debug link, beside the file and in
     /// [`debug_folders`](Self::debug_folders). Default: `true`.
     pub debug_files: bool,
+    /// Open debug files of file systems that another program or machine serves, such as FUSE and NFS. Default: `false`.
+    pub any_file_system: bool,
     /// Look up source files and lines; needs feature `symbolize`. Default: `true`.
     pub lines: bool,
     /// Look up inlined functions; needs feature `symbolize`. Default: `true`.
@@ -44,6 +46,7 @@ impl Default for SymbolOptions {
             kallsyms: "/proc/kallsyms".into(),
             debug_folders: vec!["/usr/lib/debug".into()],
             debug_files: true,
+            any_file_system: false,
             lines: true,
             inlined: true,
             memory: 24 << 20,

@@ -146,7 +146,7 @@ impl Symbols {
 
     fn open(&mut self, file: u32, module: &Module) -> (Arc<FileState>, Option<OpenFiles>) {
         if let Some(state) = self.files.get(&file).cloned() {
-            let open = state.reopen(module, &mut self.stats);
+            let open = state.reopen(module, &self.options, &mut self.stats);
             return (state, open);
         }
         let (state, open) = FileState::new(module, &self.options, &mut self.stats);

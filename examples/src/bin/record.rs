@@ -19,6 +19,7 @@ const USAGE: Usage = Usage {
         ("seconds", "N", "duration (10)"),
         ("frequency", "HZ", "samples per second and CPU, 1 to 10000 (97)"),
         ("pid", "PID", "only this process and its descendants; repeatable"),
+        ("command-lines", "", "record the command lines of processes, which can hold secrets"),
         ("output", "FILE", "the recording (run.ticks)"),
     ],
     arguments: "",
@@ -37,6 +38,9 @@ fn main() {
         .record(&output);
     for pid in options.all("pid") {
         profiler = profiler.pid(pid);
+    }
+    if options.has("command-lines") {
+        profiler = profiler.command_lines();
     }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
 

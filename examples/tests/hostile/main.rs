@@ -6,6 +6,7 @@
 //!   names.rs       names and stacks of maximum length
 //!   endings.rs     signals and outputs that fail
 //!   processes.rs   life events at full speed
+//!   opens.rs       pipes, links and served files that programs name; memory that never comes
 //!   nonsense.rs    programs that claim to be runtimes
 //!   slow.rs        stacks that take long to walk
 //!   chaos.rs       all of these beside one another for ten minutes
@@ -21,6 +22,8 @@ mod endings;
 mod files;
 
 mod names;
+
+mod opens;
 
 mod processes;
 

@@ -16,7 +16,7 @@ use crate::scratch::{FLAMEGRAPH, NOBODY, Process, Scratch, give_to_nobody};
 const MEMORY: u64 = 100 << 20;
 
 /// Seconds that are sampled.
-const SECONDS: u64 = 4;
+pub(crate) const SECONDS: u64 = 4;
 
 /// Time that the profiler may take for them, with its start and the names.
 const DEADLINE: Duration = Duration::from_secs(SECONDS + 20);
@@ -165,8 +165,10 @@ pub(crate) fn copy_of_runtime(scratch: &Scratch) -> Option<String> {
 
 /// A profile of the machine, with an ordinary program on it.
 pub(crate) struct Profile {
-    folded: String,
+    pub(crate) folded: String,
     said: String,
+    /// Process id of the profiler.
+    pub(crate) pid: u32,
     /// Resident bytes, ten times a second.
     pub(crate) memory: Vec<u64>,
     /// Open file descriptors, ten times a second.
@@ -198,7 +200,7 @@ impl Profile {
     }
 }
 
-fn profile(scratch: &Scratch, seconds: u64) -> Profile {
+pub(crate) fn profile(scratch: &Scratch, seconds: u64) -> Profile {
     profile_with(scratch, seconds, MEMORY, || {})
 }
 
@@ -235,6 +237,7 @@ fn profile_at(hertz: u32, scratch: &Scratch, seconds: u64, limit: u64, start: im
     }
     let most = memory.iter().copied().max().unwrap_or(0);
     assert!(most <= limit, "{} MiB", most >> 20);
+    let pid = profiler.0.id();
     let ended = profiler.output();
     assert!(ended.status.success(), "{ended:?}");
     let said = String::from_utf8_lossy(&ended.stdout);
@@ -243,6 +246,7 @@ fn profile_at(hertz: u32, scratch: &Scratch, seconds: u64, limit: u64, start: im
     Profile {
         folded: fs::read_to_string(output).unwrap(),
         said: format!("{said}; group {peak}"),
+        pid,
         memory,
         descriptors,
     }
