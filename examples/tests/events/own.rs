@@ -48,6 +48,31 @@ fn unknown_kinds_and_high_values_are_counted_as_lost() {
     }
 }
 
+#[test]
+#[ignore = "needs root"]
+fn walks_are_removed_from_maps_that_others_hold() {
+    test_needs::root!();
+    let own = Trigger::own("unused", Unit::Count, ProgramType::Probe);
+    let profiler = Profiler::builder().on(own).start().unwrap();
+    let mut maps = profiler.own_programs().maps();
+    // As a pin does, a descriptor keeps the elements of the map.
+    let held = maps.find(|&(name, _)| name == "PROBE_WALKS").unwrap().1.try_clone_to_owned().unwrap();
+    drop(maps);
+    assert!(has_first(&held));
+    profiler.stop().unwrap();
+    assert!(!has_first(&held));
+}
+
+/// Returns `true` if a map has an element with index 0.
+fn has_first(map: &OwnedFd) -> bool {
+    const LOOKUP: libc::c_long = 1;
+    let (key, mut value) = (0_u32, 0_u32);
+    let fd = map.as_raw_fd() as u64;
+    let request = [fd, &raw const key as u64, &raw mut value as u64, 0];
+    // SAFETY: the addresses are those of values of the map's sizes, which outlive the call.
+    unsafe { libc::syscall(libc::SYS_bpf, LOOKUP, request.as_ptr(), size_of_val(&request)) == 0 }
+}
+
 /// Attaches a program at `called`, whose samples have its argument and `above` as their value.
 fn attach(program: &Program, own: &OwnPrograms, kind: u32, above: u64) -> [OwnedFd; 2] {
     let map = |name| own.maps().find(|&(it, _)| it == name).unwrap().1.as_raw_fd();

@@ -67,7 +67,9 @@ impl ProgramType {
 /// does not fit into `OWN_EVENTS`, which has 1,024 entries. Filters apply as to all events.
 ///
 /// The program gets the maps by [pins](OwnPrograms::pin), in a loader such as aya or libbpf, or by [descriptors](OwnPrograms::maps).
-/// The kernel removes the walks when the profiler ends, also those of pinned maps.
+/// The walks are removed when the profiler ends, also from maps that are pinned or held by others. A profiler that is killed
+/// removes nothing: as long as a pin is left, the walks, their buffers (tens of MiB) and the programs that call them stay. So
+/// remove the pins once the programs are loaded.
 ///
 /// # Examples
 ///
@@ -134,6 +136,17 @@ pub struct OwnPrograms {
     maps: Vec<(&'static str, Map)>,
 }
 
+impl Drop for OwnPrograms {
+    fn drop(&mut self) {
+        for (_, map) in self.maps.iter().filter(|(name, _)| *name != EVENTS) {
+            let _ = map.remove(walk::OWN);
+        }
+    }
+}
+
+/// The map of events.
+const EVENTS: &str = "OWN_EVENTS";
+
 impl OwnPrograms {
     /// Collects the maps for `triggers`, whose index is the number of their kind of samples.
     pub(in super::super) fn new(
@@ -146,7 +159,7 @@ impl OwnPrograms {
         let mut names: Vec<&str> = own().flat_map(|(_, it)| it.walks()).map(|walk| walk.map).collect();
         names.sort_unstable();
         names.dedup();
-        names.extend((!kinds.is_empty()).then_some("OWN_EVENTS"));
+        names.extend((!kinds.is_empty()).then_some(EVENTS));
         let maps = names.into_iter().map(|name| Ok((name, map(name)?)));
         Ok(OwnPrograms { kinds, maps: maps.collect::<Result<_, StartError>>()? })
     }
