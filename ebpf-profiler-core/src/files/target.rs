@@ -190,7 +190,7 @@ mod tests {
         let root = scratch.root();
         let open = |path: &str, links| error(TargetFile::find(Some(root.as_fd()), Path::new(path), links));
         for links in [Links::None, Links::All] {
-            assert_eq!(open("/out", links).is_some(), true);
+            assert!(open("/out", links).is_some());
             assert_eq!(open(outside.to_str().unwrap(), links), Some(io::ErrorKind::NotFound));
             assert_eq!(open("/../../file", links), None);
         }

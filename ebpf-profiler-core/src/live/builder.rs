@@ -8,6 +8,7 @@ use ebpf_programs::abi::arena::{BLOCK, CHUNK_BLOCKS, CHUNKS};
 use super::budget::Budget;
 use super::clock;
 use super::cpus;
+use super::descriptors;
 use super::error::{OptionError, StartError};
 use super::filter::Filter;
 use super::held_map;
@@ -17,6 +18,7 @@ use super::kernel_names::LiveNames;
 use super::kernel_version;
 use super::label;
 use super::loader::{self, Loaded};
+use super::mapped_file;
 use super::options;
 use super::perf;
 use super::priority;
@@ -287,6 +289,13 @@ impl Builder {
 
     /// Loads the kernel side and starts sampling.
     ///
+    /// Raises the soft limit of open files of this process (`RLIMIT_NOFILE`) to 16,384, if the hard one permits it: up to half of
+    /// them are code files that stay open until their names were read, as they may be deleted before.
+    ///
+    /// A child that this process forks without an exec inherits the descriptors of the profiler: its clocks go on, and their samples
+    /// are lost, until parent and child have both ended or closed them. Start the profiler after such forks, as servers with
+    /// worker processes can, or let the child exec: all descriptors are closed on exec.
+    ///
     /// # Errors
     ///
     /// Fails if an option is invalid or a requirement is missing. The error says which, and the remedy.
@@ -299,6 +308,7 @@ impl Builder {
         let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
         let exclude = if includes_self { 0 } else { std::process::id() };
         let filter = self.filter.compile().map_err(OptionError::Filter)?;
+        mapped_file::set_max_held(descriptors::prepare());
         let raised = priority::raised();
         let walkers = self.languages.iter().fold(0, |bits, language| bits | language.walkers());
         let triggers = self.triggers();

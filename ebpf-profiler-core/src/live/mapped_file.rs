@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use procfs::process::{MMapPath, Process};
 use rustix::fs::{Mode, OFlags, Stat};
@@ -22,8 +22,8 @@ use crate::sample::{FileId, MapEvent};
 pub(super) struct MappedFile {
     mapping: Arc<Mapping>,
     helpers: Helpers,
-    /// Kept open after the first time if its path no longer leads to it: deleted, or in another mount namespace.
-    held: OnceLock<HeldFile>,
+    /// Kept open from the first time on: it may be deleted or replaced before its names are read.
+    held: Mutex<Option<HeldFile>>,
 }
 
 /// A mapping whose file is opened.
@@ -39,16 +39,27 @@ struct Mapping {
 }
 
 /// A file that stays open.
+#[derive(Debug)]
 struct HeldFile(File);
 
-/// Files that stay open at most; further ones can be opened only as long as their process has them mapped.
-const MAX_HELD: usize = 256;
+/// Files that stay open at most, before the limit of this process is known. Further ones can be opened only as long as their
+/// process maps them, or their path leads to them.
+const DEFAULT_HELD: usize = 256;
+
+static MAX_HELD: AtomicUsize = AtomicUsize::new(DEFAULT_HELD);
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
+/// Sets the number of files that stay open at most.
+pub(super) fn set_max_held(files: usize) {
+    MAX_HELD.store(files, Ordering::Relaxed);
+}
+
 impl HeldFile {
-    fn new(file: &File) -> Option<HeldFile> {
-        if HELD.fetch_add(1, Ordering::Relaxed) < MAX_HELD
+    /// Keeps a file open if there is room. Those whose path leads to them get half of the room.
+    fn new(file: &File, is_reachable: bool) -> Option<HeldFile> {
+        let most = MAX_HELD.load(Ordering::Relaxed) >> u32::from(is_reachable);
+        if HELD.fetch_add(1, Ordering::Relaxed) < most
             && let Ok(file) = file.try_clone()
         {
             return Some(HeldFile(file));
@@ -74,19 +85,21 @@ impl MappedFile {
             any_file_system,
             is_proven: OnceLock::new(),
         };
-        MappedFile { mapping: Arc::new(mapping), helpers, held: OnceLock::new() }
+        MappedFile { mapping: Arc::new(mapping), helpers, held: Mutex::default() }
     }
 
     fn open_file(&self) -> io::Result<File> {
-        if let Some(file) = self.held.get() {
+        if let Some(file) = &*self.held() {
             return file.0.try_clone();
         }
         let mapping = self.mapping.clone();
         let found = self.helpers.call(mapping.pid, move || mapping.find())?;
-        if !found.is_reachable {
-            HeldFile::new(&found.file).and_then(|file| self.held.set(file).ok());
-        }
+        *self.held() = HeldFile::new(&found.file, found.is_reachable);
         Ok(found.file)
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<HeldFile>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -96,6 +109,10 @@ impl Opener for MappedFile {
             return Ok(Box::new(Cursor::new(vdso()?)));
         }
         self.open_file().map(|file| Box::new(file) as Box<dyn ReadAt>)
+    }
+
+    fn release(&self) {
+        *self.held() = None;
     }
 
     fn foreign_inode(&self) -> Option<(u64, u64)> {

@@ -55,6 +55,8 @@ mod cpu_buffers;
 
 mod cpus;
 
+mod descriptors;
+
 mod error;
 
 mod filter;

@@ -14,6 +14,9 @@ mod exec;
 
 mod held;
 
+#[cfg(feature = "live")]
+mod left;
+
 mod pending;
 
 mod raw;
@@ -29,6 +32,8 @@ use ebpf_programs::abi::registers::Registers;
 
 use self::exec::Execs;
 use self::held::{HeldSample, HeldSamples};
+#[cfg(feature = "live")]
+pub(crate) use self::left::LeftModule;
 pub use self::pending::PendingProfile;
 use self::stacks::StackShares;
 use self::threads::{LabelSource, Threads};
@@ -61,6 +66,9 @@ pub struct Pipeline {
     now: u64,
     /// Time when unused tables were last freed.
     tidied: u64,
+    /// Time when files that no process maps any more were last taken.
+    #[cfg(feature = "live")]
+    looked_for_left: u64,
     since: SystemTime,
     execs: Execs,
     stats: PipelineStats,
@@ -111,6 +119,8 @@ impl Pipeline {
             kinds: vec![SampleKind::cpu(period)],
             now: 0,
             tidied: 0,
+            #[cfg(feature = "live")]
+            looked_for_left: 0,
             since: SystemTime::now(),
             execs: Execs::default(),
             stats: PipelineStats::default(),

@@ -85,6 +85,9 @@ pub trait Opener: Send + Sync {
     /// Fails if the file can no longer be opened.
     fn open(&self) -> io::Result<Box<dyn ReadAt>>;
 
+    /// Closes what is kept open. Called once no process maps the file any more and its names were read; it may be opened again.
+    fn release(&self) {}
+
     /// Returns device and inode of the file if another user than root may write it.
     ///
     /// Anyone can give any build id to a file of their own: such a file is shared by processes that map the same inode, not

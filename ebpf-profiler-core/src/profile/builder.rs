@@ -179,8 +179,13 @@ impl ProfileBuilder {
 
     /// Returns the modules of all frames; some may come several times.
     pub(crate) fn modules(&self) -> impl Iterator<Item = ModuleId> + '_ {
-        self.frames.items.iter().filter_map(|frame| match frame {
-            Frame::Native { module, .. } => Some(*module),
+        self.native_addresses().map(|(module, _)| module)
+    }
+
+    /// Returns module and address of all native frames.
+    pub(crate) fn native_addresses(&self) -> impl Iterator<Item = (ModuleId, u64)> + '_ {
+        self.frames.items.iter().filter_map(|frame| match *frame {
+            Frame::Native { module, address, .. } => Some((module, address)),
             _ => None,
         })
     }

@@ -314,6 +314,11 @@ impl Registry {
         self.modules.take_seen()
     }
 
+    /// Takes the modules that no published process maps any more, once each time that this happens.
+    pub(crate) fn take_left_modules(&mut self) -> Vec<(ModuleId, Module)> {
+        self.modules.take_left()
+    }
+
     /// Keeps modules for the next profile, though they may not occur in frames of it.
     pub fn keep_modules(&mut self, ids: impl Iterator<Item = ModuleId>) {
         self.modules.keep(ids);

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::publish::Published;
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, Language, RuntimeFiles};
-use crate::process::{Mapped, Module, ModuleId, Region, System};
+use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
 use crate::sample::FileId;
 use crate::tables::{Allocator, Tables};
 use crate::unwind::UnwindCompiler;
@@ -22,6 +22,8 @@ pub(super) struct Modules {
     /// Files that others than root may write, by device and inode. Their build ids are not in `by_file`.
     by_foreign_inode: HashMap<(u64, u64), ModuleId>,
     next: u32,
+    /// Modules that no published process maps any more, or did not for a moment.
+    left: Vec<ModuleId>,
     languages: Vec<Box<dyn Language>>,
     /// Number of modules at which unused ones are dropped.
     purge_at: usize,
@@ -40,6 +42,8 @@ pub(super) struct Entry {
     pub(super) used: u64,
     /// Number of published states that have it mapped.
     references: u32,
+    /// `true` if it is among [`Modules::left`], or was taken from there.
+    is_left: bool,
     /// Published mappings that wait for its table.
     waiting: Vec<Waiting>,
     /// Length of `waiting` at which the mappings that are gone are dropped.
@@ -181,6 +185,29 @@ impl Modules {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.references = entry.references.saturating_sub(1);
             entry.used = now;
+            if entry.references == 0 && !std::mem::replace(&mut entry.is_left, true) {
+                self.left.push(id);
+            }
+        }
+    }
+
+    /// Takes the modules that no published process maps any more.
+    pub(super) fn take_left(&mut self) -> Vec<(ModuleId, Module)> {
+        let left = std::mem::take(&mut self.left).into_iter().filter_map(|id| {
+            let entry = self.entries.get_mut(&id)?;
+            entry.is_left = entry.references == 0;
+            entry.is_left.then(|| (id, entry.module.clone()))
+        });
+        left.collect()
+    }
+
+    /// Takes the opener of another process for a module that is mapped again after all others left it.
+    pub(super) fn return_to(&mut self, id: ModuleId, opener: impl FnOnce() -> Arc<dyn Opener>) {
+        if let Some(entry) = self.entries.get_mut(&id)
+            && entry.references == 0
+            && std::mem::take(&mut entry.is_left)
+        {
+            entry.module.opener = Some(opener());
         }
     }
 
@@ -250,6 +277,7 @@ impl Entry {
             seen: false,
             used: 0,
             references: 0,
+            is_left: false,
             waiting: Vec::new(),
             prune_at: 0,
         }

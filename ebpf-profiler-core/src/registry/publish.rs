@@ -304,6 +304,7 @@ impl Registry {
             }
             let id = *tried.entry(Arc::as_ptr(&region.name)).or_insert_with(|| {
                 if let Some(id) = modules.known(region) {
+                    modules.return_to(id, || system.opener(pid, &region.map()));
                     return Some(id);
                 }
                 if opened >= limits.files || !modules.make_room(limits.modules, allocator, now) {

@@ -109,6 +109,10 @@ impl Opener for RecordingOpener {
         self.opener.open()
     }
 
+    fn release(&self) {
+        self.opener.release();
+    }
+
     /// Processes that map a known file of this sort don't open it, so its facts are recorded here as well.
     fn foreign_inode(&self) -> Option<(u64, u64)> {
         let foreign = self.opener.foreign_inode();

@@ -156,11 +156,13 @@ mod tests {
     #[test]
     fn processes_of_a_set_have_limits_of_their_own() {
         let mut set = RawSentSet::default();
-        let mut count = |number: u32| set.count(number % 4 * RAW_SENT + 7, u64::from(number));
+        let start = RAW_WINDOW * 100;
+        let mut count = |number: u32| set.count(number % 4 * RAW_SENT + 7, start + u64::from(number));
         assert_eq!((0..4000).map(&mut count).max(), Some(999));
         // The next window.
-        assert_eq!((set.count(7, RAW_WINDOW + 1), set.count(7, RAW_WINDOW + 2)), (125, 126));
-        assert_eq!(set.count(7, RAW_WINDOW * 20), 0);
+        let next = start + RAW_WINDOW + 1;
+        assert_eq!((set.count(7, next), set.count(7, next + 1)), (125, 126));
+        assert_eq!(set.count(7, next + RAW_WINDOW * 20), 0);
     }
 
     #[test]

@@ -27,6 +27,8 @@ mod budget;
 
 mod drain;
 
+mod early;
+
 mod ending;
 
 mod names;
@@ -57,7 +59,7 @@ use super::error::{ChangeError, OptionError, StopError};
 use super::interval::Interval;
 use super::waker::Waker;
 use super::{perf, priority};
-use crate::pipeline::{PendingProfile, Pipeline};
+use crate::pipeline::{LeftModule, PendingProfile, Pipeline};
 use crate::profile::{FrameView, Profile, SamplingPeriod};
 use crate::replay::Recorder;
 use crate::sample::{Batch, Counts, KernelFilter, Source};
@@ -111,6 +113,13 @@ struct Flush {
     change: Option<Change>,
     /// The interval passed; the profile may go on instead if the names thread is behind.
     is_optional: bool,
+}
+
+/// A message from the pipeline thread to the names thread.
+enum NamesMessage {
+    Profile(Box<Job>),
+    /// Files that may be deleted soon.
+    Left(Vec<LeftModule>),
 }
 
 /// A profile on its way from the pipeline thread to the names thread.

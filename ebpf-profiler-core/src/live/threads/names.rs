@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 
 use super::super::priority;
-use super::{Ending, Job, Queue, Shared, Stage, lock};
+use super::early::{EarlyNames, WithEarlyNames};
+use super::{Ending, Job, NamesMessage, Queue, Shared, Stage, lock};
+use crate::pipeline::LeftModule;
 use crate::process::Module;
 use crate::replay::KernelOnly;
 use crate::symbol::{Symbol, SymbolStats, Symbolizer};
@@ -16,6 +18,7 @@ pub(super) struct Names {
     queues: Vec<Arc<Queue>>,
     is_recorded: bool,
     shared: Arc<Shared>,
+    early: EarlyNames,
 }
 
 impl Names {
@@ -25,22 +28,39 @@ impl Names {
         is_recorded: bool,
         shared: Arc<Shared>,
     ) -> Names {
-        Names { symbolizer, queues, is_recorded, shared }
+        Names { symbolizer, queues, is_recorded, shared, early: EarlyNames::default() }
     }
 
-    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
+    pub(super) fn run(mut self, messages: &Receiver<NamesMessage>) {
+        while let Ok(message) = messages.recv() {
             if self.shared.ending.has_begun() {
                 priority::raise();
             }
-            self.take(job);
-            self.shared.jobs.fetch_sub(1, Ordering::Relaxed);
+            match message {
+                NamesMessage::Profile(job) => {
+                    self.take(*job);
+                    self.early.clear();
+                    self.shared.jobs.fetch_sub(1, Ordering::Relaxed);
+                }
+                NamesMessage::Left(modules) => self.name_early(modules),
+            }
         }
     }
 
-    fn take(&mut self, job: Job) {
-        let Names { symbolizer, queues, shared, .. } = self;
+    /// Reads the names of files that may be deleted soon.
+    fn name_early(&mut self, modules: Vec<LeftModule>) {
+        let Names { symbolizer, shared, early, .. } = self;
         let mut symbolizer = Bounded { symbolizer: &mut **symbolizer, ending: &shared.ending, skipped: 0 };
+        for module in modules {
+            early.add(module, &mut symbolizer);
+        }
+        // Addresses that are skipped here are named or counted with the profile.
+    }
+
+    fn take(&mut self, job: Job) {
+        let Names { symbolizer, queues, shared, early, .. } = self;
+        let mut bounded = Bounded { symbolizer: &mut **symbolizer, ending: &shared.ending, skipped: 0 };
+        let mut symbolizer = WithEarlyNames { early, symbolizer: &mut bounded };
         if job.reply.is_none() && queues.is_empty() {
             if self.is_recorded {
                 job.profile.symbolize(&mut KernelOnly(&mut symbolizer));
@@ -62,7 +82,7 @@ impl Names {
                 let _ = reply.send(profile);
             }
         }
-        let (skipped, stats) = (symbolizer.skipped, symbolizer.stats());
+        let (skipped, stats) = (bounded.skipped, bounded.stats());
         shared.update(|state| {
             state.deadline.addresses += skipped;
             state.symbols = stats;

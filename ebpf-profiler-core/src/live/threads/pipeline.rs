@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::super::clock;
 use super::super::priority::{self, Raised};
-use super::{Change, Flush, Job, Message, Shared, Stage};
+use super::{Change, Flush, Job, Message, NamesMessage, Shared, Stage};
 use crate::pipeline::Pipeline;
 use crate::profile::SamplingPeriod;
 use crate::replay::Recorder;
@@ -42,7 +42,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(super) struct PipelineThread {
     pipeline: Pipeline,
     used: SyncSender<Batch>,
-    jobs: Sender<Job>,
+    jobs: Sender<NamesMessage>,
     recorder: Option<Recorder>,
     is_alive: Box<dyn Fn(u32) -> bool + Send>,
     shared: Arc<Shared>,
@@ -64,7 +64,7 @@ impl PipelineThread {
     pub(super) fn new(
         pipeline: Pipeline,
         used: SyncSender<Batch>,
-        jobs: Sender<Job>,
+        jobs: Sender<NamesMessage>,
         recorder: Option<Recorder>,
         is_alive: Box<dyn Fn(u32) -> bool + Send>,
         (period, pids): (Duration, Vec<u32>),
@@ -186,6 +186,10 @@ impl PipelineThread {
         if late > 0 {
             self.shared.update(|state| state.deadline.samples += late);
         }
+        let left = self.pipeline.take_left();
+        if !left.is_empty() {
+            let _ = self.jobs.send(NamesMessage::Left(left));
+        }
         batch.clear();
         let _ = self.used.try_send(batch);
     }
@@ -227,7 +231,8 @@ impl PipelineThread {
             return;
         }
         self.shared.jobs.fetch_add(1, Ordering::Relaxed);
-        let _ = self.jobs.send(Job { profile, reply, is_pause: matches!(change, Some(Change::Resume)) });
+        let job = Job { profile, reply, is_pause: matches!(change, Some(Change::Resume)) };
+        let _ = self.jobs.send(NamesMessage::Profile(Box::new(job)));
     }
 }
 
