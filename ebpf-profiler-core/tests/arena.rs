@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 
 use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::internal::registry::Registry;
-use ebpf_profiler_core::internal::sample::{FileId, Life, LifeEvent, MapEvent};
+use ebpf_profiler_core::internal::sample::{FileId, Life, LifeEvent, MapEvent, TickRecord};
 use ebpf_profiler_core::internal::tables::{Full, MemoryTables, Tables};
-use ebpf_profiler_core::internal::testing::FakeSystem;
+use ebpf_profiler_core::internal::testing::{FakeSystem, FakeTick};
+use ebpf_profiler_core::trace::Frame;
 use ebpf_profiler_core::unwind::Compiled;
 use ebpf_programs::abi::mapping::Process;
 
@@ -89,7 +90,7 @@ fn invalidates_cached_rules_before_it_publishes_a_table() {
     let program = std::env::current_exe().unwrap();
     let path = program.to_str().unwrap();
     let file = FileId::Inode { device: (8, 1), inode: 3 };
-    let map = MapEvent::new(0x1000..0x9000, 0, file, path);
+    let map = MapEvent::new(0x1000..0x9000, code_offset(), file, path);
     let system = FakeSystem::default().process(7, path, vec![map]).file(path, &std::fs::read(path).unwrap());
     let log = Log::default();
     let compiler = |_: &Elf| Ok(Compiled::new(IMAGE.into()));
@@ -102,6 +103,37 @@ fn invalidates_cached_rules_before_it_publishes_a_table() {
     let built = said.iter().position(|said| said == "table").unwrap();
     assert_eq!(said[built + 1], "renew", "{said:?}");
     assert!(said[built + 2..].contains(&"process 7".to_owned()), "{said:?}");
+}
+
+/// Returns the offset of the code in this program.
+fn code_offset() -> u64 {
+    let elf = Elf::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+    elf.segments().iter().find(|segment| segment.is_code()).unwrap().offset & !0xfff
+}
+
+/// Programs carry code behind their segments that is not theirs, and archives begin with one.
+#[test]
+fn bytes_outside_of_code_segments_are_of_no_module() {
+    let program = std::env::current_exe().unwrap();
+    let path = program.to_str().unwrap();
+    let bytes = std::fs::read(path).unwrap();
+    let file = FileId::Inode { device: (8, 1), inode: 3 };
+    let behind = (bytes.len() as u64).next_multiple_of(0x1000);
+    let offsets = [code_offset(), 0, behind];
+    let maps = offsets.iter().zip(1..);
+    let maps = maps.map(|(&offset, number)| {
+        let start = number * 0x10000;
+        MapEvent::new(start..start + 0x1000, offset, file.clone(), path)
+    });
+    let system = FakeSystem::default().process(7, path, maps.collect()).file(path, &bytes);
+    let mut registry = Registry::new(Box::new(system), Box::new(Kernel::default()), None, ARENA);
+    registry.publish(7, 0).unwrap();
+    let mut frames = Vec::new();
+    registry.frames(7, &[0x10800, 0x20800, 0x30800], 0, &mut frames);
+    assert!(matches!(frames[0], Frame::Native { .. }), "{frames:?}");
+    for (frame, at) in frames[1..].iter().zip([0x20800, 0x30800]) {
+        assert!(matches!(frame, Frame::Anonymous { address, .. } if *address == at), "{frame:?}");
+    }
 }
 
 #[test]
@@ -124,6 +156,7 @@ fn frees_memory_of_exited_process() {
 
     registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Exited });
     registry.expire(3 * SECOND);
+    (0..3).for_each(|_| registry.publish_changed(3 * SECOND));
     registry.free_unused(3 * SECOND);
     assert_eq!(kernel.unused().remove(0), rest, "freed while a walk may still read it");
     registry.free_unused(5 * SECOND);
@@ -139,10 +172,15 @@ fn keeps_process_whose_other_threads_run() {
     registry.set_filter(&[7]);
     registry.publish(7, 0).unwrap();
     registry.apply(&LifeEvent { time: SECOND, pid: 7, life: Life::Exited });
+    let tick = |time| {
+        let record = FakeTick::walked(time, 7, "a", &[0x1800]).bytes();
+        record.as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect::<Vec<_>>()
+    };
     for seconds in 3..9 {
         registry.expire(seconds * SECOND);
         assert!(
-            registry.check_walk(7, seconds * SECOND).is_ok() && registry.passes_filter(7),
+            registry.check_walk(&TickRecord::decode(&tick(seconds * SECOND)).unwrap()).is_ok()
+                && registry.passes_filter(7),
             "after {seconds} s"
         );
     }

@@ -97,7 +97,13 @@ fn with_maps(slow: Slow, maps: Vec<MapEvent>) -> Registry {
 /// Returns a mapping of the file at `start`.
 fn map(start: u64) -> MapEvent {
     let file = FileId::Inode { device: (8, 1), inode: 1 };
-    MapEvent::new(start..start + 0x1000, 0, file, "/bin/slow")
+    MapEvent::new(start..start + 0x1000, code_offset(), file, "/bin/slow")
+}
+
+/// Returns the offset of the code in the file.
+fn code_offset() -> u64 {
+    let elf = Elf::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+    elf.segments().iter().find(|segment| segment.is_code()).unwrap().offset & !0xfff
 }
 
 /// Processes 100 samples per second in which the loop ran without script frames.

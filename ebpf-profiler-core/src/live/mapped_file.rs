@@ -12,6 +12,7 @@ use procfs::process::{MMapPath, Process};
 use rustix::fs::{Mode, OFlags, Stat};
 
 use super::helpers::Helpers;
+use super::perf;
 use super::system::other_thread;
 use crate::elf::{Elf, ReadAt};
 use crate::files::target::{Links, TargetFile};
@@ -115,6 +116,13 @@ impl Opener for MappedFile {
         *self.held() = None;
     }
 
+    fn generation(&self) -> Option<u64> {
+        if self.mapping.file == FileId::VDSO {
+            return None;
+        }
+        perf::generation(&self.open_file().ok()?)
+    }
+
     fn foreign_inode(&self) -> Option<(u64, u64)> {
         if self.mapping.file == FileId::VDSO {
             return None;
@@ -203,6 +211,10 @@ impl Mapping {
                 let elf = Elf::open(file.try_clone()?).map_err(|_| other())?;
                 elf.build_id().is_some_and(|found| *found == **expected)
             }
+            // The inode may be that of another file by now.
+            FileId::InodeGeneration { generation, .. } => {
+                perf::generation(&file).is_none_or(|found| found == *generation)
+            }
             _ => true,
         };
         if is_it { Ok(file) } else { Err(other()) }
@@ -216,7 +228,8 @@ impl Mapping {
         }
         let (device, inode) = (attributes.st_dev, attributes.st_ino);
         match &self.file {
-            FileId::Inode { device: expected, inode: number } => {
+            FileId::Inode { device: expected, inode: number }
+            | FileId::InodeGeneration { device: expected, inode: number, .. } => {
                 let device = (libc::major(device), libc::minor(device));
                 // Some file systems show another device in a mapping than in the file itself, so a file that was found
                 // through the process may differ in it. One that was found by our own path must not: it may be of

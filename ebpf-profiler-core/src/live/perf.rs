@@ -164,6 +164,15 @@ pub(super) fn poll(fds: &[i32], wait: std::time::Duration) -> io::Result<Vec<boo
     Ok(entries.iter().map(|entry| entry.revents & libc::POLLIN != 0).collect())
 }
 
+/// Returns the generation of a file's inode; `None` if the file system has none.
+pub(super) fn generation(file: &std::fs::File) -> Option<u64> {
+    const GET_VERSION: libc::c_ulong = 0x8008_7601;
+    let mut generation: libc::c_long = 0;
+    // SAFETY: the request writes an integer of at most that size.
+    let error = unsafe { libc::ioctl(file.as_raw_fd(), GET_VERSION as _, &raw mut generation) };
+    (error == 0 && generation as u32 != 0).then_some(u64::from(generation as u32))
+}
+
 /// Returns the id of this thread.
 pub(super) fn this_thread() -> u32 {
     // SAFETY: the call has no conditions.

@@ -14,7 +14,7 @@ use crate::sample::{Batch, FileId, Life, LifeEvent, MapEvent};
 /// Bytes in the buffer of one CPU, a power of two: 2,000 mappings. The kernel lets every user lock twice as much.
 const SIZE: usize = 256 * 1024;
 
-/// Bytes that wait when the reader is woken.
+/// Bytes that wait when the reader is woken: the first record. Walks through a mapping that was replaced are lost until then.
 const WATERMARK: u32 = 16 * 1024;
 
 const PAGE: usize = 4096;
@@ -145,7 +145,7 @@ fn mapping(body: &Fields<'_>, flags: u16, last_path: &mut Arc<str>) -> Option<Ma
         let size = usize::from(*body.0.get(32)?).min(20);
         FileId::BuildId(body.0.get(36..36 + size)?.into())
     } else {
-        FileId::of(&path, (body.u32(32)?, body.u32(36)?), body.u64(40)?)
+        FileId::of(&path, (body.u32(32)?, body.u32(36)?), body.u64(40)?).with_generation(body.u64(48)?)
     };
     Some(MapEvent { start, end: start.checked_add(len)?, offset, file, path })
 }

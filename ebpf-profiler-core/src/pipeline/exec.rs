@@ -36,6 +36,7 @@ pub(super) struct Held {
     is_held: bool,
     comm: [u8; 16],
     stop: Stop,
+    epoch: u32,
     kernel: Vec<u64>,
     leaf: Vec<u64>,
 }
@@ -45,8 +46,9 @@ impl Held {
     pub(super) fn record(&self) -> TickRecord<'_> {
         let [pid, tid, cpu] = self.ids;
         let body = Body::Walked { leaf: &self.leaf, root: [&[]; 2], omitted: 0 };
-        let Held { time, event, value, is_held, comm, stop, .. } = *self;
-        TickRecord { time, pid, tid, cpu, comm, event, value, is_held, stop, kernel: &self.kernel, body }
+        let Held { time, event, value, is_held, comm, stop, epoch, .. } = *self;
+        let kernel = &self.kernel;
+        TickRecord { time, pid, tid, cpu, comm, event, value, is_held, stop, epoch, kernel, body }
     }
 }
 
@@ -72,10 +74,11 @@ impl Execs {
         if !has_no_memory(tick) || self.is_before_exec(tick) || self.held.len() >= MOST {
             return false;
         }
-        let TickRecord { time, pid, tid, cpu, comm, stop, kernel, .. } = *tick;
+        let TickRecord { time, pid, tid, cpu, comm, stop, epoch, kernel, .. } = *tick;
         let (kernel, leaf) = (kernel.to_vec(), leaf.to_vec());
         let (event, value, is_held) = (tick.event, tick.value, tick.is_held);
-        self.held.push(Held { time, ids: [pid, tid, cpu], event, value, is_held, comm, stop, kernel, leaf });
+        let ids = [pid, tid, cpu];
+        self.held.push(Held { time, ids, event, value, is_held, comm, stop, epoch, kernel, leaf });
         true
     }
 

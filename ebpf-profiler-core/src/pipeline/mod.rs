@@ -285,7 +285,7 @@ impl Pipeline {
         if self.execs.is_before_exec(tick) {
             return self.add(tick, Stop::Exec, None);
         }
-        if let Err(stop) = self.registry.check_walk(tick.pid, tick.time) {
+        if let Err(stop) = self.registry.check_walk(tick) {
             return self.add(tick, stop, None);
         }
         if omitted > 0 {

@@ -64,9 +64,9 @@ impl Region {
         NAMES.iter().any(|name| self.name.path.starts_with(name))
     }
 
-    /// Returns `true` if a mapping is of the same file, or of anonymous memory as this region.
-    fn is_of(&self, map: &MapEvent) -> bool {
-        if self.is_anonymous() { map.file == FileId::Anonymous } else { self.name.path == map.path }
+    /// Returns `true` if a mapping of the same file as this region has the same bytes of it at the same addresses.
+    pub(crate) fn has_offset_of(&self, map: &MapEvent) -> bool {
+        self.is_anonymous() || self.offset.wrapping_sub(self.start) == map.offset.wrapping_sub(map.start)
     }
 
     /// Returns the region as the event of its mapping.
@@ -206,13 +206,17 @@ impl Regions {
         self.chunks.partition_point(|chunk| chunk.start() <= address).saturating_sub(1)
     }
 
-    /// Returns `true` if a region is exactly this mapping, or a part of one region that it continues.
-    pub(crate) fn has(&self, map: &MapEvent) -> bool {
-        self.find(map.start).is_some_and(|region| {
-            let offset = region.offset.wrapping_add(map.start - region.start);
-            let is_inside = map.end <= region.end && (region.is_anonymous() || offset == map.offset);
-            is_inside && region.is_of(map)
-        })
+    /// Returns the region that has all addresses of a mapping, with the same bytes of a file at them. The file may be another.
+    pub(crate) fn around(&self, map: &MapEvent) -> Option<&Region> {
+        self.find(map.start).filter(|region| map.end <= region.end && region.has_offset_of(map))
+    }
+
+    /// Returns the regions with addresses in `start..end`.
+    pub(crate) fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = &Region> {
+        let chunks = self.chunks.get(self.chunk_of(start)..).unwrap_or_default();
+        let chunks = chunks.iter().take_while(move |chunk| chunk.start() < end);
+        let regions = chunks.flat_map(|chunk| &chunk.regions);
+        regions.filter(move |region| region.start < end && start < region.end)
     }
 
     /// Removes what `start..end` covers and inserts `region` there, if there are fewer than `limit` regions.
@@ -309,15 +313,18 @@ impl Regions {
         }
     }
 
-    /// Returns `true` if both have the same mappings, whether or not their files were opened.
-    pub(crate) fn is_same_layout(&self, other: &Regions) -> bool {
-        let is_same = |(a, b): (&Region, &Region)| {
-            // Events and `/proc` identify a file differently; its path is the same.
-            let is_same_file = a.offset == b.offset && a.name.path == b.name.path;
-            (a.start, a.end) == (b.start, b.end)
-                && if a.is_anonymous() { b.is_anonymous() } else { is_same_file }
+    /// Returns `true` if both have the same mappings, whether or not their files were opened. `is_same_file` compares the files
+    /// of two regions.
+    pub(crate) fn is_same_layout(
+        &self,
+        other: &Regions,
+        mut is_same_file: impl FnMut(&Region, &Region) -> bool,
+    ) -> bool {
+        let mut is_same = |(a, b): (&Region, &Region)| {
+            let is_same_place = (a.start, a.end) == (b.start, b.end);
+            is_same_place && (a.is_anonymous() || a.offset == b.offset) && is_same_file(a, b)
         };
-        self.len == other.len && self.iter().zip(other.iter()).all(is_same)
+        self.len == other.len && self.iter().zip(other.iter()).all(&mut is_same)
     }
 }
 

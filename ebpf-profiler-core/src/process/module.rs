@@ -88,6 +88,12 @@ pub trait Opener: Send + Sync {
     /// Closes what is kept open. Called once no process maps the file any more and its names were read; it may be opened again.
     fn release(&self) {}
 
+    /// Returns the generation of the file's inode, if its file system has any: the number of an inode is used again after its
+    /// file was deleted.
+    fn generation(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns device and inode of the file if another user than root may write it.
     ///
     /// Anyone can give any build id to a file of their own: such a file is shared by processes that map the same inode, not

@@ -35,7 +35,7 @@ impl Registry {
                 let next = self.leaving.partition_point(|&(other, _)| other <= at);
                 self.leaving.insert(next, (at, pid));
             } else {
-                self.forget(pid, now);
+                self.forget(pid);
                 if let Some(selected) = &mut self.selected {
                     selected.remove(&pid);
                 }
@@ -51,12 +51,12 @@ impl Registry {
         }
         if self.lost > self.swept {
             self.swept = self.lost;
-            self.drop_ended(now);
+            self.drop_ended();
         }
     }
 
     /// Drops processes whose exit may have been lost.
-    fn drop_ended(&mut self, now: u64) {
+    fn drop_ended(&mut self) {
         let running: HashSet<u32> = self.system.processes().into_iter().collect();
         if running.is_empty() {
             // A recording without the answer.
@@ -67,15 +67,15 @@ impl Registry {
         };
         let gone: Vec<u32> = self.processes.iter().filter_map(is_gone).collect();
         for pid in gone {
-            self.forget(pid, now);
+            self.forget(pid);
         }
         if let Some(selected) = &mut self.selected {
             selected.retain(|pid| running.contains(pid));
         }
     }
 
-    pub(super) fn forget(&mut self, pid: u32, now: u64) {
-        if self.withdraw(pid, now) {
+    pub(super) fn forget(&mut self, pid: u32) {
+        if self.withdraw(pid) {
             self.tables.remove_process(pid);
         }
         self.processes.remove(&pid);
@@ -91,7 +91,7 @@ impl Registry {
                 .collect();
             pids.sort_unstable();
             for &(_, _, pid) in pids.iter().take(pids.len() / 4) {
-                self.forget(pid, now);
+                self.forget(pid);
             }
         }
         if self.region_count.get() > self.limits.regions {
@@ -116,7 +116,7 @@ impl Registry {
             if self.region_count.get() <= goal && self.published_mappings <= goal {
                 break;
             }
-            if self.withdraw(pid, now) {
+            if self.withdraw(pid) {
                 self.tables.remove_process(pid);
             }
             self.mark_exceeding(pid);
@@ -140,7 +140,7 @@ impl Registry {
         };
         let idle: Vec<u32> = self.processes.iter().filter_map(is_idle).collect();
         for &pid in &idle {
-            self.withdraw(pid, now);
+            self.withdraw(pid);
             self.tables.remove_process(pid);
         }
         !idle.is_empty()

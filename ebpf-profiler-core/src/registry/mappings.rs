@@ -2,9 +2,12 @@
 
 use std::io;
 
-use super::{IDLE, Registry};
-use crate::process::{Region, Regions};
-use crate::sample::MapEvent;
+use std::sync::Arc;
+
+use super::modules::Modules;
+use super::{IDLE, Registry, epochs};
+use crate::process::{FileName, Region, Regions, System};
+use crate::sample::{FileId, MapEvent};
 
 impl Registry {
     /// Reads the mappings of a process again, after a sample in an unknown mapping.
@@ -47,9 +50,10 @@ impl Registry {
                 return false;
             }
         };
-        let Registry { names, limits, region_count, .. } = self;
+        let since = epochs::next(self.epoch);
+        let Registry { processes, modules, system, names, limits, region_count, .. } = self;
         let most = limits.mappings;
-        let Some(entry) = self.processes.get_mut(&pid) else { return false };
+        let Some(entry) = processes.get_mut(&pid) else { return false };
         let exceeds = maps.len() > most;
         entry.names = 0;
         let regions = maps.iter().filter_map(|map| {
@@ -59,8 +63,14 @@ impl Registry {
         let regions = Regions::from_sorted(regions, most, region_count);
         entry.is_complete = !regions.is_empty();
         let exceeds = exceeds || entry.names >= limits.files;
-        let is_changed = !entry.regions.is_same_layout(&regions);
+        let mut files = Files { pid, modules, limit: limits.modules, system: &**system };
+        let is_changed = !entry.regions.is_same_layout(&regions, |old, new| files.is_same(old, &new.map()));
         if is_changed {
+            for new in regions.iter().filter(|_| entry.published.is_some()) {
+                if files.replaces(&new.map(), &entry.regions) {
+                    entry.epochs.replace(new.start, new.end, since);
+                }
+            }
             entry.regions = regions;
             entry.is_changed = true;
         }
@@ -73,12 +83,17 @@ impl Registry {
     }
 
     pub(super) fn map(&mut self, pid: u32, map: &MapEvent, now: u64) {
+        let since = epochs::next(self.epoch);
         let Registry { processes, modules, allocator, system, names, limits, region_count, .. } = self;
         let entry = processes.entry(pid).or_default();
         // Either it was there when the mappings were read, or it was unmapped since, which sends no event.
-        let is_known = entry.regions.has(map);
+        let mut files = Files { pid, modules, limit: limits.modules, system: &**system };
+        let is_known = entry.regions.around(map).is_some_and(|region| files.is_same(region, map));
         let mut has_room = true;
         if !is_known {
+            if entry.published.is_some() && files.replaces(map, &entry.regions) {
+                entry.epochs.replace(map.start, map.end, since);
+            }
             let name = names.intern(map, limits.name_bytes, &mut entry.names, limits.files);
             has_room = match name {
                 Some(name) => entry.regions.insert(Region::new(map, name), limits.mappings, region_count),
@@ -114,5 +129,42 @@ impl Registry {
         {
             self.stats.exceeding += 1;
         }
+    }
+}
+
+/// Compares files of the mappings of one process.
+struct Files<'a> {
+    pid: u32,
+    modules: &'a mut Modules,
+    /// Maximum number of modules.
+    limit: usize,
+    system: &'a dyn System,
+}
+
+impl Files<'_> {
+    /// Returns `true` if a mapping is of the same file as a region, or of anonymous memory as it.
+    ///
+    /// Events identify a file by its build id or by its inode and the generation of that, `/proc` by its inode alone. The modules
+    /// of different identities are compared, if the region's is known.
+    fn is_same(&mut self, region: &Region, map: &MapEvent) -> bool {
+        let file = &region.name.file;
+        let is_anonymous = |file: &FileId| *file == FileId::Anonymous;
+        let is_same_form = std::mem::discriminant(file) == std::mem::discriminant(&map.file);
+        if is_same_form || is_anonymous(file) || is_anonymous(&map.file) {
+            return *file == map.file;
+        }
+        let Some(mapped) = region.file else { return false };
+        let module = self.modules.with_identity(mapped.module, &map.file).or_else(|| {
+            let name = FileName { file: map.file.clone(), path: map.path.clone() };
+            let region = Region::new(map, Arc::new(name));
+            self.modules.has_room(self.limit).then(|| self.modules.add(self.pid, &region, self.system))?
+        });
+        module == Some(mapped.module)
+    }
+
+    /// Returns `true` if a mapping replaces others of which its file has not the same bytes at the same addresses.
+    fn replaces(&mut self, map: &MapEvent, regions: &Regions) -> bool {
+        let mut former = regions.overlapping(map.start, map.end);
+        former.any(|region| !region.has_offset_of(map) || !self.is_same(region, map))
     }
 }

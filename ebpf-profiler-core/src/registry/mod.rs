@@ -22,6 +22,8 @@
 //! `/proc/PID/maps` is read for a process with unknown mappings, after a sample in an unknown mapping, and after lost
 //! events: at most every 50 ms a process at first, at most every 3.2 s if it goes on.
 
+mod epochs;
+
 mod frames;
 
 mod jit;
@@ -46,6 +48,7 @@ use std::sync::Arc;
 use ebpf_programs::abi::mapping::{Process, filter};
 use hashbrown::{HashMap, HashSet};
 
+use self::epochs::Epochs;
 pub use self::limits::Limits;
 use self::limits::{MAX_MAPPINGS, PublishLimit, ReadLimit};
 use self::modules::Modules;
@@ -64,6 +67,9 @@ const MAX_STACK: u64 = 16 << 20;
 /// Time between the end of a process's first thread and the check for others, in nanoseconds. Doubles with each check.
 const LINGER: u64 = 1_000_000_000;
 
+/// Maximum number of processes whose samples the kernel side drops.
+const MAX_DROPPED: usize = 1 << 14;
+
 /// Time without a sample after which a process is idle, in nanoseconds.
 const IDLE: u64 = 1_000_000_000;
 
@@ -81,9 +87,17 @@ pub struct Registry {
     leaving: VecDeque<(u64, u32)>,
     /// The processes to sample, with those that they fork; `None` for all.
     selected: Option<HashSet<u32>>,
+    /// Other processes, whose samples the kernel side was told to drop.
+    dropped: HashSet<u32>,
     limits: Limits,
     names: Names,
     region_count: RegionCount,
+    /// Number of the last published state.
+    epoch: u32,
+    /// Number of batches that ended.
+    batch: u64,
+    /// Withdrawn states, with the batches in which they were: walks may still use them.
+    withdrawn_states: VecDeque<(u64, Arc<Published>)>,
     /// Mappings in the arena.
     published_mappings: usize,
     publish_limit: PublishLimit,
@@ -114,6 +128,8 @@ pub struct RegistryStats {
     pub processes: u64,
     /// Executable mappings in the registry, those shared by forked processes once.
     pub mappings: u64,
+    /// Stacks that the kernel side walked by mappings which the process no longer had. They are left out.
+    pub outdated_walks: u64,
     /// Processes that exceeded their share of the [`Limits`].
     pub exceeding: u64,
     /// Counters of interpreters.
@@ -133,6 +149,7 @@ struct Entry {
     exceeds: bool,
     /// The state in the kernel maps.
     published: Option<Arc<Published>>,
+    epochs: Epochs,
     /// `true` if `regions` changed after that was published.
     is_changed: bool,
     /// `true` if it is among [`Registry::due`].
@@ -180,9 +197,13 @@ impl Registry {
             processes: HashMap::new(),
             leaving: VecDeque::new(),
             selected: None,
+            dropped: HashSet::new(),
             limits: Limits::default(),
             names: Names::default(),
             region_count: RegionCount::default(),
+            epoch: 0,
+            batch: 0,
+            withdrawn_states: VecDeque::new(),
             published_mappings: 0,
             publish_limit: PublishLimit::default(),
             due: Vec::new(),
@@ -213,6 +234,9 @@ impl Registry {
     pub fn set_filter(&mut self, pids: &[u32]) {
         self.selected = (!pids.is_empty()).then(|| pids.iter().copied().collect());
         // Processes that the former filter dropped are published again when they are next sampled.
+        for pid in self.dropped.drain() {
+            self.tables.remove_process(pid);
+        }
         for (&pid, entry) in &self.processes {
             match &entry.published {
                 Some(published) => {
@@ -232,9 +256,10 @@ impl Registry {
     /// Returns `true` if samples of a process are requested. Otherwise makes the kernel side drop them.
     pub fn passes_filter(&mut self, pid: u32) -> bool {
         let is_selected = self.is_selected(pid);
-        if !is_selected {
+        // Without room the samples still arrive, and are dropped here.
+        if !is_selected && (self.dropped.len() < MAX_DROPPED || self.dropped.contains(&pid)) {
+            self.dropped.insert(pid);
             let process = Process { filter: filter::DROP, ..Process::default() };
-            // Without room in the map the samples still arrive, and are dropped here.
             let _ = self.tables.set_process(pid, &process);
         }
         is_selected
@@ -264,10 +289,14 @@ impl Registry {
     /// Applies a life event.
     pub fn apply(&mut self, event: &LifeEvent) {
         self.enforce_limits(event.time);
+        if matches!(event.life, Life::Executed | Life::Exited) {
+            // The kernel side itself forgets a process that executes or ends.
+            self.dropped.remove(&event.pid);
+        }
         match &event.life {
-            Life::Forked { parent } => self.fork(event.pid, *parent, event.time),
+            Life::Forked { parent } => self.fork(event.pid, *parent),
             Life::Executed => {
-                self.forget(event.pid, event.time);
+                self.forget(event.pid);
                 let time = event.time;
                 let entry =
                     Entry { is_complete: true, executed: Some(time), verified: time, ..Entry::default() };
@@ -340,8 +369,8 @@ impl Registry {
         }
     }
 
-    fn fork(&mut self, pid: u32, parent: u32, now: u64) {
-        self.forget(pid, now);
+    fn fork(&mut self, pid: u32, parent: u32) {
+        self.forget(pid);
         if let Some(selected) = &mut self.selected {
             // The id may have been that of a selected process.
             if selected.contains(&parent) {
@@ -356,6 +385,7 @@ impl Registry {
             is_complete: entry.is_complete,
             exceeds: entry.exceeds,
             published: entry.published.clone(),
+            epochs: entry.epochs.clone(),
             is_changed: entry.is_changed,
             next_publish: entry.next_publish,
             verified: entry.verified,

@@ -103,11 +103,22 @@ impl Modules {
         self.by_file.get(&region.name.file).copied()
     }
 
+    /// Returns the module with an identity, if it is known: `likely`, if that has the build id.
+    pub(super) fn with_identity(&self, likely: ModuleId, file: &FileId) -> Option<ModuleId> {
+        let build_id = self.entries.get(&likely).map(|entry| &entry.module.build_id);
+        let is_it = matches!((file, build_id), (FileId::BuildId(id), Some(known)) if id == known);
+        if is_it { Some(likely) } else { self.by_file.get(file).copied() }
+    }
+
     /// Returns the place of a region in its module.
     pub(super) fn place(&mut self, id: ModuleId, region: &Region, now: u64) -> Option<Mapped> {
         let entry = self.entries.get_mut(&id)?;
         entry.used = now;
-        let address = code_address(&entry.segments, region.offset).unwrap_or(region.offset);
+        // Bytes of an ELF file that it does not load as code are no code of this module: a data segment, or an archive behind it.
+        let address = match code_address(&entry.segments, region.offset) {
+            None if entry.is_elf() => return None,
+            address => address.unwrap_or(region.offset),
+        };
         entry.module.extend(address, address.saturating_add(region.end - region.start), region.offset);
         Some(Mapped { module: id, bias: address.wrapping_sub(region.start) })
     }
@@ -120,7 +131,16 @@ impl Modules {
         if let Some(id) = self.known_foreign(foreign, &map.file) {
             return Some(id);
         }
-        let elf = opener.open().ok().and_then(|source| Elf::open(source).ok());
+        let generation = opener.generation().unwrap_or(0);
+        let by_generation = map.file.clone().with_generation(generation);
+        if by_generation != map.file
+            && let Some(&id) = self.by_file.get(&by_generation)
+        {
+            self.by_file.insert(map.file.clone(), id);
+            return Some(id);
+        }
+        // Gone already, or for the moment: another process may have it, or the same one later.
+        let elf = Elf::open(opener.open().ok()?).ok();
         let build_id: Box<[u8]> = elf.as_ref().and_then(Elf::build_id).unwrap_or_default().into();
         if let FileId::BuildId(expected) = &map.file
             && **expected != *build_id
@@ -147,6 +167,9 @@ impl Modules {
         }
         if foreign.is_none() || !matches!(map.file, FileId::BuildId(_)) {
             self.by_file.insert(map.file.clone(), id);
+            // The last file with the inode: the number of the former one is free since.
+            self.by_file.insert(map.file.clone().without_generation(), id);
+            self.by_file.insert(by_generation, id);
         }
         let mut module = Module::new(&*map.path);
         module.build_id = build_id;
@@ -226,6 +249,11 @@ impl Modules {
                 entry.seen = true;
             }
         }
+    }
+
+    /// Returns `true` if there are fewer than `limit` modules.
+    pub(super) fn has_room(&self, limit: usize) -> bool {
+        self.entries.len() < limit
     }
 
     /// Drops unused modules if there are `limit` of them, or twice as many as after the previous time.

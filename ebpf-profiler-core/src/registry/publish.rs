@@ -10,18 +10,21 @@
 //! longer it waits until it is published again; samples taken in that time end with
 //! [`Stop::TooManyMappings`].
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, Process, filter, kind};
+use ebpf_programs::abi::record::frame;
 use hashbrown::HashMap;
 
 use super::limits::MAX_MAPPINGS;
 use super::modules::{Modules, Table};
-use super::{Entry, Registry};
+use super::{Entry, Registry, epochs};
 use crate::language::Interpreters;
 use crate::process::{Mapped, ModuleId, Region};
+use crate::sample::{Body, TickRecord};
 use crate::trace::Stop;
 
 /// The state of a process in the kernel maps. Forked children share it until their mappings change.
@@ -69,8 +72,11 @@ impl Registry {
         Some(process)
     }
 
-    /// Publishes the processes that changed and were sampled. Called at the end of a batch.
+    /// Publishes the processes that changed and were sampled. Called at the end of a batch, which has all samples from before its
+    /// beginning.
     pub fn publish_changed(&mut self, now: u64) {
+        self.batch += 1;
+        self.free_withdrawn(now);
         let due = std::mem::take(&mut self.due);
         for pid in due {
             let Some(entry) = self.processes.get_mut(&pid) else { continue };
@@ -91,12 +97,13 @@ impl Registry {
         }
     }
 
-    /// Checks a stack that the kernel side walked: it must have known the process as it is now.
+    /// Checks a stack that the kernel side walked: by a state of the process, and through no mapping that was replaced since.
     ///
     /// # Errors
     ///
     /// Returns the reason if the stack must be dropped. The process is published then, so that the next one is right.
-    pub fn check_walk(&mut self, pid: u32, now: u64) -> Result<(), Stop> {
+    pub fn check_walk(&mut self, tick: &TickRecord<'_>) -> Result<(), Stop> {
+        let (pid, now) = (tick.pid, tick.time);
         let Some(entry) = self.processes.get_mut(&pid).filter(|entry| entry.published.is_some()) else {
             let is_new = self.is_after_exec(pid, now);
             if !is_new {
@@ -106,10 +113,23 @@ impl Registry {
             return Err(if is_new { Stop::Exec } else { self.stop_of(pid) });
         };
         entry.sampled = entry.sampled.max(now);
+        let is_outdated = entry.is_outdated(tick, self.batch);
+        if is_outdated {
+            self.stats.outdated_walks += 1;
+            self.set_published(pid, now);
+        }
+        let Some(entry) = self.processes.get(&pid) else { return Err(Stop::UnknownProcess) };
         if entry.is_changed {
-            let is_postponed = now < entry.next_publish;
+            let is_postponed = now < entry.next_publish && tick.stop != Stop::Root;
             self.mark_due(pid);
-            return if is_postponed { Err(Stop::TooManyMappings) } else { Ok(()) };
+            return match (is_postponed, is_outdated) {
+                (true, _) => Err(Stop::TooManyMappings),
+                (_, true) => Err(Stop::Outdated),
+                _ => Ok(()),
+            };
+        }
+        if is_outdated {
+            return Err(Stop::Outdated);
         }
         if self.verify(pid, now) {
             self.mark_due(pid);
@@ -147,7 +167,7 @@ impl Registry {
             entry.next_publish = now.saturating_add(NO_WAIT);
             return None;
         }
-        let was_published = self.withdraw(pid, now);
+        let was_published = self.withdraw(pid);
         let process = self.write_mappings(pid, now);
         match &process {
             Some(process) => self.set_process(pid, process, now),
@@ -156,6 +176,14 @@ impl Registry {
             None => {}
         }
         process
+    }
+
+    /// Publishes the present state once more: the kernel side may have another.
+    fn set_published(&mut self, pid: u32, now: u64) {
+        let published = self.processes.get(&pid).and_then(|entry| entry.published.clone());
+        if let Some(published) = published {
+            self.set_process(pid, &published.process, now);
+        }
     }
 
     fn set_process(&mut self, pid: u32, process: &Process, now: u64) {
@@ -180,7 +208,7 @@ impl Registry {
         // The first time is free: a program that begins is published while it loads its libraries.
         let wait = count * MAPPING_WAIT + opened as u64 * FILE_WAIT;
         entry.next_publish = if wait < NO_WAIT { now } else { now.saturating_add(wait) };
-        let parts = parts(entry);
+        let (parts, is_cut) = parts(entry);
         if parts.is_empty() {
             return None;
         }
@@ -201,10 +229,16 @@ impl Registry {
             }
         };
         let count = (bytes.len() / size_of::<Mapping>()) as u32;
+        if is_cut {
+            self.mark_exceeding(pid);
+        }
         let entry = self.processes.get_mut(&pid)?;
         let raw_budget = entry.raw_budget(now);
         let names = entry.interpreters.names_version();
-        let process = Process { mappings, count, raw_budget, filter: filter::KEEP, interpreters, names };
+        self.epoch = epochs::next(self.epoch);
+        let epoch = self.epoch;
+        let process =
+            Process { mappings, count, raw_budget, filter: filter::KEEP, interpreters, names, epoch };
         let published = Arc::new(Published {
             process,
             awaits,
@@ -236,22 +270,32 @@ impl Registry {
     }
 
     /// Withdraws the published state of a process. Returns `true` if there was one.
-    pub(super) fn withdraw(&mut self, pid: u32, now: u64) -> bool {
-        let Some(published) = self.processes.get_mut(&pid).and_then(|entry| entry.published.take()) else {
-            return false;
-        };
-        if let Some(published) = Arc::into_inner(published) {
+    pub(super) fn withdraw(&mut self, pid: u32) -> bool {
+        let Some(entry) = self.processes.get_mut(&pid) else { return false };
+        let Some(published) = entry.published.take() else { return false };
+        entry.epochs.withdraw(published.process.epoch, self.batch);
+        if Arc::strong_count(&published) == 1 {
             // No other process shares it.
+            self.published_mappings -= published.process.count as usize;
+            self.withdrawn_states.push_back((self.batch, published));
+        }
+        true
+    }
+
+    /// Frees the states that no walk uses any more: those of children that were forked before they were withdrawn, too.
+    fn free_withdrawn(&mut self, now: u64) {
+        while let Some((batch, _)) = self.withdrawn_states.front()
+            && batch + epochs::UNUSED <= self.batch
+            && let Some((_, published)) = self.withdrawn_states.pop_front()
+        {
             self.allocator.free(published.process.mappings, published.mapped(), now);
             if published.described > 0 {
                 self.allocator.free(published.process.interpreters, published.described, now);
             }
-            self.published_mappings -= published.process.count as usize;
             for &id in &published.modules {
                 self.modules.release(id, now);
             }
         }
-        true
     }
 
     /// Builds the table for the file at `address` of a process, unless that was tried before.
@@ -343,6 +387,17 @@ impl Registry {
 }
 
 impl Entry {
+    /// Returns `true` if a walk used a state that is none of the process, or passed a mapping that was replaced since.
+    fn is_outdated(&self, tick: &TickRecord<'_>, batch: u64) -> bool {
+        let Some(current) = self.published.as_ref().map(|published| published.process.epoch) else {
+            return true;
+        };
+        // A recording has no epochs.
+        let epoch = if tick.epoch == 0 { current } else { tick.epoch };
+        let is_known = epoch == current || self.epochs.has_former(epoch, batch);
+        !is_known || self.epochs.misled(epoch, |start, end| touches(&tick.body, start..end))
+    }
+
     /// Returns `true` if samples in memory without a file are to wait for a runtime that isn't attached yet.
     fn awaits_runtime(&self, now: u64) -> bool {
         self.awaited < MAX_AWAITED && self.interpreters.await_memory(now)
@@ -362,6 +417,14 @@ impl Entry {
             RAW_BUDGET
         }
     }
+}
+
+/// Returns `true` if a native frame lies in `addresses`, or may do so because it was dropped.
+fn touches(body: &Body<'_>, addresses: Range<u64>) -> bool {
+    let Body::Walked { leaf, root, omitted } = body else { return false };
+    let is_native = |word: &&u64| **word & (frame::INTERPRETED | frame::DETAIL) == 0;
+    let mut frames = leaf.iter().chain(root[0]).chain(root[1]).filter(is_native);
+    *omitted > 0 || frames.any(|word| addresses.contains(&(word & frame::ADDRESS)))
 }
 
 /// The modules of a process, each once.
@@ -393,15 +456,16 @@ impl Part<'_> {
     }
 }
 
-/// The regions of a process, split where their owner changes.
-fn parts(entry: &Entry) -> Vec<Part<'_>> {
+/// Returns the regions of a process, split where their owner changes, and `true` if some are left out because there are too many.
+fn parts(entry: &Entry) -> (Vec<Part<'_>>, bool) {
     let owned = entry.interpreters.owned();
     let mut parts = Vec::with_capacity(entry.regions.len());
     for region in entry.regions.iter() {
         owned.split(region, |start, end, owner| parts.push(Part { start, end, region, owner }));
     }
+    let is_cut = parts.len() > MAX_MAPPINGS;
     parts.truncate(MAX_MAPPINGS);
-    parts
+    (parts, is_cut)
 }
 
 /// A mapping whose file has no table yet.

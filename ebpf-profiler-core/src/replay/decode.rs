@@ -174,6 +174,10 @@ impl<'r> Fields<'r> {
         match self.u32()? {
             file_id::ANONYMOUS => Ok(FileId::Anonymous),
             file_id::INODE => Ok(FileId::Inode { device: (self.u32()?, self.u32()?), inode: self.u64()? }),
+            file_id::INODE_GENERATION => {
+                let (device, inode) = ((self.u32()?, self.u32()?), self.u64()?);
+                Ok(FileId::Inode { device, inode }.with_generation(self.u64()?))
+            }
             file_id::BUILD_ID => Ok(FileId::BuildId(self.bytes()?.into())),
             _ => Err(SourceError::Format("a file id is of an unknown kind")),
         }

@@ -203,6 +203,13 @@ impl Encoder<'_> {
                 self.u32(device.1);
                 self.u64(*inode);
             }
+            FileId::InodeGeneration { device, inode, generation } => {
+                self.u32(file_id::INODE_GENERATION);
+                self.u32(device.0);
+                self.u32(device.1);
+                self.u64(*inode);
+                self.u64(*generation);
+            }
             FileId::BuildId(id) => {
                 self.u32(file_id::BUILD_ID);
                 self.bytes(id);

@@ -60,13 +60,13 @@
 //! | 23 | script | pid, interpreter, address `u64`, check, language `text`, then 0 and *function*, or the number of the reason for a missing name |
 //! | 24 | prepared | pid of a process that was published to the kernel maps before its first sample |
 //!
-//! Other kinds are skipped. Version 3 lacks the inode of a file. Version 2 lacks it too, and the kinds of samples, and
+//! Other kinds are skipped. Version 4 lacks the generation of an inode, version 3 the inode of a file, too. Version 2 lacks these, and the kinds of samples, and
 //! kind and value of a sample: all are of CPU time. Times are nanoseconds: of `CLOCK_MONOTONIC` in events, since 1970 elsewhere.
 //!
 //! | part | fields |
 //! | --- | --- |
 //! | *mapping* | start `u64`, end `u64`, offset `u64`, *file id*, path `text` |
-//! | *file id* | 0 anonymous; 1, device major, device minor, inode `u64`; 2, build id `bytes` |
+//! | *file id* | 0 anonymous; 1, device major, device minor, inode `u64`; 2, build id `bytes`; 3, as 1, then the generation of the inode `u64` |
 //! | *facts* | size `u64`, `optional` (of an ELF file): architecture, build id `bytes`, fingerprint `u64`, `list` of *segment*; then `optional` (of a file that others than root may write): device `u64`, inode `u64` |
 //! | *segment* | flags, offset `u64`, address `u64`, size in the file `u64`, size in memory `u64` |
 //! | *function* | name `text`, file `text`, first line, `list` of position and line; then, if functions are inlined into it, `list` of name `text`, file `text`, first line, and `list` of position and `list` of index of the function and line |

@@ -67,7 +67,7 @@ fn anonymous(head: &[u64]) -> Vec<u64> {
     const CPU: u64 = 0xffff_ffff;
     let kinds = u64::from(kind::WALKED) << 32 | (HEAD_WORDS as u64) << 56;
     // The kind of the sample and its value stay.
-    vec![head[0], head[1], head[2] & CPU | kinds, 0, head[4] & 0xffff_0000, 0, 0, head[7]]
+    vec![head[0], head[1], head[2] & CPU | kinds, 0, head[4] & 0xffff_0000, 0, 0, head[7], 0]
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ use crate::symbol::Symbol;
 pub(super) const MAGIC: [u8; 8] = *b"EBPFTICK";
 
 /// Version of the format, incremented when the meaning of a record changes.
-pub(super) const VERSION: u32 = 4;
+pub(super) const VERSION: u32 = 5;
 
 /// Oldest version that can be read. Version 2 has samples of CPU time only, without kind and value; version 3 lacks the inodes
-/// of files that others than root may write.
+/// of files that others than root may write, version 4 the generations of inodes.
 pub(super) const OLDEST: u32 = 2;
 
 /// Maximum size of a record's body, in bytes.
@@ -57,6 +57,7 @@ pub(super) mod file_id {
     pub(in super::super) const ANONYMOUS: u32 = 0;
     pub(in super::super) const INODE: u32 = 1;
     pub(in super::super) const BUILD_ID: u32 = 2;
+    pub(in super::super) const INODE_GENERATION: u32 = 3;
 }
 
 /// Settings that can change while a profiler runs.

@@ -94,6 +94,9 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
         taken,
         comm: comm.ok_or(SourceError::Format("the name of a thread is truncated"))?,
         value: 1,
+        // The states of a replay have other numbers.
+        epoch: 0,
+        reserved: 0,
     };
     let mut words = vec![0; HEAD_WORDS];
     words.extend(kernel_frames);

@@ -77,6 +77,33 @@ impl Batch {
         self.life.push(event);
     }
 
+    /// Moves the events after `time` into `later`.
+    ///
+    /// The buffers are read one after another: what one has of the time of that may depend on what another one has got since.
+    #[cfg(any(feature = "live", test))]
+    pub(crate) fn hold_later(&mut self, time: u64, later: &mut Batch) {
+        let words = &self.words;
+        self.ticks.retain(|range| {
+            let is_now = words.get(range.start).is_none_or(|&at| at <= time);
+            if !is_now {
+                later.push_words(&words[range.clone()]);
+            }
+            is_now
+        });
+        let life = self.life.extract_if(.., |event| event.time > time);
+        life.for_each(|event| later.push_life(event));
+    }
+
+    /// Moves all events of another batch to the end of this one.
+    #[cfg(any(feature = "live", test))]
+    pub(crate) fn append(&mut self, other: &mut Batch) {
+        for range in other.ticks.drain(..) {
+            self.push_words(&other.words[range]);
+        }
+        other.life.drain(..).for_each(|event| self.push_life(event));
+        other.clear();
+    }
+
     /// Returns the words of each record.
     pub fn ticks(&self) -> impl Iterator<Item = &[u64]> {
         self.ticks.iter().map(|range| &self.words[range.clone()])
@@ -112,12 +139,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn events_after_a_time_are_in_a_later_batch() {
+        let record = |time: u64| {
+            let mut record = vec![0u8; 72];
+            record[..8].copy_from_slice(&time.to_ne_bytes());
+            record
+        };
+        let (mut batch, mut later) = (Batch::default(), Batch::default());
+        for time in [5, 3, 9, 6] {
+            batch.push_tick(&record(time));
+            batch.push_life(LifeEvent { time, pid: 1, life: Life::Exited });
+        }
+        let times = |batch: &Batch| -> (Vec<u64>, Vec<u64>) {
+            let life = batch.life().iter().map(|event| event.time);
+            (batch.ticks().map(|words| words[0]).collect(), life.collect())
+        };
+        batch.hold_later(5, &mut later);
+        assert_eq!(times(&batch), (vec![5, 3], vec![5, 3]));
+        assert_eq!(times(&later), (vec![9, 6], vec![9, 6]));
+        batch.clear();
+        batch.append(&mut later);
+        assert_eq!(times(&batch), (vec![9, 6], vec![9, 6]));
+        assert!(later.is_empty() && later.size() == 0);
+    }
+
+    #[test]
     fn events_come_in_the_order_of_time() {
         let mut batch = Batch::default();
         for time in [5u64, 3, 9] {
-            let mut record = vec![0u8; 64];
+            let mut record = vec![0u8; 72];
             record[..8].copy_from_slice(&time.to_ne_bytes());
-            (record[20], record[23]) = (1, 8);
+            (record[20], record[23]) = (1, 9);
             batch.push_tick(&record);
         }
         batch.push_life(LifeEvent { time: 4, pid: 1, life: Life::Exited });

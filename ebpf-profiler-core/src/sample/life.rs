@@ -31,7 +31,7 @@ pub enum Life {
     Exited,
     /// Events of any process were lost; known mappings may be outdated.
     Lost {
-        /// Number of lost events.
+        /// Number of lost events; 0 if unknown.
         count: u64,
     },
 }
@@ -72,6 +72,15 @@ pub enum FileId {
         /// The inode number.
         inode: u64,
     },
+    /// A file by device, inode and the generation of the inode: its number is that of another file after the file was deleted.
+    InodeGeneration {
+        /// Major and minor number of the device.
+        device: (u32, u32),
+        /// The inode number.
+        inode: u64,
+        /// The generation, never 0.
+        generation: u64,
+    },
     /// A file by its GNU build id.
     BuildId(Box<[u8]>),
 }
@@ -85,6 +94,26 @@ impl FileId {
             ("[vdso]", _) => FileId::VDSO,
             (_, 0) => FileId::Anonymous,
             _ => FileId::Inode { device, inode },
+        }
+    }
+
+    /// Returns the identity with the generation of the inode, if it is that of an inode and the generation is known, not 0.
+    #[must_use]
+    pub fn with_generation(self, generation: u64) -> FileId {
+        match self {
+            FileId::Inode { device, inode } if generation != 0 && self != FileId::VDSO => {
+                FileId::InodeGeneration { device, inode, generation }
+            }
+            _ => self,
+        }
+    }
+
+    /// Returns the identity without a generation.
+    #[must_use]
+    pub fn without_generation(self) -> FileId {
+        match self {
+            FileId::InodeGeneration { device, inode, .. } => FileId::Inode { device, inode },
+            _ => self,
         }
     }
 

@@ -28,6 +28,8 @@ pub struct TickRecord<'a> {
     pub is_held: bool,
     /// Stop reason of the kernel side's walk.
     pub stop: Stop,
+    /// Number of the published state that the kernel side used; 0 if unknown.
+    pub epoch: u32,
     /// Kernel addresses, innermost first.
     pub kernel: &'a [u64],
     /// The user part.
@@ -97,6 +99,7 @@ impl<'a> TickRecord<'a> {
             value: head.value,
             is_held: head.kind & kind::HELD != 0,
             stop: Stop::from_number(head.stop).ok_or(Malformed)?,
+            epoch: head.epoch,
             kernel,
             body,
         })
@@ -129,7 +132,26 @@ fn decode_head(words: &[u64; HEAD_WORDS]) -> Head {
     comm[8..].copy_from_slice(&words[6].to_ne_bytes());
     let [kind, stop, kernel, length] = kinds.to_ne_bytes();
     let (time, value) = (words[0], words[7]);
-    Head { time, pid, tid, cpu, kind, stop, kernel, length, user, omitted, copied, event, taken, comm, value }
+    let (epoch, reserved) = halves(words[8]);
+    Head {
+        time,
+        pid,
+        tid,
+        cpu,
+        kind,
+        stop,
+        kernel,
+        length,
+        user,
+        omitted,
+        copied,
+        event,
+        taken,
+        comm,
+        value,
+        epoch,
+        reserved,
+    }
 }
 
 /// Encodes the head of a ring record.
@@ -149,6 +171,7 @@ pub(crate) fn encode_head(head: &Head) -> [u64; HEAD_WORDS] {
         first,
         second,
         head.value,
+        pair(head.epoch, head.reserved),
     ]
 }
 
@@ -208,6 +231,7 @@ mod tests {
             name,
             0,
             77,
+            5,
         ];
         words.extend_from_slice(rest);
         words
@@ -218,7 +242,7 @@ mod tests {
         let words = record(kind::WALKED, 1, 2, 0, 0, &[0xffff, 10, 20]);
         let tick = TickRecord::decode(&words).unwrap();
         assert_eq!((tick.time, tick.pid, tick.tid, tick.cpu), (9, 1, 2, 3));
-        assert_eq!((tick.name().as_str(), tick.event, tick.value), ("cat", 3, 77));
+        assert_eq!((tick.name().as_str(), tick.event, tick.value, tick.epoch), ("cat", 3, 77, 5));
         assert_eq!(tick.kernel, &[0xffff]);
         assert_eq!(tick.body, Body::Walked { leaf: &[10, 20], root: [&[]; 2], omitted: 0 });
     }

@@ -26,6 +26,7 @@ pub struct FakeTick {
     event: u16,
     value: u64,
     stop: Stop,
+    epoch: u32,
     kernel: Vec<u64>,
     /// Frames, or registers and stack.
     rest: Vec<u64>,
@@ -70,6 +71,12 @@ impl FakeTick {
         FakeTick { event, value, ..self }
     }
 
+    /// Sets the number of the published state by which it was walked; 0, unknown, by default.
+    #[must_use = "returns the changed sample"]
+    pub fn epoch(self, epoch: u32) -> FakeTick {
+        FakeTick { epoch, ..self }
+    }
+
     /// Sets the stop reason of the walk.
     #[must_use = "returns the changed sample"]
     pub fn stop(self, stop: Stop) -> FakeTick {
@@ -85,8 +92,8 @@ impl FakeTick {
         let mut comm = [0; 16];
         let len = name.len().min(15);
         comm[..len].copy_from_slice(&name.as_bytes()[..len]);
-        let (kernel, event, value) = (Vec::new(), 0, 1);
-        FakeTick { time, pid, name: comm, kind, event, value, stop: Stop::Root, kernel, rest }
+        let (kernel, event, value, epoch) = (Vec::new(), 0, 1, 0);
+        FakeTick { time, pid, name: comm, kind, event, value, stop: Stop::Root, epoch, kernel, rest }
     }
 
     fn words(&self) -> Vec<u64> {
@@ -110,6 +117,7 @@ impl FakeTick {
             text(left),
             text(right),
             self.value,
+            self.epoch.into(),
         ];
         words.extend(&self.kernel);
         words.extend(&self.rest);

@@ -23,6 +23,9 @@ pub struct Process {
     /// Version of the names of its script functions. User space increments it when it drops names; then the kernel side reports all
     /// functions at once again.
     pub names: u32,
+    /// Number of this state among all that were ever published, from 1: the kernel side copies it to the
+    /// [head](super::record::Head::epoch) of each record. 0 where there is nothing to walk by.
+    pub epoch: u32,
 }
 
 /// Filters for the samples of a process.
@@ -79,6 +82,6 @@ pub mod kind {
 }
 
 const _: () = {
-    assert!(size_of::<Process>() == 24);
+    assert!(size_of::<Process>() == 28);
     assert!(size_of::<Mapping>() == 32);
 };

@@ -70,6 +70,8 @@ reasons! {
         TooManyStacks = 16, "too many different stacks";
         /// The walk took longer than its [time limit](super::config::Config::walk_nanos); the root side is missing.
         TooSlow = 17, "took longer than the limit";
+        /// The walk used mappings that were no longer those of the process: a file was unmapped and another one mapped in its place.
+        Outdated = 18, "mappings changed meanwhile";
     }
 }
 

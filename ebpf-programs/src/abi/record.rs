@@ -60,6 +60,10 @@ pub struct Head {
     pub comm: [u8; 16],
     /// Value of the sample, in the unit of its kind.
     pub value: u64,
+    /// [Number](super::mapping::Process::epoch) of the published state by which the stack was walked; 0 if there was none.
+    pub epoch: u32,
+    /// Reserved; must be zero.
+    pub reserved: u32,
 }
 
 /// Words of eight bytes in the fields of [`Head`].
@@ -137,7 +141,7 @@ pub const MAX_COPY: usize = 124 * 1024;
 
 const _: () = {
     assert!(
-        size_of::<Head>() == 64 && MAX_KERNEL_FRAMES <= u8::MAX as usize && MAX_COPY / 8 <= u16::MAX as usize
+        size_of::<Head>() == 72 && MAX_KERNEL_FRAMES <= u8::MAX as usize && MAX_COPY / 8 <= u16::MAX as usize
     );
     assert!(size_of::<Registers>().is_multiple_of(8) && size_of::<End>() == 16);
 };

@@ -49,7 +49,7 @@ pub(crate) fn inherit(context: &RawTracePointContext) {
         // Fails for lack of memory only: then the child's samples are dropped until user space knows it.
         let _ = WANTED.insert(tgid, 0, 0);
     }
-    // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
+    // SAFETY: the value is copied; a torn one has the number of a state of another process.
     if let Some(process) = unsafe { PROCESSES.get(parent) }.copied() {
         // If the map is full, the child's first sample is sent raw.
         let _ = PROCESSES.insert(tgid, process, 0);

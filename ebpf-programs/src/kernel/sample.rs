@@ -98,7 +98,7 @@ fn take_in<C: Context, const SET: u32>(
     // Read before any table offset: rules cached under this generation are from tables that are published by now.
     // SAFETY: the settings outlive the sample, and user space writes them word by word.
     let tables = unsafe { (&raw const config.table_generation).read_volatile() };
-    // SAFETY: the value is copied; a torn one leads to a walk that stops with a reason.
+    // SAFETY: the value is copied; a torn one has the number of a state of another process.
     let known = unsafe { PROCESSES.get(pid) }.copied();
     scratch.begin(known.unwrap_or_default(), tables);
     if pid == config.excluded_pid || scratch.walk.process.filter != filter::KEEP {
@@ -111,7 +111,8 @@ fn take_in<C: Context, const SET: u32>(
     }
     let kernel = if context.hit_user_code() { 0 } else { kernel_stack(context, scratch) };
     scratch.user_at = HEAD_WORDS + kernel;
-    head(scratch.head(), ids, cpu, kernel);
+    let epoch = scratch.walk.process.epoch;
+    head(scratch.head(), ids, cpu, kernel, epoch);
     (scratch.head().event, scratch.head().value) = (event, value);
     (scratch.second, scratch.flag) = (second, flag);
     let stop = if !user_registers::fill(context, &mut scratch.walk.registers, &mut scratch.saved) {
@@ -138,12 +139,12 @@ fn take_in<C: Context, const SET: u32>(
 
 /// Writes the head of the record.
 #[inline(always)]
-fn head(head: &mut Head, ids: u64, cpu: u32, kernel: u32) {
+fn head(head: &mut Head, ids: u64, cpu: u32, kernel: u32, epoch: u32) {
     let (pid, tid) = ((ids >> 32) as u32, ids as u32);
     // SAFETY: the helper has no conditions.
     let time = unsafe { bpf_ktime_get_ns() };
     let length = HEAD_WORDS as u8;
-    *head = Head { time, pid, tid, cpu, kernel: kernel as u8, length, ..Head::default() };
+    *head = Head { time, pid, tid, cpu, kernel: kernel as u8, length, epoch, ..Head::default() };
     // SAFETY: the helper writes at most the 16 bytes that it is given.
     unsafe { bpf_get_current_comm((&raw mut head.comm).cast(), 16) };
 }
