@@ -15,7 +15,7 @@ use crate::sample::{Batch, FileId, Life, LifeEvent, MapEvent};
 const SIZE: usize = 256 * 1024;
 
 /// Bytes that wait when the reader is woken: the first record. Walks through a mapping that was replaced are lost until then.
-const WATERMARK: u32 = 16 * 1024;
+const WATERMARK: u32 = 1;
 
 const PAGE: usize = 4096;
 const HEAD: usize = 8;

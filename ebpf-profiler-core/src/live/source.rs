@@ -12,13 +12,16 @@ use super::loader::{Kernel, KindCosts};
 use super::sideband::Sideband;
 use super::waker::Waker;
 use super::{bpf, cpus, perf};
-use crate::sample::{Batch, Counts, KernelFilter, KindCost, Source, SourceError};
+use crate::sample::{Batch, Counts, KernelFilter, KindCost, Life, LifeEvent, Source, SourceError};
 
 /// Interval between two reads of the list of CPUs.
 const CPU_CHECK: Duration = Duration::from_secs(1);
 
 /// Minimum time between two reads of the buffers: many small batches cost more than a few larger ones.
 const BREATH: Duration = Duration::from_millis(4);
+
+/// Minimum time between two reads if life events alone are to be read.
+const LIFE_DELAY: Duration = Duration::from_millis(20);
 
 /// The running kernel.
 pub(super) struct LiveSource {
@@ -28,6 +31,10 @@ pub(super) struct LiveSource {
     /// The filter that applies.
     filter: KernelFilter,
     cpus: Vec<Cpu>,
+    /// `true` if there are CPUs whose first events nobody read.
+    has_new_cpu: bool,
+    /// Events that are newer than the last batch.
+    later: Batch,
     checked: Instant,
     drained: Instant,
     stopped: bool,
@@ -63,6 +70,8 @@ impl LiveSource {
             period: Some(period),
             filter: filter.clone(),
             cpus: Vec::new(),
+            has_new_cpu: false,
+            later: Batch::default(),
             checked: now,
             drained: now,
             stopped: false,
@@ -70,6 +79,8 @@ impl LiveSource {
         };
         source.kernel.walks.renew(true)?;
         source.follow_cpus().map_err(StartError::sampling)?;
+        // What runs is read from `/proc` after this.
+        source.has_new_cpu = false;
         source.kernel.wanted.set(pids);
         source.kernel.attached.attach()?;
         Ok((source, waker))
@@ -79,12 +90,21 @@ impl LiveSource {
     fn follow_cpus(&mut self) -> io::Result<()> {
         let online = cpus::online()?;
         // The events of a CPU end when it goes offline, even if it comes back.
-        self.cpus.retain(|cpu| online.contains(&cpu.number) && cpus::life(cpu.number) == cpu.life);
+        let attached = &mut self.kernel.attached;
+        self.cpus.retain(|cpu| {
+            let is_kept = online.contains(&cpu.number) && cpus::life(cpu.number) == cpu.life;
+            if !is_kept {
+                attached.leave_cpu(cpu.number);
+            }
+            is_kept
+        });
         for number in online {
             if self.cpus.iter().all(|cpu| cpu.number != number) {
                 let life = cpus::life(number);
                 let sideband = Sideband::open(number)?;
                 let clock = self.clock(number)?;
+                self.kernel.attached.follow_cpu(number)?;
+                self.has_new_cpu = true;
                 self.cpus.push(Cpu { number, life, sideband, clock });
             }
         }
@@ -99,16 +119,13 @@ impl LiveSource {
         perf::clock(cpu, period, sampler.as_fd()).map(Some)
     }
 
-    /// Replaces the clocks of all CPUs.
+    /// Replaces the clocks of all CPUs, each as soon as the next one of its CPU runs.
     fn restart_clocks(&mut self) -> io::Result<()> {
-        for cpu in &mut self.cpus {
-            cpu.clock = None;
-        }
         for index in 0..self.cpus.len() {
             match self.clock(self.cpus[index].number) {
                 Ok(clock) => self.cpus[index].clock = clock,
                 // A CPU that was switched off: its successor gets a clock in `follow_cpus`.
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => self.cpus[index].clock = None,
                 Err(error) => return Err(error),
             }
         }
@@ -133,7 +150,13 @@ impl LiveSource {
         }
         let mut fds = vec![self.kernel.ring.as_raw_fd(), self.wake.as_raw_fd()];
         fds.extend(self.cpus.iter().map(|cpu| cpu.sideband.fd().as_raw_fd()));
-        if perf::poll(&fds, wait)?[1] {
+        let mut ready = perf::poll(&fds, wait)?;
+        let is_life = ready[2..].contains(&true) && !ready[0] && !ready[1];
+        let rest = LIFE_DELAY.saturating_sub(self.drained.elapsed()).min(wait);
+        if is_life && !rest.is_zero() {
+            ready = perf::poll(&fds[..2], rest)?;
+        }
+        if ready[1] {
             // Several wake-ups end one wait.
             let _ = self.wake.read(&mut [0; 16])?;
         }
@@ -150,12 +173,19 @@ impl Source for LiveSource {
             let _ = self.follow_cpus();
         }
         self.renew_walks()?;
+        if std::mem::take(&mut self.has_new_cpu) {
+            let life = Life::Lost { count: 0 };
+            batch.push_life(LifeEvent { time: perf::clock_now(libc::CLOCK_MONOTONIC), pid: 0, life });
+        }
+        batch.append(&mut self.later);
+        let now = perf::clock_now(libc::CLOCK_MONOTONIC);
         // Samples first: the life events that a sample depends on are older, so they are in the other buffers by then.
         self.kernel.cpu_buffers.drain(|record| batch.push_tick(record));
         self.kernel.ring.drain(|record| batch.push_tick(record));
         for cpu in &mut self.cpus {
             cpu.sideband.drain(batch);
         }
+        batch.hold_later(now, &mut self.later);
         self.drained = Instant::now();
         Ok(true)
     }

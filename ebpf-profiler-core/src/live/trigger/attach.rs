@@ -24,6 +24,9 @@ pub(in super::super) struct Attached {
     triggers: Vec<(Trigger, Point)>,
     /// Links and events, which trigger samples as long as they are open.
     links: Vec<OwnedFd>,
+    /// Links and events of counters, by CPU. A CPU has them as soon as it is followed.
+    counters: Vec<(u32, Vec<OwnedFd>)>,
+    is_attached: bool,
 }
 
 /// The point of a trigger in the running kernel.
@@ -130,7 +133,8 @@ impl Attached {
             let point = point(object, trigger, event).map_err(|what| failed(trigger, what))?;
             points.push((trigger.clone(), point));
         }
-        Ok(Attached { programs, triggers: points, links: Vec::new() })
+        let (links, counters) = (Vec::new(), Vec::new());
+        Ok(Attached { programs, triggers: points, links, counters, is_attached: false })
     }
 
     /// Attaches all programs.
@@ -145,12 +149,52 @@ impl Attached {
                 }
             }
         }
+        let online = cpus::online().map_err(StartError::sampling)?;
+        let counters = online.into_iter().map(|cpu| Ok((cpu, self.counters_of(cpu)?)));
+        match counters.collect() {
+            Ok(counters) => self.counters = counters,
+            Err(error) => {
+                self.links.clear();
+                return Err(error);
+            }
+        }
+        self.is_attached = true;
         Ok(())
+    }
+
+    /// Attaches the programs of counters on a CPU that came online.
+    pub(in super::super) fn follow_cpu(&mut self, cpu: u32) -> io::Result<()> {
+        self.leave_cpu(cpu);
+        if self.is_attached {
+            let counters = self.counters_of(cpu).map_err(|error| io::Error::other(error.to_string()))?;
+            self.counters.push((cpu, counters));
+        }
+        Ok(())
+    }
+
+    /// Attaches the programs of counters on one CPU.
+    fn counters_of(&self, cpu: u32) -> Result<Vec<OwnedFd>, StartError> {
+        let mut links = Vec::new();
+        for (trigger, point) in &self.triggers {
+            if let Point::Counter { counter: Counter { kind, number, .. }, period, cookie } = point {
+                let event = perf::counter(*kind, *number, *period, cpu);
+                let counted = event.and_then(|event| self.event(event, "counted", *cookie));
+                links.extend(counted.map_err(|error| failed(trigger, error.to_string()))?);
+            }
+        }
+        Ok(links)
+    }
+
+    /// Closes the counters of a CPU that went offline: their events end there, even if it comes back.
+    pub(in super::super) fn leave_cpu(&mut self, cpu: u32) {
+        self.counters.retain(|&(other, _)| other != cpu);
     }
 
     /// Detaches all programs.
     pub(in super::super) fn detach(&mut self) {
         // The last first: no thread is switched off without being followed.
+        self.counters.clear();
+        self.is_attached = false;
         while self.links.pop().is_some() {}
     }
 
@@ -170,7 +214,7 @@ impl Attached {
     /// Attaches the programs of a point.
     fn links_of(&self, point: &Point) -> io::Result<Vec<OwnedFd>> {
         match point {
-            Point::Elsewhere => Ok(Vec::new()),
+            Point::Elsewhere | Point::Counter { .. } => Ok(Vec::new()),
             Point::OffCpu { map, settings } => {
                 let start = perf::clock_now(libc::CLOCK_MONOTONIC);
                 map.set(0, &off_cpu::bytes(&abi::OffCpu { start, ..*settings }))?;
@@ -186,12 +230,6 @@ impl Attached {
             Point::Functions(programs) => functions(programs),
             Point::Calls(calls) => self.calls(calls),
             Point::Tracepoint { id, cookie } => self.event(perf::tracepoint(*id)?, "traced", *cookie),
-            Point::Counter { counter: Counter { kind, number, .. }, period, cookie } => {
-                let cpus = cpus::online()?.into_iter();
-                let events = cpus.map(|cpu| perf::counter(*kind, *number, *period, cpu));
-                let links = events.map(|event| self.event(event?, "counted", *cookie));
-                Ok(links.collect::<io::Result<Vec<_>>>()?.into_iter().flatten().collect())
-            }
         }
     }
 
