@@ -77,6 +77,7 @@
 //! | `CAP_BPF`, `CAP_PERFMON` | required to load the sampling program and to read stacks |
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; some stacks are truncated without them |
 //! | `CAP_CHECKPOINT_RESTORE` | the same for programs deleted or replaced while they run |
+//! | `CAP_SYS_NICE` | to reserve CPU time, so that a saturated machine is profiled, too |
 //! | host PID namespace | in a container: `docker run --pid=host` or `hostPID: true`; there are no user stacks without it |
 //! | kernel lockdown | none or `integrity`, not `confidentiality` |
 //! | Rust | 1.88; no BPF toolchain: the compiled object is included |

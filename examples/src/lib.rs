@@ -20,6 +20,8 @@ mod recorded_stack;
 
 mod report;
 
+mod reservation;
+
 mod signal;
 
 pub mod toy;
@@ -36,6 +38,7 @@ pub use privilege::explain_start_error;
 pub use progress::Progress;
 pub use recorded_stack::RecordedStack;
 pub use report::Reporter;
+pub use reservation::{describe_reservation, reservation};
 pub use signal::{Signals, interrupted, notice_interrupts, sleep_until_interrupted};
 pub use trigger::{print_triggers_on_request, triggers};
 

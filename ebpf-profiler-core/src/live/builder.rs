@@ -24,6 +24,7 @@ use super::perf;
 use super::priority;
 use super::profiler::Profiler;
 use super::requirements;
+use super::reservation::Reservation;
 use super::source::LiveSource;
 use super::system::{LiveSystem, mappings_of_process};
 use super::threads::{KeptBudget, Parts, Threads};
@@ -74,6 +75,7 @@ pub struct Builder {
     walk_time: Duration,
     any_file_system: bool,
     command_lines: bool,
+    reservation: Option<Reservation>,
 }
 
 impl Builder {
@@ -100,6 +102,7 @@ impl Builder {
             walk_time: Duration::from_micros(500),
             any_file_system: false,
             command_lines: false,
+            reservation: None,
         }
     }
 
@@ -277,6 +280,23 @@ impl Builder {
         self
     }
 
+    /// Reserves CPU time for the profiler, so that it loses no samples on a saturated machine. By default nothing is reserved.
+    ///
+    /// The reservation bounds what is guaranteed, a [`budget`](Builder::budget) what is spent on samples.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use ebpf_profiler_core::{Profiler, live::Reservation};
+    ///
+    /// let profiler = Profiler::builder().reserve(Reservation::cpu(0.05)).start()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn reserve(mut self, reservation: Reservation) -> Builder {
+        self.reservation = Some(reservation);
+        self
+    }
+
     /// Sets the longest time that [`finish`](Profiler::finish), [`stop`](Profiler::stop) and drop take; 5 s by default.
     ///
     /// Half of it is for samples that wait to be unwound, a quarter for names, the rest for the sinks. Work that is not
@@ -296,6 +316,9 @@ impl Builder {
     /// are lost, until parent and child have both ended or closed them. Start the profiler after such forks, as servers with
     /// worker processes can, or let the child exec: all descriptors are closed on exec.
     ///
+    /// The calling thread has a niceness of -10 meanwhile if that is permitted, and a part of the
+    /// [reservation](Builder::reserve) if there is one.
+    ///
     /// # Errors
     ///
     /// Fails if an option is invalid or a requirement is missing. The error says which, and the remedy.
@@ -310,10 +333,12 @@ impl Builder {
         let filter = self.filter.compile().map_err(OptionError::Filter)?;
         mapped_file::set_max_held(descriptors::prepare());
         let raised = priority::raised();
+        let reserved = self.reservation.as_ref().map(Reservation::enter);
         let walkers = self.languages.iter().fold(0, |bits, language| bits | language.walkers());
         let triggers = self.triggers();
-        let Loaded { kernel, tables, own, held } =
+        let Loaded { mut kernel, tables, own, held } =
             loader::load(self.ring, exclude, walkers, &triggers, self.budget.is_some(), self.walk_time)?;
+        kernel.walks.set_reservation(self.reservation.clone());
         let period = options::period(self.hertz);
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
         let clock = clock::now();
@@ -342,6 +367,7 @@ impl Builder {
             pipeline.set_labels(std::process::id(), label::labels_at);
         }
         // The threads start with the priority that this one had.
+        drop(reserved);
         drop(raised);
         let parts = Parts {
             source: Box::new(source),
@@ -355,6 +381,7 @@ impl Builder {
             recorder: recorder.clone(),
             budget,
             deadline: self.deadline,
+            reservation: self.reservation,
             is_alive: Box::new(options::is_alive),
         };
         let threads =
@@ -415,6 +442,9 @@ impl Builder {
         }
         options::check_jitter(self.jitter)?;
         options::check_triggers(&self.triggers)?;
+        if let Some(reservation) = &self.reservation {
+            reservation.check()?;
+        }
         if let Some(budget) = &self.budget {
             budget.check(cpus::online().map_or(1, |cpus| cpus.len() as u32))?;
         }

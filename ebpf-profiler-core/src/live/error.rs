@@ -121,6 +121,11 @@ pub enum OptionError {
         /// The share of all CPUs.
         share: f64,
     },
+    /// A reservation of CPU time outside of 0 to 0.5.
+    Reservation {
+        /// The share of all CPUs.
+        share: f64,
+    },
     /// A budget of memory that is too small for any profile.
     MemoryBudget {
         /// The budget in bytes.
@@ -308,6 +313,11 @@ impl fmt::Display for OptionError {
             OptionError::CpuBudget { share } => write!(
                 f,
                 "the budget cannot be {} % of all CPUs; choose a share above 0 % and up to 100 %",
+                share * 100.0
+            ),
+            OptionError::Reservation { share } => write!(
+                f,
+                "{} % of all CPUs cannot be reserved; choose a share above 0 % and up to 50 %",
                 share * 100.0
             ),
             OptionError::MemoryBudget { bytes, least } => write!(

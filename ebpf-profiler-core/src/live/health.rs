@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::reservation::ReservationStats;
 use super::usage::Usage;
 use crate::pipeline::PipelineStats;
 use crate::profile::{Losses, Profile};
@@ -46,6 +47,8 @@ pub struct Health {
     pub recording: Option<RecordStats>,
     /// Cost and periods, if there is a [`Budget`](super::Budget).
     pub budget: Option<BudgetStats>,
+    /// State of the [`Reservation`](super::Reservation), if there is one.
+    pub reservation: Option<ReservationStats>,
     /// Resource usage of this program up to now.
     pub usage: Usage,
 }

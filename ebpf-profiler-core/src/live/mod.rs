@@ -105,6 +105,8 @@ mod profiler;
 
 mod requirements;
 
+mod reservation;
+
 mod ring;
 
 mod settings;
@@ -132,6 +134,7 @@ pub use kernel_fault::KernelFault;
 pub use label::{LabelGuard, label};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
+pub use reservation::{Reservation, ReservationStats, Reserved, ReservedBy};
 pub use system::LiveSystem;
 pub use trigger::{
     BlockLatency, Fentry, Futex, Kprobe, Malloc, OffCpu, OwnPrograms, ProgramType, Tracepoint, Trigger,

@@ -99,6 +99,9 @@ impl Profiler {
     /// The clocks are stopped first, so that every sample taken is in the profile or counted. Frames that are not
     /// symbolized at the deadline have no names; [`Health::deadline`] counts them.
     ///
+    /// The calling thread has a niceness of -10 meanwhile if that is permitted, and a part of the
+    /// [reservation](Builder::reserve) if there is one.
+    ///
     /// # Errors
     ///
     /// Fails with [`StopError::Broken`] if the event stream failed, with [`StopError::Deadline`] if samples were still
@@ -188,7 +191,8 @@ impl Profiler {
     /// Returns the counters: those of the kernel side are at most 250 ms old, those of the pipeline as of the last finished
     /// profile.
     pub fn health(&self) -> Health {
-        self.threads.state().health(self.recorder.as_ref().map(Recorder::stats))
+        let recording = self.recorder.as_ref().map(Recorder::stats);
+        self.threads.state().health(recording, self.threads.reservation())
     }
 
     /// Returns `true` while samples can still come.
@@ -199,7 +203,8 @@ impl Profiler {
         self.threads.is_running()
     }
 
-    /// Stops, flushes the sinks, and returns the counters.
+    /// Stops, flushes the sinks, and returns the counters. The calling thread's priority is that of
+    /// [`finish`](Profiler::finish).
     ///
     /// # Errors
     ///

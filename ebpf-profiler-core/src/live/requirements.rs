@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::capability::{
-    self, BPF, CHECKPOINT_RESTORE, Capability, DAC_READ_SEARCH, PERFMON, SYS_ADMIN, SYS_PTRACE,
+    self, BPF, CHECKPOINT_RESTORE, Capability, DAC_READ_SEARCH, PERFMON, SYS_ADMIN, SYS_NICE, SYS_PTRACE,
 };
 use super::kernel_fault::KernelFault;
 use super::{kernel_version, memory};
@@ -70,6 +70,7 @@ pub fn requirements() -> Vec<Requirement> {
         helpful_capability(SYS_PTRACE, "opens the files and reads the code of other users' programs"),
         helpful_capability(DAC_READ_SEARCH, "opens programs that only their owner may read"),
         helpful_capability(CHECKPOINT_RESTORE, "opens programs that were deleted or replaced while they run"),
+        helpful_capability(SYS_NICE, "reserves CPU time for a profiler, which counts where it is scarce"),
         process_numbers(),
         kernel_names(),
         lockdown(),

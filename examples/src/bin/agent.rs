@@ -47,6 +47,11 @@ const USAGE: Usage = Usage {
             "SHARE",
             "share of all CPUs that profiling may cost: 0.5%, with memory: 0.5%,64MiB (no limit)",
         ),
+        (
+            "reserve",
+            "SHARE",
+            "share of all CPUs that the kernel keeps free for profiling where they are scarce, or none (10%)",
+        ),
         ("health", "SECONDS", "time between two lines of counters (60)"),
         ("seconds", "N", "duration (until SIGTERM)"),
     ],
@@ -96,6 +101,9 @@ fn builder(options: &Options) -> Builder {
     }
     if let Some(budget) = examples::budget(options) {
         profiler = profiler.budget(budget);
+    }
+    if let Some(reservation) = examples::reservation(options, "10%") {
+        profiler = profiler.reserve(reservation);
     }
     profiler
 }

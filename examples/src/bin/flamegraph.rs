@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::Health;
+use ebpf_profiler_core::live::{Health, Reservation};
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::{File, Table, WriteError};
 use examples::{
@@ -34,6 +34,11 @@ const USAGE: Usage = Usage {
             "SHARE",
             "share of all CPUs that profiling may cost: 0.5%, with memory: 0.5%,64MiB (no limit)",
         ),
+        (
+            "reserve",
+            "SHARE",
+            "share of all CPUs that the kernel keeps free for profiling where they are scarce, or none (25%)",
+        ),
         ("output", "FILE", "name ending in .html, .svg or .folded (flamegraph.html)"),
     ],
     arguments: "",
@@ -49,6 +54,9 @@ fn main() {
     let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(10));
     let file = check(&output);
     notice_interrupts();
+    let reservation = examples::reservation(&options, "25%");
+    // This thread takes part until the program ends.
+    let reserved = reservation.as_ref().map(Reservation::enter);
 
     let mut profiler = Profiler::builder()
         .frequency(options.get("frequency", 97))
@@ -65,6 +73,9 @@ fn main() {
     if let Some(budget) = examples::budget(&options) {
         profiler = profiler.budget(budget);
     }
+    if let Some(reservation) = reservation {
+        profiler = profiler.reserve(reservation);
+    }
     let profiler = profiler.start().unwrap_or_else(|error| fail(explain_start_error(&error)));
     let mut file = file.unwrap_or_else(|error| fail(error));
 
@@ -76,6 +87,7 @@ fn main() {
     file.write(&profile).unwrap_or_else(|error| fail(error));
     drop(progress);
     report(&profile, &health, &output);
+    drop(reserved);
 }
 
 /// Opens the output before anything is sampled. A missing permission is returned: without the privilege to profile that
@@ -128,6 +140,9 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
     print(format_args!("{}\n", output.display()));
     if let Some(budget) = examples::describe_budget(health) {
         say(budget);
+    }
+    if let Some(reservation) = examples::describe_reservation(health) {
+        say(reservation);
     }
     let losses = losses(health);
     if !losses.is_empty() {

@@ -12,6 +12,7 @@ use crate::live::bpf::{self, Map, Runs};
 use crate::live::error::StartError;
 use crate::live::kernel_tables::NeededWalkers;
 use crate::live::object::KernelObject;
+use crate::live::reservation::Reservation;
 use crate::live::trigger::{Trigger, Walk};
 use crate::live::waker::Waker;
 
@@ -44,6 +45,8 @@ pub(in crate::live) struct Walks {
     needed: Arc<NeededWalkers>,
     /// Runs of the clock's former programs.
     former: Runs,
+    /// For threads that load programs.
+    reservation: Option<Reservation>,
 }
 
 /// A thread that loads the clock's program, so that samples are drained meanwhile.
@@ -81,7 +84,8 @@ impl Walks {
         let has_clock = triggers.iter().any(Trigger::is_cpu);
         let sampler = has_clock.then(|| object.program(sampler(has))).transpose()?;
         let object = Some(object);
-        let walks = Walks { object, loading: None, sampler, called, has, needed, former: Runs::default() };
+        let (loading, former, reservation) = (None, Runs::default(), None);
+        let walks = Walks { object, loading, sampler, called, has, needed, former, reservation };
         walks.set_called(|_| true).map_err(failed_to_set)?;
         Ok(walks)
     }
@@ -89,6 +93,11 @@ impl Walks {
     /// Returns the clock's program.
     pub(in crate::live) fn sampler(&self) -> Option<&OwnedFd> {
         self.sampler.as_ref()
+    }
+
+    /// Lets threads that load programs take part in a reservation.
+    pub(in crate::live) fn set_reservation(&mut self, reservation: Option<Reservation>) {
+        self.reservation = reservation;
     }
 
     /// Wakes by this when walkers are requested.
@@ -122,7 +131,9 @@ impl Walks {
             return Ok(());
         }
         let Some(mut object) = self.object.take() else { return Ok(()) };
+        let reservation = self.reservation.clone();
         let load = move || {
+            let _reserved = reservation.as_ref().map(Reservation::enter);
             let set = object.set_constant(WALKERS, &walkers.to_ne_bytes());
             let program = set.and_then(|()| object.program(sampler(walkers)));
             (object, program)

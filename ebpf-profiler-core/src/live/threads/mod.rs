@@ -57,6 +57,7 @@ use self::sinks::{Queue, SinkThread};
 pub(super) use self::state::State;
 use super::error::{ChangeError, OptionError, StopError};
 use super::interval::Interval;
+use super::reservation::{Reservation, ReservationStats, Reserved};
 use super::waker::Waker;
 use super::{perf, priority};
 use crate::pipeline::{LeftModule, PendingProfile, Pipeline};
@@ -146,6 +147,7 @@ struct Shared {
     jobs: AtomicUsize,
     /// The last profile while the names thread symbolizes it.
     unnamed: Mutex<Option<PendingProfile>>,
+    reservation: Option<Reservation>,
 }
 
 /// Commands that the drain thread has not taken.
@@ -168,7 +170,7 @@ impl std::fmt::Debug for Command {
 }
 
 impl Shared {
-    fn new(deadline: Duration) -> Shared {
+    fn new(deadline: Duration, reservation: Option<Reservation>) -> Shared {
         Shared {
             commands: Mutex::default(),
             commanded: Condvar::new(),
@@ -179,6 +181,7 @@ impl Shared {
             batches: AtomicUsize::new(0),
             jobs: AtomicUsize::new(0),
             unnamed: Mutex::default(),
+            reservation,
         }
     }
 
@@ -206,6 +209,11 @@ impl Shared {
     fn thread_time(&self) -> Duration {
         let time = |&tid: &u32| perf::clock_now(perf::cpu_clock_of_thread(tid));
         Duration::from_nanos(lock(&self.tids).iter().map(time).sum())
+    }
+
+    /// Lets this thread take part in the reservation, if there is one.
+    fn enter(&self) -> Option<Reserved> {
+        self.reservation.as_ref().map(Reservation::enter)
     }
 
     /// Rejects commands from now on, and drops those that wait.
@@ -241,6 +249,7 @@ pub(super) struct Parts {
     pub(super) budget: Option<KeptBudget>,
     /// Longest time between a command to end and its return.
     pub(super) deadline: Duration,
+    pub(super) reservation: Option<Reservation>,
     /// Returns `true` while a process runs.
     pub(super) is_alive: Box<dyn Fn(u32) -> bool + Send>,
 }
@@ -259,7 +268,7 @@ pub(super) struct Threads {
 impl Threads {
     /// Starts the threads.
     pub(super) fn start(parts: Parts) -> io::Result<Threads> {
-        let shared = Arc::new(Shared::new(parts.deadline));
+        let shared = Arc::new(Shared::new(parts.deadline, parts.reservation.clone()));
         let (batches_in, batches_out) = sync_channel(BATCHES);
         let (used_in, used_out) = sync_channel(BATCHES);
         let (jobs_in, jobs_out) = channel();
@@ -324,6 +333,11 @@ impl Threads {
         lock(&self.shared.state).clone()
     }
 
+    /// Returns the state of the reservation, if there is one.
+    pub(super) fn reservation(&self) -> Option<ReservationStats> {
+        self.shared.reservation.as_ref().map(Reservation::stats)
+    }
+
     /// Returns `true` while samples can still come.
     pub(super) fn is_running(&self) -> bool {
         !lock(&self.shared.state).has_ended && !self.handles.iter().any(|(_, thread)| thread.is_finished())
@@ -357,7 +371,7 @@ impl Threads {
 
     /// Ends the threads and returns the last profile, both within the deadline.
     pub(super) fn finish(&mut self) -> Result<Profile, StopError> {
-        let _raised = priority::raised();
+        let (_raised, _reserved) = (priority::raised(), self.shared.enter());
         self.shared.ending.begin();
         let profile = self.send(Command::Finish).and_then(|profile| {
             match profile.recv_timeout(self.shared.ending.left(Stage::Last)) {
@@ -394,7 +408,7 @@ impl Threads {
 
     /// Ends the threads within the deadline.
     pub(super) fn stop(&mut self) -> Result<(), StopError> {
-        let _raised = priority::raised();
+        let (_raised, _reserved) = (priority::raised(), self.shared.enter());
         self.shared.ending.begin();
         if self.shared.push(Command::Stop) {
             self.waker.wake();

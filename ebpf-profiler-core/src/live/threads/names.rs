@@ -32,7 +32,11 @@ impl Names {
     }
 
     pub(super) fn run(mut self, messages: &Receiver<NamesMessage>) {
+        let reserved = self.shared.enter();
+        let set_busy = |is_busy| reserved.iter().for_each(|reserved| reserved.set_busy(is_busy));
+        set_busy(false);
         while let Ok(message) = messages.recv() {
+            set_busy(true);
             if self.shared.ending.has_begun() {
                 priority::raise();
             }
@@ -44,6 +48,7 @@ impl Names {
                 }
                 NamesMessage::Left(modules) => self.name_early(modules),
             }
+            set_busy(false);
         }
     }
 

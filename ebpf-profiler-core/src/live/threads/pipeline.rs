@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::super::clock;
 use super::super::priority::{self, Raised};
+use super::super::reservation::Reserved;
 use super::{Change, Flush, Job, Message, NamesMessage, Shared, Stage};
 use crate::pipeline::Pipeline;
 use crate::profile::SamplingPeriod;
@@ -112,10 +113,11 @@ impl PipelineThread {
     }
 
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
+        let reserved = self.shared.enter();
         let mut running = self.pipeline.registry().running();
         // Held until no message waits.
         let mut raised = None;
-        while let Some(message) = self.next(messages, &mut running, &mut raised) {
+        while let Some(message) = self.next(messages, &mut running, &mut raised, reserved.as_ref()) {
             if self.shared.ending.has_begun() {
                 priority::raise();
             }
@@ -133,7 +135,10 @@ impl PipelineThread {
         messages: &Receiver<Message>,
         running: &mut Vec<u32>,
         raised: &mut Option<Raised>,
+        reserved: Option<&Reserved>,
     ) -> Option<Message> {
+        let set_busy = |is_busy| reserved.into_iter().for_each(|reserved| reserved.set_busy(is_busy));
+        set_busy(true);
         loop {
             self.check_processes();
             match messages.try_recv() {
@@ -145,10 +150,12 @@ impl PipelineThread {
                 self.pipeline.registry().scan_process(pid);
                 continue;
             }
-            if self.pipeline.registry().filter().is_none() {
-                return messages.recv().ok();
-            }
-            match messages.recv_timeout(CHECK) {
+            set_busy(false);
+            let is_filtered = self.pipeline.registry().filter().is_some();
+            let wait = if is_filtered { CHECK } else { Duration::MAX };
+            let message = messages.recv_timeout(wait);
+            set_busy(true);
+            match message {
                 Ok(message) => return Some(message),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}

@@ -3,6 +3,7 @@
 use ebpf_programs::abi::reason::Counter;
 
 use super::super::health::{BudgetStats, DeadlineStats, Health, SinkStats};
+use super::super::reservation::ReservationStats;
 use super::super::usage::Usage;
 use crate::pipeline::PipelineStats;
 use crate::profile::Losses;
@@ -41,8 +42,12 @@ impl State {
         self.sink_errors.push(error);
     }
 
-    /// Returns the counters, with those of the recording if there is one, and the resource usage up to now.
-    pub(in super::super) fn health(self, recording: Option<RecordStats>) -> Health {
+    /// Returns the counters, with those of the recording and of the reservation if there are any, and the resource usage up to now.
+    pub(in super::super) fn health(
+        self,
+        recording: Option<RecordStats>,
+        reservation: Option<ReservationStats>,
+    ) -> Health {
         let (counts, mut losses) = (self.counts, self.losses);
         Counts::LOSSES
             .iter()
@@ -64,6 +69,7 @@ impl State {
             deadline: self.deadline,
             recording,
             budget: self.budget,
+            reservation,
             usage: Usage::now(),
         }
     }

@@ -65,6 +65,7 @@ impl Setup {
             recorder: None,
             budget: None,
             deadline: Duration::from_secs(60),
+            reservation: None,
             is_alive: Box::new(move |_| alive.load(Ordering::Relaxed)),
         };
         Setup { parts, events, is_alive }
