@@ -101,6 +101,8 @@ mod perf_map;
 
 mod priority;
 
+mod processes;
+
 mod profiler;
 
 mod requirements;

@@ -9,7 +9,7 @@ use procfs::process::Process;
 use super::helpers::Helpers;
 use super::mapped_file::MappedFile;
 use super::memory::ProcessMemory;
-use super::perf_map;
+use super::{perf_map, processes};
 use crate::elf::ReadAt;
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
@@ -58,8 +58,7 @@ impl LiveSystem {
 
 impl System for LiveSystem {
     fn processes(&self) -> Vec<u32> {
-        let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
-        folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+        processes::busiest_first()
     }
 
     fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {

@@ -8,7 +8,7 @@
 //! Such a sample looks like one with an unreadable stack until the exec event is there. Where the batch ends in
 //! between, the sample is held until the next one.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::sample::{Batch, Body, Life, TickRecord};
 use crate::trace::Stop;
@@ -24,6 +24,8 @@ const MOST: usize = 64;
 pub(super) struct Execs {
     /// Time of the last exec of a process.
     times: HashMap<u32, u64>,
+    /// Processes that begin, execute another program or end.
+    changing: HashSet<u32>,
     held: Vec<Held>,
 }
 
@@ -56,6 +58,9 @@ impl Execs {
     /// Reads the exec events of a batch.
     pub(super) fn read(&mut self, batch: &Batch) {
         self.times.clear();
+        let is_other = |life: &Life| matches!(life, Life::Executed | Life::Exited | Life::Forked { .. });
+        let changing = batch.life().iter().filter(|event| is_other(&event.life)).map(|event| event.pid);
+        self.changing = changing.collect();
         for event in batch.life().iter().filter(|event| event.life == Life::Executed) {
             let time = self.times.entry(event.pid).or_default();
             *time = event.time.max(*time);
@@ -66,6 +71,11 @@ impl Execs {
     pub(super) fn is_before_exec(&self, tick: &TickRecord<'_>) -> bool {
         let is_soon = |&at: &u64| tick.time <= at && at - tick.time < WINDOW;
         has_no_memory(tick) && self.times.get(&tick.pid).is_some_and(is_soon)
+    }
+
+    /// Returns `true` if a process executes another program, or ends, in this batch.
+    pub(super) fn concern(&self, pid: u32) -> bool {
+        self.changing.contains(&pid)
     }
 
     /// Holds a sample that may be one before an exec of which the event is not there yet.

@@ -14,6 +14,8 @@ mod exec;
 
 mod held;
 
+mod late;
+
 #[cfg(feature = "live")]
 mod left;
 
@@ -32,6 +34,8 @@ use ebpf_programs::abi::registers::Registers;
 
 use self::exec::Execs;
 use self::held::{HeldSample, HeldSamples};
+use self::late::Postponed;
+pub(crate) use self::late::Urgency;
 #[cfg(feature = "live")]
 pub(crate) use self::left::LeftModule;
 pub use self::pending::PendingProfile;
@@ -40,7 +44,7 @@ use self::threads::{LabelSource, Threads};
 use crate::language::Splice;
 #[cfg(feature = "live")]
 use crate::profile::Labels;
-use crate::profile::{Losses, ProfileBuilder, SampleKind};
+use crate::profile::{ProfileBuilder, SampleKind};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::trace::{Found, Frame, Stop, Trace, Walker};
@@ -88,6 +92,9 @@ pub struct PipelineStats {
     pub unwanted: u64,
     /// Records that could not be decoded.
     pub malformed: u64,
+    /// Samples of which only the innermost function is in a profile, because this program was behind: it got too little CPU time
+    /// to unwind them.
+    pub late: u64,
     /// Life events lost because the kernel's buffer was full.
     pub life_lost: u64,
     /// Counters of the registry.
@@ -182,28 +189,33 @@ impl Pipeline {
 
     /// Takes the events of `batch` in the order of time.
     pub fn take(&mut self, batch: &mut Batch) {
-        self.take_until(batch, &|| false);
+        self.take_by(batch, &|| Urgency::None);
     }
 
-    /// Takes the events of `batch` in the order of time until `is_over` returns `true`; the other samples are counted as
-    /// lost. Returns their number.
-    pub(crate) fn take_until(&mut self, batch: &mut Batch, is_over: &dyn Fn() -> bool) -> u64 {
-        let mut late = 0;
+    /// Takes the events of `batch` as [`urgent`](Urgency) as they are.
+    pub(crate) fn take_by(&mut self, batch: &mut Batch, urgency: &dyn Fn() -> Urgency) {
         self.execs.read(batch);
         for held in self.execs.take_held() {
             self.tick(&held.record());
         }
+        let mut postponed = Postponed::default();
         batch.in_order(|event| match event {
-            _ if late > 0 || is_over() => late += u64::from(matches!(event, Event::Tick(_))),
             Event::Life(event) => self.life(event),
             Event::Tick(Ok(tick)) if self.execs.hold(&tick) => {}
-            Event::Tick(Ok(tick)) => self.tick(&tick),
+            Event::Tick(Ok(tick)) => match urgency() {
+                Urgency::None => self.tick(&tick),
+                Urgency::Ending if self.can_wait(&tick) => postponed.add(tick),
+                Urgency::Ending => self.tick(&tick),
+                Urgency::Over => self.late(&tick),
+            },
             Event::Tick(Err(_)) => {
                 self.stats.malformed += 1;
                 self.builder.lose("in records that could not be decoded", 1);
             }
         });
-        self.builder.lose(Losses::DEADLINE, late);
+        for tick in postponed.in_order() {
+            if urgency() == Urgency::Over { self.late(&tick) } else { self.tick(&tick) }
+        }
         self.held.end_batch(self.now);
         self.registry.publish_changed(self.now);
         self.registry.expire(self.now);
@@ -211,7 +223,6 @@ impl Pipeline {
             self.tidied = self.now;
             self.registry.free_unused(self.now);
         }
-        late
     }
 
     /// Takes the samples collected since the start or the previous call.
@@ -284,6 +295,11 @@ impl Pipeline {
         }
         if self.execs.is_before_exec(tick) {
             return self.add(tick, Stop::Exec, None);
+        }
+        if tick.stop == Stop::Late {
+            // Publishes an unknown process, so that the next sample can be walked.
+            let _ = self.registry.publish(tick.pid, tick.time);
+            return self.late(tick);
         }
         if let Err(stop) = self.registry.check_walk(tick) {
             return self.add(tick, stop, None);

@@ -110,3 +110,33 @@ fn walk_by_the_former_mappings_after_an_exec_is_dropped() {
     assert_eq!(stops(&[(&[(2_000, Stop::Root)], &[1_500])]), [Stop::Exec]);
     assert_eq!(stops(&[(&[], &[1_500]), (&[(2_000, Stop::Unreadable)], &[])]), [Stop::Exec]);
 }
+
+#[test]
+fn late_samples_keep_process_and_innermost_function() {
+    let file = crate::sample::FileId::Inode { device: (8, 1), inode: 1 };
+    let maps = vec![crate::sample::MapEvent::new(0x1000..0x2000, 0, file, "/bin/sh")];
+    let system = Box::new(FakeSystem::default().process(7, "/bin/sh", maps));
+    let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
+    registry.publish(7, 0);
+    let mut pipeline = Pipeline::new(registry, Clock::default(), Duration::from_millis(10));
+    let mut batch = Batch::default();
+    for time in 0..6 {
+        let tick = FakeTick::walked(time, 7, "sh", &[0x1800, 0x1900]).kernel(&[0xffff_ffff_8100_0000]);
+        batch.push_tick(&tick.stop(Stop::Root).bytes());
+    }
+    let calls = std::cell::Cell::new(0);
+    let urgency = || {
+        calls.set(calls.get() + 1);
+        if calls.get() > 2 { Urgency::Over } else { Urgency::Ending }
+    };
+    pipeline.take_by(&mut batch, &urgency);
+    assert_eq!((pipeline.stats().samples, pipeline.stats().late), (6, 4));
+    let profile = pipeline.finish().symbolize(&mut NoSymbols);
+    let mut stacks: Vec<_> = profile
+        .samples()
+        .map(|sample| (sample.trace().stop(), sample.trace().frames().count(), sample.count()))
+        .collect();
+    stacks.sort_unstable();
+    assert_eq!(stacks, [(Stop::Root, 3, 2), (Stop::Late, 2, 4)]);
+    assert!(profile.samples().all(|sample| sample.process().pid == 7 && &*sample.thread().name == "sh"));
+}

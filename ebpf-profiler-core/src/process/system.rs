@@ -9,7 +9,7 @@ use crate::sample::MapEvent;
 
 /// The processes of the running machine, or of a recorded one.
 pub trait System: Send {
-    /// Returns the ids of all processes.
+    /// Returns the ids of all processes, those that use the most CPU time first if that is known.
     fn processes(&self) -> Vec<u32>;
 
     /// Returns the executable mappings of a process, in ascending order.

@@ -25,6 +25,7 @@ pub struct Losses(BTreeMap<&'static str, u64>);
 
 impl Losses {
     /// Cause of samples that waited when the [deadline](crate::live::Builder::deadline) passed.
+    #[cfg(feature = "live")]
     pub(crate) const DEADLINE: &'static str = "not unwound before the deadline";
 
     /// Returns the number of lost events.

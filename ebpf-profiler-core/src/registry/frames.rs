@@ -47,6 +47,14 @@ impl Registry {
             self.recheck_runtimes(pid, now);
         }
     }
+
+    /// Appends the frames of native [words](ebpf_programs::abi::record) without reading memory of the process.
+    pub(crate) fn frames_of_files(&mut self, pid: u32, walked: &[u64], frames: &mut Vec<Frame>) {
+        let Registry { processes, modules, .. } = self;
+        let none = Regions::default();
+        let regions = processes.get(&pid).map_or(&none, |entry| &entry.regions);
+        frames.extend(walked.iter().map(|&walked| frame_of(walked, regions, modules)));
+    }
 }
 
 /// Returns the frame for one address with [flags](ebpf_programs::abi::record::frame).

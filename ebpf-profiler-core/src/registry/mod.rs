@@ -42,6 +42,8 @@ mod names;
 
 mod publish;
 
+mod until;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -54,6 +56,7 @@ use self::limits::{MAX_MAPPINGS, PublishLimit, ReadLimit};
 use self::modules::Modules;
 use self::names::Names;
 use self::publish::Published;
+use self::until::IsOver;
 use crate::jit::{JitNames, JitStats};
 use crate::language::{InterpreterStats, Interpreters, Journal, NoJournal, Scripts};
 use crate::process::{Description, Module, ModuleId, RegionCount, Regions, System};
@@ -109,6 +112,8 @@ pub struct Registry {
     swept: u64,
     /// Time when idle processes were last withdrawn.
     withdrawn: u64,
+    /// Returns `true` once no tables are to be built any more.
+    is_over: IsOver,
     stats: RegistryStats,
 }
 
@@ -210,6 +215,7 @@ impl Registry {
             lost: 0,
             swept: 0,
             withdrawn: 0,
+            is_over: Arc::new(|| false),
             stats: RegistryStats::default(),
         }
     }
@@ -223,6 +229,12 @@ impl Registry {
     pub fn set_limits(&mut self, limits: Limits) {
         let mappings = limits.mappings.min(MAX_MAPPINGS);
         self.limits = Limits { mappings, ..limits };
+    }
+
+    /// Builds tables only until `is_over` returns `true`.
+    #[cfg(feature = "live")]
+    pub(crate) fn build_until(&mut self, is_over: impl Fn() -> bool + Send + Sync + 'static) {
+        self.is_over = Arc::new(is_over);
     }
 
     /// Takes the names of script functions from `journal` where it has them, and writes the others there.

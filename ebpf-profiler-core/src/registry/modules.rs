@@ -7,6 +7,7 @@ use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
 use super::publish::Published;
+use super::until::{IsOver, Until};
 use crate::elf::{Elf, Segment, code_address};
 use crate::language::{FoundRuntime, Language, RuntimeFiles};
 use crate::process::{Mapped, Module, ModuleId, Opener, Region, System};
@@ -337,12 +338,30 @@ impl Entry {
         compiler: Option<&dyn UnwindCompiler>,
         tables: &mut dyn Tables,
         allocator: &mut Allocator,
+        is_over: &IsOver,
+        now: u64,
+    ) -> Result<u32, &'static str> {
+        let built = self.build_until(compiler, tables, allocator, is_over, now);
+        if built.is_err() && is_over() {
+            self.table = Table::Pending;
+            return Err("files whose tables were not built before the end");
+        }
+        built
+    }
+
+    fn build_until(
+        &mut self,
+        compiler: Option<&dyn UnwindCompiler>,
+        tables: &mut dyn Tables,
+        allocator: &mut Allocator,
+        is_over: &IsOver,
         now: u64,
     ) -> Result<u32, &'static str> {
         self.table = Table::None;
         let Some(compiler) = compiler else { return Ok(0) };
         let opener = self.module.opener.as_ref().ok_or("files without a way to open them")?;
         let source = opener.open().map_err(|_| "files that could not be opened")?;
+        let source = Until { source, is_over: is_over.clone() };
         let elf = Elf::open(source).map_err(|_| "files that are no ELF files")?;
         let bare = self.runtime.as_ref().map_or(&[][..], |found| found.runtime.bare_functions());
         let compiled =

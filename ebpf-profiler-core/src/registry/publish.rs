@@ -308,16 +308,22 @@ impl Registry {
 
     fn build_table_of(&mut self, id: ModuleId, now: u64) -> bool {
         let Some(entry) = self.modules.get_mut(id) else { return false };
-        if entry.table != Table::Pending {
+        if entry.table != Table::Pending || (self.is_over)() {
             return false;
         }
         entry.used = now;
-        match entry.build(self.compiler.as_deref(), &mut *self.tables, &mut self.allocator, now) {
+        let compiler = self.compiler.as_deref();
+        match entry.build(compiler, &mut *self.tables, &mut self.allocator, &self.is_over, now) {
             Ok(unsupported) => {
                 self.stats.tables += 1;
                 self.stats.unsupported_rows += u64::from(unsupported);
             }
-            Err(reason) => *self.stats.without_table.entry(reason).or_default() += 1,
+            Err(reason) => {
+                *self.stats.without_table.entry(reason).or_default() += 1;
+                if entry.table == Table::Pending {
+                    return false;
+                }
+            }
         }
         self.publish_table(id);
         true

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use ebpf_programs::abi::record::kind;
 
+#[cfg(feature = "live")]
+use super::tick::without_stack;
 use super::{Life, LifeEvent, Malformed, TickRecord};
 
 /// Samples and life events that were read together.
@@ -36,6 +38,21 @@ impl Batch {
         self.ticks.clear();
         self.life.clear();
         self.paths = 0;
+    }
+
+    /// Reduces all samples that are still to be unwound to their innermost function.
+    #[cfg(feature = "live")]
+    pub(crate) fn reduce(&mut self) {
+        let mut words = Vec::new();
+        for range in &mut self.ticks {
+            let (record, start) = (&self.words[range.clone()], words.len());
+            match without_stack(record) {
+                Some(reduced) => words.extend(reduced),
+                None => words.extend(record),
+            }
+            *range = start..words.len();
+        }
+        self.words = words;
     }
 
     /// Returns `true` if there are no events.
@@ -116,7 +133,7 @@ impl Batch {
 
     /// Calls `each` for every event in the order of time; of a life event and a tick with one time the life
     /// event comes first.
-    pub fn in_order(&mut self, mut each: impl FnMut(Event<'_>)) {
+    pub fn in_order<'a>(&'a mut self, mut each: impl FnMut(Event<'a>)) {
         // The events of each CPU are sorted, so this merges a few runs.
         self.life.sort_by_key(|event| event.time);
         let words = &self.words;
@@ -161,6 +178,33 @@ mod tests {
         batch.append(&mut later);
         assert_eq!(times(&batch), (vec![9, 6], vec![9, 6]));
         assert!(later.is_empty() && later.size() == 0);
+    }
+
+    #[test]
+    #[cfg(feature = "live")]
+    fn reduced_samples_keep_their_leaf() {
+        use crate::sample::Body;
+        use crate::testing::FakeTick;
+        use crate::trace::Stop;
+        use ebpf_programs::abi::record::frame;
+        use ebpf_programs::abi::registers::Registers;
+        let registers = Registers { pc: 0x1234, ..Registers::default() };
+        let mut batch = Batch::default();
+        batch.push_tick(
+            &FakeTick::raw(1, 7, "cat", &registers, &[9; 1000]).kernel(&[5, 6]).value(2, 30).bytes(),
+        );
+        batch.push_tick(&FakeTick::walked(2, 7, "cat", &[0x1800]).bytes());
+        let before = batch.size();
+        batch.reduce();
+        assert!(batch.size() < before / 10 && !batch.has_raw());
+        let ticks: Vec<_> = batch.ticks().map(|words| TickRecord::decode(words).unwrap()).collect();
+        let leaf = |tick: &TickRecord<'_>| match tick.body {
+            Body::Walked { leaf, .. } => leaf.to_vec(),
+            _ => Vec::new(),
+        };
+        assert_eq!((leaf(&ticks[0]), ticks[0].stop), (vec![0x1234 | frame::EXACT], Stop::Late));
+        assert_eq!((ticks[0].kernel, ticks[0].value, ticks[0].event), (&[5, 6][..], 30, 2));
+        assert_eq!((leaf(&ticks[1]), ticks[1].stop), (vec![0x1800], Stop::Root));
     }
 
     #[test]

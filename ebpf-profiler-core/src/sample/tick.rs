@@ -112,6 +112,31 @@ impl<'a> TickRecord<'a> {
     }
 }
 
+/// Returns a raw record as one of a stack of which only the leaf is known; `None` for another record.
+#[cfg(feature = "live")]
+pub(crate) fn without_stack(words: &[u64]) -> Option<Vec<u64>> {
+    let (head, rest) = split_head(words)?;
+    if head.kind & !kind::HELD != kind::RAW {
+        return None;
+    }
+    let (kernel, rest) = rest.split_at_checked(head.kernel.into())?;
+    let pc = rest.first()?;
+    let reduced = Head {
+        kind: kind::WALKED | head.kind & kind::HELD,
+        stop: Stop::Late as u8,
+        length: HEAD_WORDS as u8,
+        user: 1,
+        omitted: 0,
+        copied: 0,
+        taken: 1,
+        ..head
+    };
+    let mut words = encode_head(&reduced).to_vec();
+    words.extend(kernel);
+    words.push(pc & frame::ADDRESS | frame::EXACT);
+    Some(words)
+}
+
 /// Splits the words of a ring record behind its head; `None` if it is truncated.
 pub(crate) fn split_head(words: &[u64]) -> Option<(Head, &[u64])> {
     let head = decode_head(words.first_chunk()?);

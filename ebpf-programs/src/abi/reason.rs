@@ -72,6 +72,8 @@ reasons! {
         TooSlow = 17, "took longer than the limit";
         /// The walk used mappings that were no longer those of the process: a file was unmapped and another one mapped in its place.
         Outdated = 18, "mappings changed meanwhile";
+        /// The sample was not unwound, because user space was behind.
+        Late = 19, "not unwound in time";
     }
 }
 

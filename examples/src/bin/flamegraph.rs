@@ -157,6 +157,12 @@ fn report(profile: &Profile, health: &Health, output: &Path) {
             late.addresses
         ));
     }
+    if health.pipeline.late > 0 {
+        say(format_args!(
+            "{} samples have their innermost function only: too little CPU time to unwind them",
+            health.pipeline.late
+        ));
+    }
 }
 
 /// Returns the reasons of losses, and everything else that was lost.

@@ -22,6 +22,9 @@ const WAIT: Duration = Duration::from_millis(250);
 /// Wait between two attempts to send a batch while the pipeline is behind.
 const RETRY: Duration = Duration::from_millis(2);
 
+/// Wait before a look at the kernel's buffers while the pipeline is behind.
+const BEHIND: Duration = Duration::from_millis(20);
+
 /// Maximum size in bytes of a batch that waits for the pipeline. Beyond it the ring fills, and samples are lost.
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -172,6 +175,10 @@ impl Drain {
     /// Moves events from the source to the pipeline; waits up to `wait` for the first.
     fn drain(&mut self, wait: Duration) {
         if !self.has_ended {
+            if !wait.is_zero() && self.shared.batches.load(Ordering::Relaxed) > 1 {
+                // Both threads may share little CPU time.
+                std::thread::sleep(BEHIND);
+            }
             match self.source.next(wait, &mut self.batch) {
                 Ok(true) => {}
                 Ok(false) => {
@@ -190,6 +197,12 @@ impl Drain {
         match self.batches.try_send(Message::Batch(batch)) {
             // The pipeline is behind: further events join this batch.
             Err(TrySendError::Full(Message::Batch(batch))) if batch.size() < BATCH_BYTES => {
+                self.batch = batch;
+                self.shared.batches.fetch_sub(1, Ordering::Relaxed);
+            }
+            // Far behind: what is left of these samples takes a hundredth of the memory.
+            Err(TrySendError::Full(Message::Batch(mut batch))) if batch.has_raw() => {
+                batch.reduce();
                 self.batch = batch;
                 self.shared.batches.fetch_sub(1, Ordering::Relaxed);
             }
@@ -246,7 +259,7 @@ impl Drain {
                 self.source.stop();
             }
             let is_late = match message {
-                Message::Batch(_) => self.shared.ending.is_past(Stage::Pipeline),
+                Message::Batch(_) => self.shared.ending.is_past(Stage::Names),
                 Message::Flush(_) => self.shared.ending.is_past(Stage::Sinks),
             };
             if is_late {

@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use crate::pipeline::Urgency;
+
 /// The time at which a profiler was asked to end, and the time that each stage has from then on.
 ///
 /// Before [`Ending::begin`] no stage has a deadline.
@@ -15,6 +17,8 @@ pub(super) struct Ending {
 /// A stage of the work that is left at the end. Each stage leaves time for those behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// Further unwind tables: three eighths of the time.
+    Tables,
     /// Waiting batches: half of the time.
     Pipeline,
     /// Names of the last profile: three quarters.
@@ -40,6 +44,15 @@ impl Ending {
         self.begun.get().is_some()
     }
 
+    /// Returns the time that is left for samples.
+    pub(super) fn urgency(&self) -> Urgency {
+        match self.begun.get() {
+            None => Urgency::None,
+            Some(begun) if begun.elapsed() < self.limit(Stage::Pipeline) => Urgency::Ending,
+            Some(_) => Urgency::Over,
+        }
+    }
+
     /// Returns `true` once the deadline of `stage` has passed.
     pub(super) fn is_past(&self, stage: Stage) -> bool {
         self.begun.get().is_some_and(|begun| begun.elapsed() >= self.limit(stage))
@@ -53,6 +66,7 @@ impl Ending {
 
     fn limit(&self, stage: Stage) -> Duration {
         match stage {
+            Stage::Tables => self.limit / 8 * 3,
             Stage::Pipeline => self.limit / 2,
             Stage::Names => self.limit / 4 * 3,
             Stage::Last => self.limit / 8 * 7,

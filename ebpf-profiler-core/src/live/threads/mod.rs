@@ -13,7 +13,7 @@
 //!
 //! | falls behind | then |
 //! | --- | --- |
-//! | pipeline | batches grow up to 4 MiB each, then the kernel's buffers fill and samples are counted as lost |
+//! | pipeline | batches grow up to 4 MiB each, then samples that are not unwound yet are reduced to their innermost function; at last the kernel's buffers fill and samples are counted as lost |
 //! | names | the pipeline goes on collecting into the current profile, which becomes longer ([`SinkStats::merged`]) |
 //! | a sink | the oldest profile of its queue is dropped ([`SinkStats::dropped`]); other sinks are unaffected |
 //!

@@ -49,6 +49,8 @@ pub(super) struct PipelineThread {
     shared: Arc<Shared>,
     period: Duration,
     pids: Vec<u32>,
+    /// Batches that came after the end, which are taken together.
+    rest: Batch,
     /// Samples lost up to the last finished profile.
     lost: [u64; Counts::LOSSES.len()],
     /// Sampling periods since the last finished profile.
@@ -80,6 +82,7 @@ impl PipelineThread {
             recorder,
             is_alive,
             shared,
+            rest: Batch::default(),
             lost: [0; Counts::LOSSES.len()],
             periods: Vec::new(),
             merged: 0,
@@ -113,6 +116,8 @@ impl PipelineThread {
     }
 
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
+        let shared = self.shared.clone();
+        self.pipeline.registry().build_until(move || shared.ending.is_past(Stage::Tables));
         let reserved = self.shared.enter();
         let mut running = self.pipeline.registry().running();
         // Held until no message waits.
@@ -189,10 +194,10 @@ impl PipelineThread {
             raised.get_or_insert_with(priority::raised);
         }
         let ending = &self.shared.ending;
-        let late = self.pipeline.take_until(&mut batch, &|| ending.is_past(Stage::Pipeline));
-        if late > 0 {
-            self.shared.update(|state| state.deadline.samples += late);
+        if ending.has_begun() {
+            return self.rest.append(&mut batch);
         }
+        self.pipeline.take_by(&mut batch, &|| ending.urgency());
         let left = self.pipeline.take_left();
         if !left.is_empty() {
             let _ = self.jobs.send(NamesMessage::Left(left));
@@ -201,7 +206,17 @@ impl PipelineThread {
         let _ = self.used.try_send(batch);
     }
 
+    /// Takes the batches that came after the end.
+    fn take_rest(&mut self) {
+        let ending = &self.shared.ending;
+        if !self.rest.is_empty() {
+            self.pipeline.take_by(&mut self.rest, &|| ending.urgency());
+            self.rest = Batch::default();
+        }
+    }
+
     fn flush(&mut self, flush: Flush) {
+        self.take_rest();
         let Flush { reply, counts, periods, change, is_optional } = flush;
         self.periods.extend(periods);
         let is_behind = self.shared.jobs.load(Ordering::Relaxed) >= MAX_JOBS;
