@@ -1,6 +1,10 @@
 // Spins for 50 ms of CPU time in functions whose names have the number of the copy: AAAAAA is replaced.
 #include <time.h>
 
+#ifndef SECONDS
+#define SECONDS 0.05
+#endif
+
 // Not in the hash table of exported names, which a copy does not change.
 #define ALONE __attribute__((noinline, noclone, visibility("hidden")))
 
@@ -30,7 +34,7 @@ static double used(void)
 
 unsigned long run(void)
 {
-    double end = used() + 0.05;
+    double end = used() + SECONDS;
     unsigned long x = 0;
     while (used() < end)
         for (int i = 0; i < 10; i++)
