@@ -322,6 +322,18 @@ pub trait Attached: Send {
         self.function(address, check, memory)
     }
 
+    /// Returns `true` if the function at `address` still has this check. The profiler asks after it has read a name, a file and lines:
+    /// a function may be freed meanwhile, and another one take its place.
+    ///
+    /// # Errors
+    ///
+    /// As [`function`](Attached::function).
+    #[doc(hidden)]
+    fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        let _ = (address, check, memory);
+        Ok(true)
+    }
+
     /// Returns the bits of positions that identify the function together with its check: functions for which these are the same have
     /// the same name, file and lines in all processes that were forked from one, whatever their addresses. 0 if they may differ.
     #[doc(hidden)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ebpf_programs::abi::record::frame::{ADDRESS, DETAIL, INTERPRETED, NAMED_BY_CALLER};
+use ebpf_programs::abi::record::frame::{ADDRESS, CHECK, DETAIL, INTERPRETED, NAMED_BY_CALLER};
 use hashbrown::HashMap;
 
 use super::{Function, Reason};
@@ -59,6 +59,8 @@ impl ScriptCall {
 pub(crate) struct Caller {
     /// Address of its function.
     pub(crate) address: u64,
+    /// Its check: what is at its address may be another function soon, and name another one.
+    pub(crate) check: u32,
     /// Position in it.
     pub(crate) position: u32,
 }
@@ -70,7 +72,8 @@ impl Caller {
             [word, next, ..]
                 if detail & NAMED_BY_CALLER != 0 && word & INTERPRETED != 0 && next & DETAIL != 0 =>
             {
-                Some(Caller { address: word & ADDRESS, position: next as u32 })
+                let check = (next >> 32 & CHECK) as u32;
+                Some(Caller { address: word & ADDRESS, check, position: next as u32 })
             }
             _ => None,
         }
@@ -80,6 +83,7 @@ impl Caller {
     pub(crate) fn site(&self) -> u32 {
         let mixed =
             (self.address ^ u64::from(self.position).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ u64::from(self.check)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         ((mixed >> 40) as u32).max(1)
     }
 }

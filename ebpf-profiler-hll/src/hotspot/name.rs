@@ -141,4 +141,16 @@ impl Attached for Names {
             _ => Err(Reason::Implausible),
         }
     }
+
+    fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        let (shape, address) = (address >> SHAPE, address & ((1 << SHAPE) - 1));
+        match shape {
+            INTERPRETED => Ok(const_method(address, &self.layout, memory)? >> 3 & CHECK == u64::from(check)),
+            COMPILED => {
+                let compilation = memory.u32(address.wrapping_add(self.layout.nmethod.compile_id.into()))?;
+                Ok(u64::from(compilation) & CHECK == u64::from(check))
+            }
+            _ => Ok(true),
+        }
+    }
 }

@@ -81,13 +81,15 @@ impl Names {
 impl Attached for Names {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
         let (head, kind, bits) = self.current(address, check, memory)?;
-        let function = match kind {
-            INTERNAL => Function::new(qualified(&head, kind, memory)?),
-            _ => self.of_script(&head, kind, bits, memory)?,
-        };
-        // The end of a request may have freed it meanwhile, and another one have written to its memory.
-        self.current(address, check, memory)?;
-        Ok(function)
+        match kind {
+            INTERNAL => Ok(Function::new(qualified(&head, kind, memory)?)),
+            _ => self.of_script(&head, kind, bits, memory),
+        }
+    }
+
+    /// The end of a request may have freed it, and another one have written to its memory.
+    fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        self.current(address, check, memory).map(|_| true)
     }
 
     fn identity_bits(&self) -> u32 {

@@ -74,8 +74,7 @@ impl Names {
     fn c_function(&self, entry: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
         let words = words::<{ method_entry::READ as usize }>(entry, memory)?;
         let word = |at: usize| word(&words, at);
-        let identity = [method_entry::DEFINITION, method_entry::CALLED, method_entry::OWNER].map(word);
-        if !is_entry(word(0)) || fold(&identity, 3) & CHECKED != check & CHECKED {
+        if !is_entry_of(&words, check) {
             return Err(Reason::Replaced);
         }
         let name = memory.u64(word(method_entry::DEFINITION).wrapping_add(definition::NAME as u64))?;
@@ -90,12 +89,7 @@ impl Names {
         let words = words::<BODY>(body, memory)?;
         let word = |at: usize| word(&words, at);
         let (size, instructions) = ((word(ruby::body::SIZE) >> 32) as u32, word(ruby::body::INSTRUCTIONS));
-        let identity = fold(&[ruby::body::SIZE, ruby::body::INSTRUCTIONS, ruby::body::LABEL].map(word), 3);
-        let is_same = match kind {
-            ruby::kind::PLAIN => identity & CHECKED == check & CHECKED,
-            _ => u64::from(identity) & 0xff == address >> IDENTITY_SHIFT & 0xff,
-        };
-        if !is_same {
+        if !is_body_of(&words, address, check) {
             return Err(Reason::Replaced);
         }
         let text = |object: u64| object::text(object, &self.offsets, memory);
@@ -200,6 +194,35 @@ impl Attached for Names {
             ruby::kind::COLLECTION => Ok(Function::new(COLLECTION)),
             _ => Err(Reason::Implausible),
         }
+    }
+
+    fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        match address & KIND {
+            ruby::kind::COLLECTION => Ok(true),
+            ruby::kind::FUNCTION => Ok(is_entry_of(&words(address & !KIND, memory)?, check)),
+            _ => {
+                let sequence = address & !KIND & ((1 << IDENTITY_SHIFT) - 1);
+                let body = memory.u64(sequence.wrapping_add(ruby::BODY))?;
+                Ok(is_body_of(&words(body, memory)?, address, check))
+            }
+        }
+    }
+}
+
+/// Returns `true` if these are the words of a method entry of a method in C with a check.
+fn is_entry_of(words: &[u8; method_entry::READ as usize], check: u32) -> bool {
+    let identity = [method_entry::DEFINITION, method_entry::CALLED, method_entry::OWNER];
+    let identity = fold(&identity.map(|at| word(words, at)), 3);
+    is_entry(word(words, 0)) && identity & CHECKED == check & CHECKED
+}
+
+/// Returns `true` if this is the body of the instruction sequence of a frame with an address and a check.
+fn is_body_of(body: &[u8; BODY], address: u64, check: u32) -> bool {
+    let identity = [ruby::body::SIZE, ruby::body::INSTRUCTIONS, ruby::body::LABEL];
+    let identity = fold(&identity.map(|at| word(body, at)), 3);
+    match address & KIND {
+        ruby::kind::PLAIN => identity & CHECKED == check & CHECKED,
+        _ => u64::from(identity) & 0xff == address >> IDENTITY_SHIFT & 0xff,
     }
 }
 

@@ -218,6 +218,22 @@ impl Attached for Names {
             _ => Err(Reason::Implausible),
         }
     }
+
+    fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        let facts = self.facts.clone();
+        let heap = Heap { memory, layout: &facts.layout };
+        let form = (address >> frame::SHAPE_SHIFT) as u8;
+        let address = address & ((1 << frame::SHAPE_SHIFT) - 1);
+        match form {
+            shape::INTERPRETED | shape::BASELINE => Ok(check_of(&heap, Object::at(address)?)? == check),
+            shape::OPTIMIZED => Ok(Code::read(&heap, Object::at(address)?)?.check == check),
+            _ => {
+                let around: [u8; 16] = memory.array(address.wrapping_sub(8))?;
+                let around = [0, 1].map(|index| u64::from_le_bytes(around.as_chunks().0[index]));
+                Ok((address_check(0, &around) ^ check) & BYTES == 0)
+            }
+        }
+    }
 }
 
 /// Returns the baseline code of a `SharedFunctionInfo`.

@@ -5,11 +5,17 @@ use std::sync::Arc;
 use super::Context;
 use super::running::{Running, read};
 use crate::language::family::Key;
-use crate::language::{Caller, Function, Memory, NamedCall, Reason, Script, ScriptCall};
+use crate::language::{Attached, Caller, Function, Memory, NamedCall, Reason, Script, ScriptCall};
 use crate::trace::{Found, Frame, ScriptId};
 
 /// Delay until an unnamed function is read again, in nanoseconds: its address may be reused.
 const UNNAMED: u64 = 100_000_000;
+
+/// Delay until one of the named functions is read again, in nanoseconds; it doubles as long as they are the same.
+pub(super) const REREAD: u64 = 1_000_000_000;
+
+/// Maximum of this delay.
+const MAX_REREAD: u64 = 64 * REREAD;
 
 /// Maximum number of named functions cached per interpreter.
 const MAX_KNOWN: usize = 1 << 16;
@@ -79,6 +85,7 @@ impl Running {
             }
             None => false,
         };
+        let is_current = is_current && !self.is_outdated(key, seen, around);
         if !is_current {
             let known = match self.shared(key) {
                 Some(known) => {
@@ -95,6 +102,31 @@ impl Running {
             all.insert(key, known);
         }
         &self.known[&key]
+    }
+
+    /// Reads a named function again, one a second or less often. Returns `true` if it is another one by now, and drops it.
+    fn is_outdated(&mut self, key: Key, seen: &Seen, around: &mut Context<'_>) -> bool {
+        if self.reread_at == 0 {
+            self.reread_at = around.now.saturating_add(self.reread_delay);
+        }
+        let is_due = around.now >= self.reread_at && self.attached.is_ok();
+        let Some(known) = self.known.get(&key).filter(|known| is_due && known.unnamed_until.is_none()) else {
+            return false;
+        };
+        let function = known.function.clone();
+        let now = self.name(seen, around);
+        // The name of one that is gone was right.
+        let is_other = now.is_ok_and(|now| {
+            (&now.name, &now.file, now.start_line) != (&function.name, &function.file, function.start_line)
+        });
+        self.reread_delay = if is_other { REREAD } else { (self.reread_delay * 2).min(MAX_REREAD) };
+        self.reread_at = around.now.saturating_add(self.reread_delay);
+        if is_other {
+            Arc::make_mut(&mut self.known).remove(&key);
+            self.family.clear();
+            self.renamed = self.renamed.wrapping_add(1);
+        }
+        is_other
     }
 
     /// Returns the function if a process of the family has named it.
@@ -155,19 +187,30 @@ impl Running {
         let mut ask = |pid: u32| {
             let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
             let memory = &memory as &dyn Memory;
-            let call = &seen.call;
-            match seen.caller {
-                None => names.function(call.address, call.check, memory),
-                Some(Caller { address, position }) => {
-                    names.called_function(call.address, call.check, (address, position), memory)
-                }
-            }
+            read_function(&mut **names, seen, memory)
         };
         match (ask(around.pid), self.parent) {
             (Err(Reason::Unreadable), Some(parent)) => ask(parent),
             (named, _) => named,
         }
     }
+}
+
+/// Reads a function, and fails with [`Reason::Replaced`] if it was freed meanwhile, or what names it.
+fn read_function(names: &mut dyn Attached, seen: &Seen, memory: &dyn Memory) -> Result<Function, Reason> {
+    let call = &seen.call;
+    let Some(Caller { address, check, position }) = seen.caller else {
+        let function = names.function(call.address, call.check, memory)?;
+        return if names.is_current(call.address, call.check, memory)? {
+            Ok(function)
+        } else {
+            Err(Reason::Replaced)
+        };
+    };
+    let function = names.called_function(call.address, call.check, (address, position), memory)?;
+    let is_current =
+        names.is_current(call.address, call.check, memory)? && names.is_current(address, check, memory)?;
+    if is_current { Ok(function) } else { Err(Reason::Replaced) }
 }
 
 fn script(language: &'static str, function: &Function) -> Script {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::names::Known;
+use super::names::{Known, REREAD};
 use super::{Context, FoundRuntime, RuntimeFiles};
 use crate::language::family::{Family, Key};
 use crate::language::{Attached, CodeRanges, FrameWalker, LoadedFile, Reason, Target, Unreadable};
@@ -41,6 +41,9 @@ pub(super) struct Running {
     pub(super) times: u32,
     /// Number of times that names were dropped.
     pub(super) renamed: u32,
+    /// Time at which one of the named functions is read again, and the delay until the next one, in nanoseconds.
+    pub(super) reread_at: u64,
+    pub(super) reread_delay: u64,
     /// Number of rechecks that changed nothing.
     pub(super) confirmed: u32,
     /// Time until which its memory is awaited; 0 if it owns none without a file.
@@ -83,6 +86,8 @@ impl Running {
             asked: 0,
             times: 0,
             renamed: 0,
+            reread_at: 0,
+            reread_delay: REREAD,
             confirmed: 0,
             awaited_until: 0,
             known: Arc::default(),
@@ -101,6 +106,7 @@ impl Running {
             asked: self.asked,
             times: self.times,
             renamed: self.renamed,
+            reread_at: self.reread_at,
             confirmed: self.confirmed,
             awaited_until: self.awaited_until,
             known: self.known.clone(),

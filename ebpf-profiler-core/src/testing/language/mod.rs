@@ -137,6 +137,10 @@ fn lied_to(runtime: &dyn Runtime, image: &Image, seed: u64) -> Result<(), String
             return Err(format!("the function at {:#x} is rejected with its own check", frame.address));
         };
         let other = TakenFrame { check: frame.check ^ 1, ..frame };
+        let is_current = attachment.names().is_current(frame.address, frame.check, &lies);
+        if is_named && is_current == Ok(false) {
+            return Err(format!("the function at {:#x} has a name, but not its own check", frame.address));
+        }
         let is_named_twice =
             is_named && walker.has_check() && ask(&mut attachment, other, &lies)? == Some(true);
         if is_named_twice {
