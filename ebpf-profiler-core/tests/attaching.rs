@@ -260,3 +260,74 @@ fn a_process_that_has_just_begun_is_granted_more_raw_samples() {
         [1000, 1500, 1999, 2000, 9000].map(|ms| publish_anonymous(&mut registry, ms * SECOND / 1000).1);
     assert_eq!(budgets, [256, 256, 256, 16, 16]);
 }
+
+/// A language with a loop in every file, of which some builds are refused.
+struct Linked {
+    name: &'static str,
+    loops: [Range<u64>; 1],
+    is_known: bool,
+}
+
+impl Language for Linked {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn find(&self, _: &Elf) -> Option<Box<dyn Runtime>> {
+        Some(Box::new(Linked { loops: self.loops.clone(), ..*self }))
+    }
+}
+
+impl Runtime for Linked {
+    fn loops(&self) -> &[Range<u64>] {
+        &self.loops
+    }
+
+    fn attach(&self, _: &Target<'_>) -> Result<Attachment, Reason> {
+        let walker = FrameWalker::list(FramePath::from_address(0x1000, &[])).build().unwrap();
+        if self.is_known { Ok(Attachment::new(walker, Named)) } else { Err(Reason::Unsupported) }
+    }
+}
+
+/// Returns a registry with a process whose file holds such runtimes, with loops at offsets of the mapped code.
+fn linked(languages: &[(&'static str, u64, bool)]) -> Registry {
+    let elf = Elf::open(std::fs::File::open("/proc/self/exe").unwrap()).unwrap();
+    let start = elf.code_address(code_offset()).unwrap();
+    let file = std::fs::read("/proc/self/exe").unwrap();
+    let system = FakeSystem::default().process(PID, "/bin/slow", vec![map(START)]).file("/bin/slow", &file);
+    let mut registry = Registry::new(Box::new(system), Box::new(MemoryTables::default()), None, 1 << 20);
+    let languages = languages.iter().map(|&(name, at, is_known)| {
+        let loops = [start + at..start + at + 0x100];
+        Box::new(Linked { name, loops, is_known }) as Box<dyn Language>
+    });
+    registry.add_languages(languages.collect());
+    registry
+}
+
+/// Publishes the process. Returns start and end of its mappings behind the start of the file, and their interpreters.
+fn loops(registry: &mut Registry) -> Vec<(u64, u64, u32)> {
+    let process = registry.publish(PID, 0).unwrap();
+    let words = registry.tables().piece(process.mappings * (UNIT / 4) as u32).unwrap();
+    let mappings = words.chunks(size_of::<Mapping>() / 4).take(process.count as usize);
+    let address = |words: &[u32]| u64::from(words[0]) | u64::from(words[1]) << 32;
+    mappings.map(|words| (address(words) - START, address(&words[2..]) - START, words[7] >> 16)).collect()
+}
+
+#[test]
+fn a_file_may_hold_several_runtimes() {
+    let mut registry = linked(&[("one", 0x100, true)]);
+    assert_eq!(loops(&mut registry), [(0, 0x1000, 1)]);
+    let mut registry = linked(&[("one", 0x100, true), ("two", 0x800, true)]);
+    let parts = [(0, 0x100, 0), (0x100, 0x200, 1), (0x200, 0x800, 0), (0x800, 0x900, 2), (0x900, 0x1000, 0)];
+    assert_eq!(loops(&mut registry), parts);
+    assert_eq!(registry.stats().interpreters.attached, 2);
+}
+
+#[test]
+fn refused_builds_are_counted_by_language_and_reason() {
+    let mut registry = linked(&[("one", 0x100, true), ("two", 0x800, false)]);
+    loops(&mut registry);
+    let interpreters = registry.stats().interpreters;
+    assert_eq!(interpreters.refused, 1);
+    assert_eq!(interpreters.refusals, [(("two", Reason::Unsupported), 1)].into());
+}

@@ -47,7 +47,7 @@ impl Registry {
             region
                 .file
                 .and_then(|file| self.modules.get(file.module))
-                .is_some_and(|file| file.runtime.is_some())
+                .is_some_and(|file| !file.runtimes.is_empty())
         };
         self.processes.get(&pid).is_some_and(|entry| entry.regions.iter().any(holds_runtime))
     }
@@ -96,11 +96,11 @@ impl Registry {
 
     /// Returns `true` if an address lies in the file of the process's first interpreter.
     pub(crate) fn is_of_first_interpreter(&self, pid: u32, address: u64) -> bool {
-        let number = |entry: &Entry| {
+        let is_of = |entry: &Entry| {
             let file = entry.regions.find(address)?.file?;
-            Some(entry.interpreters.number(file.module, file.bias))
+            Some(entry.interpreters.has_first(file))
         };
-        self.processes.get(&pid).and_then(number) == Some(1)
+        self.processes.get(&pid).and_then(is_of) == Some(true)
     }
 
     /// Returns `true` if a runtime of a process waits to be attached.

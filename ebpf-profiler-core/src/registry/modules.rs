@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use ebpf_programs::abi::arena::UNIT;
+use ebpf_programs::abi::interpreter;
 use ebpf_programs::abi::mapping::kind;
 use hashbrown::HashMap;
 
@@ -35,8 +36,8 @@ pub(super) struct Entry {
     /// Executable segments; empty for a file that is not ELF.
     segments: Vec<Segment>,
     pub(super) table: Table,
-    /// The language runtime in the file.
-    pub(super) runtime: Option<FoundRuntime>,
+    /// The runtimes of languages in the file.
+    pub(super) runtimes: Vec<FoundRuntime>,
     /// `true` if it occurred in a frame of the current profile.
     pub(super) seen: bool,
     /// Time when a process with it was last published or withdrawn.
@@ -93,10 +94,12 @@ impl Modules {
         !self.languages.is_empty()
     }
 
-    fn find_runtime(&self, elf: &Elf) -> Option<FoundRuntime> {
-        self.languages.iter().find_map(|language| {
+    /// Finds the runtimes in a file: a server may have several languages linked in.
+    fn find_runtimes(&self, elf: &Elf) -> Vec<FoundRuntime> {
+        let found = self.languages.iter().filter_map(|language| {
             Some(FoundRuntime { language: language.name(), runtime: language.find(elf)? })
-        })
+        });
+        found.take(interpreter::MAX).collect()
     }
 
     /// Returns the module of a region if its file is known.
@@ -176,8 +179,8 @@ impl Modules {
         module.build_id = build_id;
         module.opener = Some(opener);
         module.is_foreign = foreign.is_some();
-        let runtime = elf.as_ref().and_then(|elf| self.find_runtime(elf));
-        self.entries.insert(id, Entry { runtime, ..Entry::new(module, elf.as_ref()) });
+        let runtimes = elf.as_ref().map(|elf| self.find_runtimes(elf)).unwrap_or_default();
+        self.entries.insert(id, Entry { runtimes, ..Entry::new(module, elf.as_ref()) });
         Some(id)
     }
 
@@ -283,8 +286,8 @@ impl Modules {
 }
 
 impl RuntimeFiles for Modules {
-    fn runtime(&self, id: ModuleId) -> Option<&FoundRuntime> {
-        self.entries.get(&id)?.runtime.as_ref()
+    fn runtimes(&self, id: ModuleId) -> &[FoundRuntime] {
+        self.entries.get(&id).map_or(&[], |entry| &entry.runtimes)
     }
 
     fn module(&self, id: ModuleId) -> Option<&Module> {
@@ -302,7 +305,7 @@ impl Entry {
             module,
             segments,
             table,
-            runtime: None,
+            runtimes: Vec::new(),
             seen: false,
             used: 0,
             references: 0,
@@ -363,7 +366,8 @@ impl Entry {
         let source = opener.open().map_err(|_| "files that could not be opened")?;
         let source = Until { source, is_over: is_over.clone() };
         let elf = Elf::open(source).map_err(|_| "files that are no ELF files")?;
-        let bare = self.runtime.as_ref().map_or(&[][..], |found| found.runtime.bare_functions());
+        let mut bare = self.runtimes.iter().map(|found| found.runtime.bare_functions());
+        let bare = bare.find(|functions| !functions.is_empty()).unwrap_or_default();
         let compiled =
             compiler.compile_with(&elf, bare).map_err(|_| "files with unwind data that makes no sense")?;
         if compiled.image.is_empty() {

@@ -22,7 +22,6 @@ use hashbrown::HashMap;
 use super::limits::MAX_MAPPINGS;
 use super::modules::{Modules, Table};
 use super::{Entry, Registry, epochs};
-use crate::language::Interpreters;
 use crate::process::{Mapped, ModuleId, Region};
 use crate::sample::{Body, TickRecord};
 use crate::trace::Stop;
@@ -214,7 +213,7 @@ impl Registry {
         }
         let awaits = entry.awaits_runtime(now);
         let without_file = if awaits { kind::AWAITED } else { kind::BARE };
-        let (bytes, pending) = kernel_mappings(&parts, &entry.interpreters, &self.modules, without_file);
+        let (bytes, pending) = kernel_mappings(&parts, &self.modules, without_file);
         let descriptions = entry.interpreters.bytes();
         self.tables.need_walkers(entry.interpreters.walkers());
         let mappings = self.write_bytes(&bytes, now)?;
@@ -448,18 +447,10 @@ struct Part<'a> {
     start: u64,
     end: u64,
     region: &'a Region,
-    /// Number of the runtime that owns it; 0 for none.
-    owner: u16,
-}
-
-impl Part<'_> {
-    /// Returns the number of the runtime that owns it, or whose loop is in its file; 0 for none.
-    fn interpreter(&self, interpreters: &Interpreters) -> u16 {
-        match (self.owner, self.region.file) {
-            (0, Some(file)) => interpreters.number(file.module, file.bias),
-            (owner, _) => owner,
-        }
-    }
+    /// `true` if a runtime owns it.
+    is_owned: bool,
+    /// Number of the runtime that owns it, or whose loop is in it; 0 for none.
+    interpreter: u16,
 }
 
 /// Returns the regions of a process, split where their owner changes, and `true` if some are left out because there are too many.
@@ -467,7 +458,15 @@ fn parts(entry: &Entry) -> (Vec<Part<'_>>, bool) {
     let owned = entry.interpreters.owned();
     let mut parts = Vec::with_capacity(entry.regions.len());
     for region in entry.regions.iter() {
-        owned.split(region, |start, end, owner| parts.push(Part { start, end, region, owner }));
+        owned.split(region, |start, end, owner| {
+            let mut add = |start, end, interpreter| {
+                parts.push(Part { start, end, region, is_owned: owner != 0, interpreter });
+            };
+            match region.file {
+                Some(file) if owner == 0 => entry.interpreters.split(file, (start, end), add),
+                _ => add(start, end, owner),
+            }
+        });
     }
     let is_cut = parts.len() > MAX_MAPPINGS;
     parts.truncate(MAX_MAPPINGS);
@@ -484,22 +483,17 @@ struct Pending {
 
 /// Returns the parts as the kernel side reads them, and those that wait for a table. Memory without a file and owner is of kind
 /// `without_file`.
-fn kernel_mappings(
-    parts: &[Part<'_>],
-    interpreters: &Interpreters,
-    modules: &Modules,
-    without_file: u16,
-) -> (Vec<u8>, Vec<Pending>) {
+fn kernel_mappings(parts: &[Part<'_>], modules: &Modules, without_file: u16) -> (Vec<u8>, Vec<Pending>) {
     let mut bytes = Vec::with_capacity(parts.len() * size_of::<Mapping>());
     let mut pending = Vec::new();
     for (part, index) in parts.iter().zip(0..) {
         let file = part.region.file;
         let table = file.and_then(|file| modules.get(file.module)).map(|entry| entry.table);
-        let interpreter = part.interpreter(interpreters);
-        let (place, kind) = match part.owner {
-            0 if part.region.is_anonymous() => (0, without_file),
-            0 => table.map_or((0, kind::BARE), Table::words),
-            _ => (0, kind::RUNTIME),
+        let interpreter = part.interpreter;
+        let (place, kind) = match part.is_owned {
+            true => (0, kind::RUNTIME),
+            false if part.region.is_anonymous() => (0, without_file),
+            false => table.map_or((0, kind::BARE), Table::words),
         };
         if let (Some(file), kind::PENDING) = (file, kind) {
             pending.push(Pending { module: file.module, index, interpreter });

@@ -47,7 +47,7 @@ const BRANCH_TARGET: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 /// A file that holds LuaJIT.
 #[derive(Debug)]
 pub(super) struct File {
-    loops: [Range<u64>; 1],
+    loops: Vec<Range<u64>>,
     /// The layout of its objects, and the walker's parameters; `None` if that is unknown.
     build: Option<(Build, [u64; parameter::COUNT])>,
 }
@@ -70,12 +70,14 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
             }
         });
     }
-    let range = Fdes::open(elf)?.with_rules(MIN_LOOP, RULES)?;
+    let Some(range) = Fdes::open(elf).and_then(|fdes| fdes.with_rules(MIN_LOOP, RULES)) else {
+        return Some(File { loops: Vec::new(), build: None });
+    };
     let is_later = || exported(LATER).is_some() || elf.has_symbol(&[LATER]);
     let build = accessor.and_then(|address| build(elf, address, is_later));
     // Without offsets the base of a trace is unknown, and only the frames behind it are shown.
     let build = build.map(|build| (build, of_code(elf, &range, build).unwrap_or_default()));
-    Some(File { loops: [range], build })
+    Some(File { loops: vec![range], build })
 }
 
 fn of_code(elf: &Elf, range: &Range<u64>, build: Build) -> Option<[u64; parameter::COUNT]> {

@@ -29,7 +29,10 @@ pub(super) fn find(elf: &Elf) -> Option<File> {
     let version = exports.get("ruby_version")?.address;
     exports.get("rb_errinfo")?;
     let code = code(elf);
-    let main = loop_range(elf, &code)?;
+    let Some(main) = loop_range(elf, &code) else {
+        // Built without computed jumps, or otherwise than any known build.
+        return Some(File { loops: Vec::new(), facts: Err(Reason::Unsupported) });
+    };
     let mut loops = split::parts(elf, main.clone());
     let mut callers = caller(elf, &code, main.start).map_or(Vec::new(), |range| split::parts(elf, range));
     callers.truncate(CALLERS.min(MAX_RANGES.saturating_sub(loops.len())));

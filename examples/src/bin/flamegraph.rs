@@ -180,6 +180,10 @@ fn losses(health: &Health) -> Vec<String> {
     .map(|(count, text)| format!("{count} {text}"))
     .collect();
     losses.extend(health.losses.iter().map(|(cause, count)| format!("{count} {cause}")));
+    let refusals = registry.interpreters.refusals.iter();
+    losses.extend(
+        refusals.map(|((language, reason), count)| format!("{count} of {language} not read: {reason}")),
+    );
     let without = registry.without_table.iter();
     losses.extend(without.map(|(reason, count)| format!("no unwind tables for {count} {reason}")));
     losses

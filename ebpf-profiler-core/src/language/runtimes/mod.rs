@@ -4,6 +4,8 @@ mod names;
 mod owned;
 mod running;
 
+use std::collections::BTreeMap;
+
 use ebpf_programs::abi::interpreter::{Description, MAX};
 use ebpf_programs::abi::record::frame::{self, ADDRESS};
 
@@ -28,6 +30,8 @@ pub struct InterpreterStats {
     pub attached: u64,
     /// Interpreters that cannot be attached to.
     pub refused: u64,
+    /// The same by language and reason.
+    pub refusals: BTreeMap<(&'static str, Reason), u64>,
     /// Functions whose names were read.
     pub functions: u64,
     /// Functions whose names could not be read.
@@ -57,8 +61,8 @@ pub(crate) struct FoundRuntime {
 
 /// The mapped files, as far as runtimes need them.
 pub(crate) trait RuntimeFiles {
-    /// Returns the runtime that a file holds, if it holds one.
-    fn runtime(&self, id: ModuleId) -> Option<&FoundRuntime>;
+    /// Returns the runtimes that a file holds.
+    fn runtimes(&self, id: ModuleId) -> &[FoundRuntime];
 
     /// Returns the file with this id.
     fn module(&self, id: ModuleId) -> Option<&Module>;
@@ -76,9 +80,11 @@ impl Interpreters {
     pub(crate) fn meet(&mut self, around: &mut Context<'_>) {
         let regions = around.regions;
         let mut unmapped = self.unmapped(regions);
-        for file in regions.iter().filter_map(|region| region.file) {
-            let Some(found) = around.files.runtime(file.module) else { continue };
-            let index = match self.position(file.module, file.bias) {
+        let files = around.files;
+        let mapped = regions.iter().filter_map(|region| region.file);
+        let runtimes = mapped.flat_map(|file| files.runtimes(file.module).iter().map(move |it| (file, it)));
+        for (file, found) in runtimes {
+            let index = match self.position(file, found.language) {
                 Some(index) => index,
                 None => {
                     let Some(index) = self.room(&mut unmapped) else { continue };
@@ -104,7 +110,7 @@ impl Interpreters {
     fn unmapped(&self, regions: &Regions) -> Vec<usize> {
         let mut is_mapped = [false; MAX];
         for file in regions.iter().filter_map(|region| region.file) {
-            if let Some(index) = self.position(file.module, file.bias) {
+            for index in self.positions(file) {
                 is_mapped[index] = true;
             }
         }
@@ -118,23 +124,23 @@ impl Interpreters {
 
     /// Returns `true` if the regions hold an interpreter for which there is no room.
     pub(crate) fn lack_room(&self, regions: &Regions, modules: &dyn RuntimeFiles) -> bool {
-        let holds_runtime = |id: ModuleId| modules.runtime(id).is_some();
+        let is_new = |file: Mapped, found: &FoundRuntime| self.position(file, found.language).is_none();
         let mut files = regions.iter().filter_map(|region| region.file);
         self.running.len() >= MAX
-            && files.any(|file| self.position(file.module, file.bias).is_none() && holds_runtime(file.module))
+            && files.any(|file| modules.runtimes(file.module).iter().any(|found| is_new(file, found)))
     }
 
     pub(crate) fn are_none(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Resets the interpreter of a file that was mapped again at its address; returns `true` if there was one.
+    /// Resets the interpreters of a file that was mapped again at its address; returns `true` if there was one.
     pub(crate) fn renew(&mut self, file: Mapped) -> bool {
-        let index = self.position(file.module, file.bias);
-        if let Some(index) = index {
+        let indices: Vec<usize> = self.positions(file).collect();
+        for &index in &indices {
             self.running[index].forget(Err(Reason::NotReady));
         }
-        index.is_some()
+        !indices.is_empty()
     }
 
     /// Rechecks attached interpreters whose frames are implausible: a program can finalize its interpreter and start another.
@@ -175,11 +181,28 @@ impl Interpreters {
         is_other
     }
 
-    /// Returns the published number of the interpreter whose loop a file has; 0 for none.
-    pub(crate) fn number(&self, module: ModuleId, bias: u64) -> u16 {
-        let index = self.position(module, bias);
-        let index = index.filter(|&index| self.running[index].walker.ranges().next().is_some());
-        index.map_or(0, |index| index as u16 + 1)
+    /// Returns `true` if a file holds the loop of the process's first interpreter.
+    pub(crate) fn has_first(&self, file: Mapped) -> bool {
+        self.positions(file).next() == Some(0) && self.running[0].walker.ranges().next().is_some()
+    }
+
+    /// Splits addresses of a file where the loops of its interpreters are, if there are several: each part with the published
+    /// number of its interpreter, 0 for none.
+    pub(crate) fn split(&self, file: Mapped, (start, end): (u64, u64), mut part: impl FnMut(u64, u64, u16)) {
+        let loops = |index: usize| self.running[index].walker.ranges();
+        let numbers: Vec<u16> = self
+            .positions(file)
+            .filter(|&index| loops(index).next().is_some())
+            .map(|index| index as u16 + 1)
+            .collect();
+        if let [] | [_] = numbers.as_slice() {
+            return part(start, end, numbers.first().copied().unwrap_or(0));
+        }
+        let ranges =
+            numbers.iter().flat_map(|&number| loops(number as usize - 1).map(move |it| (it, number)));
+        let mut owned = Owned { ranges: ranges.collect(), ..Owned::default() };
+        owned.ranges.sort_by_key(|(range, _)| range.start);
+        owned.split_range(start, end, 0, part);
     }
 
     /// Returns the walkers that take their frames, a bit for each number.
@@ -209,8 +232,15 @@ impl Interpreters {
         owned
     }
 
-    fn position(&self, module: ModuleId, bias: u64) -> Option<usize> {
-        self.running.iter().position(|running| (running.module, running.bias) == (module, bias))
+    /// Returns the index of the interpreter of a language in a file.
+    fn position(&self, file: Mapped, language: &str) -> Option<usize> {
+        self.positions(file).find(|&index| self.running[index].language == language)
+    }
+
+    /// Returns the indices of the interpreters in a file.
+    fn positions(&self, file: Mapped) -> impl Iterator<Item = usize> + '_ {
+        let is_of = move |running: &Running| (running.module, running.bias) == (file.module, file.bias);
+        (0..self.running.len()).filter(move |&index| is_of(&self.running[index]))
     }
 
     /// Encodes the walkers for the kernel side.

@@ -25,9 +25,20 @@ impl Owned {
         } else {
             0
         };
-        let mut at = region.start;
+        self.split_range(region.start, region.end, default, &mut part);
+    }
+
+    /// Splits addresses where their owner changes: each part with the number of its runtime, `default` outside of the ranges.
+    pub(super) fn split_range(
+        &self,
+        start: u64,
+        end: u64,
+        default: u16,
+        mut part: impl FnMut(u64, u64, u16),
+    ) {
+        let (mut at, last) = (start, end);
         for (range, number) in &self.ranges {
-            let (start, end) = (range.start.clamp(at, region.end), range.end.clamp(at, region.end));
+            let (start, end) = (range.start.clamp(at, last), range.end.clamp(at, last));
             if start >= end {
                 continue;
             }
@@ -37,8 +48,8 @@ impl Owned {
             part(start, end, *number);
             at = end;
         }
-        if at < region.end {
-            part(at, region.end, default);
+        if at < last {
+            part(at, last, default);
         }
     }
 }

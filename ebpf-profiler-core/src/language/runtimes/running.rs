@@ -178,7 +178,11 @@ impl Running {
     pub(super) fn attach(&mut self, around: &mut Context<'_>, pid: u32) {
         self.asked = around.now.max(1);
         self.times += 1;
-        let Some(FoundRuntime { runtime, .. }) = around.files.runtime(self.module) else { return };
+        let runtimes = around.files.runtimes(self.module);
+        let Some(FoundRuntime { runtime, .. }) = runtimes.iter().find(|it| it.language == self.language)
+        else {
+            return;
+        };
         let system = around.system;
         let memory = move |address: u64, buffer: &mut [u8]| read(system, pid, address, buffer);
         let target = Target::new(&memory, self.bias.wrapping_neg(), loaded(around.regions, around.files));
@@ -195,7 +199,10 @@ impl Running {
             Err(reason) => {
                 self.attached = Err(reason);
                 let may_change = self.may_change();
-                around.stats.refused += u64::from(!may_change);
+                if !may_change {
+                    around.stats.refused += 1;
+                    *around.stats.refusals.entry((self.language, reason)).or_default() += 1;
+                }
                 self.know_nothing(if may_change { FrameWalker::UNKNOWN } else { FrameWalker::UNAVAILABLE });
             }
         }
