@@ -45,8 +45,8 @@ pub enum Operand {
     Relative(i64),
     /// At an absolute address.
     Absolute(i64),
-    /// At an address with an index register.
-    Indexed,
+    /// At an address with an index register, behind this base.
+    Indexed(Option<usize>),
 }
 
 /// Flag of [`Instruction::opcode`]: the opcode follows `0f`.
@@ -216,7 +216,7 @@ impl Reader<'_> {
             _ => self.immediate(4)?,
         };
         let operand = match base {
-            _ if indexed => Operand::Indexed,
+            base if indexed => Operand::Indexed(base),
             Some(base) => Operand::Based(base, displacement),
             None => Operand::Absolute(displacement),
         };

@@ -7,7 +7,7 @@
 //! use ebpf_profiler_core::internal::x86_64::{Operand, decode};
 //!
 //! let instruction = decode(b"\x48\x8d\x64\xcc\x08").unwrap();
-//! assert_eq!((instruction.len, instruction.operand), (5, Operand::Indexed), "lea rsp, [rsp + rcx * 8 + 8]");
+//! assert_eq!((instruction.len, instruction.operand), (5, Operand::Indexed(Some(4))), "lea rsp, [rsp + rcx * 8 + 8]");
 //! assert_eq!(instruction.written(), 1 << 4, "rsp");
 //! ```
 

@@ -40,7 +40,7 @@ pub(super) struct Step {
     /// Size in bytes.
     pub(super) size: usize,
     pub(super) flow: Flow,
-    /// `true` if it stores at an address with an index, which may be on the stack.
+    /// `true` if it stores at an address with an index behind the stack pointer.
     pub(super) stores_indexed: bool,
 }
 

@@ -71,7 +71,7 @@ impl flow::State for State {
     fn step(&mut self, code: &[u8]) -> Option<Step> {
         let instruction = decode(code)?;
         let flow = self.execute(&instruction);
-        let stores_indexed = may_store(&instruction) && instruction.operand == Operand::Indexed;
+        let stores_indexed = may_store(&instruction) && instruction.operand == Operand::Indexed(Some(RSP));
         if stores_indexed && self.stack().is_none() && self.is_unlinked() {
             // Arguments are moved on the stack.
             self.returns = None;

@@ -59,7 +59,7 @@ impl Verdict {
         let mut verdict = Verdict::default();
         for sample in profile.samples().filter(|sample| sample.thread().tid == main) {
             let (mut root, mut names, mut leaf) = (String::new(), Vec::new(), String::new());
-            let mut is_whole = true;
+            let (mut is_whole, mut reads_clock) = (true, false);
             for call in sample.trace().calls() {
                 let Call::Function { frame, .. } = call else {
                     is_whole = false;
@@ -72,11 +72,15 @@ impl Verdict {
                 if root.is_empty() {
                     root.clone_from(&leaf);
                 }
+                reads_clock |= leaf.contains("DateNow");
                 if let Some(script) = frame.script()
                     && (&*script.file == program || script.is_unnamed)
                 {
                     names.push(script.name.to_string());
                 }
+            }
+            if reads_clock {
+                names.push("now".to_owned());
             }
             verdict.judge(&names, is_whole && root == "_start", (&root, &leaf), &source, sample.count());
         }
@@ -98,6 +102,7 @@ impl Verdict {
         }
         self.judged += count;
         let kind = match rest[..] {
+            ["round", "call", "now"] if is_whole => Some("now"),
             ["round", "call", kind, ref callees @ ..] if is_whole && are_of(kind, callees, source) => {
                 Some(kind)
             }
