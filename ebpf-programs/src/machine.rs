@@ -3,6 +3,7 @@
 use crate::abi::arena::{BLOCK_WORDS, Block};
 use crate::abi::interpreter::FRAME_BYTES;
 use crate::abi::table::Rule;
+use crate::abi::uretprobe::ReplacedReturn;
 
 /// Environment of a walk: the kernel side, a recorded sample, a core dump, a live process.
 ///
@@ -67,6 +68,29 @@ pub trait Machine {
 
     /// Returns the thread pointer of the walked thread.
     fn thread_pointer(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the address of the page in which the kernel has the trampoline of [uretprobes](crate::abi::uretprobe), and copies of
+    /// probed instructions; `None` if the process has none.
+    fn uprobes_page(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the address of the instruction whose copy the walked thread executes at `pc`.
+    fn original_instruction(&mut self, pc: u64) -> Option<u64> {
+        let _ = pc;
+        None
+    }
+
+    /// Returns the address of the newest instance of a return address that a uretprobe has replaced; `None` if there is none.
+    fn first_replaced(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// Returns the instance at `address`, which another one or [`first_replaced`](Machine::first_replaced) gave.
+    fn replaced(&mut self, address: u64) -> Option<ReplacedReturn> {
+        let _ = address;
         None
     }
 

@@ -3,6 +3,7 @@
 use std::io;
 
 use ebpf_programs::abi::config::Config;
+use ebpf_programs::abi::uretprobe::UretprobeOffsets;
 
 use super::bpf::Map;
 
@@ -34,6 +35,19 @@ impl Settings {
             full_copies,
             walk_nanos,
             reserved,
+            uretprobes:
+                UretprobeOffsets {
+                    memory,
+                    area,
+                    trampoline,
+                    task,
+                    instances,
+                    stack,
+                    address,
+                    next,
+                    slot,
+                    instruction,
+                },
         } = self.config;
         let words = [
             version,
@@ -46,6 +60,16 @@ impl Settings {
             full_copies,
             walk_nanos,
             reserved,
+            memory,
+            area,
+            trampoline,
+            task,
+            instances,
+            stack,
+            address,
+            next,
+            slot,
+            instruction,
         ];
         self.map.set(0, &words.map(u32::to_ne_bytes).concat())
     }

@@ -1,6 +1,7 @@
 //! Settings that user space writes for the kernel side.
 
 use super::record::MAX_COPY;
+use super::uretprobe::UretprobeOffsets;
 
 /// The value of the map `CONFIG`. User space writes it, the kernel side reads it.
 #[repr(C)]
@@ -30,6 +31,8 @@ pub struct Config {
     pub walk_nanos: u32,
     /// Reserved; must be zero.
     pub reserved: u32,
+    /// Offsets that lead to the return addresses that uretprobes have replaced.
+    pub uretprobes: UretprobeOffsets,
 }
 
 /// Walks of a process that took too long, a value of the map `SLOW_WALKS`. The kernel side alone uses it.
@@ -147,7 +150,7 @@ pub const RAW_SENT: u32 = 1024;
 /// Number of levels of per-CPU state, if events can interrupt one another: a program that interrupts that many others is not run.
 pub const MAX_LEVELS: u32 = 4;
 
-const _: () = assert!(size_of::<Config>() == 40);
+const _: () = assert!(size_of::<Config>() == 80);
 
 #[cfg(test)]
 mod tests {

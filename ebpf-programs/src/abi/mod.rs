@@ -35,6 +35,8 @@ pub mod reason;
 
 pub mod config;
 
+pub mod uretprobe;
+
 pub mod off_cpu;
 
 pub mod own;
@@ -52,4 +54,4 @@ pub mod budget;
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.
-pub const VERSION: u32 = 19;
+pub const VERSION: u32 = 20;

@@ -56,6 +56,8 @@ mod threads;
 
 mod time_limit;
 
+mod uretprobe;
+
 mod user_registers;
 
 use aya_ebpf::EbpfContext;

@@ -7,11 +7,13 @@ use ebpf_programs::abi::config::{Config, MIN_COPY, RAW_SENT as RAW_SENT_SETS, ma
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{MAX_COPY, MAX_RAW_WORDS, MAX_STEPS, kind};
 use ebpf_programs::abi::registers::{Registers, x86_64};
+use ebpf_programs::abi::uretprobe::{MAX_INSTANCES, ReplacedReturn};
 use ebpf_programs::walk::Walk;
 
 use crate::maps::{PROCESSES, RAW_SENT, RING};
 use crate::output::{self, Counters};
 use crate::scratch::{PAGE, RECORD_WORDS, Scratch, thread_pointer, walkers};
+use crate::uretprobe;
 
 /// Words of eight bytes in the registers.
 const REGISTER_WORDS: u32 = (size_of::<Registers>() / 8) as u32;
@@ -96,14 +98,17 @@ pub(crate) fn send<const SET: u32>(
     unsafe {
         *registers = scratch.walk.registers;
         (*registers).thread = thread_pointer().unwrap_or(0);
+        (*registers).pc = original_pc((*registers).pc);
     }
     let from = scratch.walk.registers.values[x86_64::SP];
     let user = interpreter_frames::<SET>(scratch, at + REGISTER_WORDS);
     let at = at + REGISTER_WORDS + user;
-    scratch.copy = Copy { from, at, reached: 0, copied: 0, limit: limit(at, most) };
+    scratch.copy =
+        Copy { from, at, reached: 0, copied: 0, limit: limit(at, most), trampoline: 0, instance: 0 };
     let mut state = scratch as *mut Scratch;
     // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
     unsafe { bpf_loop((MAX_COPY / PAGE + 1) as u32, copy_page as *mut c_void, (&raw mut state).cast(), 0) };
+    restore_returns(scratch);
     let (Copy { at, copied, .. }, flag) = (&scratch.copy, scratch.flag);
     let (at, copied) = (*at, *copied);
     let head = scratch.head();
@@ -117,6 +122,49 @@ pub(crate) fn send<const SET: u32>(
         output::send(scratch, words, false, Counter::Raw, config, counters);
     }
     is_sent
+}
+
+/// Returns the address of the instruction at `pc`, or of the one whose copy it is.
+#[inline(always)]
+fn original_pc(pc: u64) -> u64 {
+    match uretprobe::page() {
+        Some(page) if page == pc & !(PAGE as u64 - 1) => uretprobe::original_instruction(pc).unwrap_or(pc),
+        _ => pc,
+    }
+}
+
+/// Writes the original return addresses over those that uretprobes have replaced in the copied stack.
+#[inline(always)]
+fn restore_returns(scratch: &mut Scratch) {
+    let Some(page) = uretprobe::page() else { return };
+    scratch.copy.trampoline = page;
+    scratch.copy.instance = uretprobe::first().unwrap_or(0);
+    if scratch.copy.instance != 0 {
+        let mut state = scratch as *mut Scratch;
+        let restore = restore_return as *mut c_void;
+        // SAFETY: the callback has the signature that the helper requires, and gets the pointer that it expects.
+        unsafe { bpf_loop(MAX_INSTANCES, restore, (&raw mut state).cast(), 0) };
+    }
+}
+
+/// Runs one iteration, which visits one instance. Returns 0 to continue.
+extern "C" fn restore_return(_: u32, state: *mut *mut Scratch) -> c_long {
+    // SAFETY: `state` points to the pointer on the stack of `restore_returns`.
+    let scratch = unsafe { &mut **state };
+    let Some(ReplacedReturn { stack, address, next }) = uretprobe::instance(scratch.copy.instance) else {
+        return 1;
+    };
+    let offset = stack.wrapping_sub(scratch.copy.from);
+    if offset & 7 == 0 && offset < scratch.copy.copied as u64 {
+        let trampoline = scratch.copy.trampoline;
+        let word = scratch.word(scratch.copy.at + (offset / 8) as u32);
+        // Several uretprobes of one call have an instance each, and a jump out of calls leaves theirs.
+        if *word == trampoline {
+            *word = address;
+        }
+    }
+    scratch.copy.instance = next;
+    (next == 0).into()
 }
 
 /// Writes the interpreter frames of the process into the record at word `at`. Returns their number of words.
@@ -161,6 +209,10 @@ pub(crate) struct Copy {
     /// Number of bytes up to the end of the last readable page.
     copied: u32,
     limit: u32,
+    /// Address that uretprobes write over return addresses; 0 for none.
+    trampoline: u64,
+    /// Address of the next [instance](ebpf_programs::abi::uretprobe); 0 at the end.
+    instance: u64,
 }
 
 /// Maximum size of unreadable memory between two parts of a stack: pages of a large frame that its function hasn't touched.

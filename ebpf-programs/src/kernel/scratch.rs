@@ -10,12 +10,14 @@ use ebpf_programs::abi::interpreter::{FRAME_BYTES, walker};
 use ebpf_programs::abi::mapping::Process;
 use ebpf_programs::abi::record::{self, Head, LEAF_WORDS, MAX_WORDS};
 use ebpf_programs::abi::table::Rule;
+use ebpf_programs::abi::uretprobe::ReplacedReturn;
 use ebpf_programs::machine::Machine;
 use ebpf_programs::walk::Walk;
 
 use crate::WALKERS;
 use crate::maps::{ARENA, CONFIG};
 use crate::raw::Copy;
+use crate::uretprobe;
 use crate::user_registers::Saved;
 
 /// Bytes of stack copied at a time. A copy of this size costs little more than one of a word.
@@ -226,6 +228,26 @@ impl<const SET: u32> Machine for Scratch<SET> {
     }
 
     #[inline(always)]
+    fn uprobes_page(&mut self) -> Option<u64> {
+        uretprobe::page()
+    }
+
+    #[inline(always)]
+    fn original_instruction(&mut self, pc: u64) -> Option<u64> {
+        uretprobe::original_instruction(pc)
+    }
+
+    #[inline(always)]
+    fn first_replaced(&mut self) -> Option<u64> {
+        uretprobe::first()
+    }
+
+    #[inline(always)]
+    fn replaced(&mut self, address: u64) -> Option<ReplacedReturn> {
+        uretprobe::instance(address)
+    }
+
+    #[inline(always)]
     fn request_wakeup(&mut self) {
         self.urgent = 1;
     }
@@ -290,11 +312,17 @@ fn slot(place: u32, key: u64) -> usize {
 #[inline(always)]
 pub(crate) fn thread_pointer() -> Option<u64> {
     let at = CONFIG.get(0)?.fsbase_offset;
+    // SAFETY: the helper has no conditions.
+    let value = kernel_word(unsafe { bpf_get_current_task() }, at);
+    value.filter(|_| at != 0)
+}
+
+/// Returns the word `offset` bytes behind an address of the kernel; `None` if it isn't readable.
+#[inline(always)]
+pub(crate) fn kernel_word(address: u64, offset: u32) -> Option<u64> {
     let mut value = 0u64;
+    let at = address.wrapping_add(offset as u64);
     // SAFETY: `value` has eight bytes; the helper fails without a fault.
-    let error = unsafe {
-        let task = bpf_get_current_task();
-        bpf_probe_read_kernel((&raw mut value).cast(), 8, (task + at as u64) as *const _)
-    };
-    (at != 0 && error == 0).then_some(value)
+    let error = unsafe { bpf_probe_read_kernel((&raw mut value).cast(), 8, at as *const _) };
+    (error == 0).then_some(value)
 }

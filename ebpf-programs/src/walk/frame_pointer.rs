@@ -12,7 +12,7 @@
 //! side of such a link has unwind data, the next link must be valid too. The frame is marked as guessed nevertheless.
 
 use super::arch::{Arch, CallInstruction};
-use super::{Caller, Walk, native};
+use super::{Caller, Walk, native, uretprobe};
 use crate::abi::mapping::Mapping;
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
@@ -61,11 +61,15 @@ pub(super) fn guess<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u
         _ => return Err(stop_reason::<A>(walk)),
     };
     let Some(mut guess) = guess else { return Ok(()) };
-    let target = A::strip(guess.return_address);
+    let returned_at = guess.sp.wrapping_sub(A::RETURN_BELOW);
+    let target = walk.uretprobe.original(returned_at).unwrap_or(A::strip(guess.return_address));
     if target == 0 && word == 0 {
         return Err(Stop::Root);
     }
-    let Some(mapping) = walk.mapping_of(machine, target.wrapping_sub(1)) else { return Ok(()) };
+    let Some(mapping) = walk.mapping_of(machine, target.wrapping_sub(1)) else {
+        uretprobe::begin_guess(walk, machine, target, returned_at);
+        return Ok(());
+    };
     let call = A::call_before(machine, target);
     if call == CallInstruction::None && word > ARGUMENTS {
         // Java's compiled code saves the frame pointer at the end of its frame, below the return address.

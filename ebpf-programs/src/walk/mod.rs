@@ -5,6 +5,7 @@
 //!                    │          │
 //!                    │          └─ no data: frame_pointer (guess, check, mark)
 //!                    ├─ no table: frame_pointer, or stop
+//!                    ├─ none, but the trampoline of uretprobes: uretprobe (the original return address)
 //!                    ├─ code of a runtime: the runtime's walker
 //!                    └─ an interpreter loop: interpreter (frames of its list, then the caller)
 //! ```
@@ -37,6 +38,8 @@ mod runtime;
 
 mod table;
 
+mod uretprobe;
+
 mod v8;
 
 use crate::abi::mapping::{Mapping, Process, kind};
@@ -48,6 +51,7 @@ use arch::Arch;
 use hotspot::HotSpotState;
 use interpreter::{InterpreterState, phase};
 use table::Table;
+use uretprobe::ReplacedReturns;
 
 pub use arena::find_mapping;
 pub use table::find_rule;
@@ -95,6 +99,8 @@ pub struct Walk {
     interpreter: InterpreterState,
     /// State of the walker of HotSpot's frames.
     hotspot: HotSpotState,
+    /// State of the search for return addresses that uretprobes have replaced.
+    uretprobe: ReplacedReturns,
 }
 
 impl Walk {
@@ -111,12 +117,16 @@ impl Walk {
         self.table.begin();
         self.interpreter.begin();
         self.hotspot.begin();
+        self.uretprobe.begin();
     }
 
     /// Emits the current frame and unwinds to its caller. Returns the stop reason when the walk ends.
     #[inline(always)]
     pub fn step<A: Arch, M: Machine>(&mut self, machine: &mut M) -> Option<Stop> {
-        self.try_step::<A, M>(machine).err()
+        match self.try_step::<A, M>(machine) {
+            Err(Stop::Unmapped) if uretprobe::begin::<A, M>(self, machine) => None,
+            result => result.err(),
+        }
     }
 
     /// Emits further frames while they have a plain rule and the words that it reads are cached. In the kernel the rule must
@@ -182,6 +192,7 @@ impl Walk {
                 interpreter::step(self, machine);
                 return Ok(());
             }
+            phase::RETURNS => return uretprobe::search::<A, M>(self, machine),
             _ if self.guesses != 0 => return frame_pointer::guess::<A, M>(self, machine, pc),
             // After the interpreter frames of a loop, whose own frame was emitted before them.
             _ => self.interpreter.phase = phase::OUTSIDE,
@@ -210,6 +221,9 @@ impl Walk {
         }
         if self.mapping.kind == kind::RUNTIME {
             return Ok(false);
+        }
+        if self.mapping.kind == kind::BARE && uretprobe::is_leaf(self, machine, pc) {
+            return Err(Stop::Unmapped);
         }
         let is_loop = self.mapping.interpreter != 0 && interpreter::is_loop(self, machine, pc);
         if self.interpreter.perl.skip() {

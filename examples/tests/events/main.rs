@@ -34,6 +34,8 @@ mod program;
 
 mod reentrancy;
 
+mod returns;
+
 mod spans;
 
 mod steps;

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use ebpf_programs::abi;
 use ebpf_programs::abi::config::{Config, MAX_LEVELS, RING_PER_COPY};
+use ebpf_programs::abi::uretprobe::UretprobeOffsets;
 use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
 
@@ -223,7 +224,9 @@ fn set_periods(map: &Map, triggers: &[Trigger]) -> Result<(), StartError> {
 fn configure(map: Map, ring: u32, exclude: u32, walk_time: Duration) -> Result<Settings, StartError> {
     // Without type information the offsets are 0, which disables the few things that need them.
     let mut types = KernelTypes::of_this_kernel().ok();
-    let mut at = |path| types.as_mut().and_then(|types| types.offset("task_struct", path)).unwrap_or(0);
+    let mut offset = |structure, path| types.as_mut().and_then(|types| types.offset(structure, path));
+    let uretprobes = uretprobe_offsets(&mut offset).unwrap_or_default();
+    let mut at = |path| offset("task_struct", path).unwrap_or(0);
     let config = Config {
         version: abi::VERSION,
         wakeup_bytes: ring / 4,
@@ -235,9 +238,29 @@ fn configure(map: Map, ring: u32, exclude: u32, walk_time: Duration) -> Result<S
         full_copies: ring / RING_PER_COPY,
         walk_nanos: u32::try_from(walk_time.as_nanos()).unwrap_or(u32::MAX),
         reserved: 0,
+        uretprobes,
     };
     let failed = |error| StartError::System { what: "configure the kernel side", error };
     Settings::new(map, config).map_err(failed)
+}
+
+/// Returns the offsets that lead to the return addresses that uretprobes have replaced; `None` if one is unknown, as in kernels
+/// without uprobes.
+fn uretprobe_offsets(
+    offset: &mut impl FnMut(&'static str, &'static str) -> Option<u32>,
+) -> Option<UretprobeOffsets> {
+    Some(UretprobeOffsets {
+        memory: offset("task_struct", "mm")?,
+        area: offset("mm_struct", "uprobes_state.xol_area")?,
+        trampoline: offset("xol_area", "vaddr")?,
+        task: offset("task_struct", "utask")?,
+        instances: offset("uprobe_task", "return_instances")?,
+        stack: offset("return_instance", "stack")?,
+        address: offset("return_instance", "orig_ret_vaddr")?,
+        next: offset("return_instance", "next")?,
+        slot: offset("uprobe_task", "xol_vaddr")?,
+        instruction: offset("uprobe_task", "vaddr")?,
+    })
 }
 
 /// The processes whose samples the kernel side takes before their state is published.

@@ -11,6 +11,7 @@ pub struct Aarch64;
 impl Arch for Aarch64 {
     const SP: usize = aarch64::SP;
     const FP: usize = aarch64::FP;
+    const RETURN_BELOW: u64 = 0;
     // A ucontext of 176 bytes with padding, the fault address, then x0 to x30, sp, pc.
     const SIGNAL_FP: u64 = 176 + 8 + 29 * 8;
     const SIGNAL_SP: u64 = 176 + 8 + 31 * 8;

@@ -16,6 +16,9 @@ pub trait Arch {
     const SP: usize;
     /// The DWARF number of the frame pointer.
     const FP: usize;
+    /// Distance from the word that holds a frame's return address to its caller's stack pointer, in bytes. Where a register holds the
+    /// return address at a call, that word is at the stack pointer for the kernel.
+    const RETURN_BELOW: u64;
     /// Byte offset of the interrupted program counter in the kernel's `ucontext`, the context of a signal frame.
     const SIGNAL_PC: u64;
     /// Byte offset of the interrupted stack pointer in that context.
@@ -36,6 +39,13 @@ pub trait Arch {
     /// Returns the number of bytes from the stack pointer to the return address if the instructions at `address` pop these
     /// bytes and return. `None` for other instructions.
     fn epilogue<M: Machine>(machine: &mut M, address: u64) -> Option<u64>;
+
+    /// Returns the number of bytes from the stack pointer to the return address if the instructions at `pc` are the last ones of the
+    /// trampoline of uretprobes, behind its system call.
+    fn returns_behind<M: Machine>(machine: &mut M, pc: u64) -> Option<u64> {
+        let _ = (machine, pc);
+        None
+    }
 
     /// Returns the call instruction that ends at `address`.
     fn call_before<M: Machine>(machine: &mut M, address: u64) -> CallInstruction;

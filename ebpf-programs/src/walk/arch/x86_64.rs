@@ -21,6 +21,7 @@ pub struct X86_64;
 impl Arch for X86_64 {
     const SP: usize = x86_64::SP;
     const FP: usize = x86_64::FP;
+    const RETURN_BELOW: u64 = 8;
     // A ucontext: 40 bytes, then r8 to r15, rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip.
     const SIGNAL_FP: u64 = 120;
     const SIGNAL_SP: u64 = 160;
@@ -57,6 +58,21 @@ impl Arch for X86_64 {
         let code = machine.read_memory(address)?;
         let bytes = code >> 24 & 0x7f;
         (code & 0xff_80ff_ffff == ADD_RSP_RET && bytes & 7 == 0).then_some(bytes)
+    }
+
+    /// Recognizes `pop r11; pop rcx; ret`.
+    #[inline(always)]
+    fn returns_behind<M: Machine>(machine: &mut M, pc: u64) -> Option<u64> {
+        let code = machine.read_memory(pc)?;
+        if code as u32 == 0xc359_5b41 {
+            Some(16)
+        } else if code & 0xffff == 0xc359 {
+            Some(8)
+        } else if code & 0xff == RET {
+            Some(0)
+        } else {
+            None
+        }
     }
 
     /// Recognizes `e8 rel32`, and `ff /2` of two to seven bytes.

@@ -86,6 +86,8 @@ pub(in crate::walk) mod phase {
     pub(in crate::walk) const NEXT: u32 = 12;
     /// Finds the ends of an array of frames.
     pub(in crate::walk) const ENDS: u32 = 13;
+    /// Visits an instance of a return address that a uretprobe has replaced.
+    pub(in crate::walk) const RETURNS: u32 = 14;
 }
 
 impl InterpreterState {
