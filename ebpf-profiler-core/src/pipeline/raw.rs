@@ -7,7 +7,7 @@ use ebpf_programs::walk::arch::X86_64;
 use crate::process::System;
 use crate::registry::Registry;
 use crate::sample::TickRecord;
-use crate::trace::{Stop, Walker};
+use crate::trace::{Stack, Stop, Walker};
 
 /// Maximum number of tables built for one sample; ordinary processes map fewer files.
 const MAX_TABLES: usize = 256;
@@ -75,11 +75,10 @@ impl Raw<'_> {
         let pid = self.tick.pid;
         let end = end_of_stack(bottom, self.registers.thread, self.registry.stack_end(pid, bottom));
         let mut memory = Memory { stack: self.stack, bottom, end, fp, pid, system, missed: false };
-        let mut read = |address| memory.read(address);
         // Interpreter frames are not in the copied memory and have changed since.
         let registers = Registers { thread: 0, ..*self.registers };
         let tables = self.registry.tables();
-        let stop = self.walker.walk::<X86_64>(&registers, &self.process, tables, &mut read);
+        let stop = self.walker.walk::<X86_64>(&registers, &self.process, tables, &mut memory);
         self.missed = memory.missed;
         stop
     }
@@ -127,7 +126,9 @@ impl Raw<'_> {
     }
 }
 
-/// The copied stack; other addresses are read from the process as it is now, which suits code.
+/// The copied stack, and other memory of the process as it is now, which suits code.
+///
+/// Words of other stacks, as that of a signal handler or of the code that it interrupted, have changed since, too.
 struct Memory<'a> {
     stack: &'a [u64],
     bottom: u64,
@@ -141,27 +142,46 @@ struct Memory<'a> {
     missed: bool,
 }
 
-impl Memory<'_> {
+impl Stack for Memory<'_> {
     fn read(&mut self, address: u64) -> Option<u64> {
+        if self.is_copied(address) { self.copied(address) } else { self.other(address) }
+    }
+
+    fn read_stack(&mut self, address: u64) -> Option<u64> {
+        if self.is_copied(address) {
+            return self.copied(address);
+        }
+        self.missed = true;
+        None
+    }
+}
+
+impl Memory<'_> {
+    /// Returns `true` for words that are in the copied part of the stack, or just below it.
+    fn is_copied(&self, address: u64) -> bool {
+        let offset = address.wrapping_sub(self.bottom);
+        offset >= RED_ZONE.wrapping_neg() || offset < self.stack.len() as u64 * 8
+    }
+
+    /// Returns a word of the copied part of the stack.
+    fn copied(&mut self, address: u64) -> Option<u64> {
         let offset = address.wrapping_sub(self.bottom);
         if offset >= RED_ZONE.wrapping_neg() {
             // A row that follows an epilogue still says where the frame pointer was saved. It is restored there.
             return Some(self.fp);
         }
-        if offset < self.stack.len() as u64 * 8 {
-            let index = usize::try_from(offset / 8).ok()?;
-            let shift = offset % 8 * 8;
-            if self.stack[index] == 0 && self.is_hole(index) {
-                self.missed = true;
-                return None;
-            }
-            let low = self.stack[index] >> shift;
-            return match shift {
-                0 => Some(low),
-                _ => Some(low | self.stack.get(index + 1)? << (64 - shift)),
-            };
+        let index = usize::try_from(offset / 8).ok()?;
+        let shift = offset % 8 * 8;
+        let word = *self.stack.get(index)?;
+        if word == 0 && self.is_hole(index) {
+            self.missed = true;
+            return None;
         }
-        self.other(address)
+        let low = word >> shift;
+        match shift {
+            0 => Some(low),
+            _ => Some(low | self.stack.get(index + 1)? << (64 - shift)),
+        }
     }
 
     /// Returns `true` if a word is in a page that was not readable, so that all of its words are 0.
@@ -225,4 +245,7 @@ fn the_word_below_the_stack_is_the_restored_frame_pointer() {
     let words = [0xf78, 0xf80, 0xff8, 0x1000, 0x1008].map(|at| memory.read(at));
     assert_eq!(words, [Some(0x0909_0909_0909_0909), Some(7), Some(7), Some(1), Some(2)]);
     assert_eq!([0x1010, 0x1078, 0x1080].map(|at| memory.read(at)), [None, None, Some(0x0909_0909_0909_0909)]);
+    assert_eq!([0x1000, 0xff8].map(|at| memory.read_stack(at)), [Some(1), Some(7)]);
+    memory.missed = false;
+    assert_eq!((memory.read_stack(0x1080), memory.missed), (None, true), "another stack");
 }

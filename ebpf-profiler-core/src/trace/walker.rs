@@ -15,6 +15,12 @@ use crate::tables::Tables;
 pub trait Stack {
     /// Returns eight bytes at `address`, anywhere in the process; `None` if they cannot be read.
     fn read(&mut self, address: u64) -> Option<u64>;
+
+    /// Returns eight bytes of a stack at `address`; `None` if they cannot be read, or have changed since the sample. The default
+    /// implementation calls [`read`](Stack::read).
+    fn read_stack(&mut self, address: u64) -> Option<u64> {
+        self.read(address)
+    }
 }
 
 impl<F: FnMut(u64) -> Option<u64>> Stack for F {
@@ -46,7 +52,7 @@ impl<T: Tables + ?Sized, S: Stack + ?Sized> Machine for World<'_, T, S> {
     }
 
     fn read_stack(&mut self, address: u64) -> Option<u64> {
-        self.memory.read(address)
+        self.memory.read_stack(address)
     }
 
     fn read_memory(&mut self, address: u64) -> Option<u64> {
@@ -54,10 +60,11 @@ impl<T: Tables + ?Sized, S: Stack + ?Sized> Machine for World<'_, T, S> {
     }
 
     fn read_object(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
-        for index in 0..size.div_ceil(8).min(self.object.len() as u32) {
-            self.object[index as usize] = self.memory.read(address.wrapping_add(u64::from(index) * 8))?;
-        }
-        Some(&self.object)
+        self.read_words(address, size, S::read)
+    }
+
+    fn read_frame(&mut self, address: u64, size: u32) -> Option<&[u64; FRAME_BYTES / 8]> {
+        self.read_words(address, size, S::read_stack)
     }
 
     fn thread_pointer(&mut self) -> Option<u64> {
@@ -70,6 +77,21 @@ impl<T: Tables + ?Sized, S: Stack + ?Sized> Machine for World<'_, T, S> {
 
     fn push_interpreter_frame(&mut self, function: u64, detail: u64) {
         self.frames.extend([function, detail]);
+    }
+}
+
+impl<T: ?Sized, S: ?Sized> World<'_, T, S> {
+    /// Reads `size` bytes into `object`.
+    fn read_words(
+        &mut self,
+        address: u64,
+        size: u32,
+        read: fn(&mut S, u64) -> Option<u64>,
+    ) -> Option<&[u64; FRAME_BYTES / 8]> {
+        for index in 0..size.div_ceil(8).min(self.object.len() as u32) {
+            self.object[index as usize] = read(self.memory, address.wrapping_add(u64::from(index) * 8))?;
+        }
+        Some(&self.object)
     }
 }
 

@@ -100,7 +100,9 @@ pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool
 pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64) {
     let state = &mut walk.interpreter;
     let is_ended = state.ended >> state.slot() & 1 != 0;
-    if state.loaded.top.from == from::STACK && sp != 0 && !is_ended {
+    // Without a thread pointer the stack is read later than its sample: the frames in other memory have changed since.
+    let is_on_stack = state.loaded.top.from == from::STACK && sp != 0 && !is_ended;
+    if is_on_stack && machine.thread_pointer().is_some() {
         let slot = state.slot();
         state.next[slot] = sp;
         state.lua.enter();

@@ -207,7 +207,9 @@ pub(in crate::walk) fn find_trace<M: Machine>(walk: &mut Walk, machine: &mut M, 
         walk.interpreter.lua.trace = at;
         walk.interpreter.lua.is_entered = 0;
         walk.interpreter.next[slot] = at;
-        walk.interpreter.phase = phase::TAKING;
+        if machine.thread_pointer().is_some() {
+            walk.interpreter.phase = phase::TAKING;
+        }
         return Some(true);
     }
     (searched < SEARCHED).then_some(false)
