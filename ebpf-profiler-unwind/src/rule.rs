@@ -96,6 +96,7 @@ impl fmt::Display for Rule {
         match self.raw.cfa {
             cfa::NO_DATA => f.write_str("no unwind data"),
             cfa::CANNOT => f.write_str("not expressible by a rule"),
+            cfa::END if self.raw.aux != 0 => f.write_str("outermost frame of a coroutine"),
             cfa::END => f.write_str("outermost frame"),
             cfa::SIGNAL => {
                 let place = Sum(Name(self.arch, self.raw.register), self.raw.offset);

@@ -309,7 +309,7 @@ impl Pipeline {
         }
         self.splice.clear();
         self.splice.extend(leaf);
-        self.user_frames(tick, tick.stop == Stop::Root);
+        self.user_frames(tick, matches!(tick.stop, Stop::Root | Stop::Coroutine));
         let exceeds = tick.stop == Stop::Unmapped && self.registry.exceeds(tick.pid);
         let stop = if exceeds { Stop::TooManyMappings } else { tick.stop };
         let stop = self.detect_exec(tick, stop);
@@ -340,7 +340,7 @@ impl Pipeline {
         let registry = &self.registry;
         let runs_them = |address| registry.is_of_first_interpreter(tick.pid, address);
         self.splice.extend_with(self.walker.frames(), calls, runs_them);
-        self.user_frames(tick, stop == Stop::Root);
+        self.user_frames(tick, matches!(stop, Stop::Root | Stop::Coroutine));
         let stop = self.detect_exec(tick, stop);
         self.add(tick, stop, None);
     }

@@ -151,7 +151,7 @@ impl<'p> TraceView<'p> {
     /// Returns `true` if no frame is missing between leaf and root.
     #[inline]
     pub fn is_whole(&self) -> bool {
-        matches!(self.stop(), Stop::Root | Stop::NoUserStack | Stop::Exec)
+        matches!(self.stop(), Stop::Root | Stop::Coroutine | Stop::NoUserStack | Stop::Exec)
     }
 }
 

@@ -48,6 +48,6 @@ impl Trace<'_> {
     ///
     /// Kernel threads, and threads within `execve`, have kernel frames only.
     pub fn is_whole(&self) -> bool {
-        matches!(self.stop, Stop::Root | Stop::NoUserStack | Stop::Exec)
+        matches!(self.stop, Stop::Root | Stop::Coroutine | Stop::NoUserStack | Stop::Exec)
     }
 }

@@ -32,6 +32,12 @@ impl<'a> Gaps<'a> {
         self.stubs.may_be_in(gap) || self.functions.first().is_some_and(|first| first.range.start < gap.end)
     }
 
+    /// Returns `true` if the function at `address` is the base of a coroutine's stack.
+    #[inline]
+    pub(super) fn is_coroutine(&self, address: u64) -> bool {
+        self.stubs.is_coroutine(address)
+    }
+
     /// Returns the stubs in a gap, in order, without overlap.
     pub(super) fn stubs(&mut self, gap: Range<u64>) -> Vec<Stub> {
         self.stubs.find(gap)

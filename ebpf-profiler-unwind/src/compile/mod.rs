@@ -19,6 +19,7 @@ use crate::eh_frame::starts::Starts;
 use crate::index::{Index, Item, Place};
 use crate::listed::Listed;
 use crate::source::Sources;
+use crate::table::rules::Packed;
 
 mod bare;
 
@@ -145,6 +146,8 @@ impl File<'_> {
         let mut output = Output::new(begin, malformed);
         gaps.fill(before, &stubs, &mut output);
         let mut go = sources.go.as_ref().map(|table| Go::new(elf, table, registers));
+        // Takes the rows of functions that have others.
+        let mut unused = Output::new(begin, 0);
         for item in items {
             let gap = output.end()..item.begin;
             if gaps.may_have_code(&gap) {
@@ -152,12 +155,18 @@ impl File<'_> {
                 gaps.fill(gap, &stubs, &mut output);
             }
             let item = Item { next: item.next.min(code.end(item.begin).unwrap_or(item.begin)), ..item };
+            let is_coroutine = gaps.is_coroutine(item.begin);
+            let rows = if is_coroutine { &mut unused } else { &mut output };
             let done = match item.place {
                 Place::Frames { section, offset } => {
-                    frames.get_mut(section).and_then(|frames| frames.function(item, offset, &mut output))
+                    frames.get_mut(section).and_then(|frames| frames.function(item, offset, rows))
                 }
-                Place::Go { number } => go.as_mut().and_then(|go| go.function(item, number, &mut output)),
+                Place::Go { number } => go.as_mut().and_then(|go| go.function(item, number, rows)),
             };
+            if is_coroutine {
+                output.function(item.begin, unused.end().min(item.next));
+                output.row(item.begin, Packed::COROUTINE);
+            }
             output.malformed += u32::from(done.is_none());
         }
         let end = output.end();

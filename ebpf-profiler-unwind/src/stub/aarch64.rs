@@ -3,7 +3,7 @@
 use super::{Found, Kind, Recognizer};
 
 pub(super) static RECOGNIZER: Recognizer =
-    Recognizer { system_call, context: super::signal(SP, CONTEXT), entry };
+    Recognizer { system_call, context: super::signal(SP, CONTEXT), entry, coroutine: |_| None };
 
 const SP: u8 = 31;
 

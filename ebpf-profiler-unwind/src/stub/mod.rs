@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | entry | the file header's entry, up to its call of the first C function | outermost frame |
 //! | first function of a thread | a call followed by the system call `exit`, as in musl's `clone` | outermost frame |
+//! | base of a [coroutine] | its address, its name, or its instructions | outermost frame of a coroutine |
 //! | signal return | the system call `rt_sigreturn`, with its number loaded just before | all registers in the signal frame |
 
 use std::ops::Range;
@@ -18,6 +19,8 @@ use ebpf_programs::abi::table::{Rule, cfa};
 use crate::table::rules::Packed;
 
 mod aarch64;
+
+mod coroutine;
 
 mod x86_64;
 
@@ -36,6 +39,8 @@ struct Recognizer {
     context: Rule,
     /// Returns the size of the code of an entry.
     entry: fn(&[u8]) -> usize,
+    /// Finds the code to which the first function of a coroutine returns, with the instructions before it.
+    coroutine: fn(&[u8]) -> Option<Range<usize>>,
 }
 
 /// A range of code and its kind.
@@ -70,8 +75,12 @@ pub(crate) struct Stubs<'a> {
     is_alone: bool,
     /// The executable sections, sorted: many files have constants in the same segment as code.
     sections: Vec<Range<u64>>,
+    /// Functions at the base of a coroutine's stack, sorted.
+    coroutines: Vec<u64>,
     /// Number of bytes that may still be searched.
     budget: u64,
+    /// Of those, for the bases of coroutines.
+    coroutine_budget: u64,
 }
 
 /// Type of the segment that names the dynamic linker.
@@ -83,6 +92,11 @@ const BUDGET: u64 = 64 << 20;
 /// Minimum size of a gap to search. Smaller ones are padding, and reading each would take longer than the rest of the build.
 /// A library without unwind data leaves a large gap.
 const LEAST: u64 = 64;
+
+/// Maximum size of a gap that is searched for the base of coroutines: it is in a file of its own, written in assembler. And the
+/// maximum number of bytes of all such gaps.
+const MAX_ASSEMBLER: u64 = 4 << 10;
+const COROUTINE_BUDGET: u64 = 1 << 20;
 
 /// Bytes per read. Pieces overlap by the longest system call.
 const PIECE: u64 = 64 << 10;
@@ -106,13 +120,43 @@ impl<'a> Stubs<'a> {
             joined
         });
         let is_alone = elf.segments().iter().all(|segment| segment.kind != INTERPRETER);
-        Stubs { elf, entry: elf.entry(), is_alone, sections, budget: BUDGET }
+        Stubs {
+            elf,
+            entry: elf.entry(),
+            is_alone,
+            sections,
+            coroutines: coroutine::functions(elf),
+            budget: BUDGET,
+            coroutine_budget: COROUTINE_BUDGET,
+        }
     }
 
     /// Returns `true` if a gap is large enough to search, or contains the file's entry.
     #[inline]
     pub(crate) fn may_be_in(&self, gap: &Range<u64>) -> bool {
-        self.may_have_system_calls(gap) || gap.contains(&self.entry)
+        self.may_have_system_calls(gap)
+            || gap.contains(&self.entry)
+            || self.may_have_coroutine(gap)
+            || !self.coroutines.is_empty() && self.starts(gap).next().is_some()
+    }
+
+    /// Returns `true` if the function at `address` is the base of a coroutine's stack.
+    #[inline]
+    pub(crate) fn is_coroutine(&self, address: u64) -> bool {
+        !self.coroutines.is_empty() && self.coroutines.binary_search(&address).is_ok()
+    }
+
+    #[inline]
+    fn may_have_coroutine(&self, gap: &Range<u64>) -> bool {
+        let size = gap.end.saturating_sub(gap.start);
+        (LEAST..=MAX_ASSEMBLER).contains(&size) && size <= self.coroutine_budget
+    }
+
+    /// Returns the functions at the base of a coroutine's stack that begin behind a byte of a gap. Their callers' rows are those of
+    /// the byte before them, because coroutines return to their first instruction.
+    fn starts(&self, gap: &Range<u64>) -> impl Iterator<Item = u64> + use<'_> {
+        let Range { start, end } = *gap;
+        self.coroutines.iter().copied().filter(move |&at| start < at && at <= end)
     }
 
     #[inline]
@@ -124,10 +168,12 @@ impl<'a> Stubs<'a> {
     #[cold]
     pub(crate) fn find(&mut self, gap: Range<u64>) -> Vec<Stub> {
         let Some(recognizer) = Recognizer::of(self.elf.arch()) else { return Vec::new() };
+        let starts = |at: u64| Stub { range: at - 1..at, rule: Packed::COROUTINE };
+        let mut stubs: Vec<Stub> = self.starts(&gap).map(starts).collect();
         if self.sections.is_empty() {
-            return self.find_in(recognizer, &gap);
+            stubs.extend(self.find_in(recognizer, &gap));
+            return ordered(stubs);
         }
-        let mut stubs = Vec::new();
         let from = self.sections.partition_point(|section| section.end <= gap.start);
         for number in from..self.sections.len() {
             let section = &self.sections[number];
@@ -147,6 +193,10 @@ impl<'a> Stubs<'a> {
         }
         self.budget -= size;
         let mut stubs = Vec::from_iter(self.entry(recognizer, gap));
+        if self.may_have_coroutine(gap) {
+            self.coroutine_budget -= size;
+            stubs.extend(self.coroutine(recognizer, gap));
+        }
         if self.may_have_system_calls(gap) {
             self.system_calls(recognizer, gap, &mut stubs);
         }
@@ -158,6 +208,12 @@ impl<'a> Stubs<'a> {
         let code = self.code(begin..gap.end.min(begin + ENTRY))?;
         let end = begin + (recognizer.entry)(&code) as u64;
         (end > begin).then_some(Stub { range: begin..end, rule: Packed::END })
+    }
+
+    fn coroutine(&self, recognizer: &Recognizer, gap: &Range<u64>) -> Option<Stub> {
+        let found = (recognizer.coroutine)(&self.code(gap.clone())?)?;
+        let range = gap.start + found.start as u64..gap.start + found.end as u64;
+        Some(Stub { range, rule: Packed::COROUTINE })
     }
 
     fn system_calls(&self, recognizer: &Recognizer, gap: &Range<u64>, stubs: &mut Vec<Stub>) {

@@ -1,8 +1,11 @@
 //! x86_64.
 
+use std::ops::Range;
+
 use super::{Found, Kind, Recognizer};
 
-pub(super) static RECOGNIZER: Recognizer = Recognizer { system_call, context: super::signal(RSP, 0), entry };
+pub(super) static RECOGNIZER: Recognizer =
+    Recognizer { system_call, context: super::signal(RSP, 0), entry, coroutine };
 
 const RSP: u8 = 7;
 
@@ -59,10 +62,23 @@ fn entry(code: &[u8]) -> usize {
     code.windows(5).position(is_call).map_or(0, |call| call + 5)
 }
 
+/// Returns the end of `make_fcontext`: it calls the first function of a coroutine, which returns to the `xor`.
+///
+/// ```text
+///   push rbp             55
+///   jmp  rbx             ff e3
+///   xor  rdi, rdi        48 31 ff
+///   call _exit           e8 …
+///   hlt                  f4
+/// ```
+fn coroutine(code: &[u8]) -> Option<Range<usize>> {
+    const SIZE: usize = 12;
+    let is_end = |code: &[u8]| matches!(code, [0x55, 0xff, 0xe3, 0x48, 0x31, 0xff, 0xe8, _, _, _, _, 0xf4]);
+    code.windows(SIZE).position(is_end).map(|at| at..at + SIZE)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-
     use super::*;
 
     fn signal_return(code: &[u8]) -> Option<Range<usize>> {
@@ -92,6 +108,14 @@ mod tests {
             let code = [&vec![5; distance][..], b"\xb8\x0f\0\0\0\x0f\x05"].concat();
             assert_eq!(signal_return(&code), Some(distance..distance + 7));
         }
+    }
+
+    #[test]
+    fn coroutines() {
+        // PHP's, behind `mov [rax + 0x38], rcx; ret`.
+        let code = b"\x48\x89\x48\x38\xc3\x55\xff\xe3\x48\x31\xff\xe8\x59\xb9\xe5\xff\xf4\x0f";
+        assert_eq!(coroutine(code), Some(5..17));
+        assert_eq!(coroutine(&code[..16]), None);
     }
 
     #[test]

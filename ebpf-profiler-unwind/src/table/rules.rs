@@ -69,6 +69,7 @@ impl Packed {
     pub(crate) const NO_DATA: Packed = Packed::of(&Rule::NO_DATA);
     pub(crate) const CANNOT: Packed = Packed::of(&Rule::CANNOT);
     pub(crate) const END: Packed = Packed::of(&Rule::END);
+    pub(crate) const COROUTINE: Packed = Packed::of(&Rule::COROUTINE);
 
     /// Creates a rule from its kinds (CFA, register, return address and frame pointer, the first lowest) and numbers.
     #[inline]

@@ -74,6 +74,8 @@ reasons! {
         Outdated = 18, "mappings changed meanwhile";
         /// The sample was not unwound, because user space was behind.
         Late = 19, "not unwound in time";
+        /// The outermost frame of a coroutine was reached, which has a stack, or a slice of a stack, of its own.
+        Coroutine = 20, "reached the base of a coroutine";
     }
 }
 

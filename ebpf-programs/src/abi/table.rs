@@ -137,7 +137,7 @@ pub struct Row {
 /// |--------------|-----------------------------------------------------------|
 /// | `NO_DATA`    | unknown: the code has no unwind data                      |
 /// | `CANNOT`     | described, but not expressible as a rule                  |
-/// | `END`        | none: this is the outermost frame                         |
+/// | `END`        | none: this is the outermost frame, of a coroutine if `aux` is not 0 |
 /// | `REGISTER`   | `reg + offset`                                            |
 /// | `DEREF`      | `*(reg + offset) + aux`                                   |
 /// | `PLT`        | `reg + offset + (pc & 15 >= aux ? word : 0)`              |
@@ -183,6 +183,8 @@ impl Rule {
     pub const CANNOT: Rule = Rule::only(cfa::CANNOT);
     /// Rule of the outermost frame.
     pub const END: Rule = Rule::only(cfa::END);
+    /// Rule of the outermost frame of a coroutine, on a stack, or a slice of a stack, of its own.
+    pub const COROUTINE: Rule = Rule { aux: 1, ..Rule::only(cfa::END) };
 
     const fn only(cfa: u8) -> Rule {
         Rule { cfa, register: 0, ra: ra::BELOW, fp: fp::SAME, offset: 0, aux: 0, fp_offset: 0 }

@@ -115,7 +115,11 @@ fn caller<A: Arch, M: Machine>(
     read: impl Fn(&mut M, u64) -> Result<Option<u64>, Stop>,
 ) -> Result<Caller, Stop> {
     if rule.cfa < cfa::REGISTER {
-        return Err(if rule.cfa == cfa::END { Stop::Root } else { Stop::Unsupported });
+        return Err(match rule.cfa {
+            cfa::END if rule.aux != 0 => Stop::Coroutine,
+            cfa::END => Stop::Root,
+            _ => Stop::Unsupported,
+        });
     }
     let register = walk.register(rule.register).ok_or(Stop::LostRegister)?;
     if register == 0 {

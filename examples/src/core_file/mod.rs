@@ -144,7 +144,7 @@ impl fmt::Display for Stack {
             }
         }
         match self.stop {
-            Stop::Root => Ok(()),
+            Stop::Root | Stop::Coroutine => Ok(()),
             stop => writeln!(f, "    not whole: {stop}"),
         }
     }
