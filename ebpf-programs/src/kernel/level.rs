@@ -31,6 +31,12 @@ fn levels() -> u32 {
     unsafe { (&raw const LEVELS).read_volatile() }
 }
 
+/// Returns the slot of the first level of `cpu`.
+#[inline(always)]
+pub(crate) fn first(cpu: u32) -> u32 {
+    cpu * levels()
+}
+
 /// Claims a level of `cpu`. Returns its slot; `None` if all levels are in use.
 #[inline(always)]
 pub(crate) fn claim(cpu: u32) -> Option<u32> {

@@ -11,9 +11,9 @@ use ebpf_programs::abi::held::Held;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{End, Head, MAX_WORDS, kind};
 
-use crate::cpu_buffer;
 use crate::maps::{CONFIG, COUNTERS, RING};
 use crate::scratch::{HEAD_WORDS, RECORD_WORDS, Scratch};
+use crate::{cpu_buffer, level};
 
 /// The counters of one CPU.
 pub(crate) struct Counters(*mut [u64; Counter::WORDS]);
@@ -28,7 +28,7 @@ impl Counters {
     /// Counts one lost event, outside of any level. Only these counters are written by several programs.
     #[inline(always)]
     pub(crate) fn lose(cpu: u32, counter: Counter) {
-        let Some(counters) = COUNTERS.get_ptr_mut(cpu) else { return };
+        let Some(counters) = COUNTERS.get_ptr_mut(level::first(cpu)) else { return };
         // SAFETY: the index is in bounds, and the addition is atomic.
         unsafe { add_atomically(&raw mut (*counters)[counter as usize], 1) };
     }
@@ -79,7 +79,7 @@ pub(crate) fn walked(scratch: &mut Scratch, config: &Config, counters: &Counters
     if words > MAX_WORDS as u32 {
         head.user = MAX_WORDS as u32;
         head.omitted = words - MAX_WORDS as u32;
-        if head.stop == Stop::Root as u8 {
+        if head.stop == Stop::Root as u8 || head.stop == Stop::Coroutine as u8 {
             head.stop = Stop::TooDeep as u8;
         }
     }
