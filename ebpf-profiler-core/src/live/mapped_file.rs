@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags, Stat};
 
 use super::helpers::Helpers;
 use super::perf;
+use super::served::is_served;
 use super::system::other_thread;
 use crate::elf::{Elf, ReadAt};
 use crate::files::target::{Links, TargetFile};
@@ -169,6 +170,9 @@ impl Mapping {
     fn find(&self) -> io::Result<Found> {
         let id = other_thread(self.pid).unwrap_or(self.pid);
         let (start, end) = self.range;
+        if !self.any_file_system && is_served(id, start) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let link = PathBuf::from(format!("/proc/{id}/map_files/{start:x}-{end:x}"));
         let mapped = TargetFile::of_kernel_link(&link);
         let is_mapped = mapped.as_ref().ok().and_then(|mapped| mapped.attributes().ok());

@@ -7,7 +7,7 @@
 //! ```text
 //!   present within the last 0.1 ms ──────────────────► read
 //!   else /proc/PID/pagemap: 64 pages ──► present ───► read
-//!                                    └─► else ──────► read by a helper
+//!                                    └─► else ──────► read by a helper, unless another program serves the file
 //! ```
 
 #![expect(unsafe_code, reason = "system calls that the standard library does not have")]
@@ -18,17 +18,19 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::helpers::Helpers;
+use super::served::is_served;
 
 /// The memory of all processes.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessMemory {
     helpers: Helpers,
+    any_file_system: bool,
     present: Arc<Mutex<PresentPages>>,
 }
 
 impl ProcessMemory {
-    pub(super) fn new(helpers: Helpers) -> ProcessMemory {
-        ProcessMemory { helpers, present: Arc::default() }
+    pub(super) fn new(helpers: Helpers, any_file_system: bool) -> ProcessMemory {
+        ProcessMemory { helpers, any_file_system, present: Arc::default() }
     }
 
     /// Fills `buffer` with the memory of a process from `address`.
@@ -38,8 +40,11 @@ impl ProcessMemory {
             drop(present);
             return read(pid, address, buffer);
         }
-        let len = buffer.len();
+        let (len, any_file_system) = (buffer.len(), self.any_file_system);
         let read = move || {
+            if !any_file_system && is_served(pid, address) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
             let mut bytes = vec![0; len];
             read(pid, address, &mut bytes).map(|()| bytes)
         };
@@ -237,7 +242,7 @@ mod tests {
 
     #[test]
     fn absent_pages_are_read_by_a_helper() {
-        let memory = ProcessMemory::new(Helpers::default());
+        let memory = ProcessMemory::new(Helpers::default(), false);
         let file = File::open("/proc/self/exe").unwrap();
         let (pid, mut bytes) = (std::process::id(), [0; 16]);
         let none = std::ptr::null_mut();
@@ -258,7 +263,7 @@ mod tests {
     #[test]
     #[ignore = "measures"]
     fn cost_of_reads() {
-        let memory = ProcessMemory::new(Helpers::default());
+        let memory = ProcessMemory::new(Helpers::default(), false);
         let there = vec![1_u8; 64 << 20];
         let (pid, base) = (std::process::id(), there.as_ptr() as u64);
         // A name takes some 30 reads in five places.

@@ -111,6 +111,8 @@ mod reservation;
 
 mod ring;
 
+mod served;
+
 mod settings;
 
 mod sideband;

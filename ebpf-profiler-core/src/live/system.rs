@@ -39,7 +39,7 @@ pub struct LiveSystem {
 impl Default for LiveSystem {
     fn default() -> LiveSystem {
         let helpers = Helpers::default();
-        let memory = ProcessMemory::new(helpers.clone());
+        let memory = ProcessMemory::new(helpers.clone(), false);
         LiveSystem { helpers, memory, any_file_system: false, command_lines: false }
     }
 }
@@ -52,7 +52,8 @@ impl LiveSystem {
 
     /// Opens files of file systems that another program or machine serves, too.
     pub(super) fn with_any_file_system(self, any_file_system: bool) -> LiveSystem {
-        LiveSystem { any_file_system, ..self }
+        let memory = ProcessMemory::new(self.helpers.clone(), any_file_system);
+        LiveSystem { memory, any_file_system, ..self }
     }
 }
 
