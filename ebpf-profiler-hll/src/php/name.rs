@@ -81,10 +81,12 @@ impl Names {
 impl Attached for Names {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
         let (head, kind, bits) = self.current(address, check, memory)?;
-        match kind {
-            INTERNAL => Ok(Function::new(qualified(&head, kind, memory)?)),
-            _ => self.of_script(&head, kind, bits, memory),
-        }
+        let function = match kind {
+            INTERNAL => Function::new(qualified(&head, kind, memory)?),
+            _ => self.of_script(&head, kind, bits, memory)?,
+        };
+        self.current(address, check, memory)?;
+        Ok(function)
     }
 
     /// The end of a request may have freed it, and another one have written to its memory.
