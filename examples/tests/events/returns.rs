@@ -146,8 +146,8 @@ fn check(what: &str, profile: &Profile, least: u64) {
             .map(|name| name.split('(').next().unwrap_or_default().to_owned())
             .collect();
         let is_of_work = names.iter().any(|name| name == "work");
-        // A flood of raw samples leaves no room for stacks; they say so.
-        let is_reduced = matches!(sample.trace().stop(), Stop::UnknownProcess | Stop::CopyEnds);
+        // A flood of raw samples leaves no room, or no time, for stacks; they say so.
+        let is_reduced = matches!(sample.trace().stop(), Stop::UnknownProcess | Stop::CopyEnds | Stop::Late);
         if is_reduced || !is_of_work && sample.trace().is_whole() {
             continue;
         }
@@ -163,7 +163,7 @@ fn check(what: &str, profile: &Profile, least: u64) {
     for line in wrong.iter().take(12) {
         println!("{line:?}");
     }
-    assert!(all > 100 && right * 1000 >= all * least, "{what}: {right} of {all}");
+    assert!(all >= 30 && right * 1000 >= all * least, "{what}: {right} of {all}");
 }
 
 /// Returns `true` if the functions below `work` are those of a chain, up to any of its functions.
