@@ -346,6 +346,7 @@ impl Builder {
         let any_file_system = self.any_file_system;
         let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols(any_file_system)));
         let system = LiveSystem::default().with_any_file_system(any_file_system);
+        let system = system.reserved(self.reservation.clone());
         let system = system.with_command_lines(self.command_lines);
         let (system, symbolizer) = recorded(recorder.as_ref(), system, symbolizer);
         let mut registry = Registry::new(system, Box::new(tables), self.compiler, self.memory);

@@ -16,12 +16,13 @@ use std::fs;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
 use super::perf;
+use super::reservation::{Reservation, waited};
 
 /// Maximum time of a call.
 const DEADLINE: Duration = Duration::from_millis(250);
@@ -72,6 +73,7 @@ struct Shared {
     limits: Mutex<Limits>,
     stuck: AtomicUsize,
     abandoned: AtomicU64,
+    reservation: OnceLock<Reservation>,
 }
 
 /// A thread that makes calls.
@@ -85,6 +87,8 @@ struct Helper {
 struct HelperState {
     tid: AtomicU32,
     is_abandoned: AtomicBool,
+    /// Time for which the thread waited for a CPU, as of its last slow call, in nanoseconds.
+    waited: AtomicU64,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -112,7 +116,11 @@ impl Helpers {
             Ok(answer) => {
                 let elapsed = begun.elapsed();
                 if elapsed > SLOW {
-                    lock(&shared.limits).charge(pid, begun, elapsed);
+                    // On a busy machine it is not the process that is slow.
+                    let elapsed = elapsed.saturating_sub(helper.wait_for_cpu());
+                    if elapsed > SLOW {
+                        lock(&shared.limits).charge(pid, begun, elapsed);
+                    }
                 }
                 let mut idle = lock(&shared.idle);
                 if idle.len() < MAX_IDLE {
@@ -132,6 +140,14 @@ impl Helpers {
         }
     }
 
+    /// Lets threads that start later take part in a reservation.
+    pub(super) fn reserve(&self, reservation: Option<Reservation>) {
+        if let Some(reservation) = reservation {
+            // There is one for each profiler.
+            let _ = self.0.reservation.set(reservation);
+        }
+    }
+
     /// Returns the number of calls that did not return in time.
     pub(super) fn abandoned(&self) -> u64 {
         self.0.abandoned.load(Ordering::Relaxed)
@@ -144,6 +160,9 @@ impl Shared {
         self.stuck.fetch_add(1, Ordering::Relaxed);
         // Before the end of its channel ends the thread.
         helper.state.is_abandoned.store(true, Ordering::Release);
+        if let Some(reservation) = self.reservation.get() {
+            reservation.expel(helper.state.tid.load(Ordering::Relaxed));
+        }
     }
 }
 
@@ -154,8 +173,10 @@ impl Helper {
         }
         let (jobs, queue) = sync_channel::<Job>(1);
         let state = Arc::new(HelperState::default());
-        let (in_thread, shared) = (state.clone(), Arc::downgrade(shared));
+        let (in_thread, reservation) = (state.clone(), shared.reservation.get().cloned());
+        let shared = Arc::downgrade(shared);
         std::thread::Builder::new().name("ebpf-helper".to_owned()).stack_size(STACK).spawn(move || {
+            let _reserved = reservation.as_ref().map(Reservation::enter_on_behalf);
             in_thread.tid.store(perf::this_thread(), Ordering::Relaxed);
             queue.iter().for_each(|job| job());
             if let Some(shared) = shared.upgrade()
@@ -177,6 +198,13 @@ impl Helper {
             received = answer.recv_timeout(DEADLINE);
         }
         received
+    }
+
+    /// Returns the time for which the thread waited for a CPU since the last time that this was asked.
+    fn wait_for_cpu(&self) -> Duration {
+        let waited = waited(self.state.tid.load(Ordering::Relaxed));
+        let before = self.state.waited.swap(waited.as_nanos() as u64, Ordering::Relaxed);
+        waited.saturating_sub(Duration::from_nanos(before))
     }
 
     fn wants_cpu(&self) -> bool {

@@ -9,6 +9,7 @@ use procfs::process::Process;
 use super::helpers::Helpers;
 use super::mapped_file::MappedFile;
 use super::memory::ProcessMemory;
+use super::reservation::Reservation;
 use super::{perf_map, processes};
 use crate::elf::ReadAt;
 use crate::process::{Description, Opener, System};
@@ -48,6 +49,12 @@ impl LiveSystem {
     /// Describes processes with their command lines, too.
     pub(super) fn with_command_lines(self, command_lines: bool) -> LiveSystem {
         LiveSystem { command_lines, ..self }
+    }
+
+    /// Lets the threads that open and read take part in a reservation.
+    pub(super) fn reserved(self, reservation: Option<Reservation>) -> LiveSystem {
+        self.helpers.reserve(reservation);
+        self
     }
 
     /// Opens files of file systems that another program or machine serves, too.

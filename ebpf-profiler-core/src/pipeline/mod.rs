@@ -297,8 +297,10 @@ impl Pipeline {
             return self.add(tick, Stop::Exec, None);
         }
         if tick.stop == Stop::Late {
-            // Publishes an unknown process, so that the next sample can be walked.
-            let _ = self.registry.publish(tick.pid, tick.time);
+            if !self.registry.is_over() {
+                // Publishes an unknown process, so that the next sample can be walked.
+                let _ = self.registry.publish(tick.pid, tick.time);
+            }
             return self.late(tick);
         }
         if let Err(stop) = self.registry.check_walk(tick) {

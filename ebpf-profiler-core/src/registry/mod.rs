@@ -237,6 +237,11 @@ impl Registry {
         self.is_over = Arc::new(is_over);
     }
 
+    /// Returns `true` once nothing further is to be learned of processes.
+    pub(crate) fn is_over(&self) -> bool {
+        (self.is_over)()
+    }
+
     /// Takes the names of script functions from `journal` where it has them, and writes the others there.
     pub fn set_journal(&mut self, journal: Box<dyn Journal>) {
         self.journal = journal;
@@ -329,9 +334,10 @@ impl Registry {
 
     /// Returns the description of a process.
     pub fn describe(&mut self, pid: u32) -> &Description {
-        let system = &self.system;
+        let (system, is_over) = (&self.system, (self.is_over)());
         let entry = self.processes.entry(pid).or_default();
-        entry.description.get_or_insert_with(|| system.describe(pid))
+        let describe = || if is_over { Description::default() } else { system.describe(pid) };
+        entry.description.get_or_insert_with(describe)
     }
 
     /// Returns the end of what may be the stack around `address`: 16 MiB above, or the next code.

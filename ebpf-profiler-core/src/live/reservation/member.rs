@@ -26,6 +26,8 @@ pub(super) struct Member {
     pub(super) former: Policy,
     /// The part of one CPU that it always has; `None` if it has one only while it gets less by its former policy.
     pub(super) fixed: Option<f64>,
+    /// `true` if it works only while another member waits for it.
+    pub(super) is_on_behalf: bool,
     /// `true` while it has work.
     pub(super) is_busy: Arc<AtomicBool>,
     /// `true` while it has a part of the reservation.
@@ -61,6 +63,7 @@ impl Member {
             tid,
             former,
             fixed,
+            is_on_behalf: false,
             is_busy: Arc::new(AtomicBool::new(true)),
             is_reserved: fixed.is_some(),
             set: None,

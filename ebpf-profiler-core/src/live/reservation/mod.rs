@@ -136,6 +136,16 @@ impl Reservation {
         self.enter_with(Some(self.0.cpus() * FIRST_PART))
     }
 
+    /// Lets this thread take part with a fixed part beside those of the others: it works only while another one waits for it.
+    pub(super) fn enter_on_behalf(&self) -> Reserved {
+        self.enter_as(Some((self.0.cpus() * BEHALF_PART).min(MAX_BEHALF)), true)
+    }
+
+    /// Ends the part of another thread of this process, which is stuck.
+    pub(super) fn expel(&self, tid: u32) {
+        self.0.remove(|member| member.tid == tid);
+    }
+
     /// Returns the state.
     pub fn stats(&self) -> ReservationStats {
         self.0.lock().stats
@@ -148,6 +158,10 @@ impl Reservation {
     }
 
     fn enter_with(&self, fixed: Option<f64>) -> Reserved {
+        self.enter_as(fixed, false)
+    }
+
+    fn enter_as(&self, fixed: Option<f64>, is_on_behalf: bool) -> Reserved {
         let tid = perf::this_thread();
         let former = Policy::of(tid).ok().filter(|policy| policy.is_ordinary());
         let mut state = self.0.lock();
@@ -157,6 +171,7 @@ impl Reservation {
         let is_new = state.members.iter().all(|member| member.tid != tid);
         if let Some(former) = former.filter(|_| is_new) {
             let mut member = Member::new(id, tid, former, fixed);
+            member.is_on_behalf = is_on_behalf;
             if fixed.is_none() && self.0.machine().is_contended() {
                 member.is_reserved = true;
                 state.stats.grants += 1;
@@ -179,17 +194,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut state = self.inner.lock();
-        let Some(index) = state.members.iter().position(|member| member.id == self.id) else { return };
-        let member = state.members.swap_remove(index);
-        if member.set.is_some() {
-            // Permitted always.
-            let _ = member.former.set(member.tid);
-        }
-        self.inner.divide(&mut state);
-        if state.members.is_empty() {
-            self.inner.left.notify_all();
-        }
+        self.inner.remove(|member| member.id == self.id);
     }
 }
 
@@ -197,6 +202,21 @@ impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A thread that panicked left a valid value.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes a member, whose thread gets its former policy.
+    fn remove(&self, is_it: impl Fn(&Member) -> bool) {
+        let mut state = self.lock();
+        let Some(index) = state.members.iter().position(is_it) else { return };
+        let member = state.members.swap_remove(index);
+        if member.set.is_some() {
+            // Permitted always.
+            let _ = member.former.set(member.tid);
+        }
+        self.divide(&mut state);
+        if state.members.is_empty() {
+            self.left.notify_all();
+        }
     }
 
     /// Returns the number of CPUs that may be reserved.
@@ -263,9 +283,15 @@ impl Inner {
     }
 }
 
+/// Returns the time for which a thread of this process has waited for a CPU since its start.
+pub(super) fn waited(tid: u32) -> Duration {
+    scheduler::Times::open(tid).and_then(|file| scheduler::Times::read(&file)).unwrap_or_default().wait
+}
+
 /// Returns the part of each member in a number of CPUs.
 fn parts(members: &[Member], cpus: f64) -> Vec<f64> {
-    let fixed: f64 = members.iter().filter_map(|member| member.fixed).sum();
+    let counted = members.iter().filter(|member| !member.is_on_behalf);
+    let fixed: f64 = counted.filter_map(|member| member.fixed).sum();
     let all: f64 = members.iter().map(Member::weight).sum();
     let rest = (cpus - GOVERNOR_PART - fixed).max(0.0);
     let part = |member: &Member| member.fixed.unwrap_or(rest * member.weight() / all.max(1.0));
@@ -329,6 +355,12 @@ const MAX_CPUS: f64 = 1.0;
 
 /// Part of a reservation for work that is always urgent.
 const FIRST_PART: f64 = 0.2;
+
+/// Part of a reservation for a thread that works while another one waits for it.
+const BEHALF_PART: f64 = 0.4;
+
+/// Maximum of such a part, in CPUs: there are some of them.
+const MAX_BEHALF: f64 = 0.2;
 
 /// Part of one CPU for the governor.
 const GOVERNOR_PART: f64 = 0.01;
