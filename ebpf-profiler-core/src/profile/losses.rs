@@ -7,7 +7,7 @@ use crate::text::Number;
 
 /// Events that never became samples, by cause: all that is missing in a profile, or in all profiles of a profiler.
 ///
-/// What a filter or a budget leaves out is not lost.
+/// Events that a filter or a budget leaves out are not lost.
 ///
 /// # Examples
 ///

@@ -49,7 +49,7 @@ fn profile(kinds: Vec<(SampleKind, Vec<[u64; 3]>)>) -> Profile {
     fake::finish(builder)
 }
 
-/// What the profiles of a kind say in all: values, or timestamps times the period.
+/// Returns the sum of the values of all samples; of timestamps times the period without values.
 fn total(profiles: &[&Encoded]) -> u64 {
     let of = |profile: &&Encoded| {
         let each = profile.samples.iter().map(|sample| match sample.values.as_slice() {

@@ -33,9 +33,9 @@ enum Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     registers: [Value; 16],
-    /// Where the caller's frame pointer is saved: an offset from the canonical frame address.
+    /// Place of the caller's frame pointer: an offset from the canonical frame address.
     saved: Option<i32>,
-    /// Where the return address is.
+    /// Place of the return address, as such an offset.
     returns: Option<i32>,
 }
 
