@@ -38,6 +38,7 @@ const ALL: &[&str] = &[
     "ruby",
     "v8",
     "luajit",
+    "reuse",
     "events",
     "snapshots",
     "hostile",
@@ -63,11 +64,12 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     if targets.contains(&"collector") {
         tally.limited_step("collector", LIMIT, |_| collector::build().map(drop));
     }
-    for language in fixtures::LANGUAGES.iter().filter(|language| targets.contains(&language.name)) {
+    let is_needed = |name: &str| targets.contains(&name) || targets.contains(&"reuse") && name != "go";
+    for language in fixtures::LANGUAGES.iter().filter(|language| is_needed(language.name)) {
         let limit = if LARGE.contains(&language.name) { LIMIT } else { STEP };
         tally.limited_step(language.title, limit, |_| (language.fetch)(false));
     }
-    if targets.contains(&"python") {
+    if is_needed("python") {
         tally.limited_step("interpreters", LIMIT, |_| pythons::task(&[]));
     }
     if targets.contains(&"crates") {

@@ -40,8 +40,9 @@
 //!
 //! # Reuse of addresses
 //!
-//! Frames carry a hash of three words of the prototype: its chunk, its lines, and the address of its line table. A later
-//! function at the same address with equal words is not distinguished.
+//! Frames carry a hash of the prototype's contents: the name of its chunk, its lines, its first eight constants, of which three by
+//! the strings' own numbers or hashes, and the first names of its variables. A later function at the same address in the same chunk,
+//! which differs by none of these, is not distinguished, nor are the names that it gives to the functions that it calls.
 
 mod attach;
 

@@ -4,10 +4,12 @@ use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
 use ebpf_programs::abi::interpreter::fold;
 use ebpf_programs::abi::luajit::{kind, shape, value};
 use ebpf_programs::abi::record::frame::SHAPE_SHIFT;
+use ebpf_programs::walk::identity::luajit::Prototype;
 
 use super::build::Build;
 use super::caller;
-use super::prototype::Prototype;
+use super::prototype;
+use crate::words::Words;
 
 /// The bits of a check that a frame holds.
 const CHECKED: u32 = 0xff_ffff;
@@ -40,9 +42,26 @@ impl Attached for Names {
         let name = self.call_name(caller, memory).ok().flatten();
         self.named(address, check, name, memory)
     }
+
+    fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        let current = match address >> SHAPE_SHIFT {
+            shape::LUA => {
+                let prototype = Prototype::read(&mut Words::new(memory), address, self.0.is_compact());
+                prototype.ok_or(Reason::Unreadable)?.check & CHECKED
+            }
+            _ => self.native_check(address & value::ADDRESS, memory)?,
+        };
+        Ok(current == check & CHECKED)
+    }
 }
 
 impl Names {
+    /// Returns the check of a function in C.
+    fn native_check(&self, address: u64, memory: &dyn Memory) -> Result<u32, Reason> {
+        let code = memory.u64(address.wrapping_add(self.0.layout.function.native as u64))?;
+        Ok(fold(&[code, 0, 0], 1) & CHECKED)
+    }
+
     /// Returns the name by which a caller's instruction calls a function.
     fn call_name(
         &self,
@@ -52,11 +71,11 @@ impl Names {
         if address >> SHAPE_SHIFT != shape::LUA {
             return Ok(None);
         }
-        caller::name(&Prototype::read(address, self.0, memory)?, position, memory)
+        caller::name(&prototype::Prototype::read(address, self.0, memory)?, position, memory)
     }
 
     fn named(
-        &self,
+        &mut self,
         address: u64,
         check: u32,
         name: Option<String>,
@@ -70,14 +89,14 @@ impl Names {
     }
 
     fn lua(
-        &self,
+        &mut self,
         address: u64,
         check: u32,
         name: Option<String>,
         memory: &dyn Memory,
     ) -> Result<Function, Reason> {
-        let prototype = Prototype::read(address, self.0, memory)?;
-        if prototype.check() & CHECKED != check & CHECKED {
+        let prototype = prototype::Prototype::read(address, self.0, memory)?;
+        if !self.is_current(address, check, memory)? {
             return Err(Reason::Replaced);
         }
         let chunk = prototype.chunk(memory)?;
@@ -105,8 +124,7 @@ impl Names {
         if head[layout.kind] != kind::FUNCTION || head[layout.function.number] == 0 {
             return Err(Reason::Implausible);
         }
-        let code = memory.u64(address.wrapping_add(layout.function.native as u64))?;
-        if fold(&[code, 0, 0], 1) & CHECKED != check & CHECKED {
+        if self.native_check(address, memory)? != check & CHECKED {
             return Err(Reason::Replaced);
         }
         Ok(Function::new(name.unwrap_or_else(|| NATIVE.to_owned())))

@@ -9,7 +9,6 @@
 //! ```
 
 use ebpf_profiler_core::language::{Lines, Memory, Reason};
-use ebpf_programs::abi::interpreter::{CHECK_WORDS, fold};
 use ebpf_programs::abi::luajit::{self as layout, INSTRUCTION, kind};
 
 use super::build::Build;
@@ -45,12 +44,6 @@ impl Prototype {
             return Err(Reason::Implausible);
         }
         Ok(prototype)
-    }
-
-    /// Returns the check that frames carry.
-    pub(super) fn check(&self) -> u32 {
-        let words = [0, 8, 16].map(|at| u64::from_le_bytes(self.array(self.at().chunk + at)));
-        fold(&words, CHECK_WORDS)
     }
 
     /// Returns the name of the chunk: `@` and a file, `=` and a name, or the source text.

@@ -23,6 +23,11 @@
 //! Subs in C (XS) have no context: their native frames are shown. The line is that of the current statement; a sub that is being
 //! entered has none yet.
 //!
+//! # Reuse of addresses
+//!
+//! A sub that is defined anew takes the place of one that was freed. Frames carry a hash of its body, its file, and the number of its
+//! first statement, which Perl counts up while it compiles; those of code outside of subs the first 96 bytes of the path.
+//!
 //! # Limits
 //!
 //! * `eval` in code that C called (`sort { eval … }`) begins another loop, which lasts until that code returns. The subs of

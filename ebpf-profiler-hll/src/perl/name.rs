@@ -14,9 +14,10 @@
 //! Source: DWARF of Debian's perl-debug 5.36.0; before 5.36 the OpenTelemetry profiler's tables.
 
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
-use ebpf_programs::abi::interpreter::fold;
+use ebpf_programs::walk::identity::{LastText, perl as identity};
 
 use crate::c_text::CText;
+use crate::words::Words;
 
 /// Types of values: the low byte of their flags.
 const CODE: u32 = 13;
@@ -95,24 +96,36 @@ impl Names {
 impl Attached for Names {
     fn function(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
         let (shape, at) = (address >> ADDRESS_BITS & 0xff, address & ((1 << ADDRESS_BITS) - 1));
-        // Of a sub or a GV its body, of a path its beginning.
-        let word = memory.u64(at)?;
-        if fold(&[word, 0, 0], 1) != check {
+        if !self.is_current(address, check, memory)? {
             return Err(Reason::Replaced);
         }
         let of_file = |name: &str| {
             let path = match shape {
                 1 | 2 => at,
-                _ => memory.u64(word.wrapping_add(32))?.wrapping_add(8 + FILE_PREFIX),
+                _ => memory.u64(memory.u64(at)?.wrapping_add(32))?.wrapping_add(8 + FILE_PREFIX),
             };
             Ok(Function::new(name).with_file(text(path, memory)?).with_lines(Lines::of_positions()))
         };
         match shape {
-            0 if matches!(memory.u32(at.wrapping_add(12))? & 0xff, CODE | FORMAT) => self.sub(word, memory),
+            0 if matches!(memory.u32(at.wrapping_add(12))? & 0xff, CODE | FORMAT) => {
+                self.sub(memory.u64(at)?, memory)
+            }
             1 | 3 => of_file("{main}"),
             2 | 4 => of_file("(eval)"),
             _ => Err(Reason::Implausible),
         }
+    }
+
+    fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        let (shape, at) = (address >> ADDRESS_BITS & 0xff, address & ((1 << ADDRESS_BITS) - 1));
+        let current = match shape {
+            0 => identity::sub(&mut Words::new(memory), memory.u64(at)?),
+            shape => {
+                let file = identity::file(&mut Words::new(memory), at, shape > 2, &mut LastText::default());
+                file.ok_or(Reason::Unreadable)?
+            }
+        };
+        Ok(current == check)
     }
 }
 

@@ -6,7 +6,7 @@ use ebpf_profiler_core::language::{
 };
 
 use super::name::Names;
-use super::offsets::{CodeOffsets, CurrentOffsets, Offsets, Position, Run};
+use super::offsets::{CodeOffsets, CurrentOffsets, Identity, Offsets, Position, Run};
 use super::version::Version;
 use crate::accessor::{Location, Origin};
 use crate::thread_local;
@@ -65,9 +65,9 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
         Run::EndsWith { offset, value } => list.run_ends_with(offset, 0xff, value),
         Run::EndsBefore { offset, value } => list.run_ends_before(offset, 0xff, value),
     };
-    let list = match offsets.code.identity() {
-        (offset, 0) => list.identity_number(offset),
-        (offset, words) => list.identity_words(offset, words),
+    let list = match offsets.identity().ok_or(Reason::Unsupported)? {
+        Identity::Version(offset) => list.identity_number(offset),
+        Identity::Contents(offset, contents) => list.identity_contents(offset, contents),
     };
     let list = match (facts.interpreters, offsets.lists) {
         (Some(head), Some(lists)) if is_thread => {

@@ -116,6 +116,7 @@ impl Groups<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::offsets::Identity;
     use super::*;
 
     /// The description in 3.13.0.
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(frames.run, Run::EndsBefore { offset: 70, value: 3 });
         let code = found.code;
         assert_eq!((code.size, code.filename, code.name, code.qualname), (208, 112, 120, Some(128)));
-        assert_eq!(code.identity(), (92, 0));
+        assert_eq!(found.identity(), Some(Identity::Version(92)));
         assert_eq!((code.table, code.first_line, code.instructions), (136, 68, Some(200)));
         assert_eq!(found.text, TextOffsets { length: 16, state: 32, ascii: 40, wide: 56 });
         assert_eq!(found.bytes, BytesOffsets { size: 16, data: 32 });

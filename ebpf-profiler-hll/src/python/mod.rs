@@ -51,11 +51,11 @@
 //!
 //! # Reuse of addresses
 //!
-//! The code object of a module is freed when the module is loaded, and the next one may take its address. From 3.12 on
-//! code objects have a version number, which frames carry along and naming compares. Before 3.12 frames carry a hash of
-//! the object's identity: the addresses of its names and the following word. Of some 7,000 code objects of 150 modules,
-//! compiled in sequence, 5 to 339 took the address of another one that begins on the same line (2.7 to 3.11), and none
-//! of them had the same identity. An object that has been freed before it is named gets no name.
+//! The code object of a module is freed when the module is loaded, that of a function after `del`, and the next one takes its
+//! address, and its names and tables those of the former. From 3.12 on code objects have a version number, which frames carry along
+//! and naming compares. Before 3.12 frames carry a hash of what the object is made from: its words from the counts of arguments to
+//! the line table, its name (from 3.11 on the qualified one) by the name's own hash, the end of its file's path, and the beginning
+//! of the line table. An object that has been freed before it is named gets no name.
 //!
 //! # Other builds
 //!

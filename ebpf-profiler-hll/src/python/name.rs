@@ -13,9 +13,6 @@ const MAX_TABLE: usize = 1 << 20;
 /// Maximum number of bytes read of a code object.
 const MAX_CODE: u64 = 512;
 
-/// The bits of a check that a frame holds.
-const CHECKED: u32 = 0xff_ffff;
-
 /// Names the functions of one process.
 pub(super) struct Names {
     version: Version,
@@ -70,8 +67,11 @@ impl Attached for Names {
             return Err(Reason::Replaced);
         }
         let start_line = code.number(offsets.code.first_line)?;
-        let in_code = |at: u64| code.word(u32::try_from(at.wrapping_sub(address)).unwrap_or(u32::MAX));
-        if self.walker.check(address, in_code)? != check & CHECKED {
+        let word = |at: u64| match u32::try_from(at.wrapping_sub(address)).map(|at| code.word(at)) {
+            Ok(Ok(word)) => Ok(word),
+            _ => Ok::<u64, Reason>(memory.u64(at)?),
+        };
+        if !self.walker.has(address, check, word)? {
             return Err(Reason::Replaced);
         }
         let (name, file) = (code.word(offsets.code.name)?, code.word(offsets.code.filename)?);
@@ -90,6 +90,10 @@ impl Attached for Names {
             Err(_) => Lines::default(),
         };
         Ok(Function::new(name).with_file(file).with_start_line(start_line).with_lines(lines))
+    }
+
+    fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        Ok(self.walker.has(address, check, |at| memory.u64(at))?)
     }
 }
 

@@ -6,6 +6,7 @@
 //! | 3.13 on | all: `_Py_DebugOffsets`, at the beginning of `_PyRuntime` | |
 
 use ebpf_profiler_core::elf::Elf;
+use ebpf_programs::abi::contents;
 
 use super::debug_offsets;
 use super::symbols::Symbols;
@@ -134,16 +135,45 @@ impl Offsets {
     }
 }
 
-/// Number of words of a code object that identify it; a fourth word changes while it lives (3.6 to 3.10).
-const IDENTITY_WORDS: u32 = 3;
+/// The identity of a code object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// A version number at an offset.
+    Version(u32),
+    /// Words from an offset on, and [contents](ebpf_programs::abi::contents).
+    Contents(u32, u32),
+}
 
-impl CodeOffsets {
-    /// Returns the offset of the identity of a code object, and its length in words; 0 words for a version number.
-    ///
-    /// Objects without a version number are identified by the addresses of their file name, of their name, and the
-    /// following word: the first line (2.7), the line table (3.6 to 3.10), the qualified name (3.11).
-    pub(super) fn identity(&self) -> (u32, u32) {
-        self.version.map_or((self.filename, IDENTITY_WORDS), |version| (version, 0))
+impl Offsets {
+    /// Returns the identity of a code object. Without a version number that is what it is made from: its words from the counts of
+    /// arguments to the line table, its file and its name, and the beginning of the line table. `None` if the words are too many.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        let code = &self.code;
+        if let Some(version) = code.version {
+            return Some(Identity::Version(version));
+        }
+        // Before 3.11 the counts follow the head of an object, then flags that change.
+        let first = if code.qualname.is_some() { code.first_line & !15 } else { 16 };
+        let name = code.qualname.unwrap_or(code.name);
+        let last = code.table.max(name).max(code.filename).max(code.first_line & !7);
+        let index = |at: u32| at.checked_sub(first).map(|distance| distance / 8 + 1);
+        let count = index(last)?;
+        if count > contents::MAX_WORDS || last / 8 > first / 8 + contents::INDEX - 1 {
+            return None;
+        }
+        // The `str` of 2.7 has no other characters, and no state at the same place.
+        let (characters, wide) = match self.text.ascii {
+            0 => (self.bytes.data, 0),
+            ascii => (ascii, self.text.wide),
+        };
+        let offset = |at: u32| (at / 4).min(contents::OFFSET);
+        let packed = count << contents::COUNT.0
+            | index(code.filename)? << contents::TEXT_SHIFTS[0]
+            | index(name)? << contents::TEXT_SHIFTS[1]
+            | index(code.table)? << contents::TABLE_SHIFT
+            | offset(characters) << contents::CHARACTERS_SHIFTS[0]
+            | offset(wide) << contents::CHARACTERS_SHIFTS[1];
+        Some(Identity::Contents(first, packed))
     }
 }
 

@@ -112,7 +112,8 @@ pub struct Interpreter {
     /// Search for further frame lists of a thread.
     pub others: Others,
     /// Number of words of eight bytes, starting at [`check`](Frames::check), that are [folded](fold) into a function's
-    /// check; at most [`CHECK_WORDS`]. If 0, the check is the four bytes at `check`.
+    /// check; at most [`CHECK_WORDS`]. If 0, the check is the four bytes at `check`. If more, it is that of
+    /// [contents](super::contents), which begin at `check`.
     pub check_words: u32,
     /// Reserved; must be zero.
     pub reserved: u32,

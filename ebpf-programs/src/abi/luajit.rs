@@ -12,7 +12,7 @@
 //!   6, 7       the same; called by `pcall`                                  -
 //!
 //!   shape      address       check                                       position
-//!   LUA        prototype     fold of its three words from the chunk on   index of the instruction, or NO_POSITION
+//!   LUA        prototype     hash of its contents                         index of the instruction, or NO_POSITION
 //!   NATIVE     function      fold of the address of its C function       0
 //! ```
 //!
@@ -165,7 +165,7 @@ pub struct Prototype {
     pub size: usize,
     /// Number of upvalues, a byte.
     pub upvalue_count: usize,
-    /// Name of the chunk, and start of the three words that make the check.
+    /// Name of the chunk.
     pub chunk: usize,
     /// First line, four bytes.
     pub first_line: usize,
@@ -179,13 +179,6 @@ pub struct Prototype {
     pub variables: usize,
     /// Size of the struct, behind which the instructions are.
     pub end: u64,
-}
-
-impl Prototype {
-    /// Returns the number of bytes that the walker reads.
-    pub const fn read(&self) -> u32 {
-        self.chunk as u32 + 24
-    }
 }
 
 /// Offsets of builds with references of 8 bytes (GC64).

@@ -11,6 +11,8 @@ pub mod mapping;
 
 pub mod interpreter;
 
+pub mod contents;
+
 pub mod array;
 
 pub mod compiled;
@@ -54,4 +56,4 @@ pub mod budget;
 /// Version of the ABI; changes with the meaning or layout of anything in this module.
 ///
 /// The loader compares it with the word in the section `abi` of the kernel object.
-pub const VERSION: u32 = 20;
+pub const VERSION: u32 = 21;

@@ -26,6 +26,8 @@ mod interpreter;
 
 mod native;
 
+pub mod identity;
+
 mod hotspot;
 
 mod luajit;
@@ -49,6 +51,7 @@ use crate::abi::registers::Registers;
 use crate::machine::Machine;
 use arch::Arch;
 use hotspot::HotSpotState;
+use identity::Checked;
 use interpreter::{InterpreterState, phase};
 use table::Table;
 use uretprobe::ReplacedReturns;
@@ -101,6 +104,8 @@ pub struct Walk {
     hotspot: HotSpotState,
     /// State of the search for return addresses that uretprobes have replaced.
     uretprobe: ReplacedReturns,
+    /// Checks of functions that were read.
+    checked: Checked,
 }
 
 impl Walk {
@@ -118,6 +123,7 @@ impl Walk {
         self.interpreter.begin();
         self.hotspot.begin();
         self.uretprobe.begin();
+        self.checked.begin();
     }
 
     /// Emits the current frame and unwinds to its caller. Returns the stop reason when the walk ends.

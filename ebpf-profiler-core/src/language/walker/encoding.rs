@@ -13,7 +13,9 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use ebpf_programs::abi::interpreter::{Description, Interpreter, NO_CHECK, Others, PARAMETERS, from, walker};
+use ebpf_programs::abi::interpreter::{
+    CHECK_WORDS, Description, Interpreter, NO_CHECK, Others, PARAMETERS, from, walker,
+};
 
 use super::layout::Layout;
 use super::{ArrayWalker, CompiledWalker, FramePath, FrameWalker, InvalidWalker, ListWalker, MAX_RANGES};
@@ -88,8 +90,10 @@ impl FrameWalker {
         if is_described && frames.check != NO_CHECK {
             add(Field::Identity, frames.check.into());
         }
-        if *check_words != 0 {
-            add(Field::IdentityWords, (*check_words).into());
+        match *check_words {
+            0 => {}
+            words @ 1..=CHECK_WORDS => add(Field::IdentityWords, words.into()),
+            contents => add(Field::IdentityContents, contents.into()),
         }
         if top.from == from::NOWHERE || top.from == from::UNKNOWN {
             return fields;
@@ -217,6 +221,7 @@ impl Parts {
             Field::PositionKind => &mut frames.position_kind,
             Field::Identity => &mut frames.check,
             Field::IdentityWords => layout.identity_words.insert(0),
+            Field::IdentityContents => &mut layout.contents,
             Field::Run => &mut frames.run,
             Field::RunEnd => &mut frames.end,
             Field::RunEndMask => &mut frames.end_mask,
@@ -319,13 +324,14 @@ enum Field {
     ListsLink = 34,
     ListsThread = 35,
     ListsHop = 36,
+    IdentityContents = 37,
     Walker = 48,
     Parameter = 49,
 }
 
 impl Field {
     /// All fields with their names in text.
-    const ALL: [(Field, &'static str); 26] = [
+    const ALL: [(Field, &'static str); 27] = [
         (Field::Kind, "kind"),
         (Field::RangeStart, "range_start"),
         (Field::RangeEnd, "range_end"),
@@ -350,6 +356,7 @@ impl Field {
         (Field::ListsLink, "lists_link"),
         (Field::ListsThread, "lists_thread"),
         (Field::ListsHop, "lists_hop"),
+        (Field::IdentityContents, "identity_contents"),
         (Field::Walker, "walker"),
         (Field::Parameter, "parameter"),
     ];
@@ -393,7 +400,9 @@ mod tests {
         let compiled = FrameWalker::compiled().function_in_frame(-8).prologue(5).function_at_entry(5);
         let compiled = compiled.function_mask(!1).identity_words(8, 2).position_number(-12).build().unwrap();
         let block = FrameWalker::compiled().function_in_block(4096, 16).build().unwrap();
-        let described = [full(), minimal(), array, counted, compiled, block];
+        let texts =
+            FrameWalker::list(FramePath::from_address(0x1000, &[])).identity_contents(16, 0x1265_5637);
+        let described = [full(), minimal(), array, counted, compiled, block, texts.build().unwrap()];
         for walker in
             described.into_iter().chain([own, beside, FrameWalker::UNAVAILABLE, FrameWalker::UNKNOWN])
         {

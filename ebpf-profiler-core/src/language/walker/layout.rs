@@ -1,5 +1,6 @@
 //! The fields of a frame that builders share.
 
+use ebpf_programs::abi::contents::{COUNT, MAX_WORDS};
 use ebpf_programs::abi::interpreter::{CHECK_WORDS, FRAME_BYTES, Frames, NO_CHECK, position, run};
 
 use super::InvalidWalker;
@@ -12,13 +13,15 @@ const MAX_IDENTITY_OFFSET: u32 = 1 << 16;
 pub(super) struct Layout {
     pub(super) frames: Frames,
     pub(super) identity_words: Option<u32>,
+    /// [Contents](ebpf_programs::abi::contents) that identify the function; 0 for none.
+    pub(super) contents: u32,
 }
 
 impl Layout {
     /// A layout whose offsets are 0.
     pub(super) fn new() -> Layout {
         let frames = Frames { function_mask: !0, check: NO_CHECK, run: run::ONE, ..Frames::default() };
-        Layout { frames, identity_words: None }
+        Layout { frames, identity_words: None, contents: 0 }
     }
 
     pub(super) fn set_end(&mut self, run: u32, offset: u32, mask: u8, value: u8) {
@@ -70,6 +73,9 @@ impl Layout {
         let invalid = |reason| Err(InvalidWalker::of("offset of the identity", offset.into(), reason));
         match words {
             _ if offset > MAX_IDENTITY_OFFSET => invalid("beyond 64 KiB"),
+            _ if self.contents != 0 && !offset.is_multiple_of(8) => invalid("not a multiple of 8"),
+            _ if self.contents >> COUNT.0 & COUNT.1 > MAX_WORDS => invalid("more than 16 words"),
+            _ if self.contents > CHECK_WORDS => Ok(self.contents),
             None if !offset.is_multiple_of(4) => invalid("not a multiple of 4"),
             Some(_) if !offset.is_multiple_of(8) => invalid("not a multiple of 8"),
             None => Ok(0),
@@ -143,6 +149,13 @@ macro_rules! function_fields {
             /// 24-bit hash of them as the check. A multiple of 8.
             pub fn identity_words(mut self, offset: u32, count: u32) -> $builder {
                 (self.layout.frames.check, self.layout.identity_words) = (offset, Some(count));
+                self
+            }
+
+            /// Sets the offset of words in a function, and the [contents](ebpf_programs::abi::contents) that identify it.
+            #[doc(hidden)]
+            pub fn identity_contents(mut self, offset: u32, contents: u32) -> $builder {
+                (self.layout.frames.check, self.layout.contents) = (offset, contents);
                 self
             }
         }

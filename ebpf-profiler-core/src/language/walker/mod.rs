@@ -6,6 +6,7 @@
 //!   list       frames in a linked list
 //!   array      frames in an array
 //!   compiled   frames of compiled code on the native stack
+//!   check      contents of a function that identify it
 //!   encoding   walkers as bytes and text
 //! ```
 
@@ -21,9 +22,12 @@ mod compiled;
 
 mod encoding;
 
+mod check;
+
 use std::fmt;
 use std::ops::Range;
 
+use ebpf_programs::abi::contents::TEXTS;
 use ebpf_programs::abi::interpreter::{
     CHECK_WORDS, Description, Frames, HOPS, Interpreter, LOOPS, NO_CHECK, Others, PARAMETERS, Path, from,
     position, run, walker,
@@ -216,6 +220,9 @@ impl FrameWalker {
             return Ok(0);
         }
         let at = address.wrapping_add(check.into());
+        if interpreter.check_words > CHECK_WORDS {
+            return check::of_contents(at, interpreter.check_words, u32::MAX, word);
+        }
         if interpreter.check_words == 0 {
             // The aligned word holds all four bytes, unless the function isn't aligned itself.
             let (at, shift) = if at & 3 == 0 { (at & !7, (at & 4) * 8) } else { (at, 0) };
@@ -226,6 +233,33 @@ impl FrameWalker {
             *slot = word(at.wrapping_add(8 * index))?;
         }
         Ok(fold(&words, interpreter.check_words))
+    }
+
+    /// Returns `true` if the function at `address` has the check that a frame carries, whatever hashes of its texts were computed
+    /// since.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `word`.
+    #[doc(hidden)]
+    pub fn has<E>(
+        &self,
+        address: u64,
+        check: u32,
+        mut word: impl FnMut(u64) -> Result<u64, E>,
+    ) -> Result<bool, E> {
+        let interpreter = &self.0.interpreter;
+        let check = check & CHECK_BITS;
+        if interpreter.check_words <= CHECK_WORDS {
+            return Ok(self.check(address, word)? == check);
+        }
+        let at = address.wrapping_add(interpreter.frames.check.into());
+        for hashed in (0..1 << TEXTS).rev() {
+            if check::of_contents(at, interpreter.check_words, hashed, &mut word)? == check {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns `true` if the walker is one of those that describe any runtime.

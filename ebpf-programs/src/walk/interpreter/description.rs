@@ -1,9 +1,9 @@
 //! Decodes the description of an interpreter from the arena.
 
-use crate::abi::arena::Block;
+use crate::abi::arena::{BLOCK_WORDS, Block};
 use crate::abi::interpreter::{Description, Frames, HOPS, Interpreter, LOOPS, PARAMETERS};
 use crate::abi::mapping::Process;
-use crate::walk::arena::{UNIT_WORDS, read_u64, word};
+use crate::walk::arena::UNIT_WORDS;
 
 /// Words of four bytes in a description.
 const WORDS: u32 = (size_of::<Description>() / 4) as u32;
@@ -17,71 +17,87 @@ pub(super) fn place(process: &Process, number: u32) -> u32 {
     process.interpreters.wrapping_mul(UNIT_WORDS).wrapping_add(number.wrapping_sub(1).wrapping_mul(WORDS))
 }
 
-/// Returns the number of the walker of the description at word `at` of the arena, which lies in `block`.
+/// A description as words of the arena.
+pub(super) type Words = [u32; WORDS as usize];
+
+/// Returns the words of the description at word `at` of the arena, which lies in `block`.
+///
+/// One bound for all of them: with a mask for each word, the compiler keeps the addresses of all on the stack.
 #[inline(always)]
-pub(super) fn walker(block: &Block, at: u32) -> u32 {
-    word(block, at + WALKER)
+pub(super) fn words(block: &Block, at: u32) -> Option<&Words> {
+    block.get(at as usize & (BLOCK_WORDS - 1)..)?.first_chunk()
 }
 
-/// Copies the parameters of the description at word `at` of the arena, which lies in `block`.
+/// Returns the number of the walker.
 #[inline(always)]
-pub(super) fn load_parameters(parameters: &mut [u64; PARAMETERS], block: &Block, at: u32) {
+pub(super) fn walker(words: &Words) -> u32 {
+    words[WALKER as usize]
+}
+
+/// Copies the parameters.
+#[inline(always)]
+pub(super) fn load_parameters(parameters: &mut [u64; PARAMETERS], words: &Words) {
     let mut index = 0;
     while index < PARAMETERS {
-        parameters[index] = read_u64(block, at + WALKER + 2 + index as u32 * 2);
+        parameters[index] = wide(words, WALKER as usize + 2 + index * 2);
         index += 1;
     }
 }
 
-/// Copies the description at word `at` of the arena, which lies in `block`.
+/// Copies the description.
 #[inline(always)]
-pub(super) fn load(interpreter: &mut Interpreter, block: &Block, at: u32) {
+pub(super) fn load(interpreter: &mut Interpreter, words: &Words) {
     let mut index = 0;
     while index < LOOPS {
-        let at = at + index as u32 * 4;
-        interpreter.loops[index] = [read_u64(block, at), read_u64(block, at + 2)];
+        let at = index * 4;
+        interpreter.loops[index] = [wide(words, at), wide(words, at + 2)];
         index += 1;
     }
-    let at = at + LOOPS as u32 * 4;
+    let at = LOOPS * 4;
     // Field by field: a whole value would be built on the stack, which is short.
     let top = &mut interpreter.top;
-    top.from = word(block, at);
-    top.hops = word(block, at + 1);
-    top.next = word(block, at + 2);
-    top.thread = word(block, at + 3);
+    top.from = words[at];
+    top.hops = words[at + 1];
+    top.next = words[at + 2];
+    top.thread = words[at + 3];
     let mut index = 0;
     while index < HOPS {
-        top.offsets[index] = read_u64(block, at + 4 + index as u32 * 2) as i64;
+        top.offsets[index] = wide(words, at + 4 + index * 2) as i64;
         index += 1;
     }
-    let at = at + 4 + HOPS as u32 * 2;
+    let at = at + 4 + HOPS * 2;
     interpreter.frames = Frames {
-        function_mask: read_u64(block, at),
-        size: word(block, at + 2),
-        caller: word(block, at + 3),
-        function: word(block, at + 4),
-        position: word(block, at + 5),
-        position_kind: word(block, at + 6),
-        check: word(block, at + 7),
-        run: word(block, at + 8),
-        end: word(block, at + 9),
-        end_mask: word(block, at + 10),
-        end_value: word(block, at + 11),
+        function_mask: wide(words, at),
+        size: words[at + 2],
+        caller: words[at + 3],
+        function: words[at + 4],
+        position: words[at + 5],
+        position_kind: words[at + 6],
+        check: words[at + 7],
+        run: words[at + 8],
+        end: words[at + 9],
+        end_mask: words[at + 10],
+        end_value: words[at + 11],
     };
     let at = at + 12;
     let others = &mut interpreter.others;
-    others.head = read_u64(block, at);
-    others.next = word(block, at + 2);
-    others.entries = word(block, at + 3);
-    others.link = word(block, at + 4);
-    others.thread = word(block, at + 5);
-    others.hop = word(block, at + 6);
-    interpreter.check_words = word(block, at + 8);
+    others.head = wide(words, at);
+    others.next = words[at + 2];
+    others.entries = words[at + 3];
+    others.link = words[at + 4];
+    others.thread = words[at + 5];
+    others.hop = words[at + 6];
+    interpreter.check_words = words[at + 8];
+}
+
+/// Returns the number of 64 bits at an index, low half first.
+#[inline(always)]
+fn wide(words: &Words, at: usize) -> u64 {
+    words[at] as u64 | (words[at + 1] as u64) << 32
 }
 
 #[test]
 fn loads_what_user_space_writes() {
-    use crate::abi::arena::BLOCK_WORDS;
     use crate::abi::interpreter::{Others, Path};
     let mut number = 0u32;
     let mut next = || {
@@ -128,8 +144,9 @@ fn loads_what_user_space_writes() {
     for (to, from) in block[16..].iter_mut().zip(description.to_bytes().as_chunks().0) {
         *to = u32::from_ne_bytes(*from);
     }
-    let mut loaded = Description { walker: walker(&block, 16), ..Description::default() };
-    load(&mut loaded.interpreter, &block, 16);
-    load_parameters(&mut loaded.parameters, &block, 16);
+    let words = words(&block, 16).unwrap();
+    let mut loaded = Description { walker: walker(words), ..Description::default() };
+    load(&mut loaded.interpreter, words);
+    load_parameters(&mut loaded.parameters, words);
     assert_eq!(loaded, description);
 }

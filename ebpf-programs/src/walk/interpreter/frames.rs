@@ -8,6 +8,7 @@ use crate::abi::interpreter::{
 use crate::abi::record::frame;
 use crate::machine::Machine;
 use crate::walk::Walk;
+use crate::walk::identity::texts;
 
 /// Words of eight bytes that are read of a frame.
 const WORDS: usize = FRAME_BYTES / 8;
@@ -49,17 +50,34 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     Some(())
 }
 
-/// Reads the check of a function. Returns `None` if it is unreadable.
+/// Returns the check of a function, which one walk reads once for a row of frames. Returns `None` if it is unreadable.
 #[inline(always)]
-pub(in crate::walk) fn check_of<M: Machine>(walk: &Walk, machine: &mut M, function: u64) -> Option<u32> {
-    match (walk.interpreter.loaded.frames.check, walk.interpreter.loaded.check_words) {
-        (NO_CHECK, _) => Some(0),
+pub(in crate::walk) fn check_of<M: Machine>(walk: &mut Walk, machine: &mut M, function: u64) -> Option<u32> {
+    if walk.interpreter.loaded.frames.check == NO_CHECK {
+        return Some(0);
+    }
+    if let Some(check) = walk.checked.get(function) {
+        return Some(check as u32);
+    }
+    let check = read_check(walk, machine, function)?;
+    walk.checked.keep(function, check as u64);
+    Some(check)
+}
+
+/// Reads the check of a function.
+#[inline(always)]
+fn read_check<M: Machine>(walk: &mut Walk, machine: &mut M, function: u64) -> Option<u32> {
+    let start = function.wrapping_add(walk.interpreter.loaded.frames.check as u64);
+    match walk.interpreter.loaded.check_words {
+        contents if contents > CHECK_WORDS => {
+            texts::check(machine, start, contents, u32::MAX, &mut walk.checked.text)
+        }
         // Not eight bytes, which may not be mapped.
-        (check, 0) => Some(machine.read_object(function.wrapping_add(check as u64), 4)?[0] as u32),
-        (check, words) => {
+        0 => Some(machine.read_object(start, 4)?[0] as u32),
+        words => {
             // Masked, because the verifier of 6.1 derives no bound otherwise.
             let words = words & CHECK_WORDS;
-            let object = machine.read_object(function.wrapping_add(check as u64), words * 8)?;
+            let object = machine.read_object(start, words * 8)?;
             Some(fold(&[object[0], object[1], object[2]], words))
         }
     }

@@ -62,11 +62,11 @@ pub(super) fn load<M: Machine>(walk: &mut Walk, machine: &M) -> Option<()> {
     let number = walk.mapping.interpreter as u32;
     if number != walk.interpreter.number {
         let at = description::place(&walk.process, number);
-        let block = block(machine, at)?;
-        description::load(&mut walk.interpreter.loaded, block, at);
-        walk.interpreter.walker = description::walker(block, at);
+        let words = description::words(block(machine, at)?, at)?;
+        description::load(&mut walk.interpreter.loaded, words);
+        walk.interpreter.walker = description::walker(words);
         if walk.interpreter.walker != walker::LIST {
-            description::load_parameters(&mut walk.interpreter.parameters, block, at);
+            description::load_parameters(&mut walk.interpreter.parameters, words);
         }
         walk.interpreter.number = number;
     }

@@ -40,10 +40,10 @@
 
 use super::frames::emit;
 use super::state::phase;
-use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
+use crate::abi::interpreter::MAX_INTERPRETER_FRAMES;
 use crate::abi::record::frame;
 use crate::machine::Machine;
-use crate::walk::Walk;
+use crate::walk::{Walk, identity};
 
 /// Index of the parameter with the address of `curcop`.
 const VARIABLE: usize = 3;
@@ -201,7 +201,15 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
             true => 0,
             false => machine.read_memory(contexts.statement.wrapping_add(36))? as u32,
         };
-        emit(walk, machine, function, fold(&[body, 0, 0], 1), line);
+        let check = match walk.checked.get(function) {
+            Some(check) => check as u32,
+            None => {
+                let check = identity::perl::sub(machine, body);
+                walk.checked.keep(function, check as u64);
+                check
+            }
+        };
+        emit(walk, machine, function, check, line);
         walk.interpreter.taken += 1;
     } else if kind == EVAL {
         emit_code(walk, machine, EVAL_SHAPE)?;
@@ -242,10 +250,10 @@ fn enter<M: Machine>(walk: &mut Walk, machine: &mut M, stack: u64) -> Option<()>
 fn emit_code<M: Machine>(walk: &mut Walk, machine: &mut M, shape: u64) -> Option<()> {
     let object = machine.read_object(walk.interpreter.perl.statement, 56)?;
     let (line, file) = ((object[4] >> 32) as u32, object[6] & ((1 << frame::SHAPE_SHIFT) - 1));
-    // The beginning of the name, or the address of the glob's body.
-    let text = machine.read_memory(file)?;
-    let shape = shape + (walk.interpreter.parameters[VARIABLE] != 0) as u64 * OF_GLOB;
-    emit(walk, machine, file | shape << frame::SHAPE_SHIFT, fold(&[text, 0, 0], 1), line);
+    let is_glob = walk.interpreter.parameters[VARIABLE] != 0;
+    let check = identity::perl::file(machine, file, is_glob, &mut walk.checked.text)?;
+    let shape = shape + is_glob as u64 * OF_GLOB;
+    emit(walk, machine, file | shape << frame::SHAPE_SHIFT, check, line);
     walk.interpreter.taken += 1;
     Some(())
 }

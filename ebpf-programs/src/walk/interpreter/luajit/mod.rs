@@ -25,7 +25,8 @@ use crate::abi::record::frame;
 use crate::abi::registers::x86_64;
 use crate::machine::Machine;
 use crate::walk::Walk;
-use objects::{Frame, Function, Prototype, State, halves, is_called, read_reference};
+use crate::walk::identity::luajit::Prototype;
+use objects::{Frame, Function, State, halves, is_called, read_reference};
 
 /// Maximum number of states whose frames a walk takes; a power of two.
 const STATES: usize = 8;
@@ -383,6 +384,22 @@ fn is_compact(walk: &Walk) -> bool {
     walk.interpreter.parameters[parameter::IS_COMPACT] != 0
 }
 
+/// Returns the size of a prototype's instructions and its check, which one walk reads once for a row of frames.
+#[inline(always)]
+fn prototype<M: Machine>(
+    walk: &mut Walk,
+    machine: &mut M,
+    address: u64,
+    is_compact: bool,
+) -> Option<(u64, u32)> {
+    if let Some(known) = walk.checked.get(address) {
+        return Some((known >> 32, known as u32));
+    }
+    let Prototype { size, check } = Prototype::read(machine, address, is_compact)?;
+    walk.checked.keep(address, size << 32 | check as u64);
+    Some((size, check))
+}
+
 /// Emits the frame of a function, whose next instruction is at `pc`. `is_named` if the next frame is that of the caller,
 /// whose instruction holds the name.
 #[inline(always)]
@@ -397,7 +414,7 @@ fn emit<M: Machine>(walk: &mut Walk, machine: &mut M, called: u64, pc: u64, is_n
     }
     let (address, shape, check, position) = if function.number == 0 {
         let address = function.prototype(is_compact);
-        let Prototype { size, check } = Prototype::read(machine, address, is_compact)?;
+        let (size, check) = prototype(walk, machine, address, is_compact)?;
         let distance = pc.wrapping_sub(INSTRUCTION).wrapping_sub(function.instructions);
         let position = if distance < size { (distance / INSTRUCTION) as u32 } else { NO_POSITION };
         (address, shape::LUA, check, position)

@@ -1,7 +1,7 @@
 //! Objects of LuaJIT, read in the layout of their build.
 
-use crate::abi::interpreter::{FRAME_BYTES, fold};
-use crate::abi::luajit::{COMPACT, INSTRUCTION, Layout, WIDE, kind, value};
+use crate::abi::interpreter::FRAME_BYTES;
+use crate::abi::luajit::{COMPACT, Layout, WIDE, kind, value};
 use crate::machine::Machine;
 
 /// Words of an object.
@@ -101,31 +101,6 @@ impl Function {
     pub(super) fn prototype(&self, is_compact: bool) -> u64 {
         let size = if is_compact { COMPACT.prototype.end } else { WIDE.prototype.end };
         self.instructions.wrapping_sub(size)
-    }
-}
-
-/// A prototype.
-pub(super) struct Prototype {
-    /// Size of its instructions.
-    pub(super) size: u64,
-    pub(super) check: u32,
-}
-
-impl Prototype {
-    #[inline(always)]
-    pub(super) fn read<M: Machine>(machine: &mut M, address: u64, is_compact: bool) -> Option<Prototype> {
-        if is_compact {
-            Some(Prototype::of(machine.read_object(address, COMPACT.prototype.read())?, &COMPACT))
-        } else {
-            Some(Prototype::of(machine.read_object(address, WIDE.prototype.read())?, &WIDE))
-        }
-    }
-
-    #[inline(always)]
-    fn of(words: &Words, layout: &Layout) -> Prototype {
-        let first = layout.prototype.chunk / 8;
-        let check = fold(&[words[first], words[first + 1], words[first + 2]], 3);
-        Prototype { size: half(words, layout.prototype.count) * INSTRUCTION, check }
     }
 }
 
