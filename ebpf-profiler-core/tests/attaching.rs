@@ -297,8 +297,8 @@ fn linked(languages: &[(&'static str, u64, bool)]) -> Registry {
     let system = FakeSystem::default().process(PID, "/bin/slow", vec![map(START)]).file("/bin/slow", &file);
     let mut registry = Registry::new(Box::new(system), Box::new(MemoryTables::default()), None, 1 << 20);
     let languages = languages.iter().map(|&(name, at, is_known)| {
-        let loops = [start + at..start + at + 0x100];
-        Box::new(Linked { name, loops, is_known }) as Box<dyn Language>
+        let range = start + at..start + at + 0x100;
+        Box::new(Linked { name, loops: [range], is_known }) as Box<dyn Language>
     });
     registry.add_languages(languages.collect());
     registry
