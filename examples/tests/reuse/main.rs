@@ -100,7 +100,7 @@ fn php() {
     check("php", interpreters::phps(), &["closures"]);
 }
 
-/// Where functions still take the samples of others: their identity lacks the file and the first line in Ruby, the script in V8, and
+/// Functions that still take the samples of others: their identity lacks the file and the first line in Ruby, the script in V8, and
 /// the class in HotSpot.
 mod matrix {
     use super::{check, interpreters};
