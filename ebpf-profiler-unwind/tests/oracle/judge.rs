@@ -201,7 +201,9 @@ impl Judge {
                 let equality = match rule {
                     Some(rule) if signal && rule.raw().cfa == cfa::SIGNAL => Equality::Equal,
                     Some(rule) if self.compare.is_go && is_special_in_go(rule) => Equality::Equal,
-                    Some(rule) if is_eh_return(rule) => Equality::Unsaid,
+                    Some(rule) if is_eh_return(rule) || rule.raw() == table::Rule::COROUTINE => {
+                        Equality::Unsaid
+                    }
                     Some(rule) => self.compare(ours(rule.raw(), self.arch, pc), theirs(pc, kept)),
                     // On arm64 nothing is said about Go's changes of stack.
                     None if self.compare.is_go => Equality::Equal,
