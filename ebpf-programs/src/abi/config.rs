@@ -27,7 +27,8 @@ pub struct Config {
     /// Number of raw samples with as much of the stack as fits that a process may send in a window of
     /// [`RAW_WINDOW`]; further ones copy less, see [`max_copy`].
     pub full_copies: u32,
-    /// Time in nanoseconds after which a walk ends. A process whose walks took longer gets a fraction of it: see [`SlowWalks`].
+    /// Time in nanoseconds after which a walk ends, beside [`FRAME_NANOS`] for each frame. A process whose walks took longer
+    /// gets a fraction of it: see [`SlowWalks`].
     pub walk_nanos: u32,
     /// Reserved; must be zero.
     pub reserved: u32,
@@ -57,6 +58,10 @@ pub const SLOW_WINDOW: u64 = 10_000_000_000;
 
 /// Maximum number of times that the limit is halved.
 pub const MAX_HALVINGS: u32 = 4;
+
+/// Time in nanoseconds that each frame adds to the limit of its walk: an ordinary one takes less, so that a deep stack is
+/// walked to its end, and one of which each frame takes many steps is not.
+pub const FRAME_NANOS: u64 = 256;
 
 /// Number of steps between two looks at the clock; a power of two. A step takes at most a microsecond.
 pub const STEPS_PER_LOOK: u32 = 32;

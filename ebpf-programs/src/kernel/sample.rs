@@ -5,7 +5,7 @@ use aya_ebpf::helpers::generated::{
     bpf_ktime_get_ns, bpf_loop,
 };
 use core::ffi::{c_long, c_void};
-use ebpf_programs::abi::config::STEPS_PER_LOOK;
+use ebpf_programs::abi::config::{FRAME_NANOS, STEPS_PER_LOOK};
 use ebpf_programs::abi::mapping::filter;
 use ebpf_programs::abi::reason::{Counter, Stop};
 use ebpf_programs::abi::record::{Head, MAX_KERNEL_FRAMES, MAX_STEPS, kind};
@@ -179,8 +179,11 @@ fn walk<const SET: u32>(scratch: &mut Scratch) -> Stop {
 extern "C" fn step<const SET: u32>(index: u32, state: *mut *mut Scratch) -> c_long {
     // SAFETY: `state` points to the pointer on the stack of `walk`.
     let scratch = unsafe { &mut **state };
+    let allowed = scratch.walk.taken as u64 * FRAME_NANOS;
     // SAFETY: the helper has no conditions.
-    if index % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 && unsafe { bpf_ktime_get_ns() } > scratch.walk_end {
+    if index % STEPS_PER_LOOK == STEPS_PER_LOOK - 1
+        && unsafe { bpf_ktime_get_ns() } > scratch.walk_end + allowed
+    {
         scratch.stop = Stop::TooSlow as u32;
         return 1;
     }

@@ -63,7 +63,7 @@ pub(crate) struct Scratch<const SET: u32 = ALL> {
     /// Not 0 if user space is to be woken at once: the walk reached a function of a script that is not in this CPU's cache,
     /// or an interpreter whose path is [unknown](ebpf_programs::abi::interpreter::from::UNKNOWN).
     pub(crate) urgent: u32,
-    /// Time at which the walk ends.
+    /// Time at which a walk without frames ends.
     pub(crate) walk_end: u64,
     /// Value of the sample in the next kind; 0 if there is none.
     pub(crate) second: u64,

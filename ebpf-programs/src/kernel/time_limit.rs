@@ -6,7 +6,7 @@ use ebpf_programs::abi::config::{
 
 use crate::maps::SLOW_WALKS;
 
-/// Returns the time at which a walk that begins at `now` ends.
+/// Returns the time at which a walk that begins at `now` ends, unless it finds frames.
 #[inline(always)]
 pub(crate) fn end(config: &Config, pid: u32, now: u64) -> u64 {
     let halvings = match entry(pid) {
