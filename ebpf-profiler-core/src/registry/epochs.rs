@@ -6,6 +6,8 @@
 //!   state 8         published   children forked before are found  children arrive
 //! ```
 //!
+//! Here n is the last batch that was read by then: while the pipeline is behind, batches wait.
+//!
 //! Each published state has a number of its own, its epoch, which the kernel side copies into the record of each sample. A
 //! walk counts if its state was one of the process, and if no mapping on its way had been replaced by then. A mapping that
 //! is added where none was changes no walk: one that reaches it stops there.
@@ -19,7 +21,7 @@ const ARRIVING: u64 = 2;
 pub(super) const UNUSED: u64 = ARRIVING + 1;
 
 /// Maximum number of withdrawn states of a process that are kept.
-const MAX_FORMER: usize = 64;
+const MAX_FORMER: usize = 1024;
 
 /// Maximum number of address ranges that are kept; further ones are united with the last.
 const MAX_REPLACED: usize = 16;
@@ -27,7 +29,7 @@ const MAX_REPLACED: usize = 16;
 /// The former states of a process, and what was replaced since they were published.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Epochs {
-    /// Epochs of withdrawn states, and the batches in which they were withdrawn.
+    /// Epochs of withdrawn states, and the last batches that were read by then.
     former: VecDeque<(u32, u64)>,
     replaced: Vec<Replaced>,
 }
@@ -42,21 +44,22 @@ struct Replaced {
 }
 
 impl Epochs {
-    /// Adds the state that is withdrawn in a batch, and drops those of which no walk arrives any more.
-    pub(super) fn withdraw(&mut self, epoch: u32, batch: u64) {
+    /// Adds the state that is withdrawn in a batch, when another one was the last that was read. Drops those of which no walk
+    /// arrives any more.
+    pub(super) fn withdraw(&mut self, epoch: u32, batch: u64, read: u64) {
         while self.former.front().is_some_and(|&(_, withdrawn)| withdrawn + ARRIVING < batch)
             || self.former.len() >= MAX_FORMER
         {
             self.former.pop_front();
         }
-        self.former.push_back((epoch, batch));
+        self.former.push_back((epoch, read));
         let oldest = self.former.front().map_or(epoch, |&(epoch, _)| epoch);
         self.replaced.retain(|replaced| is_before(oldest, replaced.since));
     }
 
     /// Returns `true` if a state was withdrawn so shortly before that walks by it still arrive.
     pub(super) fn has_former(&self, epoch: u32, batch: u64) -> bool {
-        self.former.iter().any(|&(former, withdrawn)| former == epoch && batch <= withdrawn + ARRIVING)
+        self.former.iter().rev().any(|&(former, withdrawn)| former == epoch && batch <= withdrawn + ARRIVING)
     }
 
     /// Adds addresses whose mapping was replaced. States from epoch `since` on may have the new one.
@@ -97,28 +100,38 @@ mod tests {
     #[test]
     fn withdrawn_states_are_those_of_walks_for_two_more_batches() {
         let mut epochs = Epochs::default();
-        epochs.withdraw(7, 10);
+        epochs.withdraw(7, 10, 10);
         assert_eq!([10, 11, 12, 13].map(|batch| epochs.has_former(7, batch)), [true, true, true, false]);
         assert!(!epochs.has_former(8, 10));
-        for epoch in 8..1000 {
-            epochs.withdraw(epoch, 10);
+        for epoch in 8..2000 {
+            epochs.withdraw(epoch, 10, 10);
         }
         assert_eq!(epochs.former.len(), MAX_FORMER);
-        epochs.withdraw(1000, 13);
-        assert_eq!(epochs.former, [(1000, 13)]);
+        epochs.withdraw(2000, 13, 13);
+        assert_eq!(epochs.former, [(2000, 13)]);
+    }
+
+    #[test]
+    fn walks_arrive_behind_batches_that_wait() {
+        let mut epochs = Epochs::default();
+        epochs.withdraw(7, 10, 14);
+        epochs.withdraw(8, 15, 19);
+        assert_eq!([15, 16, 17].map(|batch| epochs.has_former(7, batch)), [true, true, false]);
+        epochs.withdraw(9, 17, 17);
+        assert_eq!(epochs.former, [(8, 19), (9, 17)]);
     }
 
     #[test]
     fn frames_in_replaced_mappings_mislead_walks_by_former_states() {
         let mut epochs = Epochs::default();
-        epochs.withdraw(5, 1);
+        epochs.withdraw(5, 1, 1);
         epochs.replace(100, 200, 7);
         let at = |address: u64| move |start, end| (start..end).contains(&address);
         let misled = [4, 5, 6, 7, 8].map(|epoch| epochs.misled(epoch, at(150)));
         assert_eq!(misled, [true, true, true, false, false]);
         assert!(!epochs.misled(5, at(200)));
         // The last state that had it is gone.
-        epochs.withdraw(9, 9);
+        epochs.withdraw(9, 9, 9);
         assert!(epochs.replaced.is_empty());
     }
 

@@ -99,7 +99,7 @@ pub struct Registry {
     epoch: u32,
     /// Number of batches that ended.
     batch: u64,
-    /// Withdrawn states, with the batches in which they were: walks may still use them.
+    /// Withdrawn states, with the last batches that were read by then: walks may still use them.
     withdrawn_states: VecDeque<(u64, Arc<Published>)>,
     /// Mappings in the arena.
     published_mappings: usize,
@@ -114,6 +114,8 @@ pub struct Registry {
     withdrawn: u64,
     /// Returns `true` once no tables are to be built any more.
     is_over: IsOver,
+    /// Returns the number of batches that were read and not taken yet.
+    waiting: Box<dyn Fn() -> u64 + Send>,
     stats: RegistryStats,
 }
 
@@ -216,6 +218,7 @@ impl Registry {
             swept: 0,
             withdrawn: 0,
             is_over: Arc::new(|| false),
+            waiting: Box::new(|| 0),
             stats: RegistryStats::default(),
         }
     }
@@ -235,6 +238,12 @@ impl Registry {
     #[cfg(feature = "live")]
     pub(crate) fn build_until(&mut self, is_over: impl Fn() -> bool + Send + Sync + 'static) {
         self.is_over = Arc::new(is_over);
+    }
+
+    /// Asks `waiting` how many batches were read and not taken yet, where they are read ahead.
+    #[cfg(feature = "live")]
+    pub(crate) fn read_ahead(&mut self, waiting: impl Fn() -> u64 + Send + 'static) {
+        self.waiting = Box::new(waiting);
     }
 
     /// Returns `true` once nothing further is to be learned of processes.

@@ -22,6 +22,7 @@ use hashbrown::HashMap;
 use super::limits::MAX_MAPPINGS;
 use super::modules::{Modules, Table};
 use super::{Entry, Registry, epochs};
+use crate::language::SampleId;
 use crate::process::{Mapped, ModuleId, Region};
 use crate::sample::{Body, TickRecord};
 use crate::trace::Stop;
@@ -112,8 +113,11 @@ impl Registry {
             return Err(if is_new { Stop::Exec } else { self.stop_of(pid) });
         };
         entry.sampled = entry.sampled.max(now);
-        let is_outdated = entry.is_outdated(tick, self.batch);
+        let sample = SampleId { time: now, cpu: tick.cpu, tid: tick.tid };
+        let recorded = self.journal.recall_outdated(sample);
+        let is_outdated = recorded.unwrap_or_else(|| entry.is_outdated(tick, self.batch));
         if is_outdated {
+            self.journal.record_outdated(sample);
             self.stats.outdated_walks += 1;
             self.set_published(pid, now);
         }
@@ -270,13 +274,14 @@ impl Registry {
 
     /// Withdraws the published state of a process. Returns `true` if there was one.
     pub(super) fn withdraw(&mut self, pid: u32) -> bool {
+        let read = self.batch + (self.waiting)();
         let Some(entry) = self.processes.get_mut(&pid) else { return false };
         let Some(published) = entry.published.take() else { return false };
-        entry.epochs.withdraw(published.process.epoch, self.batch);
+        entry.epochs.withdraw(published.process.epoch, self.batch, read);
         if Arc::strong_count(&published) == 1 {
             // No other process shares it.
             self.published_mappings -= published.process.count as usize;
-            self.withdrawn_states.push_back((self.batch, published));
+            self.withdrawn_states.push_back((read, published));
         }
         true
     }
@@ -397,7 +402,7 @@ impl Entry {
         let Some(current) = self.published.as_ref().map(|published| published.process.epoch) else {
             return true;
         };
-        // A recording has no epochs.
+        // Without a state nothing was walked.
         let epoch = if tick.epoch == 0 { current } else { tick.epoch };
         let is_known = epoch == current || self.epochs.has_former(epoch, batch);
         !is_known || self.epochs.misled(epoch, |start, end| touches(&tick.body, start..end))
