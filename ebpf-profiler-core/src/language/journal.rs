@@ -26,6 +26,28 @@ pub trait Journal: Send {
     fn record_prepared(&self, pid: u32) {
         let _ = pid;
     }
+
+    /// Returns whether the walk of a sample was recorded as one by outdated mappings; `None` if this is no replay.
+    fn recall_outdated(&self, sample: SampleId) -> Option<bool> {
+        let _ = sample;
+        None
+    }
+
+    /// Records a sample whose walk used outdated mappings: the published states of a replay are others.
+    fn record_outdated(&self, sample: SampleId) {
+        let _ = sample;
+    }
+}
+
+/// Identifies a sample of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SampleId {
+    /// Time of the sample, as in its record.
+    pub time: u64,
+    /// CPU that it was taken on.
+    pub cpu: u32,
+    /// Thread that it is of.
+    pub tid: u32,
 }
 
 /// A journal that keeps nothing: names are always read from processes.

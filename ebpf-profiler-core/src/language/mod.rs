@@ -165,7 +165,7 @@ use crate::unwind::BareFunction;
 
 pub use code::CodeRanges;
 pub use function::{Function, Inlines, Lines};
-pub use journal::{Journal, NoJournal};
+pub use journal::{Journal, NoJournal, SampleId};
 pub use memory::{Memory, Unreadable};
 pub use runtimes::InterpreterStats;
 pub(crate) use runtimes::{Context, FoundRuntime, Interpreters, RuntimeFiles};

@@ -304,7 +304,8 @@ impl Pipeline {
             return self.late(tick);
         }
         if let Err(stop) = self.registry.check_walk(tick) {
-            return self.add(tick, stop, None);
+            let is_exec = leaf.len() <= 1 && self.detect_exec(tick, tick.stop) == Stop::Exec;
+            return self.add(tick, if is_exec { Stop::Exec } else { stop }, None);
         }
         if omitted > 0 {
             return self.with_gap(tick, leaf, root, omitted);

@@ -13,7 +13,7 @@ use super::record::{
 };
 use super::tick;
 use crate::elf::{Arch, Segment, segment_type};
-use crate::language::{Function, Inlines, Lines, NamedCall, Reason, ScriptCall, language_name};
+use crate::language::{Function, Inlines, Lines, NamedCall, Reason, SampleId, ScriptCall, language_name};
 use crate::process::Description;
 use crate::profile::{SampleKind, Unit};
 use crate::sample::{Counts, FileId, Life, LifeEvent, MapEvent, SourceError};
@@ -53,6 +53,9 @@ pub(super) fn entry(kind: u32, body: &[u8]) -> Result<Option<Entry>> {
         kind::IMAGE => Entry::Image(fields.bytes()?.to_vec()),
         kind::SCRIPT => fields.script()?,
         kind::PREPARED => Entry::Prepared(fields.u32()?),
+        kind::OUTDATED => {
+            Entry::Outdated(SampleId { time: fields.u64()?, cpu: fields.u32()?, tid: fields.u32()? })
+        }
         kind::KERNEL => Entry::Kernel(fields.u64()?, fields.symbols()?),
         _ => return Ok(None),
     };

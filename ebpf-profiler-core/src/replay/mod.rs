@@ -59,6 +59,7 @@
 //! | 22 | kernel | address `u64`, `list` of functions: name `text`, linker name `text`, kernel module `text` |
 //! | 23 | script | pid, interpreter, address `u64`, check, language `text`, then 0 and *function*, or the number of the reason for a missing name |
 //! | 24 | prepared | pid of a process that was published to the kernel maps before its first sample |
+//! | 25 | outdated | time `u64`, cpu, tid of a sample whose walk used mappings that had been replaced |
 //!
 //! Other kinds are skipped. Version 4 lacks the generation of an inode, version 3 the inode of a file, too. Version 2 lacks these, and the kinds of samples, and
 //! kind and value of a sample: all are of CPU time. Times are nanoseconds: of `CLOCK_MONOTONIC` in events, since 1970 elsewhere.

@@ -1,7 +1,7 @@
 //! Decoded records. Their bytes are documented in [`super`].
 
 use crate::elf::{Arch, Segment};
-use crate::language::{NamedCall, ScriptCall};
+use crate::language::{NamedCall, SampleId, ScriptCall};
 use crate::process::Description;
 use crate::profile::SampleKind;
 use crate::sample::{Counts, LifeEvent, MapEvent};
@@ -41,6 +41,7 @@ pub(super) mod kind {
     pub(in super::super) const KERNEL: u32 = 22;
     pub(in super::super) const SCRIPT: u32 = 23;
     pub(in super::super) const PREPARED: u32 = 24;
+    pub(in super::super) const OUTDATED: u32 = 25;
 }
 
 /// Kinds of life event.
@@ -173,4 +174,6 @@ pub(super) enum Entry {
     Script(ScriptCall, NamedCall),
     /// Process whose mappings were published to the kernel maps before its first sample.
     Prepared(u32),
+    /// Sample whose walk used outdated mappings.
+    Outdated(SampleId),
 }

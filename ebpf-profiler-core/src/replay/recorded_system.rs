@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::file::RecordedFile;
 use super::incomplete::Incomplete;
 use super::record::{Answer, Entry, Facts, Question};
 use crate::elf::ReadAt;
-use crate::language::{Journal, NamedCall, ScriptCall};
+use crate::language::{Journal, NamedCall, SampleId, ScriptCall};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 use crate::symbol::Symbol;
@@ -40,6 +40,7 @@ pub(super) struct Answers {
 pub(super) struct RecordedJournal {
     scripts: RefCell<HashMap<ScriptCall, VecDeque<NamedCall>>>,
     prepared: BTreeSet<u32>,
+    outdated: HashSet<SampleId>,
 }
 
 /// The recorded machine.
@@ -66,6 +67,9 @@ impl Index {
             }
             Entry::Prepared(pid) => {
                 self.journal.prepared.insert(pid);
+            }
+            Entry::Outdated(sample) => {
+                self.journal.outdated.insert(sample);
             }
             Entry::Kernel(address, functions) => {
                 self.kernel.insert(address, functions);
@@ -165,6 +169,10 @@ impl Journal for RecordedJournal {
 
     fn recall_prepared(&self) -> Option<Vec<u32>> {
         Some(self.prepared.iter().copied().collect())
+    }
+
+    fn recall_outdated(&self, sample: SampleId) -> Option<bool> {
+        Some(self.outdated.contains(&sample))
     }
 }
 

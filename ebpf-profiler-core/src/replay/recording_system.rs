@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::Recorder;
 use super::record::{Facts, kind};
 use crate::elf::ReadAt;
-use crate::language::{Journal, NamedCall, ScriptCall};
+use crate::language::{Journal, NamedCall, SampleId, ScriptCall};
 use crate::process::{Description, Opener, System};
 use crate::sample::{FileId, MapEvent};
 
@@ -100,6 +100,14 @@ impl Journal for Recorder {
 
     fn record_prepared(&self, pid: u32) {
         self.answer(kind::PREPARED, |body| body.u32(pid));
+    }
+
+    fn record_outdated(&self, sample: SampleId) {
+        self.answer(kind::OUTDATED, |body| {
+            body.u64(sample.time);
+            body.u32(sample.cpu);
+            body.u32(sample.tid);
+        });
     }
 }
 

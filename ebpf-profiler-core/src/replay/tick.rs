@@ -94,7 +94,7 @@ pub(super) fn decode(fields: &mut Fields<'_>) -> Result<(u64, Vec<u64>)> {
         taken,
         comm: comm.ok_or(SourceError::Format("the name of a thread is truncated"))?,
         value: 1,
-        // The states of a replay have other numbers.
+        // The states of a replay have other numbers; the journal has the samples that used an outdated one.
         epoch: 0,
         reserved: 0,
     };
