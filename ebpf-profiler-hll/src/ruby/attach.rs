@@ -5,7 +5,7 @@ use std::ops::Range;
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FramePath, FrameWalker, Reason, Target};
 
 use ebpf_programs::abi::interpreter::walker;
-use ebpf_programs::abi::ruby::{PARAMETER_COLLECTION, PARAMETER_TEXT};
+use ebpf_programs::abi::ruby::{PARAMETER_COLLECTION, PARAMETER_STRING, PARAMETER_TEXT};
 
 use super::collection::Collection;
 use super::name::Names;
@@ -51,6 +51,8 @@ pub(super) fn attach(facts: &RuntimeFacts, target: &Target<'_>) -> Result<Attach
     if let Some(collection) = &facts.collection {
         parameters.extend(collection.flag(target)?);
     }
+    parameters.resize(PARAMETER_STRING, 0);
+    parameters.push(offsets.text.data.into());
     let walker = FrameWalker::with_parameters(walker::RUBY, Some(path), &parameters);
     let walker = walker.map_err(|_| Reason::Unsupported)?;
     let attachment = Attachment::new(walker, Names::new(offsets, symbols));

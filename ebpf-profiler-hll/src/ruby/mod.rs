@@ -53,8 +53,8 @@
 //!
 //! # Reuse of addresses
 //!
-//! Frames carry a fold of the size, the address and the label of their instructions, which naming compares, and in methods
-//! 24 bits of the address of the method entry, which must lead back to the instructions.
+//! Frames carry a hash of the size and the address of their instructions, their label, first line and path, which naming compares. In
+//! methods it is combined with the address of the method entry, which must lead back to the instructions.
 //!
 //! # Limits
 //!

@@ -3,12 +3,15 @@
 use ebpf_profiler_core::language::{Attached, Function, Lines, Memory, Reason};
 use ebpf_programs::abi::interpreter::fold;
 use ebpf_programs::abi::ruby::{self, IDENTITY_SHIFT, KIND, imemo, method_entry};
+use ebpf_programs::walk::identity::LastText;
+use ebpf_programs::walk::identity::ruby::Body;
 
 use super::class::Classes;
 use super::lines;
 use super::object::{self, kind};
 use super::offsets::Offsets;
 use super::symbol::Symbols;
+use crate::words::Words;
 
 /// The bits of a check that a frame holds.
 const CHECKED: u32 = 0xff_ffff;
@@ -26,9 +29,7 @@ const MAX_DISTANT: usize = 8;
 const BODY: usize = 192;
 
 /// Offsets in the body of an instruction sequence, in all versions.
-const PATH: usize = 64;
 const BASE_LABEL: usize = 72;
-const FIRST_LINE: usize = 88;
 
 /// Name of the garbage collector's frame.
 const COLLECTION: &str = "[garbage collection]";
@@ -89,19 +90,20 @@ impl Names {
         let words = words::<BODY>(body, memory)?;
         let word = |at: usize| word(&words, at);
         let (size, instructions) = ((word(ruby::body::SIZE) >> 32) as u32, word(ruby::body::INSTRUCTIONS));
-        if !is_body_of(&words, address, check) {
+        let identity = self.identity(body, memory)?;
+        if !is_check_of(identity, address, check) {
             return Err(Reason::Replaced);
         }
         let text = |object: u64| object::text(object, &self.offsets, memory);
         let named = self.named_by(&words, memory);
         let label = text(self::word(&named, ruby::body::LABEL))?;
         let base = text(self::word(&named, BASE_LABEL)).unwrap_or_default();
-        let path = self.path(word(PATH), memory).unwrap_or_default();
-        let start_line = (word(FIRST_LINE) as u32) >> self.offsets.first_line_shift;
+        let path = self.path(word(ruby::body::PATH), memory).unwrap_or_default();
+        let start_line = (word(ruby::body::FIRST_LINE) as u32) >> self.offsets.first_line_shift;
         let local = self::word(&named, self.offsets.local as usize);
         let method = match kind {
             ruby::kind::PLAIN => None,
-            _ => self.method(check, sequence, local, memory),
+            _ => self.method(check ^ identity, sequence, local, memory),
         };
         let name = match method {
             Some(method) => self.in_method(&label, &base, kind, &method, memory),
@@ -153,10 +155,17 @@ impl Names {
         Ok(classes.prefix(method.owner).unwrap_or_default() + &name)
     }
 
-    /// Finds the method entry of an instruction sequence, of whose address the check holds 24 bits. It leads back to the
+    /// Returns the check of a body, as the kernel side computes it.
+    fn identity(&self, body: u64, memory: &dyn Memory) -> Result<u32, Reason> {
+        let data = self.offsets.text.data.into();
+        let body = Body::read(&mut Words::new(memory), body, data, &mut LastText::default());
+        body.map(|body| body.check).ok_or(Reason::Implausible)
+    }
+
+    /// Finds the method entry of an instruction sequence, of whose address `low` holds 24 bits. It leads back to the
     /// sequence, or to that of its method.
-    fn method(&mut self, check: u32, sequence: u64, local: u64, memory: &dyn Memory) -> Option<Method> {
-        let low = u64::from(check & CHECKED) << 3;
+    fn method(&mut self, low: u32, sequence: u64, local: u64, memory: &dyn Memory) -> Option<Method> {
+        let low = u64::from(low & CHECKED) << 3;
         let home = sequence & !(WINDOW - 1);
         let near = (1..=WINDOWS).flat_map(|number| {
             let distance = number.wrapping_mul(WINDOW);
@@ -203,7 +212,7 @@ impl Attached for Names {
             _ => {
                 let sequence = address & !KIND & ((1 << IDENTITY_SHIFT) - 1);
                 let body = memory.u64(sequence.wrapping_add(ruby::BODY))?;
-                Ok(is_body_of(&words(body, memory)?, address, check))
+                Ok(is_check_of(self.identity(body, memory)?, address, check))
             }
         }
     }
@@ -216,10 +225,8 @@ fn is_entry_of(words: &[u8; method_entry::READ as usize], check: u32) -> bool {
     is_entry(word(words, 0)) && identity & CHECKED == check & CHECKED
 }
 
-/// Returns `true` if this is the body of the instruction sequence of a frame with an address and a check.
-fn is_body_of(body: &[u8; BODY], address: u64, check: u32) -> bool {
-    let identity = [ruby::body::SIZE, ruby::body::INSTRUCTIONS, ruby::body::LABEL];
-    let identity = fold(&identity.map(|at| word(body, at)), 3);
+/// Returns `true` if a frame with an address and a check is of the instruction sequence with this check.
+fn is_check_of(identity: u32, address: u64, check: u32) -> bool {
     match address & KIND {
         ruby::kind::PLAIN => identity & CHECKED == check & CHECKED,
         _ => u64::from(identity) & 0xff == address >> IDENTITY_SHIFT & 0xff,

@@ -6,14 +6,14 @@
 //!   position   low 32 bits of the pc; 0 in a C function
 //!
 //!   kind       object                 check                                              identity
-//!   PLAIN      instruction sequence   fold of three words of its body                    low byte of that fold
-//!   METHOD     instruction sequence   low 24 bits of the method entry's address / 8      low byte of that fold
+//!   PLAIN      instruction sequence   its contents                                       low byte of the contents
+//!   METHOD     instruction sequence   its contents ^ address of the method entry / 8     the same
 //!   DEFINED    instruction sequence   the same                                           the same
 //!   FUNCTION   method entry           fold of three words of the method entry            0
 //!   COLLECTION none                   0                                                  0
 //! ```
 //!
-//! A block of a method is a frame of kind [`METHOD`](kind::METHOD): the method entry is that of the method.
+//! The [contents](crate::walk::identity::ruby) are a hash of the body, with its first line and its path. A block of a method is a frame of kind [`METHOD`](kind::METHOD): the method entry is that of the method.
 
 /// Kinds of frames.
 pub mod kind {
@@ -76,10 +76,14 @@ pub mod body {
     pub const SIZE: usize = 0;
     /// The address of the instructions.
     pub const INSTRUCTIONS: usize = 8;
+    /// The path of the file: a string, or an array that begins with one.
+    pub const PATH: usize = 64;
     /// The label.
     pub const LABEL: usize = 80;
+    /// The first line.
+    pub const FIRST_LINE: usize = 88;
     /// Number of bytes that are read.
-    pub const READ: u32 = 88;
+    pub const READ: u32 = 96;
 }
 
 /// Offsets in a method entry.
@@ -93,6 +97,18 @@ pub mod method_entry {
     /// Number of bytes that are read.
     pub const READ: u32 = 40;
 }
+
+/// Mask of the type in the flags of an object.
+pub const TYPE: u64 = 0x1f;
+
+/// Type of strings.
+pub const STRING: u64 = 5;
+
+/// Type of arrays.
+pub const ARRAY: u64 = 7;
+
+/// Flag of a string whose text isn't within its object, and of an array whose elements are.
+pub const APART: u64 = 1 << 13;
 
 /// Types of internal objects (`imemo`), in bits 12 to 15 of their flags, whose low five bits are [`OBJECT`](imemo::OBJECT).
 pub mod imemo {
@@ -122,3 +138,6 @@ pub const PARAMETER_TEXT: usize = 5;
 /// Number of the parameter that is the address of the word with the flag of a running garbage collection, and of the one
 /// that is the flag's mask; 0 if unknown.
 pub const PARAMETER_COLLECTION: usize = 7;
+
+/// Index of the parameter that is the offset of the text in a string that holds it.
+pub const PARAMETER_STRING: usize = 9;

@@ -90,7 +90,7 @@ fn luajit() {
 #[test]
 #[ignore = "profiles: needs root"]
 fn ruby() {
-    check("ruby", interpreters::rubies(), &["methods"]);
+    check("ruby", interpreters::rubies(), &["methods", "files", "lines"]);
 }
 
 /// Functions of a script live as long as it does, but closures of evaluated code don't.
@@ -100,16 +100,10 @@ fn php() {
     check("php", interpreters::phps(), &["closures"]);
 }
 
-/// Functions that still take the samples of others: their identity lacks the file and the first line in Ruby, the script in V8, and
-/// the class in HotSpot.
+/// Functions that still take the samples of others: their identity lacks the script in V8, and the class in
+/// HotSpot.
 mod matrix {
     use super::{check, interpreters};
-
-    #[test]
-    #[ignore = "profiles: needs root"]
-    fn ruby_by_files_and_lines() {
-        check("ruby", interpreters::rubies(), &["files", "lines"]);
-    }
 
     #[test]
     #[ignore = "profiles: needs root"]

@@ -8,6 +8,8 @@ pub mod luajit;
 
 pub mod perl;
 
+pub mod ruby;
+
 pub mod texts;
 
 use crate::abi::interpreter::FRAME_BYTES;

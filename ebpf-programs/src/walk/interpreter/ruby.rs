@@ -19,11 +19,12 @@ use super::state::phase;
 use crate::abi::interpreter::{MAX_INTERPRETER_FRAMES, fold};
 use crate::abi::record::frame;
 use crate::abi::ruby::{
-    BODY, IDENTITY_SHIFT, PARAMETER_CALLERS, PARAMETER_COLLECTION, PARAMETER_FRAME_SIZE, body, control_frame,
-    flag, imemo, kind, method_entry,
+    BODY, IDENTITY_SHIFT, PARAMETER_CALLERS, PARAMETER_COLLECTION, PARAMETER_FRAME_SIZE, PARAMETER_STRING,
+    control_frame, flag, imemo, kind, method_entry,
 };
 use crate::machine::Machine;
 use crate::walk::Walk;
+use crate::walk::identity::ruby::Body;
 
 /// Maximum number of environments between that of a block and that of its method.
 const MAX_PARENTS: u32 = 32;
@@ -47,7 +48,7 @@ pub(in crate::walk) struct RubyState {
     search: u32,
     /// 1 if the frame is the last one of its run.
     is_last: u32,
-    /// Fold of the identity of its code.
+    /// Check of its code.
     identity: u32,
     position: u32,
     /// Its code, 0 for none. Recursion finds it unchanged: the thread doesn't run during a walk.
@@ -148,13 +149,13 @@ pub(super) fn take<M: Machine>(walk: &mut Walk, machine: &mut M, slot: usize) ->
     let mut is_early = false;
     if is_first || sequence != walk.interpreter.ruby.sequence {
         let of_sequence = machine.read_memory(sequence.wrapping_add(BODY))?;
-        let object = machine.read_object(of_sequence, body::READ)?;
-        let instructions = object[body::INSTRUCTIONS / 8];
+        let data = walk.interpreter.parameters[PARAMETER_STRING];
+        let body = Body::read(machine, of_sequence, data, &mut walk.checked.text)?;
         // The frame of a loop that hasn't begun: the native loop that was reached is that of its caller.
         let ruby = &mut walk.interpreter.ruby;
         let is_called = ruby.is_inside != 0 || ruby.is_compiled != 0 && last == 0;
-        is_early = is_first && !is_leaf && is_called && pc == instructions;
-        ruby.identity = fold(&[object[body::SIZE / 8], instructions, object[body::LABEL / 8]], 3);
+        is_early = is_first && !is_leaf && is_called && pc == body.instructions;
+        ruby.identity = body.check;
         ruby.sequence = sequence;
     }
     let ruby = &mut walk.interpreter.ruby;
@@ -205,7 +206,7 @@ fn search<M: Machine>(walk: &mut Walk, machine: &mut M) -> Option<()> {
             ruby.method = found.entry;
             ruby.check = (if is_variables { inner } else { found.entry } >> 3) as u32;
         }
-        check = walk.interpreter.ruby.check;
+        check ^= walk.interpreter.ruby.check;
     }
     let identity = (found.identity as u64 & 0xff) << IDENTITY_SHIFT;
     let address = (found.sequence | kind) & ((1 << IDENTITY_SHIFT) - 1) | identity;
