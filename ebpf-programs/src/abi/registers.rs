@@ -23,6 +23,18 @@ pub mod x86_64 {
     pub const FP: usize = 6;
     /// The stack pointer, rsp.
     pub const SP: usize = 7;
+    /// Bytes of the kernel's `struct pt_regs`.
+    pub const SAVED: u64 = 21 * 8;
+    /// Offset of r11 in it: entry code pushes the registers from there to its end one by one, and all others behind it.
+    const R11: u64 = 6 * 8;
+
+    /// Returns `true` if a kernel stack pointer is where entry code still pushes the user's registers, which are saved at an
+    /// address. A non-maskable interrupt can hit that code; what it finds there is partly of an earlier entry.
+    pub const fn is_entering(stack_pointer: u64, saved: u64) -> bool {
+        // As the kernel's perf_get_regs_user has it.
+        stack_pointer > saved + R11 && stack_pointer <= saved + SAVED
+    }
+
     /// Number of general-purpose registers, DWARF numbers 0 to 15; `Registers::values` has [`COUNT`](super::COUNT) entries.
     pub const COUNT: usize = 16;
 }
@@ -40,3 +52,12 @@ pub mod aarch64 {
 }
 
 const _: () = assert!(size_of::<Registers>() == 280);
+
+#[test]
+fn entry_code_has_not_saved_all_registers() {
+    let saved = 0xffff_c900_0000_3f58;
+    let at = |words: u64| x86_64::is_entering(saved + words * 8, saved);
+    // At the first push, behind the last of the frame of the interrupt, and before r11.
+    assert_eq!([21, 20, 15, 7, 6, 0].map(at), [true, true, true, true, false, false]);
+    assert!(!x86_64::is_entering(saved - 512, saved) && !x86_64::is_entering(saved + 4096, saved));
+}

@@ -10,6 +10,9 @@ use aya_ebpf::programs::{
 /// Word number of `cs` in `struct pt_regs` of x86_64.
 pub(crate) const CS: usize = 17;
 
+/// Word number of the stack pointer in it.
+const SP: usize = 19;
+
 /// The context of a program at an event.
 pub(crate) trait Context {
     /// Returns the context for helpers.
@@ -23,6 +26,11 @@ pub(crate) trait Context {
 
     /// Returns the number of kernel frames to drop on the leaf's side.
     fn skipped_frames(&self) -> u32 {
+        0
+    }
+
+    /// Returns the kernel's stack pointer at an event that can hit any instruction of the kernel; 0 for others.
+    fn kernel_stack_pointer(&self) -> u64 {
         0
     }
 
@@ -53,6 +61,11 @@ impl Context for PerfEventContext {
     #[inline(always)]
     fn hit_user_code(&self) -> bool {
         word(self.as_ptr(), CS) & 3 == 3
+    }
+
+    #[inline(always)]
+    fn kernel_stack_pointer(&self) -> u64 {
+        word(self.as_ptr(), SP)
     }
 
     #[inline(always)]

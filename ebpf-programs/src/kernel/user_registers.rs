@@ -23,7 +23,7 @@ pub(crate) fn fill<C: Context>(context: &C, registers: &mut Registers, saved: &m
         take(registers, |at| context.word(at));
         return true;
     }
-    if !copy_saved(saved) || saved[CS] & 3 != 3 {
+    if !copy_saved(saved, context.kernel_stack_pointer()) || saved[CS] & 3 != 3 {
         return false;
     }
     take(registers, |at| saved[at]);
@@ -31,12 +31,15 @@ pub(crate) fn fill<C: Context>(context: &C, registers: &mut Registers, saved: &m
 }
 
 /// Copies the registers that the kernel saved on entry into `saved`, which is in a map value because the stack is short.
-/// A copy takes as long as a walk of ten frames.
+/// A copy takes as long as a walk of ten frames. Returns `false` where they are not saved yet.
 #[inline(always)]
-fn copy_saved(saved: &mut Saved) -> bool {
+fn copy_saved(saved: &mut Saved, kernel_stack_pointer: u64) -> bool {
     // SAFETY: both helpers use the current task; the copy has the size of its target and fails without a fault.
     unsafe {
         let at = bpf_task_pt_regs(bpf_get_current_task_btf());
+        if x86_64::is_entering(kernel_stack_pointer, at as u64) {
+            return false;
+        }
         bpf_probe_read_kernel(saved.as_mut_ptr().cast(), size_of::<Saved>() as u32, at as *const _) == 0
     }
 }
