@@ -14,6 +14,7 @@
 
 use super::arch::Arch;
 use super::interpreter::luajit::find_trace;
+use super::interpreter::mark_changed;
 use super::native::known;
 use super::{Caller, Walk};
 use crate::abi::luajit::native_frame;
@@ -37,6 +38,9 @@ pub(super) fn step<A: Arch, M: Machine>(walk: &mut Walk, machine: &mut M, pc: u6
         Some(false) => Ok(true),
         Some(true) => {
             walk.emit_native(machine, pc | frame::LOOP);
+            if machine.thread_pointer().is_none() {
+                mark_changed(walk, machine);
+            }
             Ok(true)
         }
         None => {

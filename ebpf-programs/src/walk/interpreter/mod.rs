@@ -100,9 +100,11 @@ pub(super) fn is_loop<M: Machine>(walk: &mut Walk, machine: &M, pc: u64) -> bool
 pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64) {
     let state = &mut walk.interpreter;
     let is_ended = state.ended >> state.slot() & 1 != 0;
-    // Without a thread pointer the stack is read later than its sample: the frames in other memory have changed since.
     let is_on_stack = state.loaded.top.from == from::STACK && sp != 0 && !is_ended;
-    if is_on_stack && machine.thread_pointer().is_some() {
+    if is_on_stack {
+        if machine.thread_pointer().is_none() {
+            return mark_changed(walk, machine);
+        }
         let slot = state.slot();
         state.next[slot] = sp;
         state.lua.enter();
@@ -140,6 +142,19 @@ pub(super) fn enter<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64) {
             state.next[slot] = 0;
             state.phase = phase::BEHIND;
         }
+    }
+}
+
+/// Marks the frames of all further loops as missing, once: without a thread pointer the stack is read later than its sample, and
+/// frames in other memory have changed since.
+#[inline(always)]
+pub(super) fn mark_changed<M: Machine>(walk: &mut Walk, machine: &mut M) {
+    let slot = walk.interpreter.slot();
+    if walk.interpreter.ended >> slot & 1 == 0 {
+        frames::emit(walk, machine, 0, 0, 0);
+        walk.interpreter.ended |= 1 << slot;
+        walk.interpreter.next[slot] = 0;
+        walk.interpreter.phase = phase::BEHIND;
     }
 }
 
