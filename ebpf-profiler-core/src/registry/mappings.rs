@@ -1,7 +1,6 @@
 //! The mappings of a process: followed by events, and read again after what was missed.
 
 use std::io;
-
 use std::sync::Arc;
 
 use super::modules::Modules;
@@ -60,10 +59,14 @@ impl Registry {
             let name = names.intern(map, limits.name_bytes, &mut entry.names, limits.files)?;
             Some(Region::new(map, name))
         });
+        let mut regions: Vec<Region> = regions.collect();
+        let mut files = Files { pid, modules, limit: limits.modules, system: &**system };
+        for region in &mut regions {
+            files.keep_module(region, &entry.regions);
+        }
         let regions = Regions::from_sorted(regions, most, region_count);
         entry.is_complete = !regions.is_empty();
         let exceeds = exceeds || entry.names >= limits.files;
-        let mut files = Files { pid, modules, limit: limits.modules, system: &**system };
         let is_changed = !entry.regions.is_same_layout(&regions, |old, new| files.is_same(old, &new.map()));
         if is_changed {
             for new in regions.iter().filter(|_| entry.published.is_some()) {
@@ -160,6 +163,15 @@ impl Files<'_> {
             self.modules.has_room(self.limit).then(|| self.modules.add(self.pid, &region, self.system))?
         });
         module == Some(mapped.module)
+    }
+
+    /// Takes the module of the same mapping as it was known before: until the process is published again, its frames have names.
+    fn keep_module(&mut self, region: &mut Region, former: &Regions) {
+        let map = region.map();
+        let known = former.around(&map).filter(|known| known.file.is_some() && self.is_same(known, &map));
+        if let Some(known) = known {
+            region.file = known.file;
+        }
     }
 
     /// Returns `true` if a mapping replaces others of which its file has not the same bytes at the same addresses.
