@@ -8,7 +8,7 @@ use ebpf_profiler_core::language::LoadedFile;
 use ebpf_profiler_core::trace::{Found, Stop};
 use ebpf_profiler_unwind::case::{Case, Place, Subject};
 use ebpf_profiler_unwind::core_dump::{CoreDump, Loaded, Search, Thread};
-use ebpf_profiler_unwind::{Frame, Mapping, Modules, Walk};
+use ebpf_profiler_unwind::{Frame, Mapping, Modules, NativeFrame, Walk};
 
 mod names;
 
@@ -43,9 +43,18 @@ pub struct Call {
     /// The frame.
     pub frame: Frame,
     /// Functions, the innermost inlined one first; empty without a name.
-    pub functions: Vec<String>,
-    /// Name of its file, or of the script with the line; empty if unknown.
+    pub functions: Vec<Function>,
+    /// Name of the file of a native frame; empty if unknown.
     pub file: String,
+}
+
+/// A function of a frame.
+#[derive(Clone)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Script and line of a script's function; empty if unknown.
+    pub place: String,
 }
 
 impl CoreFile {
@@ -80,7 +89,7 @@ impl CoreFile {
                         Some(Frame::Call(caller)) => Some(caller),
                         _ => None,
                     };
-                    (call.functions, call.file) = self.scripts.name(script, caller, &self.loaded);
+                    call.functions = self.scripts.name(script, caller, &self.loaded);
                 }
             }
         }
@@ -101,7 +110,7 @@ impl CoreFile {
         let subject = Subject::new(self.dump.arch(), &places).with_interpreters(&interpreters);
         Case::record(about, subject, &stack.thread.registers, self.loaded.memory(), |_| {
             let function = calls.next().and_then(|call| call.functions.last());
-            function.cloned().unwrap_or_default()
+            function.map_or(String::new(), |function| function.name.clone())
         })
     }
 
@@ -135,13 +144,12 @@ impl fmt::Display for Stack {
         writeln!(f, "TID {}:", self.thread.id)?;
         let mut number = 0;
         for call in &self.calls {
-            match call.frame {
-                Frame::Call(_) => writeln!(f, "    {call}")?,
-                _ => {
-                    writeln!(f, "{:<3} {call}", format!("#{number}"))?;
-                    number += 1;
-                }
-            }
+            let Frame::Native(native) = &call.frame else {
+                call.write_script(f)?;
+                continue;
+            };
+            call.write_native(f, number, native)?;
+            number += 1;
         }
         match self.stop {
             Stop::Root | Stop::Coroutine => Ok(()),
@@ -150,21 +158,31 @@ impl fmt::Display for Stack {
     }
 }
 
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let function = self.functions.last();
-        let Frame::Native(native) = &self.frame else {
-            return write!(f, "{} - {}", function.map_or("?", |function| function), self.file);
+impl Call {
+    /// Writes a line for each function.
+    fn write_script(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.functions.is_empty() {
+            return writeln!(f, "    ?");
+        }
+        self.functions.iter().try_for_each(|Function { name, place }| writeln!(f, "    {name} - {place}"))
+    }
+
+    /// Writes a line for each inlined function, and one with the number of the frame.
+    fn write_native(&self, f: &mut fmt::Formatter<'_>, number: usize, native: &NativeFrame) -> fmt::Result {
+        let (inlined, function) = match self.functions.split_last() {
+            Some((function, inlined)) => (inlined, Some(function)),
+            None => (&[][..], None),
         };
-        write!(f, "{:#018x}", native.pc())?;
+        inlined.iter().try_for_each(|function| writeln!(f, "    {} (inlined)", function.name))?;
+        write!(f, "{:<3} {:#018x}", format!("#{number}"), native.pc())?;
         match function {
-            Some(function) => write!(f, " {function}")?,
+            Some(function) => write!(f, " {}", function.name)?,
             None if self.file.is_empty() => {}
             None => write!(f, " +{:#x}", native.file_address)?,
         }
         if !self.file.is_empty() {
             write!(f, " - {}", self.file)?;
         }
-        f.write_str(if native.found == Found::Guessed { " (guessed)" } else { "" })
+        writeln!(f, "{}", if native.found == Found::Guessed { " (guessed)" } else { "" })
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use ebpf_profiler_core::elf::ReadAt;
 use ebpf_profiler_core::internal::files;
 use ebpf_profiler_core::process::{Module, Opener};
-use ebpf_profiler_core::symbol::{SymbolOptions, Symbolizer, Symbols};
+use ebpf_profiler_core::symbol::{Symbol, SymbolOptions, Symbolizer, Symbols};
 use ebpf_profiler_unwind::core_dump::{File, Loaded, Origin};
 
-use super::Stack;
+use super::{Function, Stack};
 
 /// Names the native frames of all stacks, a file at a time.
 pub(super) fn name(loaded: &Loaded, stacks: &mut [Stack]) {
-    let mut addresses: BTreeMap<usize, BTreeMap<u64, Vec<String>>> = BTreeMap::new();
+    let mut addresses: BTreeMap<usize, BTreeMap<u64, Vec<Function>>> = BTreeMap::new();
     for native in stacks.iter().flat_map(|stack| &stack.calls).filter_map(|call| call.frame.native()) {
         if let Some(file) = loaded.file_of(native) {
             addresses.entry(file).or_default().insert(native.file_address, Vec::new());
@@ -30,7 +30,7 @@ pub(super) fn name(loaded: &Loaded, stacks: &mut [Stack]) {
     }
 }
 
-fn of_file(symbols: &mut Symbols, file: &File, names: &mut BTreeMap<u64, Vec<String>>) {
+fn of_file(symbols: &mut Symbols, file: &File, names: &mut BTreeMap<u64, Vec<Function>>) {
     let Some(opener) = opener(file) else { return };
     let path = match &file.origin {
         Origin::Path(path) | Origin::Unproved(path) => path.to_string_lossy().into(),
@@ -40,8 +40,8 @@ fn of_file(symbols: &mut Symbols, file: &File, names: &mut BTreeMap<u64, Vec<Str
     (module.build_id, module.opener) = (file.build_id.clone(), Some(opener));
     let addresses: Vec<u64> = names.keys().copied().collect();
     symbols.native(&module, &addresses, &mut |number, functions| {
-        let functions = functions.iter().map(|symbol| symbol.function.to_string()).collect();
-        names.insert(addresses[number], functions);
+        let named = |symbol: &Symbol| Function { name: symbol.function.to_string(), place: String::new() };
+        names.insert(addresses[number], functions.iter().map(named).collect());
     });
 }
 

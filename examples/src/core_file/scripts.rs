@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use ebpf_profiler_core::language::{Attached, CodeRanges, FrameWalker, LoadedFile, Target, Unreadable};
+use ebpf_profiler_core::language::{self, Attached, CodeRanges, FrameWalker, LoadedFile, Target, Unreadable};
 use ebpf_profiler_unwind::ScriptCall;
 use ebpf_profiler_unwind::case::Place;
 use ebpf_profiler_unwind::core_dump::{Loaded, Memory};
 
-use super::names;
+use super::{Function, names};
 
 /// The interpreters of a process.
 #[derive(Default)]
@@ -92,14 +92,13 @@ impl Scripts {
         parts
     }
 
-    /// Returns the functions of a script frame, the innermost inlined one first, and the script with its line. `caller` is the
-    /// frame that called it.
+    /// Returns the functions of a script frame, the innermost inlined one first. `caller` is the frame that called it.
     pub(super) fn name(
         &mut self,
         call: &ScriptCall,
         caller: Option<&ScriptCall>,
         loaded: &Loaded,
-    ) -> (Vec<String>, String) {
+    ) -> Vec<Function> {
         let Some(script) = self.0.get_mut(call.interpreter) else { return Default::default() };
         let memory = RefCell::new(loaded.memory());
         let read = |address: u64, buffer: &mut [u8]| fill(&memory, address, buffer);
@@ -118,11 +117,13 @@ impl Scripts {
                 calls.reverse();
                 let outer = (&function, function.lines.at(call.position));
                 calls.push(outer);
-                let place = calls.first().map(|(function, line)| format!("{}:{line}", function.file));
-                let names = calls.iter().map(|(function, _)| function.name.to_string()).collect();
-                (names, place.unwrap_or_default())
+                let named = |(function, line): &(&language::Function, u32)| Function {
+                    name: function.name.to_string(),
+                    place: format!("{}:{line}", function.file),
+                };
+                calls.iter().map(named).collect()
             }
-            Err(reason) => (vec![format!("<{reason}>")], String::new()),
+            Err(reason) => vec![Function { name: format!("<{reason}>"), place: String::new() }],
         }
     }
 }

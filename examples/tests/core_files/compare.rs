@@ -31,7 +31,7 @@ impl Thread {
         let of = |stacks: &others::Stacks| stacks.get(&stack.thread.id).cloned().unwrap_or_default();
         // The other tools show no script functions.
         let line = |call: &examples::Call| {
-            let name = call.functions.last().cloned().unwrap_or_default();
+            let name = call.functions.last().map_or(String::new(), |function| function.name.clone());
             Some(Line { pc: call.frame.native()?.pc(), name })
         };
         Thread {

@@ -330,11 +330,13 @@ fn functions(stack: &Stack) -> Vec<(&str, u32)> {
     let calls = stack.calls.iter().rev().filter(|call| matches!(call.frame, Frame::Call(_)));
     calls
         .flat_map(|call| {
-            let line = call.file.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(0);
-            // The line is that of the innermost.
+            let line = |place: &str| place.rsplit(':').next().and_then(|line| line.parse().ok()).unwrap_or(0);
+            // The recorded line is that of the innermost.
             let count = call.functions.len();
-            let names = call.functions.iter().rev().enumerate();
-            names.map(move |(at, name)| (name.as_str(), if at + 1 == count { line } else { 0 }))
+            let functions = call.functions.iter().rev().enumerate();
+            functions.map(move |(at, function)| {
+                (function.name.as_str(), if at + 1 == count { line(&function.place) } else { 0 })
+            })
         })
         .collect()
 }
