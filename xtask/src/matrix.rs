@@ -42,6 +42,7 @@ const ALL: &[&str] = &[
     "events",
     "snapshots",
     "hostile",
+    "gone",
     "collector",
     "crates",
 ];
