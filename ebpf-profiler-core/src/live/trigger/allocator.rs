@@ -74,12 +74,16 @@ const ALIGNED: &[Function] = &[
     Function::of(b"pvalloc", Role::Returns, Operand::argument(0)),
 ];
 
-/// `new`: plain, of arrays, without exceptions, aligned.
+/// `new`: plain, of arrays, without exceptions.
 const NEW: &[Function] = &[
     Function::new(b"_Znwm"),
     Function::new(b"_Znam"),
     Function::new(b"_ZnwmRKSt9nothrow_t"),
     Function::new(b"_ZnamRKSt9nothrow_t"),
+];
+
+/// The same with an alignment, which call `aligned_alloc` in jemalloc.
+const ALIGNED_NEW: &[Function] = &[
     Function::new(b"_ZnwmSt11align_val_t"),
     Function::new(b"_ZnamSt11align_val_t"),
     Function::new(b"_ZnwmSt11align_val_tRKSt9nothrow_t"),
@@ -110,7 +114,7 @@ const DELETE: &[Function] = &[
     Function::free(b"_ZdaPvSt11align_val_tRKSt9nothrow_t"),
 ];
 
-const ALL: [&[Function]; 6] = [BASIC, COUNTED, ALIGNED, NEW, FREE, DELETE];
+const ALL: [&[Function]; 7] = [BASIC, COUNTED, ALIGNED, NEW, ALIGNED_NEW, FREE, DELETE];
 
 /// An allocator, by the names in its file.
 #[derive(Debug, Default)]
@@ -121,6 +125,7 @@ pub(super) struct Allocator {
     is_glibc: bool,
     has_names_of_musl: bool,
     is_tcmalloc: bool,
+    is_jemalloc: bool,
 }
 
 impl Allocator {
@@ -134,6 +139,7 @@ impl Allocator {
         match name {
             b"__libc_malloc_impl" | b"__malloc_donate" => self.has_names_of_musl = true,
             b"tc_memalign" => self.is_tcmalloc = true,
+            b"mallocx" => self.is_jemalloc = true,
             b"gnu_get_libc_version" => self.is_glibc = true,
             b"__libc_start_main" => self.exports_start |= is_dynamic,
             b"malloc" => self.exports_malloc |= is_dynamic,
@@ -152,7 +158,11 @@ impl Allocator {
         };
         // `new` of the C++ library calls `malloc`; an allocator that replaces both does not.
         let has_new = self.exports_malloc && self.exports_new;
-        let of_new: &[&[Function]] = if has_new { &[NEW, DELETE] } else { &[] };
+        let of_new: &[&[Function]] = match (has_new, self.is_jemalloc) {
+            (false, _) => &[],
+            (true, true) => &[NEW, DELETE],
+            (true, false) => &[NEW, ALIGNED_NEW, DELETE],
+        };
         counted.iter().chain(&[FREE]).chain(of_new).copied().flatten()
     }
 }
@@ -175,5 +185,10 @@ mod tests {
         assert!(!names(&[b"malloc", b"tc_memalign"]).contains(&&b"posix_memalign"[..]));
         let own_new = names(&[b"malloc", b"_Znwm"]);
         assert!(own_new.contains(&&b"_Znam"[..]) && own_new.contains(&&b"_ZdaPv"[..]));
+        let aligned = &&b"_ZnwmSt11align_val_t"[..];
+        let jemalloc = names(&[b"malloc", b"_Znwm", b"mallocx"]);
+        assert!(
+            own_new.contains(aligned) && jemalloc.contains(&&b"_Znam"[..]) && !jemalloc.contains(aligned)
+        );
     }
 }
