@@ -38,7 +38,8 @@ pub struct Config {
 
 /// Walks of a process that took too long, a value of the map `SLOW_WALKS`. The kernel side alone uses it.
 ///
-/// Each of them halves the time limit of the next, down to a sixteenth, until none was too slow for [`SLOW_WINDOW`].
+/// Each but the first halves the time limit of the next, down to a sixteenth, until none was too slow for [`SLOW_WINDOW`]. The first
+/// may be that of an ordinary stack while the hypervisor ran another machine.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowWalks {
@@ -46,15 +47,15 @@ pub struct SlowWalks {
     pub until: u64,
     /// Process id.
     pub pid: u32,
-    /// Number of times that the limit is halved, at most [`MAX_HALVINGS`].
-    pub halvings: u32,
+    /// Number of walks that were too slow, at most one more than [`MAX_HALVINGS`].
+    pub count: u32,
 }
 
 /// Number of entries of the map `SLOW_WALKS`, which is indexed by the process id modulo that.
 pub const SLOW_WALKS: u32 = 1024;
 
 /// Time after which a slow walk is forgotten, in nanoseconds.
-pub const SLOW_WINDOW: u64 = 10_000_000_000;
+pub const SLOW_WINDOW: u64 = 1_000_000_000;
 
 /// Maximum number of times that the limit is halved.
 pub const MAX_HALVINGS: u32 = 4;

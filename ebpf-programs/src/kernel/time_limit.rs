@@ -9,22 +9,23 @@ use crate::maps::SLOW_WALKS;
 /// Returns the time at which a walk that begins at `now` ends, unless it finds frames.
 #[inline(always)]
 pub(crate) fn end(config: &Config, pid: u32, now: u64) -> u64 {
-    let halvings = match entry(pid) {
+    let count = match entry(pid) {
         // SAFETY: the value stays allocated while the program runs; a torn one gives another limit.
-        Some(slow) => unsafe { if (*slow).pid == pid && now < (*slow).until { (*slow).halvings } else { 0 } },
+        Some(slow) => unsafe { if (*slow).pid == pid && now < (*slow).until { (*slow).count } else { 0 } },
         None => 0,
     };
+    let halvings = if count > 1 { count - 1 } else { 0 };
     now + (config.walk_nanos as u64 >> (halvings & 7))
 }
 
-/// Halves the limit of a process whose walk took too long.
+/// Halves the limit of a process whose walk took too long, unless it was the first one.
 #[inline(always)]
 pub(crate) fn halve(pid: u32, now: u64) {
     let Some(slow) = entry(pid) else { return };
     // SAFETY: as above.
     let slow = unsafe { &mut *slow };
-    let before = if slow.pid == pid && now < slow.until { slow.halvings } else { 0 };
-    slow.halvings = if before < MAX_HALVINGS { before + 1 } else { MAX_HALVINGS };
+    let before = if slow.pid == pid && now < slow.until { slow.count } else { 0 };
+    slow.count = if before <= MAX_HALVINGS { before + 1 } else { before };
     (slow.pid, slow.until) = (pid, now + SLOW_WINDOW);
 }
 
