@@ -14,7 +14,7 @@ const SHARE: [f64; 2] = [0.5, 1.5];
 const CHANCE: f64 = 3.0;
 
 /// CPU time at the start of a program, in seconds, whose functions may miss samples: its runtime is not attached yet.
-const START: f64 = 0.25;
+const START: f64 = 0.5;
 
 /// Functions that may lack samples: this many, or one of a hundred. Other work on the machine delays the reading of names.
 const LACKING: usize = 2;
