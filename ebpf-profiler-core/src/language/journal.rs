@@ -27,7 +27,7 @@ pub trait Journal: Send {
         let _ = pid;
     }
 
-    /// Returns whether the walk of a sample was recorded as one by outdated mappings; `None` if this is no replay.
+    /// Returns `true` if a sample was recorded as walked by outdated mappings; `None` if this is no replay.
     fn recall_outdated(&self, sample: SampleId) -> Option<bool> {
         let _ = sample;
         None
@@ -44,9 +44,9 @@ pub trait Journal: Send {
 pub struct SampleId {
     /// Time of the sample, as in its record.
     pub time: u64,
-    /// CPU that it was taken on.
+    /// Number of its CPU.
     pub cpu: u32,
-    /// Thread that it is of.
+    /// Id of its thread.
     pub tid: u32,
 }
 

@@ -44,8 +44,8 @@ struct Replaced {
 }
 
 impl Epochs {
-    /// Adds the state that is withdrawn in a batch, when another one was the last that was read. Drops those of which no walk
-    /// arrives any more.
+    /// Adds a withdrawn state, and drops those of which no walk arrives any more. `batch` is the one that is taken, `read` the
+    /// last that was read.
     pub(super) fn withdraw(&mut self, epoch: u32, batch: u64, read: u64) {
         while self.former.front().is_some_and(|&(_, withdrawn)| withdrawn + ARRIVING < batch)
             || self.former.len() >= MAX_FORMER

@@ -15,8 +15,10 @@ use crate::host::Host;
 use crate::placed::Language;
 use crate::sources::Sources;
 
-/// The first samples are those of a runtime that is not attached yet. Functions have the names by which they are called. While a
-/// program compiles, new memory is walked from a copy of the stack at first, and some stacks are cut there: a mark stands for the Lua frames.
+/// The first samples are those of a runtime that is not attached yet. Functions have the names by which they are called.
+///
+/// A program that compiles runs in new memory. Its first stacks there come from copies, with a mark in the place of the Lua frames,
+/// and some are cut.
 const LANGUAGE: Language = Language { name: "luajit", limits: [[950, 1000], [975, 8]], loops: &[] };
 
 /// Profiles programs with this word in their names in a host; returns those with a verdict beyond the limits.

@@ -100,8 +100,7 @@ fn php() {
     check("php", interpreters::phps(), &["closures"]);
 }
 
-/// Functions that still take the samples of others: their identity lacks the script in V8, and the class in
-/// HotSpot.
+/// Functions that still take the samples of others: their identity lacks the script in V8, and the class in HotSpot.
 mod matrix {
     use super::{check, interpreters};
 
