@@ -1,4 +1,5 @@
-//! CPUs that go offline and online while a profiler runs. The test switches the last one off and on: needs root.
+//! CPUs that go offline and online while a profiler runs. The test switches the last one off and on: needs root, and a machine that
+//! permits it, as those of `cargo xtask kernels` do.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
 use std::fs;
@@ -15,18 +16,22 @@ use ebpf_profiler_core::symbol::NoSymbols;
 /// Longer than the profiler's interval (1 s) between checks for new CPUs.
 const NOTICE: Duration = Duration::from_millis(1500);
 
-#[test]
-#[ignore = "needs root"]
-fn a_cpu_that_comes_back_is_sampled_again() {
-    test_needs::root!();
-    switch_off_for(NOTICE);
-}
+mod guest {
+    use std::time::Duration;
 
-#[test]
-#[ignore = "needs root"]
-fn a_cpu_that_is_away_for_a_moment_is_sampled_again() {
-    test_needs::root!();
-    switch_off_for(Duration::ZERO);
+    #[test]
+    #[ignore = "needs root"]
+    fn a_cpu_that_comes_back_is_sampled_again() {
+        test_needs::root!();
+        super::switch_off_for(super::NOTICE);
+    }
+
+    #[test]
+    #[ignore = "needs root"]
+    fn a_cpu_that_is_away_for_a_moment_is_sampled_again() {
+        test_needs::root!();
+        super::switch_off_for(Duration::ZERO);
+    }
 }
 
 fn switch_off_for(away: Duration) {
@@ -34,7 +39,7 @@ fn switch_off_for(away: Duration) {
         return test_needs::skip("no CPU of this machine can be switched off");
     };
     let profiler = Profiler::builder()
-        .deadline(std::time::Duration::from_secs(120))
+        .deadline(Duration::from_secs(120))
         .frequency(97)
         .symbolizer(NoSymbols)
         .start()

@@ -7,6 +7,7 @@
  * kernel's verifier has to accept all of them. Then it samples a function of the kernel that a known thread calls 500 times, by kprobes
  * and by fentry.
  * /task/own_language profiles toy languages, whose frames are in an array, and in compiled code.
+ * /task/cpus switches a processor off and on.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -213,6 +214,14 @@ int main(void)
     }
     if (judge_toy("array", ";main;main;frame") != 0 || judge_toy("compiled", ";main;main0;frame0") != 0) {
         printf("profile: toy languages are not walked\n");
+        return 1;
+    }
+    /* Without a switch for processors it fails instead of being skipped. */
+    setenv("CI", "true", 1);
+    char *cpus[] = {"/task/cpus", "--ignored", "--test-threads=1", "--nocapture", NULL};
+    waitpid(start(cpus), &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+        printf("profile: a processor that was off is not sampled\n");
         return 1;
     }
     waitpid(start(flamegraph), &status, 0);

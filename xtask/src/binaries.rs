@@ -1,6 +1,7 @@
 //! Test programs: built by one run of cargo, then run one by one, each with a time limit of its own.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -62,6 +63,13 @@ impl Binary {
     pub(crate) fn has_ignored(&self, skipped: &[&str]) -> Result<bool, String> {
         let list = output(self.command(&["--list", "--format=terse", "--ignored"]).args(skips(skipped)))?;
         Ok(list.lines().any(|line| line.ends_with(": test")))
+    }
+
+    /// Copies the program, and returns where.
+    pub(crate) fn copy_to(&self, path: &Path) -> Result<PathBuf, String> {
+        path.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| error.to_string())?;
+        fs::copy(&self.file, path).map_err(|error| format!("{}: {error}", self.file.display()))?;
+        Ok(path.to_owned())
     }
 
     /// Returns a command that runs the program.

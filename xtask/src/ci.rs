@@ -58,7 +58,7 @@ pub(crate) fn task(_: &[String]) -> Outcome {
         test::live(&mut tally, &tests);
     }
     tally.step("optimized", |summaries| optimized(&tests, summaries));
-    tally.step("kernels", |_| kernels::profile_by(target().join(PROFILE).join("flamegraph")));
+    tally.step("kernels", |_| kernels::profile_by(target().join(PROFILE).join("flamegraph"), &tests));
     tally.close()
 }
 

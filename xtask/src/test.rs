@@ -110,7 +110,7 @@ pub(crate) fn live(tally: &mut Tally, binaries: &[Binary]) {
 }
 
 /// Live tests that take minutes in all.
-const QUICK: &[&str] = &["account", "cpus", "replay", "stripped", "truth"];
+const QUICK: &[&str] = &["account", "replay", "stripped", "truth"];
 
 /// Returns `true` unless the tests only read files and memory of other programs.
 fn profiles(binary: &Binary) -> bool {
@@ -120,8 +120,8 @@ fn profiles(binary: &Binary) -> bool {
 const ONE_BY_ONE: &[&str] = &["--ignored", "--test-threads=1", "--nocapture"];
 
 /// Versions between the oldest and the newest are for `cargo xtask matrix`, tests that need optimizations for a step of
-/// `cargo xtask ci`.
-const ELSEWHERE: &[&str] = &["matrix::", "optimized::"];
+/// `cargo xtask ci`, and those of a machine of their own for `cargo xtask kernels`.
+const ELSEWHERE: &[&str] = &["matrix::", "optimized::", "guest::"];
 
 /// Installs missing programs as root on Debian and Ubuntu, and elsewhere prints the command.
 fn prepare() {

@@ -133,6 +133,13 @@ mod matrix {
 
     #[test]
     #[ignore = "profiles: needs root"]
+    fn yjit_3_1_at_first_call() {
+        test_needs::root!();
+        super::check_compiled("debian-3.1", super::AT_FIRST_CALL, 0);
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
     fn yjit_3_1_of_what_is_called_often() {
         test_needs::root!();
         super::check_compiled("debian-3.1", &["--yjit"], 40);
@@ -142,7 +149,7 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn yjit_3_3() {
         test_needs::root!();
-        super::check_compiled("yjit-3.3.8", &["--yjit", "--yjit-call-threshold=1"], 0);
+        super::check_compiled("yjit-3.3.8", super::AT_FIRST_CALL, 0);
     }
 
     #[test]
@@ -195,14 +202,17 @@ fn ruby_3_4() {
 #[ignore = "profiles: needs root"]
 fn yjit_3_1() {
     test_needs::root!();
-    check_compiled("debian-3.1", &["--yjit", "--yjit-call-threshold=1"], 0);
+    check_some("debian-3.1", AT_FIRST_CALL, 0, SOME);
 }
 
 fn check(version: &str) {
     check_compiled(version, &[], 0);
 }
 
-/// Chains with a compiler that takes 0.1 s for a method.
+/// Options by which YJIT compiles what is called.
+const AT_FIRST_CALL: &[&str] = &["--yjit", "--yjit-call-threshold=1"];
+
+/// Chains with a compiler that takes 0.1 s for a method, or makes the start of a program slow.
 const SOME: &[&str] = &[
     "recursion",
     "blocks",

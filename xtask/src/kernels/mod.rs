@@ -10,6 +10,7 @@ mod machine;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::binaries::{self, Binary};
 use crate::fixtures::{KERNELS, Kernel};
 use crate::run::{Outcome, cargo, command, run, target};
 
@@ -32,15 +33,16 @@ pub(crate) fn task(arguments: &[String]) -> Outcome {
     if order.program.is_empty() {
         let programs = ["--bin", "flamegraph", "--bin", "own_language"];
         run(cargo(&["build", "--release", "--package", "examples"]).args(programs))?;
-        order.profile_by(target().join("release/flamegraph"))?;
+        let tests = binaries::build(&["--release", "--package", "examples", "--test", CPUS])?;
+        order.profile_by(target().join("release/flamegraph"), &tests)?;
     }
     order.run()
 }
 
-/// Profiles a known chain under each kernel, by this program.
-pub(crate) fn profile_by(flamegraph: PathBuf) -> Outcome {
+/// Profiles a known chain under each kernel, by this program, and runs one of these tests there.
+pub(crate) fn profile_by(flamegraph: PathBuf, tests: &[Binary]) -> Outcome {
     let mut order = Order::default();
-    order.profile_by(flamegraph)?;
+    order.profile_by(flamegraph, tests)?;
     order.run()
 }
 
@@ -82,9 +84,15 @@ impl Order {
         Ok(order)
     }
 
-    /// Takes flamegraph along, a chain for it to look at, and, as the program, who judges what it saw; and beside it own_language with
-    /// its toys.
-    fn profile_by(&mut self, flamegraph: PathBuf) -> Outcome {
+    /// Takes flamegraph along, a chain for it to look at, and, as the program, who judges what it saw; beside it own_language with its
+    /// toys, and the test that switches CPUs off, which many machines don't permit.
+    fn profile_by(&mut self, flamegraph: PathBuf, tests: &[Binary]) -> Outcome {
+        let cpus = tests.iter().find(|test| test.name == CPUS).ok_or("the test of CPUs is not built")?;
+        self.files.push(cpus.copy_to(&directory().join(CPUS))?);
+        for program in ["sh", "taskset"] {
+            let found = test_needs::find(program).ok_or_else(|| format!("no {program}"))?;
+            self.files.push(found);
+        }
         let own_language = flamegraph.with_file_name("own_language");
         self.files.extend([flamegraph, own_language, compile("examples/tests/programs/chain.c")?]);
         self.files.extend([compile_toy("array")?, compile_toy("compiled")?]);
@@ -124,6 +132,9 @@ fn compile_toy(name: &str) -> Result<PathBuf, String> {
     run(command(&["gcc"]).args(["-O2", "-rdynamic", &source]).arg("-o").arg(&program))?;
     Ok(program)
 }
+
+/// The test that runs there.
+const CPUS: &str = "cpus";
 
 fn directory() -> PathBuf {
     target().join("kernels")
