@@ -21,6 +21,7 @@ use ebpf_programs::abi::registers::Registers;
 pub struct FakeTick {
     time: u64,
     pid: u32,
+    cpu: u32,
     name: [u8; 16],
     kind: u8,
     event: u16,
@@ -71,6 +72,12 @@ impl FakeTick {
         FakeTick { event, value, ..self }
     }
 
+    /// Sets the CPU; 0 by default.
+    #[must_use = "returns the changed sample"]
+    pub fn cpu(self, cpu: u32) -> FakeTick {
+        FakeTick { cpu, ..self }
+    }
+
     /// Sets the number of the published state by which it was walked; 0, unknown, by default.
     #[must_use = "returns the changed sample"]
     pub fn epoch(self, epoch: u32) -> FakeTick {
@@ -92,8 +99,8 @@ impl FakeTick {
         let mut comm = [0; 16];
         let len = name.len().min(15);
         comm[..len].copy_from_slice(&name.as_bytes()[..len]);
-        let (kernel, event, value, epoch) = (Vec::new(), 0, 1, 0);
-        FakeTick { time, pid, name: comm, kind, event, value, stop: Stop::Root, epoch, kernel, rest }
+        let (cpu, kernel, event, value, epoch) = (0, Vec::new(), 0, 1, 0);
+        FakeTick { time, pid, cpu, name: comm, kind, event, value, stop: Stop::Root, epoch, kernel, rest }
     }
 
     fn words(&self) -> Vec<u64> {
@@ -111,7 +118,7 @@ impl FakeTick {
         let mut words = vec![
             self.time,
             pair(self.pid, self.pid),
-            pair(0, kinds),
+            pair(self.cpu, kinds),
             pair(user as u32, 0),
             pair(copied as u32 | u32::from(self.event) << 16, 0),
             text(left),
