@@ -201,8 +201,8 @@
 //! | files that a process maps as code | 1,024 | frames without names |
 //! | of all processes | 16,384 | unused ones are dropped, then frames without names |
 //! | bytes of their paths | 4 MiB | 64 bytes of each name are kept |
-//! | bytes of the different stacks of a process in a profile | 4 MiB for each CPU | further stacks keep their kernel frames and innermost function |
-//! | of all processes | 8 MiB for each CPU | |
+//! | bytes of the different stacks of a process in a profile | 4 MiB times √(2 × CPUs): 8 MiB on 2 CPUs, 90 MiB on 256, never more than 128 MiB | further stacks keep their kernel frames and innermost function |
+//! | of all processes | twice as much | |
 //! | bytes of events that wait | 4 MiB a batch | samples are lost and counted |
 //!
 //! # Minimum kernel version

@@ -326,9 +326,9 @@ impl Builder {
     /// Fails if an option is invalid or a requirement is missing. The error says which, and the remedy.
     pub fn start(mut self) -> Result<Profiler, StartError> {
         self.check()?;
-        let cpus = cpus::online().map_or(1, |cpus| cpus.len() as u32);
+        let online = cpus::online().unwrap_or_else(|_| vec![0]);
         if let Some(budget) = &self.budget {
-            budget.reduce(cpus, &mut self.memory, &mut self.ring, &mut self.limits);
+            budget.reduce(&online, &mut self.memory, &mut self.ring, &mut self.limits);
         }
         let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
         let exclude = if includes_self { 0 } else { std::process::id() };
@@ -361,7 +361,7 @@ impl Builder {
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
         let (source, waker) = LiveSource::start(kernel, period, &self.pids, &filter)?;
         let mut pipeline = Pipeline::new(registry, clock, period);
-        let budget = self.budget.map(|budget| KeptBudget::new(budget.cpu * f64::from(cpus), &triggers));
+        let budget = self.budget.map(|budget| KeptBudget::new(budget.cpu * online.len() as f64, &triggers));
         if let Some(held) = held {
             pipeline.set_sweep(Box::new(move |is_kept| held_map::sweep(&held, is_kept)));
         }

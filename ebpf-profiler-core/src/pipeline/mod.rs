@@ -384,7 +384,6 @@ impl Pipeline {
         let (omitted, gap) = left_out.unwrap_or_default();
         let trace = Trace { frames: (&self.frames).into(), stop, omitted, gap };
         self.stats.samples += 1;
-        self.stats.whole += u64::from(trace.is_whole());
         let early = if tick.is_held { self.held.early_end(tick.pid, (tick.time, tick.cpu)) } else { None };
         let (builder, threads) = match (tick.is_held, early) {
             (true, None) => self.held.interners(),
@@ -392,7 +391,10 @@ impl Pipeline {
             _ => (&mut self.builder, &mut self.threads),
         };
         let thread = threads.number(builder, &mut self.registry, self.labels, tick);
-        let at = (thread, self.stacks.trace(builder, self.registry.limits(), (tick.pid, tick.cpu), &trace));
+        let (number, is_cut) =
+            self.stacks.trace(builder, self.registry.limits(), (tick.pid, tick.cpu), &trace);
+        self.stats.whole += u64::from(trace.is_whole() && !is_cut);
+        let at = (thread, number);
         if !tick.is_held || early.is_some() {
             let time = tick.time.wrapping_add(self.clock.offset);
             let sample = (tick.event.into(), early.unwrap_or(tick.value));

@@ -3,11 +3,8 @@
 use hashbrown::HashMap;
 
 use crate::profile::{ProfileBuilder, TraceId};
-use crate::registry::Limits;
+use crate::registry::{Limits, stacks_on};
 use crate::trace::{Frame, Stop, Trace};
-
-/// Maximum number of CPUs that count; a recording may claim any.
-const MAX_CPUS: usize = 1 << 12;
 
 /// Bytes of the different stacks of each process.
 #[derive(Default)]
@@ -18,31 +15,31 @@ pub(super) struct StackShares {
 }
 
 impl StackShares {
-    /// Returns the number of a trace of a process on a CPU in `builder`. Beyond the limits, that of an unknown trace is the number of its
-    /// kernel frames and its innermost function.
+    /// Returns the number of a trace of a process on a CPU in `builder`, and `true` if the trace was cut. Beyond the limits, an unknown
+    /// trace is cut to its kernel frames and its innermost function.
     pub(super) fn trace(
         &mut self,
         builder: &mut ProfileBuilder,
         limits: &Limits,
         (pid, cpu): (u32, u32),
         trace: &Trace<'_>,
-    ) -> TraceId {
-        self.cpus = self.cpus.max((cpu as usize + 1).min(MAX_CPUS));
-        let most = |bytes: usize| bytes.saturating_mul(self.cpus);
+    ) -> (TraceId, bool) {
+        self.cpus = self.cpus.max((cpu as usize).saturating_add(1));
+        let most = |bytes| stacks_on(self.cpus, bytes);
         let before = builder.stack_bytes();
         let share = self.of_process.entry(pid).or_default();
         if *share < most(limits.process_stack_bytes) && before < most(limits.stack_bytes) {
             let number = builder.trace(trace);
             *share += builder.stack_bytes() - before;
-            return number;
+            return (number, false);
         }
         if let Some(number) = builder.known_trace(trace) {
-            return number;
+            return (number, false);
         }
         let is_kernel = |frame: &&Frame| matches!(frame, Frame::Kernel { .. });
         let kept = trace.frames.iter().take_while(is_kernel).count() + 1;
         let frames = &trace.frames[..kept.min(trace.frames.len())];
-        builder.trace(&Trace::new(frames, Stop::TooManyStacks))
+        (builder.trace(&Trace::new(frames, Stop::TooManyStacks)), true)
     }
 }
 
@@ -75,7 +72,7 @@ mod tests {
         let mut shares = StackShares::default();
         let limits = Limits { process_stack_bytes: 20_000, stack_bytes: 60_000, ..Limits::default() };
         let mut number = |pid, frames: &[Frame], stop| {
-            shares.trace(&mut builder, &limits, (pid, 0), &Trace::new(frames, stop))
+            shares.trace(&mut builder, &limits, (pid, 0), &Trace::new(frames, stop)).0
         };
         let whole = number(1, &stack(0), Stop::Root);
         let numbers: Vec<_> = (1..200).map(|at| number(1, &stack(at), Stop::Root)).collect();
@@ -87,5 +84,20 @@ mod tests {
         let last = in_all.map(|(pid, at)| number(pid, &stack(at), Stop::Root)).last();
         assert_eq!(last, Some(cut));
         assert!(builder.stack_bytes() < limits.stack_bytes + 2 * FRAMES * size_of::<Frame>());
+    }
+
+    #[test]
+    fn more_cpus_grant_slowly_more() {
+        let limits = Limits { process_stack_bytes: 10_000, stack_bytes: 10_000, ..Limits::default() };
+        let [one, two, many, any] = [0, 1, 255, u32::MAX].map(|cpu| {
+            let (mut builder, mut shares) = (ProfileBuilder::new(Duration::ZERO), StackShares::default());
+            for number in 0..4000 {
+                let stack = stack(number);
+                shares.trace(&mut builder, &limits, (1, cpu), &Trace::new(&stack[..], Stop::Root));
+            }
+            builder.stack_bytes() / 1000
+        });
+        assert!((10..13).contains(&one) && (20..23).contains(&two), "{one} {two}");
+        assert!((226..230).contains(&many) && (320..324).contains(&any), "{many} {any}");
     }
 }

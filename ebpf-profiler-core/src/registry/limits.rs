@@ -35,12 +35,22 @@ pub struct Limits {
     pub modules: usize,
     /// Bytes of the paths of these files; 4 MiB by default. Beyond it, paths of further files are cut to their last 64 bytes.
     pub name_bytes: usize,
-    /// Bytes of the different stacks of one process in a profile, for each CPU; 4 MiB by default. Beyond it, samples with further
-    /// stacks keep their kernel frames and the innermost function, and end with
+    /// Bytes of the different stacks of one process in a profile, on a machine of one CPU; 4 MiB by default. Beyond it, samples with
+    /// further stacks keep their kernel frames and the innermost function, and end with
     /// [`Stop::TooManyStacks`](crate::trace::Stop::TooManyStacks). A flame graph of stacks that never repeat takes 17 times as
     /// much.
+    ///
+    /// More CPUs bring more samples, but most of the stacks of one are those of others. The limit grows with the square root of
+    /// twice their number, up to 512 CPUs:
+    ///
+    /// | CPUs | 1 | 2 | 8 | 32 | 128 | 256 | 512 and more |
+    /// | --- | --- | --- | --- | --- | --- | --- | --- |
+    /// | factor | 1 | 2 | 4 | 8 | 16 | 22.6 | 32 |
+    /// | of one process, MiB | 4 | 8 | 16 | 32 | 64 | 90 | 128 |
+    /// | of all processes, MiB | 8 | 16 | 32 | 64 | 128 | 181 | 256 |
     pub process_stack_bytes: usize,
-    /// Bytes of the different stacks of all processes in a profile, for each CPU; 8 MiB by default.
+    /// Bytes of the different stacks of all processes in a profile, on a machine of one CPU; 8 MiB by default. Grows with the
+    /// CPUs as `process_stack_bytes` does.
     pub stack_bytes: usize,
 }
 
@@ -57,6 +67,17 @@ impl Default for Limits {
             stack_bytes: 8 << 20,
         }
     }
+}
+
+/// CPUs at most that make the memory of stacks larger.
+const MAX_CPUS: usize = 512;
+
+/// Returns the bytes of different stacks on a machine of `cpus` CPUs, if `bytes` is the limit on one CPU.
+pub(crate) fn stacks_on(cpus: usize, bytes: usize) -> usize {
+    let cpus = cpus.clamp(1, MAX_CPUS) as u128;
+    let factor_squared = (2 * cpus).min(cpus * cpus);
+    let bytes = (bytes as u128).saturating_pow(2).saturating_mul(factor_squared).isqrt();
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// Mappings at most that the kernel side searches in one process.
@@ -133,6 +154,18 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn memory_of_stacks_grows_with_the_square_root_of_the_cpus() {
+        let mebibytes = |cpus| stacks_on(cpus, Limits::default().stack_bytes) as f64 / f64::from(1 << 20);
+        assert_eq!(
+            [0, 1, 2, 8, 32, 128, 512, 1 << 20].map(mebibytes),
+            [8., 8., 16., 32., 64., 128., 256., 256.]
+        );
+        assert!((180.0..182.0).contains(&mebibytes(256)), "{}", mebibytes(256));
+        assert!((3..600).all(|cpus| mebibytes(cpus - 1) <= mebibytes(cpus)));
+        assert_eq!(stacks_on(512, usize::MAX), usize::MAX);
+    }
 
     #[test]
     fn reads_become_rarer_until_they_are_no_longer_needed() {

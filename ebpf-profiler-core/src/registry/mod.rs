@@ -52,6 +52,7 @@ use hashbrown::{HashMap, HashSet};
 
 use self::epochs::Epochs;
 pub use self::limits::Limits;
+pub(crate) use self::limits::stacks_on;
 use self::limits::{MAX_MAPPINGS, PublishLimit, ReadLimit};
 use self::modules::Modules;
 use self::names::Names;

@@ -14,7 +14,7 @@ mod governor;
 use ebpf_programs::abi::arena::BLOCK;
 
 use super::error::OptionError;
-use crate::registry::Limits;
+use crate::registry::{Limits, stacks_on};
 pub(super) use governor::{Governor, Measured};
 
 /// CPU time, as a share of that of all CPUs, and memory that a profiler may cost: for [`Builder::budget`](super::Builder::budget).
@@ -35,7 +35,9 @@ pub(super) use governor::{Governor, Measured};
 ///
 /// # Memory
 ///
-/// The space for unwind tables, the ring buffer and the [`Limits`] are reduced to what fits, down to a minimum.
+/// The space for unwind tables, the ring buffer and the [`Limits`] are reduced to what fits, down to a minimum. Of what the code, the
+/// CPUs and a profile leave, a half is for unwind tables, an eighth for the ring buffer, an eighth for the different stacks of a
+/// profile, and the rest for processes and files.
 ///
 /// # Examples
 ///
@@ -87,10 +89,10 @@ impl Budget {
         }
     }
 
-    /// Reduces sizes in bytes of tables and ring, and limits, so that they fit.
-    pub(super) fn reduce(&self, cpus: u32, tables: &mut u64, ring: &mut u32, limits: &mut Limits) {
+    /// Reduces sizes in bytes of tables and ring, and limits, so that they fit. `cpus` has the numbers of the CPUs.
+    pub(super) fn reduce(&self, cpus: &[u32], tables: &mut u64, ring: &mut u32, limits: &mut Limits) {
         let Some(memory) = self.memory else { return };
-        let left = memory.saturating_sub(base(cpus));
+        let left = memory.saturating_sub(base(cpus.len() as u32));
         *tables = (*tables).min(left / 2).max(BLOCK as u64);
         let fitting = (left / 8).clamp(64 << 10, 1 << 30).ilog2();
         *ring = (*ring).min(1 << fitting);
@@ -102,8 +104,16 @@ impl Budget {
         scale(&mut limits.processes);
         scale(&mut limits.modules);
         scale(&mut limits.name_bytes);
-        scale(&mut limits.process_stack_bytes);
-        scale(&mut limits.stack_bytes);
+        let span = cpus.iter().max().map_or(1, |&highest| highest as usize + 1);
+        let bound = |limit: &mut usize, most: u64| {
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            let bytes = stacks_on(span, *limit);
+            if bytes > most {
+                *limit = (*limit as u128 * most as u128 / bytes as u128) as usize;
+            }
+        };
+        bound(&mut limits.process_stack_bytes, left / 16);
+        bound(&mut limits.stack_bytes, left / 8);
     }
 }
 
@@ -150,16 +160,32 @@ mod tests {
     #[test]
     fn sizes_fit_into_the_memory() {
         let (mut tables, mut ring, mut limits) = (1 << 30, 4 << 20, Limits::default());
-        Budget::cpu(0.01).reduce(2, &mut tables, &mut ring, &mut limits);
+        Budget::cpu(0.01).reduce(&[0, 1], &mut tables, &mut ring, &mut limits);
         assert_eq!((tables, ring, limits.clone()), (1 << 30, 4 << 20, Limits::default()));
-        Budget::cpu(0.01).memory(64 << 20).reduce(2, &mut tables, &mut ring, &mut limits);
+        Budget::cpu(0.01).memory(64 << 20).reduce(&[0, 1], &mut tables, &mut ring, &mut limits);
         assert_eq!((tables, ring), (21 << 20, 4 << 20));
         assert_eq!((limits.processes, limits.mappings), ((1 << 15) * 42 / 128, Limits::default().mappings));
-        assert_eq!(
-            (limits.process_stack_bytes, limits.stack_bytes),
-            ((4 << 20) * 42 / 128, (8 << 20) * 42 / 128)
-        );
-        Budget::cpu(0.01).memory(30 << 20).reduce(2, &mut tables, &mut ring, &mut limits);
+        assert_eq!((limits.process_stack_bytes, limits.stack_bytes), ((21 << 20) / 16, (21 << 20) / 8));
+        Budget::cpu(0.01).memory(30 << 20).reduce(&[0, 1], &mut tables, &mut ring, &mut limits);
         assert_eq!((tables, ring), (4 << 20, 1 << 20));
+    }
+
+    #[test]
+    fn memory_is_kept_on_all_machines() {
+        for count in [1, 2, 3, 8, 64, 256, 1024] {
+            let least = base(count) + (8 << 20);
+            for cpus in [(0..count).collect::<Vec<_>>(), (4096..4096 + count).collect()] {
+                for memory in [least, least * 2, 300 << 20, 1 << 30, 1 << 40] {
+                    let memory = memory.max(least);
+                    let (mut tables, mut ring, mut limits) = (1 << 30, 4 << 20, Limits::default());
+                    Budget::cpu(0.01).memory(memory).reduce(&cpus, &mut tables, &mut ring, &mut limits);
+                    let span = cpus.last().map_or(0, |cpu| *cpu as usize + 1);
+                    let stacks = stacks_on(span, limits.stack_bytes) as u64;
+                    let sum = base(count) + tables + u64::from(ring) + stacks;
+                    assert!(sum <= memory - (memory - base(count)) / 4, "{count} CPUs: {sum} of {memory}");
+                    assert!(stacks > 0 && stacks_on(span, limits.process_stack_bytes) > 0);
+                }
+            }
+        }
     }
 }
