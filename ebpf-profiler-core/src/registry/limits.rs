@@ -22,8 +22,9 @@ pub struct Limits {
     /// Executable mappings of all processes; 262,144 by default. Forked processes share those in which they do not
     /// differ.
     ///
-    /// Beyond it, processes that were not sampled are read again when they are; then the processes with the most
-    /// mappings are left out for 10 s.
+    /// Beyond it, processes that were not sampled are read again when they are, then those without a sample for 10 s. If that is
+    /// not enough, the largest of those with more than a 64th of the limit are left out for 10 s, and then those without a sample for
+    /// the longest time.
     pub regions: usize,
     /// Processes; 32,768 by default. Beyond it, those that were not sampled for the longest time are read again when
     /// they are.

@@ -204,7 +204,7 @@ impl Registry {
         let opened = self.resolve(pid, now);
         self.discover_runtimes(pid, now);
         if self.published_mappings + self.processes.get(&pid)?.regions.len() > self.limits.regions {
-            self.evict_largest(now);
+            self.evict(now);
         }
         let entry = self.processes.get_mut(&pid)?;
         let count = entry.regions.len() as u64;
