@@ -52,7 +52,7 @@ struct Cpu {
 }
 
 impl LiveSource {
-    /// Starts the clocks of all CPUs, and attaches all other triggers.
+    /// Starts the clocks of all CPUs of the filter, and attaches all other triggers.
     pub(super) fn start(
         kernel: Kernel,
         period: Duration,
@@ -82,7 +82,7 @@ impl LiveSource {
         // What runs is read from `/proc` after this.
         source.has_new_cpu = false;
         source.kernel.wanted.set(pids);
-        source.kernel.attached.attach()?;
+        source.kernel.attached.attach(filter)?;
         Ok((source, waker))
     }
 
@@ -103,7 +103,7 @@ impl LiveSource {
                 let life = cpus::life(number);
                 let sideband = Sideband::open(number)?;
                 let clock = self.clock(number)?;
-                self.kernel.attached.follow_cpu(number)?;
+                self.kernel.attached.follow_cpu(number, &self.filter)?;
                 self.has_new_cpu = true;
                 self.cpus.push(Cpu { number, life, sideband, clock });
             }
@@ -111,8 +111,12 @@ impl LiveSource {
         Ok(())
     }
 
-    /// Opens the clock of a CPU; `None` while sampling is paused, and without CPU time.
+    /// Opens the clock of a CPU; `None` while sampling is paused, without CPU time, and if the filter has other CPUs: those that are
+    /// isolated (`isolcpus`, `nohz_full`) are not interrupted then.
     fn clock(&self, cpu: u32) -> io::Result<Option<OwnedFd>> {
+        if !self.filter.has_cpu(cpu) {
+            return Ok(None);
+        }
         let (Some(sampler), Some(period)) = (self.kernel.walks.sampler(), self.period) else {
             return Ok(None);
         };
@@ -238,7 +242,7 @@ impl Source for LiveSource {
         self.restart_clocks()?;
         if self.period.is_some() {
             self.kernel.walks.accept_own()?;
-            self.kernel.attached.attach().map_err(|error| io::Error::other(error.to_string()))?;
+            self.kernel.attached.attach(&self.filter).map_err(|error| io::Error::other(error.to_string()))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use ebpf_programs::abi::filter::Filter;
+use ebpf_programs::abi::filter::{Filter, condition};
 
 /// Conditions that the kernel side checks before it walks a stack.
 #[derive(Clone, Debug)]
@@ -21,6 +21,13 @@ impl KernelFilter {
     /// Returns the conditions.
     pub fn filter(&self) -> &Filter {
         &self.filter
+    }
+
+    /// Returns `true` if events on a CPU can pass.
+    pub fn has_cpu(&self, cpu: u32) -> bool {
+        let Filter { conditions, cpus, .. } = &*self.filter;
+        let is_set = |word: &u64| word >> (cpu % 64) & 1 == 1;
+        conditions & condition::CPUS == 0 || cpus.get(cpu as usize / 64).is_some_and(is_set)
     }
 
     /// Returns the folders of control groups.

@@ -91,6 +91,30 @@ fn only_the_cpu_is_sampled() {
     assert_eq!((profile.total(), health.filtered), (0, 2 * CALLS));
 }
 
+/// No clock runs on the others: its ticks would be counted as filtered.
+#[test]
+#[ignore = "needs root"]
+fn other_cpus_are_not_interrupted() {
+    test_needs::root!();
+    test_needs::programs!("gcc");
+    let mut pair = Pair::start("clocks");
+    let builder = Profiler::builder().frequency(997).on(Trigger::cpu());
+    let profiler = start(builder.filter(Filter::new().cpu(4_000)));
+    let used: u64 = pair.work(400).into_iter().sum();
+    let before = profiler.health();
+    assert!(used > 50_000_000, "{used} ns of work");
+    assert_eq!((before.pipeline.samples, before.filtered), (0, 0), "{before:?}");
+    // A filter that is changed opens the clocks, and closes them again.
+    profiler.set_filter(&Filter::new()).unwrap();
+    pair.work(400);
+    let both = profiler.set_filter(&Filter::new().cpu(4_000)).unwrap();
+    assert!(both.total() > 50, "{} samples", both.total());
+    let filtered = profiler.health().filtered;
+    pair.work(400);
+    let (last, health) = profiler.finish().unwrap();
+    assert_eq!((last.total(), health.filtered), (0, filtered), "{health:?}");
+}
+
 /// Such waits are dropped before the interrupt in which the others are sampled.
 #[test]
 #[ignore = "needs root"]

@@ -93,7 +93,8 @@ impl Filter {
         self
     }
 
-    /// Accepts events on CPU `number`, below 4,096.
+    /// Accepts events on CPU `number`, below 4,096. On other CPUs no clock and no counter runs, so that isolated ones (`isolcpus`,
+    /// `nohz_full`) are not interrupted; what these would have sampled is not counted.
     #[must_use = "returns the changed filter"]
     pub fn cpu(mut self, number: u32) -> Filter {
         self.cpus.push(number);
@@ -204,6 +205,15 @@ mod tests {
         assert!(text(Filter::new().thread("0123456789abcdef")).contains("15 bytes"));
         let long = (0..9).fold(Filter::new(), |filter, number| filter.thread(format!("worker-{number}")));
         assert!(text(long).contains("together"));
+    }
+
+    #[test]
+    fn events_pass_on_the_cpus_of_the_filter() {
+        let filter = Filter::new().cpu(3).cpu(65).compile().unwrap();
+        let passing: Vec<u32> = (0..5000).filter(|&cpu| filter.has_cpu(cpu)).collect();
+        assert_eq!(passing, [3, 65]);
+        let all = Filter::new().user_code().compile().unwrap();
+        assert!([0, 4095, 4096, u32::MAX].into_iter().all(|cpu| all.has_cpu(cpu)));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::counter::{Counter, HARDWARE, check_hardware};
 use super::fentry::FunctionProgram;
 use super::place::Place;
 use super::{Event, Trigger, off_cpu};
+use crate::sample::KernelFilter;
 
 /// The triggers of a profiler other than the clock, with their programs.
 pub(in super::super) struct Attached {
@@ -137,8 +138,8 @@ impl Attached {
         Ok(Attached { programs, triggers: points, links, counters, is_attached: false })
     }
 
-    /// Attaches all programs.
-    pub(in super::super) fn attach(&mut self) -> Result<(), StartError> {
+    /// Attaches all programs, those of counters on the CPUs of the filter.
+    pub(in super::super) fn attach(&mut self, filter: &KernelFilter) -> Result<(), StartError> {
         for (trigger, point) in &self.triggers {
             let links = self.links_of(point).map_err(|error| failed(trigger, error.to_string()));
             match links {
@@ -150,7 +151,8 @@ impl Attached {
             }
         }
         let online = cpus::online().map_err(StartError::sampling)?;
-        let counters = online.into_iter().map(|cpu| Ok((cpu, self.counters_of(cpu)?)));
+        let counted = online.into_iter().filter(|&cpu| filter.has_cpu(cpu));
+        let counters = counted.map(|cpu| Ok((cpu, self.counters_of(cpu)?)));
         match counters.collect() {
             Ok(counters) => self.counters = counters,
             Err(error) => {
@@ -163,9 +165,9 @@ impl Attached {
     }
 
     /// Attaches the programs of counters on a CPU that came online.
-    pub(in super::super) fn follow_cpu(&mut self, cpu: u32) -> io::Result<()> {
+    pub(in super::super) fn follow_cpu(&mut self, cpu: u32, filter: &KernelFilter) -> io::Result<()> {
         self.leave_cpu(cpu);
-        if self.is_attached {
+        if self.is_attached && filter.has_cpu(cpu) {
             let counters = self.counters_of(cpu).map_err(|error| io::Error::other(error.to_string()))?;
             self.counters.push((cpu, counters));
         }
