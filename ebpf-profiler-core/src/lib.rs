@@ -196,8 +196,8 @@
 //! | bound | default | beyond it |
 //! | --- | --- | --- |
 //! | executable mappings of a process | 16,384 | its samples in others end with `too many mappings` |
-//! | of all processes, shared ones once | 262,144 | idle processes are read again; then the largest are left out for 10 s |
-//! | processes | 32,768 | those without samples are read again |
+//! | of all processes, shared ones once | 262,144; up to 1,048,576 on machines of more than 64 CPUs or 64 GiB | idle processes are read again; then those with more than a 64th are left out for 10 s |
+//! | processes | 32,768; up to 131,072 on such machines | those without samples are read again |
 //! | files that a process maps as code | 1,024 | frames without names |
 //! | of all processes | 16,384 | unused ones are dropped, then frames without names |
 //! | bytes of their paths | 4 MiB | 64 bytes of each name are kept |

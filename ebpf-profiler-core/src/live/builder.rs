@@ -17,7 +17,7 @@ use super::kernel_fault::KernelFault;
 use super::kernel_names::LiveNames;
 use super::kernel_version;
 use super::label;
-use super::loader::{self, Loaded};
+use super::loader::{self, Loaded, Machine, Scaled};
 use super::mapped_file;
 use super::options;
 use super::perf;
@@ -56,7 +56,7 @@ use crate::unwind::UnwindCompiler;
 pub struct Builder {
     hertz: u32,
     triggers: Vec<Trigger>,
-    ring: u32,
+    ring: Option<u32>,
     memory: u64,
     exclude_self: bool,
     pids: Vec<u32>,
@@ -69,7 +69,7 @@ pub struct Builder {
     jitter: f64,
     recording: Option<PathBuf>,
     deadline: Duration,
-    limits: Limits,
+    limits: Option<Limits>,
     budget: Option<Budget>,
     accepts_faults: bool,
     walk_time: Duration,
@@ -83,7 +83,7 @@ impl Builder {
         Builder {
             hertz: 19,
             triggers: Vec::new(),
-            ring: 4 << 20,
+            ring: None,
             memory: u64::from(CHUNKS) * u64::from(CHUNK_BLOCKS) * BLOCK as u64,
             exclude_self: true,
             pids: Vec::new(),
@@ -96,7 +96,7 @@ impl Builder {
             jitter: 0.0,
             recording: None,
             deadline: Duration::from_secs(5),
-            limits: Limits::default(),
+            limits: None,
             budget: None,
             accepts_faults: false,
             walk_time: Duration::from_micros(500),
@@ -210,11 +210,12 @@ impl Builder {
         self
     }
 
-    /// Sets the size of the ring in bytes: a power of two from 64 KiB to 1 GiB, 4 MiB by default.
+    /// Sets the size of the ring in bytes: a power of two from 64 KiB to 1 GiB; by default 64 KiB for each CPU,
+    /// but at least 4 MiB and at most 32 MiB.
     ///
     /// The ring takes the records that do not fit into a per-CPU buffer.
     pub fn ring_size(mut self, bytes: u32) -> Builder {
-        self.ring = bytes;
+        self.ring = Some(bytes);
         self
     }
 
@@ -224,9 +225,11 @@ impl Builder {
         self
     }
 
-    /// Sets the bounds of what other programs can make the profiler keep: mappings, processes, files.
+    /// Sets the bounds of what other programs can make the profiler keep: mappings, processes, files. By default
+    /// those of [`Limits`], and more processes and mappings on machines of more than 64 CPUs or 64 GiB: up to 131,072 and 1,048,576,
+    /// unless there is a budget of memory.
     pub fn limits(mut self, limits: Limits) -> Builder {
-        self.limits = limits;
+        self.limits = Some(limits);
         self
     }
 
@@ -327,8 +330,13 @@ impl Builder {
     pub fn start(mut self) -> Result<Profiler, StartError> {
         self.check()?;
         let online = cpus::online().unwrap_or_else(|_| vec![0]);
+        let mut sizes = self.sizes();
+        let mut limits = self.limits.take().unwrap_or_else(|| match self.has_memory_budget() {
+            true => Limits::default(),
+            false => sizes.limits(),
+        });
         if let Some(budget) = &self.budget {
-            budget.reduce(&online, &mut self.memory, &mut self.ring, &mut self.limits);
+            budget.reduce(&online, &mut self.memory, &mut sizes.ring, &mut limits);
         }
         let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
         let exclude = if includes_self { 0 } else { std::process::id() };
@@ -339,7 +347,7 @@ impl Builder {
         let walkers = self.languages.iter().fold(0, |bits, language| bits | language.walkers());
         let triggers = self.triggers();
         let Loaded { mut kernel, tables, own, held } =
-            loader::load(self.ring, exclude, walkers, &triggers, self.budget.is_some(), self.walk_time)?;
+            loader::load(sizes, exclude, walkers, &triggers, self.budget.is_some(), self.walk_time)?;
         kernel.walks.set_reservation(self.reservation.clone());
         let period = options::period(self.hertz);
         let kinds: Vec<SampleKind> = triggers.iter().flat_map(|trigger| trigger.kinds(period)).collect();
@@ -355,7 +363,7 @@ impl Builder {
         if let Some(recorder) = &recorder {
             registry.set_journal(Box::new(recorder.clone()));
         }
-        registry.set_limits(self.limits);
+        registry.set_limits(limits);
         registry.set_filter(&self.pids);
         registry.add_languages(self.languages);
         registry.prepare(perf::clock_now(libc::CLOCK_MONOTONIC));
@@ -409,6 +417,20 @@ impl Builder {
             .map_err(|error| StartError::Recording { path: path.clone(), error })
     }
 
+    /// Returns the sizes for this machine, and those that were set.
+    fn sizes(&self) -> Scaled {
+        let mut machine = Machine::this();
+        if self.has_memory_budget() {
+            machine.memory = 0;
+        }
+        let sizes = machine.sizes();
+        Scaled { ring: self.ring.unwrap_or(sizes.ring), ..sizes }
+    }
+
+    fn has_memory_budget(&self) -> bool {
+        self.budget.is_some_and(|budget| budget.memory.is_some())
+    }
+
     /// Returns the triggers, CPU time first: its program counts on number 0.
     fn triggers(&self) -> Vec<Trigger> {
         let mut triggers = self.triggers.clone();
@@ -452,7 +474,7 @@ impl Builder {
             budget.check(cpus::online().map_or(1, |cpus| cpus.len() as u32))?;
         }
         options::check_walk_time(self.walk_time)?;
-        options::check_ring(self.ring)
+        self.ring.map_or(Ok(()), options::check_ring)
     }
 }
 

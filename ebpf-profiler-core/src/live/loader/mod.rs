@@ -8,6 +8,8 @@
 
 mod counters;
 
+mod sizes;
+
 mod walks;
 
 use std::ffi::CStr;
@@ -23,6 +25,7 @@ use object::read::elf::ElfFile64;
 use object::{LittleEndian, Object as _, ObjectSection as _};
 
 pub(super) use counters::{Counters, KindCosts};
+pub(super) use sizes::{Machine, Scaled};
 pub(super) use walks::Walks;
 
 use crate::live::bpf::{self, Map};
@@ -84,11 +87,11 @@ fn failed_to_set(error: io::Error) -> StartError {
     StartError::System { what: "set a program to call", error }
 }
 
-/// Loads the kernel side with a ring of `ring` bytes, without samples of process `exclude`; 0 excludes none. `walkers` has a
+/// Loads the kernel side with these sizes, without samples of process `exclude`; 0 excludes none. `walkers` has a
 /// bit for each [number](abi::interpreter::walker) of a walker that is needed. CPU time is the first of `triggers`, if it is one.
 /// With a budget, the kernel side measures the cost of samples.
 pub(super) fn load(
-    ring: u32,
+    scaled: Scaled,
     exclude: u32,
     walkers: u32,
     triggers: &[Trigger],
@@ -97,8 +100,9 @@ pub(super) fn load(
 ) -> Result<Loaded, StartError> {
     check_kernel()?;
     check_object(ebpf_programs::OBJECT)?;
-    let sizes = Sizes::new(triggers)?;
-    let mut object = open(ring, walkers, triggers, has_budget, &sizes)?;
+    let sizes = Sizes::new(triggers, scaled)?;
+    let ring = scaled.ring;
+    let mut object = open(walkers, triggers, has_budget, &sizes)?;
     let Sizes { cpus, buffers, slots, .. } = sizes;
     if triggers.iter().any(Trigger::is_off_cpu) {
         object.fill_with_inner("KICKS", cpus)?;
@@ -146,25 +150,26 @@ struct Sizes {
     levels: u32,
     /// Per-CPU states of all levels.
     slots: u32,
+    /// Those that depend on the machine alone.
+    scaled: Scaled,
 }
 
 impl Sizes {
-    fn new(triggers: &[Trigger]) -> Result<Sizes, StartError> {
+    fn new(triggers: &[Trigger], scaled: Scaled) -> Result<Sizes, StartError> {
         let no_cpus = |error| StartError::system("list the CPUs", &[], error);
         let cpus = cpus::possible().map_err(no_cpus)?;
         let buffers = cpus::online().map_err(no_cpus)?.into_iter().max().map_or(1, |highest| highest + 1);
         let levels = if triggers.iter().all(Trigger::is_cpu) { 1 } else { MAX_LEVELS };
-        Ok(Sizes { cpus, buffers, levels, slots: cpus * levels })
+        Ok(Sizes { cpus, buffers, levels, slots: cpus * levels, scaled })
     }
 }
 
 /// Opens the kernel object with the programs, maps and constants that the triggers need.
 fn open(
-    ring: u32,
     walkers: u32,
     triggers: &[Trigger],
     has_budget: bool,
-    &Sizes { cpus, buffers, levels, slots }: &Sizes,
+    &Sizes { cpus, buffers, levels, slots, scaled }: &Sizes,
 ) -> Result<KernelObject, StartError> {
     let own = Trigger::numbered(triggers)
         .fold(0u64, |kinds, (kind, it)| kinds | u64::from(it.is_own()) << (kind & 63));
@@ -173,11 +178,13 @@ fn open(
         ("CLAIMS", cpus),
         ("COUNTERS", slots),
         ("CPU_BUFFERS", buffers),
-        ("RING", ring),
+        ("RING", scaled.ring),
+        ("PROCESSES", scaled.processes),
+        ("WANTED", sizes::with_spare(scaled.processes, cpus)),
         ("WOKEN", cpus),
         ("COSTS", if has_budget { cpus } else { 1 }),
     ];
-    entries.extend(entries_of_triggers(triggers));
+    entries.extend(entries_of_triggers(triggers, cpus));
     let mut unused = Vec::new();
     if triggers.iter().any(Trigger::is_off_cpu) {
         entries.push(("KICKS", cpus))
@@ -200,14 +207,14 @@ fn open(
 }
 
 /// Returns the maps that some triggers alone need, with their number of entries: one if there is no such trigger.
-fn entries_of_triggers(triggers: &[Trigger]) -> [(&'static str, u32); 5] {
+fn entries_of_triggers(triggers: &[Trigger], cpus: u32) -> [(&'static str, u32); 5] {
     let if_any = |is: fn(&Trigger) -> bool, entries| if triggers.iter().any(is) { entries } else { 1 };
     [
         ("SWITCHED", if_any(Trigger::is_off_cpu, abi::off_cpu::SETS)),
-        ("SPANS", if_any(Trigger::has_spans, abi::span::MAX_SPANS)),
+        ("SPANS", if_any(Trigger::has_spans, sizes::with_spare(abi::span::MAX_SPANS, cpus))),
         ("OWN_EVENTS", if_any(Trigger::is_own, abi::own::MAX_EVENTS)),
         ("HELD", triggers.iter().map(Trigger::max_held).sum::<u32>().max(1)),
-        ("OPENINGS", if_any(Trigger::is_live, abi::held::MAX_OPENINGS)),
+        ("OPENINGS", if_any(Trigger::is_live, sizes::with_spare(abi::held::MAX_OPENINGS, cpus))),
     ]
 }
 
