@@ -12,6 +12,8 @@ pub(super) struct StackShares {
     of_process: HashMap<u32, usize>,
     /// One more than the highest number of a CPU with samples.
     cpus: usize,
+    /// Bytes at most of one process, and of all, on that many CPUs.
+    most: [usize; 2],
 }
 
 impl StackShares {
@@ -24,11 +26,15 @@ impl StackShares {
         (pid, cpu): (u32, u32),
         trace: &Trace<'_>,
     ) -> (TraceId, bool) {
-        self.cpus = self.cpus.max((cpu as usize).saturating_add(1));
-        let most = |bytes| stacks_on(self.cpus, bytes);
+        if cpu as usize >= self.cpus {
+            self.cpus = (cpu as usize).saturating_add(1);
+            self.most =
+                [limits.process_stack_bytes, limits.stack_bytes].map(|bytes| stacks_on(self.cpus, bytes));
+        }
+        let [of_process, of_all] = self.most;
         let before = builder.stack_bytes();
         let share = self.of_process.entry(pid).or_default();
-        if *share < most(limits.process_stack_bytes) && before < most(limits.stack_bytes) {
+        if *share < of_process && before < of_all {
             let number = builder.trace(trace);
             *share += builder.stack_bytes() - before;
             return (number, false);

@@ -124,12 +124,22 @@ impl ProfileBuilder {
 
     /// Interns a trace and returns its number.
     pub(crate) fn trace(&mut self, trace: &Trace<'_>) -> TraceId {
+        let hash = self.traces.hash(trace);
+        if let Some(id) = self.traces.noted(hash, trace, &self.frames.items) {
+            return id;
+        }
         let frames = trace.frames.iter().map(|&frame| FrameId(self.frames.intern(frame)));
-        self.traces.intern(trace, frames)
+        let id = self.traces.intern(trace, frames);
+        self.traces.note(hash, id);
+        id
     }
 
     /// Returns the number of a trace; `None` if it is unknown.
     pub(crate) fn known_trace(&mut self, trace: &Trace<'_>) -> Option<TraceId> {
+        let hash = self.traces.hash(trace);
+        if let Some(id) = self.traces.noted(hash, trace, &self.frames.items) {
+            return Some(id);
+        }
         let frames = trace.frames.iter().map(|frame| self.frames.get(frame).map(FrameId));
         self.traces.find(trace, frames)
     }

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::{FrameId, StackId, TraceId};
-use crate::trace::{Stop, Trace};
+use crate::trace::{Frame, Stop, Trace};
 
 /// All traces of a profile.
 ///
@@ -73,6 +73,8 @@ pub(super) struct TraceInterner {
     traces: Traces,
     by_frames: HashTable<(u64, u32)>,
     by_content: HashMap<StoredTrace, TraceId>,
+    /// Traces by the hash of their frames before these have numbers.
+    by_trace: HashTable<(u64, TraceId)>,
     hasher: DefaultHashBuilder,
     scratch: Vec<FrameId>,
 }
@@ -102,6 +104,31 @@ impl TraceInterner {
         let stack = StackId(self.known_stack(self.hasher.hash_one(&self.scratch[..]))?);
         let stored = StoredTrace { stack, stop: trace.stop, omitted: trace.omitted, gap: trace.gap };
         self.by_content.get(&stored).copied()
+    }
+
+    /// Returns the hash of a trace.
+    pub(super) fn hash(&self, trace: &Trace<'_>) -> u64 {
+        self.hasher.hash_one((&trace.frames[..], trace.stop, trace.omitted, trace.gap))
+    }
+
+    /// Returns the number of a trace with this hash that was noted; `None` if there is none. `items` are the frames by their numbers.
+    pub(super) fn noted(&self, hash: u64, trace: &Trace<'_>, items: &[Frame]) -> Option<TraceId> {
+        let is_it = |&(known, id): &(u64, TraceId)| {
+            let (stored, frames) = self.get(id);
+            known == hash
+                && (stored.stop, stored.omitted, stored.gap) == (trace.stop, trace.omitted, trace.gap)
+                && frames.len() == trace.frames.len()
+                && frames.iter().zip(trace.frames.iter()).all(|(id, frame)| items[id.0 as usize] == *frame)
+        };
+        self.by_trace.find(hash, is_it).map(|&(_, id)| id)
+    }
+
+    /// Notes the number of a trace with this hash: the next time it is found without a look-up of each frame.
+    pub(super) fn note(&mut self, hash: u64, id: TraceId) {
+        // Noted already if its frames got other names since.
+        if self.by_trace.find(hash, |&noted| noted == (hash, id)).is_none() {
+            self.by_trace.insert_unique(hash, (hash, id), |&(hash, _)| hash);
+        }
     }
 
     /// Returns the number of frames of all different stacks.
@@ -144,6 +171,27 @@ mod tests {
 
     fn trace(stop: Stop, omitted: u32) -> Trace<'static> {
         Trace { frames: [].as_slice().into(), stop, omitted, gap: 0 }
+    }
+
+    #[test]
+    fn noted_traces_are_found_by_their_frames() {
+        let mut interner = TraceInterner::default();
+        let frames = [1, 2].map(|address| Frame::Kernel { address });
+        let ids = [FrameId(0), FrameId(1)];
+        let root = Trace::new(&frames[..], Stop::Root);
+        let id = interner.intern(&root, ids.into_iter());
+        let hash = interner.hash(&root);
+        assert_eq!(interner.noted(hash, &root, &frames), None);
+        for _ in 0..3 {
+            interner.note(hash, id);
+        }
+        assert_eq!((interner.noted(hash, &root, &frames), interner.by_trace.len()), (Some(id), 1));
+        // Traces with the same hash.
+        for other in [Trace::new(&frames[..1], Stop::Root), Trace::new(&frames[..], Stop::TooDeep)] {
+            assert_eq!(interner.noted(hash, &other, &frames), None);
+        }
+        let renamed = [frames[0], Frame::Kernel { address: 3 }];
+        assert_eq!(interner.noted(hash, &root, &renamed), None);
     }
 
     #[test]

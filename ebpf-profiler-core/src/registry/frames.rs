@@ -1,10 +1,12 @@
 //! Frames from the words of a walker.
 
+use std::ops::Range;
+
 use ebpf_programs::abi::record::frame;
 
 use super::Registry;
 use super::modules::Modules;
-use crate::process::Regions;
+use crate::process::{Mapped, Regions};
 use crate::trace::{Found, Frame};
 
 impl Registry {
@@ -12,10 +14,13 @@ impl Registry {
     pub fn frames(&mut self, pid: u32, walked: &[u64], now: u64, frames: &mut Vec<Frame>) {
         let Some(entry) = self.processes.get(&pid) else {
             let none = Regions::default();
-            return frames.extend(walked.iter().map(|&walked| frame_of(walked, &none, &mut self.modules)));
+            let mut last = LastRegion::default();
+            let frame = |&walked| frame_of(walked, &none, &mut self.modules, &mut last);
+            return frames.extend(walked.iter().map(frame));
         };
         let regions = entry.regions.clone();
         let mut words = walked.iter();
+        let mut last = LastRegion::default();
         let (mut bare, mut anonymous) = (false, false);
         let unnamed = self.stats.interpreters.unnamed;
         while let Some(&word) = words.next() {
@@ -29,7 +34,7 @@ impl Registry {
                 // The kernel entered a signal handler, which returns to a trampoline.
                 let is_called = words.as_slice().first().is_none_or(|caller| caller & frame::EXACT == 0);
                 let word = if is_called { word } else { word | frame::EXACT };
-                let frame = match frame_of(word, &regions, &mut self.modules) {
+                let frame = match frame_of(word, &regions, &mut self.modules, &mut last) {
                     Frame::Anonymous { address, found } => {
                         anonymous = true;
                         self.jit_frame(pid, &regions, address, found, now)
@@ -53,25 +58,43 @@ impl Registry {
         let Registry { processes, modules, .. } = self;
         let none = Regions::default();
         let regions = processes.get(&pid).map_or(&none, |entry| &entry.regions);
-        frames.extend(walked.iter().map(|&walked| frame_of(walked, regions, modules)));
+        let mut last = LastRegion::default();
+        frames.extend(walked.iter().map(|&walked| frame_of(walked, regions, modules, &mut last)));
     }
 }
 
+/// The region of the frame before, and its file if that is an ELF file: callers are often in the same one.
+#[derive(Default)]
+struct LastRegion {
+    addresses: Range<u64>,
+    file: Option<Mapped>,
+}
+
 /// Returns the frame for one address with [flags](ebpf_programs::abi::record::frame).
-fn frame_of(walked: u64, regions: &Regions, modules: &mut Modules) -> Frame {
+fn frame_of(walked: u64, regions: &Regions, modules: &mut Modules, last: &mut LastRegion) -> Frame {
     let found = match walked {
         walked if walked & frame::GUESSED != 0 => Found::Guessed,
         walked if walked & frame::EXACT != 0 => Found::Uncalled,
         _ => Found::Exactly,
     };
     let address = walked & frame::ADDRESS;
-    let mapped = regions.find(address).and_then(|region| region.file);
-    let module = mapped.and_then(|mapped| Some((mapped, modules.get_mut(mapped.module)?)));
-    match module {
-        Some((mapped, module)) if module.is_elf() => {
-            module.seen = true;
+    if !last.addresses.contains(&address) {
+        *last = region_at(address, regions, modules);
+    }
+    match last.file {
+        Some(mapped) => {
             Frame::Native { module: mapped.module, address: address.wrapping_add(mapped.bias), found }
         }
-        _ => Frame::Anonymous { address, found },
+        None => Frame::Anonymous { address, found },
     }
+}
+
+/// Returns the region at an address, and marks its file as one with frames.
+fn region_at(address: u64, regions: &Regions, modules: &mut Modules) -> LastRegion {
+    let Some(region) = regions.find(address) else { return LastRegion::default() };
+    let file = region.file.filter(|mapped| {
+        let module = modules.get_mut(mapped.module).filter(|module| module.is_elf());
+        module.map(|module| module.seen = true).is_some()
+    });
+    LastRegion { addresses: region.start..region.end, file }
 }
