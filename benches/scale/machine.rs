@@ -30,8 +30,6 @@ pub(crate) struct Shape {
     pub(crate) containers: u32,
     /// `true` if the owner of these files is not root.
     pub(crate) is_foreign: bool,
-    /// Entries of the kernel's map of processes.
-    pub(crate) published: usize,
 }
 
 /// A code segment of a real file.
@@ -44,7 +42,7 @@ pub(crate) struct Code {
 
 /// The machine, shared by the profiler's view of it and the generated events.
 #[derive(Clone)]
-pub(crate) struct Machine(Arc<Mutex<State>>, pub(crate) Arc<Vec<Code>>, Shape);
+pub(crate) struct Machine(Arc<Mutex<State>>, pub(crate) Arc<Vec<Code>>, pub(crate) Shape);
 
 #[derive(Default)]
 struct State {
@@ -81,7 +79,7 @@ impl Machine {
         let container = state.running.get(&parent).copied().unwrap_or(parent);
         state.running.insert(pid, container);
         if let Some(process) = state.published.get(&parent).copied()
-            && state.published.len() < self.2.published
+            && state.published.len() < crate::published(self.2.cpus)
         {
             state.published.insert(pid, process);
         }
@@ -199,7 +197,7 @@ impl Tables for KernelTables {
 
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {
         let mut state = self.1.state();
-        if !state.published.contains_key(&pid) && state.published.len() >= self.1.2.published {
+        if !state.published.contains_key(&pid) && state.published.len() >= crate::published(self.1.2.cpus) {
             return Err(Full);
         }
         state.published.insert(pid, *process);

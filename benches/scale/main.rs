@@ -33,6 +33,7 @@ use std::time::Duration;
 use benches::options::option;
 use benches::report::{median, print, row};
 use benches::usage::on_cpu;
+use ebpf_profiler_core::Limits;
 use ebpf_profiler_core::internal::pipeline::{Clock, Pipeline};
 use ebpf_profiler_core::internal::registry::Registry;
 use ebpf_profiler_core::internal::tables::MemoryTables;
@@ -49,14 +50,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 const FIRST: usize = 2 * BATCHES as usize;
 
 fn main() -> Outcome {
-    let usual = Shape {
-        cpus: 256,
-        processes: 1_000,
-        lives: 0,
-        containers: 20,
-        is_foreign: false,
-        published: PUBLISHED,
-    };
+    let usual = Shape { cpus: 256, processes: 1_000, lives: 0, containers: 20, is_foreign: false };
     let seconds: u32 = option("seconds", 8);
     curve("CPUs", seconds, &[2, 32, 256].map(|cpus| (cpus, Shape { cpus, ..usual })))?;
     curve(
@@ -71,12 +65,18 @@ fn main() -> Outcome {
     curve("containers", seconds, &[5, 50, 500].map(held))?;
     let foreign = |containers| (containers, Shape { containers, is_foreign: true, ..large });
     curve("containers of other users", seconds, &[5, 50, 500].map(foreign))?;
-    stacks(&[2, 32, 256].map(|cpus| Shape { cpus, ..usual }))?;
-    Ok(())
+    let machines = [(2, 200), (16, 1_250), (64, 5_000), (256, 20_000)].map(|(cpus, processes)| {
+        let (lives, containers) = (processes / 20, processes / 40);
+        (cpus, Shape { cpus, processes, lives, containers, ..usual })
+    });
+    curve("CPUs, 78 processes each", seconds, &machines)?;
+    stacks(&[2, 32, 256].map(|cpus| Shape { cpus, ..usual }))
 }
 
-/// Entries of the kernel's map of processes.
-const PUBLISHED: usize = 16_384;
+/// Returns the entries of the kernel's map of processes on a machine of this size.
+fn published(cpus: u32) -> usize {
+    (cpus as usize * 256).clamp(1 << 14, 1 << 16).next_power_of_two()
+}
 
 /// Figures of one machine.
 struct Cost {
@@ -96,7 +96,11 @@ fn pipeline(machine: &Machine, kinds: u16) -> Pipeline {
     let period = Duration::from_secs(1) / 97;
     let tables = KernelTables(MemoryTables::default(), machine.clone());
     let compiler = Box::new(ebpf_profiler_unwind::tables());
-    let registry = Registry::new(Box::new(machine.clone()), Box::new(tables), Some(compiler), 1 << 30);
+    let mut registry = Registry::new(Box::new(machine.clone()), Box::new(tables), Some(compiler), 1 << 30);
+    let mut limits = Limits::default();
+    limits.processes = limits.processes.max(2 * published(machine.2.cpus));
+    limits.regions = limits.regions.max(16 * published(machine.2.cpus));
+    registry.set_limits(limits);
     let mut pipeline = Pipeline::new(registry, Clock::default(), period);
     let kinds = (0..kinds).map(|kind| match kind {
         0 => SampleKind::cpu(period),
