@@ -229,6 +229,7 @@ impl ProfileBuilder {
     }
 
     /// Returns the events that were lost up to now.
+    #[cfg(feature = "live")]
     pub(crate) fn losses(&self) -> &Losses {
         &self.losses
     }

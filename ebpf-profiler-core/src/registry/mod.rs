@@ -372,6 +372,7 @@ impl Registry {
     }
 
     /// Takes the modules that no published process maps any more, once each time that this happens.
+    #[cfg(feature = "live")]
     pub(crate) fn take_left_modules(&mut self) -> Vec<(ModuleId, Module)> {
         self.modules.take_left()
     }

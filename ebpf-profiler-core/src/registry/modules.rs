@@ -219,6 +219,7 @@ impl Modules {
     }
 
     /// Takes the modules that no published process maps any more.
+    #[cfg(feature = "live")]
     pub(super) fn take_left(&mut self) -> Vec<(ModuleId, Module)> {
         let left = std::mem::take(&mut self.left).into_iter().filter_map(|id| {
             let entry = self.entries.get_mut(&id)?;

@@ -8,11 +8,12 @@
 
 use ebpf_profiler_core::language::Reason;
 
-use ebpf_programs::abi::v8::code_check;
+use ebpf_programs::walk::identity::v8 as identity;
 
 use super::heap::{Heap, Object};
 use super::positions::Position;
 use super::version::Version;
+use crate::words::Words;
 
 /// Maximum size of a table, in bytes.
 const MAX_TABLE: usize = 1 << 20;
@@ -20,8 +21,11 @@ const MAX_TABLE: usize = 1 << 20;
 /// Size of an inlined call, in bytes.
 const INLINED_CALL: usize = 16;
 
-/// Offset of the three words of code that are checked.
-const CHECKED: u32 = 40;
+/// Bytes at the start of a `Code` object that hold its fields.
+const HEAD: usize = 72;
+
+/// Offset of the word with the size that a check covers.
+const CHECKED: u32 = 56;
 
 /// Maximum size of code that is found by an address in it, in bytes.
 const MAX_CODE: u64 = 1 << 18;
@@ -76,24 +80,28 @@ impl Code {
     /// Reads a `Code` object.
     pub(super) fn read(heap: &Heap<'_>, object: Object) -> Result<Code, Reason> {
         let layout = &heap.layout.code;
-        heap.ensure_kind(object, heap.layout.types.code)?;
-        let words: [u8; 24] = heap.memory.array(object.field(CHECKED))?;
-        let mut checked = [0; 3];
-        for (to, from) in checked.iter_mut().zip(words.as_chunks().0) {
-            *to = u64::from_le_bytes(*from);
+        let head: [u8; HEAD] = heap.memory.array(object.field(0))?;
+        let word =
+            |at: u32| head.get(at as usize..).and_then(<[u8]>::first_chunk).copied().map(u64::from_le_bytes);
+        let number = |at: u32| word(at).map(|word| word as u32);
+        let map = word(0).and_then(Object::from_word).ok_or(Reason::Implausible)?;
+        if heap.kind_in(map)? != heap.layout.types.code {
+            return Err(Reason::Implausible);
         }
-        let start = match layout.instructions {
-            0 => heap.word(object, layout.start)?,
-            offset => object.field(offset),
+        let read = || {
+            let start = if layout.instructions == 0 {
+                word(layout.start)?
+            } else {
+                object.field(layout.instructions)
+            };
+            let kind = number(layout.flags)? >> layout.kind_shift & layout.kind_mask;
+            let deopt = if kind == layout.baseline { 0 } else { word(layout.deopt)? };
+            Some((start, kind, deopt, word(CHECKED)?, number(layout.size)?))
         };
-        let kind = heap.number(object, layout.flags)? >> layout.kind_shift & layout.kind_mask;
-        Ok(Code {
-            object,
-            start,
-            size: heap.number(object, layout.size)?,
-            kind,
-            check: code_check(start, &checked),
-        })
+        let (start, kind, deopt, checked, size) = read().ok_or(Reason::Implausible)?;
+        let check =
+            identity::code(&mut Words::new(heap.memory), start, checked, deopt, heap.layout.numbers());
+        Ok(Code { object, start, size, kind, check })
     }
 
     /// Returns `true` if it covers an address.

@@ -120,7 +120,6 @@ fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
     let Facts { layout, builtins, .. } = facts;
     let distance = |address: u64| address.wrapping_sub(builtins.all.start);
     let size = |range: &Range<u64>| range.end.saturating_sub(range.start);
-    let (identity, identity_mask) = layout.identity();
     let mut words = [0; parameter::COUNT];
     words[parameter::BUILTINS] = start;
     words[parameter::BUILTINS_SIZE] = size(&builtins.all);
@@ -146,8 +145,8 @@ fn parameters(facts: &Facts, start: u64) -> [u64; parameter::COUNT] {
     words[parameter::KIND_SHIFT] = layout.code.kind_shift.into();
     words[parameter::KIND_MASK] = layout.code.kind_mask.into();
     words[parameter::BASELINE] = layout.code.baseline.into();
-    words[parameter::IDENTITY] = identity.into();
-    words[parameter::IDENTITY_MASK] = identity_mask;
+    words[parameter::NUMBERS] = layout.numbers().pack();
+    words[parameter::POSITION_MASK] = layout.position_mask();
     words[parameter::DATA] = layout.shared.data.into();
     words[parameter::DATA_CODE] = layout.baseline_data.map_or(0, |data| data.code.into());
     words

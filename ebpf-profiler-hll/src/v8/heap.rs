@@ -42,6 +42,11 @@ impl Object {
         Object::from_word(address.wrapping_add(1)).ok_or(Reason::Implausible)
     }
 
+    /// Returns the tagged pointer.
+    pub(super) fn tagged(self) -> u64 {
+        self.0
+    }
+
     /// Returns the address of a field.
     pub(super) fn field(self, offset: u32) -> u64 {
         self.0.wrapping_sub(1).wrapping_add(offset.into())
@@ -69,7 +74,11 @@ impl<'a> Heap<'a> {
 
     /// Returns the number of an object's type.
     pub(super) fn kind(&self, object: Object) -> Result<u16, Reason> {
-        let map = self.object(object, 0)?;
+        self.kind_in(self.object(object, 0)?)
+    }
+
+    /// Returns the number in a map.
+    pub(super) fn kind_in(&self, map: Object) -> Result<u16, Reason> {
         let bytes = self.memory.array(map.field(TYPE as u32))?;
         Ok(u16::from_le_bytes(bytes))
     }

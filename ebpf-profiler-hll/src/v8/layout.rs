@@ -6,7 +6,9 @@
 use std::ops::RangeInclusive;
 
 use ebpf_profiler_core::elf::{Elf, Exports};
+use ebpf_programs::walk::identity::v8 as identity;
 
+use super::heap::ELEMENTS;
 use super::symbols::Symbols;
 use super::version::Version;
 
@@ -81,6 +83,7 @@ pub(super) struct ScriptLayout {
     pub(super) url: u32,
     pub(super) line_offset: u32,
     pub(super) line_ends: u32,
+    pub(super) number: u32,
 }
 
 /// Fields of a `BytecodeArray`.
@@ -125,6 +128,8 @@ pub(super) struct BaselineData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeoptLayout {
     pub(super) literals: u32,
+    /// The number of the compilation, which an isolate never uses again.
+    pub(super) compilation: u32,
     pub(super) shared: u32,
     pub(super) inlinings: u32,
     /// `true` if the function is in a wrapper.
@@ -213,13 +218,17 @@ impl Numbers<'_> {
     fn shared(&self) -> Option<SharedLayout> {
         const CLASS: &str = "SharedFunctionInfo";
         let name_types = ["Object", "Tagged_Object_", "Tagged_NameOrScopeInfoT_"];
+        let script = self
+            .field(CLASS, "script_or_debug_info", &["Object", "HeapObject"])
+            .or_else(|| self.field(CLASS, "script", &["Tagged_HeapObject_", "Tagged_Object_"]))?;
+        let token = self.field(CLASS, "raw_function_token_offset", &["int16_t"])?;
+        // Both are in what a check reads.
+        (script + 8 == token & !7).then_some(())?;
         Some(SharedLayout {
             data: self.field(CLASS, "function_data", &["Object"]).unwrap_or(8),
             name: self.field(CLASS, "name_or_scope_info", &name_types)?,
-            script: self
-                .field(CLASS, "script_or_debug_info", &["Object", "HeapObject"])
-                .or_else(|| self.field(CLASS, "script", &["Tagged_HeapObject_", "Tagged_Object_"]))?,
-            token: self.field(CLASS, "raw_function_token_offset", &["int16_t"])?,
+            script,
+            token,
         })
     }
 
@@ -231,6 +240,7 @@ impl Numbers<'_> {
             url: self.field("Script", "source_url", &["Object"]).unwrap_or(url),
             line_offset: 24,
             line_ends: self.field("Script", "line_ends", &["Object"])?,
+            number: self.field("Script", "id", &["SMI"]).unwrap_or(64),
         })
     }
 
@@ -270,6 +280,7 @@ impl Numbers<'_> {
         let shared = wrapped.or_else(|| self.get(&["DeoptimizationDataSharedFunctionInfoIndex"]));
         DeoptLayout {
             literals: self.get(&["DeoptimizationDataLiteralArrayIndex"]).unwrap_or(2),
+            compilation: self.get(&["DeoptimizationDataOptimizationIdIndex"]).unwrap_or(5),
             shared: shared.unwrap_or(6),
             inlinings: self.get(&["DeoptimizationDataInliningPositionsIndex"]).unwrap_or(7),
             is_wrapped: wrapped.is_some(),
@@ -344,10 +355,16 @@ pub(super) fn number(elf: &Elf, exports: &Exports<'_>, name: &str) -> Option<u32
 }
 
 impl Layout {
-    /// Returns the offset of the 16 bytes of a `SharedFunctionInfo` that make its check, and the mask of the first eight:
-    /// distance of the function's token, and the number of the function in its script.
-    pub(super) fn identity(&self) -> (u32, u64) {
-        let token = self.shared.token;
-        (token & !7, 0xffff << ((token & 7) * 8))
+    /// Returns the mask of the bits of the word behind a function's script that are the distance of its token.
+    pub(super) fn position_mask(&self) -> u64 {
+        0xffff << ((self.shared.token & 7) * 8)
+    }
+
+    /// Returns the offsets of the numbers that checks cover.
+    pub(super) fn numbers(&self) -> identity::Numbers {
+        let in_deopt = ELEMENTS.saturating_add(self.deopt.compilation.saturating_mul(8));
+        let [script, in_script, deopt, in_deopt] =
+            [self.shared.script, self.script.number, self.code.deopt, in_deopt].map(|offset| offset as u16);
+        identity::Numbers { script, in_script, deopt, in_deopt }
     }
 }

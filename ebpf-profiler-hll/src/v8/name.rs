@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use ebpf_profiler_core::language::{Attached, Function, Inlines, Lines, Memory, Reason};
 use ebpf_programs::abi::record::frame;
-use ebpf_programs::abi::v8::{BYTES, address_check, function_check, shape};
+use ebpf_programs::abi::v8::{BYTES, address_check, shape};
+use ebpf_programs::walk::identity::v8 as identity;
 
 use super::code::{self, Code, Deopt};
 use super::find::Facts;
@@ -14,6 +15,7 @@ use super::positions::{self, Position};
 use super::script::{Script, Scripts};
 use super::shared::{self, Shared};
 use super::wasm::Modules;
+use crate::words::Words;
 
 /// Maximum size of a bytecode array and of its position table, in bytes.
 const MAX_BYTECODE: usize = 1 << 22;
@@ -24,6 +26,9 @@ const MAX_DEPTH: usize = 64;
 /// Maximum number of codes and of functions that are kept.
 const MAX_KEPT: usize = 1 << 14;
 
+/// Maximum number of functions in optimized code that are kept, with their lines.
+const MAX_OPTIMIZED: usize = 1 << 8;
+
 /// Names the functions of one process.
 pub(super) struct Names {
     facts: Arc<Facts>,
@@ -32,6 +37,8 @@ pub(super) struct Names {
     functions: HashMap<Object, Object>,
     /// Codes that were found by addresses in them, by start.
     codes: std::collections::BTreeMap<u64, Code>,
+    /// Functions in optimized code that was found so, by the code and its check.
+    optimized: HashMap<(Object, u32), Arc<Function>>,
     wasm: Option<Modules>,
 }
 
@@ -44,6 +51,7 @@ impl Names {
             scripts: Scripts::default(),
             functions: HashMap::new(),
             codes: Default::default(),
+            optimized: HashMap::new(),
             wasm,
         }
     }
@@ -108,6 +116,20 @@ impl Names {
         Ok(named.function.with_lines(lines).with_inlines(expansion.inlines))
     }
 
+    /// Does this once for each compilation: many addresses are in code that a loop entered.
+    fn optimized_once(&mut self, heap: &Heap<'_>, code: &Code) -> Result<Arc<Function>, Reason> {
+        let key = (code.object, code.check);
+        if let Some(known) = self.optimized.get(&key) {
+            return Ok(known.clone());
+        }
+        let function = Arc::new(self.optimized(heap, code)?);
+        if self.optimized.len() >= MAX_OPTIMIZED {
+            self.optimized.clear();
+        }
+        self.optimized.insert(key, function.clone());
+        Ok(function)
+    }
+
     /// Names the function whose code covers an address.
     fn at_address(&mut self, heap: &Heap<'_>, pc: u64, check: u32) -> Result<Function, Reason> {
         let around: [u8; 16] = heap.memory.array(pc.wrapping_sub(8))?;
@@ -118,10 +140,12 @@ impl Names {
             0 => Ok(function),
             _ => Err(Reason::Replaced),
         };
-        if let Some(found) = self.wasm.as_mut().and_then(|wasm| wasm.function(heap.memory, pc)) {
+        // Before WebAssembly, whose maps take longer to search.
+        let Some(code) = self.code_at(heap, pc) else {
+            let found = self.wasm.as_mut().and_then(|wasm| wasm.function(heap.memory, pc));
+            let found = found.ok_or(Reason::Implausible)?;
             return without_function(Function::new(found.name).with_file(found.file));
-        }
-        let code = self.code_at(heap, pc).ok_or(Reason::Implausible)?;
+        };
         if let Some(name) = code.stub(heap) {
             return without_function(Function::new(name));
         }
@@ -132,8 +156,8 @@ impl Names {
             return Err(Reason::Replaced);
         }
         let function = match code.is_baseline(heap) {
-            true => self.baseline(heap, shared, Some(code))?,
-            false => self.optimized(heap, &code)?,
+            true => Arc::new(self.baseline(heap, shared, Some(code))?),
+            false => self.optimized_once(heap, &code)?,
         };
         // There is but one position.
         let offset = pc.wrapping_sub(code.start) as u32;
@@ -143,7 +167,8 @@ impl Names {
         let calls: Vec<_> =
             function.inlines.at(offset).map(|(inlined, line)| (inlines.add(inlined.clone()), line)).collect();
         inlines.push(0, &calls);
-        Ok(function.with_lines(lines).with_inlines(inlines))
+        let named = Function::new(&*function.name).with_file(&*function.file);
+        Ok(named.with_start_line(function.start_line).with_lines(lines).with_inlines(inlines))
     }
 
     /// Returns the code that covers an address.
@@ -244,8 +269,9 @@ fn baseline_of(heap: &Heap<'_>, shared: Object) -> Result<Code, Reason> {
 /// Returns the check of a `SharedFunctionInfo`, as the kernel side computes it.
 fn check_of(heap: &Heap<'_>, shared: Object) -> Result<u32, Reason> {
     heap.ensure_kind(shared, heap.layout.types.shared)?;
-    let (offset, mask) = heap.layout.identity();
-    Ok(function_check(heap.word(shared, offset)?, mask, heap.word(shared, offset + 8)?))
+    let (mask, numbers) = (heap.layout.position_mask(), heap.layout.numbers());
+    let check = identity::function(&mut Words::new(heap.memory), shared.tagged(), mask, numbers);
+    check.ok_or(Reason::Unreadable)
 }
 
 /// A function without its lines, and its script.

@@ -106,6 +106,8 @@ pub(super) struct Modules {
     layout: WasmLayout,
     /// Differences between addresses in the process and in the file, one of which is right.
     biases: Vec<u64>,
+    /// Addresses of the roots of the maps in the state, once it is there.
+    maps: Vec<u64>,
     modules: HashMap<u64, Arc<Module>>,
 }
 
@@ -127,20 +129,33 @@ struct Module {
 
 impl Modules {
     pub(super) fn new(layout: WasmLayout, biases: Vec<u64>) -> Modules {
-        Modules { layout, biases, modules: HashMap::new() }
+        Modules { layout, biases, maps: Vec::new(), modules: HashMap::new() }
     }
 
     /// Returns the function whose code covers an address.
     pub(super) fn function(&mut self, memory: &dyn Memory, pc: u64) -> Option<WasmFunction> {
+        self.find_maps(memory);
         let own = self.function_of_module(memory, pc);
         own.or_else(|| {
-            let is_shared = self.biases.iter().any(|&bias| self.is_shared(memory, bias, pc));
+            let is_shared = self.is_shared(memory, pc);
             is_shared.then(|| WasmFunction { name: IMPORTED.to_owned(), file: FILE })
         })
     }
 
+    /// Finds the maps in the state, which stays where it is.
+    fn find_maps(&mut self, memory: &dyn Memory) {
+        if !self.maps.is_empty() {
+            return;
+        }
+        let states = self.biases.iter().filter_map(|&bias| self.state(memory, bias));
+        self.maps = states
+            .map(|state| maps(memory, state).collect())
+            .find(|maps: &Vec<u64>| !maps.is_empty())
+            .unwrap_or_default();
+    }
+
     fn function_of_module(&mut self, memory: &dyn Memory, pc: u64) -> Option<WasmFunction> {
-        let owner = self.biases.iter().find_map(|bias| self.owner(memory, *bias, pc))?;
+        let owner = self.owner(memory, pc)?;
         let module = self.module(memory, owner)?;
         let index = self.index(memory, owner, &module, pc)?;
         let name = match module.names.get(&index) {
@@ -158,12 +173,10 @@ impl Modules {
     }
 
     /// Returns `true` if code without a module covers an address.
-    fn is_shared(&self, memory: &dyn Memory, bias: u64, pc: u64) -> bool {
+    fn is_shared(&self, memory: &dyn Memory, pc: u64) -> bool {
         let covers = |code: u64| memory.u64(code) == Ok(0) && self.code_at(memory, code, pc).is_some();
-        let maps = self.state(memory, bias).map(|state| maps(memory, state));
-        maps.into_iter()
-            .flatten()
-            .any(|map| last_up_to(memory, map, pc).and_then(|code| memory.u64(code).ok()).is_some_and(covers))
+        let code = |map: u64| last_up_to(memory, map, pc).and_then(|code| memory.u64(code).ok());
+        self.maps.iter().any(|&map| code(map).is_some_and(covers))
     }
 
     /// Returns the number of the function of a `WasmCode` if it covers an address.
@@ -175,8 +188,8 @@ impl Modules {
     }
 
     /// Returns the address of the `NativeModule` that owns the region of an address.
-    fn owner(&self, memory: &dyn Memory, bias: u64, pc: u64) -> Option<u64> {
-        maps(memory, self.state(memory, bias)?).find_map(|map| {
+    fn owner(&self, memory: &dyn Memory, pc: u64) -> Option<u64> {
+        self.maps.iter().find_map(|&map| {
             let region = last_up_to(memory, map, pc)?;
             let end = memory.u64(region).ok()?;
             (pc < end).then(|| memory.u64(region.wrapping_add(8)).ok())?

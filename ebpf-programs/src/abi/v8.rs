@@ -36,7 +36,8 @@ pub mod parameter {
     pub const LEAVE: usize = 9;
     /// Size of `BaselineLeaveFrame`, in bytes; 0 for none.
     pub const LEAVE_SIZE: usize = 10;
-    // 11 is free.
+    /// Packed [offsets](crate::walk::identity::v8::Numbers) that lead to the numbers of scripts and of compilations.
+    pub const NUMBERS: usize = 11;
     /// Number of the word from the frame pointer down, from 1 at -8, that holds the bytecode offset.
     pub const OFFSET_WORD: usize = 12;
     /// Offset of the `SharedFunctionInfo` in a `JSFunction`: 24 or 32.
@@ -55,10 +56,9 @@ pub mod parameter {
     pub const KIND_SHIFT: usize = 19;
     /// The kind of baseline code; beyond the mask for none.
     pub const BASELINE: usize = 20;
-    /// Offset of the 16 bytes of a `SharedFunctionInfo` that make its [check](super::function_check).
-    pub const IDENTITY: usize = 21;
-    /// Mask of the first eight of them.
-    pub const IDENTITY_MASK: usize = 22;
+    // 21 is free.
+    /// Mask of the bits of the word behind the script of a `SharedFunctionInfo` that hold its position.
+    pub const POSITION_MASK: usize = 22;
     /// Offset of the data of a `SharedFunctionInfo`, which is the baseline code if there is one, or [refers](DATA_CODE) to it.
     pub const DATA: usize = 23;
     /// Address of the process's table of entry points, through which functions refer to code; 0 for none.
@@ -92,18 +92,6 @@ pub mod shape {
     /// Code that the function's objects don't refer to: an address in it. Position 0; the check is an
     /// [`address_check`](super::address_check).
     pub const ADDRESS: u8 = 3;
-}
-
-/// Returns the check of a `SharedFunctionInfo`: a hash of the 16 bytes with its position in the script.
-#[inline(always)]
-pub const fn function_check(identity: u64, mask: u64, literal: u64) -> u32 {
-    fold(identity & mask, literal >> 32)
-}
-
-/// Returns the check of a `Code` object: a hash of the address of its instructions and the three words from offset 40.
-#[inline(always)]
-pub const fn code_check(start: u64, words: &[u64; 3]) -> u32 {
-    fold(start, words[2])
 }
 
 /// Returns the check of an address in code: a hash of the 16 bytes around it, from 8 before it. The lower half depends on the

@@ -17,11 +17,12 @@
 //! Builtins that are functions of their own are native frames, for which the unwind table of their file has rows.
 
 use super::arch::{Arch, CallInstruction, HalfFrame, HalfState};
+use super::identity::v8::{self as identity, Numbers};
 use super::{Caller, Walk};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::abi::table::Rule;
-use crate::abi::v8::{address_check, code_check, function_check, parameter, shape};
+use crate::abi::v8::{address_check, parameter, shape};
 use crate::machine::Machine;
 
 /// Maximum distance from the stack pointer to the frame pointer, in bytes.
@@ -321,6 +322,7 @@ fn code_at<M: Machine>(walk: &Walk, machine: &mut M, code: u64, pc: u64, other: 
     }
     let Some(words) = machine.read_object(code.wrapping_sub(1), FIRST as u32 + 24) else { return Code::NONE };
     let map = words[0] as u32;
+    let data = [words[1], words[2]];
     let words = [words[5], words[6], words[7]];
     let half = |offset: u64| {
         let index = offset.wrapping_sub(FIRST);
@@ -342,7 +344,10 @@ fn code_at<M: Machine>(walk: &Walk, machine: &mut M, code: u64, pc: u64, other: 
     let flags = half(parameter(walk, parameter::FLAGS));
     let kind = flags >> (parameter(walk, parameter::KIND_SHIFT) & 31) & parameter(walk, parameter::KIND_MASK);
     let is_baseline = kind == parameter(walk, parameter::BASELINE);
-    let (offset, check) = (pc.wrapping_sub(start), code_check(start, &words));
+    let numbers = Numbers::unpack(parameter(walk, parameter::NUMBERS));
+    let deopt = if numbers.deopt == 8 { data[0] } else { data[1] };
+    let deopt = if is_baseline { 0 } else { deopt };
+    let (offset, check) = (pc.wrapping_sub(start), identity::code(machine, start, words[2], deopt, numbers));
     Code { address: code, offset, check, is_baseline, map }
 }
 
@@ -370,12 +375,8 @@ fn cache<M: Machine>(walk: &Walk, machine: &mut M, pc: u64, code: &Code) {
 /// Returns the check of a tagged `SharedFunctionInfo`.
 #[inline(always)]
 fn check_of<M: Machine>(walk: &Walk, machine: &mut M, shared: u64) -> Option<u32> {
-    if shared & 3 != 1 {
-        return None;
-    }
-    let at = shared.wrapping_sub(1).wrapping_add(parameter(walk, parameter::IDENTITY));
-    let words = machine.read_object(at, 16)?;
-    Some(function_check(words[0], parameter(walk, parameter::IDENTITY_MASK), words[1]))
+    let numbers = Numbers::unpack(parameter(walk, parameter::NUMBERS));
+    identity::function(machine, shared, parameter(walk, parameter::POSITION_MASK), numbers)
 }
 
 /// Emits a function by its `SharedFunctionInfo`.

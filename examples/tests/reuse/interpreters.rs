@@ -146,16 +146,18 @@ pub(crate) fn phps() -> Vec<Interpreter> {
     installed.into_iter().chain(fetched).collect()
 }
 
-/// Those of `cargo xtask fixtures v8`.
-pub(crate) fn nodes() -> Vec<Interpreter> {
-    let names = ["12", "14", "16", "18", "20", "22", "24", "25", "26"];
+/// Versions of Node.js.
+pub(crate) const NODES: &[&str] = &["12", "14", "16", "18", "20", "22", "24", "25", "26"];
+
+/// Those of `cargo xtask fixtures v8` with these versions.
+pub(crate) fn nodes(versions: &[&str]) -> Vec<Interpreter> {
     let find = |version: &str| {
         let program = fixtures().join(format!("node-{version}/bin/node"));
         let options = [PathBuf::from("--expose-gc")].into();
         let interpreter = Interpreter::new(version, program.clone(), "reuse.js");
         program.is_file().then_some(Interpreter { options, ..interpreter })
     };
-    names.into_iter().filter_map(find).collect()
+    versions.iter().filter_map(|version| find(version)).collect()
 }
 
 /// Those of `cargo xtask fixtures hotspot`, with compilers and without.

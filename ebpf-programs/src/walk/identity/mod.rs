@@ -12,6 +12,8 @@ pub mod ruby;
 
 pub mod texts;
 
+pub mod v8;
+
 use crate::abi::interpreter::FRAME_BYTES;
 use crate::machine::Machine;
 
