@@ -34,6 +34,9 @@ const LONG: &[&str] = &["fuzz", "gimli", "registers"];
 /// Time after which no step works any more. CI ends runs after 90 minutes, without a word on their steps.
 const LIMIT: Duration = Duration::from_secs(80 * 60);
 
+/// Longest time of both kernels: emulated, each takes three minutes where nothing else runs.
+const KERNELS: Duration = Duration::from_secs(15 * 60);
+
 /// Installs packages and runs all steps.
 pub(crate) fn task(_: &[String]) -> Outcome {
     let mut tally = Tally::within(LIMIT);
@@ -58,7 +61,9 @@ pub(crate) fn task(_: &[String]) -> Outcome {
         test::live(&mut tally, &tests);
     }
     tally.step("optimized", |summaries| optimized(&tests, summaries));
-    tally.step("kernels", |_| kernels::profile_by(target().join(PROFILE).join("flamegraph"), &tests));
+    tally.limited_step("kernels", KERNELS, |_| {
+        kernels::profile_by(target().join(PROFILE).join("flamegraph"), &tests)
+    });
     tally.close()
 }
 

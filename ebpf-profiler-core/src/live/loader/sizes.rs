@@ -18,7 +18,7 @@ use std::fs;
 use crate::live::cpus;
 use crate::registry::Limits;
 
-/// What sizes depend on.
+/// The facts on which sizes depend.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::live) struct Machine {
     /// CPUs that are online.
