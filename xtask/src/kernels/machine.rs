@@ -77,7 +77,8 @@ impl Drop for Machine {
 const QEMU: &[&str] = &[
     "qemu-system-x86_64",
     "-accel",
-    "tcg",
+    // On two threads, kernels that replace instructions another processor runs panic or hang now and then.
+    "tcg,thread=single",
     "-cpu",
     "max",
     "-smp",

@@ -141,7 +141,7 @@ fn directory() -> PathBuf {
 }
 
 /// An emulated boot takes some seconds; the rest is for the program.
-const LIMIT: Duration = Duration::from_secs(400);
+const LIMIT: Duration = Duration::from_secs(700);
 
 fn versions() -> String {
     KERNELS.iter().map(|kernel| kernel.version).collect::<Vec<_>>().join(", ")
