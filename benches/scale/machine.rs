@@ -1,5 +1,6 @@
 //! A generated machine: its processes and files, and the kernel's map of published processes.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,6 @@ use ebpf_profiler_core::internal::tables::{Full, MemoryTables, Tables};
 use ebpf_profiler_core::internal::testing::FakeSystem;
 use ebpf_profiler_core::process::Opener;
 use ebpf_programs::abi::mapping::Process;
-use std::collections::{BTreeMap, HashMap};
 
 /// Executable mappings of a process.
 pub(crate) const MAPPINGS: u32 = 15;
@@ -26,7 +26,7 @@ pub(crate) struct Shape {
     pub(crate) processes: u32,
     /// Processes a second that begin and end.
     pub(crate) lives: u32,
-    /// Containers, each with files of its own.
+    /// Number of containers. The files of each are its own.
     pub(crate) containers: u32,
     /// `true` if the owner of these files is not root.
     pub(crate) is_foreign: bool,
@@ -42,7 +42,12 @@ pub(crate) struct Code {
 
 /// The machine, shared by the profiler's view of it and the generated events.
 #[derive(Clone)]
-pub(crate) struct Machine(Arc<Mutex<State>>, pub(crate) Arc<Vec<Code>>, pub(crate) Shape);
+pub(crate) struct Machine {
+    state: Arc<Mutex<State>>,
+    /// The code segments of files that are in each container.
+    pub(crate) code: Arc<Vec<Code>>,
+    pub(crate) shape: Shape,
+}
 
 #[derive(Default)]
 struct State {
@@ -57,11 +62,11 @@ impl Machine {
     pub(crate) fn new(shape: Shape) -> io::Result<Machine> {
         let state =
             State { running: (0..shape.processes).map(|at| (1000 + at, at)).collect(), ..State::default() };
-        Ok(Machine(Arc::new(Mutex::new(state)), Arc::new(code()?), shape))
+        Ok(Machine { state: Arc::new(Mutex::new(state)), code: Arc::new(code()?), shape })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the reads of mappings since the start.
@@ -79,7 +84,7 @@ impl Machine {
         let container = state.running.get(&parent).copied().unwrap_or(parent);
         state.running.insert(pid, container);
         if let Some(process) = state.published.get(&parent).copied()
-            && state.published.len() < crate::published(self.2.cpus)
+            && state.published.len() < crate::published(self.shape.cpus)
         {
             state.published.insert(pid, process);
         }
@@ -97,12 +102,12 @@ impl Machine {
 
     /// Returns a mapping of a process, as an event of the kernel (by build id) or of `/proc` (by inode).
     pub(crate) fn mapping(&self, pid: u32, index: u32, is_event: bool) -> MapEvent {
-        let container = self.state().running.get(&pid).copied().unwrap_or(pid) % self.2.containers.max(1);
+        let container = self.state().running.get(&pid).copied().unwrap_or(pid) % self.shape.containers.max(1);
         self.mapping_in(container, pid, index, is_event)
     }
 
     fn mapping_in(&self, container: u32, pid: u32, index: u32, is_event: bool) -> MapEvent {
-        let code = &self.1[index as usize % self.1.len()];
+        let code = &self.code[index as usize % self.code.len()];
         let inode = u64::from(container) * 64 + u64::from(index) + 1;
         let file = match &code.build_id {
             Some(id) if is_event => FileId::BuildId(id.clone()),
@@ -140,7 +145,7 @@ impl System for Machine {
         let container = {
             let mut state = self.state();
             state.reads += 1;
-            *state.running.get(&pid).ok_or(io::ErrorKind::NotFound)? % self.2.containers.max(1)
+            *state.running.get(&pid).ok_or(io::ErrorKind::NotFound)? % self.shape.containers.max(1)
         };
         Ok((0..MAPPINGS).map(|index| self.mapping_in(container, pid, index, false)).collect())
     }
@@ -152,13 +157,13 @@ impl System for Machine {
     }
 
     fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
-        let container = self.state().running.get(&pid).copied().unwrap_or(pid) % self.2.containers.max(1);
-        let index = self.1.iter().position(|code| code.path == mapping.path).unwrap_or_default() as u64;
+        let container = self.state().running.get(&pid).copied().unwrap_or(pid) % self.shape.containers.max(1);
+        let index = self.code.iter().position(|code| code.path == mapping.path).unwrap_or_default() as u64;
         let inode = match mapping.file {
             FileId::Inode { inode, .. } => inode,
             _ => u64::from(container) * 64 + index + 1,
         };
-        let inode = self.2.is_foreign.then_some((0x801, inode));
+        let inode = self.shape.is_foreign.then_some((0x801, inode));
         Arc::new(CodeFile { path: mapping.path.clone(), inode })
     }
 
@@ -197,7 +202,8 @@ impl Tables for KernelTables {
 
     fn set_process(&mut self, pid: u32, process: &Process) -> Result<(), Full> {
         let mut state = self.1.state();
-        if !state.published.contains_key(&pid) && state.published.len() >= crate::published(self.1.2.cpus) {
+        if !state.published.contains_key(&pid) && state.published.len() >= crate::published(self.1.shape.cpus)
+        {
             return Err(Full);
         }
         state.published.insert(pid, *process);

@@ -13,7 +13,8 @@
 //!
 //! | column | |
 //! | --- | --- |
-//! | raw, whole | shares of the samples that are unwound in user space, and whose stacks are whole |
+//! | raw | share of the samples that are unwound in user space |
+//! | whole | share of the samples with whole stacks |
 //! | first, steady | CPU time of the pipeline for a sample, life events included: in the first 2 s, and the median batch afterwards |
 //! | CPU | share of one CPU, afterwards |
 //! | heap | maximum of allocated memory, without the arena |
@@ -98,8 +99,8 @@ fn pipeline(machine: &Machine, kinds: u16) -> Pipeline {
     let compiler = Box::new(ebpf_profiler_unwind::tables());
     let mut registry = Registry::new(Box::new(machine.clone()), Box::new(tables), Some(compiler), 1 << 30);
     let mut limits = Limits::default();
-    limits.processes = limits.processes.max(2 * published(machine.2.cpus));
-    limits.regions = limits.regions.max(16 * published(machine.2.cpus));
+    limits.processes = limits.processes.max(2 * published(machine.shape.cpus));
+    limits.regions = limits.regions.max(16 * published(machine.shape.cpus));
     registry.set_limits(limits);
     let mut pipeline = Pipeline::new(registry, Clock::default(), period);
     let kinds = (0..kinds).map(|kind| match kind {
@@ -114,7 +115,7 @@ fn pipeline(machine: &Machine, kinds: u16) -> Pipeline {
 /// Runs a machine for a time, with three kinds of samples.
 fn run(shape: Shape, seconds: u32) -> Outcome<Cost> {
     let machine = Machine::new(shape)?;
-    let mut stream = Stream::new(machine.clone(), shape);
+    let mut stream = Stream::new(machine.clone());
     stream.kinds = 3;
     let before = heap::now();
     let mut pipeline = pipeline(&machine, 3);
@@ -204,7 +205,7 @@ fn stacks(shapes: &[Shape]) -> Outcome {
     let mut rows = vec![row(["CPUs, no stack repeats", "samples", "whole", "heap MiB"])];
     for &shape in shapes {
         let machine = Machine::new(shape)?;
-        let mut stream = Stream::new(machine.clone(), shape);
+        let mut stream = Stream::new(machine.clone());
         stream.is_unique = true;
         let before = heap::now();
         let mut pipeline = pipeline(&machine, 1);

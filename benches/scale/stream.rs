@@ -5,7 +5,7 @@ use ebpf_profiler_core::internal::testing::FakeTick;
 use ebpf_profiler_core::trace::Stop;
 use ebpf_programs::abi::registers::Registers;
 
-use crate::machine::{Machine, Shape, WALKED, start};
+use crate::machine::{Machine, WALKED, start};
 
 /// Samples a second and CPU.
 const HERTZ: u32 = 97;
@@ -26,7 +26,6 @@ const LOADED: u32 = 6;
 /// The events of a machine.
 pub(crate) struct Stream {
     machine: Machine,
-    shape: Shape,
     random: u64,
     time: u64,
     next: u32,
@@ -39,10 +38,9 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(machine: Machine, shape: Shape) -> Stream {
+    pub(crate) fn new(machine: Machine) -> Stream {
         Stream {
             machine,
-            shape,
             random: 1,
             time: 1_000_000_000,
             next: 1 << 20,
@@ -56,8 +54,8 @@ impl Stream {
     pub(crate) fn next(&mut self) -> Batch {
         let mut batch = Batch::default();
         let ended = std::mem::take(&mut self.born);
-        let samples = (self.shape.cpus * HERTZ / BATCHES).max(1);
-        let lives = self.shape.lives / BATCHES;
+        let samples = (self.machine.shape.cpus * HERTZ / BATCHES).max(1);
+        let lives = self.machine.shape.lives / BATCHES;
         let (begin, length) = (self.time, 1_000_000_000 / u64::from(BATCHES));
         let mut live = 0;
         for at in 0..samples {
@@ -67,7 +65,8 @@ impl Stream {
                 live += 1;
             }
             let pid = self.choose();
-            let tick = self.sample(pid).cpu(at % self.shape.cpus).value(at as u16 % self.kinds, 10_000_000);
+            let tick =
+                self.sample(pid).cpu(at % self.machine.shape.cpus).value(at as u16 % self.kinds, 10_000_000);
             batch.push_tick(&tick.bytes());
         }
         self.time = begin + length;
@@ -76,7 +75,7 @@ impl Stream {
 
     /// Lets one process begin and another end.
     fn live(&mut self, batch: &mut Batch, ended: Option<u32>) {
-        let (pid, parent) = (self.next, 1000 + self.random() as u32 % self.shape.processes);
+        let (pid, parent) = (self.next, 1000 + self.random() as u32 % self.machine.shape.processes);
         self.next += 1;
         self.born.push(pid);
         self.machine.fork(pid, parent);
@@ -104,7 +103,8 @@ impl Stream {
             let at = self.random() as usize % self.born.len();
             return self.born[at];
         }
-        1000 + ((share * share * f64::from(self.shape.processes)) as u32).min(self.shape.processes - 1)
+        1000 + ((share * share * f64::from(self.machine.shape.processes)) as u32)
+            .min(self.machine.shape.processes - 1)
     }
 
     /// Returns a sample as the kernel side sends it: walked if the process is published, raw otherwise.
@@ -130,14 +130,14 @@ impl Stream {
         tick.kernel(&kernel)
     }
 
-    /// Returns the address of a frame: the root half is that of all stacks of the program.
+    /// Returns the address of a frame. All stacks of a program have the same root half.
     fn address(&self, pid: u32, stack: u64, depth: u64) -> u64 {
         let stack = if depth < FRAMES / 2 { stack } else { 0 };
         let seed = (stack.wrapping_mul(FRAMES) + depth).wrapping_mul(97) + u64::from(pid % PROGRAMS);
         let hash =
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let index = (hash >> 60) as u32 % WALKED;
-        let code = &self.machine.1[index as usize % self.machine.1.len()];
+        let code = &self.machine.code[index as usize % self.machine.code.len()];
         // Recurring calls of a library are at few addresses.
         start(pid, index) + (hash >> 20) % (code.len / 64) * 64
     }

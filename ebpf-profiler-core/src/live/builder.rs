@@ -330,14 +330,7 @@ impl Builder {
     pub fn start(mut self) -> Result<Profiler, StartError> {
         self.check()?;
         let online = cpus::online().unwrap_or_else(|_| vec![0]);
-        let mut sizes = self.sizes();
-        let mut limits = self.limits.take().unwrap_or_else(|| match self.has_memory_budget() {
-            true => Limits::default(),
-            false => sizes.limits(),
-        });
-        if let Some(budget) = &self.budget {
-            budget.reduce(&online, &mut self.memory, &mut sizes.ring, &mut limits);
-        }
+        let (sizes, limits) = self.sizes(&online);
         let includes_self = !self.exclude_self || self.pids.contains(&std::process::id());
         let exclude = if includes_self { 0 } else { std::process::id() };
         let filter = self.filter.compile().map_err(OptionError::Filter)?;
@@ -417,18 +410,21 @@ impl Builder {
             .map_err(|error| StartError::Recording { path: path.clone(), error })
     }
 
-    /// Returns the sizes for this machine, and those that were set.
-    fn sizes(&self) -> Scaled {
+    /// Returns the sizes and limits that were set, or those for this machine, and reduces them and the memory of tables to the budget.
+    fn sizes(&mut self, online: &[u32]) -> (Scaled, Limits) {
+        let has_memory_budget = self.budget.is_some_and(|budget| budget.memory.is_some());
         let mut machine = Machine::this();
-        if self.has_memory_budget() {
+        if has_memory_budget {
             machine.memory = 0;
         }
-        let sizes = machine.sizes();
-        Scaled { ring: self.ring.unwrap_or(sizes.ring), ..sizes }
-    }
-
-    fn has_memory_budget(&self) -> bool {
-        self.budget.is_some_and(|budget| budget.memory.is_some())
+        let mut sizes = machine.sizes();
+        let scaled = if has_memory_budget { Limits::default() } else { sizes.limits() };
+        let mut limits = self.limits.take().unwrap_or(scaled);
+        sizes.ring = self.ring.unwrap_or(sizes.ring);
+        if let Some(budget) = &self.budget {
+            budget.reduce(online, &mut self.memory, &mut sizes.ring, &mut limits);
+        }
+        (sizes, limits)
     }
 
     /// Returns the triggers, CPU time first: its program counts on number 0.

@@ -138,7 +138,7 @@ impl Attached {
         Ok(Attached { programs, triggers: points, links, counters, is_attached: false })
     }
 
-    /// Attaches all programs, those of counters on the CPUs of the filter.
+    /// Attaches all programs. Counters count on the CPUs of the filter alone.
     pub(in super::super) fn attach(&mut self, filter: &KernelFilter) -> Result<(), StartError> {
         for (trigger, point) in &self.triggers {
             let links = self.links_of(point).map_err(|error| failed(trigger, error.to_string()));

@@ -115,7 +115,7 @@ mod tests {
         memory.0[16] = 8 << 32;
         let after = function(&mut memory, 1, u64::MAX, NUMBERS).unwrap();
         assert_ne!(before, after);
-        // Debug information in the place of the script has a pointer there.
+        // A function that is debugged has another object there, with a pointer at this offset.
         memory.0[16] = 0x1001;
         let moved = function(&mut memory, 1, u64::MAX, NUMBERS).unwrap();
         memory.0[16] = 0x2001;
