@@ -1,11 +1,13 @@
 //! Attach attempts before the dynamic loader has finished, and after the runtime has changed.
 #![expect(clippy::unwrap_used, reason = "a test that can't go on has failed")]
 
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ebpf_profiler_core::elf::Elf;
+use ebpf_profiler_core::internal::process::{Description, System};
 use ebpf_profiler_core::internal::registry::Registry;
 use ebpf_profiler_core::internal::sample::{FileId, Life, LifeEvent, MapEvent};
 use ebpf_profiler_core::internal::tables::MemoryTables;
@@ -13,6 +15,7 @@ use ebpf_profiler_core::internal::testing::FakeSystem;
 use ebpf_profiler_core::language::{
     Attached, Attachment, FramePath, FrameWalker, Function, Language, Memory, Reason, Runtime, Target,
 };
+use ebpf_profiler_core::process::Opener;
 use ebpf_programs::abi::arena::UNIT;
 use ebpf_programs::abi::mapping::{Mapping, kind};
 use ebpf_programs::abi::record::frame::{DETAIL, INTERPRETED, LOOP};
@@ -87,9 +90,16 @@ fn untold(place: u64, first: Reason, answers: u32) -> (Registry, Arc<AtomicU32>)
 }
 
 fn with_maps(slow: Slow, maps: Vec<MapEvent>) -> Registry {
+    on_system(slow, Box::new(system_with(maps)))
+}
+
+fn system_with(maps: Vec<MapEvent>) -> FakeSystem {
     let file = std::fs::read("/proc/self/exe").unwrap();
-    let system = FakeSystem::default().process(PID, "/bin/slow", maps).file("/bin/slow", &file);
-    let mut registry = Registry::new(Box::new(system), Box::new(MemoryTables::default()), None, 1 << 20);
+    FakeSystem::default().process(PID, "/bin/slow", maps).file("/bin/slow", &file)
+}
+
+fn on_system(slow: Slow, system: Box<dyn System>) -> Registry {
+    let mut registry = Registry::new(system, Box::new(MemoryTables::default()), None, 1 << 20);
     registry.add_languages(vec![Box::new(slow)]);
     registry
 }
@@ -222,9 +232,58 @@ fn publish_anonymous(registry: &mut Registry, now: u64) -> (u16, u32) {
 
 /// Returns a registry with a runtime that isn't ready, and memory without a file.
 fn with_anonymous(owns_memory: bool) -> Registry {
-    let anonymous = MapEvent::new(0x80_0000..0x80_1000, 0, FileId::Anonymous, "");
     let slow = Slow { asked: Arc::default(), answers: u32::MAX, first: Reason::NotReady, owns_memory };
-    with_maps(slow, vec![map(START), anonymous])
+    with_maps(slow, vec![map(START), anonymous()])
+}
+
+fn anonymous() -> MapEvent {
+    MapEvent::new(0x80_0000..0x80_1000, 0, FileId::Anonymous, "//anon")
+}
+
+/// A machine that counts how often files of mappings are looked for.
+struct Counting {
+    system: FakeSystem,
+    openers: Arc<AtomicU32>,
+}
+
+impl System for Counting {
+    fn processes(&self) -> Vec<u32> {
+        self.system.processes()
+    }
+
+    fn mappings(&self, pid: u32) -> io::Result<Vec<MapEvent>> {
+        self.system.mappings(pid)
+    }
+
+    fn describe(&self, pid: u32) -> Description {
+        self.system.describe(pid)
+    }
+
+    fn opener(&self, pid: u32, mapping: &MapEvent) -> Arc<dyn Opener> {
+        self.openers.fetch_add(1, Ordering::Relaxed);
+        self.system.opener(pid, mapping)
+    }
+
+    fn read(&self, pid: u32, address: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.system.read(pid, address, buffer)
+    }
+}
+
+/// A compiler changes the protection of its memory with each function, some thousand times a second.
+#[test]
+fn memory_that_is_made_executable_again_costs_no_search_for_a_file() {
+    let openers = Arc::<AtomicU32>::default();
+    let system = Counting { system: system_with(vec![map(START), anonymous()]), openers: openers.clone() };
+    let slow = Slow { asked: Arc::default(), answers: 0, first: Reason::NotReady, owns_memory: true };
+    let mut registry = on_system(slow, Box::new(system));
+    assert!(registry.publish(PID, 0).is_some());
+    assert_eq!(registry.stats().interpreters.attached, 1);
+    let before = openers.load(Ordering::Relaxed);
+    assert!(before > 0);
+    for time in 1..100 {
+        registry.apply(&LifeEvent { time, pid: PID, life: Life::Mapped(anonymous()) });
+    }
+    assert_eq!(openers.load(Ordering::Relaxed), before);
 }
 
 #[test]

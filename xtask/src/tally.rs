@@ -23,6 +23,9 @@ pub(crate) const STEP: Duration = Duration::from_secs(10 * 60);
 /// Longest time of a task that names no other.
 const TASK: Duration = Duration::from_secs(24 * 3600);
 
+/// Characters of a failed step's reason in the last line.
+const REASON: usize = 150;
+
 impl Default for Tally {
     fn default() -> Tally {
         Tally::within(TASK)
@@ -150,8 +153,20 @@ fn judge(steps: &[Step], in_ci: bool) -> Outcome {
         (0, 0) => Ok(()),
         (0, _) if !in_ci => Ok(()),
         (0, _) => Err(format!("{skipped} steps were skipped, and CI skips none")),
-        _ => Err(format!("{failed} of {} steps failed", steps.len())),
+        _ => Err(format!("{failed} of {} steps failed: {}", steps.len(), reasons(steps))),
     }
+}
+
+/// Returns the failed steps and the begins of their reasons: often the last line is all that is seen of a run.
+fn reasons(steps: &[Step]) -> String {
+    let failed = steps.iter().filter_map(|step| match &step.verdict {
+        Verdict::Failed(reason) => {
+            let reason: String = reason.lines().next().unwrap_or_default().chars().take(REASON).collect();
+            Some(format!("{}: {reason}", step.name))
+        }
+        _ => None,
+    });
+    failed.collect::<Vec<_>>().join("; ")
 }
 
 #[expect(clippy::print_stdout, reason = "this is the task's result")]
@@ -175,8 +190,8 @@ mod tests {
 
     #[test]
     fn fails_if_one_step_fails() {
-        let steps = steps(vec![Verdict::Passed, Verdict::Failed("no".to_owned())]);
-        assert!(judge(&steps, false).is_err());
+        let steps = steps(vec![Verdict::Passed, Verdict::Failed("no\nmore".to_owned())]);
+        assert_eq!(judge(&steps, false).unwrap_err(), "1 of 2 steps failed: step: no");
         assert!(judge(&steps, true).is_err());
     }
 

@@ -109,6 +109,8 @@ impl Registry {
         }
         if !entry.interpreters.are_none()
             && let Some(region) = entry.regions.find(map.start)
+            // Compilers make their memory executable again with each function.
+            && !region.is_anonymous()
             && let Some(id) = modules.known(region).or_else(|| {
                 let has_room = modules.make_room(limits.modules, allocator, now);
                 has_room.then(|| modules.add(pid, region, &**system))?
