@@ -53,7 +53,7 @@ static int judge(void)
     return all >= 100 && right * 100 >= all * 95 ? 0 : 1;
 }
 
-enum { WRITES = 500, BYTES = 7 };
+enum { WARM_UP = 150, WRITES = 500, BYTES = 7 };
 
 __attribute__((noinline)) static void store(int file)
 {
@@ -106,11 +106,17 @@ static int links(pid_t pid)
     return count;
 }
 
-/* Writes WRITES times, says so by closing `done`, and waits. */
+/* Writes WRITES times, says so by closing `done`, and waits. Before that it writes under another name for three seconds, in which even an
+ * emulated profiler gets to know the process. */
 static void be_writer(const int done[2])
 {
-    prctl(PR_SET_NAME, "writer");
+    prctl(PR_SET_NAME, "writer0");
     int file = open("/dev/null", O_WRONLY);
+    for (int i = 0; i < WARM_UP; i++) {
+        store(file);
+        usleep(20000);
+    }
+    prctl(PR_SET_NAME, "writer");
     for (int i = 0; i < WRITES; i++) {
         store(file);
         usleep(2000);
@@ -133,7 +139,7 @@ static int judge_points(const char *entry, const char *exit, const char *leaf)
     snprintf(on[2], sizeof on[2], "%s:vfs_[w]rite", entry);
     snprintf(on[3], sizeof on[3], "%s:vfs_write:time", entry);
     char *flamegraph[] = {"/task/flamegraph", "--seconds", "250", "--output", "/tmp/points.folded",
-        "--on", on[0], "--on", on[1], "--on", on[2], "--on", on[3], "--thread", "writer", NULL};
+        "--on", on[0], "--on", on[1], "--on", on[2], "--on", on[3], "--thread", "writer*", NULL};
     pid_t profiler = start(flamegraph);
     /* The walk is verified for each function; emulated, beside other work, that takes a minute. */
     for (int i = 0; i < 2000 && links(profiler) < LINKS; i++)

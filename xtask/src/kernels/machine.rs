@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use crate::run::{Outcome, command};
 
-/// Boots, prints the guest's output, and fails unless the program in it succeeded.
-pub(super) fn boot(image: &Path, archive: &Path, limit: Duration) -> Outcome {
+/// Boots a version of Linux, prints the guest's output, and fails unless the program in it succeeded.
+pub(super) fn boot(version: &str, image: &Path, archive: &Path, limit: Duration) -> Outcome {
     let mut machine = Machine::start(image, archive)?;
     let start = Instant::now();
     let mut ended = None;
     while let Some(line) = machine.line(limit.saturating_sub(start.elapsed()))? {
-        eprintln!("  | {}", shown(&line));
+        eprintln!("  Linux {version:<4} | {}", shown(&line));
         ended = ended.or_else(|| status(&line));
     }
-    eprintln!("  {:.1} s", start.elapsed().as_secs_f64());
+    eprintln!("  Linux {version:<4} | {:.1} s", start.elapsed().as_secs_f64());
     match ended {
         Some(0) => Ok(()),
         Some(status) => Err(format!("the program ended with {status}")),

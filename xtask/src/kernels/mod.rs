@@ -7,11 +7,14 @@ mod archive;
 mod files;
 mod machine;
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use crate::binaries::{self, Binary};
 use crate::fixtures::{KERNELS, Kernel};
+use crate::limit;
 use crate::run::{Outcome, cargo, command, run, target};
 
 /// The command line.
@@ -25,6 +28,8 @@ struct Order {
     files: Vec<PathBuf>,
     /// The program and its arguments. If empty, a known chain is profiled.
     program: Vec<String>,
+    /// Runs it once more where it fails.
+    has_second_run: bool,
 }
 
 /// Runs the program under each kernel.
@@ -56,10 +61,34 @@ impl Order {
             return Err(format!("no such kernel; there are {}", versions()));
         }
         let archive = self.archive()?;
-        let results = kernels.iter().map(|kernel| (kernel.version, self.boot(kernel, &archive)));
+        // One after another: they are fetched by the same package manager.
+        kernels.iter().try_for_each(|kernel| kernel.image().map(drop))?;
+        // An emulated machine keeps one processor busy.
+        let at_once = thread::available_parallelism().map_or(1, NonZero::get);
+        let results = kernels.chunks(at_once).flat_map(|kernels| self.boot_all(kernels, &archive));
         let failed: Vec<_> =
             results.filter_map(|(version, result)| Some(format!("{version}: {}", result.err()?))).collect();
         if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
+    }
+
+    /// Runs the program under these kernels at once.
+    fn boot_all(&self, kernels: &[&'static Kernel], archive: &Path) -> Vec<(&'static str, Outcome)> {
+        let steps = limit::steps();
+        thread::scope(|scope| {
+            let boot = |&kernel: &&'static Kernel| {
+                let steps = steps.clone();
+                let machine = scope.spawn(move || {
+                    limit::enter(steps);
+                    self.boot(kernel, archive)
+                });
+                (kernel.version, machine)
+            };
+            let machines: Vec<_> = kernels.iter().map(boot).collect();
+            let ended = |machine: thread::ScopedJoinHandle<'_, Outcome>| {
+                machine.join().unwrap_or_else(|_| Err("the thread of the machine panicked".to_owned()))
+            };
+            machines.into_iter().map(|(version, machine)| (version, ended(machine))).collect()
+        })
     }
 
     fn parse(arguments: &[String]) -> Result<Order, String> {
@@ -97,6 +126,7 @@ impl Order {
         self.files.extend([flamegraph, own_language, compile("examples/tests/programs/chain.c")?]);
         self.files.extend([compile_toy("array")?, compile_toy("compiled")?]);
         self.program.push(compile("xtask/guest/profile.c")?.to_string_lossy().into_owned());
+        self.has_second_run = true;
         Ok(())
     }
 
@@ -109,10 +139,17 @@ impl Order {
         Ok(path)
     }
 
+    /// Boots a kernel, for tests once more if that fails: beside other work an emulated machine has too little time.
     fn boot(&self, kernel: &Kernel, archive: &Path) -> Outcome {
-        let image = kernel.image()?;
-        eprintln!("= Linux {}", kernel.version);
-        machine::boot(&image, archive, self.limit.unwrap_or(LIMIT))
+        let (image, limit) = (kernel.image()?, self.limit.unwrap_or(LIMIT));
+        let outcome = machine::boot(kernel.version, &image, archive, limit);
+        if !self.has_second_run {
+            return outcome;
+        }
+        outcome.or_else(|first| {
+            eprintln!("Linux {} failed once, second run: {first}", kernel.version);
+            machine::boot(kernel.version, &image, archive, limit)
+        })
     }
 }
 
