@@ -26,6 +26,9 @@ mod off_cpu;
 
 mod own;
 
+#[path = "../perf/mod.rs"]
+mod perf;
+
 mod points;
 
 mod probes;

@@ -49,11 +49,6 @@ impl Crowd {
     pub(crate) fn has(&self, pid: u32) -> bool {
         self.0.iter().any(|child| child.id() == pid)
     }
-
-    /// Returns the CPU time of all programs, in seconds.
-    pub(crate) fn cpu_time(&self) -> f64 {
-        self.0.iter().map(|child| cpu_time(child.id())).sum()
-    }
 }
 
 impl Drop for Crowd {
