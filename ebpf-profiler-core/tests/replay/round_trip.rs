@@ -78,6 +78,17 @@ fn walks_process_attached_before_its_first_tick() {
     assert_eq!(text(&replay(&recording).profile().unwrap()), texts[0]);
 }
 
+/// Which states of a process the kernel side still used depends on its speed, so a recording has the verdicts.
+#[test]
+fn stacks_by_outdated_mappings_are_the_same_ones_in_a_replay() {
+    let tick = |time, epoch| FakeTick::walked(time, 7, "cat", &[CODE + 8]).epoch(epoch).bytes();
+    let mut batch = Batch::default();
+    [(100, 0), (200, 99), (300, 0)].into_iter().for_each(|(time, epoch)| batch.push_tick(&tick(time, epoch)));
+    let (recording, texts) = record(system(PATH), vec![batch]);
+    assert!(texts[0].contains("mappings changed meanwhile") && texts[0].ends_with(" 1\n"), "{}", texts[0]);
+    assert_eq!(text(&replay(&recording).profile().unwrap()), texts[0]);
+}
+
 #[test]
 fn the_events_come_through_the_trait_of_all_sources() {
     let (recording, _) = record(system(PATH), batches(PATH));
