@@ -2,6 +2,7 @@
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Target};
+use ebpf_programs::abi::hotspot::parameter;
 use ebpf_programs::abi::interpreter::walker;
 
 use super::find::File;
@@ -105,6 +106,8 @@ fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> 
     for heap in code.heaps.iter().take(MAX_HEAPS) {
         parameters.extend([heap.low, heap.high, heap.segments]);
     }
+    parameters.resize(parameter::IDENTITY, 0);
+    parameters.extend(method.identity().pack());
     Some(parameters)
 }
 

@@ -12,6 +12,7 @@
 //! | compressed numbers | may hold zero bytes | hold none (from 20 on) | hold none |
 
 use ebpf_profiler_core::language::Reason;
+use ebpf_programs::walk::identity::hotspot::Fields;
 
 use super::tables::Tables;
 
@@ -153,6 +154,23 @@ pub(super) struct HeapLayout {
     pub(super) space_high: u32,
     pub(super) array_length: u32,
     pub(super) array_data: u32,
+}
+
+impl MethodLayout {
+    /// Returns the fields that the check of a method covers.
+    pub(super) fn identity(&self) -> Fields {
+        let offset = |at: u32| at as u16;
+        Fields {
+            constants: offset(self.constants),
+            code_size: offset(self.code_size),
+            name: offset(self.name),
+            holder: offset(self.holder),
+            entries: offset(self.entries),
+            class_name: offset(self.class_name),
+            length: offset(self.symbol_length),
+            text: offset(self.symbol_body),
+        }
+    }
 }
 
 impl Layout {

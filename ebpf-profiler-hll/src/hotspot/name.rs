@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ebpf_profiler_core::language::{Attached, Function, Inlines, Lines, Memory, Reason};
+use ebpf_programs::walk::identity::LastText;
+use ebpf_programs::walk::identity::hotspot as identity;
 
 use super::code::{Blob, Call, Compiled};
 use super::heap::CodeMemory;
@@ -11,6 +13,7 @@ use super::layout::Layout;
 use super::method::{Method, const_method};
 use super::stub::Stubs;
 use super::tables;
+use crate::words::Words;
 
 /// Maximum number of methods that are cached; the same ones are inlined in many places.
 const MAX_METHODS: usize = 1 << 12;
@@ -41,8 +44,8 @@ pub(super) struct Names {
     layout: Layout,
     code: CodeMemory,
     stubs: Stubs,
-    /// Methods by the addresses of `Method` and `ConstMethod`.
-    methods: HashMap<(u64, u64), Arc<Method>>,
+    /// Methods by the addresses of `Method` and `ConstMethod`, and their check.
+    methods: HashMap<(u64, u64, u32), Arc<Method>>,
     /// Number of entries of their line tables.
     lines: usize,
 }
@@ -55,7 +58,7 @@ impl Names {
     /// Returns the method at an address.
     fn method(&mut self, address: u64, memory: &dyn Memory) -> Result<Arc<Method>, Reason> {
         let const_method = const_method(address, &self.layout, memory)?;
-        let key = (address, const_method);
+        let key = (address, const_method, self.check(const_method, memory)?);
         if let Some(method) = self.methods.get(&key) {
             return Ok(method.clone());
         }
@@ -69,8 +72,19 @@ impl Names {
         Ok(method)
     }
 
+    /// Returns the check of the method with a `ConstMethod`, as the kernel side computes it.
+    fn check(&self, const_method: u64, memory: &dyn Memory) -> Result<u32, Reason> {
+        let (fields, mut last) = (self.layout.method.identity(), LastText::default());
+        identity::method(&mut Words::new(memory), const_method, fields, &mut last).ok_or(Reason::Unreadable)
+    }
+
+    fn is_same(&self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
+        let const_method = const_method(address, &self.layout, memory)?;
+        Ok(u64::from(self.check(const_method, memory)?) & CHECK == u64::from(check))
+    }
+
     fn interpreted(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<Function, Reason> {
-        if const_method(address, &self.layout, memory)? >> 3 & CHECK != u64::from(check) {
+        if !self.is_same(address, check, memory)? {
             return Err(Reason::Replaced);
         }
         let method = self.method(address, memory)?;
@@ -145,7 +159,7 @@ impl Attached for Names {
     fn is_current(&mut self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
         let (shape, address) = (address >> SHAPE, address & ((1 << SHAPE) - 1));
         match shape {
-            INTERPRETED => Ok(const_method(address, &self.layout, memory)? >> 3 & CHECK == u64::from(check)),
+            INTERPRETED => self.is_same(address, check, memory),
             COMPILED => {
                 let compilation = memory.u32(address.wrapping_add(self.layout.nmethod.compile_id.into()))?;
                 Ok(u64::from(compilation) & CHECK == u64::from(check))

@@ -36,8 +36,10 @@ pub mod parameter {
     pub const ENTER_SPECIAL: usize = 12;
     /// [`HEAPS`](super::HEAPS) code heaps, three parameters each: start, end, segment map.
     pub const HEAP: usize = 13;
+    /// Two words of packed [fields](crate::walk::identity::hotspot::Fields).
+    pub const IDENTITY: usize = HEAP + 3 * super::HEAPS;
     /// Number of parameters.
-    pub const COUNT: usize = HEAP + 3 * super::HEAPS;
+    pub const COUNT: usize = IDENTITY + 2;
 }
 
 /// Maximum number of code heaps.

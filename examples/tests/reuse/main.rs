@@ -109,7 +109,14 @@ fn v8_of_node_12() {
     check("v8", interpreters::nodes(&["12"]), SCRIPTS);
 }
 
-/// Node.js 26 frees some functions before their names are read, and HotSpot's interpreted methods have no identity but their address.
+#[test]
+#[ignore = "profiles: needs root"]
+fn hotspot() {
+    test_needs::programs!("javac");
+    check("hotspot", interpreters::javas(), &["loaders"]);
+}
+
+/// Node.js 26 frees some functions before their names are read.
 mod matrix {
     use super::{check, interpreters};
 
@@ -117,12 +124,5 @@ mod matrix {
     #[ignore = "profiles: needs root"]
     fn v8() {
         check("v8", interpreters::nodes(interpreters::NODES), super::SCRIPTS);
-    }
-
-    #[test]
-    #[ignore = "profiles: needs root"]
-    fn hotspot() {
-        test_needs::programs!("javac");
-        check("hotspot", interpreters::javas(), &["loaders"]);
     }
 }

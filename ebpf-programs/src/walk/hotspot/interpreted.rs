@@ -7,6 +7,7 @@ use crate::abi::record::frame;
 use crate::machine::Machine;
 use crate::walk::Walk;
 use crate::walk::arch::Arch;
+use crate::walk::identity::hotspot::{self as identity, Fields};
 
 /// Number of bytes of a method, at most.
 const MAX_BYTECODE: u64 = 0xffff;
@@ -92,6 +93,20 @@ fn frame<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64, fp: u8) -> Optio
     if index > MAX_BYTECODE {
         return None;
     }
-    walk.emit_runtime_frame(machine, shape::INTERPRETED, method, (const_method >> 3) as u32, index as u32);
+    let check = check(walk, machine, const_method);
+    walk.emit_runtime_frame(machine, shape::INTERPRETED, method, check, index as u32);
     Some(())
+}
+
+/// Returns the check of the method with a `ConstMethod`.
+#[inline(always)]
+fn check<M: Machine>(walk: &mut Walk, machine: &mut M, const_method: u64) -> u32 {
+    if let Some(check) = walk.checked.get(const_method) {
+        return check as u32;
+    }
+    let fields = [parameter::IDENTITY, parameter::IDENTITY + 1].map(|index| walk.parameter(index));
+    let check = identity::method(machine, const_method, Fields::unpack(fields), &mut walk.checked.text);
+    let check = check.unwrap_or(0);
+    walk.checked.keep(const_method, check.into());
+    check
 }
