@@ -43,22 +43,19 @@
 //! <!-- /prints -->
 //!
 //! ```text
-//!   kernel ──────► events ──────────► traces ─────────────► profile ─────► files, other programs
-//!          Source         Pipeline           ProfileBuilder         Sink
-//!                         Registry, Walker   Symbolizer
-//!                           ▲         ▲
-//!             processes, ───┘         └─── tables ◄───────────────── ELF files
-//!             files
-//!             System                       Tables    UnwindCompiler  Elf
-//!                                          (the kernel side walks by the same ones)
+//!   kernel ──► samples ──► stacks ─────────► names ─────► Profile ──► Sink: a file, a collector, a closure
+//!              Trigger     UnwindCompiler    Symbolizer
+//!              Filter      Language          Language
+//!
+//!   Profiler: of the running machine · Replay: of a recording, without privileges
 //! ```
 //!
 //! # Limitations
 //!
 //! <!-- not -->
-//! - Languages: only those above; the [documentation of `ebpf-profiler-hll`](ebpf-profiler-hll/src/lib.rs) lists their limits. Other
-//!   interpreters show their native functions. Code of other JIT compilers is walked through with checked guesses, and has names
-//!   only if its runtime writes a perf map or a jitdump file.
+//! - Languages: those of `ebpf-profiler-hll`, whose documentation lists their limits. Other interpreters show their native
+//!   functions. Code of other JIT compilers is walked through with checked guesses, and has names only if its runtime writes a perf
+//!   map or a jitdump file.
 //! - The first sample of a script that starts after the profiler shows the interpreter's functions, not the script's.
 //! - Live profiling on x86_64 only. Tables and walkers support arm64; the compiled kernel object does not.
 //! - No stacks of 32-bit programs.

@@ -390,7 +390,7 @@ impl Reason {
         match self {
             Reason::NotReady => "not ready yet",
             Reason::Unreadable => "memory gone",
-            Reason::Implausible => "makes no sense",
+            Reason::Implausible => "implausible data",
             Reason::Replaced => "replaced since",
             Reason::Unsupported => "version not known",
         }

@@ -370,7 +370,7 @@ impl Entry {
         let mut bare = self.runtimes.iter().map(|found| found.runtime.bare_functions());
         let bare = bare.find(|functions| !functions.is_empty()).unwrap_or_default();
         let compiled =
-            compiler.compile_with(&elf, bare).map_err(|_| "files with unwind data that makes no sense")?;
+            compiler.compile_with(&elf, bare).map_err(|_| "files with implausible unwind data")?;
         if compiled.image.is_empty() {
             return Ok(0);
         }

@@ -7,7 +7,7 @@
 //!                            spool ◄──► └─ answer ──► delivered · partly · retry · in halves · refused
 //! ```
 //!
-//! The pipeline's thread encodes and queues; everything that waits for the network or the disk is in the worker.
+//! The thread that calls [`take`](Sink::take) encodes and queues; everything that waits for the network or the disk is in the worker.
 
 mod answer;
 mod compression;
