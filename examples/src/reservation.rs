@@ -26,6 +26,8 @@ pub fn describe_reservation(health: &Health) -> Option<String> {
     Some(match reservation.policy {
         ReservedBy::Deadline => format!("CPUs are scarce: used the reserved {percent} % of them"),
         ReservedBy::RoundRobin => format!("CPUs are scarce: used up to {percent} % of them with SCHED_RR"),
-        _ => "CPUs are scarce, and none are reserved: CAP_SYS_NICE is missing".to_owned(),
+        _ => "CPUs are scarce, and none are reserved: CAP_SYS_NICE is missing, or the control group permits no real-time threads \
+              (cpu.rt_runtime_us)"
+            .to_owned(),
     })
 }

@@ -369,8 +369,7 @@ impl Entry {
         let elf = Elf::open(source).map_err(|_| "files that are no ELF files")?;
         let mut bare = self.runtimes.iter().map(|found| found.runtime.bare_functions());
         let bare = bare.find(|functions| !functions.is_empty()).unwrap_or_default();
-        let compiled =
-            compiler.compile_with(&elf, bare).map_err(|_| "files with implausible unwind data")?;
+        let compiled = compiler.compile_with(&elf, bare).map_err(|_| "files with implausible unwind data")?;
         if compiled.image.is_empty() {
             return Ok(0);
         }

@@ -101,7 +101,8 @@ pub enum ReservedBy {
     Deadline,
     /// `SCHED_RR`, bounded by the profiler.
     RoundRobin,
-    /// The kernel rejects both.
+    /// The kernel rejects both: CAP_SYS_NICE is missing, or with control groups of version 1 the one of this process permits no
+    /// real-time threads (`cpu.rt_runtime_us` is 0).
     Nothing,
 }
 
