@@ -69,7 +69,7 @@
 //! <!-- needs -->
 //! | requirement | details |
 //! | --- | --- |
-//! | kernel | 5.17 or newer with type information (`CONFIG_DEBUG_INFO_BTF=y`); the tests boot Debian's 6.1 and 6.12 |
+//! | kernel | 5.17 or newer, or an older one with `bpf_loop`, with type information (`CONFIG_DEBUG_INFO_BTF=y`); the tests boot Debian's 6.1 and 6.12 |
 //! | CPU | x86_64 |
 //! | `CAP_BPF`, `CAP_PERFMON` | required to load the sampling program and to read stacks |
 //! | `CAP_SYS_PTRACE`, `CAP_DAC_READ_SEARCH` | to open other users' programs; some stacks are truncated without them |

@@ -39,7 +39,7 @@ pub enum StartError {
         /// The level that is set.
         level: u32,
     },
-    /// The kernel is older than 5.17.
+    /// The kernel lacks `bpf_loop`, which kernels have from 5.17 on, and some distributions' of older numbers.
     OldKernel {
         /// Release of the kernel.
         release: String,
@@ -239,7 +239,7 @@ impl fmt::Display for StartError {
                  CAP_SYS_ADMIN to do it; run as root (sudo), or: sysctl kernel.perf_event_paranoid=2"
             ),
             StartError::OldKernel { release } => {
-                write!(f, "kernel {release} is too old for the sampling program; 5.17 or newer is needed")
+                write!(f, "kernel {release} lacks bpf_loop, which walks stacks; Linux 5.17 or newer has it")
             }
             StartError::FaultyKernel { release, fault } => {
                 write!(f, "kernel {release} has a fault: {fault}; {}", fault.remedy())

@@ -7,6 +7,7 @@
 //!            types at: u32, length: u32, strings at: u32, length: u32      (from the end of the header)
 //!   type     name: u32, info: u32 = is_bitfield << 31 | kind << 24 | count, size or type: u32, then by kind
 //!   member   name: u32, type: u32, offset in bits: u32
+//!   value    name: u32, number: u32
 //! ```
 //!
 //! Types are numbered from 1 in file order; a name is an offset into the strings. The file has megabytes, and the kernel
@@ -35,6 +36,7 @@ const MAGIC: u16 = 0xeb9f;
 const HEADER: u64 = 24;
 const TYPE: u64 = 12;
 const MEMBER: u64 = 12;
+const VALUE: u64 = 8;
 
 /// The types that a kernel describes.
 pub(super) struct KernelTypes<R> {
@@ -90,12 +92,44 @@ impl<R: ReadAt> KernelTypes<R> {
         bits.is_multiple_of(8).then_some(bits / 8)
     }
 
+    /// Returns `true` if an enumeration has a value, as in `has_value("bpf_func_id", "BPF_FUNC_loop")`; `None` if there is no such
+    /// enumeration.
+    pub(super) fn has_value(&mut self, enumeration: &str, value: &str) -> Option<bool> {
+        self.patience = PATIENCE;
+        let found = self.named(kind::ENUM, enumeration)?;
+        Some((0..found.count).any(|index| self.value_is_called(found, index, value)))
+    }
+
+    /// Returns `true` if there is an unnamed structure that begins with these members.
+    pub(super) fn has_unnamed(&mut self, members: &[&str]) -> bool {
+        self.patience = PATIENCE;
+        self.find(|types, found| {
+            found.kind == kind::STRUCT
+                && found.name == 0
+                && found.count as usize >= members.len()
+                && (0..).zip(members).all(|(index, name)| {
+                    types.member(found, index).is_some_and(|member| types.is_called(member.name, name))
+                })
+        })
+        .is_some()
+    }
+
     /// Finds the structure `name`.
     fn structure(&mut self, name: &str) -> Option<Type> {
+        self.named(kind::STRUCT, name)
+    }
+
+    /// Finds the type of a kind that is called `name`.
+    fn named(&mut self, kind: u32, name: &str) -> Option<Type> {
+        self.find(|types, found| found.kind == kind && types.is_called(found.name, name))
+    }
+
+    /// Finds a type.
+    fn find(&mut self, is_it: impl Fn(&mut KernelTypes<R>, Type) -> bool) -> Option<Type> {
         let mut at = 0;
         loop {
             let found = self.type_at(at)?;
-            if found.kind == kind::STRUCT && self.is_called(found.name, name) {
+            if is_it(self, found) {
                 return Some(found);
             }
             at = found.end()?;
@@ -179,6 +213,13 @@ impl<R: ReadAt> KernelTypes<R> {
             (true, _) => None,
         };
         Some(Member { name: word(&bytes, 0), of: word(&bytes, 4), bits })
+    }
+
+    /// Returns `true` if value `index` of an enumeration is called `name`.
+    fn value_is_called(&mut self, enumeration: Type, index: u32, name: &str) -> bool {
+        let at = enumeration.at + TYPE + u64::from(index) * VALUE;
+        let bytes: Option<[u8; VALUE as usize]> = self.types.array(at);
+        bytes.is_some_and(|bytes| self.is_called(word(&bytes, 0), name))
     }
 
     /// Returns `true` if the string at `at` is `name`.

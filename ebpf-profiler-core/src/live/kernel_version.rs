@@ -2,9 +2,6 @@
 
 use std::fs;
 
-/// The oldest kernel with `bpf_loop`, which drives the walk.
-pub(super) const MINIMUM: (u32, u32) = (5, 17);
-
 /// Returns the release of the running kernel, such as `6.18.44-cloud-amd64`; empty if `/proc` is not mounted.
 pub(super) fn release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()

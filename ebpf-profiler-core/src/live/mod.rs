@@ -78,6 +78,7 @@ mod kernel_tables;
 mod kernel_types;
 
 mod kernel_fault;
+mod kernel_feature;
 
 mod kernel_version;
 

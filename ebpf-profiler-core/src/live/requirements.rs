@@ -7,6 +7,7 @@ use super::capability::{
     self, BPF, CHECKPOINT_RESTORE, Capability, DAC_READ_SEARCH, PERFMON, SYS_ADMIN, SYS_NICE, SYS_PTRACE,
 };
 use super::kernel_fault::KernelFault;
+use super::kernel_feature::KernelFeature;
 use super::{kernel_version, memory};
 
 /// A requirement of a profiler, or something that improves its profiles.
@@ -82,13 +83,10 @@ const CAPABILITIES: &str =
     "run as root (sudo), or: setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search+ep PROGRAM";
 
 fn kernel() -> Requirement {
-    let release = kernel_version::release();
-    let is_new_enough =
-        kernel_version::parse(&release).is_some_and(|version| version >= kernel_version::MINIMUM);
     Requirement {
         what: "kernel",
-        state: state(is_new_enough, State::Missing),
-        found: release,
+        state: state(!KernelFeature::Loop.is_missing(), State::Missing),
+        found: kernel_version::release(),
         purpose: "has the loop that walks stacks",
         remedy: "boot Linux 5.17 or newer, for the loop that walks stacks",
     }

@@ -64,7 +64,8 @@ fn world() -> Vec<u8> {
     w.add(kind::INT, 0, 4, "int", &[32]); // 1
     w.add(2, 0, 1, "", &[]); // 2: int *
     w.add(kind::ARRAY, 0, 0, "", &[1, 1, 4]); // 3: int[4]
-    w.add(kind::ENUM, 2, 4, "colour", &[0, 0, 0, 1]); // 4
+    let values = [w.name("RED"), 0, w.name("GREEN"), 1];
+    w.add(kind::ENUM, 2, 4, "colour", &values); // 4
     w.add(7, 0, 0, "forward", &[]); // 5
     w.add(12, 0, 7, "function", &[]); // 6
     w.add(kind::FUNC_PROTO, 1, 1, "", &[0, 1]); // 7
@@ -224,4 +225,18 @@ fn bits_in(dump: &str, structure: &str, member: &str) -> Option<u32> {
     let body = begin.split_once("\n[")?.0;
     let line = body.lines().find(|line| line.contains(&format!("'{member}'")))?;
     line.split_once("bits_offset=")?.1.split_whitespace().next()?.parse().ok()
+}
+
+#[test]
+fn values_and_unnamed_structures_are_found_by_their_names() {
+    let types = || KernelTypes::new(Cursor::new(world()), Cursor::new(world())).unwrap();
+    let found = ["RED", "GREEN", "BLUE"].map(|value| types().has_value("colour", value));
+    assert_eq!(found, [Some(true), Some(true), Some(false)]);
+    assert_eq!(types().has_value("thread", "sp"), None);
+    let mut w = Writer::new();
+    w.structure(kind::STRUCT, "", &[("one", 1, 0), ("other", 1, 32)]);
+    w.structure(kind::STRUCT, "named", &[("one", 1, 0)]);
+    let types = || KernelTypes::new(Cursor::new(w.bytes()), Cursor::new(w.bytes())).unwrap();
+    assert!(types().has_unnamed(&["one", "other"]) && types().has_unnamed(&["one"]));
+    assert!(!types().has_unnamed(&["other"]) && !types().has_unnamed(&["one", "other", "third"]));
 }

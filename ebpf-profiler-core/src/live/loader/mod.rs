@@ -34,8 +34,10 @@ use crate::live::cpu_buffers::CpuBuffers;
 use crate::live::cpus;
 use crate::live::error::StartError;
 use crate::live::filter;
+use crate::live::kernel_feature::KernelFeature;
 use crate::live::kernel_tables::KernelTables;
 use crate::live::kernel_types::KernelTypes;
+use crate::live::kernel_types::VMLINUX;
 use crate::live::kernel_version;
 use crate::live::object::KernelObject;
 use crate::live::ring::Ring;
@@ -295,14 +297,13 @@ impl Wanted {
 }
 
 fn check_kernel() -> Result<(), StartError> {
-    let release = kernel_version::release();
-    if kernel_version::parse(&release).is_some_and(|version| version < kernel_version::MINIMUM) {
-        return Err(StartError::OldKernel { release });
+    if !fs::exists(VMLINUX).unwrap_or_default() {
+        return Err(StartError::NoTypes);
     }
-    match fs::exists("/sys/kernel/btf/vmlinux") {
-        Ok(true) => Ok(()),
-        _ => Err(StartError::NoTypes),
+    if KernelFeature::Loop.is_missing() {
+        return Err(StartError::OldKernel { release: kernel_version::release() });
     }
+    Ok(())
 }
 
 /// Checks that the object and this library are of the same ABI version.

@@ -9,6 +9,7 @@ use ebpf_programs::abi::cookie;
 use super::super::bpf::{self, FUNCTION_ENTRY, FUNCTION_EXIT};
 use super::super::capability::{BPF, PERFMON};
 use super::super::error::StartError;
+use super::super::kernel_feature::KernelFeature;
 use super::super::kernel_types::{Integer, KernelFunction, KernelTypes};
 use super::super::kernel_version;
 use super::super::object::KernelObject;
@@ -184,9 +185,9 @@ impl FunctionProgram {
 
 /// Returns the reason for which the running kernel cannot run programs at its functions; `None` if nothing is known to be missing.
 pub(super) fn missing() -> Option<String> {
-    let release = kernel_version::release();
-    if kernel_version::parse(&release).is_some_and(|version| version < (5, 19)) {
-        return Some(format!("kernel {release} is too old for fentry; 5.19 or newer is needed"));
+    if KernelFeature::Cookies.is_missing() {
+        let (release, since) = (kernel_version::release(), KernelFeature::Cookies.since());
+        return Some(format!("kernel {release} is too old for fentry; {since} or newer is needed"));
     }
     let symbols = BufReader::new(File::open(SYMBOLS).ok()?);
     if !symbols.lines().map_while(Result::ok).any(|line| line.ends_with(" register_ftrace_direct")) {

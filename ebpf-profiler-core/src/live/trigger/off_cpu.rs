@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ebpf_programs::abi::off_cpu;
 
+use super::super::kernel_feature::KernelFeature;
 use super::super::kernel_types::KernelTypes;
 use super::super::kernel_version;
 use crate::profile::{SampleKind, Unit};
@@ -125,9 +126,9 @@ impl OffCpu {
 
 /// Fails on kernels that are too old.
 pub(super) fn check_kernel() -> Result<(), String> {
-    let release = kernel_version::release();
-    if kernel_version::parse(&release).is_some_and(|version| version < (6, 1)) {
-        return Err(format!("kernel {release} is too old for off-CPU time; 6.1 or newer is needed"));
+    if KernelFeature::UserRing.is_missing() {
+        let (release, since) = (kernel_version::release(), KernelFeature::UserRing.since());
+        return Err(format!("kernel {release} is too old for off-CPU time; {since} or newer is needed"));
     }
     Ok(())
 }
