@@ -58,6 +58,30 @@ static int read_arguments(char *text, size_t size, char **words, int most)
     return count;
 }
 
+static void put(const char *path, const char *text)
+{
+    int file = open(path, O_WRONLY);
+    if (file < 0 || write(file, text, strlen(text)) < 0)
+        printf("guest: cannot write %s\n", path);
+    close(file);
+}
+
+/* Seconds after which a program seems to hang; it takes 300. */
+enum { WATCH = 480 };
+
+/* Starts a process that lets the kernel print the stacks of all CPUs and threads if the program hangs. */
+static void watch(void)
+{
+    if (fork() != 0)
+        return;
+    sleep(WATCH);
+    printf("guest: the program hangs\n");
+    put("/proc/sys/kernel/printk", "8");
+    put("/proc/sysrq-trigger", "l");
+    put("/proc/sysrq-trigger", "t");
+    _exit(0);
+}
+
 static int run(char **words)
 {
     pid_t pid = fork();
@@ -89,6 +113,7 @@ int main(void)
         printf("guest: no /tmp\n");
     start_loopback();
     tell_kernel();
+    watch();
     int status = read_arguments(text, sizeof text, words, 256) > 0 ? run(words) : 0;
     printf("\nguest: ended with %d\n", status);
     sync();
