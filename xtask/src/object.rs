@@ -139,6 +139,8 @@ impl Tools {
             .arg(&folder)
             .env("RUSTC", &self.rustc)
             .env("RUSTC_BOOTSTRAP", "1")
+            // Otherwise the crate is compiled in other pieces, and the object is another one.
+            .env("CARGO_INCREMENTAL", "0")
             .env_remove("RUSTFLAGS")
             .env_remove("RUSTUP_TOOLCHAIN")
             .env_remove("CARGO_TARGET_DIR")
