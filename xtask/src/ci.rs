@@ -34,7 +34,7 @@ const LONG: &[&str] = &["fuzz", "gimli", "registers"];
 /// Time after which no step works any more. CI ends runs after 90 minutes, without a word on their steps.
 const LIMIT: Duration = Duration::from_secs(80 * 60);
 
-/// Longest time of both kernels: emulated, each takes six minutes where nothing else runs.
+/// Longest time of all kernels, with second runs: emulated at once, they take six minutes where nothing else runs.
 const KERNELS: Duration = Duration::from_secs(24 * 60);
 
 /// Installs packages and runs all steps.

@@ -39,7 +39,7 @@ pub enum StartError {
         /// The level that is set.
         level: u32,
     },
-    /// The kernel lacks `bpf_loop`, which kernels have from 5.17 on, and some distributions' of older numbers.
+    /// The kernel lacks `bpf_loop`: it is older than 5.17, and its distribution has not added the function.
     OldKernel {
         /// Release of the kernel.
         release: String,

@@ -8,15 +8,16 @@
 //! ```
 
 use super::kernel_types::KernelTypes;
+use super::kernel_version;
 
 /// A feature that not all kernels have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelFeature {
     /// The loop that drives the walk.
     Loop,
-    /// The ring buffer by which off-CPU time of waits that last is requested.
+    /// The ring buffer by which this program asks the kernel side for the waits that have not ended.
     UserRing,
-    /// Numbers of programs at functions of the kernel.
+    /// The number that tells a program at a function of the kernel which one it is.
     Cookies,
 }
 
@@ -32,8 +33,16 @@ impl KernelFeature {
         is_there == Some(false)
     }
 
+    /// Returns a sentence that refuses what needs it, such as off-CPU time, if the running kernel lacks it.
+    pub(super) fn refuse(self, what: &str) -> Option<String> {
+        self.is_missing().then(|| {
+            let (release, since) = (kernel_version::release(), self.since());
+            format!("kernel {release} is too old for {what}; {since} or newer is needed")
+        })
+    }
+
     /// Returns the first kernel of kernel.org that has it.
-    pub(super) fn since(self) -> &'static str {
+    fn since(self) -> &'static str {
         match self {
             KernelFeature::Loop => "5.17",
             KernelFeature::UserRing => "6.1",
@@ -47,10 +56,10 @@ const FUNCTIONS: &str = "bpf_func_id";
 
 #[test]
 fn the_running_kernel_has_what_its_number_promises() {
-    use super::kernel_version::{parse, release};
+    use kernel_version::{parse, release};
     for feature in [KernelFeature::Loop, KernelFeature::UserRing, KernelFeature::Cookies] {
         if parse(&release()) >= parse(feature.since()) {
-            assert!(!feature.is_missing(), "{feature:?}");
+            assert_eq!(feature.refuse("it"), None, "{feature:?}");
         }
     }
 }

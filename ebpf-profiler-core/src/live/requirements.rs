@@ -8,6 +8,7 @@ use super::capability::{
 };
 use super::kernel_fault::KernelFault;
 use super::kernel_feature::KernelFeature;
+use super::kernel_types::VMLINUX;
 use super::{kernel_version, memory};
 
 /// A requirement of a profiler, or something that improves its profiles.
@@ -114,7 +115,7 @@ fn architecture() -> Requirement {
 }
 
 fn types() -> Requirement {
-    let size = fs::metadata("/sys/kernel/btf/vmlinux").map(|file| file.len());
+    let size = fs::metadata(VMLINUX).map(|file| file.len());
     let state = state(size.is_ok(), State::Missing);
     Requirement {
         what: "type information",

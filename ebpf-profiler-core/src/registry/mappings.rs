@@ -109,7 +109,7 @@ impl Registry {
         }
         if !entry.interpreters.are_none()
             && let Some(region) = entry.regions.find(map.start)
-            // Compilers make their memory executable again with each function.
+            // A compiler makes its memory executable again with each function, and that memory has no file.
             && !region.is_anonymous()
             && let Some(id) = modules.known(region).or_else(|| {
                 let has_room = modules.make_room(limits.modules, allocator, now);

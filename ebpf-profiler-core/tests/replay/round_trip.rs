@@ -78,7 +78,7 @@ fn walks_process_attached_before_its_first_tick() {
     assert_eq!(text(&replay(&recording).profile().unwrap()), texts[0]);
 }
 
-/// Which states of a process the kernel side still used depends on its speed, so a recording has the verdicts.
+/// A recording holds the verdicts: in a replay, no published state is outdated.
 #[test]
 fn stacks_by_outdated_mappings_are_the_same_ones_in_a_replay() {
     let tick = |time, epoch| FakeTick::walked(time, 7, "cat", &[CODE + 8]).epoch(epoch).bytes();

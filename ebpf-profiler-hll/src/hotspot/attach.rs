@@ -2,11 +2,12 @@
 
 use ebpf_profiler_core::elf::Arch;
 use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Target};
-use ebpf_programs::abi::hotspot::parameter;
+use ebpf_programs::abi::hotspot::flag::{HANDLERS_IN_SECOND, RELATIVE};
+use ebpf_programs::abi::hotspot::{HEAPS, NONE, parameter};
 use ebpf_programs::abi::interpreter::walker;
 
 use super::find::File;
-use super::heap::{CodeMemory, MAX_HEAPS};
+use super::heap::CodeMemory;
 use super::layout::{self, Layout};
 use super::name::Names;
 use super::stub::Stubs;
@@ -14,13 +15,6 @@ use super::tables::Tables;
 
 /// Maximum number of bytes of a part of a blob that the kernel side reads at once.
 const PART: u32 = 128;
-
-/// Offset of a field that does not exist.
-const NONE: u64 = 0xffff;
-
-/// Flags of the layout.
-const RELATIVE: u64 = 1;
-const HANDLERS_IN_SECOND: u64 = 2;
 
 pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Reason> {
     if file.arch != Arch::X86_64 {
@@ -75,7 +69,7 @@ fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> 
     let of_handlers = if in_second { &second } else { &first };
     let handler_mh = match nmethod.deopt_mh {
         Some(at) if count == 2 => of_handlers.offset(at),
-        _ => NONE,
+        _ => NONE.into(),
     };
     let flags = if blob.is_relative { RELATIVE } else { 0 } | if in_second { HANDLERS_IN_SECOND } else { 0 };
     let method = &layout.method;
@@ -103,7 +97,7 @@ fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> 
         ]),
     ];
     parameters.extend(virtual_threads);
-    for heap in code.heaps.iter().take(MAX_HEAPS) {
+    for heap in code.heaps.iter().take(HEAPS) {
         parameters.extend([heap.low, heap.high, heap.segments]);
     }
     parameters.resize(parameter::IDENTITY, 0);

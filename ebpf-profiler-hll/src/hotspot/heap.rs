@@ -1,12 +1,10 @@
 //! Memory of compiled code: the code heaps, the interpreter, the call stub.
 
 use ebpf_profiler_core::language::{Memory, Reason};
+use ebpf_programs::abi::hotspot::HEAPS;
 
 use super::layout::Layout;
 use super::tables::Tables;
-
-/// Maximum number of code heaps; a segmented code cache has three.
-pub(super) const MAX_HEAPS: usize = 4;
 
 /// Maximum size of all code heaps, in bytes.
 const MAX_SIZE: u64 = 1 << 31;
@@ -69,7 +67,7 @@ impl CodeMemory {
         }
         let fields = &layout.heap;
         let count = field(array, fields.array_length)? as u32 as usize;
-        if count == 0 || count > MAX_HEAPS {
+        if count == 0 || count > HEAPS {
             return Err(Reason::Implausible);
         }
         let data = field(array, fields.array_data)?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ebpf_profiler_core::language::{Attached, Function, Inlines, Lines, Memory, Reason};
+use ebpf_programs::abi::hotspot::shape;
 use ebpf_programs::walk::identity::LastText;
 use ebpf_programs::walk::identity::hotspot as identity;
 
@@ -29,9 +30,9 @@ const MAX_INLINED: usize = 1 << 12;
 const SHAPE: u32 = 48;
 
 /// Shapes of frames.
-const INTERPRETED: u64 = 0;
-const COMPILED: u64 = 1;
-const STUB: u64 = 2;
+const INTERPRETED: u64 = shape::INTERPRETED as u64;
+const COMPILED: u64 = shape::COMPILED as u64;
+const STUB: u64 = shape::STUB as u64;
 
 /// Name of stub routines that have none of their own.
 const ROUTINES: &str = "StubRoutines";
@@ -78,6 +79,7 @@ impl Names {
         identity::method(&mut Words::new(memory), const_method, fields, &mut last).ok_or(Reason::Unreadable)
     }
 
+    /// Returns `true` if the method at an address has the check of a sample.
     fn is_same(&self, address: u64, check: u32, memory: &dyn Memory) -> Result<bool, Reason> {
         let const_method = const_method(address, &self.layout, memory)?;
         Ok(u64::from(self.check(const_method, memory)?) & CHECK == u64::from(check))

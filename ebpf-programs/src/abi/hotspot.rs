@@ -42,7 +42,7 @@ pub mod parameter {
     pub const COUNT: usize = IDENTITY + 2;
 }
 
-/// Maximum number of code heaps.
+/// Maximum number of code heaps; a segmented code cache has three.
 pub const HEAPS: usize = 4;
 
 /// Offset of a field that does not exist.

@@ -60,7 +60,7 @@ pub(crate) fn attributes(kind: u64, event: u64, period: u64, fields: u64) -> [u6
 }
 
 impl Ring {
-    /// Starts an event on a CPU, with room for so many bytes of records, a power of two.
+    /// Starts an event on a CPU, with room for `bytes` bytes of records, a power of two.
     pub(crate) fn open(attributes: &[u64; ATTRIBUTES], cpu: i32, bytes: usize) -> io::Result<Ring> {
         let mut attributes = *attributes;
         // The number of bytes until someone is woken.
@@ -91,7 +91,7 @@ impl Ring {
         let head = unsafe { self.memory.add(HEAD).cast::<u64>().read_volatile() };
         fence(Ordering::Acquire);
         assert!(head < (self.bytes - PAGE) as u64, "the trace has {head} bytes and is full");
-        // SAFETY: so many bytes are written, and no more are, since the event is disabled.
+        // SAFETY: the kernel has written `head` bytes, and writes no more, since the event is disabled.
         let mut left = unsafe { std::slice::from_raw_parts(self.memory.add(PAGE), head as usize) };
         std::iter::from_fn(move || {
             let first = Record { kind: 0, bytes: left.get(..8)? };

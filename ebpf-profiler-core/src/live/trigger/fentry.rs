@@ -11,7 +11,6 @@ use super::super::capability::{BPF, PERFMON};
 use super::super::error::StartError;
 use super::super::kernel_feature::KernelFeature;
 use super::super::kernel_types::{Integer, KernelFunction, KernelTypes};
-use super::super::kernel_version;
 use super::super::object::KernelObject;
 use super::call::{Call, Value};
 use super::kprobe::{self, SYMBOLS};
@@ -185,9 +184,8 @@ impl FunctionProgram {
 
 /// Returns the reason for which the running kernel cannot run programs at its functions; `None` if nothing is known to be missing.
 pub(super) fn missing() -> Option<String> {
-    if KernelFeature::Cookies.is_missing() {
-        let (release, since) = (kernel_version::release(), KernelFeature::Cookies.since());
-        return Some(format!("kernel {release} is too old for fentry; {since} or newer is needed"));
+    if let Some(refusal) = KernelFeature::Cookies.refuse("fentry") {
+        return Some(refusal);
     }
     let symbols = BufReader::new(File::open(SYMBOLS).ok()?);
     if !symbols.lines().map_while(Result::ok).any(|line| line.ends_with(" register_ftrace_direct")) {

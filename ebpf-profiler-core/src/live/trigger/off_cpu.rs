@@ -8,7 +8,6 @@ use ebpf_programs::abi::off_cpu;
 
 use super::super::kernel_feature::KernelFeature;
 use super::super::kernel_types::KernelTypes;
-use super::super::kernel_version;
 use crate::profile::{SampleKind, Unit};
 
 /// The trigger of off-CPU time: the time from the switch that takes a thread off its CPU to the switch that brings it back,
@@ -126,11 +125,7 @@ impl OffCpu {
 
 /// Fails on kernels that are too old.
 pub(super) fn check_kernel() -> Result<(), String> {
-    if KernelFeature::UserRing.is_missing() {
-        let (release, since) = (kernel_version::release(), KernelFeature::UserRing.since());
-        return Err(format!("kernel {release} is too old for off-CPU time; {since} or newer is needed"));
-    }
-    Ok(())
+    KernelFeature::UserRing.refuse("off-CPU time").map_or(Ok(()), Err)
 }
 
 /// Returns the address range of the code that enters the interrupt that a CPU requests of itself; `None` if the kernel does not

@@ -17,7 +17,7 @@ const SYMBOL: usize = 12;
 /// Bytes of a `ConstMethod` that hold the fields.
 const HEAD: u32 = 64;
 
-/// Offsets of fields.
+/// Offsets of the fields that lead from a method to its names.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fields {
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(check(b"Plugin", b"run"), check(b"Plugin", b"run"));
         assert_ne!(check(b"Plugin", b"run"), check(b"Plugon", b"run"));
         assert_ne!(check(b"Plugin", b"run"), check(b"Plugin", b"ran"));
-        // In the bytes behind the first word, of one that ends within it, and of one that is longer than what is read.
+        // At the end of a name that is longer than what is read at once, and in a name within the first word.
         let (mut one, mut two) = ([b'x'; 120], [b'x'; 120]);
         (one[119], two[119]) = (b'1', b'2');
         assert_ne!(check(&one, b"run"), check(&two, b"run"));
