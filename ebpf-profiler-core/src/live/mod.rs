@@ -147,6 +147,8 @@ pub use trigger::{
 };
 pub use usage::Usage;
 
+pub use crate::sample::KindCost;
+
 /// `true` if the kernel side is compiled for the target of this build; only x86_64 is for now.
 ///
 /// Elsewhere [`Builder::start`] fails with [`StartError::Architecture`]. A program that needs the profiler can reject

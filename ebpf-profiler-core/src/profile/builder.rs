@@ -270,7 +270,7 @@ impl ProfileBuilder {
             start,
             duration,
             kinds: self.kinds,
-            losses: self.losses,
+            losses: self.losses.into(),
             modules,
             scripts,
             processes: self.processes.items,

@@ -107,6 +107,23 @@ impl Labels {
         Labels(Some(labels.into()))
     }
 
+    /// Returns the value of the label `key`; `None` if there is no such label.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ebpf_profiler_core::profile::{LabelValue, Labels, SampleLabel};
+    ///
+    /// let labels = Labels::default().with(SampleLabel::new("tenant", "blue"));
+    /// assert_eq!(labels.get("tenant"), Some(&LabelValue::from("blue")));
+    /// assert_eq!(labels.get("request"), None);
+    /// ```
+    pub fn get(&self, key: &str) -> Option<&LabelValue> {
+        let labels = self.0.as_deref()?;
+        let index = labels.binary_search_by(|label| (*label.key).cmp(key)).ok()?;
+        Some(&labels[index].value)
+    }
+
     /// Returns the labels in the order of their keys.
     pub fn iter(&self) -> std::slice::Iter<'_, SampleLabel> {
         self.0.as_deref().unwrap_or_default().iter()

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -9,11 +10,12 @@ use hashbrown::HashMap;
 use super::interner::Interner;
 use super::names::Namer;
 use super::naming::order;
+use super::part::keep;
 use super::samples::SampleInterner;
 use super::traces::TraceInterner;
 use super::{
-    Data, FrameId, Losses, NamedFrame, Process, ProcessId, Profile, SampleKind, SamplingPeriod, Thread,
-    ThreadId, TraceId,
+    Data, FrameChange, FrameId, FrameView, Losses, NamedFrame, Process, ProcessId, Profile, Sample,
+    SampleKind, SamplingPeriod, Thread, ThreadId, TraceId,
 };
 use crate::language::Script;
 use crate::process::{Module, ModuleId};
@@ -65,7 +67,7 @@ impl Profile {
         let first = profiles.next().ok_or(MergeError::Empty)?;
         let mut merger = Merger::default();
         let (mut start, mut end) = (first.start(), first.start() + first.duration());
-        merger.add(first);
+        merger.add(first, first.samples(), &mut keep);
         for profile in profiles {
             let kinds = |profile: &Profile| -> Vec<SampleKind> {
                 profile.kinds().iter().map(|kind| kind.with_period(Duration::ZERO)).collect()
@@ -78,7 +80,7 @@ impl Profile {
             }
             start = start.min(profile.start());
             end = end.max(profile.start() + profile.duration());
-            merger.add(profile);
+            merger.add(profile, profile.samples(), &mut keep);
         }
         let duration = end.duration_since(start).unwrap_or_default();
         Ok(merger.finish(|data| Data { start, duration, kinds: first.kinds().to_vec(), ..data }))
@@ -87,8 +89,8 @@ impl Profile {
 
 /// Interners of a merged profile.
 #[derive(Default)]
-struct Merger {
-    losses: Losses,
+pub(super) struct Merger {
+    losses: Vec<Arc<Losses>>,
     modules: Vec<Module>,
     by_file: HashMap<(Box<str>, Box<[u8]>), ModuleId>,
     scripts: Vec<Script>,
@@ -111,62 +113,23 @@ struct NamedContent {
 }
 
 impl Merger {
-    fn add(&mut self, profile: &Profile) {
+    /// Adds samples of a profile, and the parts that they need.
+    pub(super) fn add<'p>(
+        &mut self,
+        profile: &'p Profile,
+        samples: impl Iterator<Item = Sample<'p>>,
+        change: &mut dyn FnMut(FrameView<'p>) -> FrameChange,
+    ) {
         let (data, first) = (&*profile.data, profile.selected.start);
         self.periods.extend(profile.sampling_periods());
-        self.losses.add_all(&data.losses);
-        let modules: Vec<ModuleId> = data.modules.iter().map(|module| self.module(module)).collect();
-        let scripts: Vec<ScriptId> = data.scripts.iter().map(|script| self.script(script)).collect();
-        let processes: Vec<ProcessId> =
-            data.processes.iter().map(|process| ProcessId(self.processes.intern(process.clone()))).collect();
-        let threads: Vec<ThreadId> = data
-            .threads
-            .iter()
-            .map(|thread| {
-                let process = processes[thread.process.0 as usize];
-                ThreadId(self.threads.intern(Thread { process, ..thread.clone() }))
-            })
-            .collect();
-        let frames: Vec<FrameId> = data
-            .frames
-            .iter()
-            .map(|named| {
-                let frame = match named.frame {
-                    Frame::Native { module, address, found } => {
-                        Frame::Native { module: modules[module.0 as usize], address, found }
-                    }
-                    Frame::Script { function, line, found } => {
-                        Frame::Script { function: scripts[function.0 as usize], line, found }
-                    }
-                    frame => frame,
-                };
-                let symbols = data.names.symbols(&named.symbols).to_vec();
-                FrameId(self.frames.intern(NamedContent {
-                    frame,
-                    symbols,
-                    start: named.start,
-                    is_doubtful: named.is_doubtful,
-                }))
-            })
-            .collect();
-        let traces: Vec<TraceId> = (0..data.traces.len())
-            .map(|index| {
-                let stored = data.traces.get(TraceId(index as u32));
-                let trace = Trace {
-                    frames: [].as_slice().into(),
-                    stop: stored.stop,
-                    omitted: stored.omitted,
-                    gap: stored.gap,
-                };
-                let frames = data.traces.frames(stored.stack).iter().map(|frame| frames[frame.0 as usize]);
-                self.traces.intern(&trace, frames)
-            })
-            .collect();
-        for sample in data.samples.of_kinds(&profile.selected) {
-            let (thread, trace) = (threads[sample.thread.0 as usize], traces[sample.trace.0 as usize]);
-            for event in data.samples.events(sample) {
-                self.samples.add(sample.kind - first, thread, trace, event);
-            }
+        if !self.losses.iter().any(|known| Arc::ptr_eq(known, &data.losses)) {
+            self.losses.push(data.losses.clone());
+        }
+        let mut added = Added { merger: self, ids: Ids::new(data), data, change };
+        for Sample { stored, .. } in samples {
+            let (thread, trace) = (added.thread(stored.thread), added.trace(stored.trace));
+            let events = data.samples.events(stored);
+            added.merger.samples.add_all(stored.kind - first, thread, trace, events);
         }
     }
 
@@ -191,8 +154,15 @@ impl Merger {
         id
     }
 
+    /// Returns the profile with the times and kinds of `like`.
+    pub(super) fn finish_like(self, like: &Profile) -> Profile {
+        let (start, duration) = (like.start(), like.duration());
+        self.finish(|data| Data { start, duration, kinds: like.kinds().to_vec(), ..data })
+    }
+
     fn finish(mut self, complete: impl FnOnce(Data) -> Data) -> Profile {
-        self.periods.sort_by_key(|period| period.since);
+        self.periods.sort_by_key(|period| (period.since, period.kind, period.period));
+        self.periods.dedup();
         let frames: Vec<Frame> = self.frames.items.iter().map(|content| content.frame).collect();
         let order = order(&frames);
         let mut namer = Namer::default();
@@ -210,7 +180,7 @@ impl Merger {
             start: std::time::SystemTime::UNIX_EPOCH,
             duration: Duration::ZERO,
             kinds: Vec::new(),
-            losses: self.losses,
+            losses: sum(self.losses),
             modules: self.modules,
             scripts: self.scripts,
             samples: self.samples.finish(&self.threads.items),
@@ -223,6 +193,155 @@ impl Merger {
             periods: self.periods,
         }))
     }
+}
+
+/// One profile that is being added to a merger.
+struct Added<'m, 'p> {
+    merger: &'m mut Merger,
+    ids: Ids,
+    data: &'p Data,
+    change: &'m mut dyn FnMut(FrameView<'p>) -> FrameChange,
+}
+
+/// Ids in the merged profile, by those in the added one; `None` for parts that no sample has needed yet.
+struct Ids {
+    modules: Vec<Option<ModuleId>>,
+    scripts: Vec<Option<ScriptId>>,
+    processes: Vec<Option<ProcessId>>,
+    threads: Vec<Option<ThreadId>>,
+    frames: Vec<Option<Copied>>,
+    traces: Vec<Option<TraceId>>,
+}
+
+/// A frame in the merged profile; `None` if it was dropped.
+type Copied = Option<FrameId>;
+
+impl Ids {
+    fn new(data: &Data) -> Ids {
+        Ids {
+            modules: vec![None; data.modules.len()],
+            scripts: vec![None; data.scripts.len()],
+            processes: vec![None; data.processes.len()],
+            threads: vec![None; data.threads.len()],
+            frames: vec![None; data.frames.len()],
+            traces: vec![None; data.traces.len()],
+        }
+    }
+}
+
+impl<'p> Added<'_, 'p> {
+    fn thread(&mut self, id: ThreadId) -> ThreadId {
+        let index = id.0 as usize;
+        if let Some(known) = self.ids.threads[index] {
+            return known;
+        }
+        let thread = self.data.threads[index].clone();
+        let process = self.process(thread.process);
+        let new = ThreadId(self.merger.threads.intern(Thread { process, ..thread }));
+        self.ids.threads[index] = Some(new);
+        new
+    }
+
+    fn process(&mut self, id: ProcessId) -> ProcessId {
+        let Added { merger, ids, data, .. } = self;
+        let index = id.0 as usize;
+        *ids.processes[index]
+            .get_or_insert_with(|| ProcessId(merger.processes.intern(data.processes[index].clone())))
+    }
+
+    fn module(&mut self, id: ModuleId) -> ModuleId {
+        let Added { merger, ids, data, .. } = self;
+        *ids.modules[id.0 as usize].get_or_insert_with(|| merger.module(data.module(id)))
+    }
+
+    fn script(&mut self, id: ScriptId) -> ScriptId {
+        let Added { merger, ids, data, .. } = self;
+        let index = id.0 as usize;
+        *ids.scripts[index].get_or_insert_with(|| merger.script(&data.scripts[index]))
+    }
+
+    fn trace(&mut self, id: TraceId) -> TraceId {
+        if let Some(known) = self.ids.traces[id.0 as usize] {
+            return known;
+        }
+        let stored = *self.data.traces.get(id);
+        let (mut frames, mut gap) = (Vec::new(), stored.gap);
+        for (index, &frame) in (0..).zip(self.data.traces.frames(stored.stack)) {
+            match self.frame(frame) {
+                Some(frame) => frames.push(frame),
+                None => gap -= u32::from(index < stored.gap),
+            }
+        }
+        let (stop, omitted) = (stored.stop, stored.omitted);
+        let trace = Trace { frames: [].as_slice().into(), stop, omitted, gap };
+        let new = self.merger.traces.intern(&trace, frames.into_iter());
+        self.ids.traces[id.0 as usize] = Some(new);
+        new
+    }
+
+    fn frame(&mut self, id: FrameId) -> Copied {
+        let index = id.0 as usize;
+        if let Some(known) = self.ids.frames[index] {
+            return known;
+        }
+        let new = match (self.change)(FrameView { profile: self.data, id }) {
+            FrameChange::Keep => Some(self.kept_frame(id)),
+            FrameChange::Rename(symbols) => Some(self.renamed_frame(id, symbols)),
+            FrameChange::Drop => None,
+        };
+        self.ids.frames[index] = Some(new);
+        new
+    }
+
+    fn kept_frame(&mut self, id: FrameId) -> FrameId {
+        let named = self.data.named(id);
+        let frame = match named.frame {
+            Frame::Script { function, line, found } => {
+                Frame::Script { function: self.script(function), line, found }
+            }
+            frame => self.frame_of_file(frame),
+        };
+        let symbols = self.data.names.symbols(&named.symbols).to_vec();
+        self.intern(NamedContent { frame, symbols, start: named.start, is_doubtful: named.is_doubtful })
+    }
+
+    fn renamed_frame(&mut self, id: FrameId, symbols: Vec<Symbol>) -> FrameId {
+        let named = self.data.named(id);
+        let frame = match named.frame {
+            Frame::Script { function, found, .. } => {
+                let language = self.data.scripts[function.0 as usize].language;
+                let is_unnamed = symbols.is_empty();
+                let Symbol { function: name, file, start_line, line, .. } =
+                    symbols.last().cloned().unwrap_or_else(|| Symbol::new("[unknown]"));
+                let script = Script { language, name, file, start_line, is_unnamed };
+                Frame::Script { function: self.merger.script(&script), line, found }
+            }
+            frame => self.frame_of_file(frame),
+        };
+        self.intern(NamedContent { frame, symbols, start: None, is_doubtful: named.is_doubtful })
+    }
+
+    fn frame_of_file(&mut self, frame: Frame) -> Frame {
+        match frame {
+            Frame::Native { module, address, found } => {
+                Frame::Native { module: self.module(module), address, found }
+            }
+            frame => frame,
+        }
+    }
+
+    fn intern(&mut self, content: NamedContent) -> FrameId {
+        FrameId(self.merger.frames.intern(content))
+    }
+}
+
+fn sum(all: Vec<Arc<Losses>>) -> Arc<Losses> {
+    let mut all = all.into_iter();
+    let first = all.next().unwrap_or_default();
+    all.fold(first, |mut sum, losses| {
+        Arc::make_mut(&mut sum).add_all(&losses);
+        sum
+    })
 }
 
 impl fmt::Display for MergeError {

@@ -13,6 +13,7 @@
 mod builder;
 mod call;
 mod diff;
+mod group;
 mod interner;
 mod label;
 
@@ -21,6 +22,7 @@ mod losses;
 mod merge;
 mod names;
 mod naming;
+mod part;
 mod sample_kind;
 mod samples;
 mod summary;
@@ -46,13 +48,15 @@ use traces::Traces;
 pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
 pub use diff::{ProfileDiff, StackChange};
+pub use group::Groups;
 pub use label::{LabelValue, Labels, SampleLabel};
 pub use losses::Losses;
 pub use merge::MergeError;
+pub use part::FrameChange;
 pub use sample_kind::{SampleKind, Unit};
 pub use summary::Summary;
 pub use tree::{Label, Layout, Limits, Placed, Tree};
-pub use view::{FrameView, Sample, TraceView};
+pub use view::{FrameView, Leaf, Sample, SampleEvent, TraceView};
 
 /// Samples of a stretch of time, aggregated by exact content.
 ///
@@ -83,7 +87,8 @@ struct Data {
     start: SystemTime,
     duration: Duration,
     kinds: Vec<SampleKind>,
-    losses: Losses,
+    /// Shared by the parts of a profile, so that a merge of them counts each once.
+    losses: Arc<Losses>,
     modules: Vec<Module>,
     scripts: Vec<Script>,
     processes: Vec<Process>,

@@ -106,11 +106,32 @@ impl SampleInterner {
     }
 
     pub(super) fn add(&mut self, kind: u16, thread: ThreadId, trace: TraceId, event: Event) {
+        let number = self.number(kind, thread, trace);
+        self.add_event(number, event);
+    }
+
+    /// Adds all events of a sample.
+    pub(super) fn add_all(
+        &mut self,
+        kind: u16,
+        thread: ThreadId,
+        trace: TraceId,
+        events: impl Iterator<Item = Event>,
+    ) {
+        let number = self.number(kind, thread, trace);
+        events.for_each(|event| self.add_event(number, event));
+    }
+
+    fn number(&mut self, kind: u16, thread: ThreadId, trace: TraceId) -> u32 {
         let next = self.items.len() as u32;
         let number = *self.numbers.entry((kind, thread, trace)).or_insert(next);
         if number == next {
             self.items.push(Seen { kind, thread, trace, count: 0 });
         }
+        number
+    }
+
+    fn add_event(&mut self, number: u32, event: Event) {
         self.items[number as usize].count += 1;
         if event.value != 1 && self.values.is_empty() {
             self.values.resize(self.ticks.len(), 1);

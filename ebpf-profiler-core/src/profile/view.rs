@@ -68,6 +68,26 @@ impl<'p> Sample<'p> {
         self.profile.samples.values(self.stored)
     }
 
+    /// Returns the events, in the order of [`timestamps`](Sample::timestamps).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let profile = ebpf_profiler_core::testing::profile("cat;main;read 3");
+    /// let sample = profile.samples().next().unwrap();
+    /// let events: Vec<(u64, u64)> = sample.events().map(|event| (event.time, event.value)).collect();
+    /// assert_eq!(events, [(0, 1), (10_000_000, 1), (20_000_000, 1)]);
+    /// ```
+    pub fn events(&self) -> impl Iterator<Item = SampleEvent<'p>> + use<'p> {
+        let labels = self.labels();
+        self.profile.samples.events(self.stored).map(move |event| SampleEvent {
+            time: event.time,
+            cpu: (event.cpu != NO_CPU).then_some(event.cpu),
+            value: event.value,
+            labels,
+        })
+    }
+
     /// Returns the thread.
     #[inline]
     pub fn thread(&self) -> &'p Thread {
@@ -95,6 +115,20 @@ impl<'p> Sample<'p> {
     pub fn trace(&self) -> TraceView<'p> {
         TraceView { profile: self.profile, id: self.stored.trace }
     }
+}
+
+/// One event of a [`Sample`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SampleEvent<'p> {
+    /// Time in nanoseconds since 1970.
+    pub time: u64,
+    /// CPU; `None` if it is unknown.
+    pub cpu: Option<u32>,
+    /// Value in the unit of the sample's [kind](Sample::kind).
+    pub value: u64,
+    /// Labels of the thread at that time.
+    pub labels: &'p Labels,
 }
 
 /// A stack of a profile.
