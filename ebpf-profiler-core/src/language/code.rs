@@ -21,6 +21,7 @@ use std::ops::Range;
 pub struct CodeRanges {
     ranges: Vec<Range<u64>>,
     has_anonymous: bool,
+    has_linked_areas: bool,
     has_shared_memory: bool,
 }
 
@@ -42,6 +43,13 @@ impl CodeRanges {
         CodeRanges { has_anonymous: true, ..self }
     }
 
+    /// Adds areas of executable mappings without a file that begin with two words: the address of another area, or 0, and the size
+    /// of this one. What else such mappings contain belongs to others. A mapping is searched when it appears.
+    #[must_use]
+    pub fn with_linked_areas(self) -> CodeRanges {
+        CodeRanges { has_linked_areas: true, ..self }
+    }
+
     /// Adds all executable mappings of memory that processes share without a named file, those that come later included.
     #[must_use]
     pub fn with_shared_memory(self) -> CodeRanges {
@@ -57,6 +65,12 @@ impl CodeRanges {
     /// without a file.
     pub fn has_anonymous(&self) -> bool {
         self.has_anonymous
+    }
+
+    /// Returns `true` if [`with_linked_areas`](CodeRanges::with_linked_areas) was called: the runtime claims executable memory without
+    /// a file by the areas that it contains.
+    pub fn has_linked_areas(&self) -> bool {
+        self.has_linked_areas
     }
 
     /// Returns `true` if [`with_shared_memory`](CodeRanges::with_shared_memory) was called: the runtime claims all executable

@@ -22,7 +22,7 @@ use hashbrown::HashMap;
 use super::limits::MAX_MAPPINGS;
 use super::modules::{Modules, Table};
 use super::{Entry, Registry, epochs};
-use crate::language::SampleId;
+use crate::language::{Memory, SampleId, Unreadable};
 use crate::process::{Mapped, ModuleId, Region};
 use crate::sample::{Body, TickRecord};
 use crate::trace::Stop;
@@ -211,7 +211,10 @@ impl Registry {
         // The first time is free: a program that begins is published while it loads its libraries.
         let wait = count * MAPPING_WAIT + opened as u64 * FILE_WAIT;
         entry.next_publish = if wait < NO_WAIT { now } else { now.saturating_add(wait) };
-        let (parts, is_cut) = parts(entry);
+        let system = &*self.system;
+        let memory =
+            |address: u64, buffer: &mut [u8]| system.read(pid, address, buffer).map_err(|_| Unreadable);
+        let (parts, is_cut) = parts(entry, &memory);
         if parts.is_empty() {
             return None;
         }
@@ -459,11 +462,11 @@ struct Part<'a> {
 }
 
 /// Returns the regions of a process, split where their owner changes, and `true` if some are left out because there are too many.
-fn parts(entry: &Entry) -> (Vec<Part<'_>>, bool) {
+fn parts<'a>(entry: &'a Entry, memory: &dyn Memory) -> (Vec<Part<'a>>, bool) {
     let owned = entry.interpreters.owned();
     let mut parts = Vec::with_capacity(entry.regions.len());
     for region in entry.regions.iter() {
-        owned.split(region, |start, end, owner| {
+        owned.split(region, memory, |start, end, owner| {
             let mut add = |start, end, interpreter| {
                 parts.push(Part { start, end, region, is_owned: owner != 0, interpreter });
             };

@@ -71,7 +71,8 @@ impl Scripts {
     fn split<'a>(&self, place: &Place<'a>) -> Vec<Place<'a>> {
         let range = place.mapping().range();
         if place.path().is_empty()
-            && let Some(owner) = self.0.iter().position(|script| script.code.has_anonymous())
+            && let Some(owner) =
+                self.0.iter().position(|script| script.code.has_anonymous() || script.code.has_linked_areas())
         {
             return vec![place.part(range, Some(owner))];
         }

@@ -50,6 +50,7 @@ use chain::Running;
 use host::Host;
 use judge::judge;
 use profile::profile;
+use seen::Seen;
 
 /// Profiling time of all chains together.
 const DURATION: Duration = Duration::from_secs(8);
@@ -103,6 +104,40 @@ fn every_chain_of_installed_jit() {
     test_needs::root!();
     test_needs::programs!("luajit");
     check("installed", &Host::installed(&[]));
+}
+
+/// Code in memory of its own that LuaJIT didn't compile: it isn't Lua's, and the functions that called it are behind it.
+#[test]
+#[ignore = "profiles: needs root"]
+fn machine_code_of_others_is_not_lua() {
+    test_needs::root!();
+    test_needs::programs!("luajit");
+    let host = Host::installed(&[]);
+    let running = ["off", "on"].map(|jit| {
+        let mut command = host.command("machine_code.lua");
+        command.arg(jit);
+        Running::start(command)
+    });
+    let stacks = seen::stacks(&profile(running.iter().map(Running::pid), DURATION / 2));
+    for (jit, running) in ["off", "on"].into_iter().zip(&running) {
+        let (mut samples, mut right) = (0, 0);
+        for stack in stacks.iter().filter(|stack| stack.is_of(running.pid(), None)) {
+            let frames: Vec<_> = stack.frames.iter().map(ToString::to_string).collect();
+            let is_caller =
+                |seen: &Seen| matches!(seen, Seen::Script { name, .. } if name.ends_with("caller"));
+            let has_caller = stack.frames.iter().any(is_caller);
+            let is_inside = frames.ends_with(&["foreign_outer(:0)", "foreign_inner(:0)"].map(String::from));
+            let is_right = stack.cut.is_none() && has_caller && is_inside;
+            samples += stack.count;
+            right += if is_right { stack.count } else { 0 };
+            if !is_right {
+                println!("{} {} {:?}", stack.count, frames.join(" > "), stack.cut);
+            }
+        }
+        println!("machine code, jit {jit}: {right} of {samples}");
+        let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", running.pid()));
+        assert!(samples > 500 && right * 1000 >= samples * PER_MILLE, "jit {jit}: {right} of {samples}");
+    }
 }
 
 /// A program of others.

@@ -224,6 +224,9 @@ impl Interpreters {
             if running.code.has_anonymous() && owned.anonymous == 0 {
                 owned.anonymous = number;
             }
+            if running.code.has_linked_areas() && owned.areas == 0 {
+                owned.areas = number;
+            }
             if running.code.has_shared_memory() && owned.shared_memory == 0 {
                 owned.shared_memory = number;
             }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::language::Memory;
 use crate::process::Region;
 
 /// The memory that the runtimes of a process own.
@@ -11,13 +12,22 @@ pub(crate) struct Owned {
     pub(super) ranges: Vec<(Range<u64>, u16)>,
     /// Number of the runtime of all executable memory without a file; 0 for none.
     pub(super) anonymous: u16,
+    /// Number of the runtime of linked areas in memory without a file; 0 for none.
+    pub(super) areas: u16,
     /// Number of the runtime of all executable shared memory without a named file; 0 for none.
     pub(super) shared_memory: u16,
 }
 
 impl Owned {
     /// Splits a region where its owner changes: each part with the number of its runtime, 0 for none.
-    pub(crate) fn split(&self, region: &Region, mut part: impl FnMut(u64, u64, u16)) {
+    pub(crate) fn split(&self, region: &Region, memory: &dyn Memory, mut part: impl FnMut(u64, u64, u16)) {
+        let (start, end) = (region.start, region.end);
+        if region.is_anonymous() && self.areas != 0 {
+            return match linked_areas(start..end, memory) {
+                Some(areas) => self.split_areas(start..end, areas, &mut part),
+                None => self.split_range(start, end, self.areas, &mut part),
+            };
+        }
         let default = if region.is_anonymous() {
             self.anonymous
         } else if region.is_shared_memory() {
@@ -25,7 +35,18 @@ impl Owned {
         } else {
             0
         };
-        self.split_range(region.start, region.end, default, &mut part);
+        self.split_range(start, end, default, &mut part);
+    }
+
+    /// Splits memory without a file that contains areas.
+    fn split_areas(&self, range: Range<u64>, areas: Vec<Range<u64>>, part: &mut impl FnMut(u64, u64, u16)) {
+        let mut at = range.start;
+        for area in areas {
+            self.split_range(at, area.start, self.anonymous, &mut *part);
+            part(area.start, area.end, self.areas);
+            at = area.end;
+        }
+        self.split_range(at, range.end, self.anonymous, part);
     }
 
     /// Splits addresses where their owner changes: each part with the number of its runtime, `default` outside of the ranges.
@@ -54,6 +75,76 @@ impl Owned {
     }
 }
 
+/// Returns the areas in a mapping, each of which begins with the address of another one and its own size. `None` if it can't be told: the
+/// mapping is unreadable, or nothing was written to it yet.
+fn linked_areas(range: Range<u64>, memory: &dyn Memory) -> Option<Vec<Range<u64>>> {
+    let mut areas: Vec<Range<u64>> = Vec::new();
+    let mut at = range.start;
+    for _ in 0..MAX_PAGES {
+        if at >= range.end {
+            break;
+        }
+        let [link, size] = match memory.array::<16>(at) {
+            Ok(bytes) => words(bytes),
+            Err(_) if at == range.start => return None,
+            Err(_) => break,
+        };
+        if at == range.start && [link, size] == [0, 0] {
+            return None;
+        }
+        let is_area =
+            link % PAGE == 0 && link >> 47 == 0 && size != 0 && size % PAGE == 0 && size <= range.end - at;
+        if !is_area {
+            at += PAGE;
+            continue;
+        }
+        match areas.last_mut() {
+            Some(last) if last.end == at => last.end += size,
+            _ => areas.push(at..at + size),
+        }
+        at += size;
+    }
+    Some(areas)
+}
+
+fn words(bytes: [u8; 16]) -> [u64; 2] {
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
+    [word(0), word(8)]
+}
+
+/// Size of a page.
+const PAGE: u64 = 4096;
+
+/// Maximum number of pages of a mapping, and of areas in it, whose beginnings are read.
+const MAX_PAGES: usize = 1024;
+
+#[test]
+fn areas_are_found_by_the_size_that_each_begins_with() {
+    use crate::language::Unreadable;
+    let found = |words: &[(u64, u64)]| {
+        let read = |address: u64, buffer: &mut [u8]| {
+            let index = words.iter().position(|&(at, _)| at == address);
+            let pair = [0, 8].map(|offset| {
+                let word = words.iter().find(|&&(at, _)| at == address + offset);
+                word.map_or(0x1234, |&(_, word)| word).to_le_bytes()
+            });
+            buffer.copy_from_slice(&pair.concat());
+            if index.is_none() && address >= 0x5_0000 { Err(Unreadable) } else { Ok(()) }
+        };
+        linked_areas(0x1_0000..0x6_0000, &read)
+    };
+    // Two areas that the kernel merged, a page of another owner, and an area at the end.
+    let merged = [(0x1_0000, 0x2_0000), (0x1_0008, 0x1_0000), (0x2_0000, 0), (0x2_0008, 0x1_0000)];
+    assert_eq!(found(&merged), Some(vec![0x1_0000..0x3_0000]));
+    let last = [(0x4_0000, 0x1_0000), (0x4_0008, 0x2_0000)];
+    assert_eq!(found(&last), Some(vec![0x4_0000..0x6_0000]));
+    // Beyond its mapping, and no size.
+    assert_eq!(found(&[(0x4_0000, 0), (0x4_0008, 0x3_0000)]), Some(vec![]));
+    assert_eq!(found(&[(0x4_0000, 0x1_0000), (0x4_0008, 0)]), Some(vec![]));
+    assert_eq!(found(&[(0x1_0000, 0), (0x1_0008, 0)]), None, "not written yet");
+    assert_eq!(linked_areas(0x5_0000..0x6_0000, &|_: u64, _: &mut [u8]| Err(Unreadable)), None);
+}
+
 #[test]
 fn regions_are_split_where_their_owner_changes() {
     use std::sync::Arc;
@@ -71,10 +162,11 @@ fn regions_are_split_where_their_owner_changes() {
         (0x8000..0xa000, 1),
         (0xb000..0xc000, 2),
     ];
-    let owned = Owned { ranges, anonymous: 4, shared_memory: 5 };
+    let owned = Owned { ranges, anonymous: 4, areas: 0, shared_memory: 5 };
     let parts = |owned: &Owned, file, path| {
         let mut parts = Vec::new();
-        owned.split(&region(file, path), |start, end, number| parts.push((start, end, number)));
+        let unreadable = |_: u64, _: &mut [u8]| Err(crate::language::Unreadable);
+        owned.split(&region(file, path), &unreadable, |start, end, number| parts.push((start, end, number)));
         parts
     };
     let expected = |other| {
@@ -89,6 +181,8 @@ fn regions_are_split_where_their_owner_changes() {
     };
     let file = FileId::Inode { device: (8, 1), inode: 1 };
     assert_eq!(parts(&owned, FileId::Anonymous, ""), expected(4));
+    let areas = Owned { ranges: owned.ranges.clone(), areas: 6, ..Owned::default() };
+    assert_eq!(parts(&areas, FileId::Anonymous, ""), expected(6));
     assert_eq!(parts(&owned, file.clone(), "/usr/bin/php"), expected(0));
     assert_eq!(parts(&owned, file.clone(), "/dev/zero (deleted)"), expected(5));
     assert_eq!(parts(&Owned::default(), FileId::Anonymous, ""), [(0x1000, 0x9000, 0)]);

@@ -35,7 +35,7 @@ pub(super) fn taken(attachment: &Attachment, loops: &[Range<u64>], lies: &Lies<'
     let of_process = |range: &Range<u64>| range.start.wrapping_add(START)..range.end.wrapping_add(START);
     let loops: Vec<_> = loops.iter().map(of_process).collect();
     let code = attachment.code();
-    let anonymous = code.has_anonymous().then_some(START..START + SIZE);
+    let anonymous = (code.has_anonymous() || code.has_linked_areas()).then_some(START..START + SIZE);
     let code: Vec<_> = code.ranges().iter().cloned().chain(anonymous).collect();
     let Some((tables, process)) = publish(attachment, &loops, &code) else { return Vec::new() };
     let mut noise = Noise(lies.word(0));
