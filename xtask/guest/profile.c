@@ -8,9 +8,6 @@
  * and by fentry.
  * /task/own_language profiles toy languages, whose frames are in an array, and in compiled code.
  * /task/cpus switches a processor off and on.
- *
- * No CPU time is reserved: an emulated processor stands still while its clock goes on, so a thread with a deadline exceeds its share by
- * seconds, and the kernel keeps it from running for minutes.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -142,7 +139,7 @@ static int judge_points(const char *entry, const char *exit, const char *leaf)
     snprintf(on[2], sizeof on[2], "%s:vfs_[w]rite", entry);
     snprintf(on[3], sizeof on[3], "%s:vfs_write:time", entry);
     char *flamegraph[] = {"/task/flamegraph", "--seconds", "250", "--output", "/tmp/points.folded",
-        "--on", on[0], "--on", on[1], "--on", on[2], "--on", on[3], "--thread", "writer*", "--reserve", "none", NULL};
+        "--on", on[0], "--on", on[1], "--on", on[2], "--on", on[3], "--thread", "writer*", NULL};
     pid_t profiler = start(flamegraph);
     /* The walk is verified for each function; emulated, beside other work, that takes a minute. */
     for (int i = 0; i < 2000 && links(profiler) < LINKS; i++)
@@ -206,11 +203,10 @@ static int judge_toy(const char *name, const char *leaf)
 int main(void)
 {
     char *chain[] = {"/task/chain", "600", NULL};
-    char *flamegraph[] = {"/task/flamegraph", "--seconds", "5", "--frequency", "97", "--output", (char *)OUTPUT,
-        "--reserve", "none", NULL};
+    char *flamegraph[] = {"/task/flamegraph", "--seconds", "5", "--frequency", "97", "--output", (char *)OUTPUT, NULL};
     pid_t work = start(chain);
     char *faults[] = {"/task/flamegraph", "--on", "page-faults", "--on", "off-cpu-wakers:1ms", "--on", "block-latency",
-        "--on", "malloc-live:1:/task/profile", "--seconds", "1", "--output", "/tmp/faults.folded", "--reserve", "none", NULL};
+        "--on", "malloc-live:1:/task/profile", "--seconds", "1", "--output", "/tmp/faults.folded", NULL};
     sleep(1);
     int status = 1;
     waitpid(start(faults), &status, 0);

@@ -18,6 +18,7 @@ mod crowd;
 #[path = "../perf/mod.rs"]
 #[expect(dead_code, reason = "each user needs a part")]
 mod perf;
+mod returns;
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::ReservedBy;
-use super::scheduler::{Policy, Times};
+use super::scheduler::{self, PERIOD, Policy, Times};
 
 /// Part of the share that an inactive thread keeps, as a weight beside the 1 of an active one.
 const INACTIVE: f64 = 0.05;
@@ -16,6 +16,9 @@ const INACTIVE_AFTER: Duration = Duration::from_millis(150);
 
 /// Time for which a thread may exceed its share with a real-time policy.
 const BURST: Duration = Duration::from_millis(40);
+
+/// Time by which a thread may exceed its part between two checks: the kernel notices it at the next timer interrupt.
+const OVERRUN: Duration = Duration::from_millis(10);
 
 /// A thread of a reservation.
 #[derive(Debug)]
@@ -42,6 +45,10 @@ pub(super) struct Member {
     idle: Duration,
     /// Time that is left of its share with a real-time policy, in nanoseconds.
     credit: i64,
+    /// Time until it may have the reservation again, see [`Member::leave`].
+    away: Duration,
+    /// Time for which it has the reservation and didn't run.
+    still: Duration,
 }
 
 /// The machine at a check.
@@ -69,16 +76,20 @@ impl Member {
             set: None,
             idle: Duration::ZERO,
             credit: BURST.as_nanos() as i64,
+            away: Duration::ZERO,
+            still: Duration::ZERO,
         }
     }
 
     /// Returns `true` if its times have to be read.
-    pub(super) fn is_checked(&self, by: ReservedBy) -> bool {
-        match self.fixed {
-            // The kernel bounds a fixed part by itself, except with a real-time policy.
-            Some(_) => by == ReservedBy::RoundRobin,
-            None => self.is_reserved || self.is_busy.load(Ordering::Relaxed),
-        }
+    pub(super) fn is_checked(&self) -> bool {
+        self.is_reserved || self.fixed.is_some() || self.is_busy.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if it has to be checked soon.
+    pub(super) fn is_urgent(&self, by: ReservedBy) -> bool {
+        // The kernel bounds a fixed part by itself, except with a real-time policy.
+        self.is_checked() && (self.fixed.is_none() || by == ReservedBy::RoundRobin)
     }
 
     /// Returns its weight in the division of the share.
@@ -103,6 +114,8 @@ impl Member {
     /// | --- | --- | --- |
     /// | its former policy | waited for a CPU for more than half of the time | reserved |
     /// | the reservation | used it up, while a CPU has nothing else to do | not reserved |
+    /// | | exceeded it by far, see [`overrun`] | not reserved |
+    /// | | ready to run for half a second, and didn't | not reserved |
     pub(super) fn check(&mut self, times: Times, situation: Situation) {
         let Situation { elapsed, is_contended } = situation;
         let run = times.run.saturating_sub(self.times.run);
@@ -115,7 +128,12 @@ impl Member {
             self.credit.saturating_add(granted.as_nanos() as i64).saturating_sub(run.as_nanos() as i64);
         let most = BURST.as_nanos() as i64;
         self.credit = credit.clamp(-most * 25, most);
-        self.is_reserved = if self.fixed.is_some() {
+        self.away = self.away.saturating_sub(elapsed) + overrun(run, granted, share);
+        self.still = if self.set.is_some() && run.is_zero() { self.still + elapsed } else { Duration::ZERO };
+        let is_stopped = self.still >= STOPPED && scheduler::is_ready(self.tid);
+        self.is_reserved = if !self.away.is_zero() || is_stopped {
+            false
+        } else if self.fixed.is_some() {
             true
         } else if self.is_reserved {
             is_contended || run < granted.mul_f64(0.9)
@@ -124,11 +142,45 @@ impl Member {
         };
     }
 
+    /// Notes that it lost the reservation, and decides when it may have it again.
+    ///
+    /// The kernel stops a thread with `SCHED_DEADLINE` that used up its part, until a timer. If the thread has another policy by then,
+    /// the timer does nothing; if it has `SCHED_DEADLINE` again before the time that it exceeded its part by is paid back, it is stopped
+    /// *for ever*: nothing starts it again (Linux 6.1, 6.12 and 6.18; `dl_task_timer` and `enqueue_task_dl`). A thread that leaves by
+    /// itself runs, so it isn't stopped.
+    pub(super) fn leave(&mut self) {
+        if let Some((share, _)) = self.set.take() {
+            self.still = Duration::ZERO;
+            self.away += PERIOD * 2 + scaled(OVERRUN, share);
+        }
+    }
+
     /// Returns `true` if it may run with a real-time policy until the next check.
     pub(super) fn has_credit(&self) -> bool {
         self.credit > 0
     }
 }
+
+/// Returns the time until a thread that ran for `run` instead of `granted` has had as much as it used; 0 if a timer interrupt explains it.
+///
+/// A thread exceeds its part by far when the CPU can't be taken from it: a virtual machine that was paused, or a long section of the
+/// kernel. With `SCHED_DEADLINE` it would be stopped until that is paid back: minutes, for a second and a small part.
+fn overrun(run: Duration, granted: Duration, share: f64) -> Duration {
+    let excess = run.saturating_sub(granted);
+    if excess <= OVERRUN || share <= 0.0 { Duration::ZERO } else { scaled(excess, share) }
+}
+
+/// Returns the time in which a thread with a share has this much time of a CPU.
+fn scaled(time: Duration, share: f64) -> Duration {
+    let scaled = Duration::try_from_secs_f64(time.as_secs_f64() / share);
+    scaled.map_or(MAX_AWAY, |scaled| scaled.min(MAX_AWAY))
+}
+
+/// Maximum time that a thread stays away from the reservation after one overrun.
+const MAX_AWAY: Duration = Duration::from_secs(3600);
+
+/// Time after which a thread that is ready and doesn't run is stopped by the kernel.
+const STOPPED: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
@@ -167,6 +219,38 @@ mod tests {
         assert!(thread.check(5, 15, true), "used up, but nothing is free");
         assert!(thread.check(1, 0, false), "needs less than it has");
         assert!(!thread.check(5, 15, false), "a CPU is free");
+    }
+
+    #[test]
+    fn thread_that_ran_through_a_stall_has_its_former_policy_until_that_is_paid_back() {
+        let mut thread = Thread::new();
+        assert!(thread.check(1, 19, true));
+        assert!(!thread.check(1005, 0, true), "1 s more than its quarter");
+        thread.member.leave();
+        let away = thread.member.away;
+        assert_eq!(away, Duration::from_secs(4) + PERIOD * 2 + OVERRUN * 4);
+        let mut checks = 0;
+        while !thread.check(0, 20, true) {
+            checks += 1;
+            thread.member.leave();
+        }
+        assert_eq!(checks + 1, away.as_millis() / 20);
+        thread.member.fixed = Some(0.25);
+        thread.member.set = Some((0.25, true));
+        assert!(thread.check(5, 15, true), "a timer interrupt late");
+        assert!(!thread.check(1005, 0, true));
+    }
+
+    #[test]
+    fn thread_that_is_stopped_leaves_the_reservation() {
+        let mut thread = Thread::new();
+        thread.member.fixed = Some(0.25);
+        // This thread is ready: it runs.
+        thread.member.tid = crate::live::perf::this_thread();
+        assert!((0..24).all(|_| thread.check(0, 20, true)));
+        assert!(!thread.check(0, 20, true));
+        thread.member.tid = u32::MAX;
+        assert!((0..100).all(|_| thread.check(0, 20, true)), "it sleeps");
     }
 
     #[test]

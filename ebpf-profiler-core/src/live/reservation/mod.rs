@@ -243,8 +243,10 @@ impl Inner {
     /// Checks the members until there are none.
     fn run(&self) {
         let tid = perf::this_thread();
-        if Policy::deadline(GOVERNOR_PART).set(tid).is_err() && scheduler::is_real_time_unlimited() {
-            let _ = Policy::round_robin().set(tid);
+        // A real-time policy first: nothing else would free it after a stall (see `Member::check`), and it never works long.
+        let is_real_time = scheduler::is_real_time_unlimited() && Policy::round_robin().set(tid).is_ok();
+        if !is_real_time {
+            let _ = Policy::deadline(GOVERNOR_PART).set(tid);
         }
         let machine = self.machine();
         let mut checked = Instant::now();
@@ -262,12 +264,11 @@ impl Inner {
     }
 
     fn check(&self, state: &mut State, elapsed: Duration, machine: &Machine) {
-        let by = state.stats.policy;
-        if !state.members.iter().any(|member| member.is_checked(by)) {
+        if !state.members.iter().any(Member::is_checked) {
             return;
         }
         let situation = Situation { elapsed, is_contended: machine.is_contended() };
-        for member in state.members.iter_mut().filter(|member| member.is_checked(by)) {
+        for member in state.members.iter_mut().filter(|member| member.is_checked()) {
             let was_reserved = member.is_reserved;
             member.check(member.read(), situation);
             state.stats.grants += u64::from(member.is_reserved && !was_reserved);
@@ -315,6 +316,9 @@ fn set(member: &mut Member, part: f64, by: &mut ReservedBy) {
         _ => member.former.set(member.tid).is_ok(),
     };
     if is_set {
+        if wanted.is_none() {
+            member.leave();
+        }
         member.set = wanted;
     } else if is_wanted {
         *by = match *by {
@@ -328,7 +332,7 @@ fn set(member: &mut Member, part: f64, by: &mut ReservedBy) {
 /// Returns the time until the next check.
 fn interval(state: &State) -> Duration {
     let State { members, stats, .. } = state;
-    if !members.iter().any(|member| member.is_checked(stats.policy)) {
+    if !members.iter().any(|member| member.is_urgent(stats.policy)) {
         IDLE_CHECK
     } else if stats.policy == ReservedBy::RoundRobin && members.iter().any(|member| member.is_reserved) {
         REAL_TIME_CHECK

@@ -32,10 +32,11 @@ const SCHED_DEADLINE: u32 = 6;
 const RESET_ON_FORK: u64 = 1;
 
 /// Period of a reservation: a thread that has used its share of it waits for the next one.
-const PERIOD: Duration = Duration::from_millis(20);
+pub(super) const PERIOD: Duration = Duration::from_millis(20);
 
-/// Minimum runtime of a reservation. The kernel's own minimum is about 1 µs.
-const MIN_RUNTIME: Duration = Duration::from_micros(100);
+/// Minimum runtime of a reservation. The kernel's own minimum is about 1 µs, but the kernel stops a thread at the next timer interrupt, and
+/// the time until then is paid back in parts of this size.
+const MIN_RUNTIME: Duration = Duration::from_micros(400);
 
 impl Policy {
     /// Returns the reservation of a share of one CPU.
@@ -112,6 +113,16 @@ impl Times {
     }
 }
 
+/// Returns `true` if a thread of this process runs or waits for a CPU.
+pub(super) fn is_ready(tid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).is_ok_and(|text| parse_ready(&text))
+}
+
+/// Parses a line such as `12 (name) R 1 2 3`.
+fn parse_ready(text: &str) -> bool {
+    text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
+}
+
 /// Reads a file of the kernel that is open, which costs less than opening it.
 fn read<T>(file: &File, parse: fn(&str) -> Option<T>) -> Option<T> {
     let mut bytes = [0; 128];
@@ -172,6 +183,8 @@ mod tests {
         assert_eq!((parse_times(""), parse_times("1"), parse_times("x 1")), (None, None, None));
         assert_eq!(parse_runnable("2.15 1.67 0.98 3/171 1234\n"), Some(3));
         assert_eq!((parse_runnable(""), parse_runnable("1 2 3 4")), (None, None));
+        let ready = ["1 (a) R 2", "1 (b) S) R 2", "1 (R ) S 2", ""].map(parse_ready);
+        assert_eq!(ready, [true, true, false, false]);
         let file = open_runnable().unwrap();
         assert!(read_runnable(&file).unwrap() > 0 && read_runnable(&file).unwrap() > 0);
         let times = Times::read(&Times::open(perf::this_thread()).unwrap());
