@@ -25,6 +25,7 @@ mod document;
 #[path = "../scripts/fixtures.rs"]
 mod fixtures;
 mod interpreter;
+mod loading;
 #[path = "../scripts/others.rs"]
 mod others;
 #[path = "../scripts/placed.rs"]
@@ -168,6 +169,15 @@ fn destructor_in_c_keeps_the_subs_outside() {
     test_needs::root!();
     test_needs::programs!("perl");
     destructor::check(&Interpreter::installed());
+}
+
+/// Stacks that are unwound from copies.
+#[test]
+#[ignore = "profiles: needs root"]
+fn copied_stacks_have_the_subs_of_their_moment() {
+    test_needs::root!();
+    test_needs::programs!("perl");
+    loading::check(&Interpreter::installed());
 }
 
 /// A program of others.
