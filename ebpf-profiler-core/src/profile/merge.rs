@@ -3,7 +3,7 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hashbrown::HashMap;
 
@@ -11,7 +11,7 @@ use super::interner::Interner;
 use super::names::Namer;
 use super::naming::order;
 use super::part::keep;
-use super::samples::SampleInterner;
+use super::samples::{Event, SampleInterner};
 use super::traces::TraceInterner;
 use super::{
     Data, FrameChange, FrameId, FrameView, Losses, NamedFrame, Process, ProcessId, Profile, Sample,
@@ -28,7 +28,7 @@ use crate::trace::{Frame, ScriptId, Trace};
 pub enum MergeError {
     /// There is no profile to merge.
     Empty,
-    /// One has another period.
+    /// Their periods differ, and one of them is unknown.
     Period {
         /// The period of the first profile.
         first: Duration,
@@ -46,9 +46,12 @@ impl Profile {
     /// Modules are equal if path and build id are, frames if address and names are. The result spans all profiles, from the earliest start to the latest
     /// end. Losses add up.
     ///
+    /// CPU time of profiles with different periods is in nanoseconds: each event's value is the time that it stands for. The
+    /// result's kind is then `cpu` in [`Unit::Nanoseconds`](super::Unit::Nanoseconds), and its [`period`](Profile::period) is zero.
+    ///
     /// # Errors
     ///
-    /// Fails if there is no profile, or if period or kinds of samples differ.
+    /// Fails if there is no profile, if kinds of samples differ, or if periods differ and one of them is unknown.
     ///
     /// # Examples
     ///
@@ -63,33 +66,62 @@ impl Profile {
     /// # Ok::<(), ebpf_profiler_core::profile::MergeError>(())
     /// ```
     pub fn merge<'p>(profiles: impl IntoIterator<Item = &'p Profile>) -> Result<Profile, MergeError> {
-        let mut profiles = profiles.into_iter();
-        let first = profiles.next().ok_or(MergeError::Empty)?;
-        let mut merger = Merger::default();
-        let (mut start, mut end) = (first.start(), first.start() + first.duration());
-        merger.add(first, first.samples(), &mut keep);
+        let profiles: Vec<&Profile> = profiles.into_iter().collect();
+        let mut merger = Merger::new(common_kinds(&profiles)?);
+        let mut spans =
+            profiles.iter().map(|profile| (profile.start(), profile.start() + profile.duration()));
+        let (mut start, mut end) = spans.next().ok_or(MergeError::Empty)?;
+        for span in spans {
+            (start, end) = (start.min(span.0), end.max(span.1));
+        }
         for profile in profiles {
-            let kinds = |profile: &Profile| -> Vec<SampleKind> {
-                profile.kinds().iter().map(|kind| kind.with_period(Duration::ZERO)).collect()
-            };
-            if kinds(profile) != kinds(first) {
-                return Err(MergeError::Kind);
-            }
-            if profile.period() != first.period() {
-                return Err(MergeError::Period { first: first.period(), other: profile.period() });
-            }
-            start = start.min(profile.start());
-            end = end.max(profile.start() + profile.duration());
             merger.add(profile, profile.samples(), &mut keep);
         }
-        let duration = end.duration_since(start).unwrap_or_default();
-        Ok(merger.finish(|data| Data { start, duration, kinds: first.kinds().to_vec(), ..data }))
+        Ok(merger.finish(start, end.duration_since(start).unwrap_or_default()))
+    }
+}
+
+/// Returns the kinds in which the samples of all profiles can be.
+fn common_kinds(profiles: &[&Profile]) -> Result<Vec<SampleKind>, MergeError> {
+    let first = profiles.first().ok_or(MergeError::Empty)?;
+    if profiles.iter().any(|profile| profile.kinds().len() != first.kinds().len()) {
+        return Err(MergeError::Kind);
+    }
+    let kinds = first.kinds().iter().enumerate();
+    kinds
+        .map(|(index, kind)| common_kind(kind, profiles.iter().map(|profile| &profile.kinds()[index])))
+        .collect()
+}
+
+fn common_kind<'p>(
+    first: &SampleKind,
+    all: impl Iterator<Item = &'p SampleKind> + Clone,
+) -> Result<SampleKind, MergeError> {
+    if all.clone().all(|kind| kind == first) {
+        return Ok(first.clone());
+    }
+    if !first.is_cpu_time() || !all.clone().all(SampleKind::is_cpu_time) {
+        return Err(MergeError::Kind);
+    }
+    let is_unknown = |kind: &&SampleKind| kind.is_cpu() && kind.period().is_zero();
+    match all.clone().find(|kind| is_unknown(kind) || (is_unknown(&first) && *kind != first)) {
+        Some(other) => Err(MergeError::Period { first: first.period(), other: other.period() }),
+        None => Ok(SampleKind::cpu_nanoseconds()),
+    }
+}
+
+/// Returns the factor of values of `kind` as values of `merged`.
+fn weight(kind: &SampleKind, merged: &SampleKind) -> u64 {
+    match kind.is_cpu() && !merged.is_cpu() {
+        true => u64::try_from(kind.period().as_nanos()).unwrap_or(u64::MAX),
+        false => 1,
     }
 }
 
 /// Interners of a merged profile.
 #[derive(Default)]
 pub(super) struct Merger {
+    kinds: Vec<SampleKind>,
     losses: Vec<Arc<Losses>>,
     modules: Vec<Module>,
     by_file: HashMap<(Box<str>, Box<[u8]>), ModuleId>,
@@ -113,6 +145,11 @@ struct NamedContent {
 }
 
 impl Merger {
+    /// Creates a merger of samples of these kinds.
+    pub(super) fn new(kinds: Vec<SampleKind>) -> Merger {
+        Merger { kinds, ..Merger::default() }
+    }
+
     /// Adds samples of a profile, and the parts that they need.
     pub(super) fn add<'p>(
         &mut self,
@@ -121,15 +158,23 @@ impl Merger {
         change: &mut dyn FnMut(FrameView<'p>) -> FrameChange,
     ) {
         let (data, first) = (&*profile.data, profile.selected.start);
-        self.periods.extend(profile.sampling_periods());
+        let weights: Vec<u64> =
+            profile.kinds().iter().zip(&self.kinds).map(|(kind, merged)| weight(kind, merged)).collect();
+        self.periods.extend(profile.sampling_periods().map(|change| {
+            let period = change.period.saturating_mul(weights[change.kind]);
+            SamplingPeriod { period, ..change }
+        }));
         if !self.losses.iter().any(|known| Arc::ptr_eq(known, &data.losses)) {
             self.losses.push(data.losses.clone());
         }
         let mut added = Added { merger: self, ids: Ids::new(data), data, change };
         for Sample { stored, .. } in samples {
             let (thread, trace) = (added.thread(stored.thread), added.trace(stored.trace));
+            let kind = stored.kind - first;
+            let weight = weights[usize::from(kind)];
             let events = data.samples.events(stored);
-            added.merger.samples.add_all(stored.kind - first, thread, trace, events);
+            let events = events.map(|it| Event { value: it.value.saturating_mul(weight), ..it });
+            added.merger.samples.add_all(kind, thread, trace, events);
         }
     }
 
@@ -154,13 +199,8 @@ impl Merger {
         id
     }
 
-    /// Returns the profile with the times and kinds of `like`.
-    pub(super) fn finish_like(self, like: &Profile) -> Profile {
-        let (start, duration) = (like.start(), like.duration());
-        self.finish(|data| Data { start, duration, kinds: like.kinds().to_vec(), ..data })
-    }
-
-    fn finish(mut self, complete: impl FnOnce(Data) -> Data) -> Profile {
+    /// Returns the profile.
+    pub(super) fn finish(mut self, start: SystemTime, duration: Duration) -> Profile {
         self.periods.sort_by_key(|period| (period.since, period.kind, period.period));
         self.periods.dedup();
         let frames: Vec<Frame> = self.frames.items.iter().map(|content| content.frame).collect();
@@ -176,10 +216,10 @@ impl Merger {
             named[frame as usize].start = content.start;
             named[frame as usize].is_doubtful = content.is_doubtful;
         }
-        Profile::new(complete(Data {
-            start: std::time::SystemTime::UNIX_EPOCH,
-            duration: Duration::ZERO,
-            kinds: Vec::new(),
+        Profile::new(Data {
+            start,
+            duration,
+            kinds: self.kinds,
             losses: sum(self.losses),
             modules: self.modules,
             scripts: self.scripts,
@@ -191,7 +231,7 @@ impl Merger {
             by_place: order.into_iter().map(|(.., frame)| FrameId(frame)).collect(),
             traces: self.traces.finish(),
             periods: self.periods,
-        }))
+        })
     }
 }
 
@@ -350,7 +390,7 @@ impl fmt::Display for MergeError {
             MergeError::Empty => f.write_str("there is no profile to merge"),
             MergeError::Period { first, other } => write!(
                 f,
-                "cannot merge profiles with periods of {first:?} and {other:?}; merge those of one frequency"
+                "cannot merge profiles with periods of {first:?} and {other:?}: one is unknown"
             ),
             MergeError::Kind => f.write_str("cannot merge profiles with different kinds of samples; merge each kind alone: Profile::of_kind"),
         }
@@ -415,13 +455,47 @@ mod tests {
         assert_eq!((merged.start(), merged.duration()), (profile.start(), profile.duration()));
     }
 
+    /// Returns a profile with one sample of each value, of one kind.
+    fn of(kind: SampleKind, values: &[u64]) -> Profile {
+        let mut builder = super::super::ProfileBuilder::of_kinds([kind]);
+        let process = builder.process(Process::new(1));
+        let thread = builder.thread(Thread::new(process, 1, "t"));
+        let trace = Trace::new([].as_slice(), crate::trace::Stop::NoUserStack);
+        for &value in values {
+            builder.add_value(0, value, None, thread, &trace, 0);
+        }
+        builder.finish(
+            SystemTime::UNIX_EPOCH,
+            Duration::from_secs(1),
+            |_| None,
+            &mut crate::symbol::NoSymbols,
+        )
+    }
+
     #[test]
-    fn other_periods_are_rejected() {
-        let profile = testing::profile("cat;main 1");
-        let other = super::super::ProfileBuilder::new(Duration::from_millis(50));
-        let other = other.finish(profile.start(), Duration::ZERO, |_| None, &mut crate::symbol::NoSymbols);
-        let error = Profile::merge([&profile, &other]).unwrap_err();
-        assert_eq!(error.to_string().matches("50ms").count(), 1);
+    fn values_of_different_periods_are_weighted() {
+        use crate::profile::Unit;
+        let cpu = |millis| SampleKind::cpu(Duration::from_millis(millis));
+        let (ns, off) = (SampleKind::cpu_nanoseconds(), SampleKind::off_cpu());
+        let unknown = Some(MergeError::Period { first: Duration::from_millis(10), other: Duration::ZERO });
+        // Two profiles, and the unit, total and number of events of both together.
+        let cases = [
+            (of(cpu(10), &[1, 2]), of(cpu(10), &[4]), Ok((Unit::Count, 7, 3))),
+            (of(cpu(10), &[1, 2]), of(cpu(50), &[4]), Ok((Unit::Nanoseconds, 230_000_000, 3))),
+            (of(cpu(50), &[1]), of(cpu(10), &[1, 1]), Ok((Unit::Nanoseconds, 70_000_000, 3))),
+            (of(cpu(10), &[1]), of(ns.clone(), &[5]), Ok((Unit::Nanoseconds, 10_000_005, 2))),
+            (of(ns.clone(), &[1]), of(cpu(10), &[5]), Ok((Unit::Nanoseconds, 50_000_001, 2))),
+            (of(cpu(10), &[u64::MAX]), of(cpu(20), &[1]), Ok((Unit::Nanoseconds, u64::MAX, 2))),
+            (of(cpu(10), &[1]), of(cpu(0), &[1]), Err(unknown)),
+            (of(off, &[1]), of(cpu(10), &[1]), Err(Some(MergeError::Kind))),
+        ];
+        for (first, second, expected) in cases {
+            let merged = Profile::merge([&first, &second]).map_err(Some);
+            let seen = merged.map(|it| (it.kind().unit(), it.total(), it.count()));
+            assert_eq!(seen, expected, "{:?} {:?}", first.kind(), second.kind());
+        }
+        let more = Profile::merge([&of(cpu(10), &[1]), &of(cpu(20), &[1]), &of(cpu(40), &[1])]).unwrap();
+        assert_eq!((more.kind().format(more.total()), more.period()), ("70 ms".into(), Duration::ZERO));
         assert_eq!(Profile::merge([]).unwrap_err(), MergeError::Empty);
     }
 }

@@ -47,7 +47,7 @@ use traces::Traces;
 
 pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
-pub use diff::{ProfileDiff, StackChange};
+pub use diff::{FunctionChange, ProfileDiff, StackChange};
 pub use group::Groups;
 pub use label::{LabelValue, Labels, SampleLabel};
 pub use losses::Losses;

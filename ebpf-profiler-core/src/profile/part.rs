@@ -65,16 +65,16 @@ impl Profile {
     /// ```
     #[must_use = "returns another profile"]
     pub fn map_frames<'p>(&'p self, mut change: impl FnMut(FrameView<'p>) -> FrameChange) -> Profile {
-        let mut merger = Merger::default();
+        let mut merger = Merger::new(self.kinds().to_vec());
         merger.add(self, self.samples(), &mut change);
-        merger.finish_like(self)
+        merger.finish(self.start(), self.duration())
     }
 
     /// Returns a profile of some samples of this one.
     pub(super) fn part<'p>(&'p self, samples: impl Iterator<Item = Sample<'p>>) -> Profile {
-        let mut merger = Merger::default();
+        let mut merger = Merger::new(self.kinds().to_vec());
         merger.add(self, samples, &mut keep);
-        merger.finish_like(self)
+        merger.finish(self.start(), self.duration())
     }
 }
 

@@ -65,6 +65,11 @@ impl SampleKind {
         SampleKind { name: Cow::Borrowed(CPU), unit: Unit::Count, period }
     }
 
+    /// Returns the kind of CPU time whose values are times.
+    pub(super) fn cpu_nanoseconds() -> SampleKind {
+        SampleKind::new(CPU, Unit::Nanoseconds)
+    }
+
     /// Returns the kind of samples of off-CPU time: time that threads did not run.
     pub fn off_cpu() -> SampleKind {
         SampleKind::new(OFF_CPU, Unit::Nanoseconds)
@@ -95,6 +100,11 @@ impl SampleKind {
         self.name == CPU && self.unit == Unit::Count
     }
 
+    /// Returns `true` for CPU time in ticks or in nanoseconds.
+    pub(super) fn is_cpu_time(&self) -> bool {
+        self.name == CPU && matches!(self.unit, Unit::Count | Unit::Nanoseconds)
+    }
+
     /// Returns `true` for off-CPU time.
     pub fn is_off_cpu(&self) -> bool {
         self.name == OFF_CPU && self.unit == Unit::Nanoseconds
@@ -114,7 +124,10 @@ impl SampleKind {
     pub(crate) fn time(&self, value: u64) -> Option<Duration> {
         match self.unit {
             Unit::Nanoseconds => Some(Duration::from_nanos(value)),
-            _ if self.is_cpu() => Some(self.period.mul_f64(value as f64)),
+            _ if self.is_cpu() => {
+                let seconds = self.period.as_secs_f64() * value as f64;
+                Some(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+            }
             _ => None,
         }
     }
