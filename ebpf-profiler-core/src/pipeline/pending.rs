@@ -38,6 +38,12 @@ impl PendingProfile {
         (self.start, self.duration) = (start, end.duration_since(start).unwrap_or_default());
     }
 
+    /// Sets the boot id of the kernel that was sampled.
+    #[cfg(feature = "live")]
+    pub(crate) fn set_boot_id(&mut self, boot_id: Box<str>) {
+        self.builder.set_boot_id(boot_id);
+    }
+
     /// Sets the periods by which samples were taken.
     #[cfg(feature = "live")]
     pub(crate) fn set_sampling_periods(&mut self, periods: Vec<SamplingPeriod>) {

@@ -41,6 +41,7 @@ use crate::trace::{Frame, ScriptId, Trace};
 #[derive(Clone, Debug, Default)]
 pub struct ProfileBuilder {
     kinds: Vec<SampleKind>,
+    boot_id: Box<str>,
     losses: Losses,
     processes: Interner<Process>,
     threads: Interner<Thread>,
@@ -234,8 +235,14 @@ impl ProfileBuilder {
         &self.losses
     }
 
+    /// Sets the boot id of the kernel that was sampled.
+    #[cfg(any(feature = "live", test))]
+    pub(crate) fn set_boot_id(&mut self, boot_id: Box<str>) {
+        self.boot_id = boot_id;
+    }
+
     /// Sets the changes of sampling periods.
-    #[cfg(feature = "live")]
+    #[cfg(any(feature = "live", test))]
     pub(crate) fn set_sampling_periods(&mut self, periods: Vec<SamplingPeriod>) {
         self.periods = periods;
     }
@@ -269,6 +276,7 @@ impl ProfileBuilder {
         let profile = Profile::new(Data {
             start,
             duration,
+            boot_id: self.boot_id,
             kinds: self.kinds,
             losses: self.losses.into(),
             modules,

@@ -32,6 +32,20 @@ impl SampleLabel {
         SampleLabel { key: cut(key.into(), MAX_KEY), value }
     }
 
+    /// Creates a label of texts that need not be cut; `None` if they do.
+    pub(super) fn uncut(key: Arc<str>, value: LabelValue) -> Option<SampleLabel> {
+        let fits = match &value {
+            LabelValue::Text(text) => text.len() <= MAX_TEXT,
+            LabelValue::Number(_) => true,
+        };
+        (fits && key.len() <= MAX_KEY).then_some(SampleLabel { key, value })
+    }
+
+    /// Returns the key with its owner.
+    pub(super) fn key_text(&self) -> &Arc<str> {
+        &self.key
+    }
+
     /// Returns the key.
     pub fn key(&self) -> &str {
         &self.key

@@ -1,5 +1,6 @@
 //! The ledger of losses.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -21,7 +22,7 @@ use crate::text::Number;
 /// assert_eq!(losses, [("samples lost because the ring was full", 3)]);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Losses(BTreeMap<&'static str, u64>);
+pub struct Losses(BTreeMap<Cow<'static, str>, u64>);
 
 impl Losses {
     /// Cause of samples that waited when the [deadline](crate::live::Builder::deadline) passed.
@@ -34,8 +35,8 @@ impl Losses {
     }
 
     /// Returns the causes with their numbers of events, none of them 0.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        self.0.iter().map(|(cause, count)| (*cause, *count))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> + '_ {
+        self.0.iter().map(|(cause, count)| (&**cause, *count))
     }
 
     /// Returns `true` if nothing was lost.
@@ -43,15 +44,15 @@ impl Losses {
         self.0.is_empty()
     }
 
-    pub(crate) fn add(&mut self, cause: &'static str, count: u64) {
+    pub(crate) fn add(&mut self, cause: impl Into<Cow<'static, str>>, count: u64) {
         if count > 0 {
-            let sum = self.0.entry(cause).or_default();
+            let sum = self.0.entry(cause.into()).or_default();
             *sum = sum.saturating_add(count);
         }
     }
 
     pub(crate) fn add_all(&mut self, other: &Losses) {
-        other.iter().for_each(|(cause, count)| self.add(cause, count));
+        other.0.iter().for_each(|(cause, count)| self.add(cause.clone(), *count));
     }
 }
 

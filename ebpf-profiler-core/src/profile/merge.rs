@@ -122,6 +122,8 @@ fn weight(kind: &SampleKind, merged: &SampleKind) -> u64 {
 #[derive(Default)]
 pub(super) struct Merger {
     kinds: Vec<SampleKind>,
+    /// The boot id of all profiles; empty if they differ.
+    boot_id: Option<Box<str>>,
     losses: Vec<Arc<Losses>>,
     modules: Vec<Module>,
     by_file: HashMap<(Box<str>, Box<[u8]>), ModuleId>,
@@ -164,10 +166,22 @@ impl Merger {
             let period = change.period.saturating_mul(weights[change.kind]);
             SamplingPeriod { period, ..change }
         }));
+        let boot_id = self.boot_id.get_or_insert_with(|| data.boot_id.clone());
+        if *boot_id != data.boot_id {
+            *boot_id = Box::default();
+        }
         if !self.losses.iter().any(|known| Arc::ptr_eq(known, &data.losses)) {
             self.losses.push(data.losses.clone());
         }
         let mut added = Added { merger: self, ids: Ids::new(data), data, change };
+        // In the order of their ids, which is that of the samples of each kind.
+        let samples: Vec<Sample<'p>> = samples.collect();
+        let mut processes: Vec<ProcessId> = samples.iter().map(|sample| sample.thread().process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        for process in processes {
+            added.process(process);
+        }
         for Sample { stored, .. } in samples {
             let (thread, trace) = (added.thread(stored.thread), added.trace(stored.trace));
             let kind = stored.kind - first;
@@ -219,6 +233,7 @@ impl Merger {
         Profile::new(Data {
             start,
             duration,
+            boot_id: self.boot_id.unwrap_or_default(),
             kinds: self.kinds,
             losses: sum(self.losses),
             modules: self.modules,

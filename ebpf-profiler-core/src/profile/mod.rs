@@ -13,6 +13,7 @@
 mod builder;
 mod call;
 mod diff;
+mod encoded;
 mod group;
 mod interner;
 mod label;
@@ -48,6 +49,7 @@ use traces::Traces;
 pub use builder::ProfileBuilder;
 pub use call::{Call, Kind};
 pub use diff::{FunctionChange, ProfileDiff, StackChange};
+pub use encoded::DecodeError;
 pub use group::Groups;
 pub use label::{LabelValue, Labels, SampleLabel};
 pub use losses::Losses;
@@ -86,6 +88,8 @@ pub struct Profile {
 struct Data {
     start: SystemTime,
     duration: Duration,
+    /// Boot id of the kernel, whose addresses differ after each boot; empty if unknown.
+    boot_id: Box<str>,
     kinds: Vec<SampleKind>,
     /// Shared by the parts of a profile, so that a merge of them counts each once.
     losses: Arc<Losses>,
@@ -293,7 +297,7 @@ impl Profile {
     }
 
     /// Returns the number of events that never became samples, by reason. Reasons with a count of 0 are absent.
-    pub fn losses(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub fn losses(&self) -> impl Iterator<Item = (&str, u64)> + '_ {
         self.data.losses.iter()
     }
 

@@ -28,7 +28,7 @@ pub struct Summary {
     /// Totals of the kinds of samples other than CPU time, such as `1.5 s off-cpu`.
     pub totals: Vec<String>,
     /// Number of events that did not become samples, by reason.
-    pub losses: Vec<(&'static str, u64)>,
+    pub losses: Vec<(String, u64)>,
 }
 
 impl Profile {
@@ -46,7 +46,7 @@ impl Profile {
                 .filter(|profile| !profile.kind().is_cpu())
                 .map(|profile| format!("{} {}", profile.kind().format(profile.total()), profile.kind()))
                 .collect(),
-            losses: self.losses().collect(),
+            losses: self.losses().map(|(cause, count)| (cause.to_owned(), count)).collect(),
         }
     }
 }
@@ -75,7 +75,7 @@ impl Summary {
 
     fn lost_part(&self) -> String {
         let reasons: Vec<String> =
-            self.losses.iter().map(|&(reason, count)| format!("{} {reason}", Number(count))).collect();
+            self.losses.iter().map(|(reason, count)| format!("{} {reason}", Number(*count))).collect();
         match reasons.is_empty() {
             true => "none lost".into(),
             false => format!("lost: {}", reasons.join(", ")),

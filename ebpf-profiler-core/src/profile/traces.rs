@@ -46,6 +46,26 @@ impl Traces {
         self.stacks.ends.len()
     }
 
+    /// Adds a frame to the stack that is not ended yet.
+    pub(super) fn push_frame(&mut self, frame: FrameId) {
+        self.stacks.frames.push(frame);
+    }
+
+    /// Returns the number of frames of the longest stack.
+    pub(super) fn longest_stack(&self) -> usize {
+        (0..self.stacks()).map(|stack| self.frames(StackId(stack as u32)).len()).max().unwrap_or(0)
+    }
+
+    /// Ends a stack, which may equal another one.
+    pub(super) fn end_stack(&mut self) {
+        self.stacks.ends.push(self.stacks.frames.len());
+    }
+
+    /// Adds a trace, which may equal another one.
+    pub(super) fn push(&mut self, trace: StoredTrace) {
+        self.items.push(trace);
+    }
+
     #[inline]
     pub(super) fn frames(&self, stack: StackId) -> &[FrameId] {
         self.stacks.get(stack.0)

@@ -288,7 +288,7 @@ impl<'p> FrameView<'p> {
         self.found() == Some(Found::Inlined)
     }
 
-    fn found(&self) -> Option<Found> {
+    pub(super) fn found(&self) -> Option<Found> {
         match self.frame() {
             Frame::Native { found, .. } | Frame::Anonymous { found, .. } | Frame::Script { found, .. } => {
                 Some(found)

@@ -60,6 +60,12 @@ pub(super) struct KernelFunction<'t> {
     pub(super) uncertain: bool,
 }
 
+/// Returns the boot id of the running kernel; empty if it is unknown.
+pub(crate) fn boot_id() -> Box<str> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().into()
+}
+
 /// Maximum size of a function; an address further from any start has no name.
 const MAX_SIZE: u32 = 1 << 20;
 

@@ -71,6 +71,7 @@ use std::sync::Arc;
 
 use crate::process::Module;
 
+pub(crate) use kernel::boot_id;
 #[cfg(feature = "live")]
 pub(crate) use kernel::{KernelName, KernelNames};
 pub use options::SymbolOptions;

@@ -231,6 +231,7 @@ impl PipelineThread {
             recorder.flush(&counts);
         }
         let mut profile = self.pipeline.finish();
+        profile.set_boot_id(crate::symbol::boot_id());
         profile.set_sampling_periods(std::mem::take(&mut self.periods));
         self.shared.update(|state| state.losses.add_all(profile.losses()));
         let lost = counts.losses();
