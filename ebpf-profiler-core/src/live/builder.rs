@@ -14,7 +14,6 @@ use super::filter::Filter;
 use super::held_map;
 use super::interval::Interval;
 use super::kernel_fault::KernelFault;
-use super::kernel_names::LiveNames;
 use super::kernel_version;
 use super::label;
 use super::loader::{self, Loaded, Machine, Scaled};
@@ -74,6 +73,7 @@ pub struct Builder {
     accepts_faults: bool,
     walk_time: Duration,
     any_file_system: bool,
+    symbol_options: SymbolOptions,
     command_lines: bool,
     reservation: Option<Reservation>,
 }
@@ -101,6 +101,7 @@ impl Builder {
             accepts_faults: false,
             walk_time: Duration::from_micros(500),
             any_file_system: false,
+            symbol_options: SymbolOptions::default(),
             command_lines: false,
             reservation: None,
         }
@@ -165,6 +166,24 @@ impl Builder {
     /// Sets the symbolizer; by default [`Symbols`], which reads the symbol tables and debug information of this machine.
     pub fn symbolizer(mut self, symbolizer: impl Symbolizer + 'static) -> Builder {
         self.symbolizer = Some(Box::new(symbolizer));
+        self
+    }
+
+    /// Sets the options of the default symbolizer: search paths, lines, memory. Without effect on another
+    /// [symbolizer](Builder::symbolizer).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use ebpf_profiler_core::{Profiler, symbol::SymbolOptions};
+    ///
+    /// let mut options = SymbolOptions::default();
+    /// options.debug_folders.push("/srv/debug".into());
+    /// let profiler = Profiler::builder().symbol_options(options).start()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn symbol_options(mut self, options: SymbolOptions) -> Builder {
+        self.symbol_options = options;
         self
     }
 
@@ -347,7 +366,8 @@ impl Builder {
         let clock = clock::now();
         let recorder = self.recorder(clock, period, &kinds)?;
         let any_file_system = self.any_file_system;
-        let symbolizer = self.symbolizer.unwrap_or_else(|| Box::new(symbols(any_file_system)));
+        let symbolizer =
+            self.symbolizer.unwrap_or_else(|| Box::new(symbols(self.symbol_options, any_file_system)));
         let system = LiveSystem::default().with_any_file_system(any_file_system);
         let system = system.reserved(self.reservation.clone());
         let system = system.with_command_lines(self.command_lines);
@@ -476,12 +496,12 @@ impl Builder {
 
 /// Returns the symbolizer of this machine. Kernel functions are named by the running kernel if it permits, else from
 /// `/proc/kallsyms`.
-fn symbols(any_file_system: bool) -> Symbols {
-    let symbols = Symbols::new(SymbolOptions { any_file_system, ..SymbolOptions::default() });
-    match LiveNames::load() {
-        Ok(names) => symbols.with_kernel(Box::new(names)),
-        Err(_) => symbols,
-    }
+fn symbols(options: SymbolOptions, any_file_system: bool) -> Symbols {
+    let any_file_system = any_file_system || options.any_file_system;
+    let mut symbols = Symbols::new(SymbolOptions { any_file_system, ..options });
+    // While the privileges of the start are held.
+    symbols.load_kernel();
+    symbols
 }
 
 /// Returns the system and the symbolizer, wrapped so that a recorder gets their answers.

@@ -16,6 +16,15 @@ use super::bpf::{self, Code, Map, Shape};
 use super::mmap::Mmap;
 use crate::symbol::{KernelName, KernelNames};
 
+/// Loads a program that names addresses of the running kernel.
+///
+/// # Errors
+///
+/// Fails if the kernel rejects the program.
+pub(crate) fn load() -> io::Result<Box<dyn KernelNames>> {
+    Ok(Box::new(LiveNames::load()?))
+}
+
 /// A program that names addresses, and its maps.
 #[derive(Debug)]
 pub(super) struct LiveNames {

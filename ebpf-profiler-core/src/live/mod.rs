@@ -149,6 +149,8 @@ pub use usage::Usage;
 
 pub use crate::sample::KindCost;
 
+pub(crate) use kernel_names::load as kernel_names;
+
 /// `true` if the kernel side is compiled for the target of this build; only x86_64 is for now.
 ///
 /// Elsewhere [`Builder::start`] fails with [`StartError::Architecture`]. A program that needs the profiler can reject

@@ -27,6 +27,7 @@ mod part;
 mod sample_kind;
 mod samples;
 mod summary;
+mod symbolize;
 mod traces;
 mod tree;
 mod view;
@@ -84,7 +85,7 @@ pub struct Profile {
 }
 
 /// The contents of a profile.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Data {
     start: SystemTime,
     duration: Duration,

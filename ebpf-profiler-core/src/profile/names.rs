@@ -9,7 +9,7 @@ use super::FunctionId;
 use crate::symbol::Symbol;
 
 /// All symbols of a profile; those of a frame are adjacent.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     symbols: Vec<Symbol>,
     /// Function of each symbol.
@@ -19,6 +19,10 @@ pub(super) struct Names {
 }
 
 impl Names {
+    pub(super) fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
     #[inline]
     pub(super) fn symbols(&self, range: &Range<u32>) -> &[Symbol] {
         &self.symbols[range.start as usize..range.end as usize]

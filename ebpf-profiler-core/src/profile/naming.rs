@@ -1,5 +1,6 @@
 //! Names of the frames of a finished profile, and numbers of its modules and scripts.
 
+use std::borrow::Cow;
 use std::num::NonZeroU64;
 
 use hashbrown::HashMap;
@@ -81,13 +82,31 @@ pub(super) struct Naming<'m> {
     scripts: &'m [Script],
     frames: Vec<NamedFrame>,
     namer: Namer,
+    /// Names that frames already have.
+    known: Names,
+    names_kernel: bool,
 }
 
 impl<'m> Naming<'m> {
     pub(super) fn new(frames: Vec<Frame>, modules: &'m [Module], scripts: &'m [Script]) -> Naming<'m> {
         let named = |frame| NamedFrame { frame, symbols: 0..0, start: None, is_doubtful: false };
         let frames = frames.into_iter().map(named).collect();
-        Naming { modules, scripts, frames, namer: Namer::default() }
+        Naming::again(frames, Names::default(), modules, scripts)
+    }
+
+    /// Keeps the names of frames in `known`, and names the others.
+    pub(super) fn again(
+        frames: Vec<NamedFrame>,
+        known: Names,
+        modules: &'m [Module],
+        scripts: &'m [Script],
+    ) -> Naming<'m> {
+        Naming { modules, scripts, frames, namer: Namer::default(), known, names_kernel: true }
+    }
+
+    /// Leaves kernel frames without a name as they are.
+    pub(super) fn without_kernel(self) -> Naming<'m> {
+        Naming { names_kernel: false, ..self }
     }
 
     pub(super) fn run(
@@ -96,13 +115,32 @@ impl<'m> Naming<'m> {
         symbolizer: &mut dyn Symbolizer,
     ) -> (Names, Vec<NamedFrame>) {
         for group in order.chunk_by(|a, b| a.0 == b.0) {
-            match group[0].0 {
-                Place::Script => group.iter().for_each(|&(.., frame)| self.name_script(frame)),
-                Place::Kernel | Place::Module(_) => self.name_group(group, symbolizer),
+            let rest = self.keep_names(group);
+            let Some(&(place, ..)) = rest.first() else { continue };
+            match place {
+                Place::Script => rest.iter().for_each(|&(.., frame)| self.name_script(frame)),
+                Place::Kernel if !self.names_kernel => {}
+                Place::Kernel | Place::Module(_) => self.name_group(&rest, symbolizer),
                 Place::Anonymous => {}
             }
         }
         (self.namer.finish(), self.frames)
+    }
+
+    /// Keeps the names that frames have; returns the other frames.
+    fn keep_names<'g>(&mut self, group: &'g [(Place, u64, u32)]) -> Cow<'g, [(Place, u64, u32)]> {
+        let Naming { frames, namer, known, .. } = self;
+        let mut has_name = |&(.., frame): &(Place, u64, u32)| {
+            let named = &mut frames[frame as usize];
+            if !named.symbols.is_empty() {
+                named.symbols = namer.add(known.symbols(&named.symbols));
+            }
+            !named.symbols.is_empty()
+        };
+        match known.is_empty() {
+            true => Cow::Borrowed(group),
+            false => group.iter().filter(|it| !has_name(it)).copied().collect(),
+        }
     }
 
     fn name_script(&mut self, frame: u32) {
@@ -118,6 +156,7 @@ impl<'m> Naming<'m> {
         let mut name = |number: usize, names: &[Symbol]| {
             if let Some(&(_, _, frame)) = group.get(number) {
                 frames[frame as usize].symbols = namer.add(names);
+                frames[frame as usize].start = None;
             }
         };
         match group[0].0 {

@@ -1,6 +1,6 @@
 //! A module's file and its cached symbols.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::debug_file::{self, DebugFile, Search};
@@ -119,7 +119,7 @@ impl OpenFiles {
 
     /// Opens the file for the first time.
     fn find(module: &Module, options: &SymbolOptions, stats: &mut SymbolStats) -> Option<OpenFiles> {
-        let main = open_main(module, stats)?;
+        let main = open_main(module, options, stats)?;
         let mut open = OpenFiles::new(main, None, None);
         if options.debug_files && !is_complete(&open.main) {
             open.debug = note(debug_file::find(&open.main, &module.path, options), stats);
@@ -145,7 +145,7 @@ impl OpenFiles {
             let path = path.clone()?;
             Some(DebugFile { elf: debug_file::open(&path, options)?, path })
         };
-        let main = open_main(module, stats)?;
+        let main = open_main(module, options, stats)?;
         let same_id = |debug: &DebugFile| debug.elf.build_id() == main.build_id();
         let debug = reopen(&state.debug_path).filter(same_id);
         Some(OpenFiles::new(main, debug, reopen(&state.common_path)))
@@ -246,14 +246,20 @@ impl FileState {
     }
 }
 
-fn open_main(module: &Module, stats: &mut SymbolStats) -> Option<Elf> {
-    let source = module.opener.as_ref().and_then(|opener| opener.open().ok());
-    let Some(elf) = source.and_then(|source| Elf::open(source).ok()) else {
+fn open_main(module: &Module, options: &SymbolOptions, stats: &mut SymbolStats) -> Option<Elf> {
+    let elf = match &module.opener {
+        Some(opener) => opener.open().ok().and_then(|source| Elf::open(source).ok()),
+        None if module.build_id.is_empty() || !module.path.starts_with('/') => None,
+        None => debug_file::open(Path::new(&*module.path), options),
+    };
+    let Some(elf) = elf else {
         stats.unreadable += 1;
         return None;
     };
     let expected = &module.build_id;
-    if !expected.is_empty() && elf.build_id().is_some_and(|found| *found != **expected) {
+    let found = elf.build_id();
+    let is_other = found.as_ref().map_or(module.opener.is_none(), |found| **found != **expected);
+    if !expected.is_empty() && is_other {
         stats.replaced += 1;
         return None;
     }

@@ -58,6 +58,7 @@ mod dwarf;
 mod file;
 mod go;
 mod kernel;
+mod kernel_symbols;
 mod options;
 mod plt;
 mod starts;
@@ -74,6 +75,7 @@ use crate::process::Module;
 pub(crate) use kernel::boot_id;
 #[cfg(feature = "live")]
 pub(crate) use kernel::{KernelName, KernelNames};
+pub use kernel_symbols::KernelSymbols;
 pub use options::SymbolOptions;
 pub use stats::SymbolStats;
 pub use symbols::Symbols;
@@ -157,6 +159,15 @@ pub trait Symbolizer: Send {
 
     /// Names the kernel `addresses`, in ascending order, in the same way.
     fn kernel(&mut self, addresses: &[u64], name: &mut dyn FnMut(usize, &[Symbol]));
+
+    /// Returns `true` if [`kernel`](Symbolizer::kernel) names addresses of the kernel with this boot id
+    /// (`/proc/sys/kernel/random/boot_id`), whose addresses differ after each boot.
+    ///
+    /// Called by [`Profile::symbolize`](crate::profile::Profile::symbolize). The default implementation returns `false`.
+    fn has_kernel(&self, boot_id: &str) -> bool {
+        let _ = boot_id;
+        false
+    }
 
     /// Finds the starts of the functions that contain `addresses` of `module`, in ascending order.
     ///

@@ -17,7 +17,8 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SymbolOptions {
-    /// Path of the kernel's symbol list. Default: `/proc/kallsyms`.
+    /// Path of the kernel's symbol list. Default: `/proc/kallsyms`. With another path, the running kernel is not asked for names,
+    /// and the list counts as that of any profile's kernel.
     pub kallsyms: PathBuf,
     /// Folders with separate debug files. Default: `/usr/lib/debug`.
     pub debug_folders: Vec<PathBuf>,
@@ -43,7 +44,7 @@ pub struct SymbolOptions {
 impl Default for SymbolOptions {
     fn default() -> SymbolOptions {
         SymbolOptions {
-            kallsyms: "/proc/kallsyms".into(),
+            kallsyms: KALLSYMS.into(),
             debug_folders: vec!["/usr/lib/debug".into()],
             debug_files: true,
             any_file_system: false,
@@ -57,6 +58,11 @@ impl Default for SymbolOptions {
 }
 
 impl SymbolOptions {
+    /// Returns `true` if the list is that of the running kernel.
+    pub(super) fn has_running_kernel(&self) -> bool {
+        *self.kallsyms == *KALLSYMS
+    }
+
     /// Returns the bytes that all cached files together may take.
     ///
     /// The cache gives one file at most half of it: half of that for its symbols, half for its index.
@@ -70,3 +76,6 @@ impl SymbolOptions {
         self.files_budget() / 5
     }
 }
+
+/// Symbol list of the running kernel.
+const KALLSYMS: &str = "/proc/kallsyms";

@@ -6,7 +6,7 @@ use super::cache::Cache;
 use super::call;
 use super::demangle::{Name, Texts};
 use super::file::{FileKey, FileState, OpenFiles};
-use super::kernel::{KernelFunction, KernelName, KernelNames, KernelTable};
+use super::kernel::{self, KernelFunction, KernelName, KernelNames, KernelTable};
 use super::options::SymbolOptions;
 use super::starts::Starts;
 use super::stats::SymbolStats;
@@ -15,6 +15,13 @@ use crate::elf::Elf;
 use crate::process::Module;
 
 /// The default symbolizer: names by symbol tables and debug information of files, and by the kernel.
+///
+/// With feature `live` the running kernel is asked for its names by a BPF program (`CAP_BPF`, `CAP_PERFMON`). Its list, which
+/// needs `CAP_SYSLOG`, is read for what it doesn't name, or if the program can't be loaded. Both happen when the first kernel
+/// function is named.
+///
+/// A module without [opener](crate::process::Module::opener), as of a decoded profile, is opened by its path if its file has
+/// the module's build id.
 ///
 /// # Examples
 ///
@@ -53,6 +60,8 @@ pub struct Symbols {
     kernel: Option<KernelTable>,
     /// The running kernel, if it can be asked; the list is read for addresses that it does not name.
     asked: Option<Box<dyn KernelNames>>,
+    /// `true` if the running kernel was loaded, or could not be.
+    has_tried_kernel: bool,
     /// The number of the kernel among `names`; changes each time its list is read.
     kernel_number: u32,
     last_number: u32,
@@ -77,16 +86,22 @@ impl Symbols {
             files: Cache::new(options.files_budget()),
             kernel: None,
             asked: None,
+            has_tried_kernel: false,
             kernel_number: 0,
             last_number: 0,
             options,
         }
     }
 
-    /// Asks `kernel` for names before reading the list.
-    #[cfg(feature = "live")]
-    pub(crate) fn with_kernel(self, kernel: Box<dyn KernelNames>) -> Symbols {
-        Symbols { asked: Some(kernel), ..self }
+    /// Prepares to ask the running kernel for names before reading the list, if the list is the running kernel's.
+    pub(crate) fn load_kernel(&mut self) {
+        if !std::mem::replace(&mut self.has_tried_kernel, true) && self.options.has_running_kernel() {
+            #[cfg(feature = "live")]
+            let names = crate::live::kernel_names().ok();
+            #[cfg(not(feature = "live"))]
+            let names = None;
+            self.asked = names;
+        }
     }
 
     /// Returns the counters since its creation.
@@ -97,8 +112,8 @@ impl Symbols {
     /// Clears all caches but keeps the counters.
     pub fn clear(&mut self) {
         let stats = self.stats();
-        let asked = self.asked.take();
-        *self = Symbols { asked, ..Symbols::new(self.options.clone()) };
+        let (asked, has_tried_kernel) = (self.asked.take(), self.has_tried_kernel);
+        *self = Symbols { asked, has_tried_kernel, ..Symbols::new(self.options.clone()) };
         self.stats = stats;
         self.texts.failed = stats.not_demangled;
     }
@@ -267,6 +282,7 @@ impl Symbolizer for Symbols {
         if missing.is_empty() {
             return;
         }
+        self.load_kernel();
         let said: Vec<_> = missing.iter().map(|&number| self.ask_kernel(addresses[number])).collect();
         let unsaid = missing.iter().zip(&said).filter(|(_, said)| said.is_none());
         let unsaid: Vec<u64> = unsaid.map(|(&number, _)| addresses[number]).collect();
@@ -285,6 +301,11 @@ impl Symbolizer for Symbols {
                 name(number, &[function]);
             }
         }
+    }
+
+    /// Returns `true` for the running kernel, and for any if [`SymbolOptions::kallsyms`] was changed.
+    fn has_kernel(&self, boot_id: &str) -> bool {
+        !self.options.has_running_kernel() || *kernel::boot_id() == *boot_id
     }
 
     fn stats(&self) -> SymbolStats {

@@ -47,15 +47,16 @@ fn starts(list: &str) -> BTreeMap<u64, Vec<&str>> {
 #[test]
 fn every_function_of_this_kernel() {
     let list = || fs::read_to_string("/proc/kallsyms").expect("the kernel's list");
-    let before = list();
-    let before = starts(&before);
+    let text = list();
+    let before = starts(&text);
     if before.is_empty() {
         println!("the list is hidden from this process (run as root to compare it); nothing may be named");
         assert_eq!(names(&mut Symbols::default(), &[0xffff_ffff_8100_0000]), [None]);
         return;
     }
     let addresses: Vec<u64> = before.keys().copied().collect();
-    let mut symbols = Symbols::default();
+    // A copy of the list: the running kernel is not asked then.
+    let (mut symbols, _) = symbols("running", &text);
     let found = names(&mut symbols, &addresses);
     assert_eq!(symbols.stats().kernel_reads, 1);
 
