@@ -1,8 +1,10 @@
 //! Attaches to a process that runs HotSpot.
 
+use std::iter;
+
 use ebpf_profiler_core::elf::Arch;
-use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Reason, Target};
-use ebpf_programs::abi::hotspot::flag::{HANDLERS_IN_SECOND, RELATIVE};
+use ebpf_profiler_core::language::{Attachment, CodeRanges, FrameWalker, Memory, Reason, Target};
+use ebpf_programs::abi::hotspot::flag::{BYTECODE_IN_SLOT_7, HANDLERS_IN_SECOND, RELATIVE};
 use ebpf_programs::abi::hotspot::{HEAPS, NONE, parameter};
 use ebpf_programs::abi::interpreter::walker;
 
@@ -22,8 +24,7 @@ pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Rea
     }
     let memory = target.memory();
     let tables = Tables::read(&file.tables, target, layout::is_needed)?;
-    let version = tables.address("Abstract_VM_Version", "_vm_major_version").ok_or(Reason::Unsupported)?;
-    let version = memory.u32(version)? as i32;
+    let version = version(&tables, memory)?;
     let layout = Layout::of(&tables, version)?;
     let code = CodeMemory::read(&tables, &layout, memory)?;
     let virtual_threads = file.hidden.virtual_threads.parameters(&tables, target)?;
@@ -36,17 +37,33 @@ pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Rea
     Ok(Attachment::new(walker, Names::new(layout, code, stubs)).with_code(ranges))
 }
 
+/// Returns the major version of the JDK. HotSpot of Java 8, which has one code heap, has a number of its own.
+fn version(tables: &Tables, memory: &dyn Memory) -> Result<i32, Reason> {
+    if tables.address("CodeCache", "_heaps").is_some() {
+        let at = tables.address("Abstract_VM_Version", "_vm_major_version").ok_or(Reason::Unsupported)?;
+        return Ok(memory.u32(at)? as i32);
+    }
+    let current = tables.address("JDK_Version", "_current").ok_or(Reason::Unsupported)?;
+    let major = tables.offset("JDK_Version", "_major").ok_or(Reason::Unsupported)?;
+    match memory.array(current.wrapping_add(major.into()))? {
+        [0] => Err(Reason::NotReady),
+        [version] => Ok(version.into()),
+    }
+}
+
 /// Returns the parameters of the kernel side's walker; `None` if fields are too far apart.
 fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> Option<Vec<u64>> {
     let (blob, nmethod) = (&layout.blob, &layout.nmethod);
-    let handlers = [nmethod.deopt, nmethod.deopt_mh.unwrap_or(nmethod.deopt)];
+    let deopt = nmethod.deopt.as_slice();
+    let handlers: Vec<u32> =
+        deopt.iter().flat_map(|deopt| iter::once(deopt.handler).chain(deopt.handler_mh)).collect();
     let handler_size = if blob.is_relative { 4 } else { 8 };
     let mut first = Part::new();
     first.add(blob.frame_size, 4)?;
     first.add(blob.frame_complete, 4)?;
     first.add(blob.code, 8)?;
     let mut second = Part::new();
-    second.add(nmethod.orig_pc, 4)?;
+    deopt.iter().try_for_each(|deopt| second.add(deopt.orig_pc, 4))?;
     second.add(nmethod.compile_id, 4)?;
     // The second handler is rarely used, and left out where it doesn't fit.
     let with_handlers = |part: Part, count: usize| {
@@ -54,7 +71,7 @@ fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> 
         handlers[..count].iter().try_for_each(|&at| part.add(at, handler_size))?;
         Some((part, count))
     };
-    let fitting = |part: Part| with_handlers(part, 2).or_else(|| with_handlers(part, 1));
+    let fitting = |part: Part| (1..=handlers.len()).rev().find_map(|count| with_handlers(part, count));
     let (count, in_second) = match (fitting(first), fitting(second)) {
         (Some((part, count)), _) => {
             first = part;
@@ -64,14 +81,20 @@ fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> 
             second = part;
             (count, true)
         }
+        (None, None) if handlers.is_empty() => (0, false),
         (None, None) => return None,
     };
     let of_handlers = if in_second { &second } else { &first };
-    let handler_mh = match nmethod.deopt_mh {
-        Some(at) if count == 2 => of_handlers.offset(at),
-        _ => NONE.into(),
+    let handler = |index: usize| match handlers[..count].get(index) {
+        Some(&at) => of_handlers.offset(at),
+        None => NONE.into(),
     };
-    let flags = if blob.is_relative { RELATIVE } else { 0 } | if in_second { HANDLERS_IN_SECOND } else { 0 };
+    let flags = [
+        (blob.is_relative, RELATIVE),
+        (in_second, HANDLERS_IN_SECOND),
+        (layout.version <= 8, BYTECODE_IN_SLOT_7),
+    ];
+    let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag);
     let method = &layout.method;
     let mut parameters = vec![
         code.interpreter[0],
@@ -90,9 +113,9 @@ fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> 
             0,
         ]),
         fields([
-            of_handlers.offset(nmethod.deopt),
-            handler_mh,
-            second.offset(nmethod.orig_pc),
+            handler(0),
+            handler(1),
+            nmethod.deopt.map_or(NONE.into(), |deopt| second.offset(deopt.orig_pc)),
             second.offset(nmethod.compile_id),
         ]),
     ];

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use ebpf_profiler_core::language::{Memory, Reason};
 
 use super::compressed::Compressed;
-use super::layout::{Layout, Scopes};
+use super::layout::{Layout, Methods, Scopes};
 use super::method::array;
 use super::tables;
 
@@ -97,6 +97,10 @@ impl Blob {
 struct Head(Vec<u8>);
 
 impl Head {
+    fn u16(&self, at: u32) -> Result<u16, Reason> {
+        array(&self.0, at).map(u16::from_le_bytes)
+    }
+
     fn u32(&self, at: u32) -> Result<u32, Reason> {
         array(&self.0, at).map(u32::from_le_bytes)
     }
@@ -121,30 +125,39 @@ impl Tables {
         layout: &Layout,
         memory: &dyn Memory,
     ) -> Result<Option<Tables>, Reason> {
-        let fields = &layout.nmethod;
-        let (pcs, pcs_end) = (u64::from(head.u32(fields.pcs)?), u64::from(head.u32(fields.pcs_end)?));
+        let Some(fields) = layout.nmethod.scopes else { return Ok(None) };
+        let pcs = u64::from(head.u32(fields.pcs)?);
         let read = |base: u64, start: u64, end: u64| {
             let size = end.checked_sub(start).filter(|&size| size <= MAX_TABLE).ok_or(Reason::Implausible)?;
             Ok::<_, Reason>(memory.bytes(base.wrapping_add(start), size, MAX_TABLE as usize)?)
         };
+        // Of the blob or the block: scopes, their end, and the end of the PCs.
+        let (base, scopes, pcs_end) = match fields.scopes {
+            Scopes::Inside { data, is_pointer, pcs_end } => {
+                let data =
+                    if is_pointer { head.u64(data)?.wrapping_sub(address) } else { head.u32(data)?.into() };
+                (address, [data, pcs], head.u32(pcs_end)?.into())
+            }
+            Scopes::Outside { immutable, immutable_size, data } => {
+                let data = u64::from(head.u32(data)?);
+                (head.u64(immutable)?, [data, head.u32(immutable_size)?.into()], data)
+            }
+        };
         if pcs == pcs_end {
             return Ok(None);
         }
-        let (base, scopes, methods) = match fields.scopes {
-            Scopes::Inside { data, metadata } => {
-                let data = head.u64(data)?.wrapping_sub(address);
-                let methods = read(address, head.u32(metadata)?.into(), data)?;
-                (address, read(address, data, pcs)?, methods)
+        let methods = match fields.methods {
+            Methods::BeforeScopes(metadata) => read(address, head.u32(metadata)?.into(), scopes[0])?,
+            Methods::InData { data, metadata } => {
+                let start = u64::from(head.u32(data)?) + u64::from(head.u16(metadata)?);
+                read(address, start, head.u32(layout.blob.size)?.into())?
             }
-            Scopes::Outside { immutable, immutable_size, data, mutable, mutable_size, relocation } => {
-                let base = head.u64(immutable)?;
-                let scopes = read(base, head.u32(data)?.into(), head.u32(immutable_size)?.into())?;
-                let methods =
-                    read(head.u64(mutable)?, head.u32(relocation)?.into(), head.u32(mutable_size)?.into())?;
-                (base, scopes, methods)
+            Methods::Outside { mutable, mutable_size, relocation } => {
+                read(head.u64(mutable)?, head.u32(relocation)?.into(), head.u32(mutable_size)?.into())?
             }
         };
-        Ok(Some(Tables { pcs: read(base, pcs, pcs_end)?, scopes, methods }))
+        let pcs = read(base, pcs, pcs_end)?;
+        Ok(Some(Tables { pcs, scopes: read(base, scopes[0], scopes[1])?, methods }))
     }
 
     /// Returns the chains of methods, outermost first; `code` is the distance from the blob to its code, `version` that of the JDK.

@@ -60,20 +60,14 @@ impl CodeMemory {
             Ok::<u64, Reason>(memory.u64(at)?)
         };
         let field = |at: u64, offset: u32| memory.u64(at.wrapping_add(offset.into()));
-        let (array, code) = (variable("CodeCache", "_heaps")?, variable("AbstractInterpreter", "_code")?);
+        let code = variable("AbstractInterpreter", "_code")?;
         let call_stub = variable("StubRoutines", "_call_stub_return_address")?;
-        if array == 0 || code == 0 || call_stub == 0 {
+        if code == 0 || call_stub == 0 {
             return Err(Reason::NotReady);
         }
         let fields = &layout.heap;
-        let count = field(array, fields.array_length)? as u32 as usize;
-        if count == 0 || count > HEAPS {
-            return Err(Reason::Implausible);
-        }
-        let data = field(array, fields.array_data)?;
         let mut found = CodeMemory { call_stub, ..CodeMemory::default() };
-        for index in 0..count as u64 {
-            let heap = memory.u64(data.wrapping_add(8 * index))?;
+        for (index, heap) in heaps(tables, layout, memory)?.into_iter().enumerate() {
             let space = heap.wrapping_add(fields.memory.into());
             let low = field(space, fields.space_low)?;
             let high = field(space, fields.space_high)?;
@@ -100,4 +94,24 @@ impl CodeMemory {
         }
         Ok(found)
     }
+}
+
+/// Returns the addresses of the code heaps: Java 8 has one.
+fn heaps(tables: &Tables, layout: &Layout, memory: &dyn Memory) -> Result<Vec<u64>, Reason> {
+    let pointer = |at: u64| match memory.u64(at)? {
+        0 => Err(Reason::NotReady),
+        address => Ok(address),
+    };
+    let Some(list) = tables.address("CodeCache", "_heaps") else {
+        let heap = tables.address("CodeCache", "_heap").ok_or(Reason::Unsupported)?;
+        return Ok(vec![pointer(heap)?]);
+    };
+    let [length, data] = layout.heap.array.ok_or(Reason::Unsupported)?;
+    let array = pointer(list)?;
+    let count = memory.u32(array.wrapping_add(length.into()))? as usize;
+    if count == 0 || count > HEAPS {
+        return Err(Reason::Implausible);
+    }
+    let data = memory.u64(array.wrapping_add(data.into()))?;
+    (0..count as u64).map(|index| Ok(memory.u64(data.wrapping_add(8 * index))?)).collect()
 }

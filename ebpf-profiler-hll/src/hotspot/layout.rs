@@ -3,13 +3,18 @@
 //! All but the slots of interpreter frames come from the [tables](super::tables). The generations differ in where they keep
 //! a fact, not only in its offset:
 //!
-//! | fact | up to 17 | 21 | 25 |
-//! |---|---|---|---|
-//! | start of the code, deoptimization handlers | pointers | pointers | offsets from the blob |
-//! | scopes of compiled code | in the blob | in the blob | in a block of their own |
-//! | `Method`s that the scopes name | in the blob | in the blob | in another block |
-//! | source file | constant pool (11: class) | constant pool | constant pool |
-//! | compressed numbers | may hold zero bytes | hold none (from 20 on) | hold none |
+//! | fact | 8 | 9 to 22 | 23, 24 | from 25 on |
+//! |---|---|---|---|---|
+//! | code heaps | one | a list | a list | a list |
+//! | start of the code, deoptimization handlers | offsets from the blob | pointers | offsets from the blob | offsets from the blob |
+//! | scopes of compiled code | in the blob | in the blob | in a block of their own | in a block of their own |
+//! | `Method`s that the scopes name | before the scopes | before the scopes | in the blob's data | in another block |
+//! | source file | class | class (up to 14), constant pool | constant pool | constant pool |
+//! | compressed numbers | may hold zero bytes | hold none from 20 on | hold none | hold none |
+//! | next bytecode in an interpreter frame | slot 7 | slot 8 | slot 8 | slot 8 |
+//!
+//! A missing row costs only what needs it: without those of scopes or of deoptimization handlers, compiled methods have no lines and
+//! no inlined methods; without those of line tables or source files, these are missing.
 
 use ebpf_profiler_core::language::Reason;
 use ebpf_programs::walk::identity::hotspot::Fields;
@@ -17,7 +22,7 @@ use ebpf_programs::walk::identity::hotspot::Fields;
 use super::tables::Tables;
 
 /// Types whose fields are read.
-const TYPES: [&str; 27] = [
+const TYPES: [&str; 28] = [
     "Abstract_VM_Version",
     "AbstractInterpreter",
     "Array<u1>",
@@ -33,6 +38,7 @@ const TYPES: [&str; 27] = [
     "GrowableArray",
     "HeapBlock",
     "InstanceKlass",
+    "JDK_Version",
     "Klass",
     "Method",
     "PcDesc",
@@ -68,9 +74,9 @@ pub(super) struct BlobLayout {
     pub(super) name: u32,
     pub(super) size: u32,
     pub(super) frame_size: u32,
-    /// End of the prologue, from the start of the code on: four bytes, or two from 25 on.
+    /// End of the prologue, from the start of the code on: four bytes, or two from 23 on.
     pub(super) frame_complete: u32,
-    /// A pointer to the start of the code; from 25 on its distance from the blob, in four bytes.
+    /// A pointer to the start of the code, or its distance from the blob in four bytes.
     pub(super) code: u32,
     /// `true` if code and handlers are given as distances from the blob.
     pub(super) is_relative: bool,
@@ -83,32 +89,46 @@ pub(super) struct NmethodLayout {
     pub(super) size: u32,
     pub(super) method: u32,
     pub(super) compile_id: u32,
-    pub(super) orig_pc: u32,
-    /// Address of the deoptimization handler; from 25 on its distance from the blob, in four bytes.
-    pub(super) deopt: u32,
-    /// The same for calls of method handles, if there is one.
-    pub(super) deopt_mh: Option<u32>,
-    pub(super) pcs: u32,
-    /// The field behind whose offset the table of PCs ends.
-    pub(super) pcs_end: u32,
-    pub(super) scopes: Scopes,
+    pub(super) deopt: Option<DeoptLayout>,
+    pub(super) scopes: Option<ScopesLayout>,
 }
 
-/// Location of scopes and of the methods that they name.
+/// Fields of `nmethod` for frames that are to be deoptimized.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeoptLayout {
+    pub(super) orig_pc: u32,
+    /// Address of the handler, or its distance from the blob in four bytes.
+    pub(super) handler: u32,
+    /// The same for calls of method handles, if there is one: up to 25.
+    pub(super) handler_mh: Option<u32>,
+}
+
+/// Location of the table of PCs, of the scopes, and of the methods that these name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScopesLayout {
+    pub(super) pcs: u32,
+    pub(super) scopes: Scopes,
+    pub(super) methods: Methods,
+}
+
+/// Location of scopes and PCs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scopes {
-    /// In the blob: a pointer to the scopes, and the offset of the methods.
-    Inside { data: u32, metadata: u32 },
-    /// In blocks of their own: pointers to the blocks, their sizes, the offset of scopes in the first one, and the size of what precedes
-    /// methods in the second one.
-    Outside {
-        immutable: u32,
-        immutable_size: u32,
-        data: u32,
-        mutable: u32,
-        mutable_size: u32,
-        relocation: u32,
-    },
+    /// In the blob, where the PCs follow them: a pointer to the scopes, or their offset; and the field behind whose offset the PCs end.
+    Inside { data: u32, is_pointer: bool, pcs_end: u32 },
+    /// In a block, where they follow the PCs: a pointer to the block, its size, and the offset of the scopes.
+    Outside { immutable: u32, immutable_size: u32, data: u32 },
+}
+
+/// Location of methods.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Methods {
+    /// In the blob, up to the scopes: their offset.
+    BeforeScopes(u32),
+    /// At the end of the blob: the offset of its data, and their offset in the data, in two bytes.
+    InData { data: u32, metadata: u32 },
+    /// In a block: a pointer to it, its size, and the size of what precedes them.
+    Outside { mutable: u32, mutable_size: u32, relocation: u32 },
 }
 
 /// `Method`, `ConstMethod`, `ConstantPool`, `Klass`, `Symbol`.
@@ -122,15 +142,14 @@ pub(super) struct MethodLayout {
     pub(super) code_size: u32,
     pub(super) constants: u32,
     pub(super) name: u32,
-    pub(super) flags: u32,
-    /// The flag of methods with a line table, in the low bits of the flags.
-    pub(super) has_lines: u32,
+    /// The flags, and among them the one of methods with a line table, in the low bits.
+    pub(super) has_lines: Option<(u32, u32)>,
     pub(super) holder: u32,
     /// Size of `ConstantPool`, which its entries follow.
     pub(super) entries: u32,
     pub(super) length: u32,
     pub(super) class_name: u32,
-    pub(super) source: Source,
+    pub(super) source: Option<Source>,
     pub(super) symbol_length: u32,
     pub(super) symbol_body: u32,
 }
@@ -152,8 +171,8 @@ pub(super) struct HeapLayout {
     pub(super) log2_segment: u32,
     pub(super) space_low: u32,
     pub(super) space_high: u32,
-    pub(super) array_length: u32,
-    pub(super) array_data: u32,
+    /// Length and elements of an array of heaps.
+    pub(super) array: Option<[u32; 2]>,
 }
 
 impl MethodLayout {
@@ -191,43 +210,20 @@ impl Layout {
             code: at("CodeBlob", "_code_begin").or_else(|| at("CodeBlob", "_code_offset"))?,
             is_relative: at("CodeBlob", "_code_begin").is_none(),
         };
-        let scopes = match at("nmethod", "_immutable_data") {
-            Some(immutable) => Scopes::Outside {
-                immutable,
-                immutable_size: at("nmethod", "_immutable_data_size")?,
-                data: at("nmethod", "_scopes_data_offset")?,
-                mutable: at("CodeBlob", "_mutable_data")?,
-                mutable_size: at("CodeBlob", "_mutable_data_size")?,
-                relocation: at("CodeBlob", "_relocation_size")?,
-            },
-            None => Scopes::Inside {
-                data: of_nmethod("_scopes_data_begin")?,
-                metadata: at("nmethod", "_metadata_offset")?,
-            },
-        };
-        let pcs_end = match scopes {
-            Scopes::Inside { .. } => at("nmethod", "_dependencies_offset")?,
-            Scopes::Outside { data, .. } => data,
-        };
+        let deopt = DeoptLayout::find(tables, blob.is_relative);
         let nmethod = NmethodLayout {
             size: tables.size("nmethod")?,
             method: of_nmethod("_method")?,
             compile_id: at("nmethod", "_compile_id")?,
-            orig_pc: at("nmethod", "_orig_pc_offset")?,
-            deopt: of_nmethod("_deopt_handler_begin").or_else(|| at("nmethod", "_deopt_handler_offset"))?,
-            deopt_mh: of_nmethod("_deopt_mh_handler_begin")
-                .or_else(|| at("nmethod", "_deopt_mh_handler_offset")),
-            pcs: at("nmethod", "_scopes_pcs_offset")?,
-            pcs_end,
-            scopes,
+            deopt,
+            // Return addresses that are handlers have no scopes.
+            scopes: deopt.and_then(|_| ScopesLayout::find(tables)),
         };
-        let source = match at("ConstantPool", "_source_file_name_index") {
-            Some(at) => Source::ConstantPool(at),
-            None => Source::Class(at("InstanceKlass", "_source_file_name_index")?),
-        };
+        let source = at("ConstantPool", "_source_file_name_index").map(Source::ConstantPool);
         let has_lines = tables
             .int("ConstMethod::_has_linenumber_table")
-            .or_else(|| tables.int("ConstMethodFlags::_misc_has_linenumber_table"))?;
+            .or_else(|| tables.int("ConstMethodFlags::_misc_has_linenumber_table"));
+        let flags = at("ConstMethod", "_flags").or_else(|| at("ConstMethod", "_flags._flags"));
         let method = MethodLayout {
             const_method: at("Method", "_constMethod")?,
             bytecode: tables.size("ConstMethod")?,
@@ -235,16 +231,18 @@ impl Layout {
             code_size: at("ConstMethod", "_code_size")?,
             constants: at("ConstMethod", "_constants")?,
             name: at("ConstMethod", "_name_index")?,
-            flags: at("ConstMethod", "_flags").or_else(|| at("ConstMethod", "_flags._flags"))?,
-            has_lines: has_lines as u32,
+            has_lines: flags.zip(has_lines.map(|flag| flag as u32)),
             holder: at("ConstantPool", "_pool_holder")?,
             entries: tables.size("ConstantPool")?,
             length: at("ConstantPool", "_length")?,
             class_name: at("Klass", "_name")?,
-            source,
-            symbol_length: at("Symbol", "_length")?,
-            symbol_body: at("Symbol", "_body")?,
+            source: source.or_else(|| at("InstanceKlass", "_source_file_name_index").map(Source::Class)),
+            // Some versions have the length above the number of users, in one field.
+            symbol_length: at("Symbol", "_length")
+                .or_else(|| at("Symbol", "_length_and_refcount").map(|at| at + 2))?,
+            symbol_body: at("Symbol", "_body").or_else(|| at("Symbol", "_body[0]"))?,
         };
+        let array_length = at("GenericGrowableArray", "_len").or_else(|| at("GrowableArrayBase", "_len"));
         let heap = HeapLayout {
             header: tables.size("HeapBlock")?,
             memory: at("CodeHeap", "_memory")?,
@@ -252,9 +250,65 @@ impl Layout {
             log2_segment: at("CodeHeap", "_log2_segment_size")?,
             space_low: at("VirtualSpace", "_low_boundary")?,
             space_high: at("VirtualSpace", "_high_boundary")?,
-            array_length: at("GenericGrowableArray", "_len").or_else(|| at("GrowableArrayBase", "_len"))?,
-            array_data: at("GrowableArray<int>", "_data")?,
+            array: array_length.zip(at("GrowableArray<int>", "_data")).map(<[u32; 2]>::from),
         };
         Some(Layout { version, blob, nmethod, method, heap })
     }
 }
+
+impl DeoptLayout {
+    fn find(tables: &Tables, is_relative: bool) -> Option<DeoptLayout> {
+        let at = |name| tables.offset("nmethod", name).or_else(|| tables.offset("CompiledMethod", name));
+        // Pointers, then offsets of 8, of 23 to 25, and from 26 on.
+        let handler = ["_deopt_handler_begin"];
+        let offsets = ["_deoptimize_offset", "_deopt_handler_offset", "_deopt_handler_entry_offset"];
+        let handler_mh = ["_deopt_mh_handler_begin"];
+        let offsets_mh = ["_deoptimize_mh_offset", "_deopt_mh_handler_offset"];
+        let find = |pointers: &[_], offsets: &[_]| {
+            let names = if is_relative { offsets } else { pointers };
+            names.iter().find_map(|name| at(*name))
+        };
+        Some(DeoptLayout {
+            orig_pc: at("_orig_pc_offset")?,
+            handler: find(&handler, &offsets)?,
+            handler_mh: find(&handler_mh, &offsets_mh),
+        })
+    }
+}
+
+impl ScopesLayout {
+    fn find(tables: &Tables) -> Option<ScopesLayout> {
+        let at = |name| tables.offset("nmethod", name).or_else(|| tables.offset("CompiledMethod", name));
+        let of_blob = |name| tables.offset("CodeBlob", name);
+        let scopes = match at("_immutable_data") {
+            Some(immutable) => Scopes::Outside {
+                immutable,
+                immutable_size: at("_immutable_data_size")?,
+                data: at("_scopes_data_offset")?,
+            },
+            None => {
+                let pointer = at("_scopes_data_begin");
+                Scopes::Inside {
+                    data: pointer.or_else(|| at("_scopes_data_offset"))?,
+                    is_pointer: pointer.is_some(),
+                    pcs_end: at("_dependencies_offset")?,
+                }
+            }
+        };
+        let methods = match (of_blob("_mutable_data"), scopes) {
+            (Some(mutable), _) => Methods::Outside {
+                mutable,
+                mutable_size: of_blob("_mutable_data_size")?,
+                relocation: of_blob("_relocation_size")?,
+            },
+            (None, Scopes::Inside { .. }) => Methods::BeforeScopes(at("_metadata_offset")?),
+            (None, Scopes::Outside { .. }) => {
+                Methods::InData { data: of_blob("_data_offset")?, metadata: at("_metadata_offset")? }
+            }
+        };
+        Some(ScopesLayout { pcs: at("_scopes_pcs_offset")?, scopes, methods })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -55,8 +55,8 @@ impl Method {
         let class = class_name(&symbol(class, fields, memory)?);
         let name = pool.symbol(u16_at(fields.name)?, fields, memory)?;
         let source = match fields.source {
-            Source::ConstantPool(_) => pool.source,
-            Source::Class(at) => u16::from_le_bytes(memory.array(pool.holder.wrapping_add(at.into()))?),
+            Some(Source::ConstantPool(_)) | None => pool.source,
+            Some(Source::Class(at)) => u16::from_le_bytes(memory.array(pool.holder.wrapping_add(at.into()))?),
         };
         let file = match source {
             0 => Box::default(),
@@ -64,7 +64,11 @@ impl Method {
             source => pool.symbol(source, fields, memory).map_or_else(|_| Box::default(), Into::into),
         };
         // Two bytes in older versions, four in newer ones; the flag is in the first.
-        let lines = if u32::from(u16_at(fields.flags)?) & fields.has_lines != 0 {
+        let has_lines = match fields.has_lines {
+            Some((flags, flag)) => u32::from(u16_at(flags)?) & flag != 0,
+            None => false,
+        };
+        let lines = if has_lines {
             let start = u64::from(fields.bytecode) + u64::from(u16_at(fields.code_size)?);
             let size = u64::from(u32_at(fields.words)?) * 8;
             let len = size.checked_sub(start).ok_or(Reason::Implausible)?;
@@ -102,8 +106,8 @@ impl Pool {
         }
         let head = memory.bytes(address, fields.entries.into(), MAX_METHOD)?;
         let source = match fields.source {
-            Source::ConstantPool(at) => u16::from_le_bytes(array(&head, at)?),
-            Source::Class(_) => 0,
+            Some(Source::ConstantPool(at)) => u16::from_le_bytes(array(&head, at)?),
+            Some(Source::Class(_)) | None => 0,
         };
         Ok(Pool {
             address,

@@ -1,4 +1,4 @@
-//! HotSpot, the Java virtual machine of OpenJDK 11, 17, 21 and 25: Java, Scala, Kotlin and what else runs on it.
+//! HotSpot, the Java virtual machine of OpenJDK 8 and later: Java, Scala, Kotlin and what else runs on it.
 //!
 //! Frames of Java methods are on the native stack, in memory that the runtime owns: the *code heaps*. The kernel side walks them
 //! by the code blob that an address lies in, or, in the interpreter, by the frame pointer.
@@ -25,9 +25,22 @@
 //! A frame carries the address of the method's `ConstMethod`, or the number of the compilation. If the address holds another
 //! one when it is named, it gets no name.
 //!
+//! # Versions
+//!
+//! Offsets come from the tables of the process, not from its version.
+//!
+//! | OpenJDK | state |
+//! |---|---|
+//! | 8 (8u504), 26, 27, 28 (early access) of Debian; 11, 17, 21, 25 of Temurin | run: known chains, interpreted and compiled |
+//! | 9, 10, 12 to 16, 18 to 20, 22 | not run; attached to if their tables have rows of the same names |
+//! | 23, 24 | not run; the location of the methods that scopes name is another one, which only a unit test has |
+//! | 7 and older | refused: their methods are objects in the heap |
+//! | OpenJ9, Zing | not found: they have no such tables |
+//!
 //! # Limits
 //!
 //! * x86_64 only.
+//! * Java 28 with `--enable-preview`: frames of methods that take value objects as several arguments are not tested.
 //! * Compiled code describes calls and safepoints only, so its innermost frame has the line of the next one. A loop of an inlined
 //!   method without a safepoint, as Serial and Parallel GC have them, shows as the method that it is inlined into. With
 //!   `-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints` both are exact.
@@ -60,7 +73,7 @@ use ebpf_profiler_core::elf::Elf;
 use ebpf_profiler_core::language::{Language, Runtime};
 use ebpf_programs::abi::interpreter::walker;
 
-/// The language Java: interpreted, compiled and inlined methods of HotSpot, the JVM of OpenJDK 11 to 25.
+/// The language Java: interpreted, compiled and inlined methods of HotSpot, the JVM of OpenJDK 8 to 28.
 ///
 /// # Examples
 ///

@@ -37,6 +37,9 @@ const STUB: u64 = shape::STUB as u64;
 /// Name of stub routines that have none of their own.
 const ROUTINES: &str = "StubRoutines";
 
+/// Name of the stub routine by which native code calls Java, also where no list has the names of stub routines.
+const CALL_STUB: &str = "call_stub";
+
 /// Bits of a check.
 const CHECK: u64 = 0xff_ffff;
 
@@ -128,6 +131,9 @@ impl Names {
         let [start, end] = self.code.interpreter;
         if (start..end).contains(&address) {
             return Function::new("Interpreter");
+        }
+        if address.wrapping_add(1) == self.code.call_stub {
+            return Function::new(CALL_STUB);
         }
         match self.stubs.name(address, memory) {
             Some(name) => Function::new(name),

@@ -17,7 +17,7 @@ use ebpf_profiler_core::language::{Memory, Reason, Target, Unreadable};
 
 use crate::c_text::CText;
 
-/// Maximum number of rows of a table; JDK 11 to 25 have at most 1,400.
+/// Maximum number of rows of a table; JDK 8 to 28 have at most 1,400.
 const MAX_ROWS: u64 = 4096;
 
 /// Maximum distance between rows, in bytes.
@@ -158,6 +158,22 @@ impl Tables {
             }
         })?;
         Ok(tables)
+    }
+
+    /// Returns tables of fields `Type.field`, sizes `sizeof Type`, and constants `Type::constant`.
+    #[cfg(test)]
+    pub(super) fn of(rows: &[(&str, u64)]) -> Tables {
+        let mut tables = Tables::default();
+        for &(name, value) in rows {
+            if let Some(of) = name.strip_prefix("sizeof ") {
+                tables.sizes.insert(of.to_owned(), value);
+            } else if name.contains("::") {
+                tables.ints.insert(name.to_owned(), value as i32);
+            } else if let Some((of, name)) = name.split_once('.') {
+                tables.fields.insert((of.to_owned(), name.to_owned()), Field::Offset(value));
+            }
+        }
+        tables
     }
 
     /// Returns the offset of a field.

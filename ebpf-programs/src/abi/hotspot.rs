@@ -50,10 +50,13 @@ pub const NONE: u16 = u16::MAX;
 
 /// Flags of a layout.
 pub mod flag {
-    /// The start of the code and handlers are distances from the blob in four bytes, and `_frame_complete_offset` has two.
+    /// The start of the code and handlers are distances from the blob in four bytes. `_frame_complete_offset` has two, or four of which the lower
+    /// two are read.
     pub const RELATIVE: u64 = 1;
     /// The handlers are in the second part.
     pub const HANDLERS_IN_SECOND: u64 = 2;
+    /// Interpreter frames have the next bytecode one slot higher: Java 8 keeps no mirror of the class in them.
+    pub const BYTECODE_IN_SLOT_7: u64 = 4;
 }
 
 /// Forms of references in objects.

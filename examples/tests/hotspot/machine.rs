@@ -22,6 +22,15 @@ const ATTACH: Duration = Duration::from_secs(2);
 /// Samples of a thousand that have to be exact.
 const EXACT: u64 = 990;
 
+/// Flags that keep the leaf out of its callers, and other methods out of the leaf.
+///
+/// Without safepoints in loops, the machine's own tables give a loop to the method whose code comes next. So does Flight Recorder.
+pub(crate) const APART: [&str; 3] = [
+    "-XX:CompileCommand=quiet",
+    "-XX:CompileCommand=dontinline,Chains::spin",
+    "-XX:CompileCommand=dontinline,Chains::collect",
+];
+
 /// A Java virtual machine.
 pub(crate) struct Machine {
     pub(crate) version: String,
@@ -47,6 +56,16 @@ impl Machine {
         java.exists().then(|| Machine { version: version.to_owned(), java })
     }
 
+    /// Returns the major version, `u32::MAX` for the installed one.
+    pub(crate) fn major(&self) -> u32 {
+        self.version.parse().unwrap_or(u32::MAX)
+    }
+
+    /// Compiles the programs for the version; returns the folder of their classes.
+    pub(crate) fn classes(&self) -> PathBuf {
+        if self.major() < 11 { compile_for("8", &["Chains"]) } else { compile() }
+    }
+
     /// Runs chains with these flags and compares their stacks.
     pub(crate) fn check(&self, chains: &[&str], mode: &str, flags: &[&str]) {
         let failed = self.failures(chains, mode, flags);
@@ -58,7 +77,7 @@ impl Machine {
         let only = std::env::var("TRUTH_CHAIN").ok();
         let is_named =
             |chain: &&&str| only.as_ref().is_none_or(|only| only.split(',').any(|it| it == **chain));
-        let classes = compile();
+        let classes = self.classes();
         let started: Vec<_> =
             chains.iter().filter(is_named).map(|chain| self.start(chain, flags, &classes)).collect();
         let Some(running) = started.into_iter().map(Running::ready).collect::<Option<Vec<_>>>() else {
@@ -82,6 +101,10 @@ impl Machine {
     fn command(&self, chain: &str, flags: &[&str], classes: &Path) -> Command {
         let mut command = Command::new(&self.java);
         command.args(["-Xmx128m", "-Xshare:auto"]).args(flags);
+        if self.major() < 11 {
+            // Its loops have no safepoints.
+            command.args(["-XX:+UnlockDiagnosticVMOptions", "-XX:+ShowHiddenFrames"]).args(APART);
+        }
         match chain {
             "callback" => {
                 command.arg(format!("-Dlibrary={}", classes.join("libcallback.so").display()));
@@ -102,7 +125,7 @@ impl Machine {
 
     /// Profiles chains from the start of their machines on, and returns those whose stacks differ.
     pub(crate) fn failures_from_start(&self, chains: &[&str]) -> Vec<String> {
-        let classes = compile();
+        let classes = self.classes();
         let mut failed = Vec::new();
         // Two at a time leave the profiler some time of two CPUs.
         for chains in chains.chunks(2) {
@@ -181,14 +204,19 @@ pub(crate) fn compilers() -> PathBuf {
     fixtures().join("java-languages/compilers")
 }
 
-/// Compiles the programs for the oldest version; returns the folder of their classes, with a library and an agent.
+/// Compiles the programs for all versions but Java 8; returns the folder of their classes, with a library and an agent.
 pub(crate) fn compile() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hotspot");
+    compile_for("11", &["Chains", "Walker", "Shares", "Callees"])
+}
+
+fn compile_for(release: &str, sources: &[&str]) -> PathBuf {
+    let name = if release == "11" { "hotspot" } else { "hotspot-8" };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hotspot/programs");
     let mut javac = Command::new("javac");
-    javac.args(["--release", "11", "-nowarn", "-Xlint:-options", "-g", "-d"]).arg(&folder);
-    javac.args(["Chains", "Shares", "Callees"].map(|program| programs.join(format!("{program}.java"))));
+    javac.args(["--release", release, "-nowarn", "-Xlint:-options", "-g", "-d"]).arg(&folder);
+    javac.args(sources.iter().map(|program| programs.join(format!("{program}.java"))));
     assert!(javac.stderr(Stdio::null()).status().unwrap().success(), "javac");
     std::fs::write(folder.join("manifest"), "Premain-Class: Chains\nCan-Redefine-Classes: true\n").unwrap();
     let mut jar = Command::new("jar");

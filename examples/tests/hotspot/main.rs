@@ -60,6 +60,9 @@ const CHAINS: &[&str] = &[
     "loop",
 ];
 
+/// All versions of `cargo xtask fixtures hotspot`.
+const VERSIONS: &[&str] = &["8", "11", "17", "21", "25", "26", "27", "28"];
+
 /// Chains in a virtual thread, from JDK 21 on.
 const VIRTUAL: &[&str] =
     &["virtual-recursion", "virtual-streams", "virtual-reflection", "virtual-handles", "virtual-yielding"];
@@ -86,6 +89,14 @@ fn installed_interpreted() {
 
 #[test]
 #[ignore = "profiles: needs root"]
+fn java_8() {
+    test_needs::root!();
+    test_needs::programs!("javac", "gcc");
+    with("8", |machine| machine.check(CHAINS, "default", &[]));
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
 fn java_11() {
     test_needs::root!();
     test_needs::programs!("javac", "gcc");
@@ -98,6 +109,14 @@ fn java_25() {
     test_needs::root!();
     test_needs::programs!("javac", "gcc");
     with("25", |machine| machine.check(&[CHAINS, VIRTUAL].concat(), "default", &[]));
+}
+
+#[test]
+#[ignore = "profiles: needs root"]
+fn java_27() {
+    test_needs::root!();
+    test_needs::programs!("javac", "gcc");
+    with("27", |machine| machine.check(&[CHAINS, VIRTUAL].concat(), "default", &[]));
 }
 
 #[test]
@@ -127,9 +146,22 @@ fn with(version: &str, check: impl FnOnce(Machine)) {
     }
 }
 
+fn has_virtual_threads(version: &str) -> bool {
+    version.parse().is_ok_and(|version: u32| version >= 21)
+}
+
 /// All versions, kinds of code and garbage collectors.
 mod matrix {
-    use super::{CHAINS, MODES, VIRTUAL, with};
+    use super::machine::APART;
+    use super::{CHAINS, MODES, VERSIONS, VIRTUAL, has_virtual_threads, with};
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn java_8() {
+        test_needs::root!();
+        test_needs::programs!("javac", "gcc");
+        modes("8", CHAINS);
+    }
 
     #[test]
     #[ignore = "profiles: needs root"]
@@ -163,6 +195,30 @@ mod matrix {
         modes("25", &[CHAINS, VIRTUAL].concat());
     }
 
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn java_26() {
+        test_needs::root!();
+        test_needs::programs!("javac", "gcc");
+        modes("26", &[CHAINS, VIRTUAL].concat());
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn java_27() {
+        test_needs::root!();
+        test_needs::programs!("javac", "gcc");
+        modes("27", &[CHAINS, VIRTUAL].concat());
+    }
+
+    #[test]
+    #[ignore = "profiles: needs root"]
+    fn java_28() {
+        test_needs::root!();
+        test_needs::programs!("javac", "gcc");
+        modes("28", &[CHAINS, VIRTUAL].concat());
+    }
+
     fn modes(version: &str, chains: &[&str]) {
         for (mode, flags) in MODES {
             with(version, |machine| machine.check(chains, mode, flags));
@@ -175,7 +231,8 @@ mod matrix {
         test_needs::root!();
         test_needs::programs!("javac", "gcc");
         let mut failed = Vec::new();
-        for version in ["11", "17", "21", "25"] {
+        // The programs need Java 11.
+        for version in &VERSIONS[1..] {
             with(version, |machine| failed.extend(super::programs::failures(&machine)));
         }
         assert!(failed.is_empty(), "{failed:#?}");
@@ -187,8 +244,9 @@ mod matrix {
         test_needs::root!();
         test_needs::programs!("javac", "gcc");
         let mut failed = Vec::new();
-        for version in ["11", "17", "21", "25"] {
-            let chains = if version < "21" { CHAINS.to_vec() } else { [CHAINS, VIRTUAL].concat() };
+        for version in VERSIONS {
+            let chains =
+                if has_virtual_threads(version) { [CHAINS, VIRTUAL].concat() } else { CHAINS.to_vec() };
             // One has no leaf. Of the other, callers are in the heap, which a copy of the stack doesn't hold.
             let left_out = ["loop", "virtual-yielding"];
             let chains: Vec<&str> = chains.into_iter().filter(|chain| !left_out.contains(chain)).collect();
@@ -207,7 +265,7 @@ mod matrix {
             return;
         };
         let mut failed = Vec::new();
-        for version in ["11", "17", "21", "25"] {
+        for version in &VERSIONS[1..] {
             for (mode, flags) in MODES {
                 with(version, |machine| failed.extend(machine.failures(&chains, mode, flags)));
             }
@@ -220,6 +278,7 @@ mod matrix {
     fn shares_are_those_of_the_machine_s_tools() {
         test_needs::root!();
         test_needs::programs!("javac", "gcc");
+        // The others come without tools.
         for version in ["11", "17", "21", "25"] {
             with(version, |machine| super::shares::check(&machine));
         }
@@ -231,7 +290,7 @@ mod matrix {
         test_needs::root!();
         test_needs::programs!("javac", "gcc");
         let mut failed = Vec::new();
-        for version in ["11", "17", "21", "25"] {
+        for version in VERSIONS {
             for (name, flags) in [
                 ("Serial", &["-XX:+UseSerialGC", APART[0], APART[1], APART[2]][..]),
                 ("Parallel", &["-XX:+UseParallelGC", APART[0], APART[1], APART[2]]),
@@ -260,7 +319,7 @@ mod matrix {
         test_needs::root!();
         test_needs::programs!("javac", "gcc");
         let mut failed = Vec::new();
-        for version in ["11", "17", "21", "25"] {
+        for version in VERSIONS {
             for (name, flags) in [
                 ("small code cache", &["-XX:ReservedCodeCacheSize=3m", "-XX:-SegmentedCodeCache"][..]),
                 ("compiled early", &["-XX:Tier3InvocationThreshold=20", "-XX:Tier4InvocationThreshold=200"]),
@@ -279,7 +338,7 @@ mod matrix {
         test_needs::root!();
         test_needs::programs!("javac", "gcc");
         let mut failed = Vec::new();
-        for version in ["11", "17", "21", "25"] {
+        for version in VERSIONS {
             for (name, flags) in [
                 ("one heap", &["-XX:-SegmentedCodeCache"][..]),
                 ("compiled at once", &["-Xcomp", EXACT[0], EXACT[1]]),
@@ -295,19 +354,10 @@ mod matrix {
     /// Flags by which code describes each instruction.
     const EXACT: [&str; 2] = ["-XX:+UnlockDiagnosticVMOptions", "-XX:+DebugNonSafepoints"];
 
-    /// Flags that keep the leaf out of its callers, and other methods out of the leaf.
-    ///
-    /// Without safepoints in loops, the machine's own tables give a loop to the method whose code comes next. So does Flight Recorder.
-    const APART: [&str; 3] = [
-        "-XX:CompileCommand=quiet",
-        "-XX:CompileCommand=dontinline,Chains::spin",
-        "-XX:CompileCommand=dontinline,Chains::collect",
-    ];
-
     /// Returns the chains that differ, also of a virtual thread where the version has them.
     fn differing(version: &str, name: &str, flags: &[&str]) -> Vec<String> {
         let chains = ["streams", "handles", "virtual-yielding"];
-        let count = if version < "21" { 2 } else { 3 };
+        let count = if has_virtual_threads(version) { 3 } else { 2 };
         let mut failed = Vec::new();
         with(version, |machine| failed = machine.failures(&chains[..count], name, flags));
         failed

@@ -163,7 +163,7 @@ pub(crate) fn nodes(versions: &[&str]) -> Vec<Interpreter> {
 /// Those of `cargo xtask fixtures hotspot`, with compilers and without.
 pub(crate) fn javas() -> Vec<Interpreter> {
     let mut found = Vec::new();
-    for version in ["11", "17", "21", "25"] {
+    for version in ["8", "11", "17", "21", "25", "26", "27", "28"] {
         let program = fixtures().join(format!("jdk-{version}/bin/java"));
         if program.is_file() {
             let mut options = ["-Xmx64m", "-XX:+UseSerialGC", "-cp"].map(PathBuf::from).to_vec();
@@ -178,7 +178,11 @@ pub(crate) fn javas() -> Vec<Interpreter> {
 fn compiled() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reuse");
     let source = Path::new(PROGRAMS).join("Reuse.java");
-    let status = Command::new("javac").args(["--release", "11", "-d"]).arg(&folder).arg(source).status();
+    let status = Command::new("javac")
+        .args(["-Xlint:-options", "--release", "8", "-d"])
+        .arg(&folder)
+        .arg(source)
+        .status();
     assert!(status.is_ok_and(|status| status.success()), "javac fails");
     folder
 }

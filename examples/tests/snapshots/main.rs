@@ -227,14 +227,17 @@ mod matrix {
     fn hotspot() {
         test_needs::programs!("gcore", "javac");
         let classes = dump::folder();
-        dump::build(
-            Command::new("javac").args(["--release", "11", "-d"]).arg(&classes).arg(source("Calls.java")),
-        );
+        let javac = ["-Xlint:-options", "--release", "8", "-d"];
+        dump::build(Command::new("javac").args(javac).arg(&classes).arg(source("Calls.java")));
         for (name, about) in [
+            ("java_8", "interpreted and compiled methods of Java 8"),
             ("java_11", "interpreted and compiled methods of Java 11"),
             ("java_17", "interpreted and compiled methods of Java 17"),
             ("java_21", "interpreted and compiled methods of Java 21"),
             ("java_25", "interpreted and compiled methods of Java 25"),
+            ("java_26", "interpreted and compiled methods of Java 26"),
+            ("java_27", "interpreted and compiled methods of Java 27"),
+            ("java_28", "interpreted and compiled methods of Java 28 (early access)"),
         ] {
             let Some(program) = fixture(&format!("{}/bin/java", name.replace("java_", "jdk-"))) else {
                 continue;

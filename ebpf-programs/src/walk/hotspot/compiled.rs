@@ -316,8 +316,8 @@ fn read<M: Machine>(
     } else {
         (code, handler, handler_mh, complete as i32 as i64)
     };
-    let is_handler = return_address == handler
-        || return_address == handler_mh && field16(deoptimization, 1) != NONE as u64;
+    let has = |index: u32| field16(deoptimization, index) != NONE as u64;
+    let is_handler = return_address == handler && has(0) || return_address == handler_mh && has(1);
     let is_prologue = (pc.wrapping_sub(code) as i64) < complete;
     // Some stubs have a negative size.
     let frame_size = if frame_size > MAX_FRAME { 0 } else { frame_size };

@@ -1,7 +1,7 @@
 //! Frames of the interpreter.
 
 use super::{emit_stub, enter, field16, is_frame, leave_stub, x86_64};
-use crate::abi::hotspot::{parameter, shape};
+use crate::abi::hotspot::{flag, parameter, shape};
 use crate::abi::reason::Stop;
 use crate::abi::record::frame;
 use crate::machine::Machine;
@@ -18,6 +18,7 @@ const SLOTS: (u64, u32) = (64, 80);
 
 /// Words of the slots: next bytecode, `Method`, the caller's stack pointer, its frame pointer, the return address.
 const BYTECODE: usize = 0;
+const BYTECODE_OF_8: usize = 1;
 const METHOD: usize = 5;
 const SENDER_SP: usize = 7;
 const SAVED_FP: usize = 8;
@@ -80,9 +81,10 @@ fn sender(sp: u64, fp: u64) -> u64 {
 fn frame<M: Machine>(walk: &mut Walk, machine: &mut M, sp: u64, fp: u8) -> Option<()> {
     let fp = walk.register(fp).filter(|&fp| is_frame(fp, sp))?;
     let slots = machine.read_object(fp.wrapping_sub(SLOTS.0), SLOTS.1)?;
-    let (stored, method) = (slots[BYTECODE], slots[METHOD]);
-    walk.hotspot.caller = [slots[RETURN_ADDRESS], slots[SENDER_SP], slots[SAVED_FP]];
     let sizes = walk.parameter(parameter::SIZES);
+    let is_8 = sizes >> 16 & flag::BYTECODE_IN_SLOT_7 != 0;
+    let (stored, method) = (if is_8 { slots[BYTECODE_OF_8] } else { slots[BYTECODE] }, slots[METHOD]);
+    walk.hotspot.caller = [slots[RETURN_ADDRESS], slots[SENDER_SP], slots[SAVED_FP]];
     let const_method = machine.read_memory(method.wrapping_add(field16(sizes, 3)))?;
     let start = const_method.wrapping_add(field16(sizes, 2));
     let current = if walk.flags & frame::EXACT != 0 { walk.register(x86_64::BYTECODE) } else { None };

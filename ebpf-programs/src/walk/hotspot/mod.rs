@@ -16,7 +16,7 @@
 //!     fp        caller's fp             sp + size - 16 caller's fp      fp       caller's fp
 //!     fp - 8    caller's sp             …                               …
 //!     fp - 24   Method                  sp
-//!     fp - 64   next bytecode
+//!     fp - 64   next bytecode (Java 8: fp - 56)
 //! ```
 //!
 //! The caller's stack pointer of an interpreted frame is a slot, because an adapter may have pushed arguments in between. The

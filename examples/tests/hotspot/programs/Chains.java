@@ -1,3 +1,4 @@
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.lang.instrument.ClassDefinition;
@@ -8,6 +9,7 @@ import java.lang.invoke.MethodType;
 import java.lang.reflect.Method;
 import java.security.AccessController;
 import java.security.PrivilegedAction;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
@@ -15,6 +17,7 @@ import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.IntUnaryOperator;
+import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
@@ -32,18 +35,40 @@ public class Chains {
 
     static final Set<String> TRUTHS = ConcurrentHashMap.newKeySet();
 
-    static final StackWalker WALKER = StackWalker.getInstance(StackWalker.Option.SHOW_HIDDEN_FRAMES);
+    static final Supplier<List<String>> STACKS = stacks();
+
+    @SuppressWarnings("unchecked")
+    static Supplier<List<String>> stacks() {
+        try {
+            return (Supplier<List<String>>) Class.forName("Walker").getConstructor().newInstance();
+        } catch (ReflectiveOperationException | LinkageError error) {
+            // Java 8.
+            return Chains::traced;
+        }
+    }
 
     /** Records the stack of the caller as the virtual machine reports it, root first. */
     static void collect() {
-        List<String> frames = WALKER.walk(all -> all.skip(1).map(Chains::text).collect(Collectors.toList()));
+        TRUTHS.add(String.join(" ", STACKS.get()));
+    }
+
+    /** The stack of the caller's caller, root first, up to the interface's method. */
+    static List<String> traced() {
+        List<String> frames = new ArrayList<>();
+        boolean isInside = false;
+        for (StackTraceElement frame : new Throwable().getStackTrace()) {
+            // A hidden frame without lines has the bytecode index, plus this.
+            int line = frame.getLineNumber() < 1_000_000 ? frame.getLineNumber() : -1;
+            if (isInside) frames.add(text(frame.getClassName(), frame.getMethodName(), line));
+            isInside |= frame.getMethodName().equals("collect");
+        }
         Collections.reverse(frames);
-        TRUTHS.add(String.join(" ", frames));
+        return frames;
     }
 
     /** Class, method, and line; -2 for a native method. */
-    static String text(StackWalker.StackFrame frame) {
-        return frame.getClassName() + "." + frame.getMethodName() + ":" + frame.getLineNumber();
+    static String text(String className, String method, int line) {
+        return className + "." + method + ":" + line;
     }
 
     /** The leaf of all chains. */
@@ -253,7 +278,9 @@ public class Chains {
 
     static byte[] code(Class<?> of) throws IOException {
         try (InputStream in = Chains.class.getResourceAsStream("/" + of.getName() + ".class")) {
-            return in.readAllBytes();
+            ByteArrayOutputStream out = new ByteArrayOutputStream();
+            for (int part = in.read(); part >= 0; part = in.read()) out.write(part);
+            return out.toByteArray();
         }
     }
 

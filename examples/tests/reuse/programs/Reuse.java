@@ -1,3 +1,4 @@
+import java.io.ByteArrayOutputStream;
 import java.io.InputStream;
 import java.lang.management.ManagementFactory;
 import java.lang.reflect.Constructor;
@@ -40,7 +41,9 @@ public class Reuse {
     public static void main(String[] arguments) throws Exception {
         byte[] template;
         try (InputStream input = Reuse.class.getResourceAsStream("/F_000.class")) {
-            template = input.readAllBytes();
+            ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+            for (int part = input.read(); part >= 0; part = input.read()) bytes.write(part);
+            template = bytes.toByteArray();
         }
         long end = now() + (long) (Double.parseDouble(arguments[1]) * 1e9);
         for (int index = 1; now() < end; index++) {
