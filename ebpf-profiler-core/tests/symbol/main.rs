@@ -12,6 +12,7 @@ mod demangle;
 #[cfg(feature = "symbolize")]
 mod hostile;
 mod kernel;
+mod later;
 mod names;
 mod program;
 #[cfg(feature = "symbolize")]
