@@ -14,6 +14,8 @@ use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
+use super::perf::query_mapping;
+
 /// A device as `/proc` prints it: major and minor number.
 type Device = (u32, u32);
 
@@ -33,8 +35,17 @@ pub(super) fn is_served(pid: u32, address: u64) -> bool {
 
 /// Returns the device of the file that a process maps at an address; `None` for other memory.
 fn device_at(pid: u32, address: u64) -> Option<Device> {
-    let maps = BufReader::new(File::open(format!("/proc/{pid}/maps")).ok()?);
-    for line in maps.split(b'\n').map_while(Result::ok) {
+    let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
+    match query_mapping(&maps, address) {
+        Ok(mapping) => (mapping.inode != 0).then_some(mapping.device),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => None,
+        Err(_) => listed_device_at(maps, address),
+    }
+}
+
+/// The same by the list of all mappings, which takes as long as there are mappings, and locks them meanwhile.
+fn listed_device_at(maps: File, address: u64) -> Option<Device> {
+    for line in BufReader::new(maps).split(b'\n').map_while(Result::ok) {
         let Some(mapping) = parse(&line) else { continue };
         if address < mapping.end {
             return (mapping.start <= address && mapping.inode != 0).then_some(mapping.device);
@@ -100,6 +111,11 @@ mod tests {
         assert!(device_at(std::process::id(), here).is_some());
         assert!(!is_served(std::process::id(), here));
         let stack = 0_u8;
+        let addresses = [here, &raw const stack as u64, 0];
+        for address in addresses {
+            let maps = File::open("/proc/self/maps").unwrap();
+            assert_eq!(device_at(std::process::id(), address), listed_device_at(maps, address));
+        }
         assert_eq!(device_at(std::process::id(), &raw const stack as u64), None);
         assert!(!is_served(std::process::id(), 0));
     }
