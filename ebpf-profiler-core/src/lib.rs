@@ -24,7 +24,7 @@
 //!         .start()?
 //!         .run_for(Duration::from_secs(10))?;
 //!     print!("{}", Table::new(&profile).rows(4));
-//!     profile.write("machine.html")?; // .svg, .folded by their ending
+//!     profile.write("machine.html")?; // or .svg, .folded, .json (Firefox Profiler), .speedscope.json
 //!     Ok(())
 //! }
 //! ```
@@ -147,7 +147,7 @@
 //! | [`trace`] | stacks, and the kernel side's walkers on the host. Seam: [`Stack`](trace::Stack) |
 //! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
 //! | [`profile`] | a finished profile, and the tree that flame graphs draw |
-//! | [`sink`] | flame graph, SVG, folded text, table. Seam: [`Sink`](sink::Sink) |
+//! | [`sink`] | flame graph, SVG, folded text, Firefox Profiler, speedscope, table. Seams: [`Sink`](sink::Sink), [`Format`](sink::Format) |
 //! | [`replay`] | recordings |
 //! | [`live`] | the profiler of the running machine |
 //! | [`testing`] | profiles from text, and the conformance test of languages |

@@ -35,5 +35,5 @@ pub use export::fuzzing;
 pub use export::{Compression, ExportError, Exporter, ParseCompressionError, Protocol, Settings, Stats};
 pub use identity::htlhash;
 #[cfg(feature = "pprof")]
-pub use pprof::pprof;
+pub use pprof::{pprof, register_formats};
 pub use resource::Resource;

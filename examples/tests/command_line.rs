@@ -153,7 +153,7 @@ fn rejects_invalid_values_before_sampling() {
         (&["--seconds", "0"], "give a number of seconds from 0.001 to 1000000"),
         (&["--seconds", "-3"], "from 0.001"),
         (&["--seconds", "2e6"], "to 1000000"),
-        (&["--output", "flame.txt"], "use .html, .svg or .folded"),
+        (&["--output", "flame.txt"], "use .html, .svg, .folded, .json, .speedscope.json, .pb.gz or .pb"),
         (&["--output", "/no/such/folder/flame.html"], "mkdir -p /no/such/folder"),
         (&["--output", "/proc/flame.html"], "cannot write /proc/flame.html"),
     ] {

@@ -6,9 +6,9 @@ use hashbrown::HashMap;
 
 /// Numbers of distinct values.
 #[derive(Clone, Debug)]
-pub(super) struct Interner<T> {
+pub(crate) struct Interner<T> {
     numbers: HashMap<T, u32>,
-    pub(super) items: Vec<T>,
+    pub(crate) items: Vec<T>,
 }
 
 impl<T> Default for Interner<T> {
@@ -19,12 +19,12 @@ impl<T> Default for Interner<T> {
 
 impl<T: Clone + Eq + Hash> Interner<T> {
     /// Returns the number of a value that is known.
-    pub(super) fn get(&self, item: &T) -> Option<u32> {
+    pub(crate) fn get(&self, item: &T) -> Option<u32> {
         self.numbers.get(item).copied()
     }
 
     /// Returns the number of a value.
-    pub(super) fn intern(&mut self, item: T) -> u32 {
+    pub(crate) fn intern(&mut self, item: T) -> u32 {
         if let Some(&number) = self.numbers.get(&item) {
             return number;
         }

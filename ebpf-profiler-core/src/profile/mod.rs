@@ -52,12 +52,14 @@ pub use call::{Call, Kind};
 pub use diff::{FunctionChange, ProfileDiff, StackChange};
 pub use encoded::DecodeError;
 pub use group::Groups;
+pub(crate) use interner::Interner;
 pub use label::{LabelValue, Labels, SampleLabel};
 pub use losses::Losses;
 pub use merge::MergeError;
 pub use part::FrameChange;
 pub use sample_kind::{SampleKind, Unit};
 pub use summary::Summary;
+pub(crate) use tree::origins;
 pub use tree::{Label, Layout, Limits, Placed, Tree};
 pub use view::{FrameView, Leaf, Sample, SampleEvent, TraceView};
 

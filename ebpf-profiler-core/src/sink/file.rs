@@ -1,64 +1,21 @@
 //! Profiles in files.
 
 use std::error::Error;
-use std::ffi::OsStr;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Html, Sink, SinkError, Svg, folded};
+use super::format::endings;
+use super::{Format, Sink, SinkError};
 use crate::files::{self, Refused, Stream};
 use crate::profile::Profile;
-
-/// File format of a profile, named by the ending of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Format {
-    /// `.html`: an interactive flame graph.
-    Html,
-    /// `.svg`: a static flame graph.
-    Svg,
-    /// `.folded`: [folded text](folded).
-    Folded,
-}
-
-impl Format {
-    /// Returns the format that the ending of `path` names.
-    ///
-    /// # Errors
-    ///
-    /// Fails with [`WriteError::UnknownEnding`] for any ending but those of the variants.
-    pub fn of(path: impl AsRef<Path>) -> Result<Format, WriteError> {
-        let path = path.as_ref();
-        let ending = path.extension().unwrap_or_default().to_ascii_lowercase();
-        match ending.to_str() {
-            Some("html") => Ok(Format::Html),
-            Some("svg") => Ok(Format::Svg),
-            Some("folded") => Ok(Format::Folded),
-            _ => Err(WriteError::UnknownEnding { path: path.into() }),
-        }
-    }
-
-    /// Writes the profile in this format.
-    ///
-    /// # Errors
-    ///
-    /// Fails if `out` does.
-    pub fn write(self, profile: &Profile, out: &mut dyn io::Write) -> io::Result<()> {
-        match self {
-            Format::Html => Html::new(profile).write(out),
-            Format::Svg => Svg::new(profile).write(out),
-            Format::Folded => folded::write(profile, out),
-        }
-    }
-}
 
 impl Profile {
     /// Writes the profile to a file in the [`Format`] that the ending of the path names.
     ///
-    /// A profile with several kinds of samples becomes a page with a menu of them, and in the other formats a file for each,
-    /// with the name of the kind before the ending: `machine.cpu.folded`, `machine.off-cpu.folded`.
+    /// Some formats hold several kinds of samples. The others get a file for each, with the name of the kind before the
+    /// ending: `machine.cpu.folded`, `machine.off-cpu.folded`.
     ///
     /// A regular file is written under a hidden name in the same folder and renamed when it is complete. A file that it
     /// replaces keeps its mode if it belongs to this user. A pipe or a character device is written to.
@@ -72,18 +29,21 @@ impl Profile {
     ///
     /// ```no_run
     /// # let profile = ebpf_profiler_core::testing::profile("cat;main 1");
-    /// profile.write("machine.html")?; // .svg, .folded by their ending
+    /// profile.write("machine.html")?; // or another ending of Format
     /// # Ok::<(), ebpf_profiler_core::sink::WriteError>(())
     /// ```
     pub fn write(&self, path: impl AsRef<Path>) -> Result<(), WriteError> {
         let path = path.as_ref();
-        let format = Format::of(path)?;
-        for (path, profile) in parts(path, format, self) {
-            files::replace(&path, |out| format.write(&profile, out))
-                .map_err(|source| WriteError::Io { path, source })?;
-        }
-        Ok(())
+        write(self, path, Format::of(path)?)
     }
+}
+
+fn write(profile: &Profile, path: &Path, format: Format) -> Result<(), WriteError> {
+    for (path, profile) in parts(path, format, profile) {
+        files::replace(&path, |out| format.write(&profile, out))
+            .map_err(|source| WriteError::Io { path, source })?;
+    }
+    Ok(())
 }
 
 /// A sink that writes each profile to a file.
@@ -100,6 +60,7 @@ impl Profile {
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
+    format: Format,
     number: Option<u32>,
     /// The pipe or device for the first profile, open since the check. Its reader would end if it were closed.
     stream: Arc<Mutex<Option<Stream>>>,
@@ -116,9 +77,9 @@ impl File {
     /// As for [`Profile::write`].
     pub fn new(path: impl Into<PathBuf>) -> Result<File, WriteError> {
         let path = path.into();
-        Format::of(&path)?;
+        let format = Format::of(&path)?;
         match files::check(&path) {
-            Ok(stream) => Ok(File { path, number: None, stream: Arc::new(Mutex::new(stream)) }),
+            Ok(stream) => Ok(File { path, format, number: None, stream: Arc::new(Mutex::new(stream)) }),
             Err(source) => Err(WriteError::Io { path, source }),
         }
     }
@@ -138,25 +99,20 @@ impl File {
     ///
     /// As for [`Profile::write`].
     pub fn write(&mut self, profile: &Profile) -> Result<(), WriteError> {
-        let path = self.next_path();
+        let (path, format) = (self.next_path(), self.format);
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take();
         match stream {
-            Some(stream) => {
-                let format = Format::of(&path)?;
-                stream
-                    .write_with(|out| format.write(profile, out))
-                    .map_err(|source| WriteError::Io { path, source })
-            }
-            None => profile.write(path),
+            Some(stream) => stream
+                .write_with(|out| format.write(profile, out))
+                .map_err(|source| WriteError::Io { path, source }),
+            None => write(profile, &path, format),
         }
     }
 
     fn next_path(&mut self) -> PathBuf {
         let Some(number) = &mut self.number else { return self.path.clone() };
         *number += 1;
-        let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-        let (stem, ending) = (part(self.path.file_stem()), part(self.path.extension()));
-        self.path.with_file_name(format!("{stem}-{number:04}.{ending}"))
+        with_part(&self.path, self.format, &format!("-{number:04}"))
     }
 }
 
@@ -187,11 +143,9 @@ pub enum WriteError {
 impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WriteError::UnknownEnding { path } => write!(
-                f,
-                "the ending of {} names no format; use .html, .svg or .folded (.pb.gz is written by ebpf-profiler-otlp)",
-                path.display()
-            ),
+            WriteError::UnknownEnding { path } => {
+                write!(f, "the ending of {} names no format; use {}", path.display(), endings())
+            }
             WriteError::Io { path, source } => {
                 write!(f, "cannot write {}: {source}; {}", path.display(), remedy(source))
             }
@@ -210,20 +164,26 @@ impl Error for WriteError {
 
 /// Returns the files of a profile: one for each kind of samples, unless the format holds several.
 fn parts(path: &Path, format: Format, profile: &Profile) -> Vec<(PathBuf, Profile)> {
-    if profile.kinds().len() < 2 || format == Format::Html {
+    if profile.kinds().len() < 2 || format.holds_all_kinds() {
         return vec![(path.into(), profile.clone())];
     }
-    profile.by_kind().map(|profile| (kind_path(path, profile.kind().name()), profile)).collect()
+    profile.by_kind().map(|profile| (kind_path(path, format, profile.kind().name()), profile)).collect()
 }
 
 /// Returns the path of the file for a kind of samples: its name before the ending. Names come from options, and only
 /// characters that are safe in file names are kept.
-fn kind_path(path: &Path, kind: &str) -> PathBuf {
-    let part = |part: Option<&OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
-    let (stem, ending) = (part(path.file_stem()), part(path.extension()));
+fn kind_path(path: &Path, format: Format, kind: &str) -> PathBuf {
     let is_safe = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
     let kind: String = kind.chars().map(|it| if is_safe(it) { it } else { '-' }).take(100).collect();
-    path.with_file_name(format!("{stem}.{kind}.{ending}"))
+    with_part(path, format, &format!(".{kind}"))
+}
+
+/// Returns the path with `part` before the ending of its format.
+fn with_part(path: &Path, format: Format, part: &str) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let stem = name.len().saturating_sub(format.ending().len() + 1);
+    let (stem, ending) = name.split_at_checked(stem).unwrap_or((&name, ""));
+    path.with_file_name(format!("{stem}{part}{ending}"))
 }
 
 fn remedy(error: &io::Error) -> &'static str {

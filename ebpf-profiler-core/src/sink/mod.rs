@@ -1,19 +1,27 @@
 //! Output of finished profiles.
 //!
 //! ```text
-//!   html     an interactive flame graph in one file
-//!   svg      a static flame graph, for documents
-//!   folded   one line per stack, for other tools
-//!   table    the hottest functions, for a terminal
-//!   file     one of the first three, by the ending of a path
+//!   html         an interactive flame graph in one file
+//!   svg          a static flame graph, for documents
+//!   folded       one line per stack, for other tools
+//!   firefox      for the Firefox Profiler: events in time
+//!   speedscope   for speedscope
+//!   table        the hottest functions, for a terminal
+//!   format       one of those, or of another crate, by the ending of a path
+//!   file         a file that holds the latest profile, or each
 //! ```
 //!
 //! Pictures are drawn from a [`Tree`](crate::profile::Tree).
 
 mod file;
+pub mod firefox;
 pub mod folded;
+mod format;
+mod function;
 mod html;
+mod json;
 mod palette;
+pub mod speedscope;
 mod svg;
 mod table;
 
@@ -23,7 +31,8 @@ use std::time::Instant;
 use crate::profile::Profile;
 use crate::text::{Number, clean};
 
-pub use file::{File, Format, WriteError};
+pub use file::{File, WriteError};
+pub use format::Format;
 pub use html::Html;
 pub use svg::Svg;
 pub use table::Table;

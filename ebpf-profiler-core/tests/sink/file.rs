@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use ebpf_profiler_core::profile::{ProfileBuilder, SampleKind};
-use ebpf_profiler_core::sink::{File, Sink, WriteError};
+use ebpf_profiler_core::sink::{File, Format, Sink, WriteError};
 use ebpf_profiler_core::symbol::NoSymbols;
 use ebpf_profiler_core::testing;
 
@@ -33,12 +33,18 @@ fn names(folder: &Path) -> Vec<String> {
 fn the_ending_decides() {
     let folder = folder("endings");
     let profile = testing::profile("cat;main 3");
-    for (name, begins) in [("x.html", "<!doctype html>"), ("x.SVG", "<svg "), ("x.folded", "cat;main 3\n")] {
+    for (name, begins) in [
+        ("x.html", "<!doctype html>"),
+        ("x.SVG", "<svg "),
+        ("x.folded", "cat;main 3\n"),
+        ("x.json", "{\"meta\":{\"product\":\"cat\""),
+        ("x.Speedscope.json", "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\""),
+    ] {
         profile.write(folder.join(name)).expect("it is writable");
         let text = fs::read_to_string(folder.join(name)).expect("it is there");
         assert!(text.starts_with(begins), "{name}: {text:.60}");
     }
-    assert_eq!(names(&folder), ["x.SVG", "x.folded", "x.html"]);
+    assert_eq!(names(&folder), ["x.SVG", "x.Speedscope.json", "x.folded", "x.html", "x.json"]);
 }
 
 #[test]
@@ -47,10 +53,11 @@ fn one_page_has_all_kinds_of_samples() {
     let kinds = [SampleKind::cpu(Duration::ZERO), SampleKind::off_cpu()];
     let builder = ProfileBuilder::of_kinds(kinds);
     let profile = builder.finish(UNIX_EPOCH, Duration::ZERO, |_| None, &mut NoSymbols);
-    for name in ["x.html", "x.svg", "x.folded"] {
+    for name in ["x.html", "x.svg", "x.folded", "x.json", "x.speedscope.json"] {
         profile.write(folder.join(name)).expect("the folder is writable");
     }
-    assert_eq!(names(&folder), ["x.cpu.folded", "x.cpu.svg", "x.html", "x.off-cpu.folded", "x.off-cpu.svg"]);
+    let kinds = ["x.cpu.folded", "x.cpu.svg", "x.html", "x.json", "x.off-cpu.folded", "x.off-cpu.svg"];
+    assert_eq!(names(&folder), [&kinds[..], &["x.speedscope.json"]].concat());
 }
 
 #[test]
@@ -118,15 +125,41 @@ fn a_name_may_be_as_long_as_a_name_can_be() {
 
 #[test]
 fn an_unknown_ending_names_the_known_ones() {
+    register();
     let profile = testing::profile("cat;main 3");
     for path in ["x.png", "x", "x.pb.gz", ".html", ""] {
         let error = profile.write(path).expect_err("it names no format");
         let expected = format!(
-            "the ending of {path} names no format; use .html, .svg or .folded (.pb.gz is written by ebpf-profiler-otlp)"
+            "the ending of {path} names no format; use .html, .svg, .folded, .json, .speedscope.json or .registered"
         );
         assert_eq!(error.to_string(), expected);
         assert!(File::new(path).is_err());
     }
+}
+
+/// Registers a format, once more if it is registered.
+fn register() {
+    Format::new("registered", "a word", |_, out| out.write_all(b"word")).register();
+}
+
+#[test]
+fn a_registered_format_is_written_by_its_ending() {
+    let folder = folder("registered");
+    let profile = testing::profile("cat;main 3");
+    register();
+    register();
+    profile.write(folder.join("x.registered")).expect("the folder is writable");
+    assert_eq!(fs::read_to_string(folder.join("x.registered")).expect("it is there"), "word");
+    let endings: Vec<&str> = Format::all().iter().map(|format| format.ending()).collect();
+    assert_eq!(endings, ["html", "svg", "folded", "json", "speedscope.json", "registered"]);
+}
+
+#[test]
+fn a_part_of_a_name_is_before_the_whole_ending() {
+    let folder = folder("parts");
+    let mut all = File::numbered(folder.join("all.Speedscope.json")).expect("its ending is known");
+    all.take(&testing::profile("cat;main 3")).expect("it is writable");
+    assert_eq!(names(&folder), ["all-0001.Speedscope.json"]);
 }
 
 #[test]

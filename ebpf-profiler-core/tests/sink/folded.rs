@@ -6,7 +6,7 @@ use ebpf_profiler_core::testing;
 use crate::written;
 
 fn folded(text: &str) -> String {
-    written(&testing::profile(text), Format::Folded)
+    written(&testing::profile(text), Format::FOLDED)
 }
 
 #[test]

@@ -24,12 +24,12 @@ pub(crate) const KINDS: &str = "
 
 #[test]
 fn folded() {
-    compare("kinds.folded", &written(&testing::profile(KINDS), Format::Folded));
+    compare("kinds.folded", &written(&testing::profile(KINDS), Format::FOLDED));
 }
 
 #[test]
 fn svg() {
-    compare("kinds.svg", &written(&testing::profile(KINDS), Format::Svg));
+    compare("kinds.svg", &written(&testing::profile(KINDS), Format::SVG));
     let profile = testing::profile("");
     let mut out = Vec::new();
     Svg::new(&profile).title("Nothing & nobody").width(500).write(&mut out).expect("memory takes everything");
@@ -39,6 +39,15 @@ fn svg() {
 #[test]
 fn table() {
     compare("kinds.txt", &Table::new(&testing::profile(KINDS)).to_string());
+}
+
+#[test]
+fn viewers() {
+    let profile = testing::profile(KINDS);
+    // The version in the files changes with each release.
+    let plain = |format| written(&profile, format).replace(env!("CARGO_PKG_VERSION"), "VERSION");
+    compare("kinds.json", &plain(Format::FIREFOX));
+    compare("kinds.speedscope.json", &plain(Format::SPEEDSCOPE));
 }
 
 fn compare(name: &str, ours: &str) {

@@ -8,7 +8,7 @@ use ebpf_profiler_core::sink::{Format, Html, Table};
 use ebpf_profiler_core::symbol::{Symbol, Symbolizer};
 use ebpf_profiler_core::trace::{Found, Frame, Stop, Trace};
 
-use crate::written;
+use crate::{json, written};
 
 const NAME: &str = "</script></title><img src=x onerror=\"a=1\">;'&\n\r\t\0\x1b[2J\u{202e}\u{2028}]]>--> 7";
 
@@ -40,7 +40,7 @@ impl Symbolizer for Hostile {
 
 #[test]
 fn folded_text_stays_a_line_of_three_parts() {
-    let text = written(&profile(), Format::Folded);
+    let text = written(&profile(), Format::FOLDED);
     assert_eq!(text.lines().count(), 1);
     let (stack, count) = text.trim_end().rsplit_once(' ').expect("a count");
     assert_eq!((stack.split(';').count(), count), (3, "1"));
@@ -55,7 +55,7 @@ fn pictures_have_no_element_more() {
     Html::new(&profile()).title(NAME).write(&mut html).expect("memory takes everything");
     let html = String::from_utf8(html).expect("it is text");
     assert_eq!((elements(&html, "script"), elements(&html, "/script"), elements(&html, "img")), (2, 2, 0));
-    let svg = written(&profile(), Format::Svg);
+    let svg = written(&profile(), Format::SVG);
     // All, the last part of the executable's path, the thread, two frames.
     assert_eq!((elements(&svg, "img"), elements(&svg, "script"), elements(&svg, "g>")), (0, 0, 5));
     let allowed = |character: char| character == '\n' || !character.is_control();
@@ -74,4 +74,17 @@ fn a_terminal_is_not_steered() {
 fn a_profile_without_duration_has_a_summary() {
     let summary = profile().summary();
     assert_eq!(summary.to_string(), "1 sample in 0.0 s, 100.0 % of the stacks whole, none lost");
+}
+
+/// Both are JSON in which the name occurs as text, without control characters.
+#[test]
+fn files_of_viewers_stay_json() {
+    for format in [Format::FIREFOX, Format::SPEEDSCOPE] {
+        let text = written(&profile(), format);
+        assert!(
+            text.contains("\\u003c/script\\u003e") && !text.contains(['<', '\t', '\0', '\u{202e}']),
+            "{text}"
+        );
+        json::parse(&text);
+    }
 }

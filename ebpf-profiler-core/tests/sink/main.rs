@@ -4,9 +4,11 @@ mod file;
 mod folded;
 mod golden;
 mod hostile;
+mod json;
 mod random;
 mod table;
 mod tree;
+mod viewers;
 
 use ebpf_profiler_core::profile::Profile;
 use ebpf_profiler_core::sink::Format;

@@ -52,7 +52,7 @@ impl Numbers {
     }
 }
 
-fn on_random_profiles(check: impl Fn(&Profile)) {
+pub(crate) fn on_random_profiles(check: impl Fn(&Profile)) {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     (0..100).for_each(|_| check(&numbers.profile()));
 }
@@ -60,12 +60,12 @@ fn on_random_profiles(check: impl Fn(&Profile)) {
 #[test]
 fn folded_text_says_the_same_as_the_profile() {
     on_random_profiles(|profile| {
-        let text = written(profile, Format::Folded);
+        let text = written(profile, Format::FOLDED);
         let counts =
             text.lines().map(|line| line.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok()));
         assert_eq!(counts.map(|count| count.expect("a count")).sum::<u64>(), profile.count());
         let again = testing::profile(&text);
-        assert_eq!(written(&again, Format::Folded), text);
+        assert_eq!(written(&again, Format::FOLDED), text);
         assert_eq!(contents(&again), contents(profile), "{text}");
     });
 }
@@ -120,7 +120,7 @@ fn frames_stand_on_their_callers() {
 #[test]
 fn the_page_holds_all_samples() {
     on_random_profiles(|profile| {
-        let page = written(profile, Format::Html);
+        let page = written(profile, Format::HTML);
         let frames =
             page.split("\"frames\":\"").nth(1).and_then(|rest| rest.split('"').next()).expect("frames");
         let numbers: Vec<u64> =

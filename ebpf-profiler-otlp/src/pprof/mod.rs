@@ -13,10 +13,12 @@
 mod fields;
 mod tables;
 
+use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use ebpf_profiler_core::profile::{Profile, Sample, SampleKind};
+use ebpf_profiler_core::sink::Format;
 use flate2::Compression;
 use hashbrown::HashMap;
 
@@ -42,6 +44,34 @@ use tables::Tables;
 /// ```
 pub fn pprof(profile: &Profile) -> Bytes {
     gzip(&encode(profile), None, Compression::fast())
+}
+
+/// Registers the formats of files that this crate writes: `.pb.gz` and `.pb`, for pprof.
+///
+/// From then on `Profile::write` and `sink::File` write files with these endings.
+///
+/// # Examples
+///
+/// ```
+/// # let profile = ebpf_profiler_core::testing::profile("cat;main;read 3");
+/// # let folder = std::env::temp_dir();
+/// ebpf_profiler_otlp::register_formats();
+/// let path = folder.join(format!("machine-{}.pb.gz", std::process::id()));
+/// profile.write(&path)?; // and then: go tool pprof -top machine.pb.gz
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn register_formats() {
+    Format::new("pb.gz", "pprof", write_compressed).with_all_kinds().register();
+    Format::new("pb", "pprof, not compressed", write).with_all_kinds().register();
+}
+
+fn write_compressed(profile: &Profile, out: &mut dyn io::Write) -> io::Result<()> {
+    out.write_all(&pprof(profile))
+}
+
+fn write(profile: &Profile, out: &mut dyn io::Write) -> io::Result<()> {
+    out.write_all(&encode(profile))
 }
 
 fn encode(from: &Profile) -> Vec<u8> {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ebpf_profiler_core::profile::{Labels, Profile, ProfileBuilder, SampleLabel, Thread};
 use ebpf_profiler_core::trace::{Frame, Stop, Trace};
-use ebpf_profiler_otlp::pprof;
+use ebpf_profiler_otlp::{pprof, register_formats};
 use flate2::read::GzDecoder;
 use prost::Message;
 use std::time::Duration;
@@ -299,5 +299,26 @@ fn go_tool_pprof_shows_the_total_of_each_kind() {
         let index = format!("-sample_index={kind}");
         let top = go_tool_pprof(&crate::off_cpu::five_kinds(), kind, &[&index, "-top"]);
         assert!(top.contains(&format!("Type: {kind}\n")) && top.contains(total), "{top}");
+    }
+}
+
+/// The registered formats write what [`pprof`] returns, compressed or not.
+#[test]
+fn go_tool_pprof_reads_files_by_their_ending() {
+    test_needs::programs!("go");
+    register_formats();
+    for ending in ["pb.gz", "pb"] {
+        let file = File(std::env::temp_dir().join(format!("written-{}.{ending}", std::process::id())));
+        crate::off_cpu::five_kinds().write(&file.0).unwrap();
+        let first = std::fs::read(&file.0).unwrap()[0];
+        assert_eq!(first == 0x1f, ending == "pb.gz", "gzip begins with 1f, a message with a field");
+        let output = Command::new("go").args(["tool", "pprof", "-raw"]).arg(&file.0).output().unwrap();
+        let raw = String::from_utf8(output.stdout).unwrap();
+        let kinds = "samples/count cpu/nanoseconds off_cpu/nanoseconds malloc/bytes inuse_space/bytes \
+            block_latency/nanoseconds";
+        assert!(
+            raw.contains(kinds) && raw.contains("2   20000000       7000       4196       2048    3005000"),
+            "{raw}"
+        );
     }
 }

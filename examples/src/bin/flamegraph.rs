@@ -39,7 +39,11 @@ const USAGE: Usage = Usage {
             "SHARE",
             "share of all CPUs that the kernel keeps free for profiling where they are scarce, or none (25%)",
         ),
-        ("output", "FILE", "name ending in .html, .svg or .folded (flamegraph.html)"),
+        (
+            "output",
+            "FILE",
+            "name ending in .html, .svg, .folded, .pb.gz or .pb (pprof), .json (Firefox Profiler) or .speedscope.json (flamegraph.html)",
+        ),
     ],
     arguments: "",
 };
@@ -49,6 +53,7 @@ const END: Duration = Duration::from_secs(8);
 
 fn main() {
     let options = Options::parse(USAGE);
+    ebpf_profiler_otlp::register_formats();
     examples::print_triggers_on_request(&options);
     let output = options.get("output", PathBuf::from("flamegraph.html"));
     let duration = options.seconds("seconds").unwrap_or(Duration::from_secs(10));

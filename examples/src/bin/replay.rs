@@ -15,12 +15,17 @@ use examples::{Options, Usage, fail, print};
 
 const USAGE: Usage = Usage {
     about: "replay: makes a profile of a recording",
-    options: &[("output", "FILE", "name ending in .html, .svg or .folded (no file)")],
+    options: &[(
+        "output",
+        "FILE",
+        "name ending in .html, .svg, .folded, .pb.gz or .pb (pprof), .json (Firefox Profiler) or .speedscope.json (no file)",
+    )],
     arguments: "RECORDING",
 };
 
 fn main() {
     let options = Options::parse(USAGE);
+    ebpf_profiler_otlp::register_formats();
     let [recording] = options.arguments() else { fail("give one recording: replay run.ticks") };
     let output: Option<PathBuf> = options.one("output");
     let file = output.as_deref().map(|output| File::new(output).unwrap_or_else(|error| fail(error)));

@@ -66,7 +66,7 @@ impl<'p> Grower<'p> {
 }
 
 /// Returns the name of the process and, if it differs, of the thread.
-fn origins<'p>(sample: &Sample<'p>) -> impl Iterator<Item = Cow<'p, str>> + use<'p> {
+pub(crate) fn origins<'p>(sample: &Sample<'p>) -> impl Iterator<Item = Cow<'p, str>> + use<'p> {
     let thread = &*sample.thread().name;
     let executable = sample.process().executable.rsplit('/').next().unwrap_or_default();
     let executable = executable.strip_suffix(" (deleted)").unwrap_or(executable);

@@ -18,6 +18,7 @@ use std::ops::Range;
 use super::{Kind, Profile};
 use grow::Grower;
 
+pub(crate) use grow::origins;
 pub use layout::{Layout, Limits, Placed};
 
 /// All stacks of a profile, merged from their roots.

@@ -19,8 +19,8 @@ use std::time::UNIX_EPOCH;
 
 use hashbrown::HashMap;
 
-use super::json::{write_string, write_strings};
 use crate::profile::{Label, Layout, Limits, Profile, Tree};
+use crate::sink::json::{write_string, write_strings};
 use crate::sink::palette::{self, LOOKS};
 use crate::text::Number;
 

@@ -16,12 +16,13 @@
 //! ```
 
 mod data;
-mod json;
 
 use std::io;
 
 use crate::profile::Profile;
 use crate::text::clean;
+
+use super::json;
 
 /// An interactive flame graph with search, as one self-contained HTML file.
 ///

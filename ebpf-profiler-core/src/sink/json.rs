@@ -1,5 +1,6 @@
-//! Escaped text.
+//! JSON and escaped text.
 
+use std::fmt;
 use std::io::{self, Write};
 
 /// Writes a JSON string that neither opens nor closes an element, for use inside `<script>`.
@@ -31,6 +32,19 @@ pub(super) fn write_strings<S: AsRef<str>>(
         write_string(out, text.as_ref())?;
     }
     out.write_all(b"\n]")
+}
+
+/// Writes a JSON array.
+pub(super) fn write_array<T: fmt::Display>(
+    out: &mut dyn Write,
+    items: impl IntoIterator<Item = T>,
+) -> io::Result<()> {
+    out.write_all(b"[")?;
+    for (index, item) in items.into_iter().enumerate() {
+        let comma = if index > 0 { "," } else { "" };
+        write!(out, "{comma}{item}")?;
+    }
+    out.write_all(b"]")
 }
 
 /// Writes text between tags.
