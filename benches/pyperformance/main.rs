@@ -160,7 +160,8 @@ impl Bench {
     fn foreign(&self) -> Outcome<f64> {
         let mut asleep = Command::new("sleep").arg("1000").spawn()?;
         let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn()?;
-        let profiler = Profiler::builder().frequency(self.hertz).pid(asleep.id()).start()?;
+        let profiler =
+            Profiler::builder().frequency(self.hertz).pid(asleep.id()).frame_pointers_only().start()?;
         let before = runs(sampler()?)?;
         sleep(WARM);
         let after = runs(sampler()?)?;

@@ -2,6 +2,22 @@
 //!
 //! Not part of the public interface: anything here may change in any release.
 
+pub mod leaves {
+    //! Stand-ins for the leaf crates, by their names, in examples of this crate's documentation.
+
+    pub mod ebpf_profiler_unwind {
+        //! Unwind tables without a row.
+
+        use crate::elf::{Elf, ElfError};
+        use crate::unwind::{Compiled, UnwindCompiler};
+
+        /// Returns a compiler of empty tables.
+        pub fn tables() -> impl UnwindCompiler {
+            |_: &Elf| -> Result<Compiled, ElfError> { Ok(Compiled::default()) }
+        }
+    }
+}
+
 pub mod files {
     //! See the module of this name in the source.
     pub use crate::files::*;

@@ -2,6 +2,15 @@
 //! A whole-system, cross-language sampling profiler for Linux, to embed in any Rust program.
 //! <!-- /sentence -->
 //!
+//! <!-- dependencies -->
+//! ```toml
+//! [dependencies]
+//! ebpf-profiler-core = "0.1"
+//! ebpf-profiler-unwind = "0.1" # stacks of code without frame pointers
+//! ebpf-profiler-hll = "0.1"    # Python, Java, JavaScript and others
+//! ```
+//! <!-- /dependencies -->
+//!
 //! <!-- code -->
 //! ```rust,no_run
 //! # #[cfg(not(feature = "live"))] fn main() {}

@@ -10,7 +10,7 @@ use std::fs;
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs");
 
 /// Names of the passages.
-const SHARED: [&str; 6] = ["sentence", "code", "prints", "not", "needs", "cost"];
+const SHARED: [&str; 7] = ["sentence", "dependencies", "code", "prints", "not", "needs", "cost"];
 
 #[test]
 fn readme_and_front_page_agree() {

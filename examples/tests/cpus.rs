@@ -42,6 +42,7 @@ fn switch_off_for(away: Duration) {
         .deadline(Duration::from_secs(120))
         .frequency(97)
         .symbolizer(NoSymbols)
+        .frame_pointers_only()
         .start()
         .unwrap();
     assert!(is_sampled(&profiler, &Busy::on(&cpu)), "on CPU {} before", cpu.number);

@@ -14,7 +14,7 @@ use ebpf_profiler_core::replay::Replay;
 use ebpf_profiler_core::symbol::NoSymbols;
 
 fn builder() -> Builder {
-    Profiler::builder().frequency(197).symbolizer(NoSymbols)
+    Profiler::builder().frame_pointers_only().frequency(197).symbolizer(NoSymbols)
 }
 
 fn start(builder: Builder) -> Profiler {

@@ -61,6 +61,7 @@ pub struct Builder {
     pids: Vec<u32>,
     filter: Filter,
     compiler: Option<Box<dyn UnwindCompiler>>,
+    frame_pointers_only: bool,
     languages: Vec<Box<dyn Language>>,
     symbolizer: Option<Box<dyn Symbolizer>>,
     sinks: Vec<Box<dyn Sink>>,
@@ -89,6 +90,7 @@ impl Builder {
             pids: Vec::new(),
             filter: Filter::new(),
             compiler: None,
+            frame_pointers_only: false,
             languages: Vec::new(),
             symbolizer: None,
             sinks: Vec::new(),
@@ -121,11 +123,13 @@ impl Builder {
     /// # Examples
     ///
     /// ```no_run
+    /// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
     /// use ebpf_profiler_core::{Profiler, live::{OffCpu, Trigger}};
     /// use std::time::Duration;
     ///
     /// let waits = OffCpu::longer_than(Duration::from_millis(1));
-    /// let profiler = Profiler::builder().on(Trigger::cpu()).on(waits).start()?;
+    /// let builder = Profiler::builder().on(Trigger::cpu()).on(waits);
+    /// let profiler = builder.unwind(ebpf_profiler_unwind::tables()).start()?;
     /// let profile = profiler.run_for(Duration::from_secs(10))?;
     /// profile.write("machine.folded")?; // machine.cpu.folded, machine.off-cpu.folded
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -149,10 +153,33 @@ impl Builder {
         self
     }
 
-    /// Sets the compiler of unwind tables: `ebpf_profiler_unwind::tables()`. Without one, stacks are unwound by frame
-    /// pointers alone.
+    /// Sets the compiler of unwind tables: `ebpf_profiler_unwind::tables()`. A profiler needs one, or
+    /// [`frame_pointers_only`](Builder::frame_pointers_only).
     pub fn unwind(mut self, compiler: impl UnwindCompiler + 'static) -> Builder {
         self.compiler = Some(Box::new(compiler));
+        self.frame_pointers_only = false;
+        self
+    }
+
+    /// Unwinds stacks by frame pointers, without unwind tables.
+    ///
+    /// Most programs and libraries of distributions have no frame pointers: callers are missing from their stacks, and frames are
+    /// guesses. Kernel stacks are whole.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use ebpf_profiler_core::Profiler;
+    /// use ebpf_profiler_core::live::{OptionError, StartError};
+    ///
+    /// let error = Profiler::builder().start().map(drop).unwrap_err();
+    /// assert!(matches!(error, StartError::Option(OptionError::NoUnwindTables)));
+    ///
+    /// let builder = Profiler::builder().frame_pointers_only(); // starts
+    /// ```
+    pub fn frame_pointers_only(mut self) -> Builder {
+        self.compiler = None;
+        self.frame_pointers_only = true;
         self
     }
 
@@ -175,11 +202,13 @@ impl Builder {
     /// # Examples
     ///
     /// ```no_run
+    /// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
     /// use ebpf_profiler_core::{Profiler, symbol::SymbolOptions};
     ///
     /// let mut options = SymbolOptions::default();
     /// options.debug_folders.push("/srv/debug".into());
-    /// let profiler = Profiler::builder().symbol_options(options).start()?;
+    /// let builder = Profiler::builder().symbol_options(options);
+    /// let profiler = builder.unwind(ebpf_profiler_unwind::tables()).start()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn symbol_options(mut self, options: SymbolOptions) -> Builder {
@@ -275,10 +304,12 @@ impl Builder {
     /// # Examples
     ///
     /// ```no_run
+    /// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
     /// use ebpf_profiler_core::{Profiler, live::{Budget, Trigger}};
     ///
     /// let budget = Budget::cpu(0.005).memory(64 << 20);
-    /// let profiler = Profiler::builder().on("malloc".parse::<Trigger>()?).budget(budget).start()?;
+    /// let builder = Profiler::builder().on("malloc".parse::<Trigger>()?).budget(budget);
+    /// let profiler = builder.unwind(ebpf_profiler_unwind::tables()).start()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn budget(mut self, budget: Budget) -> Builder {
@@ -311,9 +342,11 @@ impl Builder {
     /// # Examples
     ///
     /// ```no_run
+    /// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
     /// use ebpf_profiler_core::{Profiler, live::Reservation};
     ///
-    /// let profiler = Profiler::builder().reserve(Reservation::cpu(0.05)).start()?;
+    /// let builder = Profiler::builder().reserve(Reservation::cpu(0.05));
+    /// let profiler = builder.unwind(ebpf_profiler_unwind::tables()).start()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn reserve(mut self, reservation: Reservation) -> Builder {
@@ -490,7 +523,11 @@ impl Builder {
             budget.check(cpus::online().map_or(1, |cpus| cpus.len() as u32))?;
         }
         options::check_walk_time(self.walk_time)?;
-        self.ring.map_or(Ok(()), options::check_ring)
+        self.ring.map_or(Ok(()), options::check_ring)?;
+        match self.compiler.is_some() || self.frame_pointers_only {
+            true => Ok(()),
+            false => Err(OptionError::NoUnwindTables),
+        }
     }
 }
 

@@ -159,6 +159,8 @@ pub enum OptionError {
     Filter(FilterError),
     /// An interval without a sink that takes the profiles.
     NoSink,
+    /// Neither unwind tables nor the choice to do without them.
+    NoUnwindTables,
     /// The id of this program, for a profiler that was started without it.
     ExcludedSelf,
 }
@@ -346,6 +348,10 @@ impl fmt::Display for OptionError {
             OptionError::NoSink => {
                 f.write_str("an interval was set, but no sink takes the profiles; add one with Builder::sink")
             }
+            OptionError::NoUnwindTables => f.write_str(
+                "no unwind tables; add .unwind(ebpf_profiler_unwind::tables()), or .frame_pointers_only() for stacks of \
+                 code with frame pointers",
+            ),
         }
     }
 }

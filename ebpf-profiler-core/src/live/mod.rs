@@ -24,12 +24,14 @@
 //! | drop | the same; not in an async task |
 //!
 //! ```no_run
+//! # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 //! use ebpf_profiler_core::{Profiler, profile::Profile};
 //! use std::{sync::mpsc::channel, time::Duration};
 //!
 //! // tokio::sync::mpsc: `sender.blocking_send(profile.clone())`, `receiver.recv().await`.
 //! let (sender, receiver) = channel();
 //! let profiler = Profiler::builder()
+//!     .unwind(ebpf_profiler_unwind::tables())
 //!     .every(Duration::from_secs(5))
 //!     .sink(move |profile: &Profile| Ok(sender.send(profile.clone())?))
 //!     .start()?;

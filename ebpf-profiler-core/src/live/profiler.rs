@@ -41,10 +41,12 @@ use crate::replay::Recorder;
 /// A program that profiles the machine for as long as it runs:
 ///
 /// ```no_run
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::{Profiler, profile::Profile};
 /// use std::time::Duration;
 ///
 /// let profiler = Profiler::builder()
+///     .unwind(ebpf_profiler_unwind::tables())
 ///     .every(Duration::from_secs(5))
 ///     .sink(|profile: &Profile| Ok(println!("{}", profile.summary())))
 ///     .start()?;

@@ -2,10 +2,12 @@
 //!
 //! ```no_run
 //! # #[cfg(feature = "live")] {
+//! # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 //! # use ebpf_profiler_core::{Profiler, replay::Replay};
 //! # use std::time::Duration;
-//! Profiler::builder().record("run.ticks").start()?.run_for(Duration::from_secs(10))?;
-//! let profile = Replay::open("run.ticks")?.profile()?;
+//! let builder = Profiler::builder().unwind(ebpf_profiler_unwind::tables()).record("run.ticks");
+//! builder.start()?.run_for(Duration::from_secs(10))?;
+//! let profile = Replay::open("run.ticks")?.unwind(ebpf_profiler_unwind::tables()).profile()?;
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

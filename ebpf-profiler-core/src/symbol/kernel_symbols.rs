@@ -12,10 +12,12 @@ use crate::process::Module;
 /// ```no_run
 /// # #[cfg(feature = "live")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::{Profiler, symbol::KernelSymbols};
 /// use std::time::Duration;
 ///
-/// let profiler = Profiler::builder().symbolizer(KernelSymbols::default()).start()?;
+/// let builder = Profiler::builder().symbolizer(KernelSymbols::default());
+/// let profiler = builder.unwind(ebpf_profiler_unwind::tables()).start()?;
 /// let profile = profiler.run_for(Duration::from_secs(10))?;
 /// profile.encode(&mut std::fs::File::create("machine.profile")?)?;
 /// # Ok(())

@@ -26,7 +26,7 @@ fn main() {
         let (Requirement { what, found, .. }, advice) = (requirement, requirement.advice());
         print(format_args!("{mark:<8} {what:<20} {found:<24} {advice}\n"));
     }
-    match Profiler::builder().start() {
+    match Profiler::builder().unwind(ebpf_profiler_unwind::tables()).start() {
         Ok(profiler) => {
             drop(profiler);
             print("\na profiler starts here\n");

@@ -29,7 +29,8 @@ fn files_that_vanish_are_errors_or_still_sampled() {
     let (profile, health) = profiler.finish().unwrap();
     assert_eq!((profile.kinds().len(), health.lost), (2, 0));
     // Now there is none.
-    let error = Profiler::builder().on(trigger(&on)).start().map(drop).unwrap_err().to_string();
+    let error =
+        Profiler::builder().frame_pointers_only().on(trigger(&on)).start().map(drop).unwrap_err().to_string();
     assert!(error.contains("the file has to exist when the profiler starts"), "{error}");
     // Files that come and go while places are searched and attached: it starts, or the error names the file.
     let folder = path.with_file_name("flicker");
@@ -48,7 +49,11 @@ fn files_that_vanish_are_errors_or_still_sampled() {
             }
         });
         for _ in 0..12 {
-            match Profiler::builder().on(trigger(&format!("uprobe:{}:hot", flicker.display()))).start() {
+            match Profiler::builder()
+                .frame_pointers_only()
+                .on(trigger(&format!("uprobe:{}:hot", flicker.display())))
+                .start()
+            {
                 Ok(profiler) => {
                     started += 1;
                     profiler.stop().unwrap();

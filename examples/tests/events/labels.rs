@@ -17,7 +17,7 @@ const CALLS: u64 = 300;
 fn samples_have_the_labels_of_the_scope_in_which_they_were_taken() {
     test_needs::root!();
     let probe = Uprobe::entry(env::current_exe().unwrap(), "labelled_call");
-    let builder = Profiler::builder().on(probe).pid(std::process::id());
+    let builder = Profiler::builder().frame_pointers_only().on(probe).pid(std::process::id());
     let profiler = builder
         .ring_size(64 << 20)
         .deadline(Duration::from_secs(120))

@@ -53,7 +53,7 @@ fn unknown_kinds_and_high_values_are_counted_as_lost() {
 fn walks_are_removed_from_maps_that_others_hold() {
     test_needs::root!();
     let own = Trigger::own("unused", Unit::Count, ProgramType::Probe);
-    let profiler = Profiler::builder().on(own).start().unwrap();
+    let profiler = Profiler::builder().on(own).frame_pointers_only().start().unwrap();
     let mut maps = profiler.own_programs().maps();
     // As a pin does, a descriptor keeps the elements of the map.
     let held = maps.find(|&(name, _)| name == "PROBE_WALKS").unwrap().1.try_clone_to_owned().unwrap();

@@ -27,11 +27,16 @@ use crate::sample::KernelFilter;
 /// # Examples
 ///
 /// ```no_run
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::{Profiler, live::Filter};
 /// use std::time::Duration;
 ///
 /// let filter = Filter::new().command("nginx").command("php-fpm*").user_code();
-/// let profile = Profiler::builder().filter(filter).start()?.run_for(Duration::from_secs(10))?;
+/// let profile = Profiler::builder()
+///     .filter(filter)
+///     .unwind(ebpf_profiler_unwind::tables())
+///     .start()?
+///     .run_for(Duration::from_secs(10))?;
 /// profile.write("web.html")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -48,9 +48,13 @@ use super::{cpus, perf};
 /// # Examples
 ///
 /// ```no_run
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::{Profiler, live::Reservation};
 ///
-/// let profiler = Profiler::builder().reserve(Reservation::cpu(0.05)).start()?;
+/// let profiler = Profiler::builder()
+///     .reserve(Reservation::cpu(0.05))
+///     .unwind(ebpf_profiler_unwind::tables())
+///     .start()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///

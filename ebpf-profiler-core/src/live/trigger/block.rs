@@ -20,10 +20,14 @@ use crate::profile::{SampleKind, Unit};
 /// # Examples
 ///
 /// ```no_run
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::{Profiler, live::BlockLatency};
 /// use std::time::Duration;
 ///
-/// let profiler = Profiler::builder().on(BlockLatency::longer_than(Duration::from_millis(1))).start()?;
+/// let profiler = Profiler::builder()
+///     .on(BlockLatency::longer_than(Duration::from_millis(1)))
+///     .unwind(ebpf_profiler_unwind::tables())
+///     .start()?;
 /// let profile = profiler.run_for(Duration::from_secs(10))?;
 /// println!("{:?} in {} slow requests", Duration::from_nanos(profile.total()), profile.count());
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -16,10 +16,14 @@ use crate::profile::SampleKind;
 /// # Examples
 ///
 /// ```no_run
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::{Profiler, live::Kprobe};
 /// use std::time::Duration;
 ///
-/// let profiler = Profiler::builder().on(Kprobe::entry("vfs_fsync_range").time()).start()?;
+/// let profiler = Profiler::builder()
+///     .on(Kprobe::entry("vfs_fsync_range").time())
+///     .unwind(ebpf_profiler_unwind::tables())
+///     .start()?;
 /// let profile = profiler.run_for(Duration::from_secs(10))?;
 /// println!("{:?} until data was on the disk", Duration::from_nanos(profile.total()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -74,13 +74,17 @@ impl ProgramType {
 /// # Examples
 ///
 /// ```no_run
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::Profiler;
 /// use ebpf_profiler_core::live::{ProgramType, Trigger};
 /// use ebpf_profiler_core::profile::Unit;
 /// use std::path::Path;
 ///
 /// let written = Trigger::own("written", Unit::Bytes, ProgramType::RawTracepoint);
-/// let profiler = Profiler::builder().on(written).start()?;
+/// let profiler = Profiler::builder()
+///     .on(written)
+///     .unwind(ebpf_profiler_unwind::tables())
+///     .start()?;
 /// let own = profiler.own_programs();
 /// own.pin(Path::new("/sys/fs/bpf/own_program"))?;
 /// let kind = own.kind("written");

@@ -17,10 +17,14 @@ use crate::profile::SampleKind;
 /// # Examples
 ///
 /// ```no_run
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::{Profiler, live::Uprobe};
 /// use std::time::Duration;
 ///
-/// let profiler = Profiler::builder().on(Uprobe::entry("libc.so.6", "getaddrinfo")).start()?;
+/// let profiler = Profiler::builder()
+///     .on(Uprobe::entry("libc.so.6", "getaddrinfo"))
+///     .unwind(ebpf_profiler_unwind::tables())
+///     .start()?;
 /// println!("{} look-ups", profiler.run_for(Duration::from_secs(10))?.total());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

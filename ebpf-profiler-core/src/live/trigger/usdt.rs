@@ -18,11 +18,15 @@ use crate::profile::{SampleKind, Unit};
 /// # Examples
 ///
 /// ```no_run
+/// # use ebpf_profiler_core::internal::leaves::ebpf_profiler_unwind;
 /// use ebpf_profiler_core::{Profiler, live::Usdt};
 /// use std::time::Duration;
 ///
 /// let exceptions = Usdt::new("libstdc++.so.6", "libstdcxx", "throw");
-/// let profiler = Profiler::builder().on(exceptions).start()?;
+/// let profiler = Profiler::builder()
+///     .on(exceptions)
+///     .unwind(ebpf_profiler_unwind::tables())
+///     .start()?;
 /// println!("{} exceptions", profiler.run_for(Duration::from_secs(10))?.total());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
