@@ -156,6 +156,7 @@
 //! | [`trace`] | stacks, and the kernel side's walkers on the host. Seam: [`Stack`](trace::Stack) |
 //! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
 //! | [`profile`] | a finished profile, and the tree that flame graphs draw |
+//! | [`label`] | labels of this program's own work, also across `.await`, without feature `live` |
 //! | [`sink`] | flame graph, SVG, folded text, Firefox Profiler, speedscope, table. Seams: [`Sink`](sink::Sink), [`Format`](sink::Format) |
 //! | [`replay`] | recordings |
 //! | [`live`] | the profiler of the running machine |
@@ -264,6 +265,8 @@ mod registry;
 pub mod symbol;
 
 pub mod profile;
+
+pub mod label;
 
 mod files;
 

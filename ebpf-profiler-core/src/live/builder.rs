@@ -15,7 +15,6 @@ use super::held_map;
 use super::interval::Interval;
 use super::kernel_fault::KernelFault;
 use super::kernel_version;
-use super::label;
 use super::loader::{self, Loaded, Machine, Scaled};
 use super::mapped_file;
 use super::options;
@@ -28,6 +27,7 @@ use super::source::LiveSource;
 use super::system::{LiveSystem, mappings_of_process};
 use super::threads::{KeptBudget, Parts, Threads};
 use super::trigger::Trigger;
+use crate::label::{self, Recording};
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline};
 use crate::process::System;
@@ -420,9 +420,14 @@ impl Builder {
             pipeline.set_sweep(Box::new(move |is_kept| held_map::sweep(&held, is_kept)));
         }
         pipeline.set_kinds(kinds);
-        if includes_self {
+        let labels = if includes_self {
             pipeline.set_labels(std::process::id(), label::labels_at);
-        }
+            let pipes = |error| StartError::System { what: "create a pipe", error };
+            let waker = waker.try_clone().map_err(pipes)?;
+            Some(Recording::start(|| perf::clock_now(libc::CLOCK_MONOTONIC), move || waker.wake()))
+        } else {
+            None
+        };
         // The threads start with the priority that this one had.
         drop(reserved);
         drop(raised);
@@ -443,7 +448,7 @@ impl Builder {
         };
         let threads =
             Threads::start(parts).map_err(|error| StartError::System { what: "start a thread", error })?;
-        Ok(Profiler::new(threads, recorder, includes_self, own))
+        Ok(Profiler::new(threads, recorder, labels, own))
     }
 
     /// Creates the recording, after all checks that are likely to fail.

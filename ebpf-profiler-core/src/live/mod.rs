@@ -41,7 +41,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The example `tokio` (`cargo run -p examples --example tokio`) is a whole program.
+//! The example `tokio` (`cargo run -p examples --example tokio`) is a whole program. The example `requests` has labels for each
+//! request of a server, also across `.await`: see [`label`](crate::label).
 
 mod clock;
 
@@ -66,8 +67,6 @@ mod filter;
 mod health;
 
 mod interval;
-
-mod label;
 
 mod held_map;
 
@@ -138,7 +137,6 @@ pub use error::{ChangeError, OptionError, StartError, StopError};
 pub use filter::{Filter, FilterError};
 pub use health::{BudgetStats, DeadlineStats, Health, KindBudget, SinkStats};
 pub use kernel_fault::KernelFault;
-pub use label::{LabelGuard, label};
 pub use profiler::Profiler;
 pub use requirements::{Requirement, State, requirements};
 pub use reservation::{Reservation, ReservationStats, Reserved, ReservedBy};

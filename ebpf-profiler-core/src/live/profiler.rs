@@ -10,6 +10,7 @@ use super::health::Health;
 use super::options;
 use super::threads::{Change, Command, Threads};
 use super::trigger::OwnPrograms;
+use crate::label::Recording;
 use crate::profile::Profile;
 use crate::replay::Recorder;
 
@@ -59,7 +60,8 @@ use crate::replay::Recorder;
 pub struct Profiler {
     threads: Threads,
     recorder: Option<Recorder>,
-    includes_self: bool,
+    /// Labels of this program, if it is included.
+    labels: Option<Recording>,
     own: OwnPrograms,
 }
 
@@ -72,10 +74,10 @@ impl Profiler {
     pub(super) fn new(
         threads: Threads,
         recorder: Option<Recorder>,
-        includes_self: bool,
+        labels: Option<Recording>,
         own: OwnPrograms,
     ) -> Profiler {
-        Profiler { threads, recorder, includes_self, own }
+        Profiler { threads, recorder, labels, own }
     }
 
     /// Returns the maps by which eBPF programs of the embedder's own trigger samples.
@@ -149,7 +151,7 @@ impl Profiler {
     /// [included](Builder::include_self); the profiler is unchanged then. Fails with [`ChangeError::Stop`] if the
     /// event stream failed.
     pub fn set_pids(&self, pids: &[u32]) -> Result<Profile, ChangeError> {
-        options::check_changed_pids(pids, self.includes_self)?;
+        options::check_changed_pids(pids, self.labels.is_some())?;
         self.change(Change::Pids(pids.to_vec()))
     }
 

@@ -2,6 +2,8 @@
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 
+use rustix::fs::{OFlags, fcntl_setfl};
+
 /// Interrupts a wait for events.
 #[derive(Debug)]
 pub(super) struct Waker(PipeWriter);
@@ -10,6 +12,8 @@ impl Waker {
     /// Returns a waker, and the pipe that is readable once it was used.
     pub(super) fn new() -> io::Result<(PipeReader, Waker)> {
         let (wake, waker) = io::pipe()?;
+        // No thread reads after the end of the events, and threads of the program wake.
+        fcntl_setfl(&waker, OFlags::NONBLOCK)?;
         Ok((wake, Waker(waker)))
     }
 
@@ -20,7 +24,7 @@ impl Waker {
 
     /// Ends the current or the next wait.
     pub(super) fn wake(&self) {
-        // Without a reader there is no wait.
+        // Without a reader there is no wait; a full pipe wakes.
         let _ = (&self.0).write(&[0]);
     }
 }

@@ -42,9 +42,7 @@ pub use self::pending::PendingProfile;
 use self::stacks::StackShares;
 use self::threads::{LabelSource, Threads};
 use crate::language::Splice;
-#[cfg(feature = "live")]
-use crate::profile::Labels;
-use crate::profile::{ProfileBuilder, SampleKind};
+use crate::profile::{Labels, ProfileBuilder, SampleKind};
 use crate::registry::{Registry, RegistryStats};
 use crate::sample::{Batch, Body, Event, Life, LifeEvent, TickRecord};
 use crate::trace::{Found, Frame, Stop, Trace, Walker};
@@ -95,6 +93,8 @@ pub struct PipelineStats {
     /// Samples of which only the innermost function is in a profile, because this program was behind: it got too little CPU time
     /// to unwind them.
     pub late: u64,
+    /// Samples of this program that have no labels, because its threads changed theirs too often, or this program was behind.
+    pub unlabelled: u64,
     /// Life events lost because the kernel's buffer was full.
     pub life_lost: u64,
     /// Counters of the registry.
@@ -147,7 +147,7 @@ impl Pipeline {
 
     /// Sets the source of the labels of a process's threads.
     #[cfg(feature = "live")]
-    pub(crate) fn set_labels(&mut self, pid: u32, labels_at: fn(u32, u64) -> Labels) {
+    pub(crate) fn set_labels(&mut self, pid: u32, labels_at: fn(u32, u64) -> Option<Labels>) {
         self.labels = Some(LabelSource { pid, labels_at });
     }
 
@@ -390,7 +390,12 @@ impl Pipeline {
             (true, Some(0)) => return,
             _ => (&mut self.builder, &mut self.threads),
         };
-        let thread = threads.number(builder, &mut self.registry, self.labels, tick);
+        let labels = match self.labels.filter(|it| it.pid == tick.pid && threads.has_room()) {
+            Some(source) => (source.labels_at)(tick.tid, tick.time),
+            None => Some(Labels::default()),
+        };
+        self.stats.unlabelled += u64::from(labels.is_none());
+        let thread = threads.number(builder, &mut self.registry, labels.unwrap_or_default(), tick);
         let (number, is_cut) =
             self.stacks.trace(builder, self.registry.limits(), (tick.pid, tick.cpu), &trace);
         self.stats.whole += u64::from(trace.is_whole() && !is_cut);

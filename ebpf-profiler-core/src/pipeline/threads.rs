@@ -16,8 +16,8 @@ const MAX_LABELLED: usize = 16_384;
 #[derive(Clone, Copy)]
 pub(super) struct LabelSource {
     pub(super) pid: u32,
-    /// Returns the labels of a thread at a time.
-    pub(super) labels_at: fn(u32, u64) -> Labels,
+    /// Returns the labels of a thread at a time; `None` if they are no longer known.
+    pub(super) labels_at: fn(u32, u64) -> Option<Labels>,
 }
 
 /// The threads of a builder.
@@ -35,16 +35,19 @@ impl Threads {
         self.by_process.remove(&pid);
     }
 
+    /// Returns `true` if the builder takes further threads with labels.
+    pub(super) fn has_room(&self) -> bool {
+        self.labelled < MAX_LABELLED
+    }
+
     /// Returns the number of a sample's thread in `builder`.
     pub(super) fn number(
         &mut self,
         builder: &mut ProfileBuilder,
         registry: &mut Registry,
-        labels: Option<LabelSource>,
+        labels: Labels,
         tick: &TickRecord<'_>,
     ) -> ThreadId {
-        let source = labels.filter(|it| it.pid == tick.pid && self.labelled < MAX_LABELLED);
-        let labels = source.map(|source| (source.labels_at)(tick.tid, tick.time)).unwrap_or_default();
         let key = (tick.tid, tick.comm, labels);
         if let Some(&thread) = self.by_process.get(&tick.pid).and_then(|threads| threads.get(&key)) {
             return thread;

@@ -97,7 +97,7 @@ impl fmt::Display for LabelValue {
 /// ```
 /// use ebpf_profiler_core::profile::{SampleLabel, Labels};
 ///
-/// let outer = Labels::default().with(SampleLabel::new("tenant", "blue")).with(SampleLabel::new("request", 7));
+/// let outer = Labels::from([("tenant", "blue")]).with(SampleLabel::new("request", 7));
 /// let inner = outer.with(SampleLabel::new("request", 8));
 /// let texts: Vec<String> = inner.iter().map(|label| format!("{}={}", label.key(), label.value())).collect();
 /// assert_eq!(texts, ["request=8", "tenant=blue"]);
@@ -106,6 +106,8 @@ impl fmt::Display for LabelValue {
 pub struct Labels(Option<Arc<[SampleLabel]>>);
 
 impl Labels {
+    pub(crate) const NONE: Labels = Labels(None);
+
     /// Maximum number of labels in a set.
     pub const MAX: usize = 8;
 
@@ -138,6 +140,18 @@ impl Labels {
         Some(&labels[index].value)
     }
 
+    /// Returns the set with all labels of another one, which replace those with the same key. A ninth label is dropped.
+    ///
+    /// It does not allocate if one of the sets is empty.
+    #[must_use = "returns the changed set"]
+    pub fn and(&self, labels: &Labels) -> Labels {
+        match (self.is_empty(), labels.is_empty()) {
+            (true, _) => labels.clone(),
+            (_, true) => self.clone(),
+            _ => labels.iter().fold(self.clone(), |set, label| set.with(label.clone())),
+        }
+    }
+
     /// Returns the labels in the order of their keys.
     pub fn iter(&self) -> std::slice::Iter<'_, SampleLabel> {
         self.0.as_deref().unwrap_or_default().iter()
@@ -146,6 +160,13 @@ impl Labels {
     /// Returns `true` if there is no label.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
+    }
+}
+
+impl<K: Into<Arc<str>>, V: Into<LabelValue>, const N: usize> From<[(K, V); N]> for Labels {
+    fn from(labels: [(K, V); N]) -> Labels {
+        let labels = labels.into_iter().map(|(key, value)| SampleLabel::new(key, value));
+        labels.fold(Labels::default(), |set, label| set.with(label))
     }
 }
 

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::future::{Future, pending};
 use std::hint::black_box;
-use std::time::Duration;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
-use ebpf_profiler_core::live::{Uprobe, label};
-use ebpf_profiler_core::profile::{Profile, Sample};
+use ebpf_profiler_core::label::{WithLabels, label};
+use ebpf_profiler_core::live::Uprobe;
+use ebpf_profiler_core::profile::{Labels, Profile, Sample};
 
 /// Calls in each scope.
 const CALLS: u64 = 300;
@@ -38,6 +41,108 @@ fn samples_have_the_labels_of_the_scope_in_which_they_were_taken() {
     let merged = Profile::merge([&profile, &profile]).unwrap();
     expected.values_mut().for_each(|count| *count *= 2);
     assert_eq!(counts(&merged), expected);
+}
+
+/// Tasks of two threads change places at each of 100,000 polls a second. A sample that is read too late has no labels, never others.
+#[test]
+#[ignore = "needs root"]
+fn samples_have_the_labels_of_the_task_that_is_polled() {
+    const TASKS: i64 = 10;
+    const POLLS: u64 = 20_000;
+    const POLLS_PER_CALL: u64 = 100;
+    test_needs::root!();
+    let probe = Uprobe::entry(env::current_exe().unwrap(), "labelled_call");
+    let builder = Profiler::builder().frame_pointers_only().on(probe).pid(std::process::id());
+    let profiler = builder
+        .ring_size(64 << 20)
+        .deadline(Duration::from_secs(120))
+        .start()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let task = |tenant: &'static str, request: i64| async move {
+        for poll in 0..POLLS {
+            if poll % POLLS_PER_CALL == 0 {
+                black_box(labelled_call(poll));
+            }
+            let end = Instant::now() + Duration::from_micros(9);
+            while Instant::now() < end {}
+            tokio::task::yield_now().await;
+        }
+        async { black_box(labelled_call(0)) }.with_labels([("step", "last"), ("tenant", tenant)]).await;
+        request
+    };
+    let run = move |tenant: &'static str| {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let labels = Labels::from([("tenant", tenant)]);
+        let start = Instant::now();
+        runtime.block_on(async {
+            let tasks: Vec<_> = (0..TASKS)
+                .map(|request| {
+                    let labels = labels.and(&Labels::from([("request", request)]));
+                    tokio::spawn(task(tenant, request).with_labels(labels))
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        let polls = TASKS as u64 * POLLS;
+        println!("{:.0} polls a second", polls as f64 / start.elapsed().as_secs_f64());
+        labelled_call(1);
+    };
+    let threads: Vec<_> = ["blue", "red"].map(|tenant| std::thread::spawn(move || run(tenant))).into();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let (profile, health) = profiler.finish().unwrap();
+    let unlabelled = health.pipeline.unlabelled;
+    println!("{unlabelled} samples without their labels");
+    assert_eq!(health.lost, 0);
+    let mut expected = BTreeMap::from([(String::new(), 2)]);
+    for tenant in ["blue", "red"] {
+        for request in 0..TASKS {
+            expected.insert(format!("request={request} tenant={tenant}"), POLLS / POLLS_PER_CALL);
+            expected.insert(format!("request={request} step=last tenant={tenant}"), 1);
+        }
+    }
+    let counts = counts(&profile);
+    let missing: u64 =
+        expected.iter().map(|(labels, &all)| all - counts.get(labels).unwrap_or(&0).min(&all)).sum();
+    assert_eq!(missing, unlabelled, "{counts:?}");
+    assert_eq!(counts.values().sum::<u64>(), expected.values().sum::<u64>(), "{counts:?}");
+    assert!(unlabelled * 50 <= profile.count(), "{unlabelled} of {}", profile.count());
+}
+
+/// Prints the nanoseconds of a poll: of a future without labels, of one with labels, and of one with labels while a profiler runs.
+#[test]
+#[ignore = "needs root"]
+fn a_poll_with_labels_costs_little() {
+    const POLLS: u32 = 1_000_000;
+    test_needs::root!();
+    fn nanos<F: Future>(future: F) -> u64 {
+        let mut future = std::pin::pin!(future);
+        let mut context = Context::from_waker(Waker::noop());
+        let start = Instant::now();
+        for _ in 0..POLLS {
+            assert!(black_box(future.as_mut()).poll(&mut context).is_pending());
+        }
+        (start.elapsed() / POLLS).as_nanos() as u64
+    }
+    let least = |labelled: bool| {
+        let labels = Labels::from([("tenant", "blue"), ("request", "7")]);
+        let nanos = |_| match labelled {
+            true => nanos(pending::<()>().with_labels(labels.clone())),
+            false => nanos(pending::<()>()),
+        };
+        (0..5).map(nanos).min().unwrap()
+    };
+    let (bare, idle) = (least(false), least(true));
+    let builder = Profiler::builder().frame_pointers_only().pid(std::process::id());
+    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
+    let profiled = least(true);
+    profiler.stop().unwrap();
+    println!("a poll: {bare} ns without labels, {idle} ns with, {profiled} ns with a profiler");
+    assert!(
+        idle.saturating_sub(bare) < profiled.saturating_sub(bare) / 2,
+        "without a profiler nothing is set"
+    );
 }
 
 /// Makes calls without labels, with one, and with two.
