@@ -72,9 +72,8 @@ use std::sync::Arc;
 
 use crate::process::Module;
 
-pub(crate) use kernel::boot_id;
 #[cfg(feature = "live")]
-pub(crate) use kernel::{KernelName, KernelNames};
+pub(crate) use kernel::{KernelName, KernelNames, boot_id};
 pub use kernel_symbols::KernelSymbols;
 pub use options::SymbolOptions;
 pub use stats::SymbolStats;
