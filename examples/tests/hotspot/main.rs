@@ -97,22 +97,6 @@ fn java_8() {
 
 #[test]
 #[ignore = "profiles: needs root"]
-fn java_11() {
-    test_needs::root!();
-    test_needs::programs!("javac", "gcc");
-    with("11", |machine| machine.check(CHAINS, "default", &[]));
-}
-
-#[test]
-#[ignore = "profiles: needs root"]
-fn java_25() {
-    test_needs::root!();
-    test_needs::programs!("javac", "gcc");
-    with("25", |machine| machine.check(&[CHAINS, VIRTUAL].concat(), "default", &[]));
-}
-
-#[test]
-#[ignore = "profiles: needs root"]
 fn java_27() {
     test_needs::root!();
     test_needs::programs!("javac", "gcc");
