@@ -1,6 +1,6 @@
 //! Options of a symbolizer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Limits and search paths of [`Symbols`](super::Symbols).
 ///
@@ -60,7 +60,7 @@ impl Default for SymbolOptions {
 impl SymbolOptions {
     /// Returns `true` if the list is that of the running kernel.
     pub(super) fn has_running_kernel(&self) -> bool {
-        *self.kallsyms == *KALLSYMS
+        *self.kallsyms == *Path::new(KALLSYMS)
     }
 
     /// Returns the bytes that all cached files together may take.

@@ -31,9 +31,10 @@
 //!
 //! | OpenJDK | state |
 //! |---|---|
-//! | 8 (8u504), 26, 27, 28 (early access) of Debian; 11, 17, 21, 25 of Temurin | run: known chains, interpreted and compiled |
+//! | 8 (8u504), 26, 27 of Debian; 11, 17, 21, 25 of Temurin | run: known chains, interpreted and compiled |
+//! | 28 (early access) of Debian | run: some of the chains with default options |
 //! | 9, 10, 12 to 16, 18 to 20, 22 | not run; attached to if their tables have rows of the same names |
-//! | 23, 24 | not run; the location of the methods that scopes name is another one, which only a unit test has |
+//! | 23, 24 | not run; the location of the methods that scopes name is another one, which only a unit test with made-up tables has |
 //! | 7 and older | refused: their methods are objects in the heap |
 //! | OpenJ9, Zing | not found: they have no such tables |
 //!
