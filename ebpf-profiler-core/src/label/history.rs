@@ -16,7 +16,7 @@ const CHANGES_PER_WAKE: u64 = MAX_CHANGES as u64 / 8;
 /// Number of threads from which on those that ended are removed.
 const MAX_THREADS: usize = 1_024;
 
-/// Nanoseconds for which the labels of a thread that ended are kept.
+/// Nanoseconds for which labels are kept that are no longer set, also those of a thread that ended.
 const LINGER: u64 = 10_000_000_000;
 
 /// Number of profilers that include this program.
@@ -108,11 +108,24 @@ impl History {
     fn push(&mut self, time: u64, labels: Labels, is_recording: bool) -> Labels {
         let former = self.current().clone();
         while self.changes.len() >= if is_recording { MAX_CHANGES } else { 1 } {
-            self.forgotten = self.changes.pop_front().map(|(time, _)| time);
+            self.forget_first();
+        }
+        // Two for each that is added: a thread that changed often, and then seldom, frees its memory soon.
+        for _ in 0..2 {
+            if self.changes.get(1).is_some_and(|&(next, _)| time.saturating_sub(next) > LINGER) {
+                self.forget_first();
+            }
+        }
+        if self.changes.capacity() > 64 && self.changes.len() < self.changes.capacity() / 4 {
+            self.changes.shrink_to(self.changes.len() * 2);
         }
         self.changes.push_back((time, labels));
         self.pushed += 1;
         former
+    }
+
+    fn forget_first(&mut self) {
+        self.forgotten = self.changes.pop_front().map(|(time, _)| time);
     }
 
     fn current(&self) -> &Labels {
@@ -259,6 +272,23 @@ pub(super) mod tests {
         assert_eq!(texts(&history.at(last).unwrap()), [format!("n={last}")]);
         history.push(last + 1, Labels::default(), false);
         assert_eq!((history.changes.len(), history.at(last + 1)), (1, Some(Labels::default())));
+    }
+
+    #[test]
+    fn labels_that_are_no_longer_set_are_kept_for_some_time() {
+        let mut history = History::default();
+        let set = |history: &mut History, time: u64| {
+            history.push(time, Labels::default().with(SampleLabel::new("n", time as i64)), true);
+        };
+        (1..=1_000).for_each(|time| set(&mut history, time));
+        (1..=500).for_each(|at| set(&mut history, 2 * LINGER + at));
+        assert_eq!(history.changes.len(), 501, "the first ones are freed, two for each");
+        assert!(history.changes.capacity() <= 2 * 1_024);
+        assert_eq!(history.at(999), None);
+        assert_eq!(texts(&history.at(LINGER).unwrap()), ["n=1000"]);
+        set(&mut history, 4 * LINGER);
+        set(&mut history, 4 * LINGER + 1);
+        assert_eq!(history.at(LINGER), None);
     }
 
     /// A thread that changes its labels often has its samples read in time.
