@@ -58,6 +58,8 @@ pub(super) struct Situation {
     pub(super) elapsed: Duration,
     /// `true` if more threads are ready to run than there are CPUs.
     pub(super) is_contended: bool,
+    /// Kernel policy of threads that have the reservation.
+    pub(super) by: ReservedBy,
 }
 
 impl Member {
@@ -117,7 +119,7 @@ impl Member {
     /// | | exceeded it by far, see [`overrun`] | not reserved |
     /// | | ready to run for half a second, and didn't | not reserved |
     pub(super) fn check(&mut self, times: Times, situation: Situation) {
-        let Situation { elapsed, is_contended } = situation;
+        let Situation { elapsed, is_contended, by } = situation;
         let run = times.run.saturating_sub(self.times.run);
         let wait = times.wait.saturating_sub(self.times.wait);
         self.times = times;
@@ -128,8 +130,11 @@ impl Member {
             self.credit.saturating_add(granted.as_nanos() as i64).saturating_sub(run.as_nanos() as i64);
         let most = BURST.as_nanos() as i64;
         self.credit = credit.clamp(-most * 25, most);
-        self.away = self.away.saturating_sub(elapsed) + overrun(run, granted, share);
+        self.away = self.away.saturating_sub(elapsed);
         self.still = if self.set.is_some() && run.is_zero() { self.still + elapsed } else { Duration::ZERO };
+        if by == ReservedBy::Deadline {
+            self.away += overrun(run, granted, share);
+        }
         let is_stopped = self.still >= STOPPED && scheduler::is_ready(self.tid);
         self.is_reserved = if !self.away.is_zero() || is_stopped {
             false
@@ -191,20 +196,22 @@ mod tests {
     struct Thread {
         member: Member,
         times: Times,
+        by: ReservedBy,
     }
 
     impl Thread {
         fn new() -> Thread {
             let mut member = Member::new(1, 0, Policy::default(), None);
             member.set = Some((0.25, true));
-            Thread { member, times: Times::default() }
+            Thread { member, times: Times::default(), by: ReservedBy::Deadline }
         }
 
         /// Checks it after it ran and waited for so many milliseconds of a tick.
         fn check(&mut self, run: u64, wait: u64, is_contended: bool) -> bool {
             self.times.run += Duration::from_millis(run);
             self.times.wait += Duration::from_millis(wait);
-            self.member.check(self.times, Situation { elapsed: TICK, is_contended });
+            let situation = Situation { elapsed: TICK, is_contended, by: self.by };
+            self.member.check(self.times, situation);
             self.member.is_reserved
         }
     }
@@ -270,12 +277,14 @@ mod tests {
     #[test]
     fn credit_bounds_a_real_time_policy() {
         let mut thread = Thread::new();
+        thread.by = ReservedBy::RoundRobin;
         let (mut ran, ticks) = (0, 5000);
         for _ in 0..ticks {
             let run = if thread.member.has_credit() { 20 } else { 0 };
             ran += run;
             thread.check(run, 20 - run, true);
         }
+        assert!(thread.member.away.is_zero(), "bursts are its credit");
         let share = ran as f64 / f64::from(ticks * 20);
         assert!((0.24..0.26).contains(&share), "{share}");
     }

@@ -271,7 +271,8 @@ impl Inner {
         if !state.members.iter().any(Member::is_checked) {
             return;
         }
-        let situation = Situation { elapsed, is_contended: machine.is_contended() };
+        let by = state.stats.policy;
+        let situation = Situation { elapsed, is_contended: machine.is_contended(), by };
         for member in state.members.iter_mut().filter(|member| member.is_checked()) {
             let was_reserved = member.is_reserved;
             member.check(member.read(), situation);
@@ -320,7 +321,7 @@ fn set(member: &mut Member, part: f64, by: &mut ReservedBy) {
         _ => member.former.set(member.tid).is_ok(),
     };
     if is_set {
-        if wanted.is_none() {
+        if wanted.is_none() && *by == ReservedBy::Deadline {
             member.leave();
         }
         member.set = wanted;
