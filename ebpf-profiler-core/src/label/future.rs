@@ -8,10 +8,11 @@ use crate::profile::Labels;
 
 /// Adds [`with_labels`](WithLabels::with_labels) to futures.
 pub trait WithLabels: Future + Sized {
-    /// Returns a future that has labels while it is polled, in whatever thread that is, in addition to those of the thread or of an
-    /// outer future. Values of the same key are replaced.
+    /// Returns a future that has labels while it is polled, in any thread.
     ///
-    /// Polls don't allocate. Without a profiler that includes this program a poll costs two nanoseconds more. Tasks that the future
+    /// It keeps the labels of the thread and of an outer future, but replaces values of the same key.
+    ///
+    /// Polls don't allocate. Without a profiler that includes this program a poll costs a few nanoseconds more. Tasks that the future
     /// spawns don't have its labels.
     ///
     /// # Examples

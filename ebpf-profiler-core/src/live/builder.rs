@@ -27,6 +27,7 @@ use super::source::LiveSource;
 use super::system::{LiveSystem, mappings_of_process};
 use super::threads::{KeptBudget, Parts, Threads};
 use super::trigger::Trigger;
+use super::waker::Waker;
 use crate::label::{self, Recording};
 use crate::language::Language;
 use crate::pipeline::{Clock, Pipeline};
@@ -420,13 +421,9 @@ impl Builder {
             pipeline.set_sweep(Box::new(move |is_kept| held_map::sweep(&held, is_kept)));
         }
         pipeline.set_kinds(kinds);
-        let labels = if includes_self {
-            pipeline.set_labels(std::process::id(), label::labels_at);
-            let pipes = |error| StartError::System { what: "create a pipe", error };
-            let waker = waker.try_clone().map_err(pipes)?;
-            Some(Recording::start(|| perf::clock_now(libc::CLOCK_MONOTONIC), move || waker.wake()))
-        } else {
-            None
+        let labels = match includes_self {
+            true => Some(record_labels(&mut pipeline, &waker)?),
+            false => None,
         };
         // The threads start with the priority that this one had.
         drop(reserved);
@@ -544,6 +541,13 @@ fn symbols(options: SymbolOptions, any_file_system: bool) -> Symbols {
     // While the privileges of the start are held.
     symbols.load_kernel();
     symbols
+}
+
+/// Lets the samples of this program have its labels, as long as the result lives.
+fn record_labels(pipeline: &mut Pipeline, waker: &Waker) -> Result<Recording, StartError> {
+    pipeline.set_labels(std::process::id(), label::labels_at);
+    let waker = waker.try_clone().map_err(|error| StartError::System { what: "create a pipe", error })?;
+    Ok(Recording::start(|| perf::clock_now(libc::CLOCK_MONOTONIC), move || waker.wake()))
 }
 
 /// Returns the system and the symbolizer, wrapped so that a recorder gets their answers.

@@ -87,6 +87,8 @@ mod loader;
 
 mod mapped_file;
 
+mod mapping_query;
+
 mod memory;
 
 mod mmap;

@@ -173,40 +173,6 @@ pub(super) fn generation(file: &std::fs::File) -> Option<u64> {
     (error == 0 && generation as u32 != 0).then_some(u64::from(generation as u32))
 }
 
-/// A mapping as `PROCMAP_QUERY` returns it: `struct procmap_query` of Linux 6.11.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct QueriedMapping {
-    size: u64,
-    flags: u64,
-    address: u64,
-    pub(super) start: u64,
-    pub(super) end: u64,
-    vma_flags: u64,
-    page_size: u64,
-    offset: u64,
-    pub(super) inode: u64,
-    pub(super) device: (u32, u32),
-    name_size: u32,
-    build_id_size: u32,
-    name: u64,
-    build_id: u64,
-}
-
-/// Asks for the mapping at an address in an open `/proc/PID/maps`.
-///
-/// # Errors
-///
-/// `ENOENT` if nothing is mapped there, `ENOTTY` before Linux 6.11.
-pub(super) fn query_mapping(maps: &std::fs::File, address: u64) -> io::Result<QueriedMapping> {
-    const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
-    let size = size_of::<QueriedMapping>() as u64;
-    let mut query = QueriedMapping { size, address, ..QueriedMapping::default() };
-    // SAFETY: the request reads and writes `size` bytes, and neither a name nor a build id, whose sizes are 0.
-    let error = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &raw mut query) };
-    if error == 0 { Ok(query) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Returns the id of this thread.
 pub(super) fn this_thread() -> u32 {
     // SAFETY: the call has no conditions.

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use super::perf::query_mapping;
+use super::mapping_query::query;
 
 /// A device as `/proc` prints it: major and minor number.
 type Device = (u32, u32);
@@ -36,7 +36,7 @@ pub(super) fn is_served(pid: u32, address: u64) -> bool {
 /// Returns the device of the file that a process maps at an address; `None` for other memory.
 fn device_at(pid: u32, address: u64) -> Option<Device> {
     let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
-    match query_mapping(&maps, address) {
+    match query(&maps, address) {
         Ok(mapping) => (mapping.inode != 0).then_some(mapping.device),
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => None,
         Err(_) => listed_device_at(maps, address),

@@ -29,7 +29,7 @@ impl Profile {
     /// Returns a profile of the samples for which `is_included` returns `true`.
     ///
     /// It has nothing of the other samples: no process, thread, module, stack or function that only they have. Names are
-    /// shared with this profile. Times, kinds and losses are those of the whole, as nobody knows whose samples were lost;
+    /// shared with this profile. It has the times, kinds and losses of the whole: nobody knows whose samples were lost.
     /// [`merge`](Profile::merge) counts the losses of several parts of a profile once.
     ///
     /// # Examples
@@ -91,18 +91,10 @@ mod tests {
     use super::*;
     use crate::language::Script;
     use crate::profile::{Process, ProfileBuilder, SampleKind, Thread};
-    use crate::sink::folded;
+    use crate::sink::folded::sorted_lines as lines;
     use crate::symbol::NoSymbols;
     use crate::testing;
     use crate::trace::{Found, Frame, ScriptId, Stop, Trace};
-
-    fn lines(profile: &Profile) -> Vec<String> {
-        let mut bytes = Vec::new();
-        folded::write(profile, &mut bytes).unwrap();
-        let mut lines: Vec<String> = String::from_utf8(bytes).unwrap().lines().map(Into::into).collect();
-        lines.sort();
-        lines
-    }
 
     /// Returns the names of all parts, used or not.
     fn parts(profile: &Profile) -> Vec<String> {

@@ -13,7 +13,7 @@ impl Profile {
     ///
     /// [`Symbols`](crate::symbol::Symbols) finds a file by its path and checks its build id. On another machine than the
     /// profile's, a file without a build id, or with another one, gives no names. Kernel frames are named if the symbolizer
-    /// [has](Symbolizer::has_kernel) the kernel that was sampled: in general that of the machine, until it boots again. A profiler
+    /// [has](Symbolizer::has_kernel) the kernel that was sampled. In general it has the kernel of this machine, until the next boot. A profiler
     /// with [`KernelSymbols`](crate::symbol::KernelSymbols) names them at once. JIT-compiled code and scripts cannot be named later.
     ///
     /// # Examples

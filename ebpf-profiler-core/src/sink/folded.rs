@@ -237,6 +237,16 @@ fn ending(call: &Call<'_>) -> &'static str {
     }
 }
 
+/// Returns the lines of a profile in alphabetical order.
+#[cfg(test)]
+pub(crate) fn sorted_lines(profile: &Profile) -> Vec<String> {
+    let mut bytes = Vec::new();
+    write(profile, &mut bytes).unwrap();
+    let mut lines: Vec<String> = String::from_utf8(bytes).unwrap().lines().map(Into::into).collect();
+    lines.sort();
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

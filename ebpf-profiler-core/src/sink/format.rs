@@ -88,7 +88,7 @@ impl Format {
         registered.push(self);
     }
 
-    /// Returns all formats: those of this crate, then the registered ones.
+    /// Returns the formats of this crate, then the registered ones.
     pub fn all() -> Vec<Format> {
         let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
         let own = OWN.into_iter().filter(|own| !registered.contains(own));

@@ -37,7 +37,9 @@ pub(super) fn attach(file: &File, target: &Target<'_>) -> Result<Attachment, Rea
     Ok(Attachment::new(walker, Names::new(layout, code, stubs)).with_code(ranges))
 }
 
-/// Returns the major version of the JDK. HotSpot of Java 8, which has one code heap, has a number of its own.
+/// Returns the major version of the JDK.
+///
+/// Java 8 is recognized by its single code heap: its virtual machine counts versions differently.
 fn version(tables: &Tables, memory: &dyn Memory) -> Result<i32, Reason> {
     if tables.address("CodeCache", "_heaps").is_some() {
         let at = tables.address("Abstract_VM_Version", "_vm_major_version").ok_or(Reason::Unsupported)?;
@@ -53,49 +55,14 @@ fn version(tables: &Tables, memory: &dyn Memory) -> Result<i32, Reason> {
 
 /// Returns the parameters of the kernel side's walker; `None` if fields are too far apart.
 fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> Option<Vec<u64>> {
-    let (blob, nmethod) = (&layout.blob, &layout.nmethod);
-    let deopt = nmethod.deopt.as_slice();
-    let handlers: Vec<u32> =
-        deopt.iter().flat_map(|deopt| iter::once(deopt.handler).chain(deopt.handler_mh)).collect();
-    let handler_size = if blob.is_relative { 4 } else { 8 };
-    let mut first = Part::new();
-    first.add(blob.frame_size, 4)?;
-    first.add(blob.frame_complete, 4)?;
-    first.add(blob.code, 8)?;
-    let mut second = Part::new();
-    deopt.iter().try_for_each(|deopt| second.add(deopt.orig_pc, 4))?;
-    second.add(nmethod.compile_id, 4)?;
-    // The second handler is rarely used, and left out where it doesn't fit.
-    let with_handlers = |part: Part, count: usize| {
-        let mut part = part;
-        handlers[..count].iter().try_for_each(|&at| part.add(at, handler_size))?;
-        Some((part, count))
-    };
-    let fitting = |part: Part| (1..=handlers.len()).rev().find_map(|count| with_handlers(part, count));
-    let (count, in_second) = match (fitting(first), fitting(second)) {
-        (Some((part, count)), _) => {
-            first = part;
-            (count, false)
-        }
-        (None, Some((part, count))) => {
-            second = part;
-            (count, true)
-        }
-        (None, None) if handlers.is_empty() => (0, false),
-        (None, None) => return None,
-    };
-    let of_handlers = if in_second { &second } else { &first };
-    let handler = |index: usize| match handlers[..count].get(index) {
-        Some(&at) => of_handlers.offset(at),
-        None => NONE.into(),
-    };
+    let (blob, nmethod, method) = (&layout.blob, &layout.nmethod, &layout.method);
+    let Parts { first, second, handlers, in_second } = Parts::new(layout)?;
     let flags = [
         (blob.is_relative, RELATIVE),
         (in_second, HANDLERS_IN_SECOND),
         (layout.version <= 8, BYTECODE_IN_SLOT_7),
     ];
     let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag);
-    let method = &layout.method;
     let mut parameters = vec![
         code.interpreter[0],
         code.interpreter[1],
@@ -113,8 +80,8 @@ fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> 
             0,
         ]),
         fields([
-            handler(0),
-            handler(1),
+            handlers[0],
+            handlers[1],
             nmethod.deopt.map_or(NONE.into(), |deopt| second.offset(deopt.orig_pc)),
             second.offset(nmethod.compile_id),
         ]),
@@ -126,6 +93,45 @@ fn parameters(layout: &Layout, code: &CodeMemory, virtual_threads: [u64; 6]) -> 
     parameters.resize(parameter::IDENTITY, 0);
     parameters.extend(method.identity().pack());
     Some(parameters)
+}
+
+/// The two parts of compiled code's blob that the walker reads.
+struct Parts {
+    first: Part,
+    second: Part,
+    /// Offsets of the deoptimization handlers in their part.
+    handlers: [u64; 2],
+    /// The handlers are in the second part.
+    in_second: bool,
+}
+
+impl Parts {
+    /// Divides the fields; `None` if they are too far apart.
+    fn new(layout: &Layout) -> Option<Parts> {
+        let (blob, nmethod) = (&layout.blob, &layout.nmethod);
+        let mut first = Part::new();
+        first.add(blob.frame_size, 4)?;
+        first.add(blob.frame_complete, 4)?;
+        first.add(blob.code, 8)?;
+        let mut second = Part::new();
+        nmethod.deopt.iter().try_for_each(|deopt| second.add(deopt.orig_pc, 4))?;
+        second.add(nmethod.compile_id, 4)?;
+        let none = [NONE.into(); 2];
+        let Some(deopt) = &nmethod.deopt else {
+            return Some(Parts { first, second, handlers: none, in_second: false });
+        };
+        let handlers: Vec<u32> = iter::once(deopt.handler).chain(deopt.handler_mh).collect();
+        let size = if blob.is_relative { 4 } else { 8 };
+        let in_first = first.with_most(&handlers, size);
+        let (part, count) = in_first.or_else(|| second.with_most(&handlers, size))?;
+        let mut offsets = none;
+        for (offset, &at) in offsets.iter_mut().zip(&handlers[..count]) {
+            *offset = part.offset(at);
+        }
+        let in_second = in_first.is_none();
+        *(if in_second { &mut second } else { &mut first }) = part;
+        Some(Parts { first, second, handlers: offsets, in_second })
+    }
 }
 
 /// Packs four numbers of 16 bits.
@@ -143,6 +149,16 @@ struct Part {
 impl Part {
     fn new() -> Part {
         Part { start: u32::MAX, end: 0 }
+    }
+
+    /// Returns the part extended by the first of some fields, as many as fit, and their number; `None` if none does.
+    fn with_most(self, fields: &[u32], size: u32) -> Option<(Part, usize)> {
+        let with = |count: usize| {
+            let mut part = self;
+            fields[..count].iter().try_for_each(|&at| part.add(at, size))?;
+            Some((part, count))
+        };
+        (1..=fields.len()).rev().find_map(with)
     }
 
     /// Extends the part by a field; `None` if it becomes too large.

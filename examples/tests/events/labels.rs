@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::future::{Future, pending};
 use std::hint::black_box;
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use ebpf_profiler_core::Profiler;
@@ -19,13 +17,7 @@ const CALLS: u64 = 300;
 #[ignore = "needs root"]
 fn samples_have_the_labels_of_the_scope_in_which_they_were_taken() {
     test_needs::root!();
-    let probe = Uprobe::entry(env::current_exe().unwrap(), "labelled_call");
-    let builder = Profiler::builder().frame_pointers_only().on(probe).pid(std::process::id());
-    let profiler = builder
-        .ring_size(64 << 20)
-        .deadline(Duration::from_secs(120))
-        .start()
-        .unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler();
     let threads: Vec<_> = ["blue", "red"].map(|tenant| std::thread::spawn(move || work(tenant))).into();
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let (profile, health) = profiler.finish().unwrap();
@@ -51,13 +43,7 @@ fn samples_have_the_labels_of_the_task_that_is_polled() {
     const POLLS: u64 = 20_000;
     const POLLS_PER_CALL: u64 = 100;
     test_needs::root!();
-    let probe = Uprobe::entry(env::current_exe().unwrap(), "labelled_call");
-    let builder = Profiler::builder().frame_pointers_only().on(probe).pid(std::process::id());
-    let profiler = builder
-        .ring_size(64 << 20)
-        .deadline(Duration::from_secs(120))
-        .start()
-        .unwrap_or_else(|error| panic!("{error}"));
+    let profiler = profiler();
     let task = |tenant: &'static str, request: i64| async move {
         for poll in 0..POLLS {
             if poll % POLLS_PER_CALL == 0 {
@@ -110,39 +96,12 @@ fn samples_have_the_labels_of_the_task_that_is_polled() {
     assert!(unlabelled * 50 <= profile.count(), "{unlabelled} of {}", profile.count());
 }
 
-/// Prints the nanoseconds of a poll: of a future without labels, of one with labels, and of one with labels while a profiler runs.
-#[test]
-#[ignore = "needs root"]
-fn a_poll_with_labels_costs_little() {
-    const POLLS: u32 = 1_000_000;
-    test_needs::root!();
-    fn nanos<F: Future>(future: F) -> u64 {
-        let mut future = std::pin::pin!(future);
-        let mut context = Context::from_waker(Waker::noop());
-        let start = Instant::now();
-        for _ in 0..POLLS {
-            assert!(black_box(future.as_mut()).poll(&mut context).is_pending());
-        }
-        (start.elapsed() / POLLS).as_nanos() as u64
-    }
-    let least = |labelled: bool| {
-        let labels = Labels::from([("tenant", "blue"), ("request", "7")]);
-        let nanos = |_| match labelled {
-            true => nanos(pending::<()>().with_labels(labels.clone())),
-            false => nanos(pending::<()>()),
-        };
-        (0..5).map(nanos).min().unwrap()
-    };
-    let (bare, idle) = (least(false), least(true));
-    let builder = Profiler::builder().frame_pointers_only().pid(std::process::id());
-    let profiler = builder.start().unwrap_or_else(|error| panic!("{error}"));
-    let profiled = least(true);
-    profiler.stop().unwrap();
-    println!("a poll: {bare} ns without labels, {idle} ns with, {profiled} ns with a profiler");
-    assert!(
-        idle.saturating_sub(bare) < profiled.saturating_sub(bare) / 2,
-        "without a profiler nothing is set"
-    );
+/// Samples the calls of this program.
+fn profiler() -> Profiler {
+    let probe = Uprobe::entry(env::current_exe().unwrap(), "labelled_call");
+    let builder = Profiler::builder().frame_pointers_only().on(probe).pid(std::process::id());
+    let builder = builder.ring_size(64 << 20).deadline(Duration::from_secs(120));
+    builder.start().unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Makes calls without labels, with one, and with two.

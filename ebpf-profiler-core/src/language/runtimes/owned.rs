@@ -75,41 +75,30 @@ impl Owned {
     }
 }
 
-/// Returns the areas in a mapping, each of which begins with the address of another one and its own size. `None` if it can't be told: the
-/// mapping is unreadable, or nothing was written to it yet.
+/// Returns the areas in a mapping. `None` if the mapping is unreadable, or if nothing was written to it yet.
+///
+/// An area begins with the address of another area, and with its own size.
 fn linked_areas(range: Range<u64>, memory: &dyn Memory) -> Option<Vec<Range<u64>>> {
-    let mut areas: Vec<Range<u64>> = Vec::new();
+    let head = |at: u64| Some((memory.u64(at).ok()?, memory.u64(at + 8).ok()?));
+    if head(range.start)? == (0, 0) {
+        return None;
+    }
+    let mut areas = Vec::new();
     let mut at = range.start;
     for _ in 0..MAX_PAGES {
         if at >= range.end {
             break;
         }
-        let [link, size] = match memory.array::<16>(at) {
-            Ok(bytes) => words(bytes),
-            Err(_) if at == range.start => return None,
-            Err(_) => break,
-        };
-        if at == range.start && [link, size] == [0, 0] {
-            return None;
-        }
-        let is_area =
-            link % PAGE == 0 && link >> 47 == 0 && size != 0 && size % PAGE == 0 && size <= range.end - at;
-        if !is_area {
+        let Some((link, size)) = head(at) else { break };
+        let is_link = link % PAGE == 0 && link >> 47 == 0;
+        if is_link && size != 0 && size % PAGE == 0 && size <= range.end - at {
+            areas.push(at..at + size);
+            at += size;
+        } else {
             at += PAGE;
-            continue;
         }
-        match areas.last_mut() {
-            Some(last) if last.end == at => last.end += size,
-            _ => areas.push(at..at + size),
-        }
-        at += size;
     }
     Some(areas)
-}
-
-fn words(bytes: [u8; 16]) -> [u64; 2] {
-    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|index| bytes[at + index]));
-    [word(0), word(8)]
 }
 
 /// Size of a page.
@@ -121,22 +110,19 @@ const MAX_PAGES: usize = 1024;
 #[test]
 fn areas_are_found_by_the_size_that_each_begins_with() {
     use crate::language::Unreadable;
+    // Words by address; others are none of an area, and unreadable at the end.
     let found = |words: &[(u64, u64)]| {
         let read = |address: u64, buffer: &mut [u8]| {
-            let index = words.iter().position(|&(at, _)| at == address);
-            let pair = [0, 8].map(|offset| {
-                let word = words.iter().find(|&&(at, _)| at == address + offset);
-                word.map_or(0x1234, |&(_, word)| word).to_le_bytes()
-            });
-            buffer.copy_from_slice(&pair.concat());
-            if index.is_none() && address >= 0x5_0000 { Err(Unreadable) } else { Ok(()) }
+            let word = words.iter().find(|&&(at, _)| at == address);
+            buffer.copy_from_slice(&word.map_or(0x1234, |&(_, word)| word).to_le_bytes());
+            if word.is_none() && address >= 0x5_0000 { Err(Unreadable) } else { Ok(()) }
         };
         let areas = linked_areas(0x1_0000..0x6_0000, &read)?;
         Some(areas.iter().map(|area| (area.start, area.end)).collect::<Vec<_>>())
     };
     // Two areas that the kernel merged, a page of another owner, and an area at the end.
     let merged = [(0x1_0000, 0x2_0000), (0x1_0008, 0x1_0000), (0x2_0000, 0), (0x2_0008, 0x1_0000)];
-    assert_eq!(found(&merged), Some(vec![(0x1_0000, 0x3_0000)]));
+    assert_eq!(found(&merged), Some(vec![(0x1_0000, 0x2_0000), (0x2_0000, 0x3_0000)]));
     let last = [(0x4_0000, 0x1_0000), (0x4_0008, 0x2_0000)];
     assert_eq!(found(&last), Some(vec![(0x4_0000, 0x6_0000)]));
     // Beyond its mapping, and no size.

@@ -17,7 +17,7 @@ const INACTIVE_AFTER: Duration = Duration::from_millis(150);
 /// Time for which a thread may exceed its share with a real-time policy.
 const BURST: Duration = Duration::from_millis(40);
 
-/// Time by which a thread may exceed its part between two checks: the kernel notices it at the next timer interrupt.
+/// Maximum time by which a thread exceeds its part in ordinary work: the kernel notices it at the next timer interrupt.
 const OVERRUN: Duration = Duration::from_millis(10);
 
 /// A thread of a reservation.
@@ -166,7 +166,7 @@ impl Member {
     }
 }
 
-/// Returns the time until a thread that ran for `run` instead of `granted` has had as much as it used; 0 if a timer interrupt explains it.
+/// Returns the time in which a thread pays back that it ran for `run` instead of `granted`; 0 if a timer interrupt explains it.
 ///
 /// A thread exceeds its part by far when the CPU can't be taken from it: a virtual machine that was paused, or a long section of the
 /// kernel. With `SCHED_DEADLINE` it would be stopped until that is paid back: minutes, for a second and a small part.
@@ -184,7 +184,7 @@ fn scaled(time: Duration, share: f64) -> Duration {
 /// Maximum time that a thread stays away from the reservation after one overrun.
 const MAX_AWAY: Duration = Duration::from_secs(3600);
 
-/// Time after which a thread that is ready and doesn't run is stopped by the kernel.
+/// Time without a CPU after which a ready thread counts as stopped by the kernel.
 const STOPPED: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub enum DecodeError {
         /// Version of the format.
         found: u64,
     },
-    /// There are more than [`Profile::MAX_ENCODED`] bytes, 4,194,304 parts other than events, or 65,536 frames in a stack.
+    /// The profile exceeds a limit: [`Profile::MAX_ENCODED`] bytes, 4,194,304 parts other than events, or 65,536 frames in a stack.
     TooLarge,
     /// The bytes end before the profile does.
     Truncated,

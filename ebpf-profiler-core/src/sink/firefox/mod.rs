@@ -10,8 +10,8 @@
 //!     "shared": { "stackTable": { "length": 2, "frame": [0,1], "prefixOffset": [0,1] }, "frameTable": …, "stringArray": … } }
 //! ```
 //!
-//! Every event is a sample with its time. A thread of the file has the events of one kind in one thread: those of other kinds
-//! than the first have the kind in their name, such as `main (off-cpu)`.
+//! Every event is a sample with its time. Each thread has a thread of the file for each kind of events. Those of all kinds but the
+//! first have the kind in their name: `main (off-cpu)`.
 //!
 //! | kind | `weightType` | weight |
 //! | --- | --- | --- |
