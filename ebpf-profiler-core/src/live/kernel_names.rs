@@ -51,7 +51,7 @@ impl LiveNames {
             kind: RAW_TRACEPOINT,
             function: (0, 0),
             instructions: &instructions(&format, &text),
-            license: c"GPL",
+            license: c"Dual MIT/GPL",
             types: None,
             functions: &[],
         };

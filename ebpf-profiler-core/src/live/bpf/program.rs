@@ -103,7 +103,7 @@ pub(in crate::live) fn load_empty_of_function(function: u32) -> io::Result<Owned
         function: (FUNCTION_ENTRY, function),
         // r0 = 0; exit
         instructions: &[instruction(0xb7), instruction(0x95)],
-        license: c"GPL",
+        license: c"Dual MIT/GPL",
         types: None,
         functions: &[],
     };
