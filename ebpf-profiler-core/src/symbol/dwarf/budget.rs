@@ -1,7 +1,5 @@
 //! The work budget of a file.
 
-use addr2line::gimli;
-
 use crate::elf::ElfError;
 
 /// The number of steps left for a file.
@@ -14,7 +12,7 @@ pub(super) struct Budget(u64);
 /// The reason for skipping a piece of debug information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is invalid or cannot be read.
+    /// The data is invalid or cannot be read.
     Malformed,
     /// The budget of the file is used up.
     Exhausted,

@@ -2,7 +2,7 @@
 //!
 //! This is all that is cached of a file's debug information: 16 bytes per unit and 12 per range of code.
 
-use addr2line::gimli::{DebugAranges, Encoding, LittleEndian, Range, UnitType};
+use gimli::{DebugAranges, Encoding, LittleEndian, Range, UnitType};
 use hashbrown::HashSet;
 
 use super::budget::{Budget, Fault};

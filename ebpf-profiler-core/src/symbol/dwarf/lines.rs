@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use addr2line::gimli::{
+use gimli::{
     ColumnType, DebugLine, DebugLineOffset, FileEntry, IncompleteLineProgram, LineProgramHeader, LineRow,
     LittleEndian,
 };

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use addr2line::gimli::{self, AttributeValue, UnitOffset};
+use gimli::{AttributeValue, UnitOffset};
 use hashbrown::HashMap;
 
 use super::budget::{Budget, Fault};

@@ -2,8 +2,8 @@
 
 use std::cell::OnceCell;
 
-use addr2line::gimli::{EndianSlice, LittleEndian};
 use flate2::{Decompress, FlushDecompress, Status};
+use gimli::{EndianSlice, LittleEndian};
 use object::LittleEndian as LE;
 use object::elf::{CompressionHeader64, ELFCOMPRESS_ZLIB};
 use object::pod;

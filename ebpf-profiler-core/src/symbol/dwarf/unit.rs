@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use addr2line::gimli::{
+use gimli::{
     self, Abbreviations, AttributeValue, DebugAbbrev, DebugAbbrevOffset, DebugAddr, DebugAddrBase,
     DebugAddrIndex, DebugInfo, DebugInfoOffset, Encoding, LittleEndian, Range, Reader, UnitHeader,
 };

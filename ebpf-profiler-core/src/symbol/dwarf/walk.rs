@@ -4,7 +4,7 @@
 
 use std::rc::Rc;
 
-use addr2line::gimli::{self, AttributeValue, Encoding, EntriesRaw, Range};
+use gimli::{AttributeValue, Encoding, EntriesRaw, Range};
 
 use super::budget::{Budget, Fault};
 use super::names::Naming;
