@@ -59,6 +59,12 @@
 //!   Profiler: of the running machine · Replay: of a recording, without privileges
 //! ```
 //!
+//! # Manual
+//!
+//! [How it works](manual::how_it_works) · [events](manual::events) · [runtimes](manual::runtimes) · [losses](manual::losses) ·
+//! [cost](manual::cost) · [security](manual::security) · [running as an agent](manual::agent) ·
+//! [unwinding without the profiler](manual::unwinding) · [instead of pprof-rs](manual::instead_of_pprof_rs)
+//!
 //! # Limitations
 //!
 //! <!-- not -->
@@ -95,46 +101,21 @@
 //!
 //! <!-- cost -->
 //! Measured on a virtual machine with two CPUs and kernel 6.18, both sides of a row in alternation; compare ratios rather than
-//! times. `kernel_side`, `languages`, `naming`, `jvm`, `whole_profiler` and `events` are benchmarks:
-//! `cargo bench -p benches --bench NAME`, as root.
+//! times. The first word of the last column names the benchmark: `cargo bench -p benches --bench NAME`, as root.
 //!
 //! | measurement | ours | compared with | benchmark and baseline |
 //! | --- | --- | --- | --- |
 //! | one sample in the kernel, 10 frames | 1.1 µs | 1.5 µs | `kernel_side`: the kernel's own frame-pointer walk of the same program |
-//! | 50 frames | 1.8 µs | 2.8 µs | |
 //! | 120 frames | 2.8 µs | 5.1 µs | |
-//! | 300 frames | 5.4 µs | 11 µs | |
 //! | 100 frames of Python 3.11 | 7.7 µs | 0.7 µs | `languages`: the same program's native frames alone |
 //! | 100 frames of Java 17, compiled | 5.5 µs | 25 µs | `languages --peer`: the OpenTelemetry profiler (b442421) on the same thread |
-//! | 100 frames of Java 17, interpreted | 7.0 µs | 21 µs | |
-//! | 100 frames of Node.js 26, optimized, of one function | 6.3 µs | 26 µs | |
-//! | 100 frames of Node.js 26, baseline, of one function | 12 µs | 25 µs | |
-//! | 100 frames of Node.js 26, interpreted, of one function | 8.5 µs | 30 µs | |
-//! | 100 frames of Node.js 26, optimized, of different functions | 15 µs | 27 µs | |
-//! | 100 frames of PHP 8.2, of one function | 5.6 µs | 18 µs | |
-//! | 100 frames of Ruby 2.7, of one method | 8.7 µs | 19 µs | |
-//! | 100 frames of Perl 5.36 | 10 µs | 30 µs | |
-//! | naming a Python function, first time | 9.4 µs | 7.2 µs | `naming`, 3.13: the same memory reads alone |
-//! | naming it again | 0.1 µs | 19 µs | `naming`, 3.13: a frame in a sample of py-spy, which reads frame and name each time |
-//! | naming a compiled Java method, first time and again | 14, 0.4 µs | | `jvm`, 17: 25,000 methods |
-//! | attaching to a Java virtual machine | 0.8 ms | | `jvm` |
-//! | peak memory with 20,000 compiled methods, sampled at 4,999 Hz | 38 MiB | 24 MiB | `jvm`: without languages |
 //! | CPU time of 30 s at 97 Hz, two busy threads, with names | 0.09 s | 0.16 s | `whole_profiler`: `perf record -g`, without names |
-//! | of that: start, sampling, naming and writing | 0.04, 0.02, 0.03 s | | `whole_profiler` |
 //! | peak memory, with names | 16 MiB | | `whole_profiler` |
-//! | kernel maps without and with tables | 7.3, 7.5 MiB | | `whole_profiler` |
-//! | bytes per sample, wake-ups per second | 529, 0.15 | | `whole_profiler` |
 //! | program start to the first sample | 66 ms | | `whole_profiler`, both CPUs busy |
-//! | samples lost | 0 of 5,806 | | `whole_profiler` |
-//! | whole stacks of processes that live 30 ms | 100 % | | `whole_profiler`, 200 in a row |
 //! | a switch between threads that is not sampled | 92 ns | 145 ns | `events`: a script of bpftrace with a threshold; time in eBPF programs |
-//! | one that a filter drops | 126 ns | | the statistics' own time, 32 ns, is in each of these: that of a program without work |
-//! | one that is sampled with its stack | 8.5 µs | 1.3 µs | a script that adds times up by stack, in the kernel |
-//! | waits of a program that switches 100,000 times a second, all sampled | 0.86 | 1 | `events --peer` in the emulated kernel 6.12: time in programs, OpenTelemetry's off-CPU mode, which needs kprobes |
-//! | a `malloc` that a filter drops, sampled | 77, 405 ns | 38, 79 ns | scripts that count, and add bytes up by stack; the probe's trap costs 0.4 µs more |
-//! | a program that switches 100,000 times a second, not sampled and sampled | 1.01, 2.58 times as long | 1.01, 1.15 | the same scripts |
-//! | one that allocates a million times a second, filtered and sampled | 1.49, 1.90 times as long | 1.45, 1.50 | |
 //! <!-- /cost -->
+//!
+//! [`manual::cost`] has all rows: further languages and events, naming, memory, large machines.
 //!
 //! # Features
 //!
@@ -157,14 +138,16 @@
 //! | [`symbol`] | names for frames. Seam: [`Symbolizer`](symbol::Symbolizer) |
 //! | [`profile`] | a finished profile, and the tree that flame graphs draw |
 //! | [`label`] | labels of this program's own work, also across `.await`, without feature `live` |
-//! | [`sink`] | flame graph, SVG, folded text, Firefox Profiler, speedscope, table. Seams: [`Sink`](sink::Sink), [`Format`](sink::Format) |
+//! | [`sink`] | flame graph, SVG, folded text, Firefox Profiler, speedscope, table. Seams: [`Sink`], [`Format`](sink::Format) |
 //! | [`replay`] | recordings |
 //! | [`live`] | the profiler of the running machine |
+//! | [`stats`] | counters of a profiler's stages |
+//! | [`manual`] | pages on the profiler as a whole |
 //! | [`testing`] | profiles from text, and the conformance test of languages |
 //!
 //! The parts in between, from the kernel's ring buffer to a profile, are private.
 //!
-//! A seam is a trait with few methods. Closures implement those with one method, such as [`Sink`](sink::Sink).
+//! A seam is a trait with few methods. Closures implement those with one method, such as [`Sink`].
 //!
 //! # Errors and losses
 //!
@@ -172,12 +155,12 @@
 //!
 //! | failure | reported by |
 //! | --- | --- |
-//! | the profiler can't start | [`StartError`](live::StartError), with a remedy |
+//! | the profiler can't start | [`StartError`], with a remedy |
 //! | the event stream breaks | [`StopError`](live::StopError) from the next call |
 //! | a stack is truncated | [`Stop`](trace::Stop) in its trace, and a frame in every flame graph |
 //! | the ring buffer is full | [`Profile::losses`](profile::Profile::losses), [`Health::lost`](live::Health::lost) |
-//! | a record cannot be decoded | [`PipelineStats::malformed`](PipelineStats::malformed) |
-//! | a file has no usable unwind data | [`RegistryStats::without_table`](RegistryStats::without_table), by reason |
+//! | a record cannot be decoded | [`PipelineStats::malformed`](stats::PipelineStats::malformed) |
+//! | a file has no usable unwind data | [`RegistryStats::without_table`](stats::RegistryStats::without_table), by reason |
 //! | a script's function cannot be named | the frame shows the reason; [`InterpreterStats`](language::InterpreterStats) |
 //! | an address has no symbol | the frame shows file and offset; [`SymbolStats`](symbol::SymbolStats) |
 //! | a sink fails | [`Health::sink_errors`](live::Health::sink_errors); sampling goes on |
@@ -198,38 +181,7 @@
 //! error and not a signal. Unsafe code is denied outside the modules that talk to the kernel. Parsers have fuzz targets.
 //! A program can still forge its own stack, and a profile shows its readers the activity of all users.
 //!
-//! [`Limits`], set by [`Builder::limits`](live::Builder::limits), bound the memory that other programs can cause:
-//!
-//! | bound | default | beyond it |
-//! | --- | --- | --- |
-//! | executable mappings of a process | 16,384 | its samples in others end with `too many mappings` |
-//! | of all processes, shared ones once | 262,144; up to 1,048,576 on machines of more than 64 CPUs or 64 GiB | idle processes are read again; then those with more than a 64th are left out for 10 s |
-//! | processes | 32,768; up to 131,072 on such machines | those without samples are read again |
-//! | files that a process maps as code | 1,024 | frames without names |
-//! | of all processes | 16,384 | unused ones are dropped, then frames without names |
-//! | bytes of their paths | 4 MiB | 64 bytes of each name are kept |
-//! | bytes of the different stacks of a process in a profile | 4 MiB times √(2 × CPUs): 8 MiB on 2 CPUs, 90 MiB on 256, never more than 128 MiB | further stacks keep their kernel frames and innermost function |
-//! | of all processes | twice as much | |
-//! | bytes of events that wait | 4 MiB a batch | samples are lost and counted |
-//!
-//! # Large machines
-//!
-//! Cost at 97 Hz with three kinds of samples, where a twentieth of the processes is replaced each second, in a fortieth as many
-//! containers:
-//!
-//! | CPUs | processes | CPU time in user space, of one CPU | memory, with a profile of 8 s | tables and mappings | buffers and maps |
-//! | --- | --- | --- | --- | --- | --- |
-//! | 2 | 200 | 0.1 % | 2 MiB | 0.3 MiB | 8 MiB |
-//! | 16 | 1,250 | 0.7 % | 7 MiB | 0.8 MiB | 13 MiB |
-//! | 64 | 5,000 | 3 % | 22 MiB | 3 MiB | 29 MiB |
-//! | 256 | 20,000 | 15 % | 84 MiB | 11 MiB | 116 MiB |
-//!
-//! The first columns are simulated, without privileges: `cargo bench -p benches --bench scale`, 3.7 to 6.3 µs a sample, of which
-//! a fifth is unwound in user space, as their processes are new. Where processes stay, a sample takes 2.1 to 3.3 µs with
-//! 1,000 processes on 256 CPUs and 3.8 to 4.4 µs with 20,000. The last column is computed: the ring buffer (4 to 32 MiB), 74 KB for
-//! the buffer of each CPU, 260 KiB for its life events, and the maps of processes. The working memory of the kernel side and the
-//! names of functions come on top. Files of 500 containers that another user than root may write are shared by nobody: 228 MiB of
-//! tables, and 176 MiB of memory, more.
+//! [`Limits`] bound the memory that other programs can cause: [`manual::security`] lists the bounds, the privileges and the trust.
 //!
 //! # Minimum kernel version
 //!
@@ -237,6 +189,7 @@
 //!
 //! [`Counter`]: ebpf_programs::abi::reason::Counter
 //! [`Profile::summary`]: profile::Profile::summary
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -279,13 +232,15 @@ pub mod replay;
 #[cfg(feature = "live")]
 pub mod live;
 
-#[cfg(feature = "live")]
-pub use live::Profiler;
+pub mod stats;
 
-pub use jit::JitStats;
-pub use pipeline::PipelineStats;
-pub use registry::{Limits, RegistryStats};
-pub use sample::SourceError;
+pub mod manual;
+
+#[cfg(feature = "live")]
+pub use live::{Builder, Filter, Health, Profiler, StartError, Trigger};
+pub use profile::{Profile, Sample};
+pub use registry::Limits;
+pub use sink::Sink;
 
 pub mod testing;
 

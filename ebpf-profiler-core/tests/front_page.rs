@@ -1,16 +1,17 @@
-//! Shared passages of the README and this crate's front page are equal.
+//! Shared passages of the workspace's README, this crate's README and its front page are equal.
 //!
-//! Both mark these passages with comments: `<!-- cost --> ... <!-- /cost -->`. The README is the original:
-//! `FRONT_PAGE=write cargo test -p ebpf-profiler-core --test front_page` updates the front page.
+//! They mark these passages with comments: `<!-- needs --> ... <!-- /needs -->`. The workspace's README is the original:
+//! `FRONT_PAGE=write cargo test -p ebpf-profiler-core --test front_page` updates the others.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fs;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lib.rs");
+const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 
 /// Names of the passages.
-const SHARED: [&str; 7] = ["sentence", "dependencies", "code", "prints", "not", "needs", "cost"];
+const SHARED: [&str; 6] = ["sentence", "dependencies", "code", "prints", "not", "needs"];
 
 #[test]
 fn readme_and_front_page_agree() {
@@ -19,8 +20,10 @@ fn readme_and_front_page_agree() {
         write(&readme);
     }
     let page = documentation(&fs::read_to_string(PAGE).unwrap());
+    let own = fs::read_to_string(README).unwrap();
     for name in SHARED {
         assert_eq!(shown(passage(&page, name)), shown(passage(&readme, name)), "{name}");
+        assert_eq!(passage(&own, name), passage(&readme, name), "{name}");
     }
 }
 
@@ -37,12 +40,18 @@ fn code_comes_early_and_is_short() {
     assert!(code.count() <= 12);
 }
 
-/// Returns the workspace's README, or the packaged copy.
+/// The registry shows the crate's README alone, so nothing there leads to a file of the repository.
+#[test]
+fn readme_of_the_crate_links_to_web_pages_only() {
+    let own = fs::read_to_string(README).unwrap();
+    let targets: Vec<&str> = own.split("](").skip(1).filter_map(|rest| rest.split(')').next()).collect();
+    assert!(targets.len() >= 4 && targets.iter().all(|target| target.starts_with("https://")), "{targets:?}");
+}
+
+/// Returns the workspace's README; in a package, which lacks it, the crate's.
 fn readme() -> String {
-    let folder = env!("CARGO_MANIFEST_DIR");
-    fs::read_to_string(format!("{folder}/../README.md"))
-        .or_else(|_| fs::read_to_string(format!("{folder}/README.md")))
-        .unwrap()
+    let workspace = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    fs::read_to_string(workspace).or_else(|_| fs::read_to_string(README)).unwrap()
 }
 
 /// Returns the text of a file's `//!` comments.
@@ -62,8 +71,13 @@ fn shown(passage: &str) -> String {
     passage.lines().filter(|line| !line.starts_with("# ")).map(|line| format!("{line}\n")).collect()
 }
 
-/// Copies the README's passages to the front page, except those in which it hides lines.
+/// Copies the README's passages to the crate's README and to the front page, except those in which the page hides lines.
 fn write(readme: &str) {
+    let mut own = fs::read_to_string(README).unwrap();
+    for name in SHARED {
+        own = own.replace(passage(&own, name), passage(readme, name));
+    }
+    fs::write(README, own).unwrap();
     let mut source = fs::read_to_string(PAGE).unwrap();
     for name in SHARED {
         let (from, to) = (format!("//! <!-- {name} -->\n"), format!("//! <!-- /{name} -->"));

@@ -46,3 +46,24 @@ pub use trigger::{print_triggers_on_request, triggers};
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Programs of the manual, with all crates that they name.
+#[cfg(doctest)]
+mod manual {
+    macro_rules! pages {
+        ($($page:ident $file:literal)+) => {
+            $(#[doc = include_str!(concat!("../../ebpf-profiler-core/src/manual/", $file))] struct $page;)+
+        };
+    }
+
+    pages! {
+        HowItWorks "how_it_works.md"
+        Events "events.md"
+        Runtimes "runtimes.md"
+        Losses "losses.md"
+        Security "security.md"
+        Agent "agent.md"
+        Unwinding "unwinding.md"
+        InsteadOfPprofRs "instead_of_pprof_rs.md"
+    }
+}

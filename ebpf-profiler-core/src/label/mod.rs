@@ -17,7 +17,7 @@
 //!
 //! A sample is read up to some 0.3 s after it was taken. So each thread keeps the changes of ten seconds, at most the last 131,072 (3 MiB;
 //! 0.6 s of 100,000 polls a second), and wakes the profiler after each eighth of them. Samples that are read still later have no labels, and are counted in
-//! [`PipelineStats::unlabelled`](crate::PipelineStats::unlabelled). A profile has at most 16,384 combinations of threads and labels; later ones
+//! [`PipelineStats::unlabelled`](crate::stats::PipelineStats::unlabelled). A profile has at most 16,384 combinations of threads and labels; later ones
 //! have none. Recordings don't hold labels.
 //!
 //! # Examples

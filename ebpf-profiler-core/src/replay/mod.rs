@@ -74,7 +74,7 @@
 //! | *segment* | flags, offset `u64`, address `u64`, size in the file `u64`, size in memory `u64` |
 //! | *function* | name `text`, file `text`, first line, `list` of position and line; then, if functions are inlined into it, `list` of name `text`, file `text`, first line, and `list` of position and `list` of index of the function and line |
 //!
-//! A recording that contradicts itself is an [error](crate::SourceError::Format). Reading takes memory in
+//! A recording that contradicts itself is an [error](crate::replay::SourceError::Format). Reading takes memory in
 //! proportion to the answers in it.
 
 mod record;
@@ -121,3 +121,5 @@ pub use recorder::{RecordOptions, Recorder};
 #[doc(hidden)]
 pub use recording_system::RecordingSystem;
 pub use run::Profiles;
+
+pub use crate::sample::SourceError;
