@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{path}: {} addresses", addresses.len());
     for step in STEPS {
-        // A process of its own, because memory that was used once doesn't go back to the system.
+        // A separate process, because a process does not return memory to the system.
         let status =
             Command::new(std::env::current_exe()?).args([&path, &count.to_string(), step]).status()?;
         status.success().then_some(()).ok_or("a step failed")?;

@@ -53,7 +53,7 @@ pub struct BareFunction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Entry {
-    /// None: it was called, so that the return address is at the stack pointer, and the frame pointer is the caller's.
+    /// Nothing is saved yet: the code was just called, so the return address is at the stack pointer, and the frame pointer is the caller's.
     Called,
     /// A whole frame, to which the frame pointer leads: it was returned to at its first instruction.
     Framed,

@@ -6,6 +6,7 @@
 //! ```toml
 //! [dependencies]
 //! ebpf-profiler-core = "0.1"
+//! ebpf-profiler-unwind = "0.1"
 //! ebpf-profiler-hll = "0.1"
 //! ```
 //!
@@ -44,7 +45,7 @@
 //! | [V8](v8) | Node.js 12 to 26 | exported `v8dbg_*` variables and the symbol table, in any file | interpreted, baseline and optimized functions, inlined ones, builtins | as in DevTools; file; line, that of the function unless V8 has optimized it or it threw |
 //! | [PHP](php) | 7.4 to 8.4, built for threads (ZTS) or not | exported symbols in any file, or the code of a static program | functions of scripts and internal functions, in their exact positions | with class; file; line of each frame |
 //! | [Perl](perl) | 5.32 to 5.42 | exported symbols, in any file | subs, formats and evals, in their exact positions | with package; file; line of each frame |
-//! | [HotSpot](hotspot) | 11, 17, 21, 25; programs in Java, Kotlin, Scala, Groovy, JRuby | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
+//! | [HotSpot](hotspot) | 8, 11, 17, 21, 25 to 28 (those between were not run); programs in Java, Kotlin, Scala, Groovy, JRuby | exported symbols, in any file | interpreted, compiled and inlined methods, native wrappers, stubs, in their exact positions | class and method in Java form; file; line of each frame |
 //! | [Ruby](ruby) | 2.7 to 3.4 | exported symbols, and the code of the loop | all threads and fibers; methods in C | with the path of the class; file; line of each frame |
 //! | [LuaJIT](luajit) | 2.0 and 2.1 on x86_64, interpreter and traces | exported symbols or the symbol table, and unwind rules | functions in Lua and in C, coroutines, several states, in their exact positions | as the caller names them; file; line of each frame |
 //!
@@ -56,7 +57,7 @@
 //! * Runtimes that export no symbols and are stripped are not found, except static builds of PHP.
 //! * In code of Ruby's YJIT the line of the innermost method may be that of an earlier instruction. In code of
 //!   PHP's JIT the innermost function has no line. LuaJIT's traces show the function in which the trace began.
-//! * A stack in code that PCRE compiles for regular expressions is cut if PCRE runs it on a stack of its own
+//! * A stack in code that PCRE compiles for regular expressions is cut if PCRE runs it on a separate stack
 //!   (`jit_machine_stack_exec`).
 //! * HotSpot: in a `libjvm.so` without a symbol table, one marked frame stands for those callers of a virtual thread that are in
 //!   the heap.
@@ -71,7 +72,8 @@
 //!   once a file  once a file     once a process   once a function once a function
 //! ```
 //!
-//! There is one folder per language, each with these files, and shared modules beside them: `accessor` reads from the
+//! There is one folder per language, with `find` and `name` in each. Most have `attach`; offsets, line tables, text and JIT compilers have
+//! files of their own where they take more than a few lines. Shared modules are beside them: `accessor` reads from the
 //! machine code of an accessor function where a thread's state is stored, `thread_local` turns that into a path through
 //! memory (keys of glibc and musl, thread-local variables of all models), `split` finds cold parts of a function, `fde` reads the
 //! ranges of functions, `c_text` text that ends with a zero byte.
@@ -114,6 +116,7 @@
 //! The memory and the files of profiled processes are untrusted input. Lengths are bounded before memory is allocated,
 //! lists have a maximum length, and implausible data yields a [`Reason`](ebpf_profiler_core::language::Reason). Tests and
 //! fuzz targets with hostile memory check this. There is no unsafe code.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

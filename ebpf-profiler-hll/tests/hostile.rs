@@ -114,7 +114,7 @@ fn attaches_only_to_initialized_runtime() {
     assert_eq!(attach(&World::default()).unwrap_err(), Reason::Unreadable);
 }
 
-/// 2.7 keeps thread states in a list of its own; the state in use has a symbol.
+/// 2.7 keeps thread states in a separate list; the state in use has a symbol.
 #[test]
 fn searches_threads_of_2_7_that_are_not_in_use() {
     let file = fake::file((2, 7), &[]);

@@ -3,6 +3,7 @@
     not(all(feature = "http", feature = "pprof")),
     doc = "OpenTelemetry profiles and pprof from ebpf-profiler."
 )]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

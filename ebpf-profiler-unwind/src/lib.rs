@@ -137,6 +137,7 @@
 //! [gimli]: https://docs.rs/gimli
 //! [Compiled]: ebpf_profiler_core::unwind::Compiled
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 

@@ -39,7 +39,7 @@ fn each_is_written_as_it_was_read() {
     }
 }
 
-/// So that a walker that finds fewer frames can't go unnoticed: each word that was read matters.
+/// Each word that was read matters: without it a walk finds fewer frames.
 #[test]
 fn without_one_of_its_words_a_stack_is_another() {
     let (_, text) = texts().find(|(name, _)| name == "bash.case").unwrap();

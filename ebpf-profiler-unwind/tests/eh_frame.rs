@@ -179,7 +179,7 @@ fn rules_beyond_the_usual() {
     assert_eq!((table.unsupported(), table.malformed()), (3, 0));
 }
 
-/// One function has its frame on rbx: all of the file say what becomes of rbx, those before it, too.
+/// One function has its frame address in rbx: then rows of all functions of the file, also earlier ones, say where rbx is saved.
 #[test]
 fn a_register_that_an_address_starts_from_is_kept() {
     let mut frames = Frames::default();
@@ -310,7 +310,7 @@ fn a_function_of_many_pages_answers_on_each() {
     assert_eq!(table.rule(CODE + 0x10_8000), None);
 }
 
-/// zstd: nothing is made of it, and that is said.
+/// Sections compressed with zstd are skipped and counted.
 #[test]
 fn sections_that_are_packed_in_an_unknown_way_are_counted() {
     const COMPRESSED: u64 = 1 << 11;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! There is no coverage to go by, so an input is kept to go on from when what comes out of it was never seen before:
-//! other kinds of rules, another number of rows, more that makes no sense.
+//! other kinds of rules, another number of rows, more invalid data.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -38,14 +38,14 @@ impl Random {
 /// The largest input; longer ones only take longer.
 const MAX_SIZE: usize = 4096;
 
-/// So many inputs are kept to go on from.
+/// Maximum number of inputs that are kept for further changes.
 const MAX_KEPT: usize = 4096;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-/// Runs a target on its seeds and on what becomes of them.
+/// Runs a target on its seeds and on changed copies of them.
 fn run(name: &str, target: fn(&[u8]) -> u64) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(name);
     let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -1,4 +1,4 @@
-//! `.eh_frame_hdr` that tells the truth, and that lies: the table is that of the file without it.
+//! Right and wrong `.eh_frame_hdr`: the table equals the one that is built without it.
 #![expect(clippy::unwrap_used, reason = "a helper of tests may end a test")]
 
 mod elf;
@@ -164,7 +164,7 @@ impl Linked {
 }
 
 #[test]
-fn lies_are_not_believed() {
+fn wrong_search_tables_do_not_change_the_table() {
     type Lie = fn(&mut Vec<(u64, usize)>);
     let lies: [(&str, Lie); 12] = [
         ("a pair twice", |pairs| pairs.insert(2, pairs[2])),

@@ -4,7 +4,7 @@
 //! cargo run --release -p examples --example tokio
 //! ```
 //!
-//! The profiler has threads of its own, so the runtime needs only one. Calls that wait for those threads (`start`,
+//! The profiler has its own threads, so the runtime needs only one. Calls that wait for those threads (`start`,
 //! `set_frequency`, `stop`) run in `spawn_blocking`.
 
 use std::error::Error;
@@ -32,7 +32,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .unwind(ebpf_profiler_unwind::tables())
         .every(Duration::from_secs(1))
         .deadline(Duration::from_secs(2))
-        // Waits if the channel is full: the sink has a thread of its own, and drops its oldest profiles meanwhile.
+        // Waits if the channel is full: the sink has its own thread, and drops its oldest profiles meanwhile.
         .sink(move |profile: &Profile| Ok(sender.blocking_send(profile.clone())?));
     let profiler =
         spawn_blocking(|| builder.start()).await?.unwrap_or_else(|error| fail(explain_start_error(&error)));

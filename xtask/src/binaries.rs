@@ -1,4 +1,4 @@
-//! Test programs: built by one run of cargo, then run one by one, each with a time limit of its own.
+//! Test programs: built by one run of cargo, then run one by one, each with its own time limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};

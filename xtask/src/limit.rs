@@ -100,7 +100,7 @@ fn end(step: &str) -> Vec<String> {
     if found.is_empty() {
         return Vec::new();
     }
-    // Built into the shell: `kill` is a package of its own.
+    // Built into the shell: the program `kill` is in a separate package.
     let mut shell = Command::new("sh");
     shell.args(["-c", "kill -s KILL \"$@\"", "sh"]).args(found.iter().map(|(pid, _)| pid.to_string()));
     // Fails if one of them has just ended.

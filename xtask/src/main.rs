@@ -61,7 +61,7 @@ const TASKS: &[Task] = &[
     ),
     (
         "words",
-        "[FOLDER]...: checks that no doc comment's line begins with What, How, Whether, Who, Where or Why",
+        "[FOLDER]...: checks the first words of doc lines, and comments for phrases that need a second reading",
         words::task,
     ),
     (

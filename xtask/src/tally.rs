@@ -65,7 +65,7 @@ impl Tally {
         self.limited_step(name, STEP, step);
     }
 
-    /// Runs a step with a limit of its own.
+    /// Runs a step with its own limit.
     pub(crate) fn limited_step(
         &mut self,
         name: &str,

@@ -1,7 +1,9 @@
-//! `cargo xtask words`: no doc line begins with a word that asks where a noun or a verb is expected.
+//! `cargo xtask words`: no doc line begins with a word that asks where a noun or a verb is expected, and no comment has a phrase that
+//! needs a second reading.
 //!
 //! ```text
 //! /// How a profile is written.        reported
+//! /// The index, none where it ended.  reported: write "`None` if it ended"
 //! /// Writes a profile.                fine
 //! /// # How it works                   fine: a heading
 //! /// What does it cost? 25 ms.        fine: a question
@@ -14,6 +16,18 @@ use crate::run::{Outcome, root};
 
 /// Words that no doc line begins with.
 const WORDS: &[&str] = &["What", "How", "Whether", "Who", "Where", "Why"];
+
+/// Phrases that no comment has, each with a plain one.
+const PHRASES: &[(&str, &str)] = &[
+    ("none where", "`None` if"),
+    ("makes no sense", "is implausible"),
+    ("whoever", "a noun"),
+    ("what becomes of", "a noun"),
+    ("in the place of", "instead of"),
+    ("comes to lie", "is at"),
+    ("anew", "again"),
+    ("wants to hear", "a verb"),
+];
 
 /// Folders that hold no source of ours.
 const SKIPPED: &[&str] = &["target", ".git"];
@@ -34,14 +48,20 @@ pub(crate) fn task(folders: &[String]) -> Outcome {
         let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
         let name = file.strip_prefix(root()).unwrap_or(file).display();
         found.extend(questions(&text).into_iter().map(|(line, text)| format!("{name}:{line}: {text}")));
+        found.extend(riddles(&text).into_iter().map(|(line, advice)| format!("{name}:{line}: {advice}")));
     }
     if found.is_empty() {
         eprintln!("no doc line of {} files begins with {}", files.len(), WORDS.join(", "));
+        eprintln!("no comment has one of {} phrases", PHRASES.len());
         return Ok(());
     }
     let shown = if folders.is_empty() { SHOWN } else { found.len() };
     found.iter().take(shown).for_each(|line| eprintln!("{line}"));
-    Err(format!("{} doc lines begin with {}", found.len(), WORDS.join(", ")))
+    Err(format!(
+        "{} lines begin with {}, or have a phrase that needs a second reading",
+        found.len(),
+        WORDS.join(", ")
+    ))
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Outcome {
@@ -76,6 +96,28 @@ fn questions(text: &str) -> Vec<(usize, &str)> {
         }
     }
     found
+}
+
+/// Returns the comment lines that have one of the phrases, with their numbers and what to write instead.
+fn riddles(text: &str) -> Vec<(usize, String)> {
+    let comments = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
+    let mut found = Vec::new();
+    for (index, line) in comments {
+        // The examples of this file.
+        let is_shown = line.contains("reported: write");
+        for (phrase, plain) in PHRASES.iter().filter(|(phrase, _)| !is_shown && has_words(line, phrase)) {
+            found.push((index + 1, format!("\"{phrase}\": write {plain}")));
+        }
+    }
+    found
+}
+
+/// Returns `true` if a line has a phrase as whole words.
+fn has_words(line: &str, phrase: &str) -> bool {
+    let is_end = |neighbour: Option<char>| neighbour.is_none_or(|c| !c.is_alphanumeric());
+    line.match_indices(phrase).any(|(start, _)| {
+        is_end(line[..start].chars().next_back()) && is_end(line[start + phrase.len()..].chars().next())
+    })
 }
 
 /// Returns the text of a doc comment's line, without the marks of a list, a table or an emphasis.
@@ -127,6 +169,13 @@ mod tests {
         for text in right {
             assert_eq!(lines(text), [], "{text}");
         }
+    }
+
+    #[test]
+    fn reports_phrases_as_whole_words() {
+        let lines = |text: &str| riddles(text).into_iter().map(|(line, _)| line).collect::<Vec<_>>();
+        assert_eq!(lines("/// The index, none where it ended.\nlet x = 1;\n// Made anew."), [1, 3]);
+        assert_eq!(lines("/// A new one.\n/// Manewal.\nlet s = \"anew\";"), []);
     }
 
     #[test]

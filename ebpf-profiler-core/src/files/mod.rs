@@ -68,7 +68,7 @@ impl Write for Output {
 
 /// Writes a file beside `path` and renames it, so that other programs see all of it or nothing.
 ///
-/// The mode of the file is that of this user's file that it replaces, otherwise `0666` without the bits of the umask.
+/// A replaced file of this user keeps its mode; a new one has `0666` without the bits of the umask.
 /// A pipe or a character device is written to.
 ///
 /// # Errors

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 /// The symbolic links of a name that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Links {
-    /// None: the kernel's names of mapped files have no links.
+    /// No link is followed: the kernel's names of mapped files have none.
     None,
     /// Those of folders.
     #[cfg(feature = "live")]

@@ -29,6 +29,9 @@
 //! assert!(Pclntab::find(&elf)?.is_none(), "this isn't a Go program");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Layout: [symtab.go of Go 1.21](https://github.com/golang/go/blob/go1.21.0/src/runtime/symtab.go),
+//! [its history in debug/gosym](https://github.com/golang/go/blob/go1.21.0/src/debug/gosym/pclntab.go).
 
 mod find;
 mod function;

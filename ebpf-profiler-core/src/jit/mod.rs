@@ -66,6 +66,7 @@ pub(crate) const MAX_FUNCTIONS: usize = 1 << 18;
 const MAX_CACHED: usize = 1 << 14;
 
 /// Counters of perf maps and jitdump files.
+#[doc(alias("perf map", "jitdump"))]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JitStats {

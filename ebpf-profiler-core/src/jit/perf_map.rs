@@ -4,6 +4,8 @@
 //!   7f39548c27a0 b8 LazyCompile:*fib /srv/a.js:3
 //!   start        size (both hexadecimal, with or without 0x), and a name up to the end of the line
 //! ```
+//!
+//! Format: [jit-interface.txt](https://github.com/torvalds/linux/blob/v6.12/tools/perf/Documentation/jit-interface.txt).
 
 use super::code::Code;
 use super::{Growing, JitStats};

@@ -16,7 +16,7 @@ const CHANGES_PER_WAKE: u64 = MAX_CHANGES as u64 / 8;
 /// Number of threads from which on those that ended are removed.
 const MAX_THREADS: usize = 1_024;
 
-/// Nanoseconds for which former labels are kept, and those of a thread that ended.
+/// Time for which former labels, and the labels of ended threads, are kept, in nanoseconds.
 const LINGER: u64 = 10_000_000_000;
 
 /// Number of profilers that include this program.

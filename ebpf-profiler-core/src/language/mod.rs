@@ -122,7 +122,7 @@
 //! # Ok::<(), Reason>(())
 //! ```
 //!
-//! With `.languages([Box::new(Toy) as _])` the folded stacks of `./toy` hold the functions of its script in the place of
+//! With `.languages([Box::new(Toy) as _])` the folded stacks of `./toy` hold the functions of its script instead of
 //! `toy_run` (`cargo run --release --bin own_language`):
 //!
 //! ```text
@@ -135,7 +135,7 @@
 //! # Untrusted memory
 //!
 //! Files and memory belong to programs that may be hostile. A [`Memory`] fails or returns all bytes; implementations bound
-//! each length and each list. Implausible data yields a [`Reason`], which appears in the stack in the place of the name.
+//! each length and each list. Implausible data yields a [`Reason`], which appears in the stack instead of the name.
 
 mod code;
 

@@ -113,6 +113,7 @@ impl Builder {
     /// Sets the number of samples per second and CPU: 1 to 10,000, 19 by default.
     ///
     /// A prime number avoids sampling in step with periodic work.
+    #[doc(alias("sample_freq", "hz"))]
     pub fn frequency(mut self, hertz: u32) -> Builder {
         self.hertz = hertz;
         self
@@ -234,7 +235,7 @@ impl Builder {
 
     /// Adds a sink, which gets every finished profile. May be called several times.
     ///
-    /// Each sink has a thread and a queue of 4 profiles: a slow sink costs the oldest of its own profiles, a panic
+    /// Each sink has a thread and a queue of 4 profiles: a slow sink misses its oldest profiles, a panic
     /// costs the sink. [`Health::sinks`](super::Health::sinks) counts both.
     pub fn sink(mut self, sink: impl Sink + 'static) -> Builder {
         self.sinks.push(Box::new(sink));
@@ -263,6 +264,7 @@ impl Builder {
     /// but at least 4 MiB and at most 32 MiB.
     ///
     /// The ring takes the records that do not fit into a per-CPU buffer.
+    #[doc(alias = "BPF_MAP_TYPE_RINGBUF")]
     pub fn ring_size(mut self, bytes: u32) -> Builder {
         self.ring = Some(bytes);
         self
@@ -380,6 +382,7 @@ impl Builder {
     /// # Errors
     ///
     /// Fails if an option is invalid or a requirement is missing. The error says which, and the remedy.
+    #[doc(alias("perf_event_open", "bpf"))]
     pub fn start(mut self) -> Result<Profiler, StartError> {
         self.check()?;
         let online = cpus::online().unwrap_or_else(|_| vec![0]);
@@ -482,7 +485,7 @@ impl Builder {
         (sizes, limits)
     }
 
-    /// Returns the triggers, CPU time first: its program counts on number 0.
+    /// Returns the triggers, CPU time first: the clock's program uses kind 0.
     fn triggers(&self) -> Vec<Trigger> {
         let mut triggers = self.triggers.clone();
         if triggers.is_empty() {

@@ -14,9 +14,10 @@ use crate::symbol::SymbolStats;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Health {
-    /// Samples that the kernel side took.
+    /// Events at which the sampling program ran, whatever became of them.
     pub ticks: u64,
-    /// Of those, samples dropped by [`Builder::pid`](super::Builder::pid) or [`Builder::filter`](super::Builder::filter).
+    /// Of those, the number that was dropped: by [`Builder::pid`](super::Builder::pid) or
+    /// [`Builder::filter`](super::Builder::filter), or because they were of this program.
     pub filtered: u64,
     /// Events that never became samples: the total of [`losses`](Health::losses).
     pub lost: u64,

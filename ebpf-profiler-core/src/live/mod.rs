@@ -12,7 +12,7 @@
 //!
 //! # In an async program
 //!
-//! A profiler has threads of its own, so it runs beside any async runtime. Profiles leave a sink through a channel: a
+//! A profiler has its own threads, so it runs beside any async runtime. Profiles leave a sink through a channel: a
 //! clone shares the profile's memory.
 //!
 //! | call | from async code |

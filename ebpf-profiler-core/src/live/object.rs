@@ -1,4 +1,7 @@
 //! The kernel object: from bytes to maps and programs.
+//!
+//! aya-obj parses and relocates it; [`bpf`] creates and loads. [`loader`](super::loader) has the reason, with figures, why aya's own
+//! loader does not.
 
 use std::collections::{HashMap, HashSet};
 use std::error::Error;

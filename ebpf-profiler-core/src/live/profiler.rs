@@ -16,7 +16,7 @@ use crate::replay::Recorder;
 
 /// A profiler of the running machine.
 ///
-/// It runs in threads of its own from [`Builder::start`] on, until it is stopped or dropped. Every profile that it
+/// It runs in its own threads from [`Builder::start`] on, until it is stopped or dropped. Every profile that it
 /// finishes reaches every sink:
 ///
 /// | call | ends the profile | returns it | sinks get it | sampling goes on |

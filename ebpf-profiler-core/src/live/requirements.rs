@@ -55,6 +55,7 @@ pub enum State {
 ///     println!("{:<20} {:?}: {}", requirement.what, requirement.state, requirement.found);
 /// }
 /// ```
+#[doc(alias("capabilities", "perf_event_paranoid", "BTF", "lockdown"))]
 pub fn requirements() -> Vec<Requirement> {
     vec![
         kernel(),

@@ -11,6 +11,9 @@
 //!
 //! The kernel offers the data a second time behind its end, where every record is in one piece. That is not mapped, as its pages
 //! would count twice as memory of this process; a record in two pieces is copied instead.
+//!
+//! Layout and order of accesses: [ringbuf.c of the kernel](https://github.com/torvalds/linux/blob/v6.12/kernel/bpf/ringbuf.c),
+//! [reader in libbpf](https://github.com/torvalds/linux/blob/v6.12/tools/lib/bpf/ringbuf.c).
 
 #![expect(unsafe_code, reason = "memory that the kernel shares")]
 

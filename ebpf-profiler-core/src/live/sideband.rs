@@ -1,6 +1,8 @@
 //! The kernel's events about processes: one perf buffer per CPU.
 //!
 //! A record is `{ type: u32, misc: u16, size: u16 }`, a body, and `{ pid: u32, tid: u32, time: u64 }`.
+//!
+//! Layout and order of accesses: `perf_event_mmap_page` and `PERF_RECORD_MMAP2` in [perf_event.h](https://github.com/torvalds/linux/blob/v6.12/include/uapi/linux/perf_event.h).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

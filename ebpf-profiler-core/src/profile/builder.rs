@@ -260,7 +260,7 @@ impl ProfileBuilder {
 
     /// Symbolizes all frames and returns the profile.
     ///
-    /// `modules` returns the module for an id in the traces. The profile has consecutive module ids of its own.
+    /// `modules` returns the module for an id in the traces. The module ids of the profile are consecutive, and differ from those.
     pub fn finish(
         self,
         start: SystemTime,

@@ -97,7 +97,7 @@ impl<'p> Call<'p> {
         frame.module().map(|module| module.name()).or_else(script)
     }
 
-    /// Returns `true` if the function was inlined and has no frame of its own.
+    /// Returns `true` if the function was inlined into the next frame.
     pub fn is_inlined(&self) -> bool {
         matches!(self, Call::Function { frame, depth } if *depth > 0 || frame.is_inlined())
     }

@@ -29,7 +29,7 @@ use crate::trace::{Frame, ScriptId, Trace};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// There is no profile to merge.
+    /// No profile was given.
     Empty,
     /// Their periods differ, and one of them is unknown.
     Period {

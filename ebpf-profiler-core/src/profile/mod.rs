@@ -157,7 +157,7 @@ pub struct Thread {
     pub process: ProcessId,
     /// Thread id in the initial namespace.
     pub tid: u32,
-    /// Name of the thread; that of the command unless the thread changed it.
+    /// Name of the thread: the command's name unless the thread changed it.
     pub name: Box<str>,
     /// Labels of its samples. A thread that had several sets of labels is several of a profile.
     pub labels: Labels,
@@ -335,8 +335,8 @@ impl Profile {
         self.data.by_place.iter().map(|&id| FrameView { profile: &self.data, id })
     }
 
-    /// Returns the distinct functions, in the order of [`FunctionId`]. Line and column of each are those of one address
-    /// in it.
+    /// Returns the distinct functions, in the order of [`FunctionId`]. Line and column of each belong to one
+    /// address in it.
     pub fn functions(&self) -> impl ExactSizeIterator<Item = &Symbol> {
         self.data.names.all_functions()
     }

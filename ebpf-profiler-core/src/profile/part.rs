@@ -14,7 +14,7 @@ pub enum FrameChange {
     Keep,
     /// The frame is removed from all stacks. Its callee appears to be called by its caller.
     Drop,
-    /// The frame gets these functions, innermost first, instead of its own; it has no name if there are none.
+    /// Replaces the functions of the frame, innermost first. An empty list leaves the frame without a name.
     Rename(Vec<Symbol>),
 }
 

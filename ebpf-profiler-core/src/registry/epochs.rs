@@ -8,7 +8,7 @@
 //!
 //! Here n is the last batch that was read by then: while the pipeline is behind, batches wait.
 //!
-//! Each published state has a number of its own, its epoch, which the kernel side copies into the record of each sample. A
+//! Each published state has a unique number, its epoch, which the kernel side copies into the record of each sample. A
 //! walk counts if its state was one of the process, and if no mapping on its way had been replaced by then. A mapping that
 //! is added where none was changes no walk: one that reaches it stops there.
 

@@ -22,9 +22,9 @@ pub struct Limits {
     /// Executable mappings of all processes; 262,144 by default. Forked processes share those in which they do not
     /// differ.
     ///
-    /// Beyond it, processes that were not sampled are read again when they are, then those without a sample for 10 s. If that is
-    /// not enough, the largest of those with more than a 64th of the limit are left out for 10 s, and then those without a sample for
-    /// the longest time.
+    /// Beyond it, processes make room in this order: never sampled, then without a sample for 10 s (both are read again at their next
+    /// sample), then the largest with more than a 64th of the limit, then the one without a sample for the longest time (both are left
+    /// out for 10 s).
     pub regions: usize,
     /// Processes; 32,768 by default. Beyond it, those that were not sampled for the longest time are read again when
     /// they are.
@@ -41,7 +41,7 @@ pub struct Limits {
     /// [`Stop::TooManyStacks`](crate::trace::Stop::TooManyStacks). A flame graph of stacks that never repeat takes 17 times as
     /// much.
     ///
-    /// More CPUs bring more samples, but most of the stacks of one are those of others. The limit grows with the square root of
+    /// More CPUs bring more samples, but mostly of the same stacks. The limit grows with the square root of
     /// twice their number, up to 512 CPUs:
     ///
     /// | CPUs | 1 | 2 | 8 | 32 | 128 | 256 | 512 and more |

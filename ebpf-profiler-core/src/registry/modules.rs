@@ -68,7 +68,7 @@ pub(super) enum Table {
     Pending,
     /// In the arena.
     Ready { place: u32, bytes: usize },
-    /// There is no table, and none will be built.
+    /// The file has no table, and none will be built.
     None,
 }
 
@@ -261,7 +261,7 @@ impl Modules {
         self.entries.len() < limit
     }
 
-    /// Drops unused modules if there are `limit` of them, or twice as many as after the previous time.
+    /// Drops unused modules if there are `limit` of them, or twice the number that the previous call left.
     /// Returns `true` if fewer than `limit` are left.
     pub(super) fn make_room(&mut self, limit: usize, allocator: &mut Allocator, now: u64) -> bool {
         if self.entries.len() >= limit.min(self.purge_at.max(MANY)) {

@@ -160,7 +160,7 @@ impl Registry {
         self.processes.get(&pid).is_some_and(|entry| entry.exceeds)
     }
 
-    /// Publishes a process anew, unless it has to wait.
+    /// Publishes a process again, unless it was published too recently.
     pub(super) fn republish(&mut self, pid: u32, now: u64) -> Option<Process> {
         let entry = self.processes.get_mut(&pid)?;
         if now < entry.next_publish {

@@ -40,6 +40,7 @@ const MAX_MEMORY: u64 = 1 << 30;
 /// profile.write("machine.html")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "perf script")]
 #[must_use = "nothing is replayed before a profile is requested"]
 pub struct Replay {
     input: Box<dyn Input>,

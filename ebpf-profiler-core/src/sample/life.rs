@@ -72,7 +72,8 @@ pub enum FileId {
         /// The inode number.
         inode: u64,
     },
-    /// A file by device, inode and the generation of the inode: its number is that of another file after the file was deleted.
+    /// A file by device, inode and generation of the inode. After a file is deleted, another one can have its inode number, with
+    /// another generation.
     InodeGeneration {
         /// Major and minor number of the device.
         device: (u32, u32),
@@ -88,7 +89,7 @@ pub enum FileId {
 impl FileId {
     /// Returns the identity for the path, device and inode that the kernel shows for a mapping.
     ///
-    /// The vDSO has no file; it has an identity of its own.
+    /// The vDSO has no file, but a fixed identity.
     pub fn of(path: &str, device: (u32, u32), inode: u64) -> FileId {
         match (path, inode) {
             ("[vdso]", _) => FileId::VDSO,

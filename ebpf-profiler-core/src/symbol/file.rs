@@ -266,7 +266,7 @@ fn open_main(module: &Module, options: &SymbolOptions, stats: &mut SymbolStats) 
     Some(elf)
 }
 
-/// Returns `true` if a file has a symbol table and debug information of its own.
+/// Returns `true` if a file contains a symbol table and debug information.
 fn is_complete(elf: &Elf) -> bool {
     let symbols = elf.sections().iter().any(|section| section.kind == section_type::SHT_SYMTAB);
     let debug = [".debug_info", ".zdebug_info"].iter().any(|name| elf.section(name).is_some());

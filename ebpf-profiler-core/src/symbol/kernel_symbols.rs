@@ -27,6 +27,7 @@ use crate::process::Module;
 /// ```
 ///
 /// [`Profile::symbolize`]: crate::profile::Profile::symbolize
+#[doc(alias = "kallsyms")]
 #[derive(Debug, Default)]
 pub struct KernelSymbols(Symbols);
 

@@ -147,7 +147,7 @@ impl Symbol {
 
 /// A source of names for addresses.
 ///
-/// Called after sampling, on a thread of its own, once per distinct address of a profile; the addresses of a module are
+/// Called after sampling, on a separate thread, once per distinct address of a profile; the addresses of a module are
 /// passed together and in ascending order.
 pub trait Symbolizer: Send {
     /// Names the `addresses` of `module`, virtual addresses of its file, in ascending order.

@@ -19,7 +19,7 @@ use crate::trace::{Found, Frame, Stop, Trace};
 ///   |   |    |              inlined into the function before it
 ///   |   |    in this module; without it, in the process's executable
 ///   |   root
-///   the thread's name, and its process's: rustc`opt cgu.1 for a thread with a name of its own
+///   the thread's name, and its process's: rustc`opt cgu.1 for a thread whose name differs from the process's
 /// ```
 ///
 /// A name that ends in `_[j]` is JIT-compiled code, one that ends in `_[g]` a guessed frame. A name that contains `::` is

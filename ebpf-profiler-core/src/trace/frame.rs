@@ -56,6 +56,6 @@ pub enum Found {
     Uncalled,
     /// Through the frame pointer of code without unwind data; plausible, not proven.
     Guessed,
-    /// In the debug information of its caller, into which a compiler inlined it: it has no frame of its own.
+    /// In the debug information of its caller, into which a compiler inlined it.
     Inlined,
 }

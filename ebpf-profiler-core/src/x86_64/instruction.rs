@@ -35,7 +35,7 @@ pub struct Instruction {
 /// The operand of an instruction that is a register or in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operand {
-    /// None.
+    /// No operand.
     None,
     /// A register.
     Register(usize),

@@ -132,7 +132,7 @@ fn compressed() {
 }
 
 #[test]
-fn a_compression_that_is_not_known_leaves_names() {
+fn unknown_compression_costs_lines_but_no_names() {
     test_needs::programs!("g++", "llvm-objcopy-22");
     let program = Program::compile("zstd", "objects.cpp", &["-g", "-O2"]);
     let addresses = program.addresses(".text");

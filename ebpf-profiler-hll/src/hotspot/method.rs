@@ -34,7 +34,7 @@ pub(super) struct Method {
 }
 
 impl Method {
-    /// Returns the method as a function of its own.
+    /// Returns the method as a function.
     pub(super) fn function(&self) -> Function {
         let start_line = self.lines.steps().map(|(_, line)| line).find(|&line| line != 0).unwrap_or(0);
         Function::new(&*self.name).with_file(&*self.file).with_start_line(start_line)

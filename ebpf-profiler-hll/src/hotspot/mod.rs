@@ -47,6 +47,9 @@
 //!   `-XX:+UnlockDiagnosticVMOptions -XX:+DebugNonSafepoints` both are exact.
 //! * The callers of a virtual thread that was unmounted stay in the heap until they are returned to. They are found by variables of
 //!   the symbol table; in a `libjvm.so` without one, a frame that is marked as not readable stands for them.
+//!
+//! Published structures: [vmStructs.cpp of 21](https://github.com/openjdk/jdk/blob/jdk-21+35/src/hotspot/share/runtime/vmStructs.cpp).
+//! Frames: [frame_x86.hpp](https://github.com/openjdk/jdk/blob/jdk-21+35/src/hotspot/cpu/x86/frame_x86.hpp).
 
 mod attach;
 

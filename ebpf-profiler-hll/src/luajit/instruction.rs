@@ -31,7 +31,7 @@ pub(super) struct Instruction(pub(super) u32);
 /// Effect of an instruction on slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    /// None.
+    /// No slot.
     None,
     /// Writes one slot.
     Writes(u8),

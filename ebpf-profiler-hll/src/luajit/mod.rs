@@ -19,7 +19,7 @@
 //!
 //! # Names
 //!
-//! A function has no name of its own. It has the name by which its caller called it, as in `debug.traceback`: the
+//! A function has no name. It is shown by the name by which its caller called it, as in `debug.traceback`: the
 //! instructions before the call load it from there.
 //!
 //! | called as | name |
@@ -43,6 +43,9 @@
 //! Frames carry a hash of the prototype's contents: the name of its chunk, its lines, its first eight constants, of which three by
 //! the strings' own numbers or hashes, and the first names of its variables. A later function at the same address in the same chunk,
 //! which differs by none of these, is not distinguished, nor are the names that it gives to the functions that it calls.
+//!
+//! Structures: [lj_frame.h](https://github.com/LuaJIT/LuaJIT/blob/v2.1.0-beta3/src/lj_frame.h),
+//! [lj_obj.h](https://github.com/LuaJIT/LuaJIT/blob/v2.1.0-beta3/src/lj_obj.h).
 
 mod attach;
 

@@ -25,7 +25,7 @@
 //!
 //! # Reuse of addresses
 //!
-//! A sub that is defined anew takes the place of one that was freed. Frames carry a hash of its body, its file, and the number of its
+//! A new sub can reuse the memory of one that was freed. Frames carry a hash of its body, its file, and the number of its
 //! first statement, which Perl counts up while it compiles; those of code outside of subs the first 96 bytes of the path.
 //!
 //! # Limits
@@ -34,6 +34,9 @@
 //!   both loops stand in the inner one.
 //! * The block of `sort { … }` is code of the sub around it: while it calls a regular expression that calls a sub, its loop is
 //!   shown as a native frame.
+//!
+//! Structures: [cop.h of 5.36](https://github.com/Perl/perl5/blob/v5.36.0/cop.h),
+//! [intrpvar.h](https://github.com/Perl/perl5/blob/v5.36.0/intrpvar.h).
 
 mod attach;
 

@@ -20,7 +20,7 @@
 //!   one of the function: the frame's own `opline` is saved only before calls.
 //! * An internal function that C code calls, like `strrev` in `array_map('strrev', …)`, doesn't end a run.
 //! * Generators that delegate by `yield from` stand between the running one and its caller, as in PHP's backtraces.
-//! * A fiber has a native stack of its own, which ends with the fiber; the functions that resumed it are not in it.
+//! * A fiber has a separate native stack, which ends with the fiber; the functions that resumed it are not in it.
 //! * From 8.4 on calls of some internal functions have no frame (`ZEND_FRAMELESS_ICALL`); only their native frames are shown.
 //! * Code of the JIT runs in the loop's native frame, and is shown as the functions that it executes. It keeps the current instruction
 //!   only where it calls: the innermost function has no line while such code, or a C function that it calls, runs.
@@ -48,6 +48,8 @@
 //! are read after the sample: the memory of a function that was freed meanwhile is named while it holds the same words. A process
 //! that was forked from the same one has the function elsewhere, but with the same hash: its name is that of both, also for samples
 //! that were taken before.
+//!
+//! Structures: [zend_compile.h of 8.3](https://github.com/php/php-src/blob/php-8.3.0/Zend/zend_compile.h).
 
 mod attach;
 

@@ -27,7 +27,7 @@
 //!
 //! The thread state is the result of `PyGILState_GetThisThreadState`, also while the thread runs without the global lock.
 //! From 3.12 on that is the state that the thread used last. Up to 3.11 it is the first state of the thread, of whichever
-//! interpreter, so the state in use is checked first: it is taken if it is this thread's. 2.7 keeps a list of its own; a
+//! interpreter, so the state in use is checked first: it is taken if it is this thread's. 2.7 keeps a separate list; a
 //! thread whose state isn't in use is searched for among the states of all interpreters.
 //!
 //! # Interpreters that call one another
@@ -66,6 +66,9 @@
 //!   by the loop.
 //! * Code of the JIT (an option from 3.13 on) is native code without a name, called by the loop.
 //! * Builds with `Py_TRACE_REFS` have larger objects than the table assumes: their functions get no names.
+//!
+//! Structures: [pycore_runtime.h of 3.13, with its debug offsets](https://github.com/python/cpython/blob/v3.13.0/Include/internal/pycore_runtime.h),
+//! [pycore_frame.h](https://github.com/python/cpython/blob/v3.13.0/Include/internal/pycore_frame.h).
 
 mod attach;
 

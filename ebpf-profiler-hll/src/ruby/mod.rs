@@ -1,7 +1,7 @@
 //! Ruby 2.7 to 3.4 (CRuby).
 //!
 //! The *loop* is `vm_exec_core`; a *run* is the control frames that one native call of the loop executes. Control frames
-//! are an array that grows down, on a stack of its own per thread and fiber.
+//! are an array that grows down, one for each thread and fiber.
 //!
 //! ```text
 //!   thread ──thread-local variable──► execution context ──► control frame, caller, …       2.7: over a key
@@ -64,6 +64,8 @@
 //! * Methods in C for which compiled code pushes no control frame are their native frames alone.
 //! * YJIT is tested in 3.1 and 3.3, MJIT in 2.7 and 3.1. RJIT, whose frame is the same as YJIT's, is not tested.
 //! * A runtime that exports no symbols is not found.
+//!
+//! Structures: [vm_core.h of 3.3](https://github.com/ruby/ruby/blob/v3_3_0/vm_core.h).
 
 mod attach;
 

@@ -182,7 +182,7 @@ impl Found {
     }
 }
 
-/// Start of the names of builtins that continue in a frame which the deoptimizer wrote.
+/// Prefix of the names of builtins that continue in a frame written by the deoptimizer.
 const CONTINUED: &[u8] = b"ContinueTo";
 
 /// The table of the sizes of bytecodes.

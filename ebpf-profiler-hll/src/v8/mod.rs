@@ -16,7 +16,7 @@
 //! `--no-enable-lazy-source-positions` and under an inspector always. Without a table the line of a frame is the first line
 //! of its function, as `lineNumber` is in DevTools and in profiles of `--cpu-prof`.
 //!
-//! Optimized code has entries for calls only; a function that was inlined and calls nothing has no frame of its own.
+//! Optimized code has entries for calls only; a function that was inlined and calls nothing is not shown.
 //!
 //! # Identity
 //!
@@ -48,6 +48,9 @@
 //!
 //! Builtins are shown with the names of their symbols: `Builtins_ArrayMap`. Bytecode handlers are part of the interpreted
 //! function and have no frame.
+//!
+//! Published constants: [gen-postmortem-metadata.py of Node.js 22](https://github.com/nodejs/node/blob/v22.0.0/deps/v8/tools/gen-postmortem-metadata.py).
+//! Frames: [frame-constants.h](https://github.com/nodejs/node/blob/v22.0.0/deps/v8/src/execution/frame-constants.h).
 
 mod version;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An interpreter, in a root directory of its own or in that of the machine.
+/// An interpreter in its own root directory, or in the root directory of the machine.
 pub(crate) struct Interpreter {
     pub(crate) root: Option<PathBuf>,
     pub(crate) program: PathBuf,

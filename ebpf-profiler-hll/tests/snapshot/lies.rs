@@ -13,7 +13,7 @@ pub(crate) struct Lies<'a> {
     seed: u64,
     /// Number of reads after which all memory is gone.
     end: u64,
-    /// Every read returns other bytes, one in so many; 0 for none.
+    /// One read in this number returns other bytes; 0 for no read.
     changes: u64,
     /// `true` if memory that was not recorded is full of noise instead of unmapped.
     has_noise: bool,

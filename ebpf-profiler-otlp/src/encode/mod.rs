@@ -35,7 +35,7 @@ use facts::Facts;
 /// Encodes a profile as one OTLP `ProfilesData`, which is also an `ExportProfilesServiceRequest`.
 ///
 /// Each process has a resource, and in it a profile of one kind of samples; with several kinds, each has resources and
-/// profiles of its own. A profile without samples is encoded as no bytes, an empty message that should not be sent.
+/// separate profiles. A profile without samples is encoded as no bytes, an empty message that should not be sent.
 ///
 /// To encode several profiles, or to limit the size of messages, use an [`Encoder`].
 ///
@@ -116,7 +116,7 @@ impl Encoder {
         self
     }
 
-    /// Enables all frame types, such as `rust`, `luajit` or that of a custom language. Default: only those that all
+    /// Enables all frame types, such as `rust`, `luajit` or the type of a custom language. Default: only those that all
     /// consumers accept.
     ///
     /// The latter are `native`, `kernel`, `go`, `beam`, `cpython`, `dotnet`, `jvm`, `perl`, `php`, `ruby`, `v8js` and

@@ -91,7 +91,7 @@ const EXPECTED: &str = match (cfg!(feature = "gzip"), cfg!(feature = "zstd")) {
     (false, false) => "none; gzip and zstd need the features `gzip` and `zstd`",
 };
 
-/// The content coding of a body, including those of a spool that a program with other features wrote.
+/// The content coding of a body. A spool may hold codings of a program with other features.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     Identity,

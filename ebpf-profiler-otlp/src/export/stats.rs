@@ -33,7 +33,7 @@ pub struct Stats {
     pub abandoned: u64,
     /// Profiles that the collector rejected from messages that it accepted, as it says itself (`rejected_profiles`).
     pub rejected_profiles: u64,
-    /// Messages that were divided because the collector found them too large. Each half then counts as a message of its own,
+    /// Messages that were divided because the collector found them too large. Each half then counts as a message,
     /// and the divided one in no other counter.
     pub divided: u64,
     /// Number of repeated attempts.

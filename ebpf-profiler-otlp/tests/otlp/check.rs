@@ -149,7 +149,7 @@ fn orphans(request: &ExportProfilesServiceRequest, tables: &ProfilesDictionary) 
     used.with_lengths(tables).into_iter().filter_map(unused).collect()
 }
 
-/// Elements of tables are distinct, which by induction means distinct as whole values.
+/// Finds equal elements in a table. They refer to others by index, so elements that differ are different values.
 fn duplicates(tables: &ProfilesDictionary) -> Complaints {
     fn check<T>(name: &str, table: &[T], bytes: impl Fn(&T) -> Vec<u8>) -> Option<String> {
         let mut seen = HashSet::new();
@@ -222,7 +222,7 @@ fn complaint(what: &impl Debug) -> String {
     format!("{what:?}")
 }
 
-/// Nothing is empty; keys in resources are inline and unique.
+/// No key or value is empty; keys in resources are inline and unique.
 fn resources(request: &ExportProfilesServiceRequest) -> Complaints {
     let mut complaints = Complaints::new();
     if request.resource_profiles.is_empty() {

@@ -21,7 +21,7 @@ pub struct Image {
     sections: bool,
 }
 
-/// Fields of section headers in the ELF header: their offset; their number, and the index of their names.
+/// Byte ranges of the ELF header about section headers: `e_shoff`; `e_shnum` and `e_shstrndx`.
 const SECTIONS: [Range<u64>; 2] = [40..48, 60..64];
 
 impl Image {

@@ -61,7 +61,7 @@ pub(super) enum Flow {
     Indirect,
     /// The caller's.
     Return,
-    /// None.
+    /// No instruction.
     Trap,
 }
 

@@ -26,13 +26,13 @@ pub enum Invalid {
     /// The parts of the encoded table, which its header lists, are misplaced or have data between them, or rule 0 is not
     /// empty.
     Parts,
-    /// The number of rows in the header is not that of all pages.
+    /// The number of rows in the header differs from the sum over all pages.
     Rows(u32),
     /// The last page has no rows.
     Pages(u32),
-    /// The pages or rows of this group do not follow those of the previous one, or the number of its rows is out of range.
+    /// The pages or rows of this group do not follow the previous group, or the number of its rows is out of range.
     Group(u32),
-    /// The rows of the page with this number, counted from the start of the table, do not follow those of the previous page.
+    /// The rows of the page with this number, counted from the start of the table, do not follow the previous page.
     Page(u32),
     /// This row, counted from the start of the table, is out of order, in the wrong page, or names a missing rule.
     Row(u32),

@@ -80,7 +80,7 @@ fn sizes_that_lie_take_no_memory() {
     assert_eq!((dump.files().len(), dump.gaps().notes), (0, 1));
 }
 
-/// `WRITE_SEED=1 cargo test --test core_dump seed` makes it anew.
+/// `WRITE_SEED=1 cargo test --test core_dump seed` writes it again.
 #[test]
 fn the_seed_of_the_fuzz_target_is_this_file() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/core_dump/x86_64");

@@ -1,4 +1,4 @@
-//! Core dumps that were made up: what is in them is found, and what isn't is said.
+//! Constructed core dumps: their contents are found, and missing parts are reported.
 #![expect(clippy::unwrap_used, reason = "a helper of tests may end a test")]
 
 mod damage;

@@ -1,7 +1,7 @@
 //! Seeds of the fuzz target of core dumps: dumps whose stacks can be walked, so that changes to them have
 //! something to break.
 //!
-//! `SEEDS=write cargo test -p ebpf-profiler-unwind --test core_dump` writes them anew.
+//! `SEEDS=write cargo test -p ebpf-profiler-unwind --test core_dump` writes them again.
 
 use std::path::Path;
 

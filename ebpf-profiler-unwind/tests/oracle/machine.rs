@@ -25,7 +25,7 @@ pub(crate) struct Frame {
 pub(crate) enum Said {
     Frame(Frame),
     End,
-    /// Nothing that a rule has to be able to say.
+    /// The rule is not required to describe it.
     Nothing,
 }
 

@@ -1,7 +1,7 @@
 //! Invariants for arbitrary input, one function per fuzz target.
 //!
 //! `fuzz/` runs them under libFuzzer, `tests/fuzz.rs` with any compiler. Each gives a number that tells what came out,
-//! so that whoever makes the inputs can see which of them lead somewhere new.
+//! so that a generator of inputs can see which of them reach new code.
 #![allow(dead_code, clippy::allow_attributes, reason = "each fuzz target needs one of them")]
 
 #[path = "../elf/mod.rs"]

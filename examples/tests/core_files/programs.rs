@@ -23,7 +23,7 @@ fn node() {
     compare(&when_ready("node", Command::new("node").arg(source("calls.js"))), 8, &[INTERPRETED]);
 }
 
-/// Frames of JavaScript are functions of scripts in ours, in the place of addresses in code that the runtime wrote.
+/// Frames of JavaScript are functions of scripts in ours, and addresses of generated code in others.
 const INTERPRETED: Difference = Difference {
     why: "ours has functions of scripts where eu-stack has code of the runtime",
     is: |thread| thread.has_scripts_within(&thread.eu_stack),

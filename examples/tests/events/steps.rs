@@ -18,7 +18,7 @@ impl Running {
         running
     }
 
-    /// Returns also the lines that it prints before.
+    /// Starts a program, and waits for its line `ready`. Also returns the lines before it.
     pub(crate) fn start_after(command: &mut Command) -> (Running, Vec<String>) {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());

@@ -70,7 +70,7 @@ fn a_file_of_the_host_is_not_opened_by_the_name_of_one_in_a_namespace() {
     let program = compile(&scratch, "ordinary");
     let folder = scratch.path("dev");
     fs::create_dir(&folder).unwrap();
-    // In the place of a device: the kernel tells nobody who opens those.
+    // Stands for a device: the kernel reports no opening of a device.
     let pipe = scratch.pipe("dev/pipe");
     let watched = Watched::files(&scratch, &[&pipe]);
     let script = "mount -t tmpfs none \"$2\"; cp \"$1\" \"$2/pipe\"; exec \"$2/pipe\"";

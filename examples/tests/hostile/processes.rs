@@ -252,7 +252,7 @@ fn profile_at(hertz: u32, scratch: &Scratch, seconds: u64, limit: u64, start: im
     }
 }
 
-/// A control group with a memory limit; none where none can be made.
+/// A control group with a memory limit; `None` if none can be made.
 struct Group(Option<PathBuf>);
 
 impl Group {

@@ -17,7 +17,7 @@ use crate::sources::Sources;
 
 /// The first samples are those of a runtime that is not attached yet. Functions have the names by which they are called.
 ///
-/// A program that compiles runs in new memory. Its first stacks there come from copies, with a mark in the place of the Lua frames,
+/// A program that compiles runs in new memory. Its first stacks there come from copies, with a mark instead of the Lua frames,
 /// and some are cut.
 const LANGUAGE: Language = Language { name: "luajit", limits: [[950, 1000], [975, 8]], loops: &[] };
 

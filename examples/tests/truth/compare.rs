@@ -11,11 +11,11 @@ use crate::name::{SIGNAL, Unnamed, plain, same, unnamed};
 /// A frame that an independent unwinder found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expected {
-    /// The plain name; none where there is no symbol.
+    /// The plain name; `None` without a symbol.
     pub(crate) name: Option<String>,
     /// The file's name without its directory; empty where there is none.
     pub(crate) file: String,
-    /// The virtual address in the file; none where only the name is known.
+    /// The virtual address in the file; `None` if only the name is known.
     pub(crate) address: Option<u64>,
     /// `true` if it was inlined into the frame before it, by debug data.
     pub(crate) inlined: bool,

@@ -38,7 +38,7 @@ impl Owned {
         self.split_range(start, end, default, &mut part);
     }
 
-    /// Splits memory without a file that contains areas.
+    /// Splits a range of memory without a file at the borders of its areas.
     fn split_areas(&self, range: Range<u64>, areas: Vec<Range<u64>>, part: &mut impl FnMut(u64, u64, u16)) {
         let mut at = range.start;
         for area in areas {

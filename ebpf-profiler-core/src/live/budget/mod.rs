@@ -17,7 +17,7 @@ use super::error::OptionError;
 use crate::registry::{Limits, stacks_on};
 pub(super) use governor::{Governor, Measured};
 
-/// CPU time, as a share of that of all CPUs, and memory that a profiler may cost: for [`Builder::budget`](super::Builder::budget).
+/// CPU time, as a share of all CPUs, and memory that a profiler may cost: for [`Builder::budget`](super::Builder::budget).
 ///
 /// # CPU time
 ///
@@ -49,6 +49,7 @@ pub(super) use governor::{Governor, Measured};
 /// assert_eq!("1%,64MiB".parse(), Ok(Budget::cpu(0.01).memory(64 << 20)));
 /// # Ok::<(), ebpf_profiler_core::live::OptionError>(())
 /// ```
+#[doc(alias = "overhead")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Budget {
     pub(super) cpu: f64,

@@ -40,6 +40,7 @@ use crate::sample::KernelFilter;
 /// profile.write("web.html")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "comm")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     cgroups: Vec<PathBuf>,
@@ -100,6 +101,7 @@ impl Filter {
 
     /// Accepts events on CPU `number`, below 4,096. On other CPUs no clock and no counter runs, so that isolated ones (`isolcpus`,
     /// `nohz_full`) are not interrupted; what these would have sampled is not counted.
+    #[doc(alias("isolcpus", "nohz_full"))]
     #[must_use = "returns the changed filter"]
     pub fn cpu(mut self, number: u32) -> Filter {
         self.cpus.push(number);

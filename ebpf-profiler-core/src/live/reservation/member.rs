@@ -206,7 +206,7 @@ mod tests {
             Thread { member, times: Times::default(), by: ReservedBy::Deadline }
         }
 
-        /// Checks it after it ran and waited for so many milliseconds of a tick.
+        /// Checks the member after it ran and waited for these numbers of milliseconds of a tick.
         fn check(&mut self, run: u64, wait: u64, is_contended: bool) -> bool {
             self.times.run += Duration::from_millis(run);
             self.times.wait += Duration::from_millis(wait);

@@ -6,7 +6,7 @@
 //!                          └───────── a CPU has nothing to do ◄─────┘
 //! ```
 //!
-//! A thread of its own, the governor, checks the members while one of them has work.
+//! A separate thread, the governor, checks the members while one of them has work.
 
 mod member;
 
@@ -62,6 +62,7 @@ use super::{cpus, perf};
 /// [`Builder::start`]: super::Builder::start
 /// [`Profiler::finish`]: super::Profiler::finish
 /// [`Profiler::stop`]: super::Profiler::stop
+#[doc(alias("SCHED_DEADLINE", "SCHED_RR", "real-time"))]
 #[derive(Clone, Debug)]
 pub struct Reservation(Arc<Inner>);
 

@@ -4,13 +4,13 @@
 //!
 //! | priority | work | samples that wait for it |
 //! | --- | --- | --- |
-//! | 1 | emptying the kernel's buffers (a thread of its own, nice -10) | all: a full buffer drops them |
+//! | 1 | emptying the kernel's buffers (a separate thread, nice -10) | all: a full buffer drops them |
 //! | 2 | batches with raw samples (nice -10 meanwhile): mappings and tables of their processes | the next ones of these processes |
 //! | 2 | other batches while more of them wait (nice -10 meanwhile) | those in the kernel's buffers, which fill |
 //! | 3 | other batches | none |
 //! | 4 | publishing changed processes, at the end of a batch with a sample of them | those in new mappings |
 //! | 5 | reading the mappings of processes without samples, while there is no batch | the first ones of their children |
-//! | 6 | names (a thread of its own) | none |
+//! | 6 | names (a separate thread) | none |
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

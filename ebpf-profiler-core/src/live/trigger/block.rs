@@ -32,6 +32,7 @@ use crate::profile::{SampleKind, Unit};
 /// println!("{:?} in {} slow requests", Duration::from_nanos(profile.total()), profile.count());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("biolatency", "block_rq_issue", "iostat"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLatency {
     pub(super) threshold: Duration,

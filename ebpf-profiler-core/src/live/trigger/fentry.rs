@@ -42,6 +42,7 @@ use crate::profile::SampleKind;
 /// println!("{:?} until data was on the disk", Duration::from_nanos(profile.total()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("fexit", "BPF_TRACE_FENTRY"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fentry {
     pub(super) function: String,

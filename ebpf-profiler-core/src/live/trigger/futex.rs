@@ -12,6 +12,7 @@ use crate::profile::{SampleKind, Unit};
 ///
 /// A wait counts when it ends, at its whole length. Waits that began before the profiler are not counted. Needs tracefs, at
 /// `/sys/kernel/tracing`.
+#[doc(alias("lock contention", "mutex"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Futex {
     pub(super) threshold: Duration,

@@ -28,6 +28,7 @@ use crate::profile::SampleKind;
 /// println!("{:?} until data was on the disk", Duration::from_nanos(profile.total()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "kretprobe")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kprobe {
     pub(super) function: String,

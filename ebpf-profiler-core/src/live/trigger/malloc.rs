@@ -29,6 +29,7 @@ use crate::profile::{SampleKind, Unit};
 /// assert_eq!(jemalloc.to_string(), "malloc:64KiB:libjemalloc.so.2");
 /// assert_eq!(in_use.to_string(), "malloc-live");
 /// ```
+#[doc(alias("heap", "memleak", "jemalloc"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Malloc {
     pub(super) file: Option<PathBuf>,
@@ -68,13 +69,14 @@ impl Malloc {
     /// allocated it. The kind of samples is `inuse_space`.
     ///
     /// Each profile shows all that is in use at its end, not the difference to the one before, so profiles must not be added up.
-    /// Memory of processes that exited or executed another program is gone. Memory that `realloc` moves is that of the stack that
-    /// moved it. The child of a fork has none of its parent's. A [pause](super::super::Profiler::pause) or a change of
+    /// Memory of processes that exited or executed another program is gone. Memory that `realloc` moves counts for
+    /// the stack that moved it. The child of a fork has none of its parent's. A [pause](super::super::Profiler::pause) or a change of
     /// the settings of a running profiler clears the memory in use.
     ///
     /// Calls of `malloc` and `free` in all processes trap into the kernel, each of `malloc` twice. At most 131,072 samples are in use at
     /// once; further ones are counted as lost. The return of the functions is sampled, too: `new` of an allocator's own that throws
     /// ends the program, as the unwinder of C++ does not know such returns; `new` of the C++ library is not affected.
+    #[doc(alias = "inuse_space")]
     #[must_use = "returns the changed trigger"]
     pub fn live(self) -> Malloc {
         Malloc { is_live: true, ..self }

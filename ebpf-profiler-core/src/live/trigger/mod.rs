@@ -160,6 +160,7 @@ impl Walk {
 
 impl Trigger {
     /// Returns the trigger of CPU time: a clock on each CPU, with the [frequency](super::Builder::frequency).
+    #[doc(alias("perf_event_open", "cpu-clock"))]
     pub fn cpu() -> Trigger {
         Trigger { event: Event::Cpu }
     }
@@ -176,6 +177,7 @@ impl Trigger {
     }
 
     /// Returns the trigger of every `period`-th page fault, with a count of page faults.
+    #[doc(alias = "PERF_COUNT_SW_PAGE_FAULTS")]
     pub fn page_faults(period: u32) -> Trigger {
         Trigger { event: Event::Counter { counter: PAGE_FAULTS, period: period.max(1) } }
     }
@@ -183,6 +185,7 @@ impl Trigger {
     /// Returns the trigger of every `period`-th cycle of a CPU that is not halted, with a count of cycles.
     ///
     /// Needs performance counters (PMU), which many virtual machines lack.
+    #[doc(alias("PMU", "PERF_COUNT_HW_CPU_CYCLES"))]
     pub fn cycles(period: u32) -> Trigger {
         Trigger { event: Event::Counter { counter: CYCLES, period: period.max(1) } }
     }

@@ -36,6 +36,7 @@ use crate::profile::{SampleKind, Unit};
 /// println!("{:?} off the CPU", Duration::from_nanos(profile.total()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("sched_switch", "offcputime"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OffCpu {
     pub(super) threshold: Duration,
@@ -65,9 +66,8 @@ impl OffCpu {
         OffCpu { by_state: true, ..self }
     }
 
-    /// Adds the kind of samples `wakers`: the time that a thread was blocked, with the stack that woke it. That is the stack of another
-    /// thread, or of an interrupt in whatever thread runs, for a timer or a disk. Its process is that of the waker, by which such
-    /// samples are selected, too.
+    /// Adds the kind of samples `wakers`: the time that a thread was blocked, with the stack that woke it. It belongs to another
+    /// thread; for timers and disks, to whatever thread the interrupt hit. The sample's process is the waker's, also for filters.
     #[must_use = "returns the changed trigger"]
     pub fn wakers(self) -> OffCpu {
         OffCpu { has_wakers: true, ..self }

@@ -28,6 +28,7 @@ use crate::profile::SampleKind;
 /// println!("{} look-ups", profiler.run_for(Duration::from_secs(10))?.total());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "uretprobe")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Uprobe {
     pub(super) file: PathBuf,

@@ -19,6 +19,7 @@ use crate::profile::{SampleKind, Unit};
 /// let trigger: Trigger = Tracepoint::new("kmem", "mm_page_alloc").field("order").into();
 /// assert_eq!(trigger.to_string(), "tracepoint:kmem:mm_page_alloc:order");
 /// ```
+#[doc(alias = "tracefs")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracepoint {
     pub(super) group: String,

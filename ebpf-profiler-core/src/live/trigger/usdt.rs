@@ -30,6 +30,7 @@ use crate::profile::{SampleKind, Unit};
 /// println!("{} exceptions", profiler.run_for(Duration::from_secs(10))?.total());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("SDT", "stapsdt", "dtrace"))]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usdt {
     pub(super) file: PathBuf,

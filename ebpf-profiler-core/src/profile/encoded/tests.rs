@@ -161,7 +161,7 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Uses all of a profile.
+/// Reads every part of a profile.
 fn walk(profile: &Profile) {
     contents(profile);
     folded::write(profile, &mut Vec::new()).unwrap();
